@@ -40,7 +40,8 @@ _what, _scoring, _leakage = (
 )
 # Options that a finished table has no use for, beside those of sampling.
 _FOR_A_PREDICTION: Final = (
-    "config", "set_", "formula", "formulas", "analogues", "database", "resume", "shard",
+    "config", "set_", "formula", "formulas", "analogues", "database", "database_share",
+    "database_only", "resume", "shard",
 )  # fmt: skip
 
 
@@ -112,14 +113,9 @@ def evaluate(
             "molecules among them are treated like training molecules.",
         ),
     ] = None,
-    database: Annotated[
-        list[Path] | None,
-        _what(
-            metavar="FILE",
-            help="Structures to choose from, as predict's; may be repeated. Structures that it "
-            "lacks are never found.",
-        ),
-    ] = None,
+    database: options.Database = None,
+    database_share: options.DatabaseShare = None,
+    database_only: options.DatabaseOnly = False,
     exclude_known: options.ExcludeKnown = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
@@ -196,7 +192,10 @@ def evaluate(
     from duallgd_cli.runtime import cache_folder
 
     display.configure_logging(quiet)
-    given = {"seed": seed, "formula": formula, **options.sampling_of(context)}
+    given = {
+        **{"seed": seed, "formula": formula, **options.sampling_of(context)},
+        **options.database_share(database, database_share, database_only),
+    }
     if predictions is not None:
         refused = options.given_of(context, _FOR_A_PREDICTION)
         if refused is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import typer
 
+from duallgd_cli.errors import UsageError
+
 if TYPE_CHECKING:
     from duallgd_cli.guide import GuideFiles
 
@@ -127,6 +129,27 @@ TimeoutPerSpectrum = Annotated[
         show_default="no limit",
     ),
 ]
+Database = Annotated[
+    list[Path] | None,
+    known(
+        metavar="FILE",
+        help="Structures that the molecule may be, in files as for --analogues: those with the "
+        "formula stand among the candidates, in one list with one probability; may be repeated.",
+    ),
+]
+DatabaseShare = Annotated[
+    float | None,
+    known(
+        metavar="P",
+        help="How probable it is, before anything is measured, that the compound is in the "
+        "--database: above 0, at most 1.",
+        show_default="0.5",
+    ),
+]
+DatabaseOnly = Annotated[
+    bool,
+    known("--database-only", help="Candidates are structures of the --database and nothing else."),
+]
 ExcludeKnown = Annotated[
     bool | None,
     known(
@@ -198,6 +221,20 @@ def sampling_of(context: typer.Context) -> dict[str, object]:
         for name, setting in _SAMPLING_SETTINGS.items()
         if name in context.params
     }
+
+
+def database_share(database: object, share: float | None, only: bool) -> dict[str, object]:
+    """The setting that the options of a database stand for.
+
+    Raises:
+        UsageError: They exclude each other, or there is no database.
+    """
+    if only and share is not None:
+        raise UsageError("--database-only is --database-share 1; give one of them")
+    if not database and (only or share is not None):
+        option = "--database-only" if only else "--database-share"
+        raise UsageError(f"{option} needs a --database FILE of structures")
+    return {"sampling.database_share": 1.0 if only else share}
 
 
 def given_of(context: typer.Context, names: Iterable[str]) -> str | None:

@@ -167,14 +167,9 @@ def predict(
             "there is named; structures of similar spectra are analogues.",
         ),
     ] = None,
-    database: Annotated[
-        list[Path] | None,
-        options.known(
-            metavar="FILE",
-            help="Structures to choose from, as for --analogues: candidates are those with the "
-            "formula, and none are drawn; may be repeated.",
-        ),
-    ] = None,
+    database: options.Database = None,
+    database_share: options.DatabaseShare = None,
+    database_only: options.DatabaseOnly = False,
     guide: Annotated[
         list[Path] | None,
         options.known(
@@ -251,6 +246,7 @@ def predict(
             "annotation.orbitrap_ppm": ppm,
             "annotation.qtof_ppm": ppm,
             **options.sampling_of(context),
+            **options.database_share(database, database_share, database_only),
         }
         settings = options.settings_of(
             PredictSettings, config, given, set_ or [], {"sampling": preset_of(preset)}

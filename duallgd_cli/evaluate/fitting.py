@@ -25,6 +25,7 @@ from duallgd_cli.evaluate.calibrate import (
 from duallgd_cli.files import sha256, table_rows
 from duallgd_cli.generator.templates import Templates
 from duallgd_cli.predict.journal import FinishedRun, read
+from duallgd_cli.predict.one_list import of_databases
 from duallgd_cli.predict.prediction import HypothesisResult, Results
 from duallgd_cli.predict.ranking import RankingModel
 
@@ -131,6 +132,7 @@ def scored_cases(
             )
         if truth["inchikey"][:_BLOCK] not in known:
             results = tuple(_without(known, result) for result in results)
+        results = tuple(of_databases(results) if of_database else results)
         alike = _alike(results, truth["smiles"])
         case = scored_case(results, truth["inchikey"], model, alike)
         yield replace(case, of_database=of_database)

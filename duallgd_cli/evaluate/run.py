@@ -195,7 +195,7 @@ def predict_inputs(
     inputs.track = "formula known" if with_formula else "formula predicted"
     found = _take_journal(inputs, run)
     inputs.record["weights"]["record"] = dict(model.record)
-    if settings.databases:
+    if settings.databases and settings.prediction.sampling.database_share == 1:
         inputs.remark(_CHOSEN)
     if settings.formulas is not None:
         inputs.formulas = tried_formulas(found)

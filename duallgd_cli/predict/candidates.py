@@ -29,6 +29,7 @@ from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.molecule import (
     Mol,
     assemble,
+    disassemble,
     is_internal_salt,
     is_zwitterion,
     read_back,
@@ -135,13 +136,15 @@ def assemble_all(
         if timeout_s is not None and time.monotonic() - started > timeout_s:
             raise OutOfTimeError
 
-    def named_all(mols: Sequence[Mol]) -> Assembled:
+    def named_all(mols: Sequence[Mol], is_complete: bool = False) -> Assembled:
         found = []
         for mol in mols:
             smiles = identity.canonical_smiles(mol)
             if smiles not in named:
                 try:
-                    named[smiles] = _named(formula, generated.scorer, guide, mol, smiles)
+                    named[smiles] = _named(
+                        formula, generated.scorer, guide, mol, smiles, is_complete
+                    )
                 except MoleculeError:
                     return Rejection("no InChI")
             found.append(named[smiles])
@@ -162,7 +165,7 @@ def assemble_all(
     samples = [results[number] for number in which.reshape(-1)]
     for _, mol in generated.molecules:
         check()
-        samples.append(named_all([mol]))
+        samples.append(named_all([mol], is_complete=True))
     return samples
 
 
@@ -194,11 +197,18 @@ def _repaired(
 
 
 def _named(
-    formula: Formula, scorer: CandidateScorer | None, guide: Guide | None, mol: Mol, smiles: str
+    formula: Formula,
+    scorer: CandidateScorer | None,
+    guide: Guide | None,
+    mol: Mol,
+    smiles: str,
+    is_complete: bool,
 ) -> NamedMolecule:
     inchi = identity.inchi(mol)
     bits, is_charged = identity.fingerprint(mol), "+" in smiles or "-]" in smiles
     is_salt = is_charged and is_internal_salt(mol)
+    # Of a molecule of `assemble` the order of atoms is known, which spares half the time.
+    parts = disassemble(mol) if is_complete else read_back(mol, formula)
     has_charges = is_charged and (is_salt or is_zwitterion(mol))
     return NamedMolecule(
         smiles=smiles,
@@ -208,7 +218,7 @@ def _named(
         is_salt=is_salt,
         placement=identity.charge_free_smiles(mol) if has_charges else "",
         fault="" if guide is None else guide.fault(mol),
-        scores={} if scorer is None else scorer.scores(mol, read_back(mol, formula), bits),
+        scores={} if scorer is None else scorer.scores(mol, parts, bits),
     )
 
 

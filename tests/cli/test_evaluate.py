@@ -267,7 +267,7 @@ def test_test_molecules_may_be_in_the_database_and_the_report_says_that_there_wa
     smiles = labelled_table.MOLECULES[0][0]
     (tmp_path / "all.smi").write_text(f"{smiles} the answer\nCCCCO another\n")
 
-    done = duallgd(*TEST, "--database", "all.smi", "-o", "report")
+    done = duallgd(*TEST, "--database", "all.smi", "--database-only", "-o", "report")
 
     assert done.code == 0, done.err
     found = results(tmp_path / "report")

@@ -59,7 +59,7 @@ def test_each_candidate_is_told_from_the_nearest_analogue(guided, tmp_path, mine
 
 
 def test_a_run_with_a_database_says_so_and_resumes_with_no_other(guided, tmp_path, mine):
-    done = guided("--database", mine, "-o", "out.csv")
+    done = guided("--database", mine, "--database-only", "-o", "out.csv")
 
     assert done.code == 0
     assert "confidence is for the case that the structure is in the database" in done.err
@@ -67,10 +67,27 @@ def test_a_run_with_a_database_says_so_and_resumes_with_no_other(guided, tmp_pat
     assert record["settings"]["databases"][0]["name"] == str(mine)
 
     mine.write_text("smiles\nCCO\n")
-    other = guided("--database", mine, "-o", "out.csv", "--resume")
+    other = guided("--database", mine, "--database-only", "-o", "out.csv", "--resume")
     missing = guided("--database", "nowhere.smi", "-o", "new.csv")
     assert (other.code, "databases" in other.err) == (2, True)
     assert (missing.code, "nowhere.smi" in missing.err) == (66, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--database-only"], "--database-only needs a --database FILE"),
+        (["--database-share", "0.3"], "--database-share needs a --database FILE"),
+        (["--database", "MINE", "--database-only", "--database-share", "0.3"], "give one of them"),
+        (["--database", "MINE", "--database-share", "0"], "database_share must be above 0"),
+        (["--database", "MINE", "--database-share", "2"], "at most 1"),
+        (["--database", "MINE", "--database-share", "nan"], "database_share"),
+    ],
+)
+def test_beliefs_that_are_none_are_refused_in_a_sentence(guided, mine, options, said):
+    done = guided(*(mine if option == "MINE" else option for option in options), "-o", "out.csv")
+
+    assert (done.code, said in done.err) == (2, True), done.err
 
 
 @pytest.fixture

@@ -68,23 +68,29 @@ def spectra(tmp_path):
     return mgf(tmp_path / "s.mgf", block(ALANINE), block(ASPIRIN), block(CAFFEINE))
 
 
-def planned(network, database, known=None, samples=20, formula="C9H8O4", likely=CAFFEIC_ACID):
+ALONE = SamplingSettings(samples=20, database_share=1.0)
+
+
+def planned(network, database, known=None, settings=ALONE, formula="C9H8O4", likely=CAFFEIC_ACID):
     """The plan, and its molecules in order."""
     chance = np.full(FINGERPRINT_BITS, 0.01, np.float32)
     chance[fingerprint(parse_smiles(likely))] = 0.9
     known = known or Known(None)
     known = replace(known, databases=(Analogues.read(database),))
     unknown = Unknown(Formula.parse(formula), torch.from_numpy(chance), known)
-    settings = SamplingSettings(samples=samples)
     plan = ModelGenerator(network, cpu()).planner.plan(unknown, settings, 4)
     return plan, [inchikey_block(mol) for _, mol in plan.molecules]
+
+
+def only(**sampling):
+    return PredictSettings(sampling=SamplingSettings(database_share=1.0, **sampling))
 
 
 def blocks(smiles):
     return {inchikey_block(parse_smiles(one)) for one in smiles}
 
 
-def test_all_samples_are_the_structures_of_the_formula_each_once(network, database):
+def test_alone_all_are_the_structures_of_the_formula_each_once(network, database):
     plan, found = planned(network, database)
 
     assert not plan.tasks
@@ -99,12 +105,29 @@ def test_the_likeliest_are_taken_where_there_are_many(network, database, monkeyp
         assert found == [inchikey_block(parse_smiles(smiles))]
 
 
+def test_structures_of_the_formula_stand_beside_as_many_samples_as_without(network, database):
+    plan, found = planned(network, database, settings=SamplingSettings(samples=20))
+
+    assert set(found) == blocks(ISOMERS)
+    assert {source for source, _ in plan.molecules} == {"database"}
+    assert sum(task.samples for _, task in plan.tasks) == 20
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_later_round_proposes_no_structure_of_the_database_again(network, database, is_later):
+    known = Known(Guide(require=("C(=O)[OX2H]",)), is_short=is_later)
+
+    plan, _ = planned(network, database, known, settings=SamplingSettings(samples=20))
+
+    assert bool(plan.molecules) != is_later
+
+
 @pytest.mark.parametrize("samples", [1, 2, 400])
 def test_the_number_of_samples_has_no_say(model, spectra, database, samples):
     """The only one of three that was looked at would seem certain."""
     files = GuideFiles(databases=(str(database),))
 
-    _, aspirin, _ = model.predict(list(read(str(spectra))), guide=files, samples=samples)
+    _, aspirin, _ = model.predict(list(read(str(spectra))), only(samples=samples), guide=files)
 
     assert len(aspirin.candidates) == 3
     assert "chosen among 3 structures of the database" in aspirin.message
@@ -117,7 +140,7 @@ def test_the_message_says_where_only_the_likeliest_were_looked_at(
         monkeypatch.setattr(module, "MOST_CHOSEN", 2)
     files = GuideFiles(databases=(str(database),))
 
-    _, aspirin, caffeine = model.predict(list(read(str(spectra))), guide=files)
+    _, aspirin, caffeine = model.predict(list(read(str(spectra))), only(), guide=files)
 
     assert "chosen among the likeliest 2 structures of the database" in aspirin.message
     assert "the only possible structure of the database" in caffeine.message
@@ -132,7 +155,7 @@ def test_what_the_molecule_must_have_holds_for_a_database_too(network, database)
 @pytest.mark.parametrize(
     ("formula", "guide", "said"),
     [
-        ("C9H8O5", None, "has the formula C9H8O5; without --database"),
+        ("C9H8O5", None, "has the formula C9H8O5; without --database-only"),
         ("C9H8O4", Guide(require=("[N]",)), "has the formula C9H8O4 and is as asked for"),
     ],
 )
@@ -146,7 +169,7 @@ def test_without_such_a_structure_the_formula_is_refused(network, database, form
 def test_every_spectrum_gets_structures_of_the_database_or_a_reason(model, spectra, database):
     files = GuideFiles(databases=(str(database),))
 
-    nothing, aspirin, caffeine = model.predict(list(read(str(spectra))), guide=files)
+    nothing, aspirin, caffeine = model.predict(list(read(str(spectra))), only(), guide=files)
 
     assert nothing.status == "no_candidate"
     assert "no structure of the database has the formula C3H7NO2" in nothing.message
@@ -163,16 +186,16 @@ def test_every_spectrum_gets_structures_of_the_database_or_a_reason(model, spect
 def test_predicted_formulas_share_no_samples(model, spectra, database):
     files = GuideFiles(databases=(str(database),))
 
-    found = model.predict(list(read(str(spectra))), guide=files, formula="predict", samples=2)
+    found = model.predict(list(read(str(spectra))), only(samples=2), guide=files, formula="predict")
 
-    drawn = {one.formula: one.sampled for each in found for one in each.hypotheses}
+    drawn = {one.formula: len(one.structures) for each in found for one in each.hypotheses}
     assert drawn["C9H8O4"] == 3
     assert drawn["C8H10N4O2"] == 1
 
 
 def test_table_and_page_say_how_the_database_calls_a_candidate(tmp_path, model, spectra, database):
     out, guide = tmp_path / "out.csv", GuideFiles(databases=(str(database),))
-    predict(PredictRequest((str(spectra),), str(out), guide=guide), model)
+    predict(PredictRequest((str(spectra),), str(out), guide=guide, settings=only()), model)
 
     _, aspirin, caffeine = ReportedRun([out]).features()
 
@@ -220,16 +243,46 @@ def test_the_fit_for_a_database_is_kept_beside_that_for_drawn_structures(
 
 
 def test_a_run_is_ranked_as_was_fitted_for_what_it_chooses_from(model, spectra, database, caplog):
-    files = GuideFiles(databases=(str(database),))
-    settings = PredictSettings()
+    files, settings = GuideFiles(databases=(str(database),)), only()
     fitted = replace(model, database=RankingModel(familiarity=7.0, n_spectra=9))
 
-    assert fitted.ranking_for(settings, files).familiarity == 7
-    assert fitted.ranking_for(settings, None).familiarity == 0
-    assert model.ranking_for(settings, files) == model.ranking_for(settings, None)
-    for one, said in ((fitted, 0), (model, 1)):
-        caplog.clear()
-        next(iter(one.predict(list(read(str(spectra))), guide=files, samples=400)))
-        assert "for the case that the structure is in the database" in caplog.text
-        assert caplog.text.count("never fitted") == said
-        assert "not calibrated" not in caplog.text
+    assert fitted.ranking_for(settings, files).database.familiarity == 7
+    assert fitted.ranking_for(settings, files).share == 1
+    assert fitted.ranking_for(settings, None).database is None
+    assert model.ranking_for(settings, files).database == model.ranking
+    next(iter(fitted.predict(list(read(str(spectra))), settings, guide=files, samples=400)))
+    assert "for the case that the structure is in the database" in caplog.text
+
+
+def test_both_worlds_are_in_one_list_with_their_sources(model, spectra, database):
+    files = GuideFiles(databases=(str(database),))
+    fitted = replace(model, ranking=RankingModel(n_spectra=9), database=RankingModel(n_spectra=9))
+    settings = PredictSettings(top_k=999, sampling=SamplingSettings(steps=1, samples=30))
+
+    alanine, aspirin, _ = fitted.predict(list(read(str(spectra))), settings, guide=files)
+
+    assert alanine.status == "ok"  # the database has no structure of the formula
+    assert "0 structures of the database" in alanine.message
+    assert {"noise"} == {name for one in alanine.candidates for name in one.sources}
+    inside = {one.inchikey14 for one in aspirin.candidates if "database" in one.sources}
+    assert inside == blocks(ISOMERS)
+    assert any("database" not in one.sources for one in aspirin.candidates)
+    confidence = [one.confidence for one in aspirin.candidates]
+    assert confidence == sorted(confidence, reverse=True)
+    assert 0 < sum(confidence) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("shares", [(0.1, 0.5, 0.9)])
+def test_who_believes_in_the_database_gets_its_structures_with_more_confidence(
+    model, spectra, database, shares
+):
+    files, sums = GuideFiles(databases=(str(database),)), []
+    for share in shares:
+        settings = PredictSettings(
+            top_k=999, sampling=SamplingSettings(steps=1, samples=30, database_share=share)
+        )
+        _, aspirin, _ = model.predict(list(read(str(spectra))), settings, guide=files)
+        sums.append(sum(c.confidence for c in aspirin.candidates if "database" in c.sources))
+
+    assert sums == sorted(sums)
+    assert sums[0] < sums[-1]

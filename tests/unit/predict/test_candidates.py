@@ -220,6 +220,14 @@ def test_assembly_stops_when_its_time_is_up(samples):
         assemble_all(formula, molecules if samples else generated, timeout_s=-1.0)
 
 
+class Bonds:
+    """A score of the bonds that fragments are cut from, in their order."""
+
+    def scores(self, mol, parts, bits):
+        place = np.arange(1, len(parts.bond_class) + 1)
+        return {"peaks_found": float(place @ parts.bond_class)}
+
+
 def complete(*smiles):
     return tuple(("enumerated", identity.parse_smiles(text)) for text in smiles)
 
@@ -251,6 +259,7 @@ def test_complete_molecules_count_as_proposals_and_have_no_likelihood_of_their_o
 def test_a_complete_molecule_is_what_its_bonds_are_assembled_to(smiles):
     """Neither the solver nor the network has a say in it, so nothing differs but the likelihood."""
     formula, generated = drawn(smiles, log_likelihood=[-1])
+    generated = replace(generated, scorer=Bonds())
     none = replace(
         generated, bond_class=generated.bond_class[:0], log_likelihood=generated.log_likelihood[:0]
     )
@@ -260,6 +269,7 @@ def test_a_complete_molecule_is_what_its_bonds_are_assembled_to(smiles):
     from_bonds, _ = assembled(formula, generated)
     (expected,) = (one for one in from_bonds if one.inchikey == direct.inchikey)
     assert (direct.smiles, direct.inchi) == (expected.smiles, expected.inchi)
+    assert direct.peaks_found == expected.peaks_found
 
 
 # Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.

@@ -60,6 +60,7 @@ def test_a_likelihood_that_is_not_finite_is_a_bug_of_the_generator():
 ANALOGUES, DATABASE = GuideFiles(analogues=("mine.smi",)), GuideFiles(databases=("all.smi",))
 CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_steps=50)
 ALIKE = "for a core, parts or analogues that are known"
+ALONE = {"database_share": 1.0}
 IN_IT = "for the case that the structure is in the database"
 
 
@@ -75,9 +76,12 @@ IN_IT = "for the case that the structure is in the database"
         ({}, {"schedule": "uniform", "temperature": 0.5}, None, ["uniform and temperature 0.5"]),
         ({}, {"core": "CCO"}, None, [ALIKE]),
         ({"ranking": RankingModel()}, {}, None, ["never fitted"]),
-        ({"database": CALIBRATED}, {"samples": 301, "steps": 51}, DATABASE, [IN_IT]),
-        ({"database": CALIBRATED}, {"core": "CCO"}, DATABASE, [IN_IT, ALIKE]),
-        ({}, {}, DATABASE, [IN_IT, "not calibrated for structures of a database:"]),
+        ({"database": CALIBRATED}, ALONE | {"samples": 301, "steps": 51}, DATABASE, [IN_IT]),
+        ({"database": CALIBRATED}, ALONE | {"core": "CCO"}, DATABASE, [IN_IT, ALIKE]),
+        ({}, ALONE, DATABASE, [IN_IT, "not calibrated for structures of a database:"]),
+        ({"database": CALIBRATED}, {}, DATABASE, []),
+        ({"database": CALIBRATED}, {"samples": 301}, DATABASE, ["(but 1 to 300 samples"]),
+        ({}, {}, DATABASE, ["not calibrated for structures of a database:"]),
     ],
 )
 def test_confidence_outside_what_was_calibrated_is_warned_of(model, sampling, files, words, caplog):

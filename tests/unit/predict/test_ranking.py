@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError
+from duallgd_cli.predict.one_list import Ranking
 from duallgd_cli.predict.prediction import HypothesisResult, Structure
 from duallgd_cli.predict.ranking import (
     CORRECTION,
@@ -15,7 +16,6 @@ from duallgd_cli.predict.ranking import (
     SampleStatistics,
     candidate_confidence,
     rank,
-    recorded,
 )
 
 
@@ -315,9 +315,10 @@ CALIBRATED = RankingModel(n_spectra=500, most_samples=300, least_steps=1, most_s
 
 
 def test_the_ranking_of_another_version_is_refused_in_a_sentence():
-    assert recorded(config.dump(CALIBRATED), "out.csv") == CALIBRATED
+    header = {"ranking": config.dump(CALIBRATED)}
+    assert Ranking.recorded(header, {}, "out.csv") == Ranking(CALIBRATED)
     with pytest.raises(UnreadableError, match=r"out\.csv .* another version .* predict again"):
-        recorded({"present_lead": 0.2}, "out.csv")
+        Ranking.recorded({"ranking": {"present_lead": 0.2}}, {}, "out.csv")
 
 
 def test_one_sample_of_one_is_less_agreement_than_fifty_of_fifty():

@@ -1,0 +1,138 @@
+"""Generated molecules and structures of databases in one list, by the law of total probability."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli import config
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.predict.one_list import Membership, Ranking, evidence, of_databases
+from duallgd_cli.predict.ranking import RankingModel, rank
+from tests.unit.predict.test_ranking import outcome, structure
+
+GENERATED = RankingModel(n_spectra=9, present=0.0)
+OF_DATABASE = RankingModel(n_spectra=9, present=2.0)
+
+
+def in_database(name, **values):
+    return structure(name, 0, sources=("database",), log_likelihood=None, **values)
+
+
+def both(name, samples, **values):
+    return structure(name, samples, sources=("database", "noise"), **values)
+
+
+def ranking(share=0.5, **membership):
+    return Ranking(GENERATED, OF_DATABASE, Membership(**membership), share)
+
+
+def confidences(candidates):
+    return {one.smiles: one.confidence for one in candidates}
+
+
+MIXED = (structure("A", 5, fingerprint_tanimoto=0.5), in_database("D", fingerprint_tanimoto=0.4),
+         both("E", 3, fingerprint_tanimoto=0.7), structure("B", 1))  # fmt: skip
+
+
+def test_each_is_its_confidence_in_its_world_times_the_probability_of_that_world():
+    result = (outcome(*MIXED, sampled=9),)
+    model = ranking(0.3)
+
+    candidates, first_ten = model.rank(result)
+
+    inside = confidences(rank(of_databases(result), OF_DATABASE)[0])
+    outside = (replace(result[0], structures=(MIXED[0], MIXED[3])),)
+    others = confidences(rank(outside, GENERATED)[0])
+    expected = {name: 0.3 * value for name, value in inside.items()}
+    expected |= {name: 0.7 * value for name, value in others.items()}
+    assert confidences(candidates) == pytest.approx(expected)
+    assert first_ten == pytest.approx(sum(expected.values()))
+    assert [one.confidence for one in candidates] == sorted(expected.values(), reverse=True)
+
+
+def test_without_a_structure_of_the_database_the_list_is_as_without_one():
+    result = (outcome(structure("A", 5), structure("B", 1), sampled=9),)
+
+    assert confidences(ranking().rank(result)[0]) == pytest.approx(
+        confidences(rank(result, GENERATED)[0])
+    )
+
+
+def test_who_is_certain_gets_the_structures_of_the_database_alone():
+    candidates, _ = ranking(1.0).rank((outcome(*MIXED, sampled=9),))
+
+    assert {one.smiles for one in candidates} == {"D", "E"}
+    assert all(one.log_likelihood is None or one.smiles == "E" for one in candidates)
+
+
+@given(
+    share=st.floats(0.01, 0.99),
+    samples=st.lists(st.integers(0, 20), min_size=1, max_size=6),
+    membership=st.tuples(*[st.floats(-3, 3)] * 4),
+)
+def test_all_confidences_are_probabilities_whatever_the_weights(share, samples, membership):
+    structures = [
+        both(f"{n}", count) if count % 3 else in_database(f"{n}") if n % 2 else structure(f"{n}", 1)
+        for n, count in enumerate(samples)
+    ]
+    model = Ranking(GENERATED, OF_DATABASE, Membership(*membership), share)
+
+    candidates, first_ten = model.rank((outcome(*structures, sampled=99),))
+
+    values = [one.confidence for one in candidates]
+    assert len({one.inchikey14 for one in candidates}) == len(candidates) == len(structures)
+    assert all(0 <= value <= 1 for value in values)
+    assert math.fsum(values) <= 1 + 1e-9
+    assert first_ten == pytest.approx(math.fsum(values[:10]))
+
+
+def test_under_predicted_formulas_each_formula_has_its_own_list_times_its_probability():
+    alone = outcome(*MIXED, sampled=9)
+    predicted = replace(alone, formula_source="predicted", log_prior=math.log(0.25))
+
+    given_formula = confidences(ranking().rank((alone,))[0])
+    found = confidences(ranking().rank((predicted,))[0])
+
+    assert found == pytest.approx({name: 0.25 * value for name, value in given_formula.items()})
+
+
+def test_a_structure_that_was_drawn_too_and_scores_best_speaks_for_the_database():
+    weak = (outcome(structure("A", 5, fingerprint_tanimoto=0.9), in_database("D"), sampled=9),)
+    strong = (outcome(structure("A", 1), both("D", 5, fingerprint_tanimoto=0.9), sampled=9),)
+
+    low, high = (evidence(one, GENERATED) for one in (weak, strong))
+
+    assert (high[1:3] > low[1:3]).all()
+    assert high[3] == low[3] == 0  # of one structure
+    model = ranking(advantage=0.5, agreement=0.5)
+    assert model.chance(strong) > model.chance(weak)
+
+
+def test_without_weights_the_probability_is_what_the_user_believes():
+    assert ranking(0.2).chance((outcome(*MIXED, sampled=9),)) == pytest.approx(0.2)
+    assert ranking(0.2).chance((outcome(structure("A", 5), sampled=9),)) == 0
+
+
+def test_a_header_brings_the_ranking_back_and_another_versions_is_refused():
+    model = {
+        "ranking": config.dump(GENERATED),
+        "database": config.dump(OF_DATABASE),
+        "membership": config.dump(Membership(advantage=0.5)),
+    }
+    settings = {"sampling": {"database_share": 0.4}}
+
+    assert Ranking.recorded(model, settings, "x.csv") == ranking(0.4, advantage=0.5)
+    with pytest.raises(UnreadableError, match="another version"):
+        Ranking.recorded({**model, "membership": {"rivalry": 1.0}}, settings, "x.csv")
+    with pytest.raises(UnreadableError, match="another version"):
+        Ranking.recorded(model, {}, "x.csv")
+
+
+def test_evidence_is_finite_where_nothing_else_was_proposed():
+    told = evidence((outcome(in_database("D"), sampled=0),), GENERATED)
+
+    assert np.isfinite(told).all()
