@@ -51,7 +51,9 @@ def test_each_is_its_confidence_in_its_world_times_the_probability_of_that_world
     expected |= {name: 0.7 * value for name, value in others.items()}
     assert confidences(candidates) == pytest.approx(expected)
     assert first_ten == pytest.approx(sum(expected.values()))
-    assert [one.confidence for one in candidates] == sorted(expected.values(), reverse=True)
+    assert [one.confidence for one in candidates] == pytest.approx(
+        sorted(expected.values(), reverse=True)
+    )
 
 
 def test_without_a_structure_of_the_database_the_list_is_as_without_one():
