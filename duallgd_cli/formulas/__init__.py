@@ -246,6 +246,7 @@ def predicted_formulas(
         )
         return Failure("too_large", message, "formula")
     total, remark = math.fsum(one.probability for one in fitting), isotope_remark(ranked)
+    is_given = feature.first.adduct_text != ""
     return [
         Hypothesis(
             feature,
@@ -254,6 +255,7 @@ def predicted_formulas(
             one.log_probability,
             tuple(filter(None, [one.adduct.note, remark])),
             source=PREDICTED,
+            adduct_source=feature.first.adduct_source if is_given else PREDICTED,
             share=one.probability / total,
         )
         for one in fitting

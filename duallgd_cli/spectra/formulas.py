@@ -32,7 +32,7 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.spectra.formula_table import Rows, TableRow, read_table
 from duallgd_cli.spectra.reading.record import collision_energy_ev, compound_name, is_missing
-from duallgd_cli.spectra.types import GIVEN, TABLE, Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.types import GIVEN, INFERRED, TABLE, Feature, Hypothesis, Spectrum
 
 _INFERRED: Final = " ".join(adduct.name for adduct in ADDUCTS)
 MIN_HEAVY_ATOMS: Final = 2
@@ -84,10 +84,11 @@ def hypothesis_of(
     adduct = parse_adduct(adduct_text) if adduct_text else None
     if isinstance(adduct, Failure):
         return adduct
-    notes = []
+    notes, adduct_source = [], spectrum.adduct_source
     try:
         formula = _parse(formula_text, adduct)
         if adduct is None:
+            adduct_source = INFERRED
             adduct = _infer(formula, spectrum, ppm)
             notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
         molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
@@ -100,7 +101,9 @@ def hypothesis_of(
         )
     notes += [*_contradictions(spectrum, adduct), *filter(None, [adduct.note])]
     feature, computed = _with_precursor(feature, molecule, adduct)
-    return Hypothesis(feature, molecule, adduct, 0.0, (*notes, *computed))
+    return Hypothesis(
+        feature, molecule, adduct, 0.0, (*notes, *computed), adduct_source=adduct_source
+    )
 
 
 def _refused(status: str, message: str) -> RefusedError:
@@ -369,12 +372,16 @@ def _agreeing(
             failures.append(result)
             continue
         notes, adduct = result.notes, result.adduct
+        adduct_source = TABLE if row.adduct else result.adduct_source
         if row.adduct and own and parse_adduct(own) != adduct:
             note = f"the table's adduct {adduct.name} is used, not the spectrum's {clip(own)}"
             notes = (*notes, note)
         found.setdefault(
             (result.formula, adduct.index),
-            (replace(result, source=TABLE, notes=notes), row.log_weight),
+            (
+                replace(result, source=TABLE, adduct_source=adduct_source, notes=notes),
+                row.log_weight,
+            ),
         )
     return list(found.values()), failures
 

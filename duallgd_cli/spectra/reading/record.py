@@ -200,6 +200,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         formula_text=formula_of(known),
         collision_energy_text=energy,
         collision_energy_ev=energy_ev,
+        retention_time_s=retention_time_s(recorded),
         instrument=instrument,
         ms_level=ms_level,
         metadata=metadata,
