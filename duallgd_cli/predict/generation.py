@@ -115,7 +115,6 @@ class LoadedModel:
             never were.
         known: First blocks of the InChIKeys of molecules that come with the weights, from which
             samples start: none of them may be a test molecule.
-        engine: What evaluates the network, ``torch`` or ``openvino``; part of a journal's identity.
     """
 
     generator: Generator
@@ -130,7 +129,6 @@ class LoadedModel:
     draws_aside: bool = False
     again: "Callable[[], LoadedModel] | None" = None
     known: tuple[str, ...] = ()
-    engine: str = "torch"
 
     def ranking_for(
         self, settings: "PredictSettings", files: GuideFiles | None = None

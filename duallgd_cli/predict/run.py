@@ -200,7 +200,7 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
     """What the journal of a request says it is of."""
     ranking = model.ranking_for(request.settings, request.guide)
     remark = {"remark": model.remark} if model.remark else {}
-    named = {"name": model.name, "sha256": model.sha256, "engine": model.engine}
+    named = {"name": model.name, "sha256": model.sha256}
     return Header(
         version=__version__,
         settings=config.dump(request.settings) | table_identity(request.formulas, request.guide),
