@@ -50,7 +50,7 @@ fuzz: env  ## broken inputs of every kind (files, archives, tables, settings, we
 # Paths, archives and the printed page are where libraries differ most from version to version.
 OLDEST := import tomllib; \
   about = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-  wanted = sum((about["optional-dependencies"][extra] for extra in ("plots", "evaluate", "openvino")), about["dependencies"]); \
+  wanted = sum((about["optional-dependencies"][extra] for extra in ("plots", "evaluate")), about["dependencies"]); \
   print(*(name.replace(">=", "==") for name in wanted if not name.startswith("duallgd")))
 
 tried := -m pytest -q -o filterwarnings= -m "not slow and not gpu" tests/cli tests/unit

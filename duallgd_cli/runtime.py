@@ -48,9 +48,7 @@ _watched: ContextVar[defaultdict[str, float] | None] = ContextVar("watched", def
 _inside: ContextVar[list[float]] = ContextVar("inside")
 
 _LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics")
-_OPTIONAL: Final = ("openvino",)
 _CHOICES: Final = {
-    "engine": ("auto", "torch", "openvino"),
     "precision": ("auto", "float32", "bfloat16"),
     "compile": ("auto", "on", "off"),
 }
@@ -99,8 +97,6 @@ class Runtime:
         threads: CPU threads of one operation, or of as many chunks of samples side by side.
         rank: This process among `world_size`, from 0.
         world_size: Number of cooperating processes.
-        engine: What evaluates the denoiser where samples are drawn: ``torch``, ``openvino``, or
-            ``auto`` for the faster; see `generator.openvino`.
     """
 
     device: torch.device
@@ -109,7 +105,6 @@ class Runtime:
     threads: int
     rank: int = 0
     world_size: int = 1
-    engine: str = "torch"
 
     @classmethod
     def resolve(
@@ -118,7 +113,6 @@ class Runtime:
         precision: str = "auto",
         compile: str = "auto",
         threads: int | None = None,
-        engine: str = "torch",
     ) -> Runtime:
         """Decide from what was asked for and what the machine has, and set torch's threads.
 
@@ -130,14 +124,13 @@ class Runtime:
             compile: ``on``, ``off``, or ``auto``: on CUDA only.
             threads: CPU threads; by default $OMP_NUM_THREADS, else the physical cores that this
                 process may use.
-            engine: ``torch``, ``openvino``, or ``auto``: OpenVINO on a CPU where it is installed.
 
         Raises:
             UsageError: A value is unknown, or the device is not there.
         """
         import torch
 
-        given = {"engine": engine, "precision": precision, "compile": compile}
+        given = {"precision": precision, "compile": compile}
         for name, value in given.items():
             if value not in _CHOICES[name]:
                 known = ", ".join(_CHOICES[name])
@@ -156,7 +149,6 @@ class Runtime:
             threads=threads or default_threads(),
             rank=rank,
             world_size=world_size,
-            engine=engine,
         )
         torch.set_num_threads(runtime.threads)
         _keep_memory_warm()
@@ -283,7 +275,6 @@ def versions() -> dict[str, str]:
         "duallgd": __version__,
         "python": platform.python_version(),
         **{library: version_of(library) or "absent" for library in _LIBRARIES},
-        **{library: found for library in _OPTIONAL if (found := version_of(library))},
     }
 
 

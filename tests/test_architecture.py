@@ -63,7 +63,6 @@ LIBRARIES = {
     "matplotlib": r"bench/plot\.py|evaluate/",
     "jinja2": r"report/",
     "myopic_mces": r"evaluate/mces\.py",
-    "openvino": r"generator/openvino\.py",
     "PIL": r"report/",
 }
 

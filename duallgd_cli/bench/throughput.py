@@ -95,7 +95,6 @@ def measure_throughput(
         "machine": work.describe(runtime),
         "runtime": str(runtime),
         "weights": model.name,
-        "engine": model.engine,
         "parameters": sum(model.parameters.values()),
         "val_top1": model.record.get("ranking_validation", {}).get("top1"),
         "samples": sampling.samples,
@@ -189,7 +188,7 @@ def _draw_made(
 def _mean_gflop(model: LoadedModel, runtime: Runtime, atoms: Mapping[int, int]) -> float | None:
     """Matrix products of one evaluation for one candidate, in GFLOP."""
     generator, device = model.generator, runtime.device
-    if not isinstance(generator, ModelGenerator) or not atoms or model.engine != "torch":
+    if not isinstance(generator, ModelGenerator) or not atoms:
         return None
     settings, denoiser = generator.model.settings, generator.model.denoiser
     bits = torch.linspace(0, 1, settings.encoder.fingerprint_bits)

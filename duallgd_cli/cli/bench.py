@@ -204,7 +204,6 @@ def predict(
     weights: options.Weights = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
-    engine: options.Engine = "auto",
     threads: options.Threads = None,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
@@ -232,7 +231,7 @@ def predict(
     # Which samples start late depends on the formula; without any, each takes all the steps.
     given = {**options.sampling_of(context), "sampling.analogue_share": 0.0}
     settings = options.settings_of(PredictSettings, None, given, [])
-    runtime = Runtime.resolve(device, precision, threads=threads, engine=engine)
+    runtime = Runtime.resolve(device, precision, threads=threads)
     formulas = made_formulas(atoms, made)
     found, model = throughput.measure_throughput(  # stages are of this process
         weights, runtime, settings, formulas, tuple(spectra or ()), workers or 1

@@ -97,13 +97,6 @@ Weights = Annotated[
 ]
 Device = Annotated[str, machine(help="auto, cpu, cuda, cuda:1 or mps.")]
 Precision = Annotated[str, machine(help="auto, float32 or bfloat16.")]
-Engine = Annotated[
-    str,
-    machine(
-        help="auto, torch or openvino: what evaluates the network on a CPU. auto takes OpenVINO "
-        "where it is installed and can."
-    ),
-]
 Threads = Annotated[
     int | None,
     machine(help="CPU threads. By default the physical cores that the process may use."),

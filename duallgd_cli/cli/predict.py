@@ -192,7 +192,6 @@ def predict(
     weights: options.Weights = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
-    engine: options.Engine = "auto",
     threads: options.Threads = None,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
@@ -251,7 +250,7 @@ def predict(
         settings = options.settings_of(
             PredictSettings, config, given, set_ or [], {"sampling": preset_of(preset)}
         )
-        runtime = Runtime.resolve(device, precision, threads=threads, engine=engine)
+        runtime = Runtime.resolve(device, precision, threads=threads)
         request = PredictRequest(
             inputs=spectrum_files(spectra),
             output=place,

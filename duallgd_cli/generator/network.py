@@ -30,10 +30,9 @@ from duallgd_cli.diffusion import (
     draw_in_chunks,
     parse_schedule,
 )
-from duallgd_cli.errors import ConfigError, UsageError, WeightsError
+from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.graphs import CapturedDenoiser
-from duallgd_cli.generator.openvino import Converted, converted_for
 from duallgd_cli.generator.planning import Plan, Planner, Unknown
 from duallgd_cli.generator.reranker import CandidateScorer, Reranker
 from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
@@ -217,13 +216,10 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         runtime: Where to run.
 
     Raises:
-        UsageError: The runtime's engine cannot evaluate the network here.
         WeightsError: Missing, broken, of another shape, or only a part of the authors' system.
     """
     path = resolve_weights(weights)
     if is_reference(path):
-        if runtime.engine == "openvino":
-            raise UsageError("OpenVINO cannot evaluate the authors' network; use --engine torch")
         from duallgd_cli.reference.generator import load_reference_model  # only if asked for
 
         return load_reference_model(path, runtime)
@@ -231,7 +227,7 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     require_trained(checkpoint.record, path)
     parts, digest = parts_of(checkpoint, path), sha256(path)
     network, templates = parts.network, parts.templates
-    rewritten = converted_for(network, runtime, digest) or rewritten_for(network, runtime)
+    rewritten = rewritten_for(network, runtime)
     model = for_inference(network, runtime)
     kernel = None if parts.kernel is None else parts.kernel.to(runtime.device)
     contrast = None if parts.contrast is None else parts.contrast.to(runtime.device)
@@ -247,13 +243,12 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         parameters=parameter_counts(model),
         again=None if runtime.device.type == "mps" else partial(_alone, path, runtime),
         known=() if templates is None else templates.names,
-        engine="openvino" if isinstance(rewritten, Converted) else "torch",
     )
 
 
 def _alone(path: Path, runtime: Runtime) -> LoadedModel:
     """The same on one thread of another process."""
-    own = Runtime.resolve(str(runtime.device), runtime.precision, threads=1, engine=runtime.engine)
+    own = Runtime.resolve(str(runtime.device), runtime.precision, threads=1)
     return load_model(path, own)
 
 

@@ -431,7 +431,7 @@ class Rewritten:
         memory: Sequence[tuple[Tensor, Tensor] | None],
         graph: LineGraph,
     ) -> Tensor:
-        """What is added to the logits (S, M, N_BOND_CLASSES); reads sizes off the tensors alone.
+        """What is added to the logits (S, M, N_BOND_CLASSES).
 
         Args:
             atoms: (S, N, A).

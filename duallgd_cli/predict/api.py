@@ -72,7 +72,7 @@ def load(
     """
     from duallgd_cli.generator.network import load_model
 
-    return load_model(weights, runtime or Runtime.resolve(device=device, engine="auto"))
+    return load_model(weights, runtime or Runtime.resolve(device=device))
 
 
 def predict_spectra(

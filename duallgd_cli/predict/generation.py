@@ -122,7 +122,6 @@ class LoadedModel:
         membership: Says whether the molecule is in a database.
         known: First blocks of the InChIKeys of molecules that come with the weights, from which
             samples start: none of them may be a test molecule.
-        engine: What evaluates the network, ``torch`` or ``openvino``; part of a journal's identity.
     """
 
     generator: Generator
@@ -137,7 +136,6 @@ class LoadedModel:
     membership: Membership = field(default_factory=Membership)
     again: "Callable[[], LoadedModel] | None" = None
     known: tuple[str, ...] = ()
-    engine: str = "torch"
 
     def ranking_for(self, settings: "PredictSettings", files: GuideFiles | None = None) -> Ranking:
         """The ranking of a run with these settings, and files that say what is known."""

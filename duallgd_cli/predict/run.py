@@ -204,7 +204,7 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
         ranked["database"] = config.dump(ranking.database)
         ranked["membership"] = config.dump(ranking.membership)
     remark = {"remark": model.remark} if model.remark else {}
-    named = {"name": model.name, "sha256": model.sha256, "engine": model.engine}
+    named = {"name": model.name, "sha256": model.sha256}
     return Header(
         version=__version__,
         settings=config.dump(request.settings) | table_identity(request.formulas, request.guide),

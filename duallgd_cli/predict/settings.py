@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 WHOLE: Final = "1/1"  # the shard of a run that has no others
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
+# Earlier journals name what evaluated the network. This is what still does; of another, numbers
+# may differ.
+_ENGINE: Final = "torch"
 # Samples and steps of each molecule, by one word.
 PRESETS: Final = {
     "fast": SamplingSettings(samples=30, steps=6),
@@ -248,10 +251,13 @@ class Header:
         return f"{', '.join(changed[:3])}{more}"
 
     def _flat(self) -> dict[str, Any]:
+        weights = {**self.model, "name": ""}  # the content counts, not where it lies
+        if weights.get("engine") == _ENGINE:
+            del weights["engine"]
         plain = {
             "version": self.version,
             "settings": self.settings,
-            "weights": {**self.model, "name": ""},  # the content counts, not where it lies
+            "weights": weights,
             "input": {entry["name"]: dict(entry) for entry in self.inputs},
             "inputs": [entry["name"] for entry in self.inputs],
             "shard": self.shard,

@@ -18,7 +18,6 @@ REFUSED = [
     ("predict SPECTRA --set steps=10 -o -", 2, "did you mean sampling.steps?"),
     ("predict SPECTRA --config absent.yaml", 2, "absent.yaml"),
     ("predict SPECTRA --device abacus", 2, "'abacus' is unknown"),
-    ("predict SPECTRA --engine steam", 2, "engine must be one of auto, torch, openvino"),
     ("predict SPECTRA --shard 9/8", 2, "9/8 does not exist"),
     ("predict SPECTRA --group-by mood", 2, "feature, none"),
     ("predict SPECTRA --rows day", 2, "'day' is not one of 'feature', 'spectrum'"),

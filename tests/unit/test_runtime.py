@@ -35,7 +35,6 @@ def test_a_machine_without_cuda_runs_in_float32_uncompiled_on_its_cpu(no_cuda, m
         ({"device": "cuda"}, r"sees 0 CUDA devices; use --device cpu"),
         ({"precision": "float8"}, r"precision must be one of auto, float32, bfloat16"),
         ({"compile": "maybe"}, r"compile must be one of auto, on, off"),
-        ({"engine": "steam"}, r"engine must be one of auto, torch, openvino"),
         ({"threads": 0}, r"threads must be 1 to 1024, not 0"),
         ({"threads": 100_000}, r"threads must be 1 to 1024, not 100000"),
     ],

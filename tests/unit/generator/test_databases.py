@@ -211,9 +211,7 @@ def test_the_fit_for_a_database_is_kept_beside_that_for_drawn_structures(
     weights, out = tmp_path / "w.safetensors", tmp_path / "fitted.safetensors"
     drawn = {"fingerprint_tanimoto": 3.0}
     save(weights, Checkpoint(network.settings, dict(network.state_dict()), {}, drawn))
-    model = LoadedModel(
-        ModelGenerator(network, cpu()), RankingModel(), "w", sha256(weights), engine="torch"
-    )
+    model = LoadedModel(ModelGenerator(network, cpu()), RankingModel(), "w", sha256(weights))
     asked = PredictSettings(sampling=SamplingSettings(steps=1, samples=20))
     request = PredictRequest(
         (str(spectra),), str(tmp_path / "out.csv"), settings=asked,

@@ -10,7 +10,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import UsageError, WeightsError
+from duallgd_cli.errors import WeightsError
 from duallgd_cli.generator.network import load_model
 from duallgd_cli.predict.generation import OutOfTimeError
 from duallgd_cli.predict.ranking import rank
@@ -123,13 +123,6 @@ def test_a_part_of_the_system_cannot_predict(network, tmp_path, content, missing
 
     with pytest.raises(WeightsError, match=f"{missing}.* so they cannot predict"):
         load_model(path, cpu())
-
-
-def test_openvino_is_refused_and_not_taken_by_itself(weights):
-    assert load_model(weights, replace(cpu(), engine="auto")).engine == "torch"
-
-    with pytest.raises(UsageError, match="cannot evaluate the authors' network; use --engine torc"):
-        load_model(weights, replace(cpu(), engine="openvino"))
 
 
 def test_commands_for_our_own_weights_say_that_these_are_others(weights):
