@@ -66,6 +66,14 @@ def predict(
     top_k: Annotated[
         int | None, options.output(help="Candidates written per spectrum.", show_default="10")
     ] = None,
+    certain: Annotated[
+        float | None,
+        options.output(
+            metavar="P",
+            help="Probability from which on an answer counts as certain, for the column level.",
+            show_default="0.7",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         options.output(
@@ -231,7 +239,16 @@ def predict(
         from duallgd_cli.spectra.features import count_spectra
         from duallgd_cli.spectra.reading import spectrum_files
 
-        same = ("top_k", "seed", "group_by", "formula", "adduct", "formula_candidates", "max_draws")
+        same = (
+            "top_k",
+            "certain",
+            "seed",
+            "group_by",
+            "formula",
+            "adduct",
+            "formula_candidates",
+            "max_draws",
+        )
         given = {
             **{name: context.params[name] for name in same},
             "formula_column": formula_col,

@@ -26,6 +26,7 @@ from duallgd_cli.files import require_input
 from duallgd_cli.guide import GuideFiles, Knowledge
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel, warn_uncalibrated
+from duallgd_cli.predict.ladder import with_level
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.prediction import Candidate, Prediction, predictions_of, sentences
 from duallgd_cli.predict.ranking import FIRST, rescored
@@ -173,7 +174,8 @@ def predictions(
                     candidates = rescored(candidates, scores, name)
                     top10 = math.fsum(one.confidence for one in candidates[:FIRST])
                     remark = f"rescored by {name}: confidence is not calibrated"
-                for one in predictions_of(together, candidates, top10, chosen.top_k):
+                ranked = predictions_of(together, candidates, top10, chosen.top_k)
+                for one in with_level(ranked, chosen.certain):
                     said = remark if one.candidates else ""
                     yield replace(one, warnings=sentences(one.warnings, said))
 

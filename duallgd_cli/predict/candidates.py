@@ -22,7 +22,7 @@ from typing import Final, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem import identity
+from duallgd_cli.chem import families, identity
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.hydrogens import Rejection
@@ -70,6 +70,8 @@ class NamedMolecule:
             charges alone; "" of any other molecule.
         fault: What of a `chem.guide.Guide` it breaks, "" if nothing.
         scores: By `generator.reranker.CandidateScorer.scores`; empty without one.
+        family: See `chem.families`.
+        scaffold: Likewise.
         is_repaired: Whether it took a repair to make it of its matrix.
     """
 
@@ -81,6 +83,8 @@ class NamedMolecule:
     placement: str
     fault: str
     scores: dict[str, float]
+    family: str
+    scaffold: str
     is_repaired: bool = False
 
     @property
@@ -219,6 +223,8 @@ def _named(
         placement=identity.charge_free_smiles(mol) if has_charges else "",
         fault="" if guide is None else guide.fault(mol),
         scores={} if scorer is None else scorer.scores(mol, parts, bits),
+        family=families.family(mol),
+        scaffold=families.scaffold(mol),
     )
 
 
@@ -372,6 +378,8 @@ def _structure(
         fingerprint_tanimoto=agreement[1],
         **molecule.scores,
         sources=tuple(sorted(sources)),
+        family=molecule.family,
+        scaffold=molecule.scaffold,
     )
 
 

@@ -104,6 +104,8 @@ class Structure(NamedTuple):
         known_environments: 0, less 1 for each environment of an atom that no known structure has;
             None as above, or where the weights do not know.
         sources: Names of the sources that proposed it, in alphabetical order.
+        family: Pieces that it shares with its family, see `chem.families`; "" in old journals.
+        scaffold: SMILES of its Murcko scaffold, or ``acyclic``; likewise.
     """
 
     smiles: str
@@ -122,6 +124,8 @@ class Structure(NamedTuple):
     contrast: float | None = None
     known_environments: float | None = None
     sources: tuple[str, ...] = ()
+    family: str = ""
+    scaffold: str = ""
 
     @property
     def block(self) -> str:
@@ -239,6 +243,10 @@ class Candidate:
         extra_scores: Further numbers by name: the features behind the score, ``repaired`` samples.
         sources: Where it comes from: ``noise``, ``templates``, ``analogues``, ``enumerated``,
             ``database`` or ``library``, in alphabetical order.
+        family: Its pieces, the same for all that differ in positions alone; see `chem.families`.
+        family_confidence: Summed confidence of all candidates of its family, written or not.
+        scaffold: SMILES of its Murcko scaffold, or ``acyclic``.
+        scaffold_confidence: Summed confidence of all candidates with it.
     """
 
     rank: int
@@ -253,6 +261,10 @@ class Candidate:
     confidence: float
     extra_scores: Mapping[str, float] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    family: str = ""
+    family_confidence: float = 0.0
+    scaffold: str = ""
+    scaffold_confidence: float = 0.0
 
     @property
     def inchikey14(self) -> str:
@@ -296,6 +308,9 @@ class Prediction(SpectrumReference):
         group: The spectra read together, this one included.
         seconds: Wall time of the whole feature.
         parts: What the true structure contains, likeliest first; None if nobody asked.
+        level: The finest level that is certain, one of `ladder.LEVELS`; "" of a spectrum that was
+            not predicted.
+        schymanski: The confidence level that it corresponds to.
     """
 
     formula: str = ""
@@ -306,6 +321,8 @@ class Prediction(SpectrumReference):
     group: tuple[Source, ...] = ()
     seconds: float = 0.0
     parts: tuple[LikelyPart, ...] | None = None
+    level: str = ""
+    schymanski: str = ""
 
     def analogue_of(self, candidate: Candidate) -> Mapping[str, Any]:
         """The nearest of the user's molecules, see `guide.analogues.Analogues.nearest`, or {}."""

@@ -9,6 +9,7 @@ spectrum, F features.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -247,8 +248,18 @@ def to_candidates(
     scored: "Sequence[Scored]", confidence: Sequence[float], most: int | None = None
 ) -> tuple[tuple[Candidate, ...], float]:
     """The first of ranked molecules as candidates; the probability that ten hold the right one."""
+    families, scaffolds = defaultdict[str, float](float), defaultdict[str, float](float)
+    for one, value in zip(scored, confidence, strict=True):
+        families[one.structure.family] += value
+        scaffolds[one.structure.scaffold] += value
     candidates = (
-        _candidate(one, position, value)
+        _candidate(
+            one,
+            position,
+            value,
+            min(1.0, families[one.structure.family]),
+            min(1.0, scaffolds[one.structure.scaffold]),
+        )
         for position, (one, value) in enumerate(zip(scored[:most], confidence, strict=False), 1)
     )
     return tuple(candidates), math.fsum(confidence[:FIRST])
@@ -465,7 +476,9 @@ def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
-def _candidate(one: Scored, rank: int, confidence: float) -> Candidate:
+def _candidate(
+    one: Scored, rank: int, confidence: float, of_family: float, of_scaffold: float
+) -> Candidate:
     structure, result = one.structure, one.result
     extra = dict(zip(FEATURES, one.features.tolist(), strict=True))
     extra |= {"repaired": structure.repaired, "alternatives": structure.alternatives}
@@ -482,6 +495,10 @@ def _candidate(one: Scored, rank: int, confidence: float) -> Candidate:
         confidence=confidence,
         extra_scores=extra,
         sources=one.sources,
+        family=structure.family,
+        family_confidence=of_family if structure.family else 0.0,
+        scaffold=structure.scaffold,
+        scaffold_confidence=of_scaffold if structure.scaffold else 0.0,
     )
 
 

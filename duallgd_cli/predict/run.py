@@ -30,6 +30,7 @@ from duallgd_cli.predict.journal import (
     read,
     scan,
 )
+from duallgd_cli.predict.ladder import with_level
 from duallgd_cli.predict.one_list import Ranking
 from duallgd_cli.predict.parts import likely_parts
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
@@ -39,7 +40,7 @@ from duallgd_cli.predict.prediction import (
     Prediction,
     predictions_of,
 )
-from duallgd_cli.predict.settings import Header, PredictRequest
+from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest
 from duallgd_cli.runtime import (
     default_threads,
     each_in_stage,
@@ -282,7 +283,8 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
     """
     header = run.header
     ranking = Ranking.recorded(header.model, header.settings, header.inputs[0]["name"])
-    top_k = int(run.header.settings["top_k"])
+    top_k = int(header.settings["top_k"])
+    certain = float(header.settings.get("certain", CERTAIN))
     latest: tuple[HypothesisResult, ...] = ()
     for tried, position in run.in_input_order():
         if tried is not latest:
@@ -292,6 +294,7 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
             if parts:
                 found = likely_parts(tried, candidates)
                 ranked = [replace(one, parts=found if one.hypotheses else ()) for one in ranked]
+            ranked = [*with_level(ranked, certain)]
         yield ranked[position]
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WHOLE: Final = "1/1"  # the shard of a run that has no others
 _SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
+CERTAIN: Final = 0.7  # probability from which on an answer counts as certain
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
 # Earlier journals name what evaluated the network. This is what still does; of another, numbers
 # may differ.
@@ -43,6 +44,7 @@ class PredictSettings:
     Attributes:
         seed: Of the noise; together with the spectrum's content.
         top_k: Candidates written per spectrum.
+        certain: Probability from which on an answer counts as certain; see `ladder`.
         group_by: ``feature`` reads spectra that share feature id and precursor as one feature.
         adduct: The adduct of every spectrum, whatever its file says; None takes each one's own.
         formula_column: Field that holds the formula; None looks for the usual names.
@@ -62,6 +64,7 @@ class PredictSettings:
 
     seed: int = 0
     top_k: int = 10
+    certain: float = CERTAIN
     group_by: Literal["feature", "none"] = "feature"
     adduct: str | None = None
     formula_column: str | None = None
@@ -78,6 +81,7 @@ class PredictSettings:
 
     def __post_init__(self) -> None:
         require_range(self, "top_k", "max_draws", least=1)
+        require_range(self, "certain", above=0, most=1)
         require_range(self, "formula_candidates", least=1, most=_MOST_FORMULAS)
         require_adduct(self.adduct)
 

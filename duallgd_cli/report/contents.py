@@ -35,6 +35,7 @@ from duallgd_cli.errors import (
     printable,
 )
 from duallgd_cli.predict import journal
+from duallgd_cli.predict.ladder import with_level
 from duallgd_cli.predict.one_list import Ranking
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.prediction import (
@@ -47,6 +48,7 @@ from duallgd_cli.predict.prediction import (
     predictions_of,
 )
 from duallgd_cli.predict.run import record_path
+from duallgd_cli.predict.settings import CERTAIN
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.reading import read
@@ -97,6 +99,7 @@ class ReportedRun:
         self._header = self._run.header
         self._ranking = Ranking.recorded(self._header.model, self._header.settings, self._output)
         self._top_k = min(top_k, int(self._header.settings["top_k"]))
+        self._certain = float(self._header.settings.get("certain", CERTAIN))
         self.missing_inputs: list[str] = []
 
     def about(self) -> dict[str, Any]:
@@ -128,7 +131,8 @@ class ReportedRun:
         measured = self._measured()
         for results in self._run.features():
             candidates, confidence_top10 = self._ranking.rank(results)
-            predictions = predictions_of(results, candidates, confidence_top10, self._top_k)
+            ranked = predictions_of(results, candidates, confidence_top10, self._top_k)
+            predictions = [*with_level(ranked, self._certain)]
             shown = next((p for p in predictions if p.status == OK), predictions[0])
             spectra = [measured[one.source] for one in results[0].spectra if one.source in measured]
             feature = _feature(results[0].feature, predictions, shown, spectra)

@@ -24,6 +24,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from duallgd_cli.chem.families import family_name
 from duallgd_cli.errors import UsageError, printable, quote
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict.prediction import Candidate, HypothesisResult, Prediction, sentences
@@ -70,6 +71,13 @@ COLUMNS: Final = (
     "formula_probability",
     "adduct_source",
     "assumptions",
+    "sources",
+    "family",
+    "family_confidence",
+    "scaffold",
+    "scaffold_confidence",
+    "level",
+    "schymanski",
 )
 PART_COLUMNS: Final = (
     "spectrum_id",
@@ -96,6 +104,8 @@ NUMBERS: Final = (
     "rt_seconds",
     "formula_rank",
     "formula_probability",
+    "family_confidence",
+    "scaffold_confidence",
 )
 # Cells that say nothing of a structure that was found in a library and not generated.
 _OF_GENERATED: Final = ("confidence",)
@@ -106,6 +116,7 @@ _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x202
 _OF_PREDICTION: Final = (
     *("feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message"),
     *("confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions"),
+    *("level", "schymanski"),
 )
 # Named as the columns of the tables are, without what has no place in a structure file.
 _LEFT_OUT: Final = {"status", "message", "warnings"}
@@ -251,6 +262,8 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
         "warnings": inert(prediction.warnings),
         "adduct_source": prediction.adduct_source,
         "assumptions": inert(prediction.assumptions),
+        "level": prediction.level,
+        "schymanski": prediction.schymanski,
     }
     tried = {(one.formula, one.adduct): one for one in reversed(prediction.hypotheses)}
     first = tried.get((prediction.formula, prediction.adduct))
@@ -280,9 +293,23 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
                 "samples": str(candidate.samples),
                 "log_likelihood": "" if (ll := candidate.log_likelihood) is None else f"{ll:.6g}",
                 "message": message,
+                "sources": " ".join(candidate.sources),
             }
+            | _ladder_cells(candidate)
             | (dict.fromkeys(_OF_GENERATED, "") if candidate.rank == 0 else {})
         )
+
+
+def _ladder_cells(candidate: Candidate) -> dict[str, str]:
+    """Coarser answers that the candidate belongs to, and how probable they are."""
+    if not candidate.family:
+        return {}
+    return {
+        "family": family_name(candidate.family),
+        "family_confidence": f"{candidate.family_confidence:.4g}",
+        "scaffold": candidate.scaffold,
+        "scaffold_confidence": f"{candidate.scaffold_confidence:.4g}",
+    }
 
 
 def likeness(analogue: Mapping[str, Any]) -> str:
@@ -352,6 +379,7 @@ def _candidate(candidate: Candidate, prediction: Prediction) -> dict[str, Any]:
         **asdict(candidate),
         **(dict.fromkeys(_OF_GENERATED) if candidate.rank == 0 else {}),
         "inchikey14": candidate.inchikey14,
+        "family_name": family_name(candidate.family),
         **({"analogue": analogue} if analogue else {}),
     }
 

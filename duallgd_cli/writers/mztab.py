@@ -45,7 +45,7 @@ _SML: Final = (
 _SML_END: Final = (
     "abundance_study_variable[1] abundance_variation_study_variable[1] opt_global_spectrum_id "
     "opt_global_feature_id opt_global_status opt_global_message opt_global_adduct_source "
-    "opt_global_assumptions"
+    "opt_global_assumptions opt_global_level"
 )
 _SMF: Final = (
     "SMF_ID SME_ID_REFS SME_ID_REF_ambiguity_code adduct_ion isotopomer exp_mass_to_charge charge "
@@ -55,7 +55,7 @@ _SME: Final = (
     "SME_ID evidence_input_id database_identifier chemical_formula smiles inchi chemical_name uri "
     "derivatized_form adduct_ion exp_mass_to_charge charge theoretical_mass_to_charge spectra_ref "
     "identification_method ms_level id_confidence_measure[1] id_confidence_measure[2] rank "
-    "opt_global_samples"
+    "opt_global_samples opt_global_sources"
 )
 
 
@@ -228,6 +228,7 @@ def _molecule(number: int, prediction: Prediction) -> dict[str, object]:
         "opt_global_message": prediction.message,
         "opt_global_adduct_source": prediction.adduct_source,
         "opt_global_assumptions": prediction.assumptions,
+        "opt_global_level": prediction.level,
     }
 
 
@@ -273,4 +274,5 @@ def _evidence(
         "id_confidence_measure[2]": f"{candidate.score:.6g}",
         "rank": candidate.rank,
         "opt_global_samples": candidate.samples,
+        "opt_global_sources": " ".join(candidate.sources),
     }

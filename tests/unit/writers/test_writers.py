@@ -24,7 +24,8 @@ HEADER = (
     "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
     "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message,"
     "confidence_top10,indices,name,rt_seconds,collision_energy,warnings,"
-    "formula_source,formula_rank,formula_probability,adduct_source,assumptions"
+    "formula_source,formula_rank,formula_probability,adduct_source,assumptions,"
+    "sources,family,family_confidence,scaffold,scaffold_confidence,level,schymanski"
 )
 
 
@@ -39,6 +40,11 @@ def candidate(rank=1, smiles="CCO", **values):
         "score": -1.23456789,
         "confidence": 0.123456789,
         "extra_scores": {"log_share": -1.1},
+        "sources": ("noise",),
+        "family": "C",
+        "family_confidence": 0.5,
+        "scaffold": "acyclic",
+        "scaffold_confidence": 0.75,
     } | values
     return Candidate(rank=rank, smiles=smiles, **named)
 
@@ -81,6 +87,8 @@ def prediction(*candidates, **values):
         "collision_energy": "20 eV",
         "warnings": "peaks left out; minutes",
         "assumptions": "minutes",
+        "level": "family",
+        "schymanski": "3",
     } | values
     return Prediction(**named)
 
@@ -120,7 +128,7 @@ def test_a_candidate_is_a_row(tmp_path):
         *("InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "LFQSCWFLJHTTHZ"),
         *("-1.23457", "0.1235", "31", "-12.3457", "ok", "P(first 10) = 0.25", "0.25", "4 6"),
         *("ethanol", "61.5", "20 eV", "peaks left out; minutes", "file", "1", "1"),
-        *("inferred", "minutes"),
+        *("inferred", "minutes", "noise", "methyl", "0.5", "acyclic", "0.75", "family", "3"),
     ]
     assert (second[8], second[18]) == ("2", "")  # rank and message
 

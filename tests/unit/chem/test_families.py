@@ -1,0 +1,95 @@
+"""Families and scaffolds: what of a molecule is left when positions are forgotten."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rdkit import Chem
+
+from duallgd_cli.chem.families import _NAMES, family, family_name, scaffold
+from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
+
+ORTHO, META, PARA = "Cc1ccccc1O", "Cc1cccc(O)c1", "Cc1ccc(O)cc1"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        (ORTHO, META, PARA),  # cresols
+        ("CC(=O)Nc1ccc(O)cc1", "CC(=O)Nc1ccccc1O"),
+        ("Oc1cc(O)c2c(c1)oc(-c1ccccc1)cc2=O", "O=c1cc(-c2ccc(O)cc2)oc2cccc(O)c12"),  # flavones
+        ("OCC1OC(Oc2ccccc2)C(O)C(O)C1O", "OCC1OC(Oc2ccccc2)C(O)C(O)C1O"),
+        ("Clc1ccc(Br)cc1", "Clc1ccccc1Br"),
+    ],
+)
+def test_molecules_that_differ_in_positions_alone_are_one_family(same):
+    assert len({family(parse_smiles(text)) for text in same}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ORTHO, "COc1ccccc1"),  # cresol, anisole
+        ("CCc1ccccc1O", "CC(C)O"),
+        ("c1ccncc1C", "c1ccccc1N"),
+        ("CCO", "COC"),  # no rings: a family of its own
+    ],
+)
+def test_molecules_of_other_pieces_are_not(one, other):
+    assert family(parse_smiles(one)) != family(parse_smiles(other))
+
+
+@pytest.mark.parametrize(
+    ("smiles", "pieces", "name"),
+    [
+        ("CCO", "CCO", "hydroxyethyl or ethoxy"),
+        (ORTHO, "C.O.c1ccccc1", "benzene ring + methyl + hydroxyl, positions open"),
+        (
+            "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
+            "C.C.C.O=c1[nH]c(=O)c2[nH]cnc2[nH]1",
+            "xanthine + 3 methyl, positions open",
+        ),
+        ("O=[N+]([O-])c1ccccc1", "O=[NH+][O-].c1ccccc1", "benzene ring + nitro, positions open"),
+        ("C[N+](C)(C)CC(=O)[O-]", "C[N+](C)(C)CC(=O)[O-]", "C[N+](C)(C)CC(=O)[O-]"),
+    ],
+)
+def test_pieces_and_their_names(smiles, pieces, name):
+    found = family(parse_smiles(smiles))
+
+    assert found == pieces
+    assert family_name(found) == name
+
+
+@pytest.mark.parametrize("piece", _NAMES)
+def test_every_piece_with_a_name_is_written_as_pieces_are(piece):
+    assert canonical_smiles(parse_smiles(piece)) == piece
+
+
+@pytest.mark.parametrize(
+    ("smiles", "expected"),
+    [
+        ("CCO", "acyclic"),
+        (PARA, "c1ccccc1"),
+        ("O=C(Nc1ccccc1)c1ccncc1", "O=C(Nc1ccccc1)c1ccncc1"),
+        ("CC(=O)Oc1ccccc1C(=O)O", "c1ccccc1"),
+    ],
+)
+def test_scaffolds(smiles, expected):
+    assert scaffold(parse_smiles(smiles)) == expected
+
+
+MOLECULES = [
+    *(ORTHO, "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "OCC1OC(Oc2ccccc2)C(O)C(O)C1O", "C[n+]1ccccc1"),
+    *("CC(C)(C)c1nc2ccccc2n1C", "O=S(=O)(Nc1ccccc1)c1cccs1", "CCOP(=S)(OCC)Oc1ccccc1"),
+]
+
+
+@given(st.sampled_from(MOLECULES), st.randoms(use_true_random=False))
+def test_the_order_of_atoms_has_no_say(smiles, random):
+    mol = parse_smiles(smiles)
+    order = list(range(mol.GetNumAtoms()))
+    random.shuffle(order)
+
+    again = Chem.RenumberAtoms(mol, order)
+
+    assert family(again) == family(mol)
+    assert scaffold(again) == scaffold(mol)
