@@ -68,6 +68,7 @@ _SIGN: Final = re.compile(r"(?<![a-z0-9])[+-]|[+-](?![a-z0-9])")
 _POSITIVE: Final = re.compile(r"pos|plus|(?<![a-z])p(?![a-z])|1000130")  # with a term of PSI-MS
 _NEGATIVE: Final = re.compile(r"neg|minus|(?<![a-z])n(?![a-z])|1000129")
 _FILTER_LINE: Final = re.compile(r"\s*(?:\w+\s+)?(?:\{[^}]*\}\s+)?([+-])\s+[pc]\b")
+_TITLE: Final = re.compile(r"(?:^|[\s,;])([+-])\s?ms[n\d]?\(")  # of Bruker's DataAnalysis
 # Words of ion sources and instruments that say nothing of the polarity.
 _SOURCE_WORDS: Final = (
     "esi apci appi maldi dart desi nsi nanoesi nesi hesi esims lc gc ms ce uplc uhplc hplc fia di "
@@ -193,9 +194,9 @@ def ion_of(stated: Stated, remarks: Remarks) -> StatedIon:
             remarks.assumptions.append(said)
         sizes += [charge.size] if charge.size else []
         signs += [(charge.sign, f"{clip(key)} {clip(text)}")] if charge.sign else []
-    for name in ("ionization", "instrument_type", "filter string"):
+    for name in ("ionization", "instrument_type", "filter string", "title"):
         for key, text in stated.get(name, ()):
-            sign = _sign_of_source(text)
+            sign = _sign_of_source(name, text)
             signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
     polarity = signs[0][0] if signs else 0
     other = next((said for sign, said in signs if sign != polarity), "")
@@ -230,12 +231,12 @@ def _sign_of_mode(key: str, text: str, remarks: Remarks) -> int | None:
     return polarity_of(text)
 
 
-def _sign_of_source(text: str) -> int:
-    """Polarity that the name of an ion source or instrument, or a filter line, may hold."""
+def _sign_of_source(name: str, text: str) -> int:
+    """Polarity that the name of an ion source or instrument, a filter line or a title may hold."""
     written = plain(text[:_LONGEST])
-    line = _FILTER_LINE.match(written)
-    if line is not None:
-        return 1 if line[1] == "+" else -1
+    line = _TITLE.search(written) if name == "title" else _FILTER_LINE.match(written)
+    if line is not None or name == "title":
+        return 0 if line is None else 1 if line[1] == "+" else -1
     if {word[:3] for word in re.findall(r"[a-z]+", written)} & {"pos", "neg"}:
         return polarity_of(written) or 0
     marks = {*_IN_BRACKETS.findall(written), *re.findall(r"[a-z]\s?([+-])$", written)}

@@ -130,7 +130,8 @@ def retention_time(
         if written in MISSING or (value is not None and value < 0):
             continue
         unit = _KEY_UNIT.search(key) if key.startswith(("rt", "ret")) else None
-        seconds = _seconds(written, unit[1] if unit else "s" if in_seconds else "")
+        in_key = unit[1] if unit else "s" if in_seconds or key == "rtime" else ""  # rtime is R's
+        seconds = _seconds(written, in_key)
         if seconds is None and value is not None and _WITH_UNIT.fullmatch(written):
             in_minutes = value <= _LONGEST_TIME_MIN
             seconds = _seconds(written, "m" if in_minutes else "s")

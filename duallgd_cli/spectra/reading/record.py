@@ -83,7 +83,7 @@ _KEYS: Final = {
     "instrument": "sourceinstrument instrumentation",
     "filter string": "filterline scanfilter",
     "fragmentation_mode": "fragmentationmethod specialfragmentation",
-    "retention_time": "rt rettime rtquery",
+    "retention_time": "rt rettime rtquery rtime",
 }
 _SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
@@ -205,7 +205,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
-    ms_level = level_of(fields)
+    failure = measurement_failure(stated, ion.adduct_text, remarks)
+    ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
     remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
     order = np.argsort(record.mz, kind="stable")
     return Spectrum(
@@ -229,7 +230,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         instrument=instrument,
         ms_level=ms_level,
         metadata=recorded if keep_structures else without_structures(recorded),
-        failure=measurement_failure(stated, ion.adduct_text, remarks),
+        failure=failure,
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )

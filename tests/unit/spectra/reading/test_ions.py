@@ -155,6 +155,9 @@ def of_mgf(folder, *lines):
         ("IONIZATION=ESI(-)", 0, -1),
         ("INSTRUMENT_TYPE=LC-ESI-QTOF negative", 0, -1),
         ("FILTER STRING=FTMS - c ESI d Full ms2 181.07@hcd30.00 [50-190]", 0, -1),
+        ("TITLE=Cmpd 4, -MS2(181.0718), 24.7eV, 3.2min", 0, -1),
+        ("TITLE=Cmpd 4, +MSn(181.0718), 3.2min", 0, 1),
+        ("TITLE=run-MS2(1)", 0, 0),
         ("ION=negative", 0, -1),
         ("ADDUCT=[M-?]-", -1, -1),
         ("ION=[M+?]2+", 2, 1),
@@ -365,6 +368,12 @@ def test_electron_ionisation_is_refused_in_a_sentence(tmp_path, fields):
     assert (failure.status, failure.stage) == ("unsupported_measurement", "read")
     assert "it was measured by electron ionisation" in failure.message
     assert "soft ionisation" in failure.message
+
+
+def test_a_spectrum_of_electron_ionisation_is_a_row_even_if_it_is_called_ms1(tmp_path):
+    found = of_mgf(tmp_path, "INSTRUMENT_TYPE=GC-EI-TOF", "MSLEVEL=1")
+
+    assert (found.ms_level, found.failure.status) == (2, "unsupported_measurement")
 
 
 @pytest.mark.parametrize("fields", SOFT)

@@ -54,6 +54,7 @@ TIMES = (
     (MGF, "RTINSECONDS=312,5", 312.5, ""),
     (MGF, "RTINSECONDS=310-315", 312.5, ""),
     (MGF, "RTINSECONDS=5.2", 5.2, ""),
+    (MGF, "rtime=5.2", 5.2, ""),  # as R writes it
     (MGF, "RTINSECONDS=PT312.5S", 312.5, ""),
     (MGF, "RTINMINUTES=5.2", 312.0, ""),
     (MGF, "rt_min=5.2", 312.0, ""),
