@@ -25,7 +25,7 @@ from duallgd_cli.errors import (
     printable,
     quote,
 )
-from duallgd_cli.spectra.reading.ions import MISSING, Remarks, ion_of, measurement_failure
+from duallgd_cli.spectra.reading.ions import MISSING, Remarks, ion_of
 from duallgd_cli.spectra.reading.quantities import (
     collision_energy_ev,
     energy_of_filter,
@@ -196,17 +196,17 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
     if trouble:
         return unreadable(source, trouble, spectrum_id)
-    remarks = Remarks(list(record.warnings))
+    ion = ion_of(stated)
+    remarks = Remarks(list(record.warnings), list(ion.remarks.assumptions))
     masses = (*stated.get("pepmass", ()), *stated.get("precursor_mz", ()))
     precursor_mz = precursor_of(masses, remarks)
-    ion = ion_of(stated, remarks)
+    remarks.warnings += ion.remarks.warnings
     classes = (instrument_class(fields.get(name, "")) for name in INSTRUMENT)
     instrument = next((name for name in classes if name), "")
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
-    failure = measurement_failure(stated, ion.adduct_text, remarks)
-    ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
+    ms_level = level_of(fields) if ion.failure is None else 2  # so that it has a row of its own
     remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
     order = np.argsort(record.mz, kind="stable")
     return Spectrum(
@@ -230,7 +230,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         instrument=instrument,
         ms_level=ms_level,
         metadata=recorded if keep_structures else without_structures(recorded),
-        failure=failure,
+        failure=ion.failure,
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
@@ -309,7 +309,7 @@ def peak_record(
 @lru_cache(maxsize=4096)
 def canonical_key(key: str) -> str:
     """The one name for all spellings of a key, given in lower case; other keys as they are."""
-    squeezed = _SEPARATORS.sub("", key)
+    squeezed = _squeezed(key)
     if squeezed in _ENERGY_UNITS:
         return "collision_energy"
     if _TIME_KEY.fullmatch(squeezed):
@@ -317,6 +317,22 @@ def canonical_key(key: str) -> str:
     if squeezed not in _NAMES and "adduct" in squeezed:
         return "other adduct"
     return _NAMES.get(squeezed, key)
+
+
+@lru_cache(maxsize=4096)
+def _squeezed(key: str) -> str:
+    """A key without spaces and marks."""
+    return _SEPARATORS.sub("", key)
+
+
+@lru_cache(maxsize=4096)
+def _formula_rank(key: str) -> int:
+    """How early a key is asked for a formula: from 0; -1 for one that names none."""
+    squeezed = _squeezed(key)
+    if not _FORMULA_KEY.search(squeezed):
+        return -1
+    rank = 2 + (_FORMULA_OF_ION.search(squeezed) is not None)
+    return {"formula": 0, "molecularformula": 1}.get(squeezed, rank)
 
 
 def listed(metadata: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
@@ -327,15 +343,17 @@ def listed(metadata: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
     """
     stated: dict[str, list[tuple[str, str]]] = {}
     for key, value in metadata.items():
-        name, squeezed = canonical_key(key), _SEPARATORS.sub("", key)
-        is_meant = bool({(name, value.strip()), (name, value.strip().lower())} & _MEANT)
-        absent = is_missing(value) or (name == "scans" and value.strip() == "-1")  # MS-DIAL
-        absent |= name == "ms_level" and _level(value) is None  # SPECTRUMTYPE: Centroid
-        if squeezed in _ENERGY_UNITS and finite(value):
-            value = f"{value} {_ENERGY_UNITS[squeezed]}"
-        if is_meant or not absent:
-            written = squeezed if name == "retention_time" else key
-            stated.setdefault(name, []).append((written, value))
+        name, text = canonical_key(key), value.strip()
+        if text.lower() in MISSING and not {(name, text), (name, text.lower())} & _MEANT:
+            continue
+        if name == "scans" and text == "-1":  # MS-DIAL
+            continue
+        if name == "ms_level" and _level(text) is None:  # SPECTRUMTYPE: Centroid
+            continue
+        unit = _ENERGY_UNITS.get(_squeezed(key)) if name == "collision_energy" else None
+        value = f"{text} {unit}" if unit and finite(text) else value
+        written = _squeezed(key) if name == "retention_time" else key
+        stated.setdefault(name, []).append((written, value))
     return stated
 
 
@@ -369,13 +387,11 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
     Under other keys than FORMULA and MOLECULAR_FORMULA a text that is no formula is said and left
     out; under these two somebody has to correct it.
     """
-    ranked: list[tuple[int, str, str]] = []
-    for key, value in recorded.items():
-        squeezed = _SEPARATORS.sub("", key)
-        if _FORMULA_KEY.search(squeezed) and not is_missing(value):
-            rank = 2 + (_FORMULA_OF_ION.search(squeezed) is not None)
-            rank = {"formula": 0, "molecularformula": 1}.get(squeezed, rank)
-            ranked.append((rank, key, value))
+    ranked = [
+        (rank, key, value)
+        for key, value in recorded.items()
+        if (rank := _formula_rank(key)) >= 0 and not is_missing(value)
+    ]
     for rank, key, value in sorted(ranked, key=lambda one: one[0]):
         if rank < 2 or _is_formula(value):
             return value

@@ -33,7 +33,19 @@ NO_POLARITY = (
     *("ESI", "LC-ESI-QTOF", "LC-ESI", "APCI", "MALDI", "nanoESI", "H-ESI", "ESI - QTOF", "DART"),
     *("any", "EI", "Heated Electrospray Ionization", "AJS ESI", *MISSING - {"-", "na"}),
 )
-NO_SENSE = ("both", "Positive/Negative", "pos & neg", "+/-", "\u00b1", "switching", "abc", "7", "M")
+NO_SENSE = (
+    "both",
+    "Positive/Negative",
+    "pos & neg",
+    "+/-",
+    "\u00b1",
+    "switching",
+    "abc",
+    "7",
+    "M",
+    "N.N.",
+    "P/N",
+)
 
 
 @pytest.mark.parametrize(
