@@ -61,11 +61,11 @@ _KEYS: Final = {
     "ion": "iontype ionname",
     # In SIRIUS .ms IONIZATION is the adduct; elsewhere it says ESI.
     "ionization": "ionisation ionsource ionsourcetype ionizationmethod ionisationmethod ionimethod "
-    "ionizationtype msionization msionisation ionizationsource",
+    "ionizationtype msionization msionisation ionizationsource mode msmode scanmode",
     "ionization_energy": "ionisationenergy electronenergy",
     "pepmass": "",
     "precursor_mz": "precursormass precursor mz precursorionmz precursorion precmz",
-    "charge": "precursorcharge chargestate precursorchargestate ioncharge",
+    "charge": "precursorcharge chargestate precursorchargestate ioncharge z",
     "ionmode": "polarity scanpolarity ionpolarity ionpol ionizationmode ionisationmode esimode "
     "polaritymode acquisitionpolarity ionizationpolarity",
     "feature_id": "",
@@ -85,6 +85,8 @@ _KEYS: Final = {
     "fragmentation_mode": "fragmentationmethod specialfragmentation",
     "retention_time": "rt rettime rtquery rtime",
 }
+# Names of which two values in one record contradict each other.
+_COMPARED: Final = frozenset({"adduct", "ion", "pepmass", "precursor_mz", "charge", "ionmode"})
 _SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
     _SEPARATORS.sub("", key): name for name, keys in _KEYS.items() for key in (name, *keys.split())
@@ -99,8 +101,9 @@ _ENERGY_UNITS: Final = {
     **dict.fromkeys(("nce", "collisionenergynce", "normalizedcollisionenergy", "hcdenergy"), "NCE"),
 }
 # Keys that name a formula, not what was computed of one; those of the ion count last.
-_FORMULA_KEY: Final = re.compile(r"formula(?:neutral|text|string|hill)?$")
+_FORMULA_KEY: Final = re.compile(r"formula(?:neutral|text|string|hill|sirius|\d*)$")
 _FORMULA_OF_ION: Final = re.compile(r"precursor|ion")
+_RANK_OF_ION: Final = 3
 
 _ORBITRAP: Final = re.compile(
     r"orbi?t(r|\b)ap|fourier|exactive|exploris|\bfusion\b|lumos|\beclipse\b|\bastral\b|\bid-?x\b|velos|"
@@ -125,6 +128,7 @@ class Record:
         warnings: Sentences about what was repaired.
         energy_in_ev: The format defines a collision energy without unit to be in eV.
         time_in_s: The format defines a retention time without unit to be in seconds.
+        repeated: Further values of keys that the record has more than once.
     """
 
     metadata: Mapping[str, str]
@@ -134,6 +138,7 @@ class Record:
     warnings: tuple[str, ...] = ()
     energy_in_ev: bool = False
     time_in_s: bool = False
+    repeated: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(slots=True)
@@ -143,6 +148,7 @@ class Block:
     Attributes:
         metadata: Keys lower case; of a repeated key the first value that is not empty counts.
         peaks: Peak lines.
+        repeated: Other values of keys that say something of the ion.
         trouble: `TOO_LARGE` once there was more than one spectrum can have; the rest is left out.
         size: Characters so far.
     """
@@ -151,12 +157,15 @@ class Block:
     peaks: list[str] = field(default_factory=list)
     trouble: str = ""
     size: int = 0
+    repeated: list[tuple[str, str]] = field(default_factory=list)
 
     def add_field(self, key: str, value: str) -> None:
         """Take a field."""
         self.count(len(key) + len(value) + _FIELD_COST)
         if not self.trouble and not self.metadata.get(key):
             self.metadata[key] = value
+        elif not self.trouble and self.metadata[key] != value and canonical_key(key) in _COMPARED:
+            self.repeated.append((key, value))
 
     def add_peak(self, line: str) -> None:
         """Take a line of peaks."""
@@ -189,6 +198,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     """The spectrum of a record."""
     recorded = {key: printable(value).strip() for key, value in record.metadata.items()}
     stated = listed(recorded)
+    for key, value in record.repeated:
+        stated.setdefault(canonical_key(key), []).append((key, printable(value).strip()))
     fields = {name: values[0][1] for name, values in stated.items()}
     spectrum_id = first(fields, IDENTIFIER) or place_name(source)
     trouble = record.trouble
@@ -303,7 +314,8 @@ def peak_record(
         trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
     elif bad:
         warnings = (*warnings, f"{bad} of {len(lines)} peak lines were not readable and left out")
-    return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev)
+    repeated = tuple(block.repeated)
+    return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev, repeated=repeated)
 
 
 @lru_cache(maxsize=4096)
@@ -331,7 +343,7 @@ def _formula_rank(key: str) -> int:
     squeezed = _squeezed(key)
     if not _FORMULA_KEY.search(squeezed):
         return -1
-    rank = 2 + (_FORMULA_OF_ION.search(squeezed) is not None)
+    rank = _RANK_OF_ION if _FORMULA_OF_ION.search(squeezed) else 2
     return {"formula": 0, "molecularformula": 1}.get(squeezed, rank)
 
 
@@ -392,21 +404,26 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
         for key, value in recorded.items()
         if (rank := _formula_rank(key)) >= 0 and not is_missing(value)
     ]
+    if len(ranked) == 1 and ranked[0][0] < 2:
+        return ranked[0][2]
+    found: list[tuple[str, str, object]] = []
     for rank, key, value in sorted(ranked, key=lambda one: one[0]):
-        if rank < 2 or _is_formula(value):
-            return value
-        remarks.warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
-    return ""
-
-
-def _is_formula(text: str) -> bool:
-    try:
-        Formula.parse(text)
-    except UnsupportedElementError:
-        return True  # the row says which element
-    except FormulaError:
-        return False
-    return True
+        try:
+            meaning: object = Formula.parse(value)
+        except UnsupportedElementError:
+            meaning = value  # the row says which element
+        except FormulaError:
+            if rank > 1:
+                remarks.warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
+                continue
+            meaning = value
+        if rank < _RANK_OF_ION or not found:
+            found.append((key, value, meaning))
+    for key, value, meaning in found[1:]:
+        if meaning != found[0][2]:
+            first = f"{clip(found[0][0])} {clip(found[0][1])}"
+            remarks.warnings.append(f"{first} is used, not {clip(key)} {clip(value)}")
+    return found[0][1] if found else ""
 
 
 def level_of(fields: Mapping[str, str]) -> int:

@@ -159,6 +159,10 @@ def of_mgf(folder, *lines):
         ("ION_MODE=NEGATIVE", 0, -1),
         ("Ion mode=N", 0, -1),
         ("POLARITY=-", 0, -1),
+        ("MODE=negative", 0, -1),
+        ("Scan mode=Negative", 0, -1),
+        ("MODE=DDA", 0, 0),
+        ("z=-1", -1, -1),
         ("SCAN_POLARITY=negative", 0, -1),
         ("ScanPolarity=Negative", 0, -1),
         ("IONIZATION_MODE=negative", 0, -1),
@@ -279,6 +283,14 @@ def test_a_guess_is_said(tmp_path, fields, sentence):
         ("ADDUCT=[M+Foo]+\nION=[M+Na]+", "ion [M+Na]+ is used, not adduct [M+Foo]+"),
         ("PRECURSOR_MZ=217.0696", "precursor m/z 181.072 (pepmass) is used, not 217.07"),
         ("ION=rubbish", "ion 'rubbish' is not understood"),
+        ("CHARGE=1+\nCHARGE=1-", "charge 1+ and charge 1- contradict each other"),
+        ("ADDUCT=[M+H]+\nADDUCT=[M+Na]+", "adduct [M+H]+ is used, not adduct [M+Na]+"),
+        ("PEPMASS=217.0696", "precursor m/z 181.072 (pepmass) is used, not 217.07 (pepmass)"),
+        (
+            "FORMULA=C9H8O4\nMOLECULAR_FORMULA=C8H8O4",
+            "formula C9H8O4 is used, not molecular_formula",
+        ),
+        ("RTINSECONDS=62\nRTINMINUTES=3.5", "retention time 62 (rtinseconds) is used, not 3.5"),
     ],
 )
 def test_what_contradicts_itself_is_said(tmp_path, fields, warning):
@@ -286,6 +298,23 @@ def test_what_contradicts_itself_is_said(tmp_path, fields, warning):
 
     assert warning in found.warnings[0]
     assert len(found.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "ADDUCT=[M+H]+\nION=M+H\nPRECURSORTYPE=[M+H]1+",
+        "CHARGE=1+\nIONMODE=positive\nPOLARITY=+\nION=1+",
+        "PRECURSOR_MZ=181.0719\nPRECURSORMZ=181.0718",
+        "FORMULA=C9H8O4\nMOLECULAR_FORMULA=H8C9O4\nPRECURSOR_FORMULA=C9H9O4",
+        "RTINSECONDS=62\nRTINMINUTES=1.03",
+        "CHARGE=1+\nCHARGE=1+\nNAME=a\nNAME=b\nCOMMENT=x\nCOMMENT=y",
+    ],
+)
+def test_what_agrees_is_nothing_to_speak_of(tmp_path, fields):
+    found = of_mgf(tmp_path, *fields.splitlines())
+
+    assert (found.warnings, found.assumptions) == ((), ())
 
 
 def test_charge_and_polarity_never_contradict_each_other(tmp_path):
