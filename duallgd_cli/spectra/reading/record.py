@@ -42,6 +42,7 @@ TOO_LARGE: Final = (
     f"it is longer than {LONGEST_LINE >> 20} million characters or has more than {MOST_PEAKS:,} "
     "peaks; restore the file, or centroid the spectrum"
 )
+_LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
 _FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
 # Missing values that mean something under some key: N/A is no sodium, and Na is.
 _MEANT: Final = frozenset(
@@ -199,7 +200,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     recorded = {key: printable(value).strip() for key, value in record.metadata.items()}
     stated = listed(recorded)
     for key, value in record.repeated:
-        stated.setdefault(canonical_key(key), []).append((key, printable(value).strip()))
+        if not is_missing(value):
+            stated.setdefault(canonical_key(key), []).append((key, printable(value).strip()))
     fields = {name: values[0][1] for name, values in stated.items()}
     spectrum_id = first(fields, IDENTIFIER) or place_name(source)
     trouble = record.trouble
@@ -212,7 +214,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     masses = (*stated.get("pepmass", ()), *stated.get("precursor_mz", ()))
     precursor_mz = precursor_of(masses, remarks)
     remarks.warnings += ion.remarks.warnings
-    classes = (instrument_class(fields.get(name, "")) for name in INSTRUMENT)
+    classes = (instrument_class(fields.get(name, "")[:_LONGEST_NAME]) for name in INSTRUMENT)
     instrument = next((name for name in classes if name), "")
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
