@@ -31,7 +31,8 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.spectra.formula_table import Rows, TableRow, read_table
-from duallgd_cli.spectra.reading.record import collision_energy_ev, compound_name, is_missing
+from duallgd_cli.spectra.reading.quantities import collision_energy_ev
+from duallgd_cli.spectra.reading.record import compound_name, is_missing
 from duallgd_cli.spectra.types import GIVEN, INFERRED, TABLE, Feature, Hypothesis, Spectrum
 
 _INFERRED: Final = " ".join(adduct.name for adduct in ADDUCTS)
@@ -91,6 +92,7 @@ def hypothesis_of(
             adduct_source = INFERRED
             adduct = _infer(formula, spectrum, ppm)
             notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
+            notes += unsaid_polarity(spectrum)
         molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
         _check_size(molecule, limits.max_heavy_atoms)
     except RefusedError as refused:
@@ -110,9 +112,24 @@ def _refused(status: str, message: str) -> RefusedError:
     return RefusedError(Failure(status, message, "formula"))
 
 
-def nameless_charge(charge: int) -> Failure:
-    """What to say of a multiply charged ion whose adduct nobody names."""
-    message = f"charge {charge:+d} and no adduct is given; name it, such as [M+2H]2+"
+def unsaid_polarity(spectrum: Spectrum) -> list[str]:
+    """What to say where an adduct was chosen and nothing told the polarity."""
+    if spectrum.polarity:
+        return []
+    return ["neither adduct nor polarity is given: ions of both polarities were tried"]
+
+
+def unnamed_ion(spectrum: Spectrum) -> Failure | None:
+    """Why no adduct may be assumed for a spectrum that names none, or None where it may."""
+    if spectrum.unread_ion:
+        message = (
+            f"{spectrum.unread_ion} and no adduct is given; write Positive or Negative, and a "
+            "charge such as 1-, or name the adduct in the file or by --adduct"
+        )
+    elif abs(spectrum.charge) > 1:
+        message = f"charge {spectrum.charge:+d} and no adduct is given; name it, such as [M+2H]2+"
+    else:
+        return None
     return Failure("unsupported_adduct", message, "formula")
 
 
@@ -148,8 +165,8 @@ def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
     if mz is None:
         message = "neither a precursor m/z nor an adduct is given; give one of them"
         raise _refused("no_precursor", message)
-    if abs(spectrum.charge) > 1:
-        raise RefusedError(nameless_charge(spectrum.charge))
+    if (failure := unnamed_ion(spectrum)) is not None:
+        raise RefusedError(failure)
     found = infer_adduct(formula, mz, spectrum.polarity, ppm)
     if len(found) == 1:
         return found[0]
@@ -284,7 +301,7 @@ def from_field(
     Args:
         feature: Measured.
         column: Field name, any case; None tries FORMULA, MOLECULAR_FORMULA and then any other name
-            that contains FORMULA.
+            of a formula.
         limits: What a formula must satisfy.
         otherwise: Asked about features without a formula, if there is one.
     """
