@@ -18,7 +18,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.errors import UsageError
-from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_input, sha256
+from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_file, sha256
 from duallgd_cli.runtime import cache_folder
 from duallgd_cli.spectra.types import Feature
 
@@ -53,7 +53,7 @@ class GuideFiles:
         """
         given = {kind: names for kind, names in asdict(self).items() if names}
         for name in chain.from_iterable(given.values()):
-            require_input(name)
+            require_file(name)
         return {
             kind: [{"name": name, "sha256": sha256(Path(name))} for name in names]
             for kind, names in given.items()
@@ -81,7 +81,7 @@ def kept(
         MissingInputError: There is no such file.
         UsageError: It holds nothing that was sought.
     """
-    require_input(str(path))
+    require_file(str(path))
     place = cache_folder() / _FOLDER / f"{sha256(path)}.{kind}.npz"
     made: Mapping[str, NDArray[Any]] = {}
     try:

@@ -4,7 +4,7 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.evaluate.tables import choose, read_predictions, truths_of
-from duallgd_cli.files import table_rows
+from duallgd_cli.tables import table_rows
 
 HEADER = "identifier\tmzs\tintensities\tsmiles\tfold\tadduct\n"
 ROWS = (
