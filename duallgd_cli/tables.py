@@ -21,7 +21,8 @@ from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, damaged, open_text
 _LONGEST_CELL: Final = 1 << 25  # characters; the peaks of a spectrum are one cell
 _MOST_LINES: Final = 100  # of one row, whose cells may hold line breaks in quotation marks
 _NOTHING: Final = "\x1f"
-_SEPARATOR: Final = re.compile(r"\s*\"?sep=(.)\"?\s*", re.IGNORECASE)
+# Excel's first line, which says what divides cells.
+SEPARATOR: Final = re.compile(r"\s*\"?sep=(.)\"?\s*", re.IGNORECASE)
 _NAMES: Final = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 _QUOTED: Final = re.compile(r"\"[^\"]*\"")
 
@@ -87,7 +88,7 @@ def _lines(file: Iterator[str], likely: str, known: Collection[str]) -> Iterator
     number, comment, delimiter, header = 0, "", "", ""
     for text in file:
         number += 1
-        if separator := _SEPARATOR.fullmatch(text):
+        if separator := SEPARATOR.fullmatch(text):
             delimiter = separator[1]
         elif text.lstrip().startswith("#"):
             comment = text.lstrip().lstrip("#")

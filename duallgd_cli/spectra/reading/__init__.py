@@ -28,7 +28,7 @@ from duallgd_cli.files import (
     require_input,
     unpacked,
 )
-from duallgd_cli.spectra.reading import libraries
+from duallgd_cli.spectra.reading import json_records, mzspeclib
 from duallgd_cli.spectra.reading.formats import (
     FORMATS,
     HEAD_CHARACTERS,
@@ -37,6 +37,7 @@ from duallgd_cli.spectra.reading.formats import (
     format_of,
     raw_data,
 )
+from duallgd_cli.spectra.reading.massbank import massbank_records
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
 from duallgd_cli.spectra.reading.text import (
     mgf_records,
@@ -54,9 +55,10 @@ _SPOOL_BYTES: Final = 1 << 26
 _TEXT = {
     "mgf": mgf_records,
     "msp": msp_records,
+    "massbank": massbank_records,
     "ms": sirius_records,
     "table": table_records,
-    "mzspeclib": libraries.text_records,
+    "mzspeclib": mzspeclib.text_records,
 }
 
 
@@ -155,7 +157,7 @@ def _records(opened: Opened) -> Iterator[Record]:
         yield from _TEXT[opened.format](opened.lines())
         return
     if opened.format == "json":
-        yield from libraries.json_records(opened.blocks())
+        yield from json_records.json_records(opened.blocks())
         return
     from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
 

@@ -30,7 +30,7 @@ _SIGNS: Final = (
             re.IGNORECASE,
         ),
     ),
-    ("massbank", re.compile(r"^(?:(?:AC|CH|MS|PK)\$[A-Z_]+:|ACCESSION:[ \t])", re.MULTILINE)),
+    ("massbank", re.compile(r"^(?:(?:AC|CH|MS|PK)\$[A-Z_/]+:|RECORD_TITLE:)", re.MULTILINE)),
     ("msp", re.compile(r"^[ \t]*(?:num|number of) ?(?:peaks|features)[ \t]*:", re.I | re.M)),
     ("msp", re.compile(r"^[ \t]*(?:name|precursor_?mz)[ \t]*:", re.IGNORECASE | re.MULTILINE)),
 )

@@ -107,6 +107,8 @@ class Record:
         trouble: Why the record cannot be used, else "".
         warnings: Sentences about what was repaired.
         energy_in_ev: The format defines a collision energy without unit to be in eV.
+        assumptions: Sentences about what was guessed, since the file does not say it.
+        refusal: Why nothing can be predicted of a record that can be read, or None.
     """
 
     metadata: Mapping[str, str]
@@ -115,6 +117,8 @@ class Record:
     trouble: str = ""
     warnings: tuple[str, ...] = ()
     energy_in_ev: bool = False
+    assumptions: tuple[str, ...] = ()
+    refusal: Failure | None = None
 
 
 @dataclass(slots=True)
@@ -203,7 +207,13 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         instrument=instrument,
         ms_level=ms_level,
         metadata=metadata,
-        warnings=(*record.warnings, *warnings, *_remarks(record, ms_level, energy, energy_ev)),
+        warnings=(
+            *record.warnings,
+            *record.assumptions,
+            *warnings,
+            *_remarks(record, ms_level, energy, energy_ev),
+        ),
+        failure=record.refusal,
     )
 
 
