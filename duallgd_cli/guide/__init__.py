@@ -276,9 +276,8 @@ class Knowledge:
 
     def of(self, feature: Feature) -> Known:
         """What is known of one feature."""
-        guide, first = self.guide, feature.first
-        names = [name for name in (first.feature_id, first.spectrum_id) if name]
-        for name in dict.fromkeys(names):
+        guide, names = self.guide, names_in_guides(feature)
+        for name in names:
             if own := self.guides.get(name):
                 guide = own if guide is None else guide.and_also(own)
         analogues = [(one, one.of_feature(names)) for one in self.analogues]
@@ -294,3 +293,9 @@ class Knowledge:
             analogues += [(alike, alike.of_feature(names))] if len(alike) else []
         same = tuple(one for one in matches if one.is_same)[:_MOST_MATCHES]
         return Known(guide, tuple(analogues), same, self.databases)
+
+
+def names_in_guides(feature: Feature) -> tuple[str, ...]:
+    """What a table of guides or of analogues may call a feature."""
+    names = (feature.first.feature_id, feature.first.spectrum_id)
+    return tuple(dict.fromkeys(filter(None, names)))
