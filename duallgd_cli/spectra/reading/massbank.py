@@ -35,7 +35,7 @@ def massbank_records(lines: Iterable[str]) -> Iterator[Record]:
             if block.metadata:
                 yield _finished(block)
             block, tag = Block(), ""
-        elif tag == "PK$PEAK" and line.strip():
+        elif tag != "PK$ANNOTATION" and line.strip():
             block.add_peak(line)
     if block.metadata:
         yield _finished(block, _NO_END)

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from duallgd_cli.errors import counted
 from duallgd_cli.spectra.reading.record import Block, Record, peak_record
+from duallgd_cli.spectra.reading.text import PEAK
 
 _SECTION: Final = re.compile(r"\s*<\s*(\w+)(?:\s+(\w+))?(?:\s*=\s*([^>]*))?>\s*")
 _ATTRIBUTE: Final = re.compile(r"\s*(?:\[(\d+)\])?\s*[A-Za-z]+:\w+\|([^=]+)=(.*)")
@@ -61,7 +63,8 @@ def text_records(lines: Iterable[str]) -> Iterator[Record]:
     for line in lines:
         section = _SECTION.fullmatch(line)
         if section is None:
-            if in_peaks and line.strip():  # m/z, intensity, and annotations that are not used
+            if (in_peaks and line.strip()) or (in_spectrum and PEAK.match(line)):
+                # m/z, intensity, and annotations that are not used
                 entry.add_peak("\t".join(line.split(None, 2)[:2]))
             elif takes is not None:
                 takes.add(line)
@@ -71,6 +74,8 @@ def text_records(lines: Iterable[str]) -> Iterator[Record]:
             if in_spectrum:
                 yield entry.record(shared)
             entry, in_spectrum = _Attributes(), True
+        elif name in {"peaks", "analyte"} and not in_spectrum:
+            entry, in_spectrum = _Attributes(lines_lost=1), True
         in_peaks = in_spectrum and name == "peaks"
         of_all = name == "attributeset" and (of, value) == ("spectrum", "all")
         own = entry if in_spectrum and name in {"spectrum", "analyte"} else None
@@ -81,14 +86,21 @@ def text_records(lines: Iterable[str]) -> Iterator[Record]:
 
 @dataclass(slots=True)
 class _Attributes(Block):
-    """Attributes, as names, values and groups, and peak lines of one spectrum."""
+    """Attributes, as names, values and groups, and peak lines of one spectrum.
+
+    Attributes:
+        lines_lost: Lines that are neither.
+    """
 
     listed: list[tuple[str, str, str]] = field(default_factory=list)
+    lines_lost: int = 0
 
     def add(self, line: str) -> None:
         """Take a line of an attribute."""
         found = _ATTRIBUTE.fullmatch(line)
-        if found is not None:
+        if found is None:
+            self.lines_lost += bool(line.strip())
+        else:
             self.count(len(line) + _ATTRIBUTE_COST)
             if not self.trouble:
                 self.listed.append((found[2], found[3], found[1] or ""))
@@ -96,4 +108,9 @@ class _Attributes(Block):
     def record(self, shared: "_Attributes") -> Record:
         """The record, its own attributes before those of all spectra."""
         self.metadata = fields_of(shared.listed) | fields_of(self.listed)
-        return peak_record(self, self.peaks)
+        lost = self.lines_lost + shared.lines_lost
+        said = [f"{counted(lost, 'line')} of its attributes could not be read"] if lost else []
+        stated = self.metadata.get("number of peaks", "")
+        if stated.isdecimal() and int(stated) != len(self.peaks):
+            said.append(f"number of peaks says {stated}, and there are {len(self.peaks)}")
+        return peak_record(self, self.peaks, tuple(said))

@@ -211,7 +211,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
             *record.warnings,
             *record.assumptions,
             *warnings,
-            *_remarks(record, ms_level, energy, energy_ev),
+            *(_remarks(record, ms_level, energy, energy_ev) if record.refusal is None else ()),
         ),
         failure=record.refusal,
     )

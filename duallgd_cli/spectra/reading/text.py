@@ -36,7 +36,7 @@ _STRAY_END: Final = "END IONS stands without BEGIN IONS"
 _STRAY_PEAKS: Final = "peaks stand without BEGIN IONS; restore that line"
 # The beginning of a line of peaks: two numbers, in brackets or not.
 _NUMBER: Final = r"[+-]?(?:\d+(?:[.,]\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
-_PEAK: Final = re.compile(
+PEAK: Final = re.compile(
     rf"\s*[\[({{]?\s*{_NUMBER}(?:\s*[\s,;:|]\s*){_NUMBER}(?=[\s,;:|)\]}}\"']|$)", re.ASCII
 )
 _MASSSPECGYM: Final = frozenset({"fold", "identifier"})  # its energies are in eV by definition
@@ -55,7 +55,7 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
         elif _BEGIN_IONS.fullmatch(line):
             if is_open:
                 yield _torn_or_whole(block, shared, "it has no END IONS")
-            elif any(map(_PEAK.match, block.peaks)):
+            elif any(map(PEAK.match, block.peaks)):
                 yield Record({}, trouble=_STRAY_PEAKS)
             else:
                 shared |= block.metadata
@@ -68,7 +68,7 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
             _add(block, line)
     if is_open:
         yield _torn_or_whole(block, shared, "the file ends within it")
-    elif any(map(_PEAK.match, block.peaks)):
+    elif any(map(PEAK.match, block.peaks)):
         yield Record({}, trouble=_STRAY_PEAKS)
 
 
@@ -148,14 +148,14 @@ class _Entry(Block):
         if not self.in_peaks and _PEAK_COUNT.fullmatch(key):
             self.join()
             self.in_peaks = True
-            if _PEAK.match(value):  # those of GOLM and others stand in the same line
+            if PEAK.match(value):  # those of GOLM and others stand in the same line
                 self.add_peak(value)
 
     def take_other(self, line: str) -> None:
         """Take a line that is no field: a peak, a blank one, or the rest of a comment."""
         if not line.strip():
             self._pause()
-        elif _PEAK.match(line) and (self.in_peaks or self.metadata or self.before):
+        elif PEAK.match(line) and (self.in_peaks or self.metadata or self.before):
             # Whatever the line above them is called, these are peaks.
             self.join()
             self.in_peaks = True
@@ -272,9 +272,9 @@ def _peaks_of(line: str) -> list[str]:
     if ";" not in text:
         return [text]
     parts = [part.strip(" \t,") for part in text.split(";", MOST_PEAKS)]
-    if any(_PEAK.match(part) for part in parts):
-        # What else stands there are annotations.
-        return [part for part in parts if _PEAK.match(part)]
+    if any(PEAK.match(part) for part in parts):
+        # What does not begin with a digit is an annotation.
+        return [part for part in parts if part[:1].isdigit() or PEAK.match(part)]
     return [" ".join(parts)]  # the two numbers of one peak
 
 
@@ -307,7 +307,7 @@ class _Compound(Block):
 
     def take_peak(self, line: str) -> None:
         """Take a line below a block's name, or below another name if it is a peak."""
-        if self.header and not (self.metadata and _PEAK.match(line)):
+        if self.header and not (self.metadata and PEAK.match(line)):
             return
         if self.header:
             self.warnings += (f"peaks below >{clip(self.header)} are read as MS2",)
@@ -379,6 +379,8 @@ def table_records(lines: Iterable[str]) -> Iterator[Record]:
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         raise UnreadableError(f"the table has two columns {quote(twice)}; rename or remove one")
+    if not {"mzs", "intensities"} <= set(names):
+        raise UnreadableError("the table names no columns mzs and intensities in its first line")
     for line in rows:
         if len(line) > LONGEST_LINE:
             start = line[:LONGEST_LINE].split(delimiter, len(names))[:-1]
