@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from duallgd_cli.errors import quote
 from duallgd_cli.spectra.reading.mzspeclib import fields_of
-from duallgd_cli.spectra.reading.record import LONGEST_LINE, MOST_PEAKS, TOO_LARGE, Record, peaks
+from duallgd_cli.spectra.reading.record import MOST_PEAKS, TOO_LARGE, Record, peaks
 from duallgd_cli.spectra.reading.text import one_peak_a_line
 
 _DECODER: Final = json.JSONDecoder()
 _BETWEEN: Final = frozenset(" \t\r\n,")
 _CUT_OFF: Final = re.compile(r"[\w.+-]{0,20}\s*")  # the beginning of a number or of a word
+_LONGEST: Final = 1 << 24  # characters of a spectrum, since lists in memory take ten times as much
 _LONGEST_VALUE: Final = 10_000  # characters of a field; longer ones are comments
 _MOST_LISTED: Final = 50  # values of a field
 _TORN: Final = "the file ends within it; restore the file"
@@ -49,12 +50,13 @@ class _Text:
         self._text, self._at = "", 0
 
     def _has_more(self) -> bool:
-        """Whether the text goes on; then at least as much again is held of it."""
+        """Whether the text goes on; then about twice as much is held of it."""
         parts, size = [self._text[self._at :]], 0
+        wanted = min(len(parts[0]), _LONGEST - len(parts[0]))
         for block in self._blocks:
             parts.append(block)
             size += len(block)
-            if size >= len(parts[0]):
+            if size >= wanted:
                 break
         self._text, self._at = "".join(parts), 0
         return size > 0
@@ -102,8 +104,11 @@ class _Text:
                     raise ValueError(f"it is no JSON ({error.msg})") from None
             except RecursionError:
                 raise ValueError("its lists are nested too deeply; restore the file") from None
-            if len(self._text) - self._at > LONGEST_LINE:
-                raise ValueError(TOO_LARGE)
+            if len(self._text) - self._at > _LONGEST:
+                raise ValueError(
+                    f"it is longer than {_LONGEST >> 20} million characters; restore the file, or "
+                    "centroid the spectrum"
+                )
             if not self._has_more():
                 raise ValueError(_TORN)
 

@@ -227,7 +227,7 @@ def test_spectra_are_found_wherever_the_blocks_end(size):
 
 
 def test_a_spectrum_that_is_too_long_is_said(monkeypatch):
-    monkeypatch.setattr(json_records, "LONGEST_LINE", 300)
+    monkeypatch.setattr(json_records, "_LONGEST", 300)
     text = json.dumps({"peaks_json": PEAKS * 40})
     blocks = [text[start : start + 50] for start in range(0, len(text), 50)]
 
