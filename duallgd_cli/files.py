@@ -1,7 +1,7 @@
 """Files: their digests, writing them whole or not at all, and opening compressed ones."""
 
 import bz2
-import csv
+import codecs
 import errno
 import gzip
 import hashlib
@@ -11,12 +11,10 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 from zipfile import BadZipFile
 
@@ -43,6 +41,28 @@ _UNPACKERS: Final[dict[bytes, Callable[[], Any]]] = {
     b"\xfd7zXZ": partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _MOST_DICTIONARY_BYTES),
     b"BZh": bz2.BZ2Decompressor,
 }
+# What is neither text nor an archive of one file, by its first bytes; and what to do.
+_FOREIGN: Final = (
+    (b"SQLite format 3\0", "a SQLite database (.blib, .msf, .mzdb and others); export what it "
+     "holds as MGF, mzML or CSV"),
+    (b"%PDF-", "a PDF document; ask its authors for the peaks, or type them as MGF"),
+    (b"\x89HDF\r\n\x1a\n", "HDF5 data (mzMLb, mz5, netCDF 4 and others); convert them to mzML"),
+    (b"CDF\x01", "netCDF data (ANDI-MS), which name no precursor; give MS/MS spectra as mzML"),
+    (b"CDF\x02", "netCDF data (ANDI-MS), which name no precursor; give MS/MS spectra as mzML"),
+    (b"PAR1", "a Parquet table; write it as TSV or CSV"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel workbook or raw data of a Sciex "
+     "instrument; save the sheet as CSV, or convert the data to mzML with msconvert"),
+    (b"\x01\xa1F\0i\0n\0n\0i\0g\0a\0n\0", "raw data of a Thermo instrument; convert it to mzML "
+     "with ThermoRawFileParser or ProteoWizard's msconvert"),
+    (b"\x93NUMPY", "a NumPy array; write the spectra as MGF, or the table as CSV"),
+    *((bytes([0x80, version]), "a Python pickle, which is never opened; write the spectra as MGF")
+      for version in range(2, 6)),
+    (b"PK\x03\x04", "zip-compressed; unpack it, or use gzip"),
+    (b"7z\xbc", "7-Zip-compressed; unpack it, or use gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed; unpack it, or use gzip"),
+    (b"Rar!", "RAR-compressed; unpack it, or use gzip"),
+)  # fmt: skip
+_OFFICE: Final = (b"[Content_Types].xml", b"mimetypeapplication/vnd.oasis", b"xl/workbook")
 # Spectra take a tenth of their size when packed; only what is no spectra takes much less.
 _LARGEST_RATIO: Final = 200
 _SURELY_FINE_BYTES: Final = 1 << 28
@@ -50,7 +70,8 @@ _BLOCK_BYTES: Final = 1 << 20
 _CGROUP_MEMORY: Final = Path("/sys/fs/cgroup/memory.max")
 _PACKED_BLOCK_BYTES: Final = 1 << 14
 _ABANDONED_S: Final = 3600.0
-_LONGEST_CELL: Final = 2**31 - 1
+_SAMPLE_BYTES: Final = 4096  # of a file, that show what it is
+LATIN1: Final = "duallgd.latin1"  # names what is done about bytes that are no UTF-8
 STANDARD_STREAM: Final = "-"  # in place of a path
 
 
@@ -82,6 +103,30 @@ def require_input(path: str) -> None:
         raise UnreadableError(f"{clip(path)} cannot be read: {reason}") from None
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         raise UnreadableError(f"{path} is a device; name a file")
+
+
+def require_file(path: str) -> None:
+    """Refuse a path that is not that of a file: it is read more than once.
+
+    Raises:
+        MissingInputError: There is nothing.
+        UnreadableError: A folder, a pipe or a device.
+    """
+    require_input(path)
+    if not Path(path).is_file():
+        what = "a folder; name a file" if Path(path).is_dir() else "a pipe; write it to a file"
+        raise UnreadableError(f"{path} is {what}")
+
+
+def foreign_format(head: bytes) -> str:
+    """What a file is that is no text and no archive of one, and what to do; "" for others.
+
+    Args:
+        head: Its first bytes, some hundred.
+    """
+    if head.startswith(b"PK\x03\x04") and any(sign in head[:4096] for sign in _OFFICE):
+        return "an Excel workbook or another office document; save its sheet as CSV"
+    return next((said for sign, said in _FOREIGN if head.startswith(sign)), "")
 
 
 @contextmanager
@@ -221,6 +266,11 @@ def describe_damage(error: BaseException) -> str:
     return f"the compressed data are corrupt ({error})"
 
 
+def damaged(path: Path, error: BaseException) -> str:
+    """What to say of a file that ended early."""
+    return f"{path} cannot be read: {describe_damage(error)}; fetch or copy it again"
+
+
 @contextmanager
 def replaced_text(path: Path) -> Iterator[TextIO]:
     """Text file to write in UTF-8, which takes the place of `path` only when the block ends well.
@@ -235,64 +285,49 @@ def replaced_text(path: Path) -> Iterator[TextIO]:
         yield stream
 
 
-def open_text(path: Path, errors: str = "strict") -> TextIO:
-    """Open a text file in UTF-8, packed by gzip, xz or bzip2 or not.
+def _as_latin1(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return error.object[error.start : error.end].decode("latin-1"), error.end
 
-    Line ends are left alone. A byte order mark, which spreadsheets write, is skipped.
+
+codecs.register_error(LATIN1, _as_latin1)
+
+
+def encoding_of(head: bytes) -> str:
+    """The encoding of a text: UTF-8, or UTF-16 with a byte-order mark; "" where it is no text.
 
     Args:
-        path: To read.
-        errors: What to do about bytes that are no text, as for `open`.
+        head: Its first bytes.
+    """
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    # A few control characters, NUL too, are damage in a text; many are another kind of file.
+    controls = sum(byte < 9 or 13 < byte < 32 for byte in head[:_SAMPLE_BYTES])
+    return "" if controls > min(40, len(head[:_SAMPLE_BYTES]) // 20) else "utf-8-sig"
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a text file, packed by gzip, xz or bzip2 or not.
+
+    It is UTF-8, or UTF-16 with a byte-order mark; bytes that are no UTF-8 are read as Latin-1, so
+    that an accent costs nothing. Line ends are left alone, byte-order marks are skipped.
 
     Raises:
         MissingInputError: There is no such file to read.
+        UnreadableError: A folder or a pipe; or what it holds is no text.
     """
-    if not path.is_file():
-        raise MissingInputError(f"{path} does not exist; check the path")
-    content = unpacked(path.open("rb"))
-    return io.TextIOWrapper(content, encoding="utf-8-sig", errors=errors, newline="")
-
-
-def table_rows(
-    path: Path,
-    required: Sequence[str] = (),
-    errors: str = "strict",
-    also: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[dict[str, str]]:
-    """Rows of a table with lower-case column names, read as they are asked for.
-
-    What a short row lacks is "".
-
-    Args:
-        path: TSV or CSV, as its first line shows, or else its name; packed or not.
-        required: Columns that must be there.
-        also: Other names of columns, and which they then are.
-        errors: What to do about bytes that are no text, as for `open`.
-
-    Raises:
-        MissingInputError: There is no such file.
-        UnreadableError: It is no table, or a column is missing.
-    """
-    # A spectrum's peaks are one cell, longer than csv expects of a text.
-    csv.field_size_limit(_LONGEST_CELL)
-    name = path.stem if path.suffix in PACKED_ENDINGS else path.name
-    likely = ",\t" if name.lower().endswith(".csv") else "\t,"
-    with open_text(path, errors) as file:
-        try:
-            head = file.readline()
-            delimiter = max(likely, key=head.count)
-            reader = csv.DictReader(chain([head], file), delimiter=delimiter, restval="")
-            names = [name.strip().lower() for name in reader.fieldnames or []]
-            names = [name if also.get(name, name) in names else also[name] for name in names]
-            reader.fieldnames = names
-            missing = [name for name in required if name not in names]
-            if missing:
-                shown = clip(", ".join(names)) or "no columns"
-                raise UnreadableError(f"{path} has no column {missing[0]}; it has {shown}")
-            for row in reader:
-                yield {name: (cell or "").strip() for name, cell in row.items() if name}
-        except (UnicodeDecodeError, csv.Error, *DAMAGED) as error:
-            raise UnreadableError(f"{path} is no readable table: {error}") from error
+    require_file(str(path))
+    try:
+        content = unpacked(path.open("rb"))
+        head = content.read(_SAMPLE_BYTES)
+        content.seek(0)
+    except DAMAGED as error:
+        raise UnreadableError(damaged(path, error)) from None
+    encoding, foreign = encoding_of(head), foreign_format(head)
+    if foreign or not encoding:
+        content.close()
+        raise UnreadableError(f"{path} is {foreign or 'a binary file; expected a text'}")
+    return io.TextIOWrapper(content, encoding=encoding, errors=LATIN1, newline="")
 
 
 def memory_bytes() -> int:

@@ -18,9 +18,10 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from duallgd_cli.chem.elements import INDEX, N_ELEMENTS, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import sole_token
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
 from duallgd_cli.chem.valence import FREE
-from duallgd_cli.errors import Failure, RefusedError, UsageError, quote
+from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError, quote
 
 _CLASSES: Final = {
     Chem.BondType.SINGLE: 1,
@@ -226,8 +227,12 @@ def read_core(text: str) -> Core:
     Raises:
         UsageError: It is no SMILES, or holds an element or a bond that molecules here cannot have.
     """
+    try:
+        smiles = sole_token(text)
+    except MoleculeError as error:
+        raise UsageError(f"core: {error}; write fragments apart by dots, as CCO.c1ccccc1") from None
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(text)
+        mol = Chem.MolFromSmiles(smiles)
     if mol is None or not mol.GetNumAtoms():
         raise UsageError(f"core {quote(text)} is not a SMILES; write it as c1ccccc1 or C(=O)O")
     Chem.RemoveStereochemistry(mol)
@@ -316,6 +321,10 @@ def _pattern(text: str) -> Chem.Mol:
         UsageError: It is neither.
     """
     smarts = _named().get(text.strip().lower(), text)
+    try:
+        smarts = sole_token(smarts, "SMARTS")
+    except MoleculeError as error:
+        raise UsageError(f"{error}, which is no name of a part; write one SMARTS") from None
     with rdBase.BlockLogs():
         query = Chem.MolFromSmarts(smarts)
     if query is None or not query.GetNumAtoms():

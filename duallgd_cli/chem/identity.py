@@ -17,14 +17,35 @@ from duallgd_cli.errors import MoleculeError, quote
 
 FINGERPRINT_RADIUS: Final = 2
 BLOCK_LENGTH: Final = 14
+MORE_THAN_ONE: Final = "other text follows the"
+
+
+def sole_token(text: str, what: str = "SMILES") -> str:
+    """A SMILES or SMARTS without the blanks around it.
+
+    RDKit would take what follows the first blank or line break for a name, and drop it.
+
+    Args:
+        text: As somebody wrote it.
+        what: It is.
+
+    Raises:
+        MoleculeError: Something follows it.
+    """
+    first, *others = text.split() or [""]
+    if others:
+        raise MoleculeError(f"{MORE_THAN_ONE} {what} {quote(first)} in {quote(text)}")
+    return first
 
 
 def parse_smiles(text: str) -> Chem.Mol:
     """Read a SMILES, without its stereochemistry and with explicit hydrogens folded in.
 
     Raises:
-        MoleculeError: The text is not a SMILES, or not a possible molecule; the message says why.
+        MoleculeError: The text is not a SMILES alone, or not a possible molecule; the message says
+            why.
     """
+    text = sole_token(text)
     # RDKit reports failures to a log and returns None: silence the log, raise the reason.
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(text)

@@ -23,9 +23,10 @@ from duallgd_cli.data.spectra import (
     refuse_misfit,
 )
 from duallgd_cli.errors import UnreadableError, quote
-from duallgd_cli.files import replaced_text, require_input, table_rows
+from duallgd_cli.files import replaced_text, require_input
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.reading.record import instrument_class
+from duallgd_cli.tables import table_rows
 
 COLUMNS: Final = (
     "identifier", "mzs", "intensities", "smiles", "inchikey", "formula", "precursor_mz",
@@ -205,7 +206,7 @@ def read_folds(path: Path) -> dict[str, str]:
         UnreadableError: A column is missing, or a molecule stands in two folds.
     """
     folds: dict[str, str] = {}
-    for row in table_rows(path, ("inchikey", "fold"), errors="replace"):
+    for row in table_rows(path, ("inchikey", "fold")):
         key, fold = row["inchikey"][:14], row["fold"].lower()
         if fold not in FOLDS or folds.setdefault(key, fold) != fold:
             raise UnreadableError(f"{path} puts {key} into fold {quote(fold)} and elsewhere")

@@ -24,7 +24,7 @@ from duallgd_cli.errors import (
     UsageError,
     quote,
 )
-from duallgd_cli.files import require_input, sha256, table_rows
+from duallgd_cli.files import require_input, sha256
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
@@ -32,6 +32,7 @@ from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.reading.record import instrument_class
 from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
+from duallgd_cli.tables import table_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,8 +139,8 @@ def read_nplib1(folder: Path, split: Path | None = None) -> Iterator[Labelled]:
         UnreadableError: A table lacks a column.
         UsageError: There are several split tables and none was chosen.
     """
-    labels = table_rows(folder / "labels.tsv", ("spec", "smiles"), errors="replace")
-    rows = table_rows(split or _only_split(folder), ("name", "split"), errors="replace")
+    labels = table_rows(folder / "labels.tsv", ("spec", "smiles"))
+    rows = table_rows(split or _only_split(folder), ("name", "split"))
     folds = {row["name"]: row["split"].lower() for row in rows}
     for number, label in enumerate(labels, 1):
         yield _nplib1_record(folder, label, folds, number)

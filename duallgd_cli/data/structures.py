@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
+from duallgd_cli.chem.identity import (
+    MORE_THAN_ONE,
+    fingerprint,
+    inchikey_block,
+    parse_smiles,
+    smiles_of_inchi,
+)
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.data.prepared import FOLDS, offsets, write, write_report
@@ -27,25 +33,101 @@ from duallgd_cli.errors import (
     MissingInputError,
     MoleculeError,
     UnreadableError,
+    clip,
     quote,
 )
-from duallgd_cli.files import DAMAGED, open_text, sha256, table_rows
+from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, damaged, open_text, sha256
 from duallgd_cli.runtime import in_order
+from duallgd_cli.tables import Line, plain, refuse_repeated, table_lines
 
 MAX_HEAVY_ATOMS: Final = 100
 ON_HOLDOUT: Final = "on the hold-out list"
-# Columns as COCONUT and ChEMBL call them.
-_ALSO: Final = {"canonical_smiles": "smiles", "identifier": "name", "chembl_id": "name"}
+_TABLES: Final = frozenset({".tsv", ".csv", ".tab"})
+_LISTS: Final = frozenset({".smi", ".smiles", ".txt"})
+# What else a table says, by names as `tables.plain` gives them: the first that is there counts.
+_ABOUT: Final = (
+    (
+        *("name", "compoundname", "compoundnames", "cmpdname", "preferredname", "commonname"),
+        *("structurenametraditional", "traditionalname", "title", "iupacname", "identifier"),
+        *("chemblid", "coconutid", "lotusid", "npaid", "accession", "id", "cid", "compoundcid"),
+    ),
+    ("featureid", "feature"),
+    ("fold",),
+)
 _REPORT_LIMIT: Final = 100_000
 _BLOCK_LETTERS: Final = 14
 _FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
+class _Structures:
+    """How tables call a column of structures; names as `tables.plain` gives them.
+
+    Attributes:
+        what: The column is usually called.
+        usual: Names that are sure, as PubChem, ChEMBL, COCONUT, LOTUS, HMDB, the NP Atlas, NORMAN
+            and CompTox write them; the first that is there counts.
+        likely: Any other name that may be one.
+        unlikely: A part of names that are none: a key, a scaffold, a form made for models.
+    """
+
+    what: str
+    usual: tuple[str, ...]
+    likely: re.Pattern[str]
+    unlikely: re.Pattern[str]
+
+    def place(self, source: Path, written: Sequence[str]) -> int | None:
+        """Index of the column, or None.
+
+        Raises:
+            UnreadableError: It is there twice, or there are several of which none is the usual one.
+        """
+        names = [plain(name) for name in written]
+        for name in self.usual:
+            refuse_repeated(source, names, [name] if name in names else [])
+            if name in names:
+                return names.index(name)
+        others = [
+            place
+            for place, name in enumerate(names)
+            if self.likely.search(name) and not self.unlikely.search(name)
+        ]
+        if len(others) > 1:
+            shown = clip(", ".join(written[place] for place in others))
+            raise UnreadableError(
+                f"{source} has several columns of structures: {shown}; rename the one that is "
+                f"meant to {self.what}"
+            )
+        return others[0] if others else None
+
+
+_SMILES: Final = _Structures(
+    "smiles",
+    (
+        *("smiles", "canonicalsmiles", "isomericsmiles", "connectivitysmiles", "isosmiles"),
+        *("structuresmiles", "compoundsmiles", "moldbsmiles", "cansmiles", "cleansmiles"),
+        *("uniquesmiles", "absolutesmiles", "openeyesmiles", "rdkitsmiles"),
+    ),
+    re.compile("smiles"),
+    re.compile("murcko|scaffold|sugar|fragment|deepsmiles|selfies|parent|product|reactant"),
+)
+_INCHI: Final = _Structures(
+    "inchi",
+    (
+        *("inchi", "standardinchi", "stdinchi", "inchistring", "inchicode", "structureinchi"),
+        *("compoundinchi", "inchiidentifier", "moldbinchi"),
+    ),
+    re.compile("inchi"),
+    re.compile("key|aux|source|id$|hash"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class StructureRow:
     """One line of a structure file: its SMILES, its fold, where it stands and what it is called.
 
-    `feature_id` names the feature that it is an analogue of, where a file says so.
+    `feature_id` names the feature that it is an analogue of, where a file says so; `fault` says why
+    the row cannot be read, where it cannot.
     """
 
     smiles: str
@@ -53,6 +135,7 @@ class StructureRow:
     line: int
     name: str = ""
     feature_id: str = ""
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,37 +272,58 @@ def pack(
 
 
 def read_rows(source: Path) -> Iterator[StructureRow]:
-    """Yield the rows of a structure file in order, by its ending.
+    """Yield the rows of a structure file in order, by its ending; a table by its column names too.
 
     Raises:
         MissingInputError: No such file.
-        UnreadableError: Of no known format, without a column smiles, or a broken archive.
+        UnreadableError: Of no known format, without a column of structures, or a broken archive.
     """
-    is_packed = source.suffix in {".gz", ".xz", ".bz2"}
+    is_packed = source.suffix in PACKED_ENDINGS
     ending = Path(source.stem if is_packed else source.name).suffix.lower()
-    if ending in {".tsv", ".csv"}:
-        for line, row in enumerate(table_rows(source, ("smiles",), "replace", _ALSO), 2):
-            fold = row.get("fold", "").lower() or "train"
-            about = row.get("name", ""), row.get("feature_id", "")
-            yield StructureRow(row["smiles"], fold, line, *about)
+    header = next(table_lines(source), None) if ending in _LISTS else None
+    # A list too may have names of columns, which tabs, semicolons or commas divide.
+    names = set(map(plain, header.cells)) if header is not None else set()
+    if ending in _TABLES or (len(names) > 1 and names & {*_SMILES.usual, *_INCHI.usual}):
+        yield from _table_rows(source)
         return
-    with open_text(source, errors="replace") as stream:
+    with open_text(source) as stream:
         try:
-            yield from _rows(stream, source, ending)
+            if ending in {".sdf", ".sd", ".mol"}:
+                yield from _sdf_rows(stream)
+            elif ending in _LISTS:
+                yield from _list_rows(stream)
+            else:
+                message = f"{source} is not .tsv, .csv, .smi or .sdf; convert it first"
+                raise UnreadableError(message)
         except DAMAGED as error:
-            raise UnreadableError(f"{source} is broken ({error}); fetch or copy it again") from None
+            raise UnreadableError(damaged(source, error)) from None
 
 
-def _rows(stream: IO[str], source: Path, ending: str) -> Iterator[StructureRow]:
-    if ending == ".sdf":
-        yield from _sdf_rows(stream)
-    elif ending in {".smi", ".smiles", ".txt"}:
-        for line, text in enumerate(stream, 1):
-            if text.strip():
-                smiles, *name = text.split(maxsplit=1)
-                yield StructureRow(smiles, "train", line, "".join(name).strip())
-    else:
-        raise UnreadableError(f"{source} is not .tsv, .csv, .smi or .sdf; convert it first")
+def _list_rows(stream: IO[str]) -> Iterator[StructureRow]:
+    """Rows of a SMILES file: what follows the first blank is the name."""
+    for line, text in enumerate(stream, 1):
+        smiles, *name = text.split(maxsplit=1) or [""]
+        if smiles and not (line == 1 and plain(smiles) in _SMILES.usual):
+            yield StructureRow(smiles, "train", line, "".join(name).strip())
+
+
+def _table_rows(source: Path) -> Iterator[StructureRow]:
+    lines = table_lines(source, {*_SMILES.usual, *_INCHI.usual})
+    written = next(lines, Line(1, ())).cells
+    names = [plain(name) for name in written]
+    smiles, inchi = _SMILES.place(source, written), _INCHI.place(source, written)
+    if smiles is None and inchi is None:
+        shown = clip(", ".join(written)) or "no columns"
+        raise UnreadableError(f"{source} has no column smiles or inchi; it has {shown}")
+    used = [next((names.index(name) for name in which if name in names), None) for which in _ABOUT]
+    for which in _ABOUT:
+        refuse_repeated(source, names, [name for name in which if name in names][:1])
+    for line in lines:
+        name, feature_id, fold = ("" if at is None else line.cells[at] for at in used)
+        text = "" if smiles is None else line.cells[smiles]
+        if not text and inchi is not None and not line.fault:
+            text = smiles_of_inchi(line.cells[inchi])
+        yield StructureRow(text, fold.lower() or "train", line.number, name, feature_id, line.fault)
 
 
 def _sdf_rows(stream: IO[str]) -> Iterator[StructureRow]:
@@ -246,13 +350,20 @@ def _sdf_row(record: str, line: int) -> StructureRow:
 
 def _prepare_row(row: StructureRow) -> tuple[StructureRow, PreparedMolecule | str]:
     """A row with its molecule, or with the reason why it is none."""
-    if row.fold not in FOLDS:
-        return row, "unknown fold"
+    if row.fault or row.fold not in FOLDS:
+        return row, row.fault or "unknown fold"
     try:
         return row, prepare_molecule(parse_smiles(row.smiles))
     except FormulaError:
         return row, "unsupported element"
     except (MoleculeError, DuallgdError) as error:
-        message = str(error)
-        # What does not parse is counted under one reason, whatever RDKit says of it.
-        return row, "not a molecule" if "is not a molecule" in message else message
+        return row, reason_of(error)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a row is no molecule, in words under which rows can be counted."""
+    message = str(error)
+    if MORE_THAN_ONE in message:
+        return "other text follows the SMILES in its cell"
+    # What does not parse is counted under one reason, whatever RDKit says of it.
+    return "not a molecule" if "is not a molecule" in message else message

@@ -22,12 +22,13 @@ from duallgd_cli.evaluate.calibrate import (
     fit,
     scored_case,
 )
-from duallgd_cli.files import sha256, table_rows
+from duallgd_cli.files import sha256
 from duallgd_cli.generator.templates import Templates
 from duallgd_cli.predict.journal import FinishedRun, read
 from duallgd_cli.predict.one_list import of_databases
 from duallgd_cli.predict.prediction import HypothesisResult, Results
 from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.tables import table_rows
 
 _DATABASES: Final = "databases"  # in the header of a run that had any
 _BLOCK: Final = 14  # letters of an InChIKey that name the skeleton

@@ -26,7 +26,8 @@ from duallgd_cli.errors import MissingInputError, MoleculeError, UnreadableError
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import METRIC_BITS, Truth
-from duallgd_cli.files import DAMAGED_ARRAYS, replaced, table_rows
+from duallgd_cli.files import DAMAGED_ARRAYS, replaced
+from duallgd_cli.tables import table_rows
 
 logger = logging.getLogger(__name__)
 

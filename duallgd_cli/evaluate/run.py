@@ -22,7 +22,7 @@ from duallgd_cli.evaluate.report import make_folder, report
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs, Suite, find, write_truth, write_unlabelled
 from duallgd_cli.evaluate.tables import choose, truths_of
-from duallgd_cli.files import sha256, table_rows
+from duallgd_cli.files import sha256
 from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.formulas.rows import write_formulas
 from duallgd_cli.guide import GuideFiles
@@ -37,6 +37,7 @@ from duallgd_cli.predict.run import predictions as predictions_of
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.features import Inputs
+from duallgd_cli.tables import table_rows
 
 ORACLE_TOP: Final = 100
 SPECTRA: Final = "spectra.tsv"

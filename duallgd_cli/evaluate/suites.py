@@ -19,9 +19,10 @@ import numpy as np
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.evaluate.tables import PEAKS, Truth, id_column, write_table
-from duallgd_cli.files import replaced, sha256, table_rows
+from duallgd_cli.files import replaced, sha256
 from duallgd_cli.runtime import cache_folder
 from duallgd_cli.spectra.reading import read
+from duallgd_cli.tables import table_rows
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError, UsageError, quote
-from duallgd_cli.files import table_rows, write_atomically
+from duallgd_cli.files import write_atomically
+from duallgd_cli.tables import table_rows
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
 PEAKS: Final = frozenset({"mzs", "intensities"})

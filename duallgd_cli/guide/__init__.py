@@ -18,7 +18,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.errors import UsageError
-from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_input, sha256
+from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_file, sha256
 from duallgd_cli.runtime import cache_folder
 from duallgd_cli.spectra.types import Feature
 
@@ -53,7 +53,7 @@ class GuideFiles:
         """
         given = {kind: names for kind, names in asdict(self).items() if names}
         for name in chain.from_iterable(given.values()):
-            require_input(name)
+            require_file(name)
         return {
             kind: [{"name": name, "sha256": sha256(Path(name))} for name in names]
             for kind, names in given.items()
@@ -81,7 +81,7 @@ def kept(
         MissingInputError: There is no such file.
         UsageError: It holds nothing that was sought.
     """
-    require_input(str(path))
+    require_file(str(path))
     place = cache_folder() / _FOLDER / f"{sha256(path)}.{kind}.npz"
     made: Mapping[str, NDArray[Any]] = {}
     try:
@@ -281,9 +281,8 @@ class Knowledge:
 
     def of(self, feature: Feature) -> Known:
         """What is known of one feature."""
-        guide, first = self.guide, feature.first
-        names = [name for name in (first.feature_id, first.spectrum_id) if name]
-        for name in dict.fromkeys(names):
+        guide, names = self.guide, names_in_guides(feature)
+        for name in names:
             if own := self.guides.get(name):
                 guide = own if guide is None else guide.and_also(own)
         analogues = [(one, one.of_feature(names)) for one in self.analogues]
@@ -299,3 +298,9 @@ class Knowledge:
             analogues += [(alike, alike.of_feature(names))] if len(alike) else []
         same = tuple(one for one in matches if one.is_same)[:_MOST_MATCHES]
         return Known(guide, tuple(analogues), same, self.databases)
+
+
+def names_in_guides(feature: Feature) -> tuple[str, ...]:
+    """What a table of guides or of analogues may call a feature."""
+    names = (feature.first.feature_id, feature.first.spectrum_id)
+    return tuple(dict.fromkeys(filter(None, names)))

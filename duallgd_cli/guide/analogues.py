@@ -21,17 +21,18 @@ from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import Mol, disassemble, formula_of, require_expressible
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
-from duallgd_cli.data.structures import MAX_HEAVY_ATOMS, StructureRow, read_rows
+from duallgd_cli.data.structures import MAX_HEAVY_ATOMS, StructureRow, read_rows, reason_of
 from duallgd_cli.errors import (
     FormulaError,
     MoleculeError,
     UsageError,
+    clip,
     counted,
     quote,
 )
-from duallgd_cli.files import require_input, table_rows
 from duallgd_cli.guide import kept, text_of
 from duallgd_cli.spectra.annotation import index_ranges
+from duallgd_cli.tables import numbered_rows
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +76,8 @@ class Analogues:
         """Molecules of a file; rows that are none are counted in a warning.
 
         Args:
-            path: ``.smi`` (SMILES, then a name), ``.csv`` or ``.tsv`` (columns smiles, name and
-                feature_id) or ``.sdf``, packed or not.
+            path: ``.smi`` (SMILES, then a name), ``.csv`` or ``.tsv`` (columns smiles or inchi,
+                name and feature_id) or ``.sdf``, packed or not.
 
         Raises:
             MissingInputError: There is no such file.
@@ -251,6 +252,8 @@ def _made(rows: Iterable[StructureRow], refused: Counter[str], total: int) -> An
         if number and number % _AT_ONCE == 0:
             logger.info("%d of %d molecules read", number, total)
         try:
+            if row.fault:
+                raise MoleculeError(row.fault)
             mol = parse_smiles(row.smiles)
             formula = formula_of(mol)
             require_expressible(mol)
@@ -258,7 +261,7 @@ def _made(rows: Iterable[StructureRow], refused: Counter[str], total: int) -> An
                 raise MoleculeError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
             own = fingerprint(mol)
         except (MoleculeError, FormulaError) as error:
-            refused["not a molecule" if "is not a molecule" in str(error) else str(error)] += 1
+            refused[reason_of(error)] += 1
             continue
         kept.append(row)
         n_bits.append(len(own))
@@ -350,13 +353,15 @@ def _names() -> dict[bytes, str]:
 
 _FEATURE: Final = "feature_id"
 _COLUMNS: Final = ("core", "require", "forbid", "analogue")
+_ALSO: Final = {"required": "require", "forbidden": "forbid", "analogues": "analogue"}
 _BETWEEN: Final = "|"  # no SMILES and no SMARTS has it
 
 
 def read_guides(path: Path) -> tuple[dict[str, Guide], Analogues | None]:
     """What the molecules of single features must be like, by feature, and molecules like them.
 
-    Several values in a cell have ``|`` between them, and rows add up.
+    Several values in a cell have ``|`` between them, and rows add up. Columns that are none of
+    these are named in a warning.
 
     Args:
         path: CSV or TSV with ``feature_id`` and any of core, require, forbid and analogue.
@@ -366,11 +371,12 @@ def read_guides(path: Path) -> tuple[dict[str, Guide], Analogues | None]:
         UnreadableError: It does not name features, or is no text.
         UsageError: It says nothing, is too long, or a cell cannot be read.
     """
-    require_input(str(path))
     guides: defaultdict[str, Guide] = defaultdict(Guide)
     alike: list[StructureRow] = []
-    for line, row in enumerate(table_rows(path, (_FEATURE,)), 2):
-        if line - 1 > _MOST_ROWS:
+    for number, (line, row) in enumerate(numbered_rows(path, (_FEATURE,), _ALSO)):
+        if number == 0 and (others := row.keys() - {_FEATURE, *_COLUMNS}):
+            logger.warning("%s: not used are the columns %s", path, clip(", ".join(sorted(others))))
+        if number >= _MOST_ROWS:
             raise UsageError(f"{path} has more than {_MOST_ROWS:,} rows; keep those needed")
         core, require, forbid, analogues = (
             tuple(filter(None, map(str.strip, row.get(column, "").split(_BETWEEN))))

@@ -22,7 +22,7 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
-from duallgd_cli.files import require_input
+from duallgd_cli.files import require_file
 from duallgd_cli.guide import kept, text_of
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
@@ -137,7 +137,7 @@ class Library:
             UnreadableError: It is of another format.
             UsageError: No spectrum has a structure, there are too many, or matchms is not there.
         """
-        require_input(str(path))
+        require_file(str(path))
         _similarity()
         return cls(path.name, **kept(path, _KIND, "spectrum with a structure", _arrays))
 

@@ -41,6 +41,7 @@ from duallgd_cli.predict.prediction import (
     predictions_of,
 )
 from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest
+from duallgd_cli.predict.unmatched import TableIds
 from duallgd_cli.runtime import (
     default_threads,
     each_in_stage,
@@ -179,12 +180,15 @@ def predict(
                 summary.n_resumed = len(kept)
                 if journal.end is None:
                     tell("predicting", 0, None)
-                    given = (_features(request, inputs, kept, tell), model, settings, workers)
+                    ids = TableIds(request.formulas, knowledge)
+                    features = _features(request, inputs, kept, tell, ids)
+                    given = (features, model, settings, workers)
                     for one in results(*given, source=source, knowledge=knowledge):
                         with stage("write"):
                             journal.append(one)
                         tell("predicting", 0 if one.position else len(one.spectra), one)
                     journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
+                    ids.warn()
             finished = _with_spectra(FinishedRun([path]))
             tell("writing", 0, None)
             with stage("write"):
@@ -216,12 +220,13 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
 
 
 def _features(
-    request: PredictRequest, inputs: Inputs, finished: set[int], tell: Progress
+    request: PredictRequest, inputs: Inputs, finished: set[int], tell: Progress, ids: TableIds
 ) -> Iterator[tuple[int, Feature]]:
     """What this shard still has to do, with its number among the features of all shards."""
     settings = request.settings
     features = each_in_stage("read", inputs.features(settings.group_by, settings.adduct))
     for number, item in enumerate(features):
+        ids.see(item)
         if not request.shard.holds(number):
             continue
         if number not in finished:

@@ -7,19 +7,17 @@ program gives them. Several of its columns may name the spectrum: SIRIUS writes 
 depends on its version and on that file. So all are kept, to be looked up one after the other.
 """
 
-import csv
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from duallgd_cli.errors import UnreadableError, UsageError, clip, quote
-from duallgd_cli.files import DAMAGED, describe_damage, open_text, require_input
 from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.reading.record import is_missing
+from duallgd_cli.tables import Line, plain, table_lines
 
 # Names of columns in lower case without anything but letters and digits, the likelier first.
 _IDENTIFIERS: Final = (
@@ -38,6 +36,7 @@ _RANKS: Final = ("formularank", "rank")
 _FDR: Final = "estimatedfdr"
 _SIRIUS_ID: Final = re.compile(r"\d+_.+_.+")  # <number>_<file>_<feature>, "_" in each
 _MOST_PARTS: Final = 8
+_DECIMAL_COMMA: Final = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +68,11 @@ def read_table(path: str) -> dict[str, Rows]:
         UnreadableError: It is empty or no text.
         UsageError: It has no identifier or no formula column, or two columns of one name.
     """
-    lines = _records(path)
-    written = [name.strip() for name in next(lines, [])]
+    lines = table_lines(Path(path), {*_IDENTIFIERS, *_FORMULAS})
+    written = next(lines, Line(1, ())).cells
     if not any(written):
         raise UnreadableError(f"{path} is empty; expected a table of formulas")
-    header = [re.sub(r"[^a-z0-9#]", "", name.lower()) for name in written]
+    header = [plain(name) for name in written]
     likely = [name for name in _IDENTIFIERS if name in header]
     others = [n for n in header if _MORE_IDENTIFIERS.search(n) and not _NO_IDENTIFIERS.search(n)]
     identifiers = {name: header.index(name) for name in (*likely, *others)}
@@ -91,7 +90,11 @@ def read_table(path: str) -> dict[str, Rows]:
         name = quote(written[header.index(twice)])
         raise UsageError(f"{path} has two columns {name}; rename or remove one")
     columns = [(name, at) for at, name in enumerate(header) if name in kept]
-    table = [{name: row[at] for name, at in columns if at < len(row)} for row in lines]
+    table = []
+    for line in lines:
+        if line.fault:
+            raise UnreadableError(f"{path}, line {line.number}: {line.fault}")
+        table.append({name: line.cells[at] for name, at in columns})
     score = _score_column(header, table)
     found: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
     for cells in table:
@@ -108,34 +111,22 @@ def _number_of(name: str) -> int:
     return int(match[1] or match[2]) + 1 if match else 0
 
 
-def _records(path: str) -> Iterator[list[str]]:
-    """Cells of every line; tabs, semicolons or commas, whichever the header has most of."""
-    require_input(path)
-    try:
-        with open_text(Path(path), errors="replace") as stream:
-            header = next((line for line in stream if line.strip()), "")
-            if "\0" in header:
-                raise UnreadableError(f"{path} is a binary file; expected a CSV or TSV table")
-            delimiter = max("\t;,", key=header.count)
-            reader = csv.reader(chain([header], stream), delimiter=delimiter)
-            yield from (row for row in reader if any(cell.strip() for cell in row))
-    except csv.Error as error:
-        raise UnreadableError(f"{path} is no table: {error}") from None
-    except DAMAGED as error:
-        raise UnreadableError(f"{path} cannot be read: {describe_damage(error)}") from None
-
-
 def _score_column(header: Sequence[str], table: Sequence[Mapping[str, str]]) -> tuple[str, bool]:
     """The first score column that holds a number anywhere, or "", and whether all are shares.
 
     Values between 0 and 1 are probabilities, others logarithms of some.
     """
     for name in _SCORES:
-        values = [finite(row.get(name, "")) for row in table] if name in header else []
+        values = [_number(row.get(name, "")) for row in table] if name in header else []
         numbers = [value for value in values if value is not None]
         if numbers:
             return name, min(numbers) >= 0 and max(numbers) <= 1
     return "", False
+
+
+def _number(cell: str) -> float | None:
+    """The number of a cell, whose decimals may follow a comma; None without one."""
+    return finite(_DECIMAL_COMMA.sub(r"\1.\2", cell))
 
 
 def _names(cell: str) -> list[str]:
@@ -154,8 +145,8 @@ def _single(
     text = cells.get(formula, "").strip()
     if is_missing(text):
         return []
-    value = finite(cells.get(score, ""))
-    rank = next((r for name in _RANKS if (r := finite(cells.get(name, "")))), None)
+    value = _number(cells.get(score, ""))
+    rank = next((r for name in _RANKS if (r := _number(cells.get(name, "")))), None)
     if value is not None:
         log_weight = _log(value) if is_probability else value
     else:
@@ -170,7 +161,7 @@ def _several(cells: Mapping[str, str], numbered: Sequence[str]) -> list[TableRow
     """
     texts = [cells.get(name, "").strip() for name in numbered]
     texts = [text for text in texts if not is_missing(text)]
-    fdr = finite(cells.get(_FDR, ""))
+    fdr = _number(cells.get(_FDR, ""))
     if fdr is None or not 0 <= fdr <= 1:
         weights = [1 / (i + 1) for i in range(len(texts))]
     else:

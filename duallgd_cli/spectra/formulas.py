@@ -364,15 +364,20 @@ def table_source(
     return source
 
 
-def _rows_of(feature: Feature, tables: Mapping[str, Rows]) -> Iterator[list[TableRow]]:
-    """Rows that each column has for the feature, the likelier column first.
+def names_in_tables(feature: Feature) -> tuple[str, ...]:
+    """What a table may call a feature, the likelier name first.
 
     Scan numbers count only without a feature id: both are small integers of different meaning.
     """
     spectrum = feature.first
     last = "" if spectrum.feature_id else spectrum.scans
     names = (spectrum.feature_id, spectrum.spectrum_id, compound_name(spectrum.metadata), last)
-    for name in dict.fromkeys(filter(None, names)):
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def _rows_of(feature: Feature, tables: Mapping[str, Rows]) -> Iterator[list[TableRow]]:
+    """Rows that each column has for the feature, the likelier column first."""
+    for name in names_in_tables(feature):
         yield from (rows[name] for rows in tables.values() if rows.get(name))
 
 

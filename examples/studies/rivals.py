@@ -48,7 +48,6 @@ from duallgd_cli.evaluate.tables import (
     truths_of,
     write_table,
 )
-from duallgd_cli.files import table_rows
 from duallgd_cli.guide import Known
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.journal import read as read_journals
@@ -56,6 +55,7 @@ from duallgd_cli.predict.ranking import RankingModel, recorded
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.types import AnnotatedSpectrum
+from duallgd_cli.tables import table_rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

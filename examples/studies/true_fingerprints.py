@@ -33,12 +33,12 @@ from duallgd_cli.evaluate.intervals import Estimate, share
 from duallgd_cli.evaluate.report import RESULTS, ranked_of
 from duallgd_cli.evaluate.run import PREDICTIONS, TRUTH
 from duallgd_cli.evaluate.tables import read_predictions, truths_of
-from duallgd_cli.files import table_rows
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.predict import api
 from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum
+from duallgd_cli.tables import table_rows
 
 
 @dataclass(frozen=True, eq=False)

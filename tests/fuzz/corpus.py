@@ -22,6 +22,10 @@ def sound_files():
         "plain.tsv": _table(),
         "matchms.json": json.dumps(_json(), indent=1),
         "gnps.json": json.dumps([{**one, "peaks_json": str(one["peaks_json"])} for one in _json()]),
+        "lines.json": "".join(f"{json.dumps(one)}\n" for one in _json()),
+        "mona.json": json.dumps(_mona()),
+        "massbank.txt": _massbank(),
+        "semicolons.csv": _semicolons(),
         "plain.mzlib.json": json.dumps(_mzspeclib_json()),
         "plain.mzlib.txt": _mzspeclib(),
     }
@@ -95,6 +99,45 @@ def _json():
         }
         for number, made in enumerate(_FEW)
     ]
+
+
+def _mona():
+    """Spectra as MassBank of North America gives them."""
+    return [
+        {
+            "id": f"XX00000{number}",
+            "compound": [{"metaData": [{"name": "molecular formula", "value": made.formula}]}],
+            "metaData": [
+                {"name": "precursor m/z", "value": round(ion_mz(made.precursor), 4)},
+                {"name": "precursor type", "value": made.adduct},
+                {"name": "collision energy", "value": str(made.energy_ev), "unit": "eV"},
+            ],
+            "spectrum": " ".join(f"{mz:.4f}:{height:.1f}" for mz, height in _rows(made)),
+        }
+        for number, made in enumerate(_FEW)
+    ]
+
+
+def _massbank():
+    records = []
+    for number, made in enumerate(_FEW):
+        rows = _rows(made)
+        peaks = "\n".join(f"  {mz:.4f} {height:.1f} 999" for mz, height in rows)
+        records.append(
+            f"ACCESSION: MSBNK-Made_up-XX00000{number}\nRECORD_TITLE: unknown; LC-ESI-QFT; MS2\n"
+            f"CH$NAME: unknown\nCH$FORMULA: {made.formula}\nAC$INSTRUMENT_TYPE: LC-ESI-QFT\n"
+            "AC$MASS_SPECTROMETRY: MS_TYPE MS2\n"
+            f"AC$MASS_SPECTROMETRY: COLLISION_ENERGY {made.energy_ev} eV\n"
+            f"MS$FOCUSED_ION: PRECURSOR_M/Z {ion_mz(made.precursor):.4f}\n"
+            f"MS$FOCUSED_ION: PRECURSOR_TYPE {made.adduct}\nPK$NUM_PEAK: {len(rows)}\n"
+            f"PK$PEAK: m/z int. rel.int.\n{peaks}\n//\n"
+        )
+    return "".join(records)
+
+
+def _semicolons():
+    """The table as a spreadsheet saves it where commas mark decimals."""
+    return "sep=;\r\n" + _table().replace("\t", ";").replace("\n", "\r\n")
 
 
 def _terms(made: Made):

@@ -4,24 +4,40 @@ Text is UTF-8, or UTF-16 with a byte-order mark; bytes that are no UTF-8 are rea
 that an accent in a title never costs a spectrum.
 """
 
-import codecs
-import contextlib
 import glob
 import io
 import logging
-import re
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from duallgd_cli.errors import MissingInputError, UnreadableError, counted, quote
-from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, describe_damage, require_input, unpacked
-from duallgd_cli.spectra.reading import libraries
+from duallgd_cli.errors import MissingInputError, UnreadableError, counted
+from duallgd_cli.files import (
+    DAMAGED,
+    LATIN1,
+    describe_damage,
+    encoding_of,
+    foreign_format,
+    require_input,
+    unpacked,
+)
+from duallgd_cli.spectra.reading import json_records, mzspeclib
+from duallgd_cli.spectra.reading.formats import (
+    FORMATS,
+    HEAD_CHARACTERS,
+    SUFFIXES,
+    ending_of,
+    format_of,
+    raw_data,
+)
+from duallgd_cli.spectra.reading.massbank import massbank_records
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
 from duallgd_cli.spectra.reading.text import (
     mgf_records,
@@ -33,48 +49,17 @@ from duallgd_cli.spectra.types import Source, Spectrum
 
 logger = logging.getLogger(__name__)
 
-FORMATS: Final = "MGF, mzML, mzXML, MSP, SIRIUS .ms, mzSpecLib, JSON or a MassSpecGym TSV"
-_HEAD_BYTES: Final = 1 << 16
+_HEAD_BYTES: Final = HEAD_CHARACTERS
+_PATIENCE_S: Final = 2.0  # of waiting for the first byte of a pipe, before that is said
 _SPOOL_BYTES: Final = 1 << 26
-_ARCHIVES: Final = {b"PK\x03\x04": "zip", b"7z\xbc": "7-Zip", b"\x28\xb5\x2f\xfd": "zstd"}
-# Tried in this order on the first 64 KiB; the first that is found names the format.
-_SIGNS: Final = (
-    ("mzml", re.compile(r"<(?:indexed)?mzML\b")),
-    ("mzxml", re.compile(r"<(?:mzXML|msRun)\b")),
-    ("mzspeclib", re.compile(r"^[ \t]*<[ \t]*mzSpecLib\b", re.IGNORECASE | re.MULTILINE)),
-    ("mgf", re.compile(r"^[ \t]*BEGIN[ \t]+IONS[ \t]*$", re.IGNORECASE | re.MULTILINE)),
-    ("ms", re.compile(r"^>[ \t]*(?:compound|parentmass|ms[12]|collision)\b", re.I | re.M)),
-    ("tsv", re.compile(r"\A\s*(?=[^\n]*\bmzs\b)(?=[^\n]*\bintensities\b)[^\n]*\t", re.I)),
-    ("msp", re.compile(r"^[ \t]*num ?peaks[ \t]*:", re.IGNORECASE | re.MULTILINE)),
-    ("msp", re.compile(r"^[ \t]*name[ \t]*:", re.IGNORECASE | re.MULTILINE)),
-    ("usi", re.compile(r"\A\s*(?:usi\s+)?mzspec:", re.IGNORECASE)),
-    ("json", re.compile(r"\A\s*[\[{]")),
-)
-# Raw data of instruments, and what turns them into mzML.
-_CONVERTERS: Final = {
-    ".raw": "raw data of a Thermo or Waters instrument; convert it to mzML with "
-    "ThermoRawFileParser or ProteoWizard's msconvert",
-    ".d": "raw data of a Bruker or Agilent instrument; convert it to mzML with ProteoWizard's "
-    "msconvert, or TIMSCONVERT for a timsTOF",
-    ".wiff": "raw data of a Sciex instrument; convert it to mzML with ProteoWizard's msconvert",
-    ".wiff2": "raw data of a Sciex instrument; convert it to mzML with ProteoWizard's msconvert",
-}
-_SUFFIXES: Final = {".mgf": "mgf", ".msp": "msp", ".ms": "ms", ".mzml": "mzml", ".mzxml": "mzxml"}
 _TEXT = {
     "mgf": mgf_records,
     "msp": msp_records,
+    "massbank": massbank_records,
     "ms": sirius_records,
-    "tsv": table_records,
-    "mzspeclib": libraries.text_records,
+    "table": table_records,
+    "mzspeclib": mzspeclib.text_records,
 }
-
-
-def _as_latin1(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    return error.object[error.start : error.end].decode("latin-1"), error.end
-
-
-codecs.register_error("duallgd.latin1", _as_latin1)
 
 
 @dataclass(slots=True)
@@ -83,7 +68,7 @@ class Opened:
 
     Attributes:
         file: As the user named it, ``-`` for standard input.
-        format: mgf, msp, ms, tsv, mzspeclib, json, usi, mzml or mzxml.
+        format: mgf, msp, massbank, ms, table, mzspeclib, json, mzml or mzxml.
         stream: Decompressed bytes, seekable.
         encoding: Of the text.
         damage: Set while reading: why the bytes ended early, else "".
@@ -112,9 +97,9 @@ class Opened:
         with self._text() as text:
             yield from iter(partial(text.read, _HEAD_BYTES), "")
 
-    @contextlib.contextmanager
+    @contextmanager
     def _text(self) -> Iterator[io.TextIOWrapper]:
-        text = io.TextIOWrapper(self.stream, encoding=self.encoding, errors="duallgd.latin1")
+        text = io.TextIOWrapper(self.stream, encoding=self.encoding, errors=LATIN1)
         try:
             yield text
         except DAMAGED as error:
@@ -129,8 +114,7 @@ def read(
 ) -> Iterator[Spectrum]:
     """Spectra of a file or of standard input (``-``), in the file's order.
 
-    The format follows from the content: MGF, mzML, mzXML, MSP, SIRIUS ``.ms``, mzSpecLib, JSON of
-    matchms or GNPS, or a table in the MassSpecGym layout, plain or packed by gzip, xz or bzip2.
+    The format follows from the content, see `formats`; plain or packed by gzip, xz or bzip2.
     Every record gives exactly one item, MS1 blocks (``ms_level`` 1) included, those of mzXML before
     the MS2 scans that they enclose; a file that breaks off ends with one that has a
     `failure`, which says where.
@@ -173,10 +157,7 @@ def _records(opened: Opened) -> Iterator[Record]:
         yield from _TEXT[opened.format](opened.lines())
         return
     if opened.format == "json":
-        yield from libraries.json_records(opened.blocks())
-        return
-    if opened.format == "usi":
-        yield from _usi_records(opened.lines(), Path(opened.file).parent)
+        yield from json_records.json_records(opened.blocks())
         return
     from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
 
@@ -187,78 +168,6 @@ def _records(opened: Opened) -> Iterator[Record]:
         opened.damage = describe_damage(error)
     except xml.BROKEN as error:
         opened.damage = f"its XML is broken ({' '.join(str(error).split())})"
-
-
-_USI: Final = re.compile(r"mzspec:([^:]+):(.+?):(scan|index|nativeId|accession):([^:]+)(?::.*)?")
-_RUN_ENDINGS: Final = (".mzml", ".mzxml", ".mgf", ".msp")
-_Key = tuple[str, str]  # what is counted, and its number or name
-
-
-def _usi_records(lines: Iterable[str], folder: Path) -> Iterator[Record]:
-    """The spectrum of each line of a list of universal spectrum identifiers (USI), in its order.
-
-    ``mzspec:MSV000084494:run_7:scan:1943`` is scan 1943 of ``run_7.mzML`` (or another format), in
-    the folder of the list or in its folder ``MSV000084494``. Nothing is fetched.
-    """
-    wanted = [line.strip() for line in lines if line.strip().lower() not in {"", "usi"}]
-    matches = [_USI.fullmatch(usi) for usi in wanted]
-    asked: dict[tuple[str, str], set[_Key]] = {}
-    for match in filter(None, matches):
-        asked.setdefault((match[1], match[2]), set()).add((match[3], match[4]))
-    found = {run: _found_in(_file_of_run(folder, *run), keys) for run, keys in asked.items()}
-    for usi, each in zip(wanted, matches, strict=True):
-        name = {"spectrum_id": usi}
-        if each is None:
-            yield Record(name, trouble=f"{quote(usi)} is no USI such as mzspec:SET:RUN:scan:7")
-            continue
-        spectra, reason = found[each[1], each[2]]
-        record = spectra.get((each[3], each[4]))
-        if record is None:
-            reason = reason or f"{quote(each[2])} holds no {each[3]} {quote(each[4])}"
-            yield Record(name, trouble=reason)
-        else:
-            # Numbers of features are those of another file; the list's own come before them.
-            own = {"feature_id": usi, **name}
-            yield replace(record, metadata={**own, **record.metadata, **own})
-
-
-def _file_of_run(folder: Path, collection: str, run: str) -> Path | None:
-    """The file of a run, by its name, in the folder of its collection or in the list's own."""
-    if {"/", "\\", "\0"} & {*collection, *run} or collection.startswith("."):
-        return None
-    for parent in (folder / collection, folder):
-        for path in sorted(parent.iterdir()) if parent.is_dir() else ():
-            name = path.name.lower()
-            name = name.removesuffix(next(filter(name.endswith, PACKED_ENDINGS), ""))
-            stem, dot, ending = name.rpartition(".")
-            if dot + ending in _RUN_ENDINGS and run.lower() in {stem, name, path.name.lower()}:
-                return path
-    return None
-
-
-def _found_in(path: Path | None, keys: set[_Key]) -> tuple[dict[_Key, Record], str]:
-    """Those of the wanted spectra that a file holds, or why it gives none."""
-    if path is None:
-        return {}, "its run is no mzML, mzXML, MGF or MSP file beside the list; put it there"
-    found: dict[_Key, Record] = {}
-    try:
-        opened = open_input(str(path))
-        with opened.stream:
-            if opened.format == "usi":
-                return {}, f"{path.name} is itself a list of identifiers"
-            for index, record in enumerate(_records(opened)):
-                fields = record.metadata
-                own = {
-                    ("index", str(index)),
-                    ("scan", fields.get("scans", fields.get("scan", ""))),
-                    ("nativeId", fields.get("native_id", "")),
-                    ("accession", fields.get("spectrum_id", fields.get("spectrumid", ""))),
-                }
-                for key in own & keys:
-                    found.setdefault(key, record)
-    except UnreadableError as error:
-        return {}, str(error)
-    return found, ""
 
 
 def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
@@ -291,10 +200,13 @@ def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
     name = "standard input" if path == "-" else path
     raw = raw or open_bytes(path)
     try:
-        stream = _decompress(raw, name)
+        stream = unpacked(raw)
         head, damage = _head(stream)
         encoding = _encoding(head, name)
-        file_format = _format(head.decode(encoding, errors="replace"), name, damage)
+        file_format, fault = format_of(head.decode(encoding, errors="replace"), name)
+        if not file_format:
+            fault = f"holds nothing readable: {damage}" if damage else fault
+            raise UnreadableError(f"{name} {fault}")
     except UnreadableError:
         raw.close()
         raise
@@ -311,35 +223,42 @@ def open_bytes(path: str) -> BinaryIO:
     if path == "-" and sys.stdin is None:
         raise MissingInputError("standard input is closed; pipe spectra into it, or name a file")
     if path == "-":
-        return _copied(sys.stdin.buffer)
+        return _copied(sys.stdin.buffer, "standard input")
     require_input(path)
     if Path(path).is_dir():
         raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
     try:
-        stream = Path(path).open("rb")  # noqa: SIM115  closed by whoever reads
+        with _patience(path) if Path(path).is_fifo() else nullcontext():
+            stream = Path(path).open("rb")  # noqa: SIM115  closed by whoever reads
         if stream.seekable():
             return stream
         with stream:
-            return _copied(stream)
+            return _copied(stream, path)
     except OSError as error:
         raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _copied(pipe: BinaryIO) -> BinaryIO:
+@contextmanager
+def _patience(name: str) -> Iterator[None]:
+    """Say what is waited for, once that takes longer than a moment."""
+    text = "nothing has come from %s yet; still waiting, Ctrl-C stops"
+    timer = threading.Timer(_PATIENCE_S, logger.warning, (text, name))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _copied(pipe: BinaryIO, name: str) -> BinaryIO:
     """A copy of what a pipe gives, since a pipe cannot be read twice and XML is."""
     copy = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
+    with _patience(name):
+        copy.write(pipe.read(1))
     shutil.copyfileobj(pipe, copy)
     copy.seek(0)
     return cast("BinaryIO", copy)
-
-
-def _decompress(raw: BinaryIO, name: str) -> BinaryIO:
-    start = raw.read(8)
-    raw.seek(0)
-    for magic, compression in _ARCHIVES.items():
-        if start.startswith(magic):
-            raise UnreadableError(f"{name} is {compression}-compressed; unpack it, or use gzip")
-    return unpacked(raw)
 
 
 def _head(stream: BinaryIO) -> tuple[bytes, str]:
@@ -359,34 +278,11 @@ def _head(stream: BinaryIO) -> tuple[bytes, str]:
 
 
 def _encoding(head: bytes, name: str) -> str:
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    # A few control characters, NUL too, are damage in a text; many are another kind of file.
-    controls = sum(byte < 9 or 13 < byte < 32 for byte in head[:4096])
-    if controls > min(40, len(head[:4096]) // 20):
-        fault = raw_data(name) or f"a binary file; expected {FORMATS}"
+    encoding, foreign = encoding_of(head), foreign_format(head)
+    if foreign or not encoding:
+        fault = raw_data(name) or foreign or f"a binary file; expected {FORMATS}"
         raise UnreadableError(f"{name} is {fault}")
-    return "utf-8-sig"
-
-
-def _format(text: str, name: str, damage: str) -> str:
-    text = text.replace("\r", "\n")
-    for file_format, sign in _SIGNS:
-        if sign.search(text):
-            return file_format
-    file_format = _SUFFIXES.get(_ending(PurePath(name)), "")
-    # By its ending alone only text whose first spectrum may come late; XML always shows its root.
-    if file_format in {"mgf", "msp", "ms"} and len(text) >= _HEAD_BYTES // 2:
-        return file_format
-    if damage:
-        raise UnreadableError(f"{name} holds nothing readable: {damage}")
-    fault = "is not recognised" if text.strip() else "is empty"
-    raise UnreadableError(f"{name} {fault}; expected {FORMATS}")
-
-
-def raw_data(path: str) -> str:
-    """Whose raw data a file or a folder is by its ending, and what converts them; "" if none."""
-    return _CONVERTERS.get(PurePath(path).suffix.lower(), "")
+    return encoding
 
 
 def spectrum_files(names: Iterable[str]) -> tuple[str, ...]:
@@ -414,20 +310,13 @@ def _files_in(folder: Path) -> list[str]:
     if said := raw_data(str(folder)):
         raise UnreadableError(f"{folder} is {said}")
     held = sorted(folder.iterdir())
-    found = [str(path) for path in held if path.is_file() and _ending(path) in _SUFFIXES]
+    found = [str(path) for path in held if path.is_file() and ending_of(path) in SUFFIXES]
     raw = [path for path in held if raw_data(str(path))]
     if not found and raw:
         raise UnreadableError(f"{raw[0]} is {raw_data(str(raw[0]))}")
     if not found:
-        endings = ", ".join(_SUFFIXES)
+        endings = ", ".join(SUFFIXES)
         raise UnreadableError(f"{folder} holds no file of spectra ({endings}); name another folder")
     for path in raw:
         logger.warning("%s is left out: %s", path, raw_data(str(path)))
     return found
-
-
-def _ending(path: PurePath) -> str:
-    """The last ending but for that of a packed file, in lower case; "" for none."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    plain = [suffix for suffix in suffixes if suffix not in PACKED_ENDINGS]
-    return plain[-1] if plain else ""

@@ -130,6 +130,8 @@ class Record:
         energy_in_ev: The format defines a collision energy without unit to be in eV.
         time_in_s: The format defines a retention time without unit to be in seconds.
         repeated: Further values of keys that the record has more than once.
+        assumptions: Sentences about what was guessed, since the file does not say it.
+        refusal: Why nothing can be predicted of a record that can be read, or None.
     """
 
     metadata: Mapping[str, str]
@@ -140,6 +142,8 @@ class Record:
     energy_in_ev: bool = False
     time_in_s: bool = False
     repeated: Sequence[tuple[str, str]] = ()
+    assumptions: tuple[str, ...] = ()
+    refusal: Failure | None = None
 
 
 @dataclass(slots=True)
@@ -243,7 +247,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         instrument=instrument,
         ms_level=ms_level,
         metadata=recorded if keep_structures else without_structures(recorded),
-        failure=ion.failure,
+        failure=record.refusal or ion.failure,
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )

@@ -6,28 +6,39 @@ column, comma-separated peaks, a missing END IONS, Latin-1, ...), which loses ev
 of the file, and misses the record in two (lower case, a byte-order mark).
 """
 
+import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.errors import UnreadableError, quote
+from duallgd_cli.errors import Failure, UnreadableError, clip, quote
 from duallgd_cli.spectra.reading.record import (
+    ADDUCT,
     LONGEST_LINE,
     MOST_PEAKS,
+    PRECURSOR,
     TOO_LARGE,
     Block,
     Record,
+    canonical_key,
     peak_record,
 )
+from duallgd_cli.tables import SEPARATOR, delimiter_of
 
 _BEGIN_IONS: Final = re.compile(r"\s*BEGIN\s+IONS\s*", re.IGNORECASE)
 _END_IONS: Final = re.compile(r"\s*END\s+IONS\s*", re.IGNORECASE)
 _COMMENT: Final = ("#", ";", "!", "/")
 _STRAY_END: Final = "END IONS stands without BEGIN IONS"
+_STRAY_PEAKS: Final = "peaks stand without BEGIN IONS; restore that line"
+# The beginning of a line of peaks: two numbers, in brackets or not.
+_NUMBER: Final = r"[+-]?(?:\d+(?:[.,]\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+PEAK: Final = re.compile(
+    rf"\s*[\[({{]?\s*{_NUMBER}(?:\s*[\s,;:|]\s*){_NUMBER}(?=[\s,;:|)\]}}\"']|$)", re.ASCII
+)
 _MASSSPECGYM: Final = frozenset({"fold", "identifier"})  # its energies are in eV by definition
 
 
@@ -44,6 +55,8 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
         elif _BEGIN_IONS.fullmatch(line):
             if is_open:
                 yield _torn_or_whole(block, shared, "it has no END IONS")
+            elif any(map(PEAK.match, block.peaks)):
+                yield Record({}, trouble=_STRAY_PEAKS)
             else:
                 shared |= block.metadata
             block, is_open = Block(), True
@@ -55,6 +68,8 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
             _add(block, line)
     if is_open:
         yield _torn_or_whole(block, shared, "the file ends within it")
+    elif any(map(PEAK.match, block.peaks)):
+        yield Record({}, trouble=_STRAY_PEAKS)
 
 
 def _add(block: Block, line: str) -> None:
@@ -70,17 +85,34 @@ def _torn_or_whole(block: Block, shared: Mapping[str, str], torn: str = "") -> R
     """The record, its own parameters over the shared ones; a warning where it is torn."""
     block.metadata = {**shared, **block.metadata}
     warnings = (f"the record may be incomplete: {torn}",) if torn else ()
-    return peak_record(block, block.peaks, warnings, block.metadata.keys() >= _MASSSPECGYM)
+    lines = one_peak_a_line(block.peaks)
+    return peak_record(block, lines, warnings, block.metadata.keys() >= _MASSSPECGYM)
 
 
 _MSP_KEY: Final = re.compile(r"\s*([A-Za-z$][^:=]{0,60}?)\s*:")
-_PEAK_COUNT: Final = re.compile(r"num ?peaks", re.IGNORECASE)
+# Num Peaks, NumPeaks, Num Features, Number of peaks, Peak count, ...
+_PEAK_COUNT: Final = re.compile(
+    r"(?:num|number|no\.?|n)[ _-]?(?:of[ _-]?)?(?:ms2?[ _-]?)?(?:peaks?|features|ions|signals)|"
+    r"peaks?[ _-]?count|(?:peaks|features)",
+    re.IGNORECASE,
+)
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
+_MARKED: Final = re.compile(r"[\"':;,()\[\]{}|]")
+_COMMA: Final = re.compile(r"\s*,\s+|\s+,")
+_COLON_PAIR: Final = re.compile(r"([^\s:;]+)\s*:\s*([^\s:;]+)")
+_BRACKETS: Final = str.maketrans("([{)]}|", "   ;;; ")
 # MoNA keeps fields as quoted key=value pairs in its comments.
 _COMMENT_PAIR: Final = re.compile(
     r"\"([^\"=]+)=([^\"]*)\"|(?<![^\s\"])([^\s\"=]+)=(?:\"([^\"]*)\"|(\S+))"
 )
+_NOMINAL: Final = Failure(
+    "unsupported_measurement",
+    "it has nominal masses and no precursor, as spectra of electron ionisation have; give MS/MS "
+    "spectra of high resolution, with their precursor m/z",
+    "read",
+)
+_FEWEST_NOMINAL: Final = 4  # peaks that tell
 
 
 @dataclass(slots=True)
@@ -88,21 +120,19 @@ class _Entry(Block):
     """Lines of one record so far.
 
     Attributes:
-        in_peaks: The field Num Peaks was seen.
+        in_peaks: A count of peaks, or a peak, was seen.
+        is_over: A blank line ended it; only further peaks may still belong to it.
         before: Fields that stand before a blank line, which may belong to a record of their own.
     """
 
     in_peaks: bool = False
+    is_over: bool = False
     before: dict[str, str] = field(default_factory=dict)
-
-    def ends_with(self, line: str) -> bool:
-        """Whether a blank line ends the record: after its peaks, or where it says it has none."""
-        if line.strip() or not self.in_peaks:
-            return False
-        return bool(self.peaks) or _expected(self.metadata) in {None, 0}
 
     def ends_before(self, key: str) -> bool:
         """Whether a field is the next record's: after peaks, or a second name."""
+        if self.is_over:
+            return True
         if self.in_peaks:
             return bool(self.peaks) or key in self.metadata or _expected(self.metadata) == 0
         return key == "name" and (key in self.metadata or key in self.before)
@@ -118,10 +148,26 @@ class _Entry(Block):
         if not self.in_peaks and _PEAK_COUNT.fullmatch(key):
             self.join()
             self.in_peaks = True
+            if PEAK.match(value):  # those of GOLM and others stand in the same line
+                self.add_peak(value)
 
-    def pause(self) -> None:
-        """Take a blank line between fields."""
-        if not self.in_peaks:
+    def take_other(self, line: str) -> None:
+        """Take a line that is no field: a peak, a blank one, or the rest of a comment."""
+        if not line.strip():
+            self._pause()
+        elif PEAK.match(line) and (self.in_peaks or self.metadata or self.before):
+            # Whatever the line above them is called, these are peaks.
+            self.join()
+            self.in_peaks = True
+            self.add_peak(line)
+        elif self.in_peaks and not self.is_over:
+            self.add_peak(line)
+
+    def _pause(self) -> None:
+        """Take a blank line: after peaks, or where there are none, it ends the record."""
+        if self.in_peaks:
+            self.is_over |= bool(self.peaks) or _expected(self.metadata) in {None, 0}
+        else:
             self.join()
             self.before, self.metadata = self.metadata, {}
 
@@ -136,7 +182,7 @@ class _Entry(Block):
         Some writers put FORMULA, PRECURSORTYPE and others before NAME; where the record before
         lacks Num Peaks, the blank line between them is all that tells them apart.
         """
-        if key == "mstype":
+        if key == "mstype" and not self.is_over:
             own = {"mstype", *filter(_PEAK_COUNT.fullmatch, self.metadata)}
             shared = {k: v for k, v in self.metadata.items() if k not in own}
             return self, _Entry(shared)
@@ -149,24 +195,23 @@ class _Entry(Block):
 def msp_records(lines: Iterable[str]) -> Iterator[Record]:
     """Records of MSP in order, whatever the order of their fields.
 
-    As NIST, MassBank of North America (MoNA), RIKEN and MS-DIAL write it.
+    As NIST, MassBank of North America (MoNA), RIKEN, MS-DIAL and mzmine write it.
 
-    A record ends at a blank line after its peaks, at a field after its peaks, or at a second NAME.
-    An MSTYPE after peaks (MS-FINDER) begins another spectrum of the same compound.
+    A record ends at a field after its peaks, or at a second NAME. An MSTYPE after peaks (MS-FINDER)
+    begins another spectrum of the same compound. Lines of two numbers are peaks, whatever the line
+    before them is called.
     """
     entry = _Entry()
     for line in lines:
         match = None if line[:1].isdigit() else _MSP_KEY.match(line)
-        key = match[1].lower() if match else ""
-        if entry.ends_before(key) if match is not None else entry.ends_with(line):
+        if match is None:
+            entry.take_other(line)
+            continue
+        key = match[1].lower()
+        if entry.ends_before(key):
             done, entry = entry.split(key)
             yield _finish(done)
-        if match is not None:
-            entry.take(key, line[match.end() :].strip())
-        elif not line.strip():
-            entry.pause()
-        elif entry.in_peaks:
-            entry.add_peak(line)
+        entry.take(key, line[match.end() :].strip())
     entry.join()
     if entry.metadata:
         yield _finish(entry)
@@ -180,22 +225,37 @@ def _expected(metadata: Mapping[str, str]) -> int | None:
 
 def _finish(entry: _Entry) -> Record:
     expected = _expected(entry.metadata)
-    record = peak_record(entry, _one_peak_a_line(entry.peaks, expected))
-    if not any(map(_PEAK_COUNT.fullmatch, entry.metadata)):
+    record = peak_record(entry, one_peak_a_line(entry.peaks, expected))
+    names = set(map(canonical_key, entry.metadata))
+    if (
+        record.mz.size >= _FEWEST_NOMINAL
+        and not names & {*PRECURSOR, *ADDUCT}
+        and (record.mz == np.rint(record.mz)).all()
+    ):
+        return replace(record, refusal=_NOMINAL)
+    counts = [key for key in entry.metadata if _PEAK_COUNT.fullmatch(key)]
+    if not counts:
         warning = "the record has no Num Peaks"
     elif expected is not None and expected != record.mz.size:
-        warning = f"Num Peaks says {expected}, and there are {record.mz.size}"
+        warning = f"{counts[0].title()} says {expected}, and there are {record.mz.size}"
     else:
         return record
     return replace(record, warnings=(*record.warnings, warning))
 
 
-def _one_peak_a_line(lines: list[str], expected: int | None) -> list[str]:
-    """Split lines such as ``41 3; 42 10;`` or ``41 3 42 10``; annotations in quotes are dropped."""
-    plain = [_QUOTED.sub("", line) if '"' in line or "'" in line else line for line in lines]
-    plain = [line.replace(":", " ") for line in plain]  # 41:3 42:10, as GOLM writes
-    if any(";" in line for line in plain):
-        return [part for line in plain for part in line.split(";", MOST_PEAKS) if part.strip()]
+def one_peak_a_line(lines: Sequence[str], expected: int | None = None) -> list[str]:
+    """Lines of m/z and intensity and whatever follows, in blanks, from the ways to write them.
+
+    Such are ``41 3; 42 10;``, ``41:3 42:10``, ``(41 3)(42 10)``, ``41, 3``, ``41 3 "b2"`` and,
+    where their number is known, ``41 3 42 10``.
+
+    Args:
+        lines: As they stand in a file.
+        expected: Number of peaks that the record states, if it does.
+    """
+    plain: list[str] = []
+    for line in lines:
+        plain += _peaks_of(line) if _MARKED.search(line) else [line]
     if expected is None or expected == len(plain):
         return plain
     tokens = [token for line in plain for token in line.split(None, 2 * MOST_PEAKS)]
@@ -204,9 +264,22 @@ def _one_peak_a_line(lines: list[str], expected: int | None) -> list[str]:
     return plain
 
 
+def _peaks_of(line: str) -> list[str]:
+    """Peaks of a line that has more signs in it than numbers need."""
+    text = _QUOTED.sub(" ", line).translate(_BRACKETS)
+    text = _COLON_PAIR.sub(r"\1 \2;" if text.count(":") > 1 else r"\1 \2", text)
+    text = _COMMA.sub(" ", text)
+    if ";" not in text:
+        return [text]
+    parts = [part.strip(" \t,") for part in text.split(";", MOST_PEAKS)]
+    if any(PEAK.match(part) for part in parts):
+        # What does not begin with a digit is an annotation.
+        return [part for part in parts if part[:1].isdigit() or PEAK.match(part)]
+    return [" ".join(parts)]  # the two numbers of one peak
+
+
 _SIRIUS_FIELD: Final = re.compile(r"[>#]\s*([A-Za-z][\w/-]*)[:=]?")
-_MS1: Final = frozenset({"ms1", "ms1merged", "ms1peaks", "ms1mergedpeaks"})
-_MS2: Final = frozenset({"ms2", "ms2peaks", "ms2merged", "collision", "ms2mergedpeaks"})
+_SIRIUS_BLOCK: Final = re.compile(r"ms([1-9])(?:merged)?(?:peaks)?|collision|msms|peaks")
 
 
 @dataclass(slots=True)
@@ -215,17 +288,31 @@ class _Compound(Block):
 
     Attributes:
         spectra: Level, collision energy and index of the first peak line of each spectrum.
+        header: The line above whose name is no block's, else "".
+        warnings: Sentences for all its spectra.
     """
 
     spectra: list[tuple[str, str, int]] = field(default_factory=list)
+    header: str = "compound"
+    warnings: tuple[str, ...] = ()
 
     def begin(self, level: str, energy: str) -> None:
         """Begin a spectrum: ">ms2" and ">collision 35" in a row, in either order, are one."""
-        if level == "2" and self.spectra and self.spectra[-1][::2] == ("2", len(self.peaks)):
+        if level != "1" and self.spectra and self.spectra[-1][::2] == (level, len(self.peaks)):
             _, earlier, _ = self.spectra.pop()
             energy = energy or earlier
         self.count(len(energy))
         self.spectra += [] if self.trouble else [(level, energy, len(self.peaks))]
+        self.header = ""
+
+    def take_peak(self, line: str) -> None:
+        """Take a line below a block's name, or below another name if it is a peak."""
+        if self.header and not (self.metadata and PEAK.match(line)):
+            return
+        if self.header:
+            self.warnings += (f"peaks below >{clip(self.header)} are read as MS2",)
+            self.begin("2", "")
+        self.add_peak(line)
 
     def records(self) -> Iterator[Record]:
         """Its spectra; a compound without a block gives one without peaks."""
@@ -240,7 +327,9 @@ class _Compound(Block):
         for (level, energy, start), end in zip(spectra, ends, strict=True):
             own = {"ms_level": level} | ({"collision_energy": energy} if energy else {})
             block = Block(self.metadata | own, trouble=self.trouble, repeated=self.repeated)
-            yield replace(peak_record(block, self.peaks[start:end]), time_in_s=True)
+            lines = one_peak_a_line(self.peaks[start:end])
+            record = peak_record(block, lines, self.warnings if level != "1" else ())
+            yield replace(record, time_in_s=True)
 
 
 def sirius_records(lines: Iterable[str]) -> Iterator[Record]:
@@ -254,47 +343,68 @@ def sirius_records(lines: Iterable[str]) -> Iterator[Record]:
         mark = line[:1]
         match = _SIRIUS_FIELD.match(line) if mark in {">", "#"} else None
         if match is None:
-            if line.strip() and mark not in {">", "#"} and compound.spectra:
-                compound.add_peak(line)
+            if line.strip() and mark not in {">", "#"}:
+                compound.take_peak(line)
             continue
         key, value = match[1].lower(), line[match.end() :].strip()
         if key == "compound" and mark == ">":
             yield from compound.records()
             compound = _Compound()
-        if key not in _MS1 | _MS2:
+        block = _SIRIUS_BLOCK.fullmatch(key)
+        if block is None:
             compound.add_field(key, value)
+            compound.header = key if mark == ">" else compound.header
         elif mark == ">":
-            compound.begin("1" if key in _MS1 else "2", value if key == "collision" else "")
+            compound.begin(block[1] or "2", value if key == "collision" else "")
     yield from compound.records()
 
 
 def table_records(lines: Iterable[str]) -> Iterator[Record]:
     """Rows of a table in the MassSpecGym layout in order: one spectrum a row, peaks in two columns.
 
-    Energies without unit are in eV unless the text as recorded is given too.
+    Tabs, semicolons or commas divide the cells. Energies without unit are in eV unless the text as
+    recorded is given too.
 
     Raises:
         UnreadableError: Two columns have one name.
     """
     rows = (line for line in lines if line.strip())
-    header = [cell.lower() for cell in _cells(next(rows, ""), 1000)]
-    twice = next((name for name in header if name and header.count(name) > 1), None)
+    header, delimiter = "", ""
+    for header in rows:
+        if separator := SEPARATOR.fullmatch(header):
+            delimiter = separator[1]
+        elif not header.lstrip().startswith("#"):
+            break
+    delimiter = delimiter or delimiter_of(header)
+    names = [cell.lower() for cell in _cells(header, delimiter) or ()]
+    twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         raise UnreadableError(f"the table has two columns {quote(twice)}; rename or remove one")
+    if not {"mzs", "intensities"} <= set(names):
+        raise UnreadableError("the table names no columns mzs and intensities in its first line")
     for line in rows:
-        cells = dict(zip(header, _cells(line, len(header)), strict=False))
-        n = line.count("\t") + 1
         if len(line) > LONGEST_LINE:
-            yield Record(cells, trouble=TOO_LARGE)
-        elif n != len(header):
-            trouble = f"the row has {n} columns and the header {len(header)}"
-            yield Record(cells, trouble=trouble)
+            start = line[:LONGEST_LINE].split(delimiter, len(names))[:-1]
+            yield Record(dict(zip(names, start, strict=False)), trouble=TOO_LARGE)
+            continue
+        cells = _cells(line, delimiter)
+        if cells is None:
+            yield Record({}, trouble="a quotation mark is open or out of place in its row")
+        elif len(cells) != len(names):
+            trouble = f"the row has {len(cells)} columns and the header {len(names)}"
+            yield Record(dict(zip(names, cells, strict=False)), trouble=trouble)
         else:
-            yield _row(cells)
+            yield _row(dict(zip(names, cells, strict=True)))
 
 
-def _cells(line: str, most: int) -> list[str]:
-    return [cell.strip().strip('"').strip() for cell in line.split("\t", most)]
+def _cells(line: str, delimiter: str) -> list[str] | None:
+    """Cells of a line; None where quotation marks do not say which."""
+    if delimiter == "\t" or '"' not in line:
+        return [cell.strip().strip('"').strip() for cell in line.split(delimiter)]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True))]
+    except csv.Error:
+        return None
 
 
 def _row(cells: dict[str, str]) -> Record:

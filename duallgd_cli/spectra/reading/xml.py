@@ -11,6 +11,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
@@ -21,6 +22,8 @@ from pyteomics import mzml, mzxml
 from pyteomics import xml as pyteomics_xml
 from pyteomics.auxiliary import PyteomicsError
 
+from duallgd_cli.spectra.reading.isolation import Isolated, isolated
+from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.reading.record import Record, instrument_class
 
 # Without psims, which brings a database, pyteomics refuses mzML; the vocabulary is not used here.
@@ -46,6 +49,13 @@ _ELEMENT_COST: Final = 300  # bytes that an element in memory takes the place of
 _RECORD_ENDS: Final = (b"</spectrum>", b"</scan>", b"</chromatogram>", b"</offset>")
 _OPTIONS: Final = {"use_index": False, "decode_binary": False, "huge_tree": True}
 _SCAN_ID: Final = re.compile(r"\bscan=(\d+)")
+# Terms for a collision energy, and the unit that its number then is in.
+_ENERGIES: Final = {
+    "collision energy": "",
+    "normalized collision energy": " NCE",
+    "percent collision energy": " %",
+    "activation energy": " eV",
+}
 _NOTHING: Final = np.zeros(0)
 _Array: TypeAlias = NDArray[np.float64]
 _FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter string
@@ -169,21 +179,54 @@ def _mzml_record(info: Mapping[str, Any], instrument: str) -> Record:
     native = str(info.get("id", ""))
     scan = _SCAN_ID.search(native)
     polarity = "positive" if "positive scan" in info else "negative"
+    precursors = _list(info, "precursorList", "precursor")
+    level, notes = _mzml_level(info, bool(precursors))
     metadata = {
         "identifier": scan[0] if scan else native,
         "native_id": native,
         "scans": scan[1] if scan else "",
-        "ms_level": str(info.get("ms level", "")),
+        "ms_level": level,
         "spectrum title": str(info.get("spectrum title", "")),
         "ionmode": polarity if f"{polarity} scan" in info else "",
         "instrument": instrument,
     } | _mzml_scan(info)
     if _FOURIER.match(metadata.get("filter string", "")):
         metadata["instrument"] = "FTMS"
-    precursors = _list(info, "precursorList", "precursor")
-    metadata |= _mzml_precursor(precursors[0]) if precursors else {}
-    notes = (f"the first of {len(precursors)} precursors is used",) if len(precursors) > 1 else ()
-    return _with_arrays(metadata, partial(_mzml_peaks, info), notes, "profile spectrum" in info)
+    found = Isolated("")
+    if precursors and level != "1":
+        fields, found = _mzml_precursor(precursors[0])
+        metadata |= fields
+    record = _with_arrays(metadata, partial(_mzml_peaks, info), "profile spectrum" in info)
+    return _isolated_record(record, found, len(precursors) if level != "1" else 0, notes)
+
+
+def _isolated_record(
+    record: Record, found: Isolated, n_precursors: int, notes: tuple[str, ...] = ()
+) -> Record:
+    """A record with what is known of its precursor."""
+    several = (
+        f"the first of {n_precursors} precursors is used; fragments of the others may be among the "
+        "peaks",
+    )
+    return replace(
+        record,
+        warnings=(*record.warnings, *(several if n_precursors > 1 else ()), *found.warnings),
+        assumptions=(*notes, *found.assumptions),
+        refusal=found.refusal,
+    )
+
+
+def _mzml_level(info: Mapping[str, Any], has_precursor: bool) -> tuple[str, tuple[str, ...]]:
+    """MS level, by the term for it or by others, and what was assumed; "" where nothing tells."""
+    level = str(info.get("ms level", ""))
+    if level.strip("0."):
+        return level, ()
+    if "MS1 spectrum" in info:
+        return "1", ()
+    if "MSn spectrum" in info or has_precursor:
+        return "2", ("the file gives no MS level; a spectrum with a precursor is read as MS2",)
+    # Images say 0; what has wavelengths is no mass spectrum.
+    return "1" if level or "wavelength array" in info else "", ()
 
 
 def _mzml_scan(info: Mapping[str, Any]) -> dict[str, str]:
@@ -199,24 +242,42 @@ def _mzml_scan(info: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _mzml_precursor(precursor: Mapping[str, Any]) -> dict[str, str]:
-    """Selected ion, isolation window and activation as fields.
+def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], Isolated]:
+    """Selected ion, isolation window and activation as fields, and what they give.
 
     The collision energy is kept as a bare number although mzML calls it eV: converters write the
     normalised energy of Orbitraps there, which is how a bare number of theirs is understood.
     """
     window = _fields(precursor.get("isolationWindow"))
     ion = _fields(next(iter(_list(precursor, "selectedIonList", "selectedIon")), None))
-    target = window.get("isolation window target m/z", "")
-    energy = _fields(precursor.get("activation")).get("collision energy", "")
+    activation = _fields(precursor.get("activation"))
+    target, *offsets = (
+        str(window.get(f"isolation window {part}", ""))
+        for part in ("target m/z", "lower offset", "upper offset")
+    )
+    sizes = [size for offset in offsets if (size := finite(offset)) is not None]
+    at = finite(target)
+    middle = at + (sizes[1] - sizes[0]) / 2 if at is not None and len(sizes) == 2 else None
+    width = sum(sizes) if sizes else None
+    found = isolated(str(ion.get("selected ion m/z", "")), target, width, middle)
     return {
-        "precursor_mz": str(ion.get("selected ion m/z", "") or target),
+        "precursor_mz": found.precursor_mz,
         "charge": str(ion.get("charge state", "")).removesuffix(".0"),
-        "collision_energy": str(energy),
-        "isolation_window_target_mz": str(target),
-        "isolation_window_lower_offset": str(window.get("isolation window lower offset", "")),
-        "isolation_window_upper_offset": str(window.get("isolation window upper offset", "")),
-    }
+        "collision_energy": _energy(activation),
+        "fragmentation_mode": "; ".join(name for name, value in activation.items() if value == ""),
+        "isolation_window_target_mz": target,
+        "isolation_window_lower_offset": offsets[0],
+        "isolation_window_upper_offset": offsets[1],
+    }, found
+
+
+def _energy(activation: Mapping[str, Any]) -> str:
+    """Collision energy as text, whatever term it stands under."""
+    for name, unit in _ENERGIES.items():
+        if name in activation:
+            return f"{activation[name]}{unit}"
+    ramp = [str(activation.get(f"collision energy ramp {end}", "")) for end in ("start", "end")]
+    return f"{ramp[0]}-{ramp[1]} eV" if all(ramp) else ""
 
 
 def _fields(element: object) -> Mapping[str, Any]:
@@ -230,25 +291,37 @@ def _list(info: Mapping[str, Any], outer: str, inner: str) -> list[Any]:
 
 
 def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Record:  # noqa: ANN401
-    precursors = info.get("precursorMz") or [{}]
-    precursor = _fields(precursors[0])
-    precursor_mz = precursor.get("precursorMz", precursors[0] if not precursor else "")
+    level = str(info.get("msLevel", ""))
+    precursors = (info.get("precursorMz") or []) if level != "1" else []
+    precursor = _fields(precursors[0]) if precursors else {}
+    ion = str(precursor.get("precursorMz", "" if precursor or not precursors else precursors[0]))
+    width = str(precursor.get("windowWideness", ""))
     number = str(info.get("num", ""))
+    # The middle of the window is not given; it is what the ion of a wide one is taken for.
+    found = isolated(ion, "", finite(width))
+    time = info.get("retentionTime")
+    seconds = ""
+    if isinstance(time, float):
+        in_minutes = getattr(time, "unit_info", "") == "minute"  # of PT5M12.5S
+        seconds = f"{time * 60 if in_minutes else time:.3f}"
     metadata = {
         "identifier": f"scan={number}" if number else "",
         "scans": number,
-        "ms_level": str(info.get("msLevel", "")),
+        "ms_level": level,
         "ionmode": str(info.get("polarity", "")),
-        "precursor_mz": str(precursor_mz or ""),
+        "rtinseconds": seconds,
+        "precursor_mz": found.precursor_mz,
         "charge": str(precursor.get("precursorCharge", "")),
         "precursor_scan": str(precursor.get("precursorScanNum", "")),
         "collision_energy": str(info.get("collisionEnergy", "")),
+        "fragmentation_mode": str(precursor.get("activationMethod", "")),
+        "isolation_window_width": width,
         "filter string": str(info.get("filterLine", "")),
         "instrument": instrument,
     }
     is_profile = str(info.get("centroided", "1")).lower() in {"0", "false"}
-    with_peaks = partial(_mzxml_peaks, info.get("peaks"), reader)
-    return _with_arrays(metadata, with_peaks, (), is_profile)
+    record = _with_arrays(metadata, partial(_mzxml_peaks, info.get("peaks"), reader), is_profile)
+    return _isolated_record(record, found, len(precursors))
 
 
 def _mzxml_peaks(peaks: Any, reader: Any) -> tuple[_Array, _Array]:  # noqa: ANN401
@@ -266,6 +339,8 @@ def _mzml_peaks(info: Mapping[str, Any]) -> tuple[_Array, _Array]:
     unknown = [name for name in names if "compression" in name and name not in _UNPACK]
     if unknown:
         raise ValueError(f"{unknown[0]} is not supported, convert the file with zlib")
+    if "wavelength array" in info:
+        return _NOTHING, _NOTHING
     return _decoded(info.get("m/z array")), _decoded(info.get("intensity array"))
 
 
@@ -278,7 +353,6 @@ def _decoded(array: Any) -> _Array:  # noqa: ANN401  pyteomics is untyped
 def _with_arrays(
     metadata: Mapping[str, str],
     peaks: Callable[[], tuple[_Array, _Array]],
-    notes: tuple[str, ...],
     is_profile: bool,
 ) -> Record:
     fields = {key: value for key, value in metadata.items() if value}
@@ -289,8 +363,8 @@ def _with_arrays(
         return Record(fields, trouble=trouble)
     if is_profile and mz.size == intensity.size:
         mz, intensity = pick_peaks(mz, intensity)
-        notes = (*notes, PROFILE_WARNING)
-    return Record(fields, mz, intensity, "", notes)
+        return Record(fields, mz, intensity, "", (PROFILE_WARNING,))
+    return Record(fields, mz, intensity)
 
 
 PROFILE_WARNING = "profile spectrum: peaks were picked as local maxima; centroid the file instead"

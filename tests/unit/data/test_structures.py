@@ -165,8 +165,8 @@ def test_folds_are_kept_and_unknown_ones_are_not_trained_on(tmp_path):
     ("name", "text", "message"),
     [
         ("in.mol2", "CCO", r"is not \.tsv, \.csv, \.smi or \.sdf; convert it first"),
-        ("in.csv", "structure,name\nCCO,x\n", "no column smiles; it has structure, name"),
-        ("in.csv", "", "no column smiles; it has no columns"),
+        ("in.csv", "structure,name\nCCO,x\n", "no column smiles or inchi; it has structure, name"),
+        ("in.csv", "", "no column smiles or inchi; it has no columns"),
         ("in.smi", "", "holds no structure that can be used"),
         ("in.smi", "bad\nworse\n", "holds no structure that can be used"),
     ],
@@ -183,7 +183,7 @@ def test_a_broken_archive_is_refused_in_a_sentence(tmp_path, compression, damage
     whole = path.read_bytes()
     path.write_bytes(whole[:-20] if damage == "cut" else whole[:20] + b"CCO\n" * 20)
 
-    with pytest.raises(UnreadableError, match=r"in\.smi\.\w\w is broken"):
+    with pytest.raises(UnreadableError, match=r"in\.smi\.\w\w cannot be read: .*; fetch or"):
         prepare_structures(path, tmp_path / "out")
 
 

@@ -70,7 +70,8 @@ def test_tables_of_one_feature_add_up(tmp_path):
         (HEAD + "1,,C,,\n1,,hexoze,,\n", UsageError, "line 3: 'hexoze' is neither"),
         (HEAD + "1,,,,xx(\n", UsageError, "line 2: analogue 'xx(' is no molecule"),
         (HEAD + "1,C,,,\n" * 4, UsageError, "has more than 3 rows"),
-        ("feature_id,core\n1,\udcff\n", UnreadableError, "is no readable table"),
+        ("feature_id,core\n1,\udcff\n", UsageError, "line 2: core '\u00ff' is not a SMILES"),
+        ("feature_id,core\n1\0" + "\1" * 99, UnreadableError, "is a binary file"),
     ],
 )
 def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, text, error, said):

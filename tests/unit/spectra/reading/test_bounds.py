@@ -73,6 +73,12 @@ BOMBS = {
     "peaks.msp": lambda: b"Name: bomb\nNum Peaks: 9\n" + b"41 3; " * BLOCK + b"\n",
     "blocks.ms": lambda: b">compound bomb\n>ms2\n" + b"41 3\n" * 1_000_001 + b">ms2\n41 3\n",
     "row.tsv": lambda: b"identifier\tmzs\tintensities\nbomb\t" + b"1," * BLOCK + b"\t1\ns\t9\t9\n",
+    "peaks.json": lambda: b'[{"peaks": [' + b"[50.5, 1.5]," * (5 * BLOCK // 12),
+    "text.json": lambda: b'{"title": "' + b"a" * (5 * BLOCK) + b'"}\n{"peaks": [[41, 3]]}\n',
+    "deep.json": lambda: b'[{"a": ' + b"[" * BLOCK,
+    "rows.massbank.txt": lambda: (
+        b"ACCESSION: a\nPK$PEAK: m/z int. rel.int.\n" + b"  100.5 1 9\n" * 1_000_001
+    ),
     "zeros.mzML": lambda: mzml(zeros()),
     "text.mzML": lambda: mzml(array(b"A" * (4 * BLOCK), b'MS:1000576" name="no compression')),
     "attribute.mzML": lambda: mzml(b'x="' + b"1" * (6 * BLOCK) + b'"></spectrum>'),
@@ -87,8 +93,10 @@ SAID = dict.fromkeys(
     **dict.fromkeys(("text.mzML", "many.mzML"), "a spectrum of more than 64 MiB"),
     "attribute.mzML": "its XML is broken",
     "deep.mzML": "Excessive depth",
+    "deep.json": "nested too deeply",
+    **dict.fromkeys(("peaks.json", "text.json"), "longer than 16 million characters"),
 }
-SOUND_AFTER = ("mgf", "tsv", "zeros.mzML")
+SOUND_AFTER = ("mgf", "tsv", "text.json", "zeros.mzML")
 # Whose reading would take hours if its time were not in proportion to the text.
 SOUND = {
     "blank.mgf": b"\n" * 65_000 + HEAD + b"41 3\nEND IONS\n",

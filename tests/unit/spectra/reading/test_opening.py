@@ -3,14 +3,17 @@
 import bz2
 import gzip
 import io
+import logging
 import lzma
+import os
 import sys
 from functools import partial
 
 import pytest
 
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.files import replaced_text
+from duallgd_cli.files import open_text, replaced_text
+from duallgd_cli.spectra import reading
 from duallgd_cli.spectra.reading import read
 
 PACKERS = (gzip.compress, lzma.compress, partial(bz2.compress, compresslevel=1))
@@ -30,7 +33,7 @@ def mgf_of(n):
         (b"\x89PNG\r\n\x1a\n\0\0\0", "is a binary file"),
         (gzip.compress(bytes(range(256))), "is a binary file"),
         (b"dear diary, today nothing happened\n", "is not recognised"),
-        (b"<html><body>login</body></html>", "is not recognised"),
+        (b"<html><body>login</body></html>", "is a web page"),
         (b"BZh91AY", "nothing readable: the compressed data are cut off"),
         (b"\xfd7zXZ\0", "nothing readable: the compressed data are cut off"),
         *(
@@ -125,3 +128,41 @@ def test_reading_is_lazy(tmp_path):
 
     assert next(spectra).spectrum_id == "1"
     spectra.close()
+
+
+@pytest.mark.parametrize("opens", [False, True], ids=["no writer", "a writer that is silent"])
+def test_waiting_for_a_pipe_is_said(tmp_path, monkeypatch, opens):
+    monkeypatch.setattr(reading, "_PATIENCE_S", 0.05)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    # A pipe that is open for both ends neither blocks nor ends.
+    held = os.open(path, os.O_RDWR) if opens else None
+    said = []
+
+    class Writer(logging.Handler):
+        """Writes as soon as somebody complains."""
+
+        def emit(self, record):
+            said.append(record.getMessage())
+            path.write_bytes(mgf_of(1))
+            if held is not None:
+                os.close(held)
+
+    logger = logging.getLogger(reading.__name__)
+    handler = Writer()
+    logger.addHandler(handler)
+    try:
+        (found,) = read(str(path))
+    finally:
+        logger.removeHandler(handler)
+
+    assert found.spectrum_id == "1"
+    assert said == [f"nothing has come from {path} yet; still waiting, Ctrl-C stops"]
+
+
+def test_a_pipe_that_is_read_more_than_once_is_refused(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    with pytest.raises(UnreadableError, match="is a pipe; write it to a file"):
+        open_text(path)

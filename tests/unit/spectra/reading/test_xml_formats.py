@@ -278,3 +278,194 @@ def test_mzxml_scans_without_peaks_stop_nothing(tmp_path, peaks):
     first, second = parsed(tmp_path, mzxml(mzxml_scan(1, peaks=peaks) + mzxml_scan(2)), "a.mzXML")
 
     assert (first.mz.size, second.mz.size) == (0, 3)
+
+
+def windowed(target=181.05, lower=None, upper=None, ions=(), terms=""):
+    """A precursor of mzML by its isolation window and selected ions."""
+    window = cv("MS:1000827", "isolation window target m/z", target)
+    if lower is not None:
+        window += cv("MS:1000828", "isolation window lower offset", lower)
+        window += cv("MS:1000829", "isolation window upper offset", upper)
+    listed = "".join(
+        f"<selectedIon>{cv('MS:1000744', 'selected ion m/z', ion)}</selectedIon>" for ion in ions
+    )
+    selected = f'<selectedIonList count="{len(ions)}">{listed}</selectedIonList>' if ions else ""
+    return (
+        f"<precursor><isolationWindow>{window}</isolationWindow>{selected}"
+        f"<activation>{cv('MS:1000133', 'collision-induced dissociation')}{terms}</activation>"
+        "</precursor>"
+    )
+
+
+def precursors(*each):
+    return f'<precursorList count="{len(each)}">{"".join(each)}</precursorList>'
+
+
+# Precursor, the m/z that is read of it (None where that is refused), and part of what is said.
+WINDOWS = {
+    "narrow, with an ion": (windowed(181.05, 0.5, 0.5, [181.0495]), 181.0495, ""),
+    "narrow, its middle as the ion": (windowed(181.0495, 0.5, 0.5, [181.0495]), 181.0495, ""),
+    "narrow, without an ion": (windowed(181.05, 0.5, 0.5), 181.05, "is taken for the precursor"),
+    "just narrow": (windowed(181.05, 2, 2, [181.0495]), 181.0495, ""),
+    "of unknown width": (windowed(181.05), 181.05, "whose width is not given"),
+    "wide, with an ion": (
+        windowed(182.0, 12.5, 12.5, [181.0495]),
+        181.0495,
+        "is 25 m/z wide, so fragments of other ions",
+    ),
+    "wide, without an ion": (windowed(412.5, 12.5, 12.5), None, "is 25 m/z wide and no ion of it"),
+    "wide, its middle as the ion": (windowed(412.5, 12.5, 12.5, [412.5]), None, "is 25 m/z wide"),
+    "all ions": (windowed(600, 500, 500, [600.0]), None, "is 1000 m/z wide"),
+    "wide, aside": (windowed(400, 0, 25, [412.5]), None, "is 25 m/z wide"),
+    "wide, aside, its target as the ion": (windowed(400, 0, 25, [400]), None, "is 25 m/z wide"),
+}
+
+
+@pytest.mark.parametrize(("precursor", "mz", "said"), WINDOWS.values(), ids=list(WINDOWS))
+def test_the_middle_of_a_wide_window_is_no_precursor(tmp_path, precursor, mz, said):
+    (found,) = parsed(tmp_path, mzml([scan(1, precursor=precursors(precursor))]))
+
+    assert found.precursor_mz == mz
+    assert found.mz.size == 3
+    if mz is None:
+        assert found.failure.status == "no_precursor"
+        assert said in found.failure.message
+        assert found.metadata["rtinseconds"] == "150.000"
+    else:
+        assert found.failure is None
+        assert said in "; ".join(found.warnings)
+        assert bool(found.warnings) == bool(said)
+
+
+def test_precursors_that_were_isolated_together_are_counted(tmp_path):
+    each = [windowed(mz, 0.5, 0.5, [mz]) for mz in (181.0495, 300.1, 400.2)]
+
+    (found,) = parsed(tmp_path, mzml([scan(1, precursor=precursors(*each))]))
+
+    assert found.precursor_mz == 181.0495
+    assert "the first of 3 precursors is used; fragments of the others" in found.warnings[0]
+
+
+def test_a_precursor_of_an_ms1_spectrum_is_nothing(tmp_path):
+    text = mzml([scan(1)]).replace('"ms level" value="2"', '"ms level" value="1"')
+
+    (found,) = parsed(tmp_path, text)
+
+    assert (found.ms_level, found.precursor_mz, found.warnings) == (1, None, ())
+
+
+LEVEL = cv("MS:1000511", "ms level", 2)
+NO_LEVEL = "the file gives no MS level; a spectrum with a precursor is read as MS2"
+# In place of the level, whether there is a precursor, the level that is read, and what is said.
+LEVELS = {
+    "a term of MS1": (cv("MS:1000579", "MS1 spectrum"), False, 1, ()),
+    "a term of MS1 and a precursor": (cv("MS:1000579", "MS1 spectrum"), True, 1, ()),
+    "a term of MSn": (cv("MS:1000580", "MSn spectrum"), True, 2, (NO_LEVEL,)),
+    "nothing but a precursor": ("", True, 2, (NO_LEVEL,)),
+    "nothing at all": ("", False, 2, ()),
+    "level 0 of an image": (cv("MS:1000511", "ms level", 0), False, 1, ()),
+    "level 0 and a term": (
+        cv("MS:1000511", "ms level", 0) + cv("MS:1000580", "MSn spectrum"),
+        True,
+        2,
+        (NO_LEVEL,),
+    ),
+    "level 3": (cv("MS:1000511", "ms level", 3), True, 3, ("an MS3 spectrum is read as if",)),
+}
+
+
+@pytest.mark.parametrize(
+    ("terms", "has_precursor", "level", "said"), LEVELS.values(), ids=list(LEVELS)
+)
+def test_the_level_of_mzml_by_any_term(tmp_path, terms, has_precursor, level, said):
+    one = scan(1, precursor=PRECURSOR if has_precursor else " ").replace(LEVEL, terms)
+
+    (found,) = parsed(tmp_path, mzml([one]))
+
+    assert found.ms_level == level
+    assert len(found.warnings) == len(said)
+    for warning, part in zip(found.warnings, said, strict=True):
+        assert part in warning
+
+
+def test_spectra_of_light_are_no_ms2(tmp_path):
+    arrays = array([200, 201, 202], "wavelength array", "MS:1000617", False)
+    arrays += array(INTENSITY, "intensity array", "MS:1000515", False)
+    light = scan(1, mode="", precursor=" ", arrays=arrays).replace(
+        LEVEL, cv("MS:1000804", "electromagnetic radiation spectrum")
+    )
+
+    first, second = parsed(tmp_path, mzml([light, scan(2)]))
+
+    assert (first.ms_level, first.mz.size) == (1, 0)
+    assert (second.source.index, second.ms_level) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("terms", "text"),
+    [
+        (cv("MS:1000045", "collision energy", 30), "30.0"),
+        (cv("MS:1000138", "normalized collision energy", 30), "30.0 NCE"),
+        (cv("MS:1000509", "activation energy", 20), "20.0 eV"),
+        (
+            cv("MS:1002013", "collision energy ramp start", 20)
+            + cv("MS:1002014", "collision energy ramp end", 40),
+            "20.0-40.0 eV",
+        ),
+        ("", ""),
+    ],
+)
+def test_the_energy_of_mzml_under_any_term(tmp_path, terms, text):
+    precursor = precursors(windowed(181.05, 0.5, 0.5, [181.0495], terms))
+
+    (found,) = parsed(tmp_path, mzml([scan(1, precursor=precursor)]))
+
+    assert found.collision_energy_text == text
+    assert found.metadata["fragmentation_mode"] == "collision-induced dissociation"
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("PT150S", "150.000"),
+        ("PT312.5S", "312.500"),
+        ("PT5M12.5S", "312.500"),
+        ("PT1H2M3S", "3723.000"),
+        ("P0Y0M0DT0H5M12.5S", "312.500"),
+        ("312.5", "312.500"),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_the_retention_time_of_mzxml(tmp_path, time, seconds):
+    text = mzxml(mzxml_scan(1)).replace('"PT150S"', f'"{time}"')
+
+    (found,) = parsed(tmp_path, text, "a.mzXML")
+
+    assert found.failure is None
+    assert found.metadata.get("rtinseconds") == seconds
+
+
+@pytest.mark.parametrize(("width", "mz"), [("1.5", 181.0495), ("4", 181.0495), ("25.0", None)])
+def test_a_wide_window_of_mzxml_has_no_precursor(tmp_path, width, mz):
+    one = mzxml_scan(2).replace("<precursorMz ", f'<precursorMz windowWideness="{width}" ')
+
+    (found,) = parsed(tmp_path, mzxml(one), "a.mzXML")
+
+    assert found.precursor_mz == mz
+    assert found.metadata["rtinseconds"] == "150.000"
+    if mz is None:
+        assert found.failure.status == "no_precursor"
+        assert "is 25 m/z wide and no ion of it is named" in found.failure.message
+    else:
+        assert (found.failure, found.warnings) == (None, ())
+
+
+def test_several_precursors_of_mzxml_are_counted(tmp_path):
+    more = '<precursorMz precursorCharge="1">300.1</precursorMz>'
+    one = mzxml_scan(2).replace("</precursorMz>", f"</precursorMz>{more}", 1)
+
+    (found,) = parsed(tmp_path, mzxml(one), "a.mzXML")
+
+    assert found.precursor_mz == 181.0495
+    assert "the first of 2 precursors is used" in found.warnings[0]

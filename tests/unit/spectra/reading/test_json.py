@@ -1,0 +1,273 @@
+"""JSON of spectra as matchms, GNPS, mzmine, MoNA and MassBank write it, and what may be wrong.
+
+Peaks are those of caffeine, rounded.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.spectra.reading import json_records, read
+from tests.fuzz.corpus import sound_files
+from tests.made_spectra import parsed
+
+PEAKS = [[138.0662, 1000.0], [110.0713, 600.0]]
+FLAT = {"precursor_mz": 195.08765, "adduct": "[M+H]+"}
+MZMINE = {
+    "softwaresource": "mzmine",
+    "ms_level": 2,
+    "polarity": "Positive",
+    "rt": 5.21,
+    "feature_id": "7",
+    "collision_energy": [20.0, 40.0],
+    "num_peaks": 2,
+    "peaks": PEAKS,
+}
+MONA = {
+    "compound": [
+        {
+            "inchi": "InChI=1S/C8H10N4O2/c1-10-4",
+            "inchiKey": "RYYVLZVUVIJVGH-UHFFFAOYSA-N",
+            "metaData": [
+                {"category": "none", "computed": True, "name": "molecular formula"}
+                | {"value": "C8H10N4O2"},
+                {"name": "SMILES", "value": "Cn1cnc2c1c(=O)n(C)c(=O)n2C"},
+            ],
+            "names": [{"computed": False, "name": "Caffeine", "score": 0.0}],
+            "kind": "biological",
+        }
+    ],
+    "id": "EQ300803",
+    "metaData": [
+        {"category": "mass spectrometry", "name": "instrument type", "value": "LC-ESI-QFT"},
+        {"name": "instrument", "value": "Q Exactive Plus Orbitrap Thermo Scientific"},
+        {"name": "ms level", "value": "MS2"},
+        {"name": "ionization", "value": "ESI"},
+        {"name": "collision energy", "value": "35", "unit": "eV"},
+        {"name": "retention time", "value": "5.21", "unit": "min"},
+        {"category": "focused ion", "name": "precursor m/z", "value": 195.08765},
+        {"name": "precursor type", "value": "[M+H]+"},
+        {"name": "ionization mode", "value": "positive"},
+    ],
+    "spectrum": "138.0662:1000.000000 110.0713:600.000000",
+    "splash": {"splash": "splash10-x"},
+}
+MASSBANK = {
+    "accession": "MSBNK-X-1",
+    "title": "Caffeine; LC-ESI-QFT; MS2",
+    "compound": {
+        "names": ["Caffeine", "Coffein"],
+        "formula": "C8H10N4O2",
+        "smiles": "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
+        "link": [{"database": "CAS", "identifier": "58-08-2"}],
+    },
+    "acquisition": {
+        "instrument": "Q Exactive",
+        "instrument_type": "LC-ESI-QFT",
+        "mass_spectrometry": {
+            "ms_type": "MS2",
+            "ion_mode": "POSITIVE",
+            "subtags": [{"subtag": "COLLISION_ENERGY", "value": "35 eV"}],
+        },
+        "chromatography": [{"subtag": "RETENTION_TIME", "value": "5.21 min"}],
+    },
+    "mass_spectrometry": {
+        "focused_ion": [
+            {"subtag": "PRECURSOR_M/Z", "value": "195.08765"},
+            {"subtag": "PRECURSOR_TYPE", "value": "[M+H]+"},
+        ]
+    },
+    "peak": {
+        "splash": "splash10-x",
+        "numPeak": 2,
+        "peak": {"values": [{"mz": mz, "intensity": i, "rel": 9} for mz, i in PEAKS]},
+    },
+}
+GNPS = {
+    "spectruminfo": {"spectrum_id": "CCMSLIB1", "peaks_json": str(PEAKS), "ms_level": "2"},
+    "annotations": [{"Precursor_MZ": "195.08765", "Adduct": "[M+H]+", "Ion_Mode": "positive"}],
+}
+TEXTS = {
+    "matchms": json.dumps([FLAT | {"peaks_json": PEAKS}]),
+    "GNPS, peaks as text": json.dumps([FLAT | {"peaks_json": str(PEAKS)}]),
+    "GNPS, one spectrum": json.dumps(GNPS),
+    "an object": json.dumps({"n_peaks": 2} | FLAT | {"peaks": PEAKS}),
+    "an object over lines": json.dumps(FLAT | {"peaks": PEAKS}, indent=2),
+    "mzmine, a line each": json.dumps(MZMINE | FLAT) + "\n",
+    "MoNA": json.dumps([MONA]),
+    "MoNA, one": json.dumps(MONA),
+    "MassBank": json.dumps(MASSBANK),
+    "peaks as objects": json.dumps(FLAT | {"peaks": [{"mz": m, "intensity": i} for m, i in PEAKS]}),
+    "columns of peaks": json.dumps(FLAT | {"mz": [138.0662, 110.0713], "intensities": [1000, 600]}),
+    "peaks as lines": json.dumps(FLAT | {"peaks": "138.0662 1000\n110.0713 600"}),
+    "numbers as text": json.dumps(FLAT | {"peaks": [["138.0662", "1000"], ["110.0713", "600"]]}),
+    "PROXI": json.dumps(
+        [
+            {
+                "attributes": [
+                    {"accession": "MS:1000744", "name": "selected ion m/z", "value": "195.08765"},
+                    {"accession": "MS:1002813", "name": "adduct ion formula", "value": "[M+H]+"},
+                ],
+                "mzs": [138.0662, 110.0713],
+                "intensities": [1000, 600],
+            }
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
+def test_every_shape_gives_the_same_spectrum(tmp_path, text):
+    (found,) = parsed(tmp_path, text)
+
+    assert found.failure is None
+    assert (found.precursor_mz, found.adduct_text, found.ms_level) == (195.08765, "[M+H]+", 2)
+    assert found.mz.tolist() == [110.0713, 138.0662]
+    assert found.intensity.tolist() == [600, 1000]
+    assert found.warnings == ()
+    assert "c2c1" not in str(found.metadata)  # nothing of the answer is kept
+
+
+@pytest.mark.parametrize(
+    ("made", "spectrum_id"), [(MONA, "EQ300803"), (MASSBANK, "MSBNK-X-1")], ids=["MoNA", "MassBank"]
+)
+def test_what_a_library_says_of_the_measurement_is_read(tmp_path, made, spectrum_id):
+    (found,) = parsed(tmp_path, json.dumps(made))
+    (kept,) = parsed(tmp_path, json.dumps(made), keep_structures=True)
+
+    assert (found.spectrum_id, found.polarity, found.formula_text) == (spectrum_id, 1, "C8H10N4O2")
+    assert (found.instrument, found.collision_energy_ev) == ("orbitrap", 35)
+    assert found.metadata["retention_time"] == "5.21 min"
+    assert found.metadata["name"] == "Caffeine"
+    assert kept.metadata["smiles"] == "Cn1cnc2c1c(=O)n(C)c(=O)n2C"
+
+
+SOUND = json.dumps(MZMINE | FLAT)
+
+
+@pytest.mark.parametrize(
+    "cut", [1, 2, 20, 21, 31, 40, 41, len(SOUND) // 2, len(SOUND) - 8, len(SOUND) - 1]
+)
+def test_lines_are_spectra_and_a_broken_one_costs_no_other(tmp_path, cut):
+    found = parsed(tmp_path, f"{SOUND}\n{SOUND[:cut]}\n\n{SOUND}\n17\n{SOUND}")
+
+    assert [one.failure is None for one in found] == [True, False, True, False, True]
+    assert [one.source.index for one in found] == [0, 1, 2, 3, 4]
+    assert found[0].feature_id == "7"
+    assert found[0].collision_energy_text == "[20.0, 40.0]"
+    assert "17" in found[3].failure.message
+
+
+def test_what_is_no_spectrum_in_a_list_is_a_row_of_its_own(tmp_path):
+    sound = FLAT | {"peaks_json": PEAKS}
+    others = [1, "x", None, [1, 2], {}, {"precursor_mz": 61}, {"peaks_json": 5}]
+    others += [{"mzs": [1.0], "intensities": []}, {"peaks_json": [5]}, {"peaks": [["a", 1]]}]
+
+    found = parsed(tmp_path, json.dumps([sound, *others, sound]))
+
+    assert [one.failure is None for one in found] == [True, *[False] * len(others), True]
+    assert all("\n" not in one.failure.message for one in found[1:-1])
+
+
+@pytest.mark.parametrize("cut", [3, 10, 60, 100])
+def test_a_file_that_breaks_off_gives_what_came_before_and_says_so(tmp_path, cut):
+    text = json.dumps([FLAT | {"peaks_json": PEAKS}] * 3)
+
+    *whole, last = parsed(tmp_path, text[:-cut])
+
+    assert len(whole) == 2
+    assert all(one.failure is None for one in whole)
+    assert "the file ends within" in last.failure.message
+
+
+def test_a_list_without_its_end_says_so(tmp_path):
+    text = json.dumps([FLAT | {"peaks_json": PEAKS}] * 2)
+
+    *whole, last = parsed(tmp_path, text[:-1])
+
+    assert [one.failure for one in whole] == [None, None]
+    assert "the file ends within its list of spectra" in last.failure.message
+
+
+def test_after_a_fault_in_a_list_the_rest_is_not_guessed_at(tmp_path):
+    sound = json.dumps(FLAT | {"peaks_json": PEAKS})
+
+    first, last = parsed(tmp_path, f'[{sound}, {{"precursor_mz": oops}}, {sound}]')
+
+    assert first.failure is None
+    assert "what follows is not read" in last.failure.message
+
+
+def test_numbers_that_are_none_cost_what_they_stand_for(tmp_path):
+    text = json.dumps([FLAT | {"peaks_json": [*PEAKS, [float("nan"), 1]], "rt": float("inf")}])
+
+    (found,) = parsed(tmp_path, text)
+
+    assert "1 of 3 peaks" in found.warnings[0]
+
+
+def test_another_number_of_peaks_than_stated_is_said(tmp_path):
+    (found,) = parsed(tmp_path, json.dumps(FLAT | {"num_peaks": 5, "peaks": PEAKS}))
+
+    assert found.warnings == ("num_peaks says 5, and there are 2",)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_spectra_are_found_wherever_the_blocks_end(size):
+    key = 'a "quoted" \\ [name] {of it}'
+    made = {"attributes": [{"spectra": []}], "spectra": [{"title": key, "peaks_json": PEAKS}] * 3}
+    text = json.dumps(made | {"clusters": [1]})
+
+    blocks = [text[start : start + size] for start in range(0, len(text), size)]
+    found = list(json_records.json_records(blocks))
+
+    assert [one.metadata for one in found] == [{"title": key}] * 3
+
+
+def test_a_spectrum_that_is_too_long_is_said(monkeypatch):
+    monkeypatch.setattr(json_records, "_LONGEST", 300)
+    text = json.dumps({"peaks_json": PEAKS * 40})
+    blocks = [text[start : start + 50] for start in range(0, len(text), 50)]
+
+    (found,) = json_records.json_records(["[", *blocks, "]"])
+    long, sound = json_records.json_records([*blocks, '\n{"peaks": [[1, 2]]}'])
+
+    assert "longer than" in found.trouble
+    assert "what follows is not read" in found.trouble
+    assert "longer than" in long.trouble
+    assert sound.mz.tolist() == [1]
+
+
+def test_deep_lists_end_in_a_row(tmp_path):
+    (deep,) = parsed(tmp_path, "[" * 200_000)
+
+    assert "nested too deeply" in deep.failure.message
+
+
+def test_what_matchms_writes_is_read(tmp_path):
+    matchms = pytest.importorskip("matchms")
+    exporting = pytest.importorskip("matchms.exporting")
+    metadata = {"precursor_mz": 61.2, "compound_name": "x", "adduct": "[M+H]+", "smiles": "CCO"}
+    made = matchms.Spectrum(np.array([50.0, 60.5]), np.array([0.5, 1.0]), metadata)
+    exporting.save_as_json([made, made], str(tmp_path / "in.json"))
+
+    found = list(read(str(tmp_path / "in.json")))
+
+    assert [one.precursor_mz for one in found] == [61.2, 61.2]
+    assert found[0].mz.tolist() == [50.0, 60.5]
+    assert "CCO" not in str(found[0].metadata)
+
+
+def test_other_json_is_no_spectrum(tmp_path):
+    with pytest.raises(UnreadableError, match="holds no spectrum, though it looks like json"):
+        parsed(tmp_path, "[]")
+    (found,) = parsed(tmp_path, '{"settings": {"steps": 10}}')
+    assert "it is no spectrum in JSON" in found.failure.message
+
+
+def test_the_made_files_are_read(tmp_path):
+    files = sound_files()
+    for name in ("matchms.json", "gnps.json"):
+        assert len(parsed(tmp_path, files[name], name)) == 4
