@@ -50,6 +50,7 @@ from duallgd_cli.spectra.formulas import (
     ion_with_metal,
     table_source,
 )
+from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
 
 # For a formula that shares the samples of a feature with others.
@@ -94,7 +95,9 @@ def results(
     def asked() -> Iterator[_Asked]:
         for number, item in features:
             with stage("clean"):
-                cleaned = [clean(spectrum, settings.cleaning) for spectrum in item.spectra]
+                cleaned = [
+                    resolved(clean(spectrum, settings.cleaning)) for spectrum in item.spectra
+                ]
             spectra = tuple(map(SpectrumReference.of, cleaned))
             usable = tuple(one for one in cleaned if one.failure is None)
             tried = _hypotheses(spectra, usable, source)

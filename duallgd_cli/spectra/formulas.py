@@ -71,7 +71,8 @@ def hypothesis_of(
 
     The formula is the molecule's (of a permanent cation: the cation's); the ion's own formula is
     recognised by its charge or its mass. A missing adduct is inferred where formula, precursor m/z
-    and polarity leave one choice. A missing precursor m/z is computed from formula and adduct. The
+    and polarity leave one choice. A missing precursor m/z is computed from formula and adduct; one
+    that MS1 shows to be an isotope gives way to the monoisotopic one where only that agrees. The
     adduct is trusted over CHARGE and ion mode. Whatever was decided stands in the notes.
 
     Args:
@@ -80,7 +81,22 @@ def hypothesis_of(
         adduct_text: As written, "" where missing.
         limits: Tolerance and size.
     """
+    result = _checked(feature, formula_text, adduct_text, limits)
+    if isinstance(result, Failure) and feature.first.monoisotopic_mz is not None:
+        lighter = _checked(monoisotopic(feature), formula_text, adduct_text, limits)
+        if not isinstance(lighter, Failure):
+            mz = f"{feature.first.monoisotopic_mz:.4f}"
+            return replace(lighter, notes=(*lighter.notes, f"the formula is that of m/z {mz}"))
+    return result
+
+
+def _checked(
+    feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
+) -> Hypothesis | Failure:
+    """See `hypothesis_of`; the precursor is taken as it is."""
     spectrum, ppm = feature.first, limits.precursor_ppm
+    if spectrum.precursor_mz is not None:
+        ppm += spectrum.precursor_rounding_da / spectrum.precursor_mz * 1e6
     adduct = parse_adduct(adduct_text) if adduct_text else None
     if isinstance(adduct, Failure):
         return adduct
@@ -99,7 +115,7 @@ def hypothesis_of(
         notes.append(
             f"{clip(formula_text)} is read as the ion's formula: the molecule is {molecule}"
         )
-    notes += [*_contradictions(spectrum, adduct), *filter(None, [adduct.note])]
+    notes += [*contradictions(spectrum, [adduct]), *filter(None, [adduct.note])]
     feature, computed = _with_precursor(feature, molecule, adduct)
     return Hypothesis(
         feature, molecule, adduct, 0.0, (*notes, *computed), adduct_source=adduct_source
@@ -150,7 +166,7 @@ def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
         raise _refused("no_precursor", message)
     if abs(spectrum.charge) > 1:
         raise RefusedError(nameless_charge(spectrum.charge))
-    found = infer_adduct(formula, mz, spectrum.polarity, ppm)
+    found = infer_adduct(formula, mz, polarity_of(spectrum), ppm)
     if len(found) == 1:
         return found[0]
     choice = "several fit" if found else "none fits"
@@ -237,13 +253,41 @@ def _check_size(formula: Formula, limit: int) -> None:
         raise _refused("too_small", message)
 
 
-def _contradictions(spectrum: Spectrum, adduct: Adduct) -> list[str]:
-    if spectrum.charge and spectrum.charge != adduct.charge:
-        return [f"charge {spectrum.charge:+d} contradicts {adduct.name}; the adduct is trusted"]
+def polarity_of(spectrum: Spectrum) -> int:
+    """The polarity that adducts must have: 1, -1, or 0 where none is given or two are."""
+    return 0 if spectrum.charge * spectrum.polarity < 0 else spectrum.polarity
+
+
+def contradictions(spectrum: Spectrum, adducts: Sequence[Adduct]) -> list[str]:
+    """What to say where charge, ion mode and adduct of a spectrum do not agree; [] if they do.
+
+    Args:
+        spectrum: As read.
+        adducts: The one that is given; none or several where none is.
+    """
+    charge, mode = spectrum.charge, "positive" if spectrum.polarity > 0 else "negative"
+    if len(adducts) != 1:
+        if charge * spectrum.polarity >= 0:
+            return []
+        return [f"charge {charge:+d} contradicts ion mode {mode}: adducts of both are tried"]
+    (adduct,) = adducts
+    if charge and charge != adduct.charge:
+        return [f"charge {charge:+d} contradicts {adduct.name}; the adduct is trusted"]
     if spectrum.polarity and spectrum.polarity != adduct.polarity:
-        mode = "positive" if spectrum.polarity > 0 else "negative"
         return [f"ion mode {mode} contradicts {adduct.name}; the adduct is trusted"]
     return []
+
+
+def monoisotopic(feature: Feature) -> Feature:
+    """The feature of the monoisotopic ion, where MS1 shows that the precursor is its isotope."""
+    if feature.first.monoisotopic_mz is None:
+        return feature
+    return Feature(
+        tuple(
+            replace(one, precursor_mz=one.monoisotopic_mz, precursor_rounding_da=0.0)
+            for one in feature.spectra
+        )
+    )
 
 
 def _with_precursor(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import Failure, counted, printable, quote
-from duallgd_cli.spectra.types import HIGHEST_MZ, Source, Spectrum
+from duallgd_cli.spectra.types import HIGHEST_MZ, UNIT_RESOLUTION, Source, Spectrum
 
 MOST_PEAKS: Final = 1_000_000  # of one spectrum in text
 LONGEST_LINE: Final = 1 << 25  # characters of a line, and of a record
@@ -39,7 +39,10 @@ _ADDUCT_TEXT: Final = re.compile(r"(?<![A-Za-z])M(?=H\+|[^A-Za-z]|$)")
 PRECURSOR: Final = ("pepmass", "precursor_mz")
 ADDUCT: Final = ("adduct", "ion")
 IDENTIFIER: Final = ("feature_id", "spectrum_id", "identifier", "title", "compound_name", "scans")
-INSTRUMENT: Final = ("instrument_type", "instrument", "filter string", "fragmentation_mode")
+INSTRUMENT: Final = (
+    *("filter string", "analyzer", "instrument_type", "instrument"),
+    "fragmentation_mode",
+)
 
 # The keys that programs and libraries write for each name, without spaces, "_", "-" and "/".
 _KEYS: Final = {
@@ -62,6 +65,8 @@ _KEYS: Final = {
     "molecular_formula": "",
     "instrument_type": "",
     "instrument": "sourceinstrument instrumentation",
+    "filter string": "filterline scanfilter thermofilter",
+    "analyzer": "analyser massanalyzer massanalyser ms2analyzer ms2analyser detector",
     "fragmentation_mode": "fragmentationmethod specialfragmentation",
     "retention_time": "rt rettime rtquery rtinseconds",
 }
@@ -72,13 +77,30 @@ _NAMES: Final = {
 NCE_REFERENCE_MZ: Final = 500.0  # a normalised energy is the energy in eV of an ion of this m/z
 MAX_ENERGY_EV: Final = 1000.0
 
+# The ion trap of a hybrid, named where the analyser of the fragments stands: in a filter line, or
+# after the activation (CID; IT). After an ion trap before it (IT-CID) another analyser may follow.
+_TRAPPED: Final = re.compile(
+    r"\bITMS\b|(?:;|\+|\bHCD|\bCID|\bETD)[ ,;/_-]*\(?IT\b(?![- ]?(?:FT|TOF|Orbi))"
+)
 _ORBITRAP: Final = re.compile(
-    r"orbi?t(r|\b)ap|fourier|exactive|exploris|\bfusion\b|lumos|\beclipse\b|\bastral\b|\bid-?x\b|velos|"
-    r"\bft-?icr|icr\b|\bhcd\b|\bitft\b|\bqft\b|\bft-?ms\b|\bft\b|\bltq ?ft|apex[ -]qe?|solarix",
+    r"orbi?t(r|\b)ap|fourier|exactive|exploris|\bfusion\b|lumos|\beclipse\b|\bastral\b|\bastms\b|"
+    r"\bid-?x\b|(?<!\bltq )(?<!\bltq-)\bvelos(?! p)|\bft-?icr|icr\b|\bhcd\b|\bitft\b|\bqft\b|"
+    r"\bft-?ms\b|\bft\b|\bltq ?ft|apex[ -]qe?|solarix",
     re.IGNORECASE,
 )
 _TOF: Final = re.compile(
-    r"tof|time[- ]of[- ]flight|maxis|\bimpact\b|xevo|synapt|\bx500|qstar|\blct\b|\b65[2-6]\d\b",
+    r"tof|time[- ]of[- ]flight|maxis|\bimpact\b|xevo(?![ -]?tq)|synapt|\bx500|qstar|\blct\b|"
+    r"\b65[2-6]\d\b",
+    re.IGNORECASE,
+)
+# Ion traps and quadrupoles, by kind, by make and by model; where no Fourier-transform or
+# time-of-flight analyser is named beside them.
+_UNIT: Final = re.compile(
+    r"(?-i:\b(?:Q|Qq|L)?IT\b)|ion[- ]?trap|linear[- ]trap|msd[- ]?trap|q[- ]?trap|\bqqq?\b|_qqq\b|"
+    r"triple[- ]?(?:stage[- ]?)?quad|tandem[- ]quad|^ *quadrupole *$|(?:esi|apci|appi)-q\b|"
+    r"\btq(?:[sdx]|ms|-?xs)?\b|\bsqd?(?:ms)?\b|\btsq|\bltq|\blcq|\blxq|velos p|amazon|\bhct|"
+    r"esquire|quattro|\bzq\b|\bevoq\b|\bqsight\b|\bapi[- ]?(?:\d{3,4}|iii)\b|"
+    r"sciex (?:[3-6]500|7500)\b|\b64[1-9]\d[a-d]?\b|\blcms-?(?:20[1-5]0|80\d\d)",
     re.IGNORECASE,
 )
 _UNSIGNED: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
@@ -178,8 +200,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         return unreadable(source, trouble, spectrum_id)
     precursor_mz, warnings = _precursor(known)
     charge, polarity = _charge(known)
-    classes = (instrument_class(known.get(name, "")) for name in INSTRUMENT)
-    instrument = next((name for name in classes if name), "")
+    instrument = instrument_of(known)
     energy = known.get("collision_energy", "")
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
@@ -436,14 +457,30 @@ def retention_time_s(metadata: Mapping[str, str]) -> float | None:
 
 
 def instrument_class(text: str) -> str:
-    """Kind of mass analyser named by an instrument text.
+    """Kind of mass analyser that an instrument text names for fragments.
 
     Returns:
-        ``orbitrap`` (any Fourier-transform analyser), ``qtof`` (any time-of-flight one), or "".
+        ``orbitrap`` (any Fourier-transform analyser), ``qtof`` (any time-of-flight one),
+        `UNIT_RESOLUTION` (ion traps and quadrupoles), or "".
     """
-    if _ORBITRAP.search(text):
-        return "orbitrap"
-    return "qtof" if _TOF.search(text) else ""
+    kinds = ((_TRAPPED, UNIT_RESOLUTION), (_ORBITRAP, "orbitrap"), (_TOF, "qtof"))
+    pairs = (*kinds, (_UNIT, UNIT_RESOLUTION))
+    return next((name for words, name in pairs if words.search(text)), "")
+
+
+def instrument_of(fields: Mapping[str, str]) -> str:
+    """Class of the analyser that recorded a spectrum, see `instrument_class`.
+
+    The filter line of the scan decides; then an ion trap that is named for the fragments, since
+    hybrids are called by their better analyser; then the first field that names a class.
+
+    Args:
+        fields: Under canonical names.
+    """
+    texts = [fields.get(name, "") for name in INSTRUMENT]
+    if not instrument_class(texts[0]) and any(map(_TRAPPED.search, texts)):
+        return UNIT_RESOLUTION
+    return next(filter(None, map(instrument_class, texts)), "")
 
 
 def collision_energy_ev(text: str, precursor_mz: float | None, instrument: str) -> float | None:
