@@ -428,7 +428,7 @@ def _described(
     if not annotated.n_explained:
         unexplained = (
             f"none of the {annotated.n_peaks} peaks is explained by {hypothesis.formula}; "
-            "predicted from the formula alone"
+            "predicted from the formula alone, with less confidence"
         )
     result = HypothesisResult(
         status=OK,

@@ -56,6 +56,10 @@ CORRECTION: Final = (
 FIRST: Final = 10
 # One sample of one is no agreement: shares count as if so many more samples had agreed with none.
 _DISSENT: Final = 10.0
+# Of the confidence, where no peak is explained. On 33 molecules of fold val with such peaks (30
+# samples, formula known) the first is right for 12 % where 19 % would be stated, the first ten for
+# 30 % where 48 % would be.
+_UNEXPLAINED: Final = 0.6
 _LEAST: Final = 1e-300  # a probability that has a logarithm
 _LEAST_ODDS: Final = 1e-9  # one that has odds, as has its complement
 
@@ -322,6 +326,8 @@ def _under_given_formulas(
     )
     scores = np.array([one.score for one in found])
     confidence = candidate_confidence(scores, SampleStatistics.of(results, model), model)
+    if all(result.n_peaks and not result.n_explained for result in results):
+        confidence = confidence * _UNEXPLAINED
     return found, confidence.tolist()
 
 

@@ -328,3 +328,19 @@ def test_one_sample_of_one_is_less_agreement_than_fifty_of_fifty():
     )
 
     assert one.log_share < fifty.log_share - 1
+
+
+@pytest.mark.parametrize("source", ["file", "predicted"])
+def test_where_no_peak_is_explained_less_confidence_is_stated(source):
+    explained = outcome(
+        *(structure("A", 60), structure("B", 20)), n_peaks=9, n_explained=4, formula_source=source
+    )
+
+    by_peaks, top = rank((explained,), RankingModel())
+    alone, top_alone = rank((replace(explained, n_explained=0),), RankingModel())
+
+    assert [one.smiles for one in alone] == [one.smiles for one in by_peaks]
+    assert [one.confidence for one in alone] == pytest.approx(
+        [0.6 * one.confidence for one in by_peaks]
+    )
+    assert top_alone == pytest.approx(0.6 * top)
