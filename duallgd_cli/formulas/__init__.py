@@ -31,8 +31,8 @@ from duallgd_cli.spectra.formulas import (
     MIN_HEAVY_ATOMS,
     contradictions,
     monoisotopic,
-    nameless_charge,
-    polarity_of,
+    unnamed_ion,
+    unsaid_polarity,
 )
 from duallgd_cli.spectra.resolution import UNSUPPORTED
 from duallgd_cli.spectra.types import OPTION, PREDICTED, Feature, Hypothesis, Spectrum
@@ -157,7 +157,7 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
         seen = evidence(best, peaks, model)
     features = scorer_features(best, seen, peaks, mz, spectrum.instrument)
     covered = coverage(settings.tolerance_ppm(spectrum.instrument), spectrum.instrument)
-    if _is_halved(spectrum, adducts):
+    if _is_halved(spectrum, adducts[0]):
         covered *= _CONTRADICTED_SHARE
     log_probability = log_probabilities(
         model.scorer(features), model, covered, best.isotopes, without_peaks=not peaks.mz.size
@@ -186,10 +186,9 @@ def remarks(feature: Feature, ranked: Sequence[RankedFormula]) -> list[str]:
         feature: Cleaned, as it was ranked.
         ranked: What `rank_formulas` gave.
     """
-    spectrum = feature.first
-    adducts = list({one.adduct for one in ranked}) if spectrum.adduct_text else []
-    said = contradictions(spectrum, adducts)
-    if _is_halved(spectrum, adducts):
+    spectrum, adduct = feature.first, ranked[0].adduct
+    said = contradictions(spectrum, adduct) if spectrum.adduct_text else []
+    if _is_halved(spectrum, adduct):
         said.append("probabilities are halved, since one of the two is wrong")
     if spectrum.monoisotopic_mz is not None:
         said.append(f"formulas are those of m/z {spectrum.monoisotopic_mz:.4f}")
@@ -206,10 +205,10 @@ def remarks(feature: Feature, ranked: Sequence[RankedFormula]) -> list[str]:
     return said
 
 
-def _is_halved(spectrum: Spectrum, adducts: Sequence[Adduct]) -> bool:
+def _is_halved(spectrum: Spectrum, adduct: Adduct) -> bool:
     """Whether the file gives an adduct and contradicts it; who names one for all knows of it."""
-    is_from_file = spectrum.adduct_text and spectrum.adduct_source != OPTION
-    return bool(is_from_file and contradictions(spectrum, adducts))
+    is_from_file = spectrum.adduct_text != "" and spectrum.adduct_source != OPTION
+    return is_from_file and contradictions(spectrum, adduct) != []
 
 
 def possible_formulas(
@@ -253,9 +252,9 @@ def _possible_adducts(spectrum: Spectrum) -> Sequence[Adduct] | Failure:
     if spectrum.adduct_text:
         adduct = parse_adduct(spectrum.adduct_text)
         return adduct if isinstance(adduct, Failure) else (adduct,)
-    if abs(spectrum.charge) > 1:
-        return nameless_charge(spectrum.charge)
-    return [a for a in ADDUCTS if polarity_of(spectrum) in (0, a.polarity)]
+    if (failure := unnamed_ion(spectrum)) is not None:
+        return failure
+    return [a for a in ADDUCTS if spectrum.polarity in (0, a.polarity)]
 
 
 def _nothing_fits(
@@ -304,13 +303,14 @@ def predicted_formulas(
         return Failure("too_large", message, "formula")
     total, said = math.fsum(one.probability for one in fitting), remarks(feature, ranked)
     is_given = feature.first.adduct_text != ""
+    guessed = () if is_given else unsaid_polarity(feature.first)
     return [
         Hypothesis(
             monoisotopic(feature),
             one.formula,
             one.adduct,
             one.log_probability,
-            tuple(filter(None, [one.adduct.note, *said])),
+            tuple(filter(None, [one.adduct.note, *said, *guessed])),
             source=PREDICTED,
             adduct_source=feature.first.adduct_source if is_given else PREDICTED,
             share=one.probability / total,

@@ -12,7 +12,6 @@ from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
-from duallgd_cli.spectra.formulas import polarity_of
 from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
@@ -129,7 +128,7 @@ def _remarks(first: Spectrum, item: Feature) -> Iterator[str]:
     if isinstance(adduct, Adduct):
         yield adduct.note
     if not first.adduct_text:
-        mode = {1: "of positive ions ", -1: "of negative ions "}.get(polarity_of(first), "")
+        mode = {1: "of positive ions ", -1: "of negative ions "}.get(first.polarity, "")
         yield f"no adduct is given: all {mode}were tried"
     if len(item.spectra) > 1:
         others = ", ".join(str(other.source.index) for other in item.spectra[1:])

@@ -31,7 +31,8 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.spectra.formula_table import Rows, TableRow, read_table
-from duallgd_cli.spectra.reading.record import collision_energy_ev, compound_name, is_missing
+from duallgd_cli.spectra.reading.quantities import collision_energy_ev
+from duallgd_cli.spectra.reading.record import compound_name, is_missing
 from duallgd_cli.spectra.types import GIVEN, INFERRED, TABLE, Feature, Hypothesis, Spectrum
 
 _INFERRED: Final = " ".join(adduct.name for adduct in ADDUCTS)
@@ -107,6 +108,7 @@ def _checked(
             adduct_source = INFERRED
             adduct = _infer(formula, spectrum, ppm)
             notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
+            notes += unsaid_polarity(spectrum)
         molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
         _check_size(molecule, limits.max_heavy_atoms)
     except RefusedError as refused:
@@ -115,7 +117,7 @@ def _checked(
         notes.append(
             f"{clip(formula_text)} is read as the ion's formula: the molecule is {molecule}"
         )
-    notes += [*contradictions(spectrum, [adduct]), *filter(None, [adduct.note])]
+    notes += [*contradictions(spectrum, adduct), *filter(None, [adduct.note])]
     feature, computed = _with_precursor(feature, molecule, adduct)
     return Hypothesis(
         feature, molecule, adduct, 0.0, (*notes, *computed), adduct_source=adduct_source
@@ -126,9 +128,24 @@ def _refused(status: str, message: str) -> RefusedError:
     return RefusedError(Failure(status, message, "formula"))
 
 
-def nameless_charge(charge: int) -> Failure:
-    """What to say of a multiply charged ion whose adduct nobody names."""
-    message = f"charge {charge:+d} and no adduct is given; name it, such as [M+2H]2+"
+def unsaid_polarity(spectrum: Spectrum) -> list[str]:
+    """What to say where an adduct was chosen and nothing told the polarity."""
+    if spectrum.polarity:
+        return []
+    return ["neither adduct nor polarity is given: ions of both polarities were tried"]
+
+
+def unnamed_ion(spectrum: Spectrum) -> Failure | None:
+    """Why no adduct may be assumed for a spectrum that names none, or None where it may."""
+    if spectrum.unread_ion:
+        message = (
+            f"{spectrum.unread_ion} and no adduct is given; write Positive or Negative, and a "
+            "charge such as 1-, or name the adduct in the file or by --adduct"
+        )
+    elif abs(spectrum.charge) > 1:
+        message = f"charge {spectrum.charge:+d} and no adduct is given; name it, such as [M+2H]2+"
+    else:
+        return None
     return Failure("unsupported_adduct", message, "formula")
 
 
@@ -164,9 +181,9 @@ def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
     if mz is None:
         message = "neither a precursor m/z nor an adduct is given; give one of them"
         raise _refused("no_precursor", message)
-    if abs(spectrum.charge) > 1:
-        raise RefusedError(nameless_charge(spectrum.charge))
-    found = infer_adduct(formula, mz, polarity_of(spectrum), ppm)
+    if (failure := unnamed_ion(spectrum)) is not None:
+        raise RefusedError(failure)
+    found = infer_adduct(formula, mz, spectrum.polarity, ppm)
     if len(found) == 1:
         return found[0]
     choice = "several fit" if found else "none fits"
@@ -253,27 +270,12 @@ def _check_size(formula: Formula, limit: int) -> None:
         raise _refused("too_small", message)
 
 
-def polarity_of(spectrum: Spectrum) -> int:
-    """The polarity that adducts must have: 1, -1, or 0 where none is given or two are."""
-    return 0 if spectrum.charge * spectrum.polarity < 0 else spectrum.polarity
-
-
-def contradictions(spectrum: Spectrum, adducts: Sequence[Adduct]) -> list[str]:
-    """What to say where charge, ion mode and adduct of a spectrum do not agree; [] if they do.
-
-    Args:
-        spectrum: As read.
-        adducts: The one that is given; none or several where none is.
-    """
-    charge, mode = spectrum.charge, "positive" if spectrum.polarity > 0 else "negative"
-    if len(adducts) != 1:
-        if charge * spectrum.polarity >= 0:
-            return []
-        return [f"charge {charge:+d} contradicts ion mode {mode}: adducts of both are tried"]
-    (adduct,) = adducts
-    if charge and charge != adduct.charge:
-        return [f"charge {charge:+d} contradicts {adduct.name}; the adduct is trusted"]
+def contradictions(spectrum: Spectrum, adduct: Adduct) -> list[str]:
+    """What to say where charge or ion mode of a spectrum contradict an adduct, else []."""
+    if spectrum.charge and spectrum.charge != adduct.charge:
+        return [f"charge {spectrum.charge:+d} contradicts {adduct.name}; the adduct is trusted"]
     if spectrum.polarity and spectrum.polarity != adduct.polarity:
+        mode = "positive" if spectrum.polarity > 0 else "negative"
         return [f"ion mode {mode} contradicts {adduct.name}; the adduct is trusted"]
     return []
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from duallgd_cli.errors import Failure, counted, quote
 from duallgd_cli.spectra.reading.record import (
     INSTRUMENT,
-    PRECURSOR,
     canonical,
     first,
     instrument_class,
@@ -112,7 +111,7 @@ def _decimals(mz: NDArray[np.float64]) -> int | None:
 
 def _written(spectrum: Spectrum, mz: float) -> int | None:
     """How many decimals of the precursor m/z stand in the file, None where it is no text."""
-    text = first(canonical(spectrum.metadata), PRECURSOR)
+    text = first(canonical(spectrum.metadata), ("pepmass", "precursor_mz"))
     for match in _NUMBER.finditer(text):
         if float(match[0].replace(",", ".")) == mz:
             return len(match[1] or "")

@@ -94,6 +94,8 @@ class Spectrum:
         precursor_mz: m/z of the precursor, or None.
         charge: Signed charge, or 0 if unknown.
         polarity: 1, -1, or 0 if unknown.
+        unread_ion: What the file says of charge or polarity that was not understood, where nothing
+            else tells it, else "": without an adduct no ion may be assumed.
         adduct_text: Adduct as written, else "".
         adduct_source: Who wrote it: ``file``, or ``option`` where one is given for all spectra.
         formula_text: Formula as written under the recognised field names, else "".
@@ -124,6 +126,7 @@ class Spectrum:
     scans: str = ""
     charge: int = 0
     polarity: int = 0
+    unread_ion: str = ""
     adduct_text: str = ""
     adduct_source: str = GIVEN
     formula_text: str = ""

@@ -240,7 +240,7 @@ class _Compound(Block):
         for (level, energy, start), end in zip(spectra, ends, strict=True):
             own = {"ms_level": level} | ({"collision_energy": energy} if energy else {})
             block = Block(self.metadata | own, trouble=self.trouble)
-            yield peak_record(block, self.peaks[start:end])
+            yield replace(peak_record(block, self.peaks[start:end]), time_in_s=True)
 
 
 def sirius_records(lines: Iterable[str]) -> Iterator[Record]:

@@ -233,17 +233,6 @@ def test_an_adduct_that_the_user_names_is_trusted_and_the_contradiction_said():
     assert "halved" not in shown_by(contradicted)
 
 
-def test_where_charge_and_ion_mode_contradict_each_other_both_are_tried():
-    unclear = replace(spectrum_of(ASPIRIN), adduct_text="", charge=1, polarity=-1)
-
-    found = ranked(unclear)
-
-    assert {one.adduct.polarity for one in found} == {1, -1}
-    assert str(found[0].formula) == "C9H8O4"
-    said = "charge +1 contradicts ion mode negative: adducts of both are tried"
-    assert shown_by(unclear) == said
-
-
 @pytest.mark.parametrize("molecule", [ASPIRIN, CITRATE, CAFFEINE])
 @pytest.mark.parametrize("decimals", [2, 1])
 def test_a_rounded_precursor_makes_all_that_it_may_be_as_likely(molecule, decimals):

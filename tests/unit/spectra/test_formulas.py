@@ -127,7 +127,7 @@ TRUSTED = "{} contradicts {}; the adduct is trusted"
 @pytest.mark.parametrize(
     ("mz", "given", "polarity", "charge", "adduct", "note"),
     [
-        (ASPIRIN_H, "", 0, 0, "[M+H]+", INFERRED.format("[M+H]+")),
+        (ASPIRIN_H, "", 1, 0, "[M+H]+", INFERRED.format("[M+H]+")),
         (203.0315, "", 1, 1, "[M+Na]+", INFERRED.format("[M+Na]+")),
         (179.0350, "", -1, -1, "[M-H]-", INFERRED.format("[M-H]-")),
         (225.0405, "", -1, 0, "[M+HCOO]-", INFERRED.format("[M+HCOO]-")),
@@ -142,6 +142,15 @@ def test_a_missing_adduct_is_inferred_and_a_given_one_trusted(
 
     assert found.adduct.name == adduct
     assert found.notes == (note,)
+
+
+def test_where_nothing_tells_the_polarity_that_is_said():
+    found = propose("C9H8O4", ASPIRIN_H, "")
+
+    assert found.notes == (
+        INFERRED.format("[M+H]+"),
+        "neither adduct nor polarity is given: ions of both polarities were tried",
+    )
 
 
 def test_a_missing_precursor_follows_from_formula_and_adduct():
@@ -334,10 +343,3 @@ def test_a_given_formula_may_be_that_of_the_monoisotopic_ion():
     assert f"the formula is that of m/z {ASPIRIN_H:.4f}" in found.notes
     assert neither.status == "formula_mismatch"
     assert "but the precursor is 182.0529" in neither.message
-
-
-def test_where_charge_and_ion_mode_differ_the_adduct_is_inferred_from_either():
-    found = propose("C9H8O4", 179.0350, "", charge=1, polarity=-1)
-
-    assert found.adduct.name == "[M-H]-"
-    assert "charge +1 contradicts [M-H]-; the adduct is trusted" in found.notes
