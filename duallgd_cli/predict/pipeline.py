@@ -39,6 +39,7 @@ from duallgd_cli.predict.prediction import (
     SpectrumReference,
     sentences,
 )
+from duallgd_cli.predict.ranking import LEAST_EXPLAINED
 from duallgd_cli.predict.settings import PREDICT, PredictSettings
 from duallgd_cli.runtime import stage
 from duallgd_cli.spectra.annotation import annotate
@@ -429,6 +430,11 @@ def _described(
         unexplained = (
             f"none of the {annotated.n_peaks} peaks is explained by {hypothesis.formula}; "
             "predicted from the formula alone, with less confidence"
+        )
+    elif annotated.explained_intensity < LEAST_EXPLAINED:
+        unexplained = (
+            f"{hypothesis.formula} explains {annotated.explained_intensity:.1%} of the intensity "
+            "of the peaks: check formula, adduct and instrument; less confidence is stated"
         )
     result = HypothesisResult(
         status=OK,

@@ -362,18 +362,16 @@ def _shows_ms1(spectrum: Spectrum) -> bool:
     mz, intensity = spectrum.precursor_mz, spectrum.intensity
     if spectrum.ms_level != _MS2 or mz is None or not intensity.size:
         return False
-    said = {"ms_level", "spectype", "collision_energy"} & canonical(spectrum.metadata).keys()
-    if said or abs(_charge(spectrum)) > 1:
-        return False
-    pattern = isotope_pattern(spectrum, spectrum)
-    if pattern is None:
-        return False
-    heavier = pattern.intensity[1 + ISOTOPES.index(1)] / pattern.intensity[0]
     above = intensity[spectrum.mz > mz + _SPANS[4][1] + 0.2].max(initial=0.0)
-    has_ions_above = above >= _LEAST_ABOVE * intensity.max()
     # Without a FEATURE_ID it may be a spectrum of low energy, which has a row of its own.
-    has_nothing_below = bool(spectrum.feature_id) and bool((spectrum.mz > mz - 1).all())
-    return heavier < 1.2 and (has_ions_above or has_nothing_below)
+    has_nothing_below = spectrum.feature_id != "" and spectrum.mz[0] > mz - 1
+    if not has_nothing_below and above < _LEAST_ABOVE * intensity.max():
+        return False
+    said = {"ms_level", "spectype", "collision_energy"} & canonical(spectrum.metadata).keys()
+    pattern = isotope_pattern(spectrum, spectrum)
+    if said or abs(_charge(spectrum)) > 1 or pattern is None:
+        return False
+    return pattern.intensity[1 + ISOTOPES.index(1)] < 1.2 * pattern.intensity[0]
 
 
 def _with_ms1(spectrum: Spectrum, ms1: Spectrum) -> Spectrum:

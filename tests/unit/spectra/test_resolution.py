@@ -16,6 +16,14 @@ from duallgd_cli.spectra.resolution import (
 )
 from duallgd_cli.spectra.types import UNIT_RESOLUTION, Feature
 from tests.made_spectra import made_spectrum, parsed
+from tests.unit.spectra.reading.test_xml_formats import (
+    cv,
+    mzml,
+    mzxml,
+    mzxml_scan,
+    peaks_of_mzxml,
+    scan,
+)
 
 CAFFEINE = (69.04472, 83.06037, 110.07127, 123.04271, 138.06619)
 
@@ -54,6 +62,51 @@ def test_fragments_of_unit_resolution_are_refused_in_a_sentence(tmp_path, made, 
     assert found.failure.status == UNSUPPORTED
     assert words in found.failure.message
     assert "use a spectrum of an Orbitrap or QTOF" in found.failure.message
+
+
+_LINE = "filterLine="
+ITMS = "ITMS + c ESI d Full ms2 181.0495@cid35.00 [50.0-200.0]"
+FTMS = "FTMS + c ESI d Full ms2 181.0495@cid35.00 [50.0-200.0]"
+
+
+@pytest.mark.parametrize(
+    ("model", "line", "is_unit"),
+    [
+        (("MS:1000449", "LTQ Orbitrap"), ITMS, True),
+        (("MS:1000449", "LTQ Orbitrap"), FTMS, False),
+        (("MS:1000449", "LTQ Orbitrap"), "", False),
+        (("MS:1000447", "LTQ"), "", True),
+        (("MS:1001790", "Xevo TQ MS"), "", True),
+        (("MS:1000081", "quadrupole"), "", True),
+        (("MS:1000084", "time-of-flight"), "", False),
+    ],
+)
+def test_mzml_and_mzxml_of_ion_traps_are_refused_by_filter_line_and_model(
+    tmp_path, model, line, is_unit
+):
+    in_mzml = mzml([scan(1, filter=line)], model)
+    named = mzxml_scan(1, peaks=peaks_of_mzxml(64, False)).replace(
+        "<scan ", f'<scan {_LINE}"{line}" '
+    )
+    in_mzxml = mzxml(named).replace("Q Exactive", model[1])
+
+    for text in (in_mzml, in_mzxml):
+        (spectrum,) = parsed(tmp_path, text)
+        assert (spectrum.instrument == UNIT_RESOLUTION) == is_unit
+        failure = resolved(clean(spectrum, CleaningSettings())).failure
+        assert (failure is not None and failure.status == UNSUPPORTED) == is_unit
+
+
+def test_of_a_hybrid_that_names_all_its_analysers_the_filter_line_tells(tmp_path):
+    trap = cv("MS:1000083", "radial ejection linear ion trap") + cv("MS:1000484", "orbitrap")
+    text = mzml([scan(1), scan(2, filter=ITMS)], ("MS:1000449", "LTQ Orbitrap"))
+
+    first, second = parsed(
+        tmp_path,
+        text.replace("<referenceableParamGroupRef", f"{trap}<referenceableParamGroupRef", 1),
+    )
+
+    assert (first.instrument, second.instrument) == ("orbitrap", UNIT_RESOLUTION)
 
 
 def test_an_instrument_of_unit_resolution_is_refused_without_peaks_too():
