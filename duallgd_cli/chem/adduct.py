@@ -122,8 +122,8 @@ def _charge_of_metals(metals: tuple[str, ...]) -> int:
 
 
 _DASHES: Final = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d", "-")
-_BRACKETS: Final = {"(": "[", ")": "]", "{": "[", "}": "]", "^": None, "\u02d9": "*"}
-_TYPOGRAPHY: Final = str.maketrans(_DASHES | _BRACKETS)
+_BRACKETS: Final = {"(": "[", ")": "]", "{": "[", "}": "]", "\u02d9": "*"}
+_TYPOGRAPHY: Final = str.maketrans(_DASHES | _BRACKETS | dict.fromkeys("^'\""))
 # What stands beside an adduct and is no part of it, and usual forms in terms of the rest.
 _NEUTRAL_MASS: Final = re.compile(r"(?<=[\]+\d-])\s+\d+\.\d+\s*$")  # [M+H]+ 194.08, as CAMERA
 _USUAL_FORMS: Final = tuple(

@@ -12,6 +12,7 @@ from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
+from duallgd_cli.spectra.formulas import unnamed_ion
 from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
@@ -127,7 +128,7 @@ def _remarks(first: Spectrum, item: Feature) -> Iterator[str]:
     adduct = parse_adduct(first.adduct_text)
     if isinstance(adduct, Adduct):
         yield adduct.note
-    if not first.adduct_text:
+    if not first.adduct_text and unnamed_ion(first) is None:
         mode = {1: "of positive ions ", -1: "of negative ions "}.get(first.polarity, "")
         yield f"no adduct is given: all {mode}were tried"
     if len(item.spectra) > 1:

@@ -330,7 +330,7 @@ def from_field(
     Args:
         feature: Measured.
         column: Field name, any case; None tries FORMULA, MOLECULAR_FORMULA and then any other name
-            that contains FORMULA.
+            of a formula.
         limits: What a formula must satisfy.
         otherwise: Asked about features without a formula, if there is one.
     """

@@ -8,14 +8,40 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from duallgd_cli.chem.adduct import PERMANENT_CATION, Adduct, parse_adduct
 from duallgd_cli.errors import Failure, clip, quote
 
 MISSING: Final = frozenset(
-    {"", "n/a", "na", "nan", "null", "none", "-", "--", "?", "unknown", "unk", "n.a.", "not given"}
-    | {"not available", "unspecified", "not specified", "undefined", "missing", "[]", "{}", "()"}
+    {
+        "",
+        "n/a",
+        "na",
+        "nan",
+        "null",
+        "none",
+        "-",
+        "--",
+        "?",
+        "unknown",
+        "unk",
+        "n.a.",
+        "n.d.",
+        "n/d",
+    }
+    | {
+        "not available",
+        "unspecified",
+        "not specified",
+        "not given",
+        "undefined",
+        "missing",
+        "[]",
+        "{}",
+        "()",
+    }
 )
 MOST_CHARGES: Final = 20  # of an ion; a larger number is no charge
 
@@ -45,29 +71,38 @@ class Charge(NamedTuple):
     choices: int = 1
 
 
-class StatedIon(NamedTuple):
-    """What all fields of a record together say.
+@dataclass(frozen=True, slots=True)
+class StatedIon:
+    """What all fields of a record together say of its ion.
 
     Attributes:
         charge: Signed; positive where no sign is known; 0 if unknown.
         polarity: 1, -1, or 0 if unknown.
         adduct_text: As written, else "".
         unread: What is said of charge or polarity and not understood, where nothing else tells it.
+        failure: Why it cannot be predicted because of how it was ionised, or None.
+        remarks: Contradictions, guesses and what was not understood.
     """
 
     charge: int
     polarity: int
     adduct_text: str
     unread: str
+    failure: Failure | None
+    remarks: Remarks
 
 
 _DASHES: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"))
 _SPACED_SIGN: Final = re.compile(r"(?<=\S)\s[+-]\s(?=\S)")  # ESI - QTOF
 _IN_BRACKETS: Final = re.compile(r"[(\[{]\s*([+-])\s*[)\]}]")
 _SIGN: Final = re.compile(r"(?<![a-z0-9])[+-]|[+-](?![a-z0-9])")
-_POSITIVE: Final = re.compile(r"pos|plus|(?<![a-z])p(?![a-z])|1000130")  # with a term of PSI-MS
-_NEGATIVE: Final = re.compile(r"neg|minus|(?<![a-z])n(?![a-z])|1000129")
-_FILTER_LINE: Final = re.compile(r"\s*(?:\w+\s+)?(?:\{[^}]*\}\s+)?([+-])\s+[pc]\b")
+_POSITIVE: Final = re.compile(
+    r"pos|plus|(?:^|[\s(_-])p(?=$|[\s)_-])|1000130"
+)  # with a term of PSI-MS
+_NEGATIVE: Final = re.compile(r"neg|minus|(?:^|[\s(_-])n(?=$|[\s)_-])|1000129")
+_FILTER_LINE: Final = re.compile(r"^\s*(?:\w+\s+)?(?:\{[^}]*\}\s+)?([+-])\s+[pc]\b")
+# Of Bruker's DataAnalysis: Cmpd 4, -MS2(181.0495), 24.7eV, 3.2min
+_TITLE: Final = re.compile(r"(?:^|[\s,;])([+-])\s?MS[n\d]?\(")
 # Words of ion sources and instruments that say nothing of the polarity.
 _SOURCE_WORDS: Final = (
     "esi apci appi maldi dart desi nsi nanoesi nesi hesi esims lc gc ms ce uplc uhplc hplc fia di "
@@ -104,6 +139,10 @@ _ELECTRON: Final = re.compile(
 )
 _CHEMICAL: Final = re.compile(r"(?<![a-z])[np]?ci(?![a-z])|chemical ioni[sz]", re.IGNORECASE)
 _SEVENTY: Final = re.compile(r"(?<!\d)70(?:\.0*)?\s*(?:e?v)?\s*$", re.IGNORECASE)
+_OF_ION: Final = (
+    *("adduct", "ion", "ionization", "other adduct", "ionmode", "charge", "instrument_type"),
+    *("instrument", "ionization_energy"),
+)
 _OF_IONISATION: Final = ("ionization", "ion", "ionmode", "instrument_type", "instrument")
 
 
@@ -172,8 +211,36 @@ def charge_of(text: str) -> Charge | None:
     return Charge(min(sizes), sign, len(set(sizes)))
 
 
-def ion_of(stated: Stated, remarks: Remarks) -> StatedIon:
-    """The ion of a record; contradictions, guesses and what is not understood go to `remarks`."""
+def ion_of(stated: Stated) -> StatedIon:
+    """The ion of a record, by its values under canonical names."""
+    said = [(name, key, text) for name in _OF_ION for key, text in stated.get(name, ())]
+    for key, text in stated.get("pepmass", ()):
+        said += [("charge", f"{place} {key}", column) for place, column in _charge_columns(text)]
+    for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
+        for key, text in stated.get(name, ()):
+            line = form.search(text[:_LONGEST])
+            said += [("sign", key, line[1])] if line is not None else []
+    for key, text in stated.get("collision_energy", ()):
+        said += [("collision_energy", key, text)] if _SEVENTY.search(text) else []
+    is_short = all(len(key) + len(text) <= _LONGEST for _, key, text in said)
+    return (_ion_of if is_short else _ion_of.__wrapped__)(tuple(said))
+
+
+def _charge_columns(pepmass: str) -> Iterator[tuple[str, str]]:
+    """Charges that follow the m/z: the third column, or the second if it has a sign."""
+    columns = _COLUMN.split(plain(pepmass[:_LONGEST]).strip("[]()"))
+    for place, column in zip(("second column of", "third column of"), columns[1:3], strict=False):
+        form = _CHARGE_COLUMN if place.startswith("third") else _SIGNED_COLUMN
+        if form.fullmatch(column):
+            yield place, column
+
+
+@lru_cache(maxsize=4096)  # the records of a file say the same again and again
+def _ion_of(said: tuple[tuple[str, str, str], ...]) -> StatedIon:
+    stated: dict[str, list[tuple[str, str]]] = {}
+    for name, key, text in said:
+        stated.setdefault(name, []).append((key, text))
+    remarks = Remarks()
     adduct_text = _adduct(stated, remarks)
     signs: list[tuple[int, str]] = []
     sizes: list[int] = []
@@ -189,25 +256,30 @@ def ion_of(stated: Stated, remarks: Remarks) -> StatedIon:
             unread_charges.append(f"{clip(key)} {quote(text)} is not understood")
             continue
         if charge.choices > 1:
-            said = f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest"
-            remarks.assumptions.append(said)
+            lowest = f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest"
+            remarks.assumptions.append(lowest)
         sizes += [charge.size] if charge.size else []
         signs += [(charge.sign, f"{clip(key)} {clip(text)}")] if charge.sign else []
-    for name in ("ionization", "instrument_type", "filter string"):
+    for name in ("ionization", "instrument_type", "sign"):
         for key, text in stated.get(name, ()):
-            sign = _sign_of_source(text)
+            sign = polarity_of(text) if name == "sign" else _sign_of_source(text)
             signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
-    polarity = signs[0][0] if signs else 0
-    other = next((said for sign, said in signs if sign != polarity), "")
+    polarity, first = signs[0] if signs else (0, "")
+    other = next((words for sign, words in signs if sign != polarity), "")
     if other:
-        first = signs[0][1]
         remarks.warnings.append(f"{first} and {other} contradict each other; {first} is taken")
     remarks.warnings += unread_modes + unread_charges
     # A polarity that another field tells is no loss; a charge may be a multiple one.
-    lost = [said for said in unread_charges if not polarity or re.search(r"\d", said)]
+    lost = [words for words in unread_charges if not polarity or re.search(r"\d", words)]
     lost += [] if polarity else unread_modes
-    charge_size = sizes[0] if sizes else 0
-    return StatedIon(charge_size * (polarity or 1), polarity, adduct_text, lost[0] if lost else "")
+    return StatedIon(
+        charge=(sizes[0] if sizes else 0) * (polarity or 1),
+        polarity=polarity,
+        adduct_text=adduct_text,
+        unread=lost[0] if lost else "",
+        failure=_measurement_failure(stated, adduct_text, remarks),
+        remarks=remarks,
+    )
 
 
 def _modes(stated: Stated) -> Iterator[tuple[str, str]]:
@@ -231,11 +303,8 @@ def _sign_of_mode(key: str, text: str, remarks: Remarks) -> int | None:
 
 
 def _sign_of_source(text: str) -> int:
-    """Polarity that the name of an ion source or instrument, or a filter line, may hold."""
+    """Polarity that the name of an ion source or of an instrument may hold, else 0."""
     written = plain(text[:_LONGEST])
-    line = _FILTER_LINE.match(written)
-    if line is not None:
-        return 1 if line[1] == "+" else -1
     if {word[:3] for word in re.findall(r"[a-z]+", written)} & {"pos", "neg"}:
         return polarity_of(written) or 0
     marks = {*_IN_BRACKETS.findall(written), *re.findall(r"[a-z]\s?([+-])$", written)}
@@ -243,7 +312,7 @@ def _sign_of_source(text: str) -> int:
 
 
 def _charges(stated: Stated) -> Iterator[tuple[str, str]]:
-    """Texts that say a charge: of its own fields, of adducts without groups, of PEPMASS."""
+    """Texts that say a charge: of its own fields, and of adducts without groups."""
     yield from stated.get("charge", ())
     for name in ("adduct", "ion"):
         for key, text in stated.get(name, ()):
@@ -252,12 +321,6 @@ def _charges(stated: Stated) -> Iterator[tuple[str, str]]:
                 yield key, only[1] if len(only[1]) > 1 else f"1{only[1]}"
             elif _is_bare_polarity(text) and charge_of(text) is not None:
                 yield key, text
-    for key, text in stated.get("pepmass", ()):
-        columns = _COLUMN.split(plain(text[:_LONGEST]).strip("[]()"))
-        for name, column in zip(("second", "third"), columns[1:3], strict=False):
-            form = _SIGNED_COLUMN if name == "second" else _CHARGE_COLUMN
-            if form.fullmatch(column):
-                yield f"{name} column of {key}", column
 
 
 def _is_bare_polarity(text: str) -> bool:
@@ -298,7 +361,7 @@ def _adduct(stated: Stated, remarks: Remarks) -> str:
     return text
 
 
-def measurement_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> Failure | None:
+def _measurement_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> Failure | None:
     """Why a spectrum cannot be predicted because of how its ion was made, or None."""
     texts = [text for name in _OF_IONISATION for _, text in stated.get(name, ())]
     found = next((text for text in texts if _ELECTRON.search(text)), "")

@@ -15,7 +15,8 @@ from duallgd_cli.spectra.types import HIGHEST_MZ
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS: Final = re.compile(r"(?<!\d)(?:\d{1,3}(?:,\d{3})+(?=\.\d)|\d,\d{3}(?![\d.]))", re.ASCII)
 _PRECURSOR: Final = re.compile(rf"[\s(\[{{'\"]*(?:m/z\s*[=:]?\s*)?(?P<number>{_NUMBER.pattern})")
-_AFTER_PRECURSOR: Final = re.compile(r"$|[\s,;:@/()\[\]{}'\"±+-]|da\b|th\b", re.IGNORECASE)
+_AFTER_PRECURSOR: Final = re.compile(r"$|[\s,;:@/()\[\]{}±+-]|da\b|th\b", re.IGNORECASE)
+_POINTS_FOR_THOUSANDS: Final = re.compile(r"\d\.(\d{3}),\d+")  # 1.195,5421: no ion has m/z 1.195
 SAME_MZ_DA: Final = 0.01  # two m/z that differ by more are two
 
 _LONGEST: Final = 200  # characters of any of these texts
@@ -29,7 +30,7 @@ _NORMALISED: Final = re.compile(
 _VOLTS: Final = re.compile(r"(?<![a-z])e?v(?:olts?)?\b", re.IGNORECASE)
 # A normalised energy beside one in eV: NIST writes NCE=35% 14eV.
 _NORMALISED_BESIDE: Final = re.compile(
-    r"n?ce\s*[=:]?\s*[\d./-]+\s*%|nce\s*[=:]?\s*[\d./-]+|[\d./-]+\s*(?:%|\(?nce\)?)(?:\s*\(nominal\))?",
+    r"n?ce\s*[=:(]*\s*[\d./-]+\s*%|nce\s*[=:(]*\s*[\d./-]+|[\d./-]+\s*(?:%|\(?nce\)?)(?:\s*\(nominal\))?",
     re.IGNORECASE,
 )
 # A formula of m/z, a choice between energies, another quantity: no energy can be read.
@@ -45,7 +46,7 @@ _TIME_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _KEY_UNIT: Final = re.compile(r"(?:in)?(s|secs?|seconds?|mins?|minutes?)$")
 _WITH_UNIT: Final = re.compile(
     rf"({_NUMBER.pattern})\s*(?:(?:-|to)\s*({_NUMBER.pattern})\s*)?"
-    r"(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)?\.?"
+    r"[(\[]?(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)?[)\].]?"
 )
 _ISO_TIME: Final = re.compile(r"pt(?:([\d.]+)h)?(?:([\d.]+)m)?(?:([\d.]+)s)?")
 _PARTS: Final = re.compile(r"(?:([\d.]+)\s*h\w*)?\s*([\d.]+)\s*m\w*\s*([\d.]+)\s*s\w*")
@@ -103,7 +104,9 @@ def mz_of(text: str) -> float | None:
 
     A comma is a decimal one (``195,0877``) unless three digits and a point, or nothing, follow.
     """
-    written = text.strip()[:_LONGEST]
+    written = text.strip("'\" \t")[:_LONGEST]
+    if _POINTS_FOR_THOUSANDS.match(written):
+        written = written.replace(".", "", 1)
     written = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), written, count=1)
     match = _PRECURSOR.match(written)
     if match is None or _AFTER_PRECURSOR.match(written, match.end()) is None:
@@ -124,22 +127,31 @@ def retention_time(
         remarks: Takes what is said.
         in_seconds: The format defines a number without unit to be in seconds.
     """
+    found: list[tuple[str, float]] = []
     for key, text in stated:
         written = plain(text[:_LONGEST])
         value = number(written)
         if written in MISSING or (value is not None and value < 0):
             continue
+        said = f"{clip(text)} ({clip(key)})"
         unit = _KEY_UNIT.search(key) if key.startswith(("rt", "ret")) else None
-        seconds = _seconds(written, unit[1] if unit else "s" if in_seconds else "")
-        if seconds is None and value is not None and _WITH_UNIT.fullmatch(written):
+        in_key = unit[1] if unit else "s" if in_seconds or key == "rtime" else ""  # rtime is R's
+        seconds = _seconds(written, in_key)
+        is_bare = seconds is None and value is not None
+        if is_bare and found:  # another field has said it, with its unit
+            continue
+        if is_bare and value is not None and _WITH_UNIT.fullmatch(written):
             in_minutes = value <= _LONGEST_TIME_MIN
             seconds = _seconds(written, "m" if in_minutes else "s")
             word = "minutes" if in_minutes else "seconds"
             remarks.assumptions.append(f"retention time {clip(text)} is read as {word}")
-        if seconds is not None:
-            return seconds
-        remarks.warnings.append(f"retention time {quote(text)} is not understood and left out")
-    return None
+        if seconds is None:
+            remarks.warnings.append(f"retention time {quote(text)} is not understood and left out")
+        elif found and abs(seconds - found[0][1]) > max(1.0, 0.01 * seconds):
+            remarks.warnings.append(f"retention time {found[0][0]} is used, not {said}")
+        elif not found:
+            found.append((said, seconds))
+    return found[0][1] if found else None
 
 
 def _seconds(written: str, unit: str) -> float | None:

@@ -25,7 +25,7 @@ from duallgd_cli.errors import (
     printable,
     quote,
 )
-from duallgd_cli.spectra.reading.ions import MISSING, Remarks, ion_of, measurement_failure
+from duallgd_cli.spectra.reading.ions import MISSING, Remarks, ion_of
 from duallgd_cli.spectra.reading.quantities import (
     collision_energy_ev,
     energy_of_filter,
@@ -64,11 +64,11 @@ _KEYS: Final = {
     "ion": "iontype ionname",
     # In SIRIUS .ms IONIZATION is the adduct; elsewhere it says ESI.
     "ionization": "ionisation ionsource ionsourcetype ionizationmethod ionisationmethod ionimethod "
-    "ionizationtype msionization msionisation ionizationsource",
+    "ionizationtype msionization msionisation ionizationsource mode msmode scanmode",
     "ionization_energy": "ionisationenergy electronenergy",
     "pepmass": "",
     "precursor_mz": "precursormass precursor mz precursorionmz precursorion precmz",
-    "charge": "precursorcharge chargestate precursorchargestate ioncharge",
+    "charge": "precursorcharge chargestate precursorchargestate ioncharge z",
     "ionmode": "polarity scanpolarity ionpolarity ionpol ionizationmode ionisationmode esimode "
     "polaritymode acquisitionpolarity ionizationpolarity",
     "feature_id": "",
@@ -87,8 +87,10 @@ _KEYS: Final = {
     "filter string": "filterline scanfilter thermofilter",
     "analyzer": "analyser massanalyzer massanalyser ms2analyzer ms2analyser detector",
     "fragmentation_mode": "fragmentationmethod specialfragmentation",
-    "retention_time": "rt rettime rtquery",
+    "retention_time": "rt rettime rtquery rtime",
 }
+# Names of which two values in one record contradict each other.
+_COMPARED: Final = frozenset({"adduct", "ion", "pepmass", "precursor_mz", "charge", "ionmode"})
 _SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
     _SEPARATORS.sub("", key): name for name, keys in _KEYS.items() for key in (name, *keys.split())
@@ -103,8 +105,9 @@ _ENERGY_UNITS: Final = {
     **dict.fromkeys(("nce", "collisionenergynce", "normalizedcollisionenergy", "hcdenergy"), "NCE"),
 }
 # Keys that name a formula, not what was computed of one; those of the ion count last.
-_FORMULA_KEY: Final = re.compile(r"formula(?:neutral|text|string|hill)?$")
+_FORMULA_KEY: Final = re.compile(r"formula(?:neutral|text|string|hill|sirius|\d*)$")
 _FORMULA_OF_ION: Final = re.compile(r"precursor|ion")
+_RANK_OF_ION: Final = 3
 
 # The ion trap of a hybrid, named where the analyser of the fragments stands: in a filter line, or
 # after the activation (CID; IT). After an ion trap before it (IT-CID) another analyser may follow.
@@ -146,6 +149,7 @@ class Record:
         warnings: Sentences about what was repaired.
         energy_in_ev: The format defines a collision energy without unit to be in eV.
         time_in_s: The format defines a retention time without unit to be in seconds.
+        repeated: Further values of keys that the record has more than once.
     """
 
     metadata: Mapping[str, str]
@@ -155,6 +159,7 @@ class Record:
     warnings: tuple[str, ...] = ()
     energy_in_ev: bool = False
     time_in_s: bool = False
+    repeated: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(slots=True)
@@ -164,6 +169,7 @@ class Block:
     Attributes:
         metadata: Keys lower case; of a repeated key the first value that is not empty counts.
         peaks: Peak lines.
+        repeated: Other values of keys that say something of the ion.
         trouble: `TOO_LARGE` once there was more than one spectrum can have; the rest is left out.
         size: Characters so far.
     """
@@ -172,12 +178,15 @@ class Block:
     peaks: list[str] = field(default_factory=list)
     trouble: str = ""
     size: int = 0
+    repeated: list[tuple[str, str]] = field(default_factory=list)
 
     def add_field(self, key: str, value: str) -> None:
         """Take a field."""
         self.count(len(key) + len(value) + _FIELD_COST)
         if not self.trouble and not self.metadata.get(key):
             self.metadata[key] = value
+        elif not self.trouble and self.metadata[key] != value and canonical_key(key) in _COMPARED:
+            self.repeated.append((key, value))
 
     def add_peak(self, line: str) -> None:
         """Take a line of peaks."""
@@ -210,6 +219,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     """The spectrum of a record."""
     recorded = {key: printable(value).strip() for key, value in record.metadata.items()}
     stated = listed(recorded)
+    for key, value in record.repeated:
+        stated.setdefault(canonical_key(key), []).append((key, printable(value).strip()))
     fields = {name: values[0][1] for name, values in stated.items()}
     spectrum_id = first(fields, IDENTIFIER) or place_name(source)
     trouble = record.trouble
@@ -217,15 +228,16 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
     if trouble:
         return unreadable(source, trouble, spectrum_id)
-    remarks = Remarks(list(record.warnings))
+    ion = ion_of(stated)
+    remarks = Remarks(list(record.warnings), list(ion.remarks.assumptions))
     masses = (*stated.get("pepmass", ()), *stated.get("precursor_mz", ()))
     precursor_mz = precursor_of(masses, remarks)
-    ion = ion_of(stated, remarks)
+    remarks.warnings += ion.remarks.warnings
     instrument = instrument_of(fields)
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
-    ms_level = level_of(fields)
+    ms_level = level_of(fields) if ion.failure is None else 2  # so that it has a row of its own
     remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
     order = np.argsort(record.mz, kind="stable")
     return Spectrum(
@@ -249,7 +261,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         instrument=instrument,
         ms_level=ms_level,
         metadata=recorded if keep_structures else without_structures(recorded),
-        failure=measurement_failure(stated, ion.adduct_text, remarks),
+        failure=ion.failure,
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
@@ -322,13 +334,14 @@ def peak_record(
         trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
     elif bad:
         warnings = (*warnings, f"{bad} of {len(lines)} peak lines were not readable and left out")
-    return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev)
+    repeated = tuple(block.repeated)
+    return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev, repeated=repeated)
 
 
 @lru_cache(maxsize=4096)
 def canonical_key(key: str) -> str:
     """The one name for all spellings of a key, given in lower case; other keys as they are."""
-    squeezed = _SEPARATORS.sub("", key)
+    squeezed = _squeezed(key)
     if squeezed in _ENERGY_UNITS:
         return "collision_energy"
     if _TIME_KEY.fullmatch(squeezed):
@@ -336,6 +349,22 @@ def canonical_key(key: str) -> str:
     if squeezed not in _NAMES and "adduct" in squeezed:
         return "other adduct"
     return _NAMES.get(squeezed, key)
+
+
+@lru_cache(maxsize=4096)
+def _squeezed(key: str) -> str:
+    """A key without spaces and marks."""
+    return _SEPARATORS.sub("", key)
+
+
+@lru_cache(maxsize=4096)
+def _formula_rank(key: str) -> int:
+    """How early a key is asked for a formula: from 0; -1 for one that names none."""
+    squeezed = _squeezed(key)
+    if not _FORMULA_KEY.search(squeezed):
+        return -1
+    rank = _RANK_OF_ION if _FORMULA_OF_ION.search(squeezed) else 2
+    return {"formula": 0, "molecularformula": 1}.get(squeezed, rank)
 
 
 def listed(metadata: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
@@ -346,15 +375,17 @@ def listed(metadata: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
     """
     stated: dict[str, list[tuple[str, str]]] = {}
     for key, value in metadata.items():
-        name, squeezed = canonical_key(key), _SEPARATORS.sub("", key)
-        is_meant = bool({(name, value.strip()), (name, value.strip().lower())} & _MEANT)
-        absent = is_missing(value) or (name == "scans" and value.strip() == "-1")  # MS-DIAL
-        absent |= name == "ms_level" and _level(value) is None  # SPECTRUMTYPE: Centroid
-        if squeezed in _ENERGY_UNITS and finite(value):
-            value = f"{value} {_ENERGY_UNITS[squeezed]}"
-        if is_meant or not absent:
-            written = squeezed if name == "retention_time" else key
-            stated.setdefault(name, []).append((written, value))
+        name, text = canonical_key(key), value.strip()
+        if text.lower() in MISSING and not {(name, text), (name, text.lower())} & _MEANT:
+            continue
+        if name == "scans" and text == "-1":  # MS-DIAL
+            continue
+        if name == "ms_level" and _level(text) is None:  # SPECTRUMTYPE: Centroid
+            continue
+        unit = _ENERGY_UNITS.get(_squeezed(key)) if name == "collision_energy" else None
+        value = f"{text} {unit}" if unit and finite(text) else value
+        written = _squeezed(key) if name == "retention_time" else key
+        stated.setdefault(name, []).append((written, value))
     return stated
 
 
@@ -388,28 +419,31 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
     Under other keys than FORMULA and MOLECULAR_FORMULA a text that is no formula is said and left
     out; under these two somebody has to correct it.
     """
-    ranked: list[tuple[int, str, str]] = []
-    for key, value in recorded.items():
-        squeezed = _SEPARATORS.sub("", key)
-        if _FORMULA_KEY.search(squeezed) and not is_missing(value):
-            rank = 2 + (_FORMULA_OF_ION.search(squeezed) is not None)
-            rank = {"formula": 0, "molecularformula": 1}.get(squeezed, rank)
-            ranked.append((rank, key, value))
+    ranked = [
+        (rank, key, value)
+        for key, value in recorded.items()
+        if (rank := _formula_rank(key)) >= 0 and not is_missing(value)
+    ]
+    if len(ranked) == 1 and ranked[0][0] < 2:
+        return ranked[0][2]
+    found: list[tuple[str, str, object]] = []
     for rank, key, value in sorted(ranked, key=lambda one: one[0]):
-        if rank < 2 or _is_formula(value):
-            return value
-        remarks.warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
-    return ""
-
-
-def _is_formula(text: str) -> bool:
-    try:
-        Formula.parse(text)
-    except UnsupportedElementError:
-        return True  # the row says which element
-    except FormulaError:
-        return False
-    return True
+        try:
+            meaning: object = Formula.parse(value)
+        except UnsupportedElementError:
+            meaning = value  # the row says which element
+        except FormulaError:
+            if rank > 1:
+                remarks.warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
+                continue
+            meaning = value
+        if rank < _RANK_OF_ION or not found:
+            found.append((key, value, meaning))
+    for key, value, meaning in found[1:]:
+        if meaning != found[0][2]:
+            first = f"{clip(found[0][0])} {clip(found[0][1])}"
+            remarks.warnings.append(f"{first} is used, not {clip(key)} {clip(value)}")
+    return found[0][1] if found else ""
 
 
 def level_of(fields: Mapping[str, str]) -> int:

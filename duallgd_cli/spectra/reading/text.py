@@ -239,7 +239,7 @@ class _Compound(Block):
         ends = [start for _, _, start in spectra[1:]] + [len(self.peaks)]
         for (level, energy, start), end in zip(spectra, ends, strict=True):
             own = {"ms_level": level} | ({"collision_energy": energy} if energy else {})
-            block = Block(self.metadata | own, trouble=self.trouble)
+            block = Block(self.metadata | own, trouble=self.trouble, repeated=self.repeated)
             yield replace(peak_record(block, self.peaks[start:end]), time_in_s=True)
 
 

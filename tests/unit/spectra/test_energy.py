@@ -53,6 +53,8 @@ from duallgd_cli.spectra.types import UNIT_RESOLUTION
         ("NCE=20-35-50% 14eV", "orbitrap", 14),
         ("35 NCE, 14.5 V", "orbitrap", 14.5),
         ("NCE 35 (eV)", "orbitrap", 35),
+        ("NCE(35) 14eV", "orbitrap", 14),
+        ("35% (14 eV)", "orbitrap", 14),
         ("10HCD", "orbitrap", 4),
         ("10HCD", "", 4),  # the vendor's cell: normalised
         ("HCD 35", "", 14),

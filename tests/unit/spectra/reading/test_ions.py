@@ -33,7 +33,19 @@ NO_POLARITY = (
     *("ESI", "LC-ESI-QTOF", "LC-ESI", "APCI", "MALDI", "nanoESI", "H-ESI", "ESI - QTOF", "DART"),
     *("any", "EI", "Heated Electrospray Ionization", "AJS ESI", *MISSING - {"-", "na"}),
 )
-NO_SENSE = ("both", "Positive/Negative", "pos & neg", "+/-", "\u00b1", "switching", "abc", "7", "M")
+NO_SENSE = (
+    "both",
+    "Positive/Negative",
+    "pos & neg",
+    "+/-",
+    "\u00b1",
+    "switching",
+    "abc",
+    "7",
+    "M",
+    "N.N.",
+    "P/N",
+)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +159,10 @@ def of_mgf(folder, *lines):
         ("ION_MODE=NEGATIVE", 0, -1),
         ("Ion mode=N", 0, -1),
         ("POLARITY=-", 0, -1),
+        ("MODE=negative", 0, -1),
+        ("Scan mode=Negative", 0, -1),
+        ("MODE=DDA", 0, 0),
+        ("z=-1", -1, -1),
         ("SCAN_POLARITY=negative", 0, -1),
         ("ScanPolarity=Negative", 0, -1),
         ("IONIZATION_MODE=negative", 0, -1),
@@ -155,6 +171,9 @@ def of_mgf(folder, *lines):
         ("IONIZATION=ESI(-)", 0, -1),
         ("INSTRUMENT_TYPE=LC-ESI-QTOF negative", 0, -1),
         ("FILTER STRING=FTMS - c ESI d Full ms2 181.07@hcd30.00 [50-190]", 0, -1),
+        ("TITLE=Cmpd 4, -MS2(181.0718), 24.7eV, 3.2min", 0, -1),
+        ("TITLE=Cmpd 4, +MSn(181.0718), 3.2min", 0, 1),
+        ("TITLE=run-MS2(1)", 0, 0),
         ("ION=negative", 0, -1),
         ("ADDUCT=[M-?]-", -1, -1),
         ("ION=[M+?]2+", 2, 1),
@@ -264,6 +283,14 @@ def test_a_guess_is_said(tmp_path, fields, sentence):
         ("ADDUCT=[M+Foo]+\nION=[M+Na]+", "ion [M+Na]+ is used, not adduct [M+Foo]+"),
         ("PRECURSOR_MZ=217.0696", "precursor m/z 181.072 (pepmass) is used, not 217.07"),
         ("ION=rubbish", "ion 'rubbish' is not understood"),
+        ("CHARGE=1+\nCHARGE=1-", "charge 1+ and charge 1- contradict each other"),
+        ("ADDUCT=[M+H]+\nADDUCT=[M+Na]+", "adduct [M+H]+ is used, not adduct [M+Na]+"),
+        ("PEPMASS=217.0696", "precursor m/z 181.072 (pepmass) is used, not 217.07 (pepmass)"),
+        (
+            "FORMULA=C9H8O4\nMOLECULAR_FORMULA=C8H8O4",
+            "formula C9H8O4 is used, not molecular_formula",
+        ),
+        ("RTINSECONDS=62\nRTINMINUTES=3.5", "retention time 62 (rtinseconds) is used, not 3.5"),
     ],
 )
 def test_what_contradicts_itself_is_said(tmp_path, fields, warning):
@@ -271,6 +298,23 @@ def test_what_contradicts_itself_is_said(tmp_path, fields, warning):
 
     assert warning in found.warnings[0]
     assert len(found.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "ADDUCT=[M+H]+\nION=M+H\nPRECURSORTYPE=[M+H]1+",
+        "CHARGE=1+\nIONMODE=positive\nPOLARITY=+\nION=1+",
+        "PRECURSOR_MZ=181.0719\nPRECURSORMZ=181.0718",
+        "FORMULA=C9H8O4\nMOLECULAR_FORMULA=H8C9O4\nPRECURSOR_FORMULA=C9H9O4",
+        "RTINSECONDS=62\nRTINMINUTES=1.03",
+        "CHARGE=1+\nCHARGE=1+\nNAME=a\nNAME=b\nCOMMENT=x\nCOMMENT=y",
+    ],
+)
+def test_what_agrees_is_nothing_to_speak_of(tmp_path, fields):
+    found = of_mgf(tmp_path, *fields.splitlines())
+
+    assert (found.warnings, found.assumptions) == ((), ())
 
 
 def test_charge_and_polarity_never_contradict_each_other(tmp_path):
@@ -365,6 +409,12 @@ def test_electron_ionisation_is_refused_in_a_sentence(tmp_path, fields):
     assert (failure.status, failure.stage) == ("unsupported_measurement", "read")
     assert "it was measured by electron ionisation" in failure.message
     assert "soft ionisation" in failure.message
+
+
+def test_a_spectrum_of_electron_ionisation_is_a_row_even_if_it_is_called_ms1(tmp_path):
+    found = of_mgf(tmp_path, "INSTRUMENT_TYPE=GC-EI-TOF", "MSLEVEL=1")
+
+    assert (found.ms_level, found.failure.status) == (2, "unsupported_measurement")
 
 
 @pytest.mark.parametrize("fields", SOFT)
