@@ -40,12 +40,14 @@ def resolved(spectrum: Spectrum) -> Spectrum:
     if failure is not None and failure.status != "no_peaks":
         return spectrum
     if spectrum.instrument == UNIT_RESOLUTION:
-        return _refused(spectrum, f"{_named(spectrum)} measures fragments at unit resolution")
+        reason = f"{_named(spectrum)} measures fragments at unit resolution"
+        return _refused(spectrum, reason, "correct the instrument fields if this is one")
     of_precursor = precursor_decimals(spectrum)
     of_peaks = peak_decimals(spectrum.mz, of_precursor)
     if of_peaks is not None and of_peaks < _MOST_ROUNDED:
         reason = f"all its peaks have m/z of at most {counted(of_peaks, 'decimal')}"
-        return _refused(spectrum, reason if of_peaks else "all its peaks have whole numbers as m/z")
+        reason = reason if of_peaks else "all its peaks have whole numbers as m/z"
+        return _refused(spectrum, reason, "export it with all decimals if this is one")
     warnings = list(spectrum.warnings)
     if of_precursor is not None:
         warnings.append(
@@ -130,9 +132,9 @@ def _named(spectrum: Spectrum) -> str:
     return f"the instrument ({quote(text)})" if text else f"an {UNIT_RESOLUTION}"
 
 
-def _refused(spectrum: Spectrum, reason: str) -> Spectrum:
+def _refused(spectrum: Spectrum, reason: str, otherwise: str) -> Spectrum:
     message = (
         f"{reason}, which tells neither formulas nor structures apart; use a spectrum of an "
-        "Orbitrap or QTOF with all its decimals, or correct the instrument fields if it is one"
+        f"Orbitrap or QTOF, or {otherwise}"
     )
     return replace(spectrum, failure=Failure(UNSUPPORTED, message, "read"))
