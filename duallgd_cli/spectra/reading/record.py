@@ -52,6 +52,8 @@ _MEANT: Final = frozenset(
 _STRUCTURE: Final = re.compile(r"smiles|inchi|selfies|mol_?(file|block)|^structure$", re.IGNORECASE)
 _STRUCTURE_VALUE: Final = re.compile(r"InChI=1|\b[A-Z]{14}-[A-Z]{10}-[A-Z]\b")
 # Canonical names in the order in which they are tried: the first that is present wins.
+PRECURSOR: Final = ("pepmass", "precursor_mz")
+ADDUCT: Final = ("adduct", "ion")
 IDENTIFIER: Final = ("feature_id", "spectrum_id", "identifier", "title", "compound_name", "scans")
 INSTRUMENT: Final = ("instrument_type", "instrument", "filter string", "fragmentation_mode")
 
@@ -87,7 +89,7 @@ _KEYS: Final = {
     "retention_time": "rt rettime rtquery rtime",
 }
 # Names of which two values in one record contradict each other.
-_COMPARED: Final = frozenset({"adduct", "ion", "pepmass", "precursor_mz", "charge", "ionmode"})
+_COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
 _SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
     _SEPARATORS.sub("", key): name for name, keys in _KEYS.items() for key in (name, *keys.split())
@@ -128,6 +130,8 @@ class Record:
         trouble: Why the record cannot be used, else "".
         warnings: Sentences about what was repaired.
         energy_in_ev: The format defines a collision energy without unit to be in eV.
+        assumptions: Sentences about what was guessed, since the file does not say it.
+        refusal: Why nothing can be predicted of a record that can be read, or None.
         time_in_s: The format defines a retention time without unit to be in seconds.
         repeated: Further values of keys that the record has more than once.
     """
@@ -138,6 +142,8 @@ class Record:
     trouble: str = ""
     warnings: tuple[str, ...] = ()
     energy_in_ev: bool = False
+    assumptions: tuple[str, ...] = ()
+    refusal: Failure | None = None
     time_in_s: bool = False
     repeated: Sequence[tuple[str, str]] = ()
 
@@ -210,8 +216,9 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     if trouble:
         return unreadable(source, trouble, spectrum_id)
     ion = ion_of(stated)
-    remarks = Remarks(list(record.warnings), list(ion.remarks.assumptions))
-    masses = (*stated.get("pepmass", ()), *stated.get("precursor_mz", ()))
+    failure = record.refusal or ion.failure
+    remarks = Remarks(list(record.warnings), [*record.assumptions, *ion.remarks.assumptions])
+    masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
     precursor_mz = precursor_of(masses, remarks)
     remarks.warnings += ion.remarks.warnings
     classes = (instrument_class(fields.get(name, "")[:_LONGEST_NAME]) for name in INSTRUMENT)
@@ -219,8 +226,9 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
-    ms_level = level_of(fields) if ion.failure is None else 2  # so that it has a row of its own
-    remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
+    ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
+    if record.refusal is None:
+        remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
     order = np.argsort(record.mz, kind="stable")
     return Spectrum(
         source=source,
@@ -243,7 +251,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         instrument=instrument,
         ms_level=ms_level,
         metadata=recorded if keep_structures else without_structures(recorded),
-        failure=ion.failure,
+        failure=failure,
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
