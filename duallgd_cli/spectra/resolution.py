@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from duallgd_cli.errors import Failure, counted, quote
 from duallgd_cli.spectra.reading.record import (
     INSTRUMENT,
+    PRECURSOR,
     canonical,
     first,
     instrument_class,
@@ -27,6 +28,7 @@ _ACCURATE: Final = 4
 _NO_CHANCE: Final = 6
 _MOST_ROUNDED: Final = 2  # decimals; three are as good as the tolerances
 _FLOAT32: Final = 1e-7  # relative error of a number kept in 32 bits
+_LONGEST: Final = 200  # characters of a text that holds a number
 _NUMBER: Final = re.compile(r"\d+(?:[.,](\d*))?")
 
 
@@ -113,7 +115,7 @@ def _decimals(mz: NDArray[np.float64]) -> int | None:
 
 def _written(spectrum: Spectrum, mz: float) -> int | None:
     """How many decimals of the precursor m/z stand in the file, None where it is no text."""
-    text = first(canonical(spectrum.metadata), ("pepmass", "precursor_mz"))
+    text = first(canonical(spectrum.metadata), PRECURSOR)[:_LONGEST]
     for match in _NUMBER.finditer(text):
         if float(match[0].replace(",", ".")) == mz:
             return len(match[1] or "")
@@ -127,7 +129,7 @@ def _largest_error(decimals: int | None) -> float:
 def _named(spectrum: Spectrum) -> str:
     """The instrument as the file calls it."""
     fields = canonical(spectrum.metadata)
-    texts = (fields.get(name, "") for name in INSTRUMENT)
+    texts = (fields.get(name, "")[:_LONGEST] for name in INSTRUMENT)
     text = next((text for text in texts if instrument_class(text) == UNIT_RESOLUTION), "")
     return f"the instrument ({quote(text)})" if text else f"an {UNIT_RESOLUTION}"
 

@@ -213,7 +213,7 @@ def charge_of(text: str) -> Charge | None:
 
 def ion_of(stated: Stated) -> StatedIon:
     """The ion of a record, by its values under canonical names."""
-    said = [(name, key, text) for name in _OF_ION for key, text in stated.get(name, ())]
+    said = [(name, key, _cut(text)) for name in _OF_ION for key, text in stated.get(name, ())]
     for key, text in stated.get("pepmass", ()):
         said += [("charge", f"{place} {key}", column) for place, column in _charge_columns(text)]
     for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
@@ -221,9 +221,13 @@ def ion_of(stated: Stated) -> StatedIon:
             line = form.search(text[:_LONGEST])
             said += [("sign", key, line[1])] if line is not None else []
     for key, text in stated.get("collision_energy", ()):
-        said += [("collision_energy", key, text)] if _SEVENTY.search(text) else []
-    is_short = all(len(key) + len(text) <= _LONGEST for _, key, text in said)
-    return (_ion_of if is_short else _ion_of.__wrapped__)(tuple(said))
+        said += [("collision_energy", key, _cut(text))] if _SEVENTY.search(text) else []
+    return _ion_of(tuple((name, _cut(key), text) for name, key, text in said))
+
+
+def _cut(text: str) -> str:
+    """A text that can be kept; of one that is too long to mean anything the beginning."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _charge_columns(pepmass: str) -> Iterator[tuple[str, str]]:

@@ -42,6 +42,7 @@ TOO_LARGE: Final = (
     f"it is longer than {LONGEST_LINE >> 20} million characters or has more than {MOST_PEAKS:,} "
     "peaks; restore the file, or centroid the spectrum"
 )
+_LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
 _FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
 # Missing values that mean something under some key: N/A is no sodium, and Na is.
 _MEANT: Final = frozenset(
@@ -51,6 +52,8 @@ _MEANT: Final = frozenset(
 _STRUCTURE: Final = re.compile(r"smiles|inchi|selfies|mol_?(file|block)|^structure$", re.IGNORECASE)
 _STRUCTURE_VALUE: Final = re.compile(r"InChI=1|\b[A-Z]{14}-[A-Z]{10}-[A-Z]\b")
 # Canonical names in the order in which they are tried: the first that is present wins.
+PRECURSOR: Final = ("pepmass", "precursor_mz")
+ADDUCT: Final = ("adduct", "ion")
 IDENTIFIER: Final = ("feature_id", "spectrum_id", "identifier", "title", "compound_name", "scans")
 INSTRUMENT: Final = (
     *("filter string", "analyzer", "instrument_type", "instrument"),
@@ -90,7 +93,7 @@ _KEYS: Final = {
     "retention_time": "rt rettime rtquery rtime",
 }
 # Names of which two values in one record contradict each other.
-_COMPARED: Final = frozenset({"adduct", "ion", "pepmass", "precursor_mz", "charge", "ionmode"})
+_COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
 _SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
     _SEPARATORS.sub("", key): name for name, keys in _KEYS.items() for key in (name, *keys.split())
@@ -148,6 +151,8 @@ class Record:
         trouble: Why the record cannot be used, else "".
         warnings: Sentences about what was repaired.
         energy_in_ev: The format defines a collision energy without unit to be in eV.
+        assumptions: Sentences about what was guessed, since the file does not say it.
+        refusal: Why nothing can be predicted of a record that can be read, or None.
         time_in_s: The format defines a retention time without unit to be in seconds.
         repeated: Further values of keys that the record has more than once.
     """
@@ -158,6 +163,8 @@ class Record:
     trouble: str = ""
     warnings: tuple[str, ...] = ()
     energy_in_ev: bool = False
+    assumptions: tuple[str, ...] = ()
+    refusal: Failure | None = None
     time_in_s: bool = False
     repeated: Sequence[tuple[str, str]] = ()
 
@@ -220,7 +227,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     recorded = {key: printable(value).strip() for key, value in record.metadata.items()}
     stated = listed(recorded)
     for key, value in record.repeated:
-        stated.setdefault(canonical_key(key), []).append((key, printable(value).strip()))
+        if not is_missing(value):
+            stated.setdefault(canonical_key(key), []).append((key, printable(value).strip()))
     fields = {name: values[0][1] for name, values in stated.items()}
     spectrum_id = first(fields, IDENTIFIER) or place_name(source)
     trouble = record.trouble
@@ -229,16 +237,18 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     if trouble:
         return unreadable(source, trouble, spectrum_id)
     ion = ion_of(stated)
-    remarks = Remarks(list(record.warnings), list(ion.remarks.assumptions))
-    masses = (*stated.get("pepmass", ()), *stated.get("precursor_mz", ()))
+    failure = record.refusal or ion.failure
+    remarks = Remarks(list(record.warnings), [*record.assumptions, *ion.remarks.assumptions])
+    masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
     precursor_mz = precursor_of(masses, remarks)
     remarks.warnings += ion.remarks.warnings
     instrument = instrument_of(fields)
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
-    ms_level = level_of(fields) if ion.failure is None else 2  # so that it has a row of its own
-    remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
+    ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
+    if record.refusal is None:
+        remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
     order = np.argsort(record.mz, kind="stable")
     return Spectrum(
         source=source,
@@ -261,7 +271,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         instrument=instrument,
         ms_level=ms_level,
         metadata=recorded if keep_structures else without_structures(recorded),
-        failure=ion.failure,
+        failure=failure,
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
@@ -490,7 +500,7 @@ def instrument_of(fields: Mapping[str, str]) -> str:
     Args:
         fields: Under canonical names.
     """
-    texts = [fields.get(name, "") for name in INSTRUMENT]
+    texts = [fields.get(name, "")[:_LONGEST_NAME] for name in INSTRUMENT]
     if not instrument_class(texts[0]) and any(map(_TRAPPED.search, texts)):
         return UNIT_RESOLUTION
     return next(filter(None, map(instrument_class, texts)), "")

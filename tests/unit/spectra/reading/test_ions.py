@@ -1,12 +1,16 @@
 """Charge, polarity, adduct and ionisation as the programs of the field spell them."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.formulas import from_text
 from duallgd_cli.spectra.reading.ions import MISSING, Charge, charge_of, polarity_of
-from duallgd_cli.spectra.types import Feature
+from duallgd_cli.spectra.reading.record import Record, build
+from duallgd_cli.spectra.types import Feature, Source
 from tests.made_spectra import parsed
 
 POSITIVE = (
@@ -142,6 +146,43 @@ def test_any_text_is_a_charge_a_polarity_or_none(text):
 
     assert polarity_of(text) in (1, -1, 0, None)
     assert charge is None or (0 <= charge.size <= 20 and charge.sign in (1, -1, 0))
+
+
+KEYS = (
+    "adduct",
+    "ion",
+    "charge",
+    "ionmode",
+    "polarity",
+    "pepmass",
+    "precursor_mz",
+    "formula",
+    "rt",
+)
+KEYS += ("ionization", "instrument_type", "collision_energy", "title", "filter string", "my adduct")
+TEXTS = st.text(max_size=20) | st.text(alphabet="M[]()+-0123456789HNa.,;:/ePTSmin ", max_size=20)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), TEXTS))
+def test_any_fields_give_a_spectrum_whose_charge_and_polarity_agree(fields):
+    found = build(Record(fields), Source("made.mgf", 0), keep_structures=False)
+
+    assert found.charge * found.polarity >= 0
+    assert found.retention_time_s is None or found.retention_time_s >= 0
+    assert found.precursor_mz is None or found.precursor_mz > 0
+    assert found.collision_energy_ev is None or 0 < found.collision_energy_ev <= 1000
+
+
+@pytest.mark.parametrize(
+    "pattern", ["1", "+", "1,", "[M+H]+ ", "cs", "1-", " ", "(", "1.1-", "+H2O"]
+)
+def test_a_field_of_a_hundred_thousand_characters_takes_no_time(pattern):
+    fields = dict.fromkeys(KEYS, pattern * (100_000 // len(pattern)))
+
+    started = time.perf_counter()
+    build(Record(fields), Source("made.mgf", 0), keep_structures=False)
+
+    assert time.perf_counter() - started < 4
 
 
 def of_mgf(folder, *lines):
@@ -309,12 +350,22 @@ def test_what_contradicts_itself_is_said(tmp_path, fields, warning):
         "FORMULA=C9H8O4\nMOLECULAR_FORMULA=H8C9O4\nPRECURSOR_FORMULA=C9H9O4",
         "RTINSECONDS=62\nRTINMINUTES=1.03",
         "CHARGE=1+\nCHARGE=1+\nNAME=a\nNAME=b\nCOMMENT=x\nCOMMENT=y",
+        "ADDUCT=[M+H]+\nADDUCT=N/A\nCHARGE=1+\nCHARGE=\nIONMODE=\nIONMODE=positive",
     ],
 )
 def test_what_agrees_is_nothing_to_speak_of(tmp_path, fields):
     found = of_mgf(tmp_path, *fields.splitlines())
 
     assert (found.warnings, found.assumptions) == ((), ())
+
+
+def test_a_reader_may_refuse_a_record_and_say_what_it_guessed():
+    refusal = Failure("no_precursor", "the window is too wide", "read")
+    record = Record({"charge": "1+"}, assumptions=("middle of the window",), refusal=refusal)
+
+    found = build(record, Source("made.mgf", 0), keep_structures=False)
+
+    assert (found.failure, found.assumptions) == (refusal, ("middle of the window",))
 
 
 def test_charge_and_polarity_never_contradict_each_other(tmp_path):
