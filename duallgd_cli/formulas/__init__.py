@@ -18,7 +18,7 @@ from duallgd_cli.formulas.composition import (
     known_formulas,
     parse_elements,
 )
-from duallgd_cli.formulas.peaks import peaks_of
+from duallgd_cli.formulas.peaks import NO_PEAKS, peaks_of
 from duallgd_cli.formulas.scoring import (
     candidates,
     coverage,
@@ -27,8 +27,15 @@ from duallgd_cli.formulas.scoring import (
     log_probabilities,
     scorer_features,
 )
-from duallgd_cli.spectra.formulas import MIN_HEAVY_ATOMS, unnamed_ion, unsaid_polarity
-from duallgd_cli.spectra.types import PREDICTED, Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.formulas import (
+    MIN_HEAVY_ATOMS,
+    contradictions,
+    monoisotopic,
+    unnamed_ion,
+    unsaid_polarity,
+)
+from duallgd_cli.spectra.resolution import UNSUPPORTED
+from duallgd_cli.spectra.types import OPTION, PREDICTED, Feature, Hypothesis, Spectrum
 
 ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"
 _ORBITRAP_PPM: Final = 5.0
@@ -38,6 +45,10 @@ _CONTRADICTED: Final = (
     -5.0
 )  # with errors of 10 % the right formula is below it in 0.3 % of patterns
 _MOST_HEAVY_ATOMS: Final = 100  # beyond the networks, and beyond what scores were fitted on
+_COARSEST_DA: Final = 0.1  # rounding of a precursor; beyond it nearly every formula fits
+# A file whose adduct contradicts its charge or ion mode is wrong about one of them, and nothing
+# says about which.
+_CONTRADICTED_SHARE: Final = 0.5
 ENOUGH: Final = 0.95  # of the probability of all that are listed: less likely ones are not tried
 
 Found: TypeAlias = list[tuple[Adduct, NDArray[np.int16]]]
@@ -115,25 +126,42 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     Returns:
         At most 200, or why there are none.
     """
+    feature = monoisotopic(feature)
     spectrum = feature.first
     adducts = _possible_adducts(spectrum)
     if isinstance(adducts, Failure):
         return adducts
-    mz = spectrum.precursor_mz
+    mz, rounding_da = spectrum.precursor_mz, spectrum.precursor_rounding_da
     if mz is None:
         message = "no precursor m/z is given, so no formula can be looked for; add it to the file"
         return Failure("no_precursor", message, "formula")
+    if rounding_da > _COARSEST_DA:
+        message = (
+            f"the precursor m/z {mz:.0f} is a whole number, so that thousands of formulas fit; "
+            "write it with four decimals, or give the formula"
+        )
+        return Failure(UNSUPPORTED, message, "formula")
     known, model = known_formulas(), formula_model()
-    found = possible_formulas(mz, spectrum.instrument, adducts, settings)
+    found = possible_formulas(mz, spectrum.instrument, adducts, settings, rounding_da)
     if not any(len(formulas) for _, formulas in found):
         return _nothing_fits(mz, spectrum, adducts, settings)
-    best = candidates(found, mz, spectrum.instrument, known, model, feature.isotopes)
+    best = candidates(
+        *(found, mz, spectrum.instrument, known, model), feature.isotopes, rounding_da
+    )
     # Fragments of a multiply charged ion with fewer charges lie above it.
-    peaks = peaks_of(feature.spectra, mz * max(abs(adduct.charge) for adduct in adducts))
+    highest_mz = (mz + rounding_da) * max(abs(adduct.charge) for adduct in adducts)
+    peaks = peaks_of(feature.spectra, highest_mz)
     seen = evidence(best, peaks, model)
+    if not seen.explained.any():  # what nothing explains speaks for nothing
+        peaks = NO_PEAKS
+        seen = evidence(best, peaks, model)
     features = scorer_features(best, seen, peaks, mz, spectrum.instrument)
     covered = coverage(settings.tolerance_ppm(spectrum.instrument), spectrum.instrument)
-    log_probability = log_probabilities(model.scorer(features), model, covered, best.isotopes)
+    if _is_halved(spectrum, adducts[0]):
+        covered *= _CONTRADICTED_SHARE
+    log_probability = log_probabilities(
+        model.scorer(features), model, covered, best.isotopes, without_peaks=not peaks.mz.size
+    )
     is_cation = best.adduct == PERMANENT_CATION.index
     share = seen.explained @ (peaks.intensity / max(peaks.intensity.sum(), 1e-12))
     return [
@@ -151,19 +179,44 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     ]
 
 
-def isotope_remark(ranked: Sequence[RankedFormula]) -> str:
-    """What to say where no formula has the measured pattern, else ""."""
+def remarks(feature: Feature, ranked: Sequence[RankedFormula]) -> list[str]:
+    """What a chemist must know of ranked formulas, beside each formula's own numbers.
+
+    Args:
+        feature: Cleaned, as it was ranked.
+        ranked: What `rank_formulas` gave.
+    """
+    spectrum, adduct = feature.first, ranked[0].adduct
+    said = contradictions(spectrum, adduct) if spectrum.adduct_text else []
+    if _is_halved(spectrum, adduct):
+        said.append("probabilities are halved, since one of the two is wrong")
+    if spectrum.monoisotopic_mz is not None:
+        said.append(f"formulas are those of m/z {spectrum.monoisotopic_mz:.4f}")
+    if not any(one.explained_peaks for one in ranked):
+        has_peaks = any(one.mz.size for one in feature.spectra)
+        reason = "no formula explains a peak" if has_peaks else "there are no peaks to explain"
+        said.append(f"{reason}: ranked by mass and by known structures alone")
     scores = [one.isotope_score for one in ranked if one.isotope_score is not None]
-    if not scores or max(scores) > _CONTRADICTED:
-        return ""
-    return (
-        "the isotope pattern of MS1 fits none of the formulas: check precursor, adduct and "
-        "--elements, or another ion lies among the isotopes"
-    )
+    if scores and max(scores) <= _CONTRADICTED:
+        said.append(
+            "the isotope pattern of MS1 fits none of the formulas: check precursor, adduct and "
+            "--elements, or another ion lies among the isotopes"
+        )
+    return said
+
+
+def _is_halved(spectrum: Spectrum, adduct: Adduct) -> bool:
+    """Whether the file gives an adduct and contradicts it; who names one for all knows of it."""
+    is_from_file = spectrum.adduct_text != "" and spectrum.adduct_source != OPTION
+    return is_from_file and contradictions(spectrum, adduct) != []
 
 
 def possible_formulas(
-    mz: float, instrument: str, adducts: Sequence[Adduct], settings: FormulaSettings
+    mz: float,
+    instrument: str,
+    adducts: Sequence[Adduct],
+    settings: FormulaSettings,
+    rounding_da: float = 0.0,
 ) -> Found:
     """Formulas of molecules that give an ion at this m/z, for each adduct.
 
@@ -172,13 +225,14 @@ def possible_formulas(
         instrument: ``orbitrap``, ``qtof`` or "".
         adducts: To try.
         settings: Tolerance, elements and size.
+        rounding_da: Largest error that the rounding of the precursor makes, beside the tolerance.
     """
     space = _space(settings.elements)
     ppm = settings.tolerance_ppm(instrument)
     found: Found = []
     for adduct in adducts:
         mass = adduct.neutral_mass(mz)
-        tolerance_da = ppm * 1e-6 * mz * abs(adduct.charge) / adduct.molecules
+        tolerance_da = (ppm * 1e-6 * mz + rounding_da) * abs(adduct.charge) / adduct.molecules
         if not 0 < mass <= HEAVIEST_DA - tolerance_da:
             continue
         formulas = space.find(mass, tolerance_da, int(adduct is PERMANENT_CATION))
@@ -208,6 +262,8 @@ def _nothing_fits(
 ) -> Failure:
     names = " ".join(adduct.name for adduct in adducts)
     ppm = settings.tolerance_ppm(spectrum.instrument)
+    if spectrum.precursor_rounding_da:
+        ppm += spectrum.precursor_rounding_da / mz * 1e6
     limits = f"{_MOST_HEAVY_ATOMS} heavy atoms and {HEAVIEST_DA:g} Da at most"
     message = (
         f"no formula of {settings.elements} fits m/z {mz:.4f} within {ppm:g} ppm as {names} "
@@ -245,16 +301,16 @@ def predicted_formulas(
             f"atoms and the limit is {max_heavy_atoms}; raise max_heavy_atoms"
         )
         return Failure("too_large", message, "formula")
-    total, remark = math.fsum(one.probability for one in fitting), isotope_remark(ranked)
+    total, said = math.fsum(one.probability for one in fitting), remarks(feature, ranked)
     is_given = feature.first.adduct_text != ""
     guessed = () if is_given else unsaid_polarity(feature.first)
     return [
         Hypothesis(
-            feature,
+            monoisotopic(feature),
             one.formula,
             one.adduct,
             one.log_probability,
-            tuple(filter(None, [one.adduct.note, remark, *guessed])),
+            tuple(filter(None, [one.adduct.note, *said, *guessed])),
             source=PREDICTED,
             adduct_source=feature.first.adduct_source if is_given else PREDICTED,
             share=one.probability / total,

@@ -49,6 +49,9 @@ class Peaks(NamedTuple):
     tolerance_da: NDArray[np.float64]
 
 
+NO_PEAKS: Final = Peaks(np.zeros(0), np.zeros(0), np.zeros(0))
+
+
 class Explanations(NamedTuple):
     """Pairs of a candidate and a fragment it holds; arrays of shape (M,), by candidate, then peak.
 
@@ -78,6 +81,7 @@ def peaks_of(spectra: tuple[Spectrum, ...], precursor_mz: float) -> Peaks:
     order = np.argsort(mz, kind="stable")
     mz, intensity = mz[order], intensity[order]
     tolerance_da = np.maximum(mz, _SETTINGS.floor_mz) * tolerance_ppm * 1e-6
+    tolerance_da = np.maximum(tolerance_da, max(s.peak_rounding_da for s in spectra))
     below = mz <= precursor_mz + tolerance_da
     mz, intensity, tolerance_da = mz[below], intensity[below], tolerance_da[below]
     if len(spectra) > 1 and mz.size:

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, UsageError
-from duallgd_cli.formulas import RankedFormula, isotope_remark, rank_formulas
+from duallgd_cli.formulas import rank_formulas, remarks
 from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.formulas import unnamed_ion
+from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
@@ -39,8 +40,6 @@ COLUMNS: Final = (
     "adduct_source",
     "assumptions",
 )
-_NO_PEAKS: Final = "no peaks to explain: ranked by mass and by known structures alone"
-
 # Values of one row by column; an absent one is None.
 Row = Mapping[str, Any]
 
@@ -78,19 +77,26 @@ def write_formulas(request: PredictRequest) -> RunSummary:
 
 def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iterator[Row]:
     """Rows of a feature, at least one."""
-    named, remarks = _named(item.first), ""
-    ranked: list[RankedFormula] | Failure | None = item.first.failure
-    if ranked is None:
-        cleaned = tuple(clean(spectrum, CleaningSettings()) for spectrum in item.spectra)
-        usable = tuple(one for one in cleaned if one.failure is None)
-        ranked = rank_formulas(Feature(usable or cleaned), settings.formula_search)
-        remarks = sentences(*_remarks(item, bool(usable)))
+    named = _named(item.first)
+    measured = tuple(resolved(clean(one, CleaningSettings())) for one in item.spectra)
+    with_peaks = tuple(one for one in measured if one.failure is None)
+    bare = tuple(one for one in measured if one.failure and one.failure.status == "no_peaks")
+    used = with_peaks or bare or measured
+    feature = Feature(used)
+    ranked = (feature.first.failure if used is measured else None) or rank_formulas(
+        feature, settings.formula_search
+    )
+    said = [] if isinstance(ranked, Failure) else remarks(feature, ranked)
+    left_out = [
+        f"index {one.source.index} is left out: {one.failure.message}"
+        for one in measured
+        if one.failure and one not in used
+    ]
+    message = sentences(*_remarks(feature.first, item), *said, *left_out)
     if isinstance(ranked, Failure):
         summary.counts[ranked.status] += 1
-        message = sentences(ranked.message, remarks)
-        yield named | {"status": ranked.status, "message": message}
+        yield named | {"status": ranked.status, "message": sentences(ranked.message, message)}
         return
-    remarks = sentences(remarks, isotope_remark(ranked))
     summary.counts[OK] += 1
     summary.n_candidates += len(ranked[: settings.top_k])
     for number, one in enumerate(ranked[: settings.top_k], start=1):
@@ -106,12 +112,17 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
             "adduct_source": named["adduct_source"] or PREDICTED,
             "isotope_score": None if one.isotope_score is None else round(one.isotope_score, 2),
             "status": OK,
-            "message": remarks,
+            "message": message,
         }
 
 
-def _remarks(feature: Feature, has_peaks: bool) -> Iterator[str]:
-    first = feature.first
+def _remarks(first: Spectrum, item: Feature) -> Iterator[str]:
+    """What to say of a feature whatever its formulas are.
+
+    Args:
+        first: Of its spectra, the first that is ranked.
+        item: As it was read.
+    """
     yield from first.warnings
     yield from first.assumptions
     adduct = parse_adduct(first.adduct_text)
@@ -120,10 +131,8 @@ def _remarks(feature: Feature, has_peaks: bool) -> Iterator[str]:
     if not first.adduct_text and unnamed_ion(first) is None:
         mode = {1: "of positive ions ", -1: "of negative ions "}.get(first.polarity, "")
         yield f"no adduct is given: all {mode}were tried"
-    if not has_peaks:
-        yield _NO_PEAKS
-    if len(feature.spectra) > 1:
-        others = ", ".join(str(other.source.index) for other in feature.spectra[1:])
+    if len(item.spectra) > 1:
+        others = ", ".join(str(other.source.index) for other in item.spectra[1:])
         yield f"read together with index {others}"
 
 

@@ -134,6 +134,9 @@ ADDUCT_SHARES: Final = (0.80, 0.06, 0.01, 0.05, 0.04, 0.04, 0.85, 0.08, 0.03, 0.
 _MOST: Final = 200
 _MOST_COMPOSITIONS: Final = 20_000
 _EXPLANATIONS: Final = 1 << 14
+# Scores were fitted on spectra with peaks. Without any the first formula is right for 71 % of 502
+# molecules of fold val, where the sharpness of those with peaks states 75 %, this part of it 72 %.
+_WITHOUT_PEAKS: Final = 0.9
 _KNOWN_BONUS: Final = 3.0  # log weight of a formula that any known structure has
 _MASSES: Final = np.array(MASSES_DA)
 
@@ -145,6 +148,7 @@ class Candidates(NamedTuple):
         formula: Of the molecules, int16 (K, N_ELEMENTS).
         adduct: `Adduct.index` of each; no two adducts that are tried have the same one.
         ppm: Measured minus theoretical m/z.
+        error_ppm: What of it the rounding of the precursor does not explain.
         structures: Known structures of the formula by group, (K, G).
         prior: Log weight that the composition alone gives.
         isotopes: Log weight that the isotope pattern gives, 0 where there is none.
@@ -155,6 +159,7 @@ class Candidates(NamedTuple):
     formula: NDArray[np.int16]
     adduct: NDArray[np.int64]
     ppm: NDArray[np.float64]
+    error_ppm: NDArray[np.float64]
     structures: NDArray[np.int64]
     prior: NDArray[np.float64]
     isotopes: NDArray[np.float64]
@@ -187,6 +192,7 @@ def candidates(
     known: KnownFormulas,
     model: FormulaModel,
     pattern: IsotopePattern | None = None,
+    rounding_da: float = 0.0,
 ) -> Candidates:
     """The likeliest formulas of those found, by prior, mass error and isotopes.
 
@@ -197,6 +203,7 @@ def candidates(
         known: Table of known formulas.
         model: Gives the prior.
         pattern: Of the ion's isotopes, or None.
+        rounding_da: Largest error that the rounding of the precursor makes.
     """
     formula = np.concatenate([formulas for _, formulas in found])
     adduct = np.concatenate([np.full(len(f), one.index) for one, f in found])
@@ -205,10 +212,13 @@ def candidates(
         mass = precursor_mz * abs(one.charge)
         errors.append((mass - one.molecules * (formulas @ _MASSES) - one.mass_shift) / mass)
     ppm = np.concatenate(errors) * 1e6
+    # All that is rounded to the same number is as likely.
+    rounding_ppm = rounding_da / precursor_mz * 1e6
+    error_ppm = ppm - np.clip(ppm, -rounding_ppm, rounding_ppm)
     structures = known.counts(formula)
     total = structures.sum(axis=1)
     weight = np.where(total > 0, _KNOWN_BONUS + np.log1p(total), 0.0) - _squared_error(
-        ppm, instrument
+        error_ppm, instrument
     )
     weight += np.log(np.array(ADDUCT_SHARES))[adduct]
     isotopes = np.concatenate([isotope_scores(pattern, formulas, one) for one, formulas in found])
@@ -223,6 +233,7 @@ def candidates(
         formula[rows],
         adduct[rows],
         ppm[rows],
+        error_ppm[rows],
         structures[rows],
         log_prior[best],
         isotopes[rows],
@@ -276,7 +287,7 @@ def scorer_features(
     mean_error, fragment = _fragment_columns(seen, peaks, precursor_mz)
     known = np.log1p(found.structures)
     total = np.log1p(found.structures.sum(axis=1))
-    squared = _squared_error(found.ppm, instrument)
+    squared = _squared_error(found.error_ppm, instrument)
     prior = np.stack(
         [
             *known.T,
@@ -286,7 +297,7 @@ def scorer_features(
             found.prior * (total == 0),
             squared * is_orbitrap,
             squared * (not is_orbitrap),
-            found.ppm * mean_error,
+            found.error_ppm * mean_error,
             np.log(np.array(ADDUCT_SHARES))[found.adduct],
         ],
         axis=1,
@@ -369,6 +380,7 @@ def log_probabilities(
     model: FormulaModel,
     covered: float = 1.0,
     isotopes: NDArray[np.float64] | None = None,
+    without_peaks: bool = False,
 ) -> NDArray[np.float64]:
     """Calibrated log-probabilities of candidates with these scores, shape (K,).
 
@@ -380,8 +392,10 @@ def log_probabilities(
         model: As fitted.
         covered: See `coverage`.
         isotopes: Log weights that the pattern gives, (K,); None without one.
+        without_peaks: The scores are made of mass and known structures alone.
     """
-    lead = model.sharpness * (scores - scores.max(initial=-np.inf))
+    sharpness = model.sharpness * (_WITHOUT_PEAKS if without_peaks else 1.0)
+    lead = sharpness * (scores - scores.max(initial=-np.inf))
     total = np.exp(lead).sum()
     log_probability = lead - np.log(total + model.unlisted) + math.log(covered)
     if isotopes is not None:

@@ -46,6 +46,7 @@ from duallgd_cli.predict.prediction import (
     SpectrumReference,
     sentences,
 )
+from duallgd_cli.predict.ranking import LEAST_EXPLAINED
 from duallgd_cli.predict.settings import PREDICT, PredictSettings
 from duallgd_cli.runtime import stage
 from duallgd_cli.spectra.annotation import annotate
@@ -57,6 +58,7 @@ from duallgd_cli.spectra.formulas import (
     ion_with_metal,
     table_source,
 )
+from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
 
 # For a formula that shares the samples of a feature with others.
@@ -97,7 +99,9 @@ def results(
     def asked() -> Iterator[_Asked]:
         for number, item in features:
             with stage("clean"):
-                cleaned = [clean(spectrum, settings.cleaning) for spectrum in item.spectra]
+                cleaned = [
+                    resolved(clean(spectrum, settings.cleaning)) for spectrum in item.spectra
+                ]
             spectra = tuple(map(SpectrumReference.of, cleaned))
             usable = tuple(one for one in cleaned if one.failure is None)
             tried = _hypotheses(spectra, usable, source)
@@ -407,7 +411,12 @@ def _described(
     if not annotated.n_explained:
         unexplained = (
             f"none of the {annotated.n_peaks} peaks is explained by {hypothesis.formula}; "
-            "predicted from the formula alone"
+            "predicted from the formula alone, with less confidence"
+        )
+    elif annotated.explained_intensity < LEAST_EXPLAINED:
+        unexplained = (
+            f"{hypothesis.formula} explains {annotated.explained_intensity:.1%} of the intensity "
+            "of the peaks: check formula, adduct and instrument; less confidence is stated"
         )
     result = HypothesisResult(
         status=OK,

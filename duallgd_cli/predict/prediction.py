@@ -392,7 +392,9 @@ def predictions_of(
     if len(results) > 1:
         said = [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
     # What accompanies candidates is a warning; the message says it too.
-    remarks = [result.message for result in results if result.status == OK]
+    # Hypotheses share many of them: each sentence stands there once.
+    accepted = [result.message for result in results if result.status == OK]
+    remarks = sentences(*accepted).split("; ")
     for spectrum in first.spectra:
         adduct = parse_adduct(spectrum.adduct_text)
         written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name

@@ -311,11 +311,13 @@ def _gather(feature: Feature, settings: AnnotationSettings) -> NDArray[np.void]:
     ppm = [settings.tolerance_ppm(spectrum.instrument) for spectrum in spectra]
     mz = np.concatenate([spectrum.mz for spectrum in spectra])
     intensity = np.concatenate([spectrum.intensity for spectrum in spectra])
+    tolerance_da = np.maximum(mz, settings.floor_mz) * np.repeat(ppm, sizes) * _PPM
+    rounding_da = [spectrum.peak_rounding_da for spectrum in spectra]
     columns = {
         "mz": mz,
         "intensity": intensity,
         "energy_ev": np.repeat(energy, sizes),
-        "tolerance_da": np.maximum(mz, settings.floor_mz) * np.repeat(ppm, sizes) * _PPM,
+        "tolerance_da": np.maximum(tolerance_da, np.repeat(rounding_da, sizes)),
         "spectrum": np.repeat(np.arange(len(spectra)), sizes),
     }
     dtype = [(name, column.dtype) for name, column in columns.items()]

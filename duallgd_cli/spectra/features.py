@@ -9,11 +9,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, Self
+from typing import Any, BinaryIO, Final, Literal, NamedTuple, Self
 
 import numpy as np
 
-from duallgd_cli.chem.adduct import Adduct, parse_adduct
+from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import (
     ConfigError,
@@ -26,7 +26,7 @@ from duallgd_cli.errors import (
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.reading import open_bytes, read
-from duallgd_cli.spectra.reading.record import unreadable
+from duallgd_cli.spectra.reading.record import canonical, unreadable
 from duallgd_cli.spectra.types import (
     HIGHEST_MZ,
     ISOTOPES,
@@ -39,6 +39,10 @@ from duallgd_cli.spectra.types import (
 
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
 SAME_PRECURSOR_PPM: Final = 10.0
+_SAME_PEAK_S: Final = 60.0  # between spectra of one chromatographic peak
+_MS2: Final = 2
+_LEVEL: Final = "MS level"
+_LEAST_ABOVE: Final = 0.01  # of the base peak: an ion above the precursor that is no noise
 # Least and largest mass of each isotope from the monoisotopic ion, Da.
 _SPANS: Final = {
     -2: (-1.9993, -1.9927),  # 78Se to 10B2
@@ -128,19 +132,29 @@ def _with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum
 
     Args:
         spectrum: Its own are those of its FEATURE_ID; without one the last before it, of its
-            polarity and, if that names a precursor, of its precursor.
+            polarity; in both cases those that name another precursor or time are of another ion.
         ms1: Those of its file as far as they are read, by FEATURE_ID; of those without the last one
             by polarity.
     """
     if spectrum.feature_id:
-        own = ms1.get(spectrum.feature_id, ())
+        near = ms1.get(spectrum.feature_id, ())
     else:
-        last = ms1.get(spectrum.polarity) or ms1.get(0, ())
-        own = [one for one in last if one.precursor_mz is None or _same_precursor(spectrum, one)]
-    patterns = [found for one in own if (found := isotope_pattern(one, spectrum)) is not None]
-    if not patterns:
+        near = ms1.get(spectrum.polarity) or ms1.get(0, ())
+    own = [one for one in near if one.precursor_mz is None or _differs(spectrum, one) == ""]
+    found = next(filter(None, (lighter_ion(one, spectrum) for one in own)), None)
+    mz = spectrum.precursor_mz if found is None else found.mz
+    ion = replace(spectrum, precursor_mz=mz)
+    patterns = [shown for one in own if (shown := isotope_pattern(one, ion)) is not None]
+    if patterns:
+        spectrum = replace(spectrum, isotopes=sum(patterns[1:], patterns[0]))
+    if found is None or spectrum.monoisotopic_mz is not None:
         return spectrum
-    return replace(spectrum, isotopes=sum(patterns[1:], patterns[0]))
+    assumption = (
+        f"MS1 shows an ion {found.ratio:.2g} times as strong at m/z {found.mz:.4f}, lighter as by "
+        f"{found.isotope}: the precursor is taken for its isotope"
+    )
+    assumptions = (*spectrum.assumptions, assumption)
+    return replace(spectrum, monoisotopic_mz=found.mz, assumptions=assumptions)
 
 
 def _same_precursor(first: Spectrum, other: Spectrum) -> bool:
@@ -149,6 +163,76 @@ def _same_precursor(first: Spectrum, other: Spectrum) -> bool:
         return first.precursor_mz is other.precursor_mz
     difference = abs(first.precursor_mz - other.precursor_mz)
     return difference <= SAME_PRECURSOR_PPM * 1e-6 * first.precursor_mz
+
+
+def _differs(first: Spectrum, other: Spectrum) -> str:
+    """What says that two spectra are not of one ion of one chromatographic peak, else ""."""
+    if not _same_precursor(first, other):
+        return "precursor m/z"
+    if first.polarity * other.polarity < 0:
+        return "ion mode"
+    if first.charge and other.charge and first.charge != other.charge:
+        return "charge"
+    one, another = first.retention_time_s, other.retention_time_s
+    is_later = one is not None and another is not None and abs(one - another) > _SAME_PEAK_S
+    return "retention time" if is_later else ""
+
+
+class _LighterIon(NamedTuple):
+    """The monoisotopic ion of which a precursor is an isotope.
+
+    Attributes:
+        mz: Of it.
+        ratio: Its intensity next to that of the next isotope.
+        isotope: By which the two differ.
+    """
+
+    mz: float
+    ratio: float
+    isotope: str
+
+
+def lighter_ion(ms1: Spectrum, ms2: Spectrum) -> _LighterIon | None:
+    """The monoisotopic ion, where an MS1 spectrum shows that the precursor is an isotope of it.
+
+    A lighter ion counts where distance and ratio are those of an isotope: it is stronger than the
+    precursor, as that of carbon is, or at least nearly as strong, as that of bromine is. Lighter
+    isotopes of boron and selenium are weaker than the monoisotopic ion and do not count. Where a
+    further ion lies two below, as with several atoms of bromine or selenium, nothing is certain.
+    """
+    mz, charges = ms2.precursor_mz, max(abs(_charge(ms2)), 1)
+    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
+    peak_mz, intensity = ms1.mz[possible], ms1.intensity[possible]
+    if mz is None:
+        return None
+    tolerance_da = max(mz, _TOLERANCE.floor_mz) * 1e-6
+    tolerance_da *= _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
+
+    def strongest(at: float, within: float) -> tuple[float, float]:
+        near = np.flatnonzero(np.abs(peak_mz - at) <= within)
+        best = near[intensity[near].argmax()] if near.size else None
+        return (0.0, 0.0) if best is None else (float(peak_mz[best]), float(intensity[best]))
+
+    found = None
+    at, height = strongest(mz, tolerance_da)
+    most_carbon = 0.0108 * mz * charges / 12
+    # Distance and its width in Da, least and most of the precursor next to the lighter ion.
+    steps = (
+        ("13C", 1.00336, 0.0022, 0.008, min(1.2 * most_carbon + 0.03, 0.67)),
+        ("37Cl, 81Br or 34S", 1.9975, 0.004, 0.03, 1.4),
+    )
+    while height:
+        for isotope, distance, width, least, most in steps:
+            within = min(tolerance_da, width / charges)
+            below, lighter = strongest(at - distance / charges, within)
+            if lighter and least <= height / lighter <= most:
+                found = _LighterIon(below, lighter / height, isotope)
+                at, height = below, lighter
+                break
+        else:
+            _, further = strongest(at - 1.9975 / charges, min(tolerance_da, 0.004 / charges))
+            return None if further > 0.05 * height else found
+    return None
 
 
 def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
@@ -162,10 +246,8 @@ def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
     possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
     if mz is None or not possible.any():
         return None
-    adduct = parse_adduct(ms2.adduct_text)
-    charge = ms2.charge if isinstance(adduct, Failure) else adduct.charge
     ppm = _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
-    at = mz + _SPANS_DA / max(abs(charge), 1)
+    at = mz + _SPANS_DA / max(abs(_charge(ms2)), 1)
     tolerance = np.array([-1.0, 1.0]) * np.maximum(at, _TOLERANCE.floor_mz) * ppm * 1e-6
     peak_mz, intensity = ms1.mz[possible], ms1.intensity[possible]
     edges = np.searchsorted(peak_mz, at + tolerance)
@@ -175,15 +257,22 @@ def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
     return IsotopePattern(tuple(sums), float(intensity.min()))
 
 
+def _charge(spectrum: Spectrum) -> int:
+    adduct = parse_adduct(spectrum.adduct_text)
+    return spectrum.charge if isinstance(adduct, Failure) else adduct.charge
+
+
 def group(
     items: Iterable[Spectrum], by: GroupBy = "feature", adduct: str | None = None
 ) -> Iterator[Feature]:
     """Features in the order of their first spectrum.
 
     With ``feature``, spectra of one file become one feature where they share a FEATURE_ID (in a
-    SIRIUS ``.ms`` file: a compound), the adduct, the formula where both name one, and the precursor
-    m/z within 10 ppm. SCANS, TITLE and NAME group nothing: in most dialects they number spectra or
-    name compounds. Spectra without a FEATURE_ID stand alone.
+    SIRIUS ``.ms`` file: a compound), the adduct, the precursor m/z within 10 ppm and, where both
+    name it, formula, charge, ion mode and retention time within 60 s; what differs is said. A
+    FEATURE_ID that a whole file of several precursors has groups nothing. SCANS, TITLE and NAME
+    group nothing: in most dialects they number spectra or name compounds. Spectra without a
+    FEATURE_ID stand alone.
 
     Spectra without a FEATURE_ID pass straight through until the first one with it; from there on a
     file is held until its end, since a further member may still come.
@@ -203,29 +292,133 @@ def group(
 
 def _features_of_file(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
     held: list[list[Spectrum]] = []
-    groups: dict[tuple[str, Adduct | str, int], list[list[Spectrum]]] = {}
+    by_id: defaultdict[str, list[list[Spectrum]]] = defaultdict(list)
     ms1: defaultdict[str | int, list[Spectrum]] = defaultdict(list)
-    for item in items:
+    for item in _with_levels(items):
         if item.ms_level == 1 and item.feature_id:
             ms1[item.feature_id].append(replace(item, metadata={}))
         elif item.ms_level == 1:
             ms1[item.polarity] = [item]
         elif by == "none" or not item.feature_id:
-            held.append([_with_isotopes(item, ms1)])
+            held.append([_with_isotopes(_of_unclear_level(item), ms1)])
         else:
-            ion = parse_adduct(item.adduct_text)
-            own = item.adduct_text if isinstance(ion, Failure) else ion
-            group = groups.setdefault((item.feature_id, own, item.ms_level), [])
-            members = next((one for one in group if _same_ion(one[0], item)), None)
+            features = by_id[item.feature_id]
+            members = next((one for one in features if _apart(one[0], item) == ""), None)
             if members is None:  # the first of a new feature
                 members = []
-                group.append(members)
+                features.append(members)
                 held.append(members)
             members.append(item)
-        if not groups:
+        if not by_id:
             yield from _finished(held, ms1)
             held = []
+    for name, features in by_id.items():
+        reasons = dict.fromkeys(_apart(features[0][0], other[0]) for other in features[1:])
+        if reasons and len(by_id) == 1 and "precursor m/z" in reasons:
+            held = _each_alone(held, name)
+        elif reasons.keys() - {_LEVEL}:
+            for members in features:
+                members[:] = [_read_apart(one, name, [*reasons]) for one in members]
+        for members in features:
+            members[:] = _without_ms1(members, ms1[name])
     yield from _finished(held, ms1)
+
+
+def _with_levels(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
+    """Spectra of a file; what is clearly the MS1 spectrum of the next one is given that level."""
+    before: Spectrum | None = None
+    for item in items:
+        if before is not None:
+            is_of_item = before.feature_id == item.feature_id and not _shows_ms1(item)
+            if is_of_item and item.ms_level == _MS2 and _differs(before, item) == "":
+                item = _with_ms1(item, before)
+                before = replace(before, ms_level=1)
+            yield before
+        before = item if _shows_ms1(item) else None
+        if before is None:
+            yield item
+    if before is not None:
+        yield before
+
+
+def _without_ms1(members: list[Spectrum], ms1: list[Spectrum]) -> list[Spectrum]:
+    """The spectra of a feature, after what is clearly MS1 was added to the MS1 spectra."""
+    of_ms1 = [one for one in members if _shows_ms1(one)]
+    others = [one for one in members if one not in of_ms1]
+    if not of_ms1:
+        return members
+    if not others:
+        return [*map(_of_unclear_level, members)]
+    ms1 += [replace(one, ms_level=1, metadata={}) for one in of_ms1]
+    return [_with_ms1(one, of_ms1[0]) for one in others]
+
+
+def _shows_ms1(spectrum: Spectrum) -> bool:
+    """Whether a spectrum without a level shows what MS1 spectra do and those of fragments do not.
+
+    That is the isotopes of its singly charged precursor, and beside them ions above it or nothing
+    below it. One that names a collision energy is of fragments.
+    """
+    mz, intensity = spectrum.precursor_mz, spectrum.intensity
+    if spectrum.ms_level != _MS2 or mz is None or not intensity.size:
+        return False
+    above = intensity[spectrum.mz > mz + _SPANS[4][1] + 0.2].max(initial=0.0)
+    # Without a FEATURE_ID it may be a spectrum of low energy, which has a row of its own.
+    has_nothing_below = spectrum.feature_id != "" and spectrum.mz[0] > mz - 1
+    if not has_nothing_below and above < _LEAST_ABOVE * intensity.max():
+        return False
+    said = {"ms_level", "spectype", "collision_energy"} & canonical(spectrum.metadata).keys()
+    pattern = isotope_pattern(spectrum, spectrum)
+    if said or abs(_charge(spectrum)) > 1 or pattern is None:
+        return False
+    return pattern.intensity[1 + ISOTOPES.index(1)] < 1.2 * pattern.intensity[0]
+
+
+def _with_ms1(spectrum: Spectrum, ms1: Spectrum) -> Spectrum:
+    index = ms1.source.index
+    assumption = (
+        f"index {index} of the file has no MS level and shows the isotopes of its precursor as MS1 "
+        "spectra do: it is read as the MS1 spectrum of this one"
+    )
+    return replace(spectrum, assumptions=(*spectrum.assumptions, assumption))
+
+
+def _of_unclear_level(spectrum: Spectrum) -> Spectrum:
+    if not _shows_ms1(spectrum):
+        return spectrum
+    assumption = (
+        "it has no MS level and shows the isotopes of its precursor as MS1 spectra do, but is read "
+        "as MS2 since no other spectrum is; write MSLEVEL"
+    )
+    return replace(spectrum, assumptions=(*spectrum.assumptions, assumption))
+
+
+def _apart(first: Spectrum, other: Spectrum) -> str:
+    """In what two spectra of one FEATURE_ID differ so that they are two features, else ""."""
+    if first.ms_level != other.ms_level:
+        return _LEVEL
+    adducts = [parse_adduct(one.adduct_text) for one in (first, other)]
+    texts = [one.adduct_text for one in (first, other)]
+    if texts[0] != texts[1] and (isinstance(adducts[0], Failure) or adducts[0] != adducts[1]):
+        return "adduct"
+    if len({first.formula_text, other.formula_text} - {""}) > 1:
+        return "formula"
+    return _differs(first, other)
+
+
+def _read_apart(spectrum: Spectrum, name: str, reasons: Sequence[str]) -> Spectrum:
+    what = " and ".join(one for one in reasons if one != _LEVEL)
+    warning = f"spectra of FEATURE_ID {clip(name)} differ in {what} and are read apart"
+    return replace(spectrum, warnings=(*spectrum.warnings, warning))
+
+
+def _each_alone(held: Iterable[Sequence[Spectrum]], name: str) -> list[list[Spectrum]]:
+    """Every spectrum of a file as a feature of its own, in order."""
+    warning = f"all spectra of the file have FEATURE_ID {clip(name)}, which groups none of them"
+    return [
+        [replace(one, warnings=(*one.warnings, warning)) if one.feature_id else one]
+        for one in sorted((one for entry in held for one in entry), key=lambda s: s.source.index)
+    ]
 
 
 def require_adduct(text: str | None) -> None:
@@ -251,13 +444,13 @@ def _with_adduct(spectrum: Spectrum, adduct: str) -> Spectrum:
 def _finished(
     held: list[list[Spectrum]], ms1: Mapping[str | int, Sequence[Spectrum]]
 ) -> Iterator[Feature]:
-    for entry in held:  # an MS1 spectrum of the feature may have come after those of MS2
+    for entry in held:
+        if len(entry) > 1:  # what some spectra of a feature say of their ion holds for all
+            charge = next((one.charge for one in entry if one.charge), 0)
+            polarity = next((one.polarity for one in entry if one.polarity), 0)
+            entry = [replace(one, charge=charge, polarity=polarity) for one in entry]
+        # An MS1 spectrum of the feature may have come after those of MS2.
         yield Feature(tuple(_with_isotopes(one, ms1) if one.feature_id else one for one in entry))
-
-
-def _same_ion(first: Spectrum, other: Spectrum) -> bool:
-    formulas = {first.formula_text, other.formula_text} - {""}
-    return len(formulas) < 2 and _same_precursor(first, other)
 
 
 @dataclass(slots=True)

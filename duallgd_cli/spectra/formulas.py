@@ -72,7 +72,8 @@ def hypothesis_of(
 
     The formula is the molecule's (of a permanent cation: the cation's); the ion's own formula is
     recognised by its charge or its mass. A missing adduct is inferred where formula, precursor m/z
-    and polarity leave one choice. A missing precursor m/z is computed from formula and adduct. The
+    and polarity leave one choice. A missing precursor m/z is computed from formula and adduct; one
+    that MS1 shows to be an isotope gives way to the monoisotopic one where only that agrees. The
     adduct is trusted over CHARGE and ion mode. Whatever was decided stands in the notes.
 
     Args:
@@ -81,7 +82,22 @@ def hypothesis_of(
         adduct_text: As written, "" where missing.
         limits: Tolerance and size.
     """
+    result = _checked(feature, formula_text, adduct_text, limits)
+    if isinstance(result, Failure) and feature.first.monoisotopic_mz is not None:
+        lighter = _checked(monoisotopic(feature), formula_text, adduct_text, limits)
+        if not isinstance(lighter, Failure):
+            mz = f"{feature.first.monoisotopic_mz:.4f}"
+            return replace(lighter, notes=(*lighter.notes, f"the formula is that of m/z {mz}"))
+    return result
+
+
+def _checked(
+    feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
+) -> Hypothesis | Failure:
+    """See `hypothesis_of`; the precursor is taken as it is."""
     spectrum, ppm = feature.first, limits.precursor_ppm
+    if spectrum.precursor_mz is not None:
+        ppm += spectrum.precursor_rounding_da / spectrum.precursor_mz * 1e6
     adduct = parse_adduct(adduct_text) if adduct_text else None
     if isinstance(adduct, Failure):
         return adduct
@@ -101,7 +117,7 @@ def hypothesis_of(
         notes.append(
             f"{clip(formula_text)} is read as the ion's formula: the molecule is {molecule}"
         )
-    notes += [*_contradictions(spectrum, adduct), *filter(None, [adduct.note])]
+    notes += [*contradictions(spectrum, adduct), *filter(None, [adduct.note])]
     feature, computed = _with_precursor(feature, molecule, adduct)
     return Hypothesis(
         feature, molecule, adduct, 0.0, (*notes, *computed), adduct_source=adduct_source
@@ -254,13 +270,26 @@ def _check_size(formula: Formula, limit: int) -> None:
         raise _refused("too_small", message)
 
 
-def _contradictions(spectrum: Spectrum, adduct: Adduct) -> list[str]:
+def contradictions(spectrum: Spectrum, adduct: Adduct) -> list[str]:
+    """What to say where charge or ion mode of a spectrum contradict an adduct, else []."""
     if spectrum.charge and spectrum.charge != adduct.charge:
         return [f"charge {spectrum.charge:+d} contradicts {adduct.name}; the adduct is trusted"]
     if spectrum.polarity and spectrum.polarity != adduct.polarity:
         mode = "positive" if spectrum.polarity > 0 else "negative"
         return [f"ion mode {mode} contradicts {adduct.name}; the adduct is trusted"]
     return []
+
+
+def monoisotopic(feature: Feature) -> Feature:
+    """The feature of the monoisotopic ion, where MS1 shows that the precursor is its isotope."""
+    if feature.first.monoisotopic_mz is None:
+        return feature
+    return Feature(
+        tuple(
+            replace(one, precursor_mz=one.monoisotopic_mz, precursor_rounding_da=0.0)
+            for one in feature.spectra
+        )
+    )
 
 
 def _with_precursor(

@@ -24,6 +24,7 @@ INFERRED: Final = "inferred"  # adducts alone
 HIGHEST_MZ: Final = 1e6  # beyond any analyser: a broken number
 # Instruments by their index in prepared data and in the networks; "" is unknown.
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
+UNIT_RESOLUTION: Final = "ion trap or quadrupole"  # a class that no network knows
 
 # Metals that fragments keep, by their index there; "" is none.
 CARRIED_METALS: Final = ("", "Na", "K")
@@ -101,13 +102,18 @@ class Spectrum:
         collision_energy_text: As written, else "".
         collision_energy_ev: One number in eV, or None (`spectra.reading.record` decides).
         retention_time_s: Seconds, the middle of a range, or None.
-        instrument: "orbitrap", "qtof" or "" (unknown).
+        instrument: "orbitrap", "qtof", `UNIT_RESOLUTION` or "" (unknown).
         ms_level: 1, 2, ...; 2 if the file does not say.
         metadata: Every field of the record, keys lower case, values text.
         warnings: Sentences for the `message` column.
         assumptions: Sentences on what was guessed, because the file does not say it or may mean
             several things; outputs repeat them among the warnings.
-        isotopes: Of its precursor, where the file has MS1 spectra that show them.
+        isotopes: Of its monoisotopic ion, where the file has MS1 spectra that show them.
+        monoisotopic_mz: Where MS1 spectra show that the precursor is an isotope of another ion: the
+            m/z of that; else None.
+        precursor_rounding_da: Largest error that rounding makes of the precursor m/z, as
+            `resolution.resolved` finds it; 0 where it is written exactly.
+        peak_rounding_da: The same of the peaks.
         failure: Why it has no peaks to go on with, with stage ``read``; it still gets its row.
     """
 
@@ -133,6 +139,9 @@ class Spectrum:
     warnings: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     isotopes: IsotopePattern | None = None
+    monoisotopic_mz: float | None = None
+    precursor_rounding_da: float = 0.0
+    peak_rounding_da: float = 0.0
     failure: Failure | None = None
 
 

@@ -315,7 +315,7 @@ def test_a_finished_output_is_replaced_only_when_asked(duallgd, spectra, tmp_pat
 
 
 def test_a_file_without_any_candidate_says_what_to_do(duallgd, tmp_path):
-    made = mgf(tmp_path / "in.mgf", *[block(ASPIRIN, formula=None, pepmass="2300.5")] * 3)
+    made = mgf(tmp_path / "in.mgf", *[block(ASPIRIN, formula=None, pepmass="2300.5123")] * 3)
 
     done = duallgd("predict", made, "-o", "out.csv", *FEW)
 

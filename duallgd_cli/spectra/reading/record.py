@@ -34,7 +34,7 @@ from duallgd_cli.spectra.reading.quantities import (
     precursor_of,
     retention_time,
 )
-from duallgd_cli.spectra.types import HIGHEST_MZ, Source, Spectrum
+from duallgd_cli.spectra.types import HIGHEST_MZ, UNIT_RESOLUTION, Source, Spectrum
 
 MOST_PEAKS: Final = 1_000_000  # of one spectrum in text
 LONGEST_LINE: Final = 1 << 25  # characters of a line, and of a record
@@ -52,8 +52,13 @@ _MEANT: Final = frozenset(
 _STRUCTURE: Final = re.compile(r"smiles|inchi|selfies|mol_?(file|block)|^structure$", re.IGNORECASE)
 _STRUCTURE_VALUE: Final = re.compile(r"InChI=1|\b[A-Z]{14}-[A-Z]{10}-[A-Z]\b")
 # Canonical names in the order in which they are tried: the first that is present wins.
+PRECURSOR: Final = ("pepmass", "precursor_mz")
+ADDUCT: Final = ("adduct", "ion")
 IDENTIFIER: Final = ("feature_id", "spectrum_id", "identifier", "title", "compound_name", "scans")
-INSTRUMENT: Final = ("instrument_type", "instrument", "filter string", "fragmentation_mode")
+INSTRUMENT: Final = (
+    *("filter string", "analyzer", "instrument_type", "instrument"),
+    "fragmentation_mode",
+)
 
 # The keys that programs and libraries write for each name, without spaces and marks.
 _KEYS: Final = {
@@ -82,12 +87,13 @@ _KEYS: Final = {
     "molecular_formula": "",
     "instrument_type": "",
     "instrument": "sourceinstrument instrumentation",
-    "filter string": "filterline scanfilter",
+    "filter string": "filterline scanfilter thermofilter",
+    "analyzer": "analyser massanalyzer massanalyser ms2analyzer ms2analyser detector",
     "fragmentation_mode": "fragmentationmethod specialfragmentation",
     "retention_time": "rt rettime rtquery rtime",
 }
 # Names of which two values in one record contradict each other.
-_COMPARED: Final = frozenset({"adduct", "ion", "pepmass", "precursor_mz", "charge", "ionmode"})
+_COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
 _SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
     _SEPARATORS.sub("", key): name for name, keys in _KEYS.items() for key in (name, *keys.split())
@@ -106,13 +112,30 @@ _FORMULA_KEY: Final = re.compile(r"formula(?:neutral|text|string|hill|sirius|\d*
 _FORMULA_OF_ION: Final = re.compile(r"precursor|ion")
 _RANK_OF_ION: Final = 3
 
+# The ion trap of a hybrid, named where the analyser of the fragments stands: in a filter line, or
+# after the activation (CID; IT). After an ion trap before it (IT-CID) another analyser may follow.
+_TRAPPED: Final = re.compile(
+    r"\bITMS\b|(?:;|\+|\bHCD|\bCID|\bETD)[ ,;/_-]*\(?IT\b(?![- ]?(?:FT|TOF|Orbi))"
+)
 _ORBITRAP: Final = re.compile(
-    r"orbi?t(r|\b)ap|fourier|exactive|exploris|\bfusion\b|lumos|\beclipse\b|\bastral\b|\bid-?x\b|velos|"
-    r"\bft-?icr|icr\b|\bhcd\b|\bitft\b|\bqft\b|\bft-?ms\b|\bft\b|\bltq ?ft|apex[ -]qe?|solarix",
+    r"orbi?t(r|\b)ap|fourier|exactive|exploris|\bfusion\b|lumos|\beclipse\b|\bastral\b|\bastms\b|"
+    r"\bid-?x\b|(?<!\bltq )(?<!\bltq-)\bvelos(?! p)|\bft-?icr|icr\b|\bhcd\b|\bitft\b|\bqft\b|"
+    r"\bft-?ms\b|\bft\b|\bltq ?ft|apex[ -]qe?|solarix",
     re.IGNORECASE,
 )
 _TOF: Final = re.compile(
-    r"tof|time[- ]of[- ]flight|maxis|\bimpact\b|xevo|synapt|\bx500|qstar|\blct\b|\b65[2-6]\d\b",
+    r"tof|time[- ]of[- ]flight|maxis|\bimpact\b|xevo(?![ -]?tq)|synapt|\bx500|qstar|\blct\b|"
+    r"\b65[2-6]\d\b",
+    re.IGNORECASE,
+)
+# Ion traps and quadrupoles, by kind, by make and by model; where no Fourier-transform or
+# time-of-flight analyser is named beside them.
+_UNIT: Final = re.compile(
+    r"(?-i:\b(?:Q|Qq|L)?IT\b)|ion[- ]?trap|linear[- ]trap|msd[- ]?trap|q[- ]?trap|\bqqq?\b|_qqq\b|"
+    r"triple[- ]?(?:stage[- ]?)?quad|tandem[- ]quad|^ *quadrupole *$|(?:esi|apci|appi)-q\b|"
+    r"\btq(?:[sdx]|ms|-?xs)?\b|\bsqd?(?:ms)?\b|\btsq|\bltq|\blcq|\blxq|velos p|amazon|\bhct|"
+    r"esquire|quattro|\bzq\b|\bevoq\b|\bqsight\b|\bapi[- ]?(?:\d{3,4}|iii)\b|"
+    r"sciex (?:[3-6]500|7500)\b|\b64[1-9]\d[a-d]?\b|\blcms-?(?:20[1-5]0|80\d\d)",
     re.IGNORECASE,
 )
 
@@ -128,10 +151,10 @@ class Record:
         trouble: Why the record cannot be used, else "".
         warnings: Sentences about what was repaired.
         energy_in_ev: The format defines a collision energy without unit to be in eV.
-        time_in_s: The format defines a retention time without unit to be in seconds.
-        repeated: Further values of keys that the record has more than once.
         assumptions: Sentences about what was guessed, since the file does not say it.
         refusal: Why nothing can be predicted of a record that can be read, or None.
+        time_in_s: The format defines a retention time without unit to be in seconds.
+        repeated: Further values of keys that the record has more than once.
     """
 
     metadata: Mapping[str, str]
@@ -140,10 +163,10 @@ class Record:
     trouble: str = ""
     warnings: tuple[str, ...] = ()
     energy_in_ev: bool = False
-    time_in_s: bool = False
-    repeated: Sequence[tuple[str, str]] = ()
     assumptions: tuple[str, ...] = ()
     refusal: Failure | None = None
+    time_in_s: bool = False
+    repeated: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(slots=True)
@@ -214,17 +237,18 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     if trouble:
         return unreadable(source, trouble, spectrum_id)
     ion = ion_of(stated)
-    remarks = Remarks(list(record.warnings), list(ion.remarks.assumptions))
-    masses = (*stated.get("pepmass", ()), *stated.get("precursor_mz", ()))
+    failure = record.refusal or ion.failure
+    remarks = Remarks(list(record.warnings), [*record.assumptions, *ion.remarks.assumptions])
+    masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
     precursor_mz = precursor_of(masses, remarks)
     remarks.warnings += ion.remarks.warnings
-    classes = (instrument_class(fields.get(name, "")[:_LONGEST_NAME]) for name in INSTRUMENT)
-    instrument = next((name for name in classes if name), "")
+    instrument = instrument_of(fields)
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
-    ms_level = level_of(fields) if ion.failure is None else 2  # so that it has a row of its own
-    remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
+    ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
+    if record.refusal is None:
+        remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
     order = np.argsort(record.mz, kind="stable")
     return Spectrum(
         source=source,
@@ -247,7 +271,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         instrument=instrument,
         ms_level=ms_level,
         metadata=recorded if keep_structures else without_structures(recorded),
-        failure=record.refusal or ion.failure,
+        failure=failure,
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
@@ -452,11 +476,31 @@ def compound_name(metadata: Mapping[str, str]) -> str:
 
 
 def instrument_class(text: str) -> str:
-    """Kind of mass analyser named by an instrument text.
+    """Kind of mass analyser that an instrument text names for fragments.
 
     Returns:
-        ``orbitrap`` (any Fourier-transform analyser), ``qtof`` (any time-of-flight one), or "".
+        ``orbitrap`` (any Fourier-transform analyser), ``qtof`` (any time-of-flight one),
+        `UNIT_RESOLUTION` (ion traps and quadrupoles), or "".
     """
-    if _ORBITRAP.search(text):
-        return "orbitrap"
-    return "qtof" if _TOF.search(text) else ""
+    kinds = (
+        (_TRAPPED, UNIT_RESOLUTION),
+        (_ORBITRAP, "orbitrap"),
+        (_TOF, "qtof"),
+        (_UNIT, UNIT_RESOLUTION),
+    )
+    return next((kind for words, kind in kinds if words.search(text)), "")
+
+
+def instrument_of(fields: Mapping[str, str]) -> str:
+    """Class of the analyser that recorded a spectrum, see `instrument_class`.
+
+    The filter line of the scan decides; then an ion trap that is named for the fragments, since
+    hybrids are called by their better analyser; then the first field that names a class.
+
+    Args:
+        fields: Under canonical names.
+    """
+    texts = [fields.get(name, "")[:_LONGEST_NAME] for name in INSTRUMENT]
+    if not instrument_class(texts[0]) and any(map(_TRAPPED.search, texts)):
+        return UNIT_RESOLUTION
+    return next(filter(None, map(instrument_class, texts)), "")

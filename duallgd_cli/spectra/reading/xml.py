@@ -25,6 +25,7 @@ from pyteomics.auxiliary import PyteomicsError
 from duallgd_cli.spectra.reading.isolation import Isolated, isolated
 from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.reading.record import Record, instrument_class
+from duallgd_cli.spectra.types import UNIT_RESOLUTION
 
 # Without psims, which brings a database, pyteomics refuses mzML; the vocabulary is not used here.
 pyteomics_xml._has_psims = True
@@ -172,7 +173,9 @@ def _instrument(stream: BinaryIO) -> str:
         if tag in {"cvParam", "userParam", "msModel", "msMassAnalyzer"}:
             names.append(f"{element.get('name', '')} {element.get('value', '')}")
     stream.seek(0)
-    return next((name for name in map(instrument_class, names) if name), "")
+    classes = [name for name in map(instrument_class, names) if name]
+    # A hybrid names all its analysers; the filter line of a scan says which one was used.
+    return next((name for name in classes if name != UNIT_RESOLUTION), "".join(classes[:1]))
 
 
 def _mzml_record(info: Mapping[str, Any], instrument: str) -> Record:

@@ -9,7 +9,7 @@ from pyteomics import mass
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.chem.elements import METALS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.formulas import FormulaSettings, isotope_remark, rank_formulas
+from duallgd_cli.formulas import FormulaSettings, rank_formulas, remarks
 from duallgd_cli.formulas.peaks import ABUNDANCES, LOWEST, isotope_ratios, isotope_scores
 from duallgd_cli.spectra.types import ISOTOPES, Feature, IsotopePattern
 from tests.unit.formulas.test_ranking import ASPIRIN, ranked, spectrum_of
@@ -122,9 +122,10 @@ def test_wild_ratios_are_numbers(height):
 def test_a_pattern_that_no_formula_has_is_said_to_be_one():
     brominated = replace(spectrum_of(ASPIRIN), isotopes=pattern_of("C5H9BrO2"))
 
-    assert "fits none of the formulas" in isotope_remark(ranked(brominated, elements="CHNO"))
-    assert isotope_remark(ranked(replace(brominated, isotopes=pattern_of("C9H8O4")))) == ""
-    assert isotope_remark(ranked(spectrum_of(ASPIRIN))) == ""
+    (said,) = remarks(Feature((brominated,)), ranked(brominated, elements="CHNO"))
+    assert "fits none of the formulas" in said
+    for fitting in (replace(brominated, isotopes=pattern_of("C9H8O4")), spectrum_of(ASPIRIN)):
+        assert remarks(Feature((fitting,)), ranked(fitting)) == []
 
 
 def test_what_is_not_listed_keeps_its_share():

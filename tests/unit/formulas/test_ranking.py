@@ -10,7 +10,7 @@ from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
-from duallgd_cli.formulas import FormulaSettings, rank_formulas
+from duallgd_cli.formulas import FormulaSettings, predicted_formulas, rank_formulas, remarks
 from duallgd_cli.formulas.peaks import explain, peaks_of
 from duallgd_cli.spectra.annotation import SubformulaTable
 from duallgd_cli.spectra.types import Feature
@@ -197,3 +197,95 @@ def test_explanations_of_many_formulas_are_those_of_each_alone():
         expected = {(p, *map(int, c)) for p, c in alone}
         found = zip(together.peak[mine], together.fragment[mine], strict=True)
         assert {(int(p), *map(int, c)) for p, c in found} == expected
+
+
+def shown_by(spectrum):
+    """What is said of the formulas of a spectrum, joined."""
+    return "; ".join(remarks(Feature((spectrum,)), ranked(spectrum)))
+
+
+@pytest.mark.parametrize(
+    ("contradiction", "words"),
+    [
+        ({"charge": -1, "polarity": -1}, "charge -1 contradicts [M+H]+"),
+        ({"charge": 2}, "charge +2 contradicts [M+H]+"),
+        ({"polarity": -1}, "ion mode negative contradicts [M+H]+"),
+    ],
+)
+def test_an_adduct_that_its_own_file_contradicts_halves_all_probabilities(contradiction, words):
+    plain = spectrum_of(ASPIRIN)
+    contradicted = replace(plain, **contradiction)
+
+    halves = [one.probability for one in ranked(contradicted)]
+
+    assert halves == pytest.approx([one.probability / 2 for one in ranked(plain)])
+    assert words in shown_by(contradicted)
+    assert "probabilities are halved, since one of the two is wrong" in shown_by(contradicted)
+    assert shown_by(plain) == ""
+
+
+def test_an_adduct_that_the_user_names_is_trusted_and_the_contradiction_said():
+    plain = replace(spectrum_of(ASPIRIN), adduct_source="option")
+    contradicted = replace(plain, charge=-1, polarity=-1)
+
+    assert ranked(contradicted)[0].probability == ranked(plain)[0].probability
+    assert "charge -1 contradicts [M+H]+" in shown_by(contradicted)
+    assert "halved" not in shown_by(contradicted)
+
+
+@pytest.mark.parametrize("molecule", [ASPIRIN, CITRATE, CAFFEINE])
+@pytest.mark.parametrize("decimals", [2, 1])
+def test_a_rounded_precursor_makes_all_that_it_may_be_as_likely(molecule, decimals):
+    exact = spectrum_of(molecule)
+    rounded = replace(
+        exact,
+        precursor_mz=round(exact.precursor_mz, decimals),
+        precursor_rounding_da=0.5 * 10.0**-decimals,
+    )
+
+    found = ranked(rounded)
+
+    assert molecule[0] in [str(one.formula) for one in found[:5]]
+    right = next(one for one in found if str(one.formula) == molecule[0])
+    assert right.probability < ranked(exact)[0].probability
+    assert sum(one.probability for one in found) < 1.0
+    assert len(found) > len(ranked(exact))
+
+
+def test_a_whole_number_as_the_precursor_is_refused():
+    whole = replace(spectrum_of(ASPIRIN), precursor_mz=181.0, precursor_rounding_da=0.5)
+
+    refused = rank_formulas(Feature((whole,)), FormulaSettings())
+
+    assert refused.status == "unsupported_measurement"
+    assert "m/z 181 is a whole number" in refused.message
+
+
+@pytest.mark.parametrize("molecule", [ASPIRIN, CITRATE, CAFFEINE])
+def test_without_a_peak_that_is_explained_mass_and_known_structures_count_alone(molecule):
+    measured = spectrum_of(molecule)
+    bare = replace(measured, mz=np.zeros(0), intensity=np.zeros(0))
+    # Halfway between two nominal masses lies no fragment.
+    strange = replace(measured, mz=np.floor(measured.mz) + 0.6)
+
+    alone = [(str(one.formula), one.probability) for one in ranked(bare)]
+
+    assert alone == [(str(one.formula), one.probability) for one in ranked(strange)]
+    right = next(p for formula, p in alone if formula == molecule[0])
+    assert right < ranked(measured)[0].probability
+    assert shown_by(bare).startswith("there are no peaks to explain: ranked by mass and by known")
+    assert shown_by(strange).startswith("no formula explains a peak: ranked by mass and by known")
+
+
+def test_of_an_isotope_the_formulas_are_those_of_its_monoisotopic_ion():
+    chosen = spectrum_of(CAFFEINE)
+    mono = chosen.precursor_mz
+    isotope = replace(chosen, precursor_mz=mono + 1.00336, monoisotopic_mz=mono)
+
+    first = ranked(isotope)[0]
+    (proposed, *_) = predicted_formulas(Feature((isotope,)), FormulaSettings(), 100, 5)
+
+    assert str(first.formula) == str(proposed.formula) == "C8H10N4O2"
+    assert first.ppm == pytest.approx(0.0, abs=0.01)
+    assert proposed.feature.first.precursor_mz == mono
+    assert f"formulas are those of m/z {mono:.4f}" in proposed.notes

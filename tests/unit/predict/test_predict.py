@@ -176,6 +176,16 @@ def test_a_spectrum_that_nothing_explains_is_predicted_with_a_warning(tmp_path):
 
     assert found[0]["status"] == "ok"
     assert "none of the 1 peaks is explained by C9H8O4" in found[0]["message"]
+    assert "with less confidence" in found[0]["warnings"]
+
+
+def test_a_formula_that_explains_next_to_nothing_is_said(tmp_path):
+    strange = block((ASPIRIN[0], "C7H5O2"), scale=0.1).replace("END", "100.4 900\n110.6 800\nEND")
+
+    found = predicted(tmp_path, strange)
+
+    assert found[0]["status"] == "ok"
+    assert "C9H8O4 explains 0.6% of the intensity of the peaks" in found[0]["warnings"]
 
 
 def test_a_molecule_larger_than_the_model_is_refused_by_size(tmp_path):

@@ -157,3 +157,15 @@ def test_what_a_table_lacks_is_predicted(tmp_path):
         "b": "predicted",
     }
     assert {row["status"] for row in rows} == {"ok"}
+
+
+def test_what_holds_for_all_formulas_of_a_feature_is_said_once(tmp_path):
+    strange = "\n".join(
+        ["BEGIN IONS", "PEPMASS=195.08765", "ADDUCT=[M+H]+", "CHARGE=2+", "110.6012 9", "END IONS"]
+    )
+
+    rows = predicted(tmp_path, strange, settings=SETTINGS)
+
+    assert {row["formula_rank"] for row in rows} > {"1"}
+    (said,) = {row["warnings"] for row in rows}
+    assert said.count("probabilities are halved") == said.count("charge +2 contradicts") == 1

@@ -329,3 +329,22 @@ def test_one_sample_of_one_is_less_agreement_than_fifty_of_fifty():
     )
 
     assert one.log_share < fifty.log_share - 1
+
+
+@pytest.mark.parametrize("source", ["file", "predicted"])
+@pytest.mark.parametrize("n_explained", [0, 1])
+def test_where_next_to_nothing_is_explained_less_confidence_is_stated(source, n_explained):
+    explained = outcome(
+        *(structure("A", 60), structure("B", 20)),
+        **{"n_peaks": 9, "n_explained": 4, "explained_intensity": 0.8, "formula_source": source},
+    )
+    hardly = {"n_explained": n_explained, "explained_intensity": 0.05 * n_explained}
+
+    by_peaks, top = rank((explained,), RankingModel())
+    alone, top_alone = rank((replace(explained, **hardly),), RankingModel())
+
+    assert [one.smiles for one in alone] == [one.smiles for one in by_peaks]
+    assert [one.confidence for one in alone] == pytest.approx(
+        [0.6 * one.confidence for one in by_peaks]
+    )
+    assert top_alone == pytest.approx(0.6 * top)

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
-from duallgd_cli.spectra.reading.record import instrument_class
+from duallgd_cli.spectra.reading.record import instrument_class, instrument_of
+from duallgd_cli.spectra.types import UNIT_RESOLUTION
 
 
 @pytest.mark.parametrize(
@@ -123,14 +124,61 @@ def test_a_normalised_energy_needs_the_precursor():
         ("timsTOF Pro", "qtof"),
         ("Agilent 6530", "qtof"),
         ("quadrupole time-of-flight", "qtof"),
-        ("ESI-QQQ", ""),
-        ("linear ion trap", ""),
+        ("LTQ Orbitrap XL hybrid iontrap-Orbitrap", "orbitrap"),
+        ("IT-FT/ion trap with FTMS", "orbitrap"),
+        ("LTQ-FT-ICR", "orbitrap"),
+        ("LTQ Orbitrap Velos", "orbitrap"),
+        ("CID; Velos", "orbitrap"),
+        ("FTMS + c ESI d Full ms2 195.09@hcd35.00", "orbitrap"),
+        ("LCMS-IT-TOF", "qtof"),
+        ("Xevo G2-XS QTof", "qtof"),
+        ("Agilent 6545", "qtof"),
+        ("API QSTAR Pulsar i", "qtof"),
+        ("quadrupole", UNIT_RESOLUTION),
         ("N/A", ""),
+        ("CID", ""),
         ("", ""),
     ],
 )
 def test_the_instrument_is_classed(text, kind):
     assert instrument_class(text) == kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("LC-ESI-IT", "ESI-QIT", "LC-ESI-QQ", "ESI-QQQ", "QqQ/triple quadrupole", "QqIT", "LIT"),
+        *("IT/ion trap", "linear ion trap", "Ion Trap", "quadrupole ion trap", "LC/MSD Trap"),
+        *("Triple Quad 5500+", "triple-quadrupole", "Triple Stage Quadrupole", "LC-ESI-Q"),
+        *("LTQ", "LTQ XL", "LTQ Velos", "LTQ Velos Pro", "LCQ Deca XP", "LXQ", "TSQ Quantum"),
+        *("4000 QTRAP", "Q TRAP", "Q-Trap 3200", "API 4000", "API4000", "SCIEX 6500+"),
+        *("amaZon SL", "HCTultra", "esquire 4000", "EVOQ Elite"),
+        *("Xevo TQ", "Xevo TQ-S", "Xevo TQ-XS", "ACQUITY TQD", "Quattro_QQQ:40eV", "SQD"),
+        *("Agilent 6490", "6410 Triple Quadrupole", "6470A", "LCMS-8060", "LCMS-2020"),
+        *("ITMS + c ESI d Full ms2 195.09@cid35.00", "LTQ Orbitrap; FTMS + ITMS", "CID; IT"),
+        *("LTQ Orbitrap XL; CID; IT", "Orbitrap Fusion; HCD IT", "Orbitrap ID-X (CID, IT)"),
+    ],
+)
+def test_ion_traps_and_quadrupoles_are_of_unit_resolution(text):
+    assert instrument_class(text) == UNIT_RESOLUTION
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"instrument": "LTQ Orbitrap XL", "filter string": "ITMS + c Full ms2"}, UNIT_RESOLUTION),
+        ({"instrument": "LTQ XL", "filter string": "FTMS + c Full ms2"}, "orbitrap"),
+        ({"instrument": "FTMS + ITMS", "filter string": "FTMS + c Full ms2"}, "orbitrap"),
+        ({"instrument": "LTQ Orbitrap", "fragmentation_mode": "CID; IT"}, UNIT_RESOLUTION),
+        ({"instrument": "Orbitrap Fusion", "analyzer": "ITMS"}, UNIT_RESOLUTION),
+        ({"instrument_type": "LC-ESI-IT", "instrument": "LTQ Orbitrap XL"}, UNIT_RESOLUTION),
+        ({"instrument_type": "LC-ESI-ITFT", "instrument": "LTQ Orbitrap XL"}, "orbitrap"),
+        ({"instrument": "Q Exactive", "fragmentation_mode": "HCD"}, "orbitrap"),
+        ({}, ""),
+    ],
+)
+def test_the_filter_line_decides_and_then_the_trap_of_a_hybrid(fields, kind):
+    assert instrument_of(fields) == kind
 
 
 def test_every_massbank_record_gets_the_energy_of_its_column_but_for_ramps_and_choices(shared):

@@ -1,5 +1,7 @@
 """Grouping of spectra into features."""
 
+import pytest
+
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.reading.record import unreadable
 from duallgd_cli.spectra.types import Source
@@ -48,9 +50,129 @@ def test_another_precursor_adduct_formula_or_level_is_another_feature():
         spectrum(7, "7", ms_level=3),
         spectrum(8, "7", mz=None),
         spectrum(9, "7", mz=None),
+        spectrum(10, "8"),
     ]
 
-    assert indices(items) == [[0, 2, 4, 5, 6], [1], [3], [7], [8, 9]]
+    assert indices(items) == [[0, 2, 4, 5, 6], [1], [3], [7], [8, 9], [10]]
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "what"),
+    [
+        ({"retention_time_s": 100.0}, {"retention_time_s": 900.0}, "retention time"),
+        ({"charge": 1}, {"charge": 2}, "charge"),
+        ({"polarity": 1}, {"polarity": -1}, "ion mode"),
+        ({}, {"mz": 203.03}, "precursor m/z"),
+        ({}, {"adduct": "[M+Na]+"}, "adduct"),
+        ({"formula_text": "C9H8O4"}, {"formula_text": "C10H12O3"}, "formula"),
+    ],
+)
+def test_what_differs_between_spectra_of_one_id_is_said(first, other, what):
+    items = [spectrum(0, "7", **first), spectrum(1, "7", **other), spectrum(2, "8")]
+
+    *apart, alone = group(items)
+
+    said = f"spectra of FEATURE_ID 7 differ in {what} and are read apart"
+    assert [[s.warnings for s in one.spectra] for one in apart] == [[(said,)], [(said,)]]
+    assert alone.first.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ({"retention_time_s": 100.0}, {"retention_time_s": 150.0}),
+        ({"retention_time_s": 100.0}, {}),
+        ({"charge": 1, "polarity": 1}, {}),
+    ],
+)
+def test_what_one_of_two_leaves_out_does_not_part_them_and_holds_for_both(first, other):
+    (both,) = group(
+        [spectrum(0, "7", **other), spectrum(1, "7", **first), spectrum(2, file="b")][:2]
+    )
+
+    assert len(both.spectra) == 2
+    assert {one.polarity for one in both.spectra} == {first.get("polarity", 0)}
+    assert both.first.warnings == ()
+
+
+def test_an_id_that_all_spectra_of_a_file_have_groups_none_of_them():
+    items = [spectrum(n, "1", mz=mz) for n, mz in enumerate((181.05, 195.08765, 181.05, 301.14))]
+
+    features = list(group(items))
+
+    assert [[s.source.index for s in one.spectra] for one in features] == [[0], [1], [2], [3]]
+    said = ("all spectra of the file have FEATURE_ID 1, which groups none of them",)
+    assert {one.first.warnings for one in features} == {said}
+
+
+FRAGMENTS = {"mz": 195.08765, "adduct": "", "peaks": [(110.0713, 600.0), (138.0662, 1000.0)]}
+MS1 = {"mz": 195.08765, "adduct": "", "peaks": [
+    (195.08765, 1e4), (196.0906, 980.0), (197.0930, 80.0), (217.0696, 700.0)]}  # fmt: skip
+LOW_ENERGY = [(138.0662, 50.0), (195.08765, 1e4), (196.0906, 980.0)]
+
+
+def measured(index, feature_id="", peaks=(), **more):
+    mz, intensity = zip(*peaks, strict=True)
+    named = {"precursor_mz": more.pop("mz"), "feature_id": feature_id}
+    return made_spectrum(mz, intensity, index, adduct_text=more.pop("adduct"), **named | more)
+
+
+@pytest.mark.parametrize("feature_id", ["", "7"])
+@pytest.mark.parametrize("by", ["feature", "none"])
+def test_an_ms1_block_without_a_level_is_read_as_what_it_is_and_said(feature_id, by):
+    items = [measured(0, feature_id, **MS1), measured(1, feature_id, **FRAGMENTS)]
+
+    (found,) = group(items, by)
+
+    assert [one.source.index for one in found.spectra] == [1]
+    assert found.isotopes.intensity[3] == pytest.approx(980.0)
+    (said,) = found.first.assumptions
+    assert "index 0 of the file has no MS level" in said
+    assert "read as the MS1 spectrum of this one" in said
+
+
+def test_it_may_stand_after_the_fragments_and_hold_the_isotopes_alone():
+    alone = MS1 | {"peaks": MS1["peaks"][:3]}
+    items = [
+        measured(0, "7", **FRAGMENTS),
+        measured(1, "7", **alone),
+        measured(2, "8", **FRAGMENTS),
+    ]
+
+    found, other = group(items)
+
+    assert [one.source.index for one in found.spectra] == [0]
+    assert found.isotopes is not None
+    assert other.isotopes is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"ms_level": 2, "metadata": {"mslevel": "2"}},
+        {"metadata": {"collision_energy": "10 eV"}},
+        {"charge": 2},
+        {"peaks": LOW_ENERGY},
+        {"peaks": [*LOW_ENERGY, (260.1, 9.0)]},  # noise
+        {"peaks": [(195.08765, 1e4), (217.0696, 700.0)]},  # no isotopes
+    ],
+)
+def test_what_may_be_of_fragments_stays_a_spectrum_of_fragments(other):
+    items = [measured(0, "7", **MS1 | other), measured(1, "7", **FRAGMENTS)]
+
+    if "charge" not in other:
+        assert indices(items) == [[0, 1]]
+    assert all(one.assumptions == () for feature in group(items) for one in feature.spectra)
+
+
+def test_one_without_other_spectra_of_its_ion_keeps_its_row_and_says_so():
+    for feature_id in ("", "7"):
+        items = [measured(0, feature_id, **MS1), measured(1, "9", **FRAGMENTS | {"mz": 301.1})]
+
+        found = next(group(items))
+
+        assert found.first.source.index == 0
+        assert "is read as MS2 since no other spectrum is" in found.first.assumptions[0]
 
 
 def test_members_that_name_different_formulas_stay_apart():

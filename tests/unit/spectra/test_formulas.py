@@ -331,3 +331,15 @@ def test_when_every_row_is_refused_the_first_reason_stands(tmp_path):
 def test_a_bad_table_is_refused_with_what_was_found(tmp_path, text, error, message):
     with pytest.raises(error, match=message):
         table(tmp_path, text)
+
+
+def test_a_given_formula_may_be_that_of_the_monoisotopic_ion():
+    isotope = {"monoisotopic_mz": ASPIRIN_H, "mz": ASPIRIN_H + 1.00336}
+
+    found = propose("C9H8O4", **isotope)
+    neither = propose("C9H10O4", **isotope)
+
+    assert found.feature.first.precursor_mz == ASPIRIN_H
+    assert f"the formula is that of m/z {ASPIRIN_H:.4f}" in found.notes
+    assert neither.status == "formula_mismatch"
+    assert "but the precursor is 182.0529" in neither.message

@@ -133,3 +133,75 @@ def test_scans_that_their_ms1_scan_encloses_are_read_after_it():
     found = [one.source.index for one in parents_first(nested)]
 
     assert found == [2, 0, 1, 4, 3, 5, 6]
+
+
+def precursor_at(formula, *, heavier, adduct="[M+H]+"):
+    """The MS1 spectrum of a molecule, and an MS2 spectrum of one of its peaks."""
+    peaks = ms1_peaks(formula, adduct)
+    z = abs(parse_adduct(adduct).charge)
+    mono = peaks[0][0]
+    near = [mz for mz, _ in peaks if abs((mz - mono) * z - heavier) < 0.004]
+    chosen = max(near, key=dict(peaks).get)
+    shown = made_spectrum(*np.array(peaks).T, ms_level=1)
+    return shown, made_spectrum(precursor_mz=chosen, adduct_text=adduct, index=1), mono
+
+
+@pytest.mark.parametrize(
+    ("formula", "heavier", "adduct"),
+    [
+        ("C8H10N4O2", 1.00336, "[M+H]+"),  # a tenth as strong
+        ("C30H48O3", 1.00336, "[M-H]-"),
+        ("C30H48O3", 2.0067, "[M-H]-"),
+        ("C8H10N4O2", 1.00336, "[M+Na]+"),
+        ("C30H40N4O6", 1.00336, "[M+2H]2+"),
+        ("C9H10ClNO2", 1.99705, "[M+H]+"),
+        ("C9H10BrNO2", 1.99795, "[M+H]+"),
+        ("C9H8Cl2O3", 1.99705, "[M-H]-"),
+    ],
+)
+def test_an_isotope_that_was_chosen_as_the_precursor_is_known(formula, heavier, adduct):
+    shown, chosen, mono = precursor_at(formula, heavier=heavier, adduct=adduct)
+
+    (found,) = group([shown, chosen])
+
+    assert found.first.monoisotopic_mz == pytest.approx(mono, abs=1e-4)
+    assert found.isotopes.intensity == pytest.approx(
+        isotope_pattern(shown, made_spectrum(precursor_mz=mono, adduct_text=adduct)).intensity
+    )
+    (said,) = found.first.assumptions
+    assert f"at m/z {mono:.4f}" in said
+    assert "the precursor is taken for its isotope" in said
+
+
+@pytest.mark.parametrize(
+    "formula", ["C8H10N4O2", "C9H10BrNO2", "C6H7BO2", "C11H13BN2O4", "C5H11NO2Se", "C12H10Se2"]
+)
+def test_the_monoisotopic_ion_is_not_taken_for_an_isotope(formula):
+    shown, _, _ = precursor_at(formula, heavier=0.0)
+    mono = precursor_mz(Formula.parse(formula), parse_adduct("[M+H]+"))
+
+    (found,) = group([shown, made_spectrum(precursor_mz=mono, adduct_text="[M+H]+", index=1)])
+
+    assert found.first.monoisotopic_mz is None
+    assert found.first.assumptions == ()
+
+
+@pytest.mark.parametrize(
+    ("below", "height"),
+    [
+        (1.00783, 5e6),  # one hydrogen
+        (0.99640, 5e6),  # no 13C
+        (1.00336, 5e8),  # 500 times: less than one carbon atom would be
+        (1.00336, 5e5),  # weaker
+        (2.01565, 2e6),  # two hydrogens
+        (0.50168, 5e6),
+    ],
+)
+def test_another_ion_below_the_precursor_is_not_taken_for_the_monoisotopic_one(below, height):
+    mz = 362.1378
+    shown = made_spectrum((mz - below, mz, mz + 1.00336), (height, 1e6, 2e5), ms_level=1)
+    chosen = made_spectrum(precursor_mz=mz, adduct_text="[M+H]+", index=1)
+
+    (found,) = group([shown, chosen])
+
+    assert found.first.monoisotopic_mz is None

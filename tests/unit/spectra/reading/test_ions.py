@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.formulas import from_text
 from duallgd_cli.spectra.reading.ions import MISSING, Charge, charge_of, polarity_of
 from duallgd_cli.spectra.reading.record import Record, build
@@ -356,6 +357,15 @@ def test_what_agrees_is_nothing_to_speak_of(tmp_path, fields):
     found = of_mgf(tmp_path, *fields.splitlines())
 
     assert (found.warnings, found.assumptions) == ((), ())
+
+
+def test_a_reader_may_refuse_a_record_and_say_what_it_guessed():
+    refusal = Failure("no_precursor", "the window is too wide", "read")
+    record = Record({"charge": "1+"}, assumptions=("middle of the window",), refusal=refusal)
+
+    found = build(record, Source("made.mgf", 0), keep_structures=False)
+
+    assert (found.failure, found.assumptions) == (refusal, ("middle of the window",))
 
 
 def test_charge_and_polarity_never_contradict_each_other(tmp_path):

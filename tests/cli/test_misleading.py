@@ -1,0 +1,193 @@
+"""Features that each would mislead a chemist if they were read without a second look.
+
+Each case is a feature of one file, with one fault that exporters and users make; no row may state a
+confident answer without a word on it. m/z are those of ions: nothing was measured.
+"""
+
+import json
+from typing import NamedTuple
+
+from tests.made_runs import rows_of
+
+CAFFEINE = "138.0662 1000\n110.0713 600\n123.0427 200\n83.0604 150\n69.0447 120"
+QUERCETIN = "151.0037 1000\n178.9986 400\n121.0295 250\n107.0139 200\n273.0405 60"
+FERULIC = "134.0373 1000\n178.0272 300\n149.0608 250"
+ISOTOPES = "195.08765 10000\n196.0910 950\n197.0935 80\n217.0696 700"
+
+
+class Case(NamedTuple):
+    """A feature and its row.
+
+    Attributes:
+        blocks: Of an MGF file: header lines and peaks of each.
+        status: Of the row.
+        formula: Of the row; "" where none may be stated.
+        adduct: Of the row.
+        most: The highest probability of the formula that is honest.
+        said: Words of ``message``.
+        column: Where these must stand as well.
+    """
+
+    blocks: tuple[tuple[str, str], ...]
+    status: str = "ok"
+    formula: str = ""
+    adduct: str = ""
+    most: float = 1.0
+    said: str = ""
+    column: str = "warnings"
+
+
+UNSUPPORTED = "unsupported_measurement"
+CASES = {
+    "a charge with two signs": Case(
+        (("PEPMASS=301.0354\nCHARGE=-1-", QUERCETIN),), "ok", "C15H10O7", "[M-H]-"
+    ),
+    "a charge beside the precursor": Case(
+        (("PEPMASS=301.0354 5000 1-", QUERCETIN),), "ok", "C15H10O7", "[M-H]-"
+    ),
+    "a polarity in other words": Case(
+        (("PEPMASS=193.0506\nIONMODE=ESI-", FERULIC),), "ok", "C10H10O4", "[M-H]-"
+    ),
+    "an adduct in lower case": Case(
+        (("PEPMASS=217.0696\nADDUCT=[m+na]+", "217.0696 1000\n195.0877 20"),),
+        *("ok", "C8H10N4O2", "[M+Na]+"),
+    ),
+    "an adduct that nobody knows": Case(
+        (("PEPMASS=195.08765\nADDUCT=[M+Xy]+", CAFFEINE),),
+        *("unsupported_adduct", "", "[M+Xy]+"),
+        said="[M+Xy]+",
+        column="message",
+    ),
+    "a charge that contradicts the adduct": Case(
+        (("PEPMASS=195.08765\nCHARGE=2+\nADDUCT=[M+H]+", CAFFEINE),),
+        *("ok", "C8H10N4O2", "[M+H]+", 0.5),
+        said="charge +2 contradicts [M+H]+",
+    ),
+    "an ion mode that contradicts the adduct": Case(
+        (("PEPMASS=195.08765\nIONMODE=negative\nADDUCT=[M+H]+", CAFFEINE),),
+        *("ok", "C8H10N4O2", "[M+H]+", 0.5),
+        said="ion mode negative contradicts [M+H]+",
+    ),
+    "peaks of one decimal": Case(
+        (("PEPMASS=195.1\nADDUCT=[M+H]+", "138.1 1000\n110.1 600\n123.0 200\n83.1 150"),),
+        *(UNSUPPORTED, "", "[M+H]+"),
+        said="all its peaks have m/z of at most 1 decimal",
+        column="message",
+    ),
+    "a triple quadrupole": Case(
+        (("PEPMASS=195.0877\nADDUCT=[M+H]+\nINSTRUMENT=Xevo TQ-S", CAFFEINE),),
+        *(UNSUPPORTED, "", "[M+H]+"),
+        said="the instrument ('Xevo TQ-S') measures fragments at unit resolution",
+        column="message",
+    ),
+    "the ion trap of a hybrid": Case(
+        (("PEPMASS=195.0877\nADDUCT=[M+H]+\nINSTRUMENT=LTQ Orbitrap XL; CID; IT", CAFFEINE),),
+        *(UNSUPPORTED, "", "[M+H]+"),
+        said="unit resolution",
+        column="message",
+    ),
+    "a precursor of one decimal": Case(
+        (("PEPMASS=195.1\nADDUCT=[M+H]+", CAFFEINE),),
+        *("ok", "C8H10N4O2", "[M+H]+", 0.98),
+        said="the precursor m/z 195.1 is rounded: all formulas within 0.05 of it are as likely",
+    ),
+    "electron ionisation": Case(
+        (("PEPMASS=194.0804\nADDUCT=[M]+\nIONIZATION=EI+", CAFFEINE),),
+        *(UNSUPPORTED, "", "[M]+"),
+        said="electron ionisation",
+        column="message",
+    ),
+    "an isotope as the precursor": Case(
+        (
+            ("FEATURE_ID=iso\nPEPMASS=196.0910\nMSLEVEL=1", ISOTOPES),
+            ("FEATURE_ID=iso\nPEPMASS=196.0910\nMSLEVEL=2\nADDUCT=[M+H]+", CAFFEINE),
+        ),
+        *("ok", "C8H10N4O2", "[M+H]+"),
+        said="as strong at m/z 195.0876, lighter as by 13C: the precursor is taken for its isotope",
+        column="assumptions",
+    ),
+    "no peaks": Case(
+        (("PEPMASS=195.08765\nADDUCT=[M+H]+", ""),),
+        *("no_peaks", "", "[M+H]+"),
+        said="the spectrum has no peaks",
+        column="message",
+    ),
+    "peaks of nothing": Case(
+        (("PEPMASS=195.08765\nADDUCT=[M+H]+", "138.4213 1000\n110.4102 600\n123.6123 300"),),
+        *("ok", "C8H10N4O2", "[M+H]+", 0.93),
+        said="no formula explains a peak: ranked by mass and by known structures alone",
+    ),
+    "an MS1 block without a level": Case(
+        (
+            ("FEATURE_ID=ms1\nPEPMASS=195.08765\nADDUCT=[M+H]+", ISOTOPES),
+            ("FEATURE_ID=ms1\nPEPMASS=195.08765\nADDUCT=[M+H]+", CAFFEINE),
+        ),
+        *("ok", "C8H10N4O2", "[M+H]+"),
+        said="it is read as the MS1 spectrum of this one",
+        column="assumptions",
+    ),
+}
+
+
+def made(folder):
+    """The file of all cases; the last feature is two under one FEATURE_ID."""
+    blocks = [block for case in CASES.values() for block in case.blocks]
+    blocks += [
+        ("FEATURE_ID=two\nPEPMASS=195.08765\nCHARGE=1+\nRTINSECONDS=100", CAFFEINE),
+        ("FEATURE_ID=two\nPEPMASS=195.08770\nCHARGE=1+\nRTINSECONDS=900", CAFFEINE),
+    ]
+    text = "\n".join(f"BEGIN IONS\n{head}\n{peaks}\nEND IONS\n" for head, peaks in blocks)
+    path = folder / "misleading.mgf"
+    path.write_text(text)
+    return str(path)
+
+
+def named(rows):
+    """The first row of each spectrum by the case that it belongs to."""
+    first = {}
+    for row in rows:
+        first.setdefault(int(row["index"]), row)
+    ordered = [first[index] for index in sorted(first)]
+    assert len(ordered) == len(CASES) + 2
+    return dict(zip(CASES, ordered, strict=False)), ordered[-2:]
+
+
+def test_no_row_misleads_a_chemist(duallgd, tmp_path):
+    done = duallgd("predict", made(tmp_path), "-o", "out.csv", "--samples", "2")
+    rows, apart = named(rows_of(tmp_path / "out.csv"))
+
+    assert done.code == 0, done.err
+    for name, case in CASES.items():
+        row = rows[name]
+        assert (row["status"], row["adduct"]) == (case.status, case.adduct), name
+        assert case.said in row["message"], name
+        assert case.said in row[case.column], name
+        if case.formula:
+            assert row["formula"] == case.formula, name
+            assert 0 < float(row["formula_probability"]) <= case.most, name
+            # A structure is at most as probable as its formula.
+            assert float(row["confidence_top10"]) <= float(row["formula_probability"]) + 1e-6
+        else:
+            assert (row["smiles"], row["confidence"]) == ("", ""), name
+    for row in apart:
+        assert row["indices"] in {"", row["index"]}, row
+        assert "differ in retention time and are read apart" in row["warnings"]
+
+
+def test_no_row_of_formulas_misleads_either(duallgd, tmp_path):
+    done = duallgd("formulas", made(tmp_path), "-o", "out.jsonl", "--top-k", "1")
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    rows, apart = named([json.loads(line) for line in lines])
+
+    assert done.code == 0, done.err
+    for name, case in CASES.items():
+        row = rows[name]
+        if name == "no peaks":
+            assert row["probability"] < 0.93
+            assert "no peaks to explain" in row["message"]
+            continue
+        assert (row["status"], row["adduct"]) == (case.status, case.adduct), name
+        assert case.said in row["message"], name
+        assert (row["formula"] or "") == case.formula, name
+        assert (row["probability"] or 0.0) <= case.most, name
+    assert all("are read apart" in row["message"] for row in apart)
