@@ -7,6 +7,7 @@ words for polarity were read from; where none is public it says so.
 import base64
 import io
 import json
+import re
 import struct
 from dataclasses import dataclass, replace
 
@@ -227,6 +228,9 @@ msdial5 = ("NAME: Unknown|ID={n}|MZ={mz:.4f}|RT={min:.3f} | PRECURSORMZ: {mz:.5f
 entries("MS-DIAL 5 MSP", "MS-DIAL 5.5 NistRecordBuilder; no ion mode",
         msdial5 + " | COLLISIONENERGY: {energy} | INSTRUMENTTYPE: LC-ESI-QTOF",
         "polarity charge level", peak="{:.5f}\t{:.0f}")
+dialect("MS-DIAL 5 MSP, commas", "a.msp", "the same with Windows in German",
+        lambda made: re.sub(r"(?<=\d)\.(?=\d)", ",", DIALECTS["MS-DIAL 5 MSP"].write(made)),
+        "polarity charge level")
 text("MS-DIAL 5 MAT", "a.mat", "MS-DIAL 5.5 SaveSpectraTableAsMatFormat", mat[3:] + " | ",
      "charge energy", msdial5 + " | IONMODE: {Mode}" + mat, peak="{:.5f}\t{:.0f}")
 entries("MS-FINDER MSP", "MS-FINDER 3 writeMspFile; a comment behind each peak",
@@ -240,7 +244,7 @@ massbank = ("Name: {{name}} | Synon: $:00in-source | DB#: MA{{n:06}} | "
 entries("MassBank NIST MSP", "MassBank-lib RecordToNIST_MSP",
         massbank.format("MODE") + "Parent={mz:.4f} | Splash: splash10-0000", "charge rt")
 entries("MoNA MSP", "download page of MoNA",
-        massbank.format("P") + '"retention time={min:.2f} min" "ms level=MS2"', "charge rt")
+        massbank.format("P") + '"retention time={min:.2f} min" "ms level=MS2"', "charge")
 entries("MassBank RIKEN MSP", "MassBank-lib RecordToRIKEN_MSP; its retention time is always 0",
         "NAME: {name} | PRECURSORMZ: {mz:.4f} | PRECURSORTYPE: {adduct} | FORMULA: {formula} | "
         "INCHIKEY: N/A | RETENTIONTIME: 0 | INSTRUMENTTYPE: LC-ESI-QTOF | IONMODE: {Mode} | "

@@ -175,11 +175,12 @@ def _mgf(text):
 
 
 def _colons(text):
-    """MSP, MAT and what looks like them: fields, a number of peaks, peaks; MSTYPE begins anew."""
+    """MSP, MAT, MassBank: fields, a number of peaks, peaks; MSTYPE begins other peaks."""
+    names = {"accession"} if "ACCESSION:" in text else {"name", "ch$name", "compound_name"}
     fields, peaks, rest = [], 0, 0
-    for line in [*text.splitlines(), "name: end"]:
+    for line in [*text.splitlines(), f"{min(names)}: end"]:
         pair = re.match(r"([^:\t]+):\s?(.*)", line)
-        starts = pair and pair[1].strip().lower() in ("name", "ch$name", "compound_name")
+        starts = pair and pair[1].strip().lower() in names
         again = pair and pair[1].strip().lower() == "mstype"
         if (starts or again) and rest:
             yield _reading(fields, peaks)
@@ -192,6 +193,7 @@ def _colons(text):
             peaks += sum(map(_is_peak, re.split(r";", line)))
         elif pair:
             fields.append(_massbank(pair[1], pair[2]))
+            fields += re.findall(r'"([^"=]+)=([^"]*)"', line if pair[1] == "Comments" else "")
 
 
 def _massbank(key, value):
@@ -200,15 +202,6 @@ def _massbank(key, value):
         inner, value = value.split(" ", 1)
         return key + inner, value
     return key, value
-
-
-def _records(text):
-    for record in re.split(r"(?m)^//\s*$", text):
-        if "ACCESSION:" in record:
-            lines = record.splitlines()
-            pairs = [line.split(": ", 1) for line in lines if re.match(r"[A-Z$_]+: ", line)]
-            block = record.split("PK$PEAK:", 1)[-1].splitlines()[1:]
-            yield _reading([_massbank(*pair) for pair in pairs], sum(map(_is_peak, block)))
 
 
 def _sirius(text):
@@ -294,16 +287,17 @@ def _mzxml(path):
 def read(path):
     """Readings of a file by its content; its family follows from the first marks that it shows."""
     text = Path(path).read_text("utf-8", errors="replace").lstrip("\ufeff")
+    if re.search(r"(?m)^\d+,\d+\t", text) and not re.search(r"(?m)^\d+\.\d+\s", text):
+        text = re.sub(r"(?<=\d),(?=\d)", ".", text)  # as Windows writes numbers in many countries
     for mark, family in (
         (r"(?s).{,500}<mzXML", lambda _: _mzxml(path)),
         (r"(?s).{,500}<(indexed)?mzML", lambda _: _mzml(path)),
         (r"\s*<mzSpecLib>", _mzspeclib),
         (r"\s*[\[{]", _json),
         (r"(?s).*?^BEGIN IONS", _mgf),
-        (r"\s*ACCESSION:", _records),
         (r"(?s).*?^>compound", _sirius),
         (r"[^\n]*\bmzs\t", _table),
-        (r"(?is).*?^(name|ch\$name|compound_name):", _colons),
+        (r"(?is).*?^(name|accession|ch\$name|compound_name):", _colons),
     ):
         if re.match("(?m)" + mark, text):
             return list(family(text))
@@ -335,11 +329,13 @@ def verdicts(reading, spectrum, truth=None):
     said = " ".join([*spectrum.warnings, *getattr(spectrum, "assumptions", ())])
     rt = getattr(spectrum, "retention_time_s", None)
     of_adduct = adduct_charge(reading.adduct or "")
-    sign = of_adduct and of_adduct // abs(of_adduct)
+    titles = " ".join(reading.words.get(name, "") for name in ("title", "filterstring"))
+    title = re.search(r"(?:^|[\s,;])([+-])\s?(?:MS|ESI|[pc]\b)", titles)
+    signs = {of_adduct and of_adduct // abs(of_adduct), _sign(title[1]) if title else 0}
     agree = {
         "precursor": _near(spectrum.precursor_mz, reading.precursor),
         "polarity": spectrum.polarity == (reading.polarity or 0)
-        or (not reading.polarity and spectrum.polarity == sign),
+        or (not reading.polarity and spectrum.polarity in signs),
         "charge": spectrum.charge == (reading.charge or 0)
         or (not reading.charge and spectrum.charge == of_adduct)
         or (spectrum.charge == reading.size and not spectrum.polarity and not reading.polarity),
