@@ -22,6 +22,7 @@ env: $(READY)  ## virtual environment in .venv, editable install, git hook
 # PyTorch first, so that a CPU build at hand is kept instead of gigabytes of CUDA libraries.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	@echo "Setting up $(VENV): some minutes, and 3 GB with the CPU build of PyTorch (docs/install.md)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --root-user-action=ignore -c constraints.txt torch
 	$(BIN)/python -m pip install -q --root-user-action=ignore -c constraints.txt -e '.[dev]'

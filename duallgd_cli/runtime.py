@@ -1,7 +1,8 @@
 """Device, precision, compilation, threads, ranks and the environment: decided here, nowhere else.
 
 This module must not import torch when it is imported: the command line calls `prepare_environment`
-first, and OpenMP reads its settings when torch is loaded.
+first, and OpenMP reads its settings when torch is loaded. Nor what loads the socket module, as
+`multiprocessing` and `importlib.metadata` do: ``duallgd --help`` needs nothing of the network.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
-import multiprocessing
 import os
 import platform
 import signal
@@ -19,7 +19,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
@@ -280,6 +279,8 @@ def versions() -> dict[str, str]:
 
 def version_of(library: str) -> str | None:
     """Version of an installed library, None if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(library)
     except PackageNotFoundError:
@@ -292,7 +293,9 @@ def leave_to_parent() -> None:
     For processes of `multiprocessing`: nobody else is left to take what they make. A process that
     has no such parent stays as it is.
     """
-    parent = multiprocessing.parent_process()
+    from multiprocessing import parent_process
+
+    parent = parent_process()
     if parent is None:
         return
 
@@ -318,9 +321,10 @@ def in_order(
     if workers <= 1:
         yield from map(work, items)
         return
+    from multiprocessing import get_context
+
     remaining, waiting = iter(items), deque[Iterator[R]]()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(workers, leave_to_parent) as processes:
+    with get_context("spawn").Pool(workers, leave_to_parent) as processes:
         while some := list(islice(remaining, _AHEAD * at_a_time * workers)):
             waiting.append(processes.imap(work, some, at_a_time))
             if len(waiting) > 1:

@@ -96,7 +96,7 @@ def test_no_extra_is_needed_to_predict(tmp_path):
             f"import sys; sys.modules.update(dict.fromkeys({others}))\n"
             "from tests.fuzz.stub_command import main; main()",
             *("0", "predict", "examples/spectra.mgf", "examples/spectra.mzML"),
-            *("-o", output, "--parts", "--report", tmp_path / "out.html", "-q", "--samples", "3"),
+            *("-o", output, "--parts", "--report", tmp_path / "out.html", "-q", "--samples", "12"),
         ],
         cwd=ROOT,
         capture_output=True,

@@ -1,9 +1,10 @@
 """Parts of molecules that chemists name: groups, building blocks, ring systems, fatty acyls.
 
-The catalogue `parts.tsv` names patterns (SMARTS) and ring systems (canonical SMILES). Ring systems
-and fatty acyls are read from the molecule itself, so those without a name are found too. A ring
-system is every ring that shares an atom with another of it, with the atoms that are bound to it by
-double bonds.
+The catalogue `parts.tsv` names patterns (SMARTS) and ring systems (canonical SMILES), each name
+once. Ring systems and fatty acyls are read from the molecule itself, so those without a name are
+found too. A ring system is every ring that shares an atom with another of it, with the atoms that
+are bound to it by double bonds. Which of its aromatic nitrogens would have a hydrogen, were it
+alone, makes no difference: theophylline and 9-methylxanthine both hold xanthine.
 
 C molecules, P parts.
 """
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -124,9 +126,41 @@ def _environments(mol: Chem.Mol) -> list[int]:
 
 def ring_system(smiles: str) -> Part:
     """The part that a ring system of this canonical SMILES is."""
+    text = _first_tautomer(smiles)
     # A substituted nitrogen has no hydrogen, so that the pattern asks for none.
-    smarts = smiles.replace("[nH]", "n")
-    return Part(RING_SYSTEM, _ring_names().get(smiles, smiles), smarts)
+    return Part(RING_SYSTEM, _ring_names().get(text, text), text.replace("[nH]", "n"))
+
+
+@lru_cache(maxsize=10_000)
+def _first_tautomer(smiles: str) -> str:
+    """Canonical SMILES of a ring system with its hydrogens at other aromatic nitrogens.
+
+    Of all places that they can be at, those whose SMILES is first in the alphabet.
+    """
+    mol = Chem.MolFromSmiles(smiles) if "[nH]" in smiles else None
+    if mol is None:
+        return smiles
+    nitrogens = [
+        atom.GetIdx()
+        for atom in mol.GetAromaticAtoms()
+        if atom.GetSymbol() == "N" and atom.GetDegree() == 2 and not atom.GetFormalCharge()
+    ]
+    hydrogens = sum(mol.GetAtomWithIdx(number).GetTotalNumHs() for number in nitrogens)
+    texts = [smiles]
+    for chosen in combinations(nitrogens, hydrogens):
+        moved = Chem.RWMol(mol)
+        for number in nitrogens:
+            moved.GetAtomWithIdx(number).SetNumExplicitHs(int(number in chosen))
+        with Chem.rdBase.BlockLogs():
+            is_sound = not Chem.SanitizeMol(moved, catchErrors=True)
+        # Some leave an aromatic bond single; no pattern of aromatic bonds would find the others.
+        if is_sound and _aromatic_bonds(moved) == _aromatic_bonds(mol):
+            texts.append(Chem.MolToSmiles(moved))
+    return min(texts)
+
+
+def _aromatic_bonds(mol: Chem.Mol) -> int:
+    return sum(bond.GetIsAromatic() for bond in mol.GetBonds())
 
 
 def fatty_acyls(mol: Chem.Mol) -> list[Part]:
@@ -169,7 +203,8 @@ def _patterns() -> list[tuple[Part, Chem.Mol]]:
 
 @cache
 def _ring_names() -> dict[str, str]:
-    return {row["smarts"]: row["name"] for row in catalogue() if row["kind"] == RING_SYSTEM}
+    rows = (row for row in catalogue() if row["kind"] == RING_SYSTEM)
+    return {_first_tautomer(row["smarts"]): row["name"] for row in rows}
 
 
 def ring_atoms(mol: Chem.Mol) -> list[set[int]]:

@@ -78,6 +78,6 @@ def duallgd(
     """Ranked molecular structures for the tandem mass spectrum of an unknown.
 
     Spectra need no labels: precursor, adduct and a molecular formula are enough. Everything runs
-    on this machine; nothing is sent anywhere. Start with `duallgd predict spectra.mgf`; every
-    command explains itself with `--help`.
+    on this machine; nothing of yours is sent anywhere. Start with `duallgd predict spectra.mgf`;
+    every command explains itself with `--help`.
     """

@@ -13,7 +13,7 @@ from duallgd_cli.errors import UsageError
 EPILOG = """
 **Examples**
 
-- `duallgd evaluate --benchmark massspecgym` (downloads the data once)
+- `duallgd evaluate --benchmark massspecgym` (downloads the data once, from huggingface.co)
 
 - `duallgd evaluate --benchmark nplib1 --data-dir canopus/`
 

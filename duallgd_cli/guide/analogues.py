@@ -7,8 +7,8 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import chain, combinations_with_replacement, islice
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +44,9 @@ _CHANGED: Final = 16
 _COMPARED: Final = 200
 # Tanimoto similarity that a heavy atom to be added or cut off must be worth.
 _OF_AN_ATOM: Final = 0.02
-_THE_SAME: Final = "the same molecule"  # instead of a change
+# Instead of a change of the formula.
+_ISOMER: Final = "isomer"
+_THE_SAME: Final = "the same molecule"
 _ROUNDING: Final = 1e-9  # of a similarity that is summed in another order
 # Atoms to add and to cut off, as a share of the formula's. Wider than for the molecules of the
 # weights, since somebody said that these are alike: a disaccharide may go on or off.
@@ -217,15 +219,14 @@ class Analogues:
         alike = common / (has.sum() + self.n_bits - common)
         best = int(alike.argmax())
         before, after = Formula(tuple(self.counts[best].tolist())), formula_of(mol)
-        change, name, known = difference(before, after), named(before, after), self.smiles[best]
-        if not change and inchikey_block(parse_smiles(known)) == inchikey_block(mol):
-            name = _THE_SAME
+        change, known = difference(before, after) or _ISOMER, self.smiles[best]
+        if change == _ISOMER and inchikey_block(parse_smiles(known)) == inchikey_block(mol):
+            change = _THE_SAME
         return {
             "smiles": known,
             "name": self.names[best],
             "tanimoto": round(float(alike[best]), 4),
             "change": change,
-            "change_name": name,
         }
 
 
@@ -277,78 +278,11 @@ def _made(rows: Iterable[StructureRow], refused: Counter[str], total: int) -> An
     )
 
 
-# Name of the gain, name of the loss, atoms gained, atoms lost. The first name of a difference is
-# the one that is used.
-_STEPS: Final = (
-    ("oxidation", "deoxygenation", "O", ""),
-    ("methylation", "demethylation", "CH2", ""),
-    ("reduction", "dehydrogenation", "H2", ""),
-    ("hydration", "dehydration", "H2O", ""),
-    ("acetylation", "deacetylation", "C2H2O", ""),
-    ("hexosylation", "loss of a hexose", "C6H10O5", ""),
-    ("glucuronidation", "loss of a glucuronic acid", "C6H8O6", ""),
-    ("sulfation", "desulfation", "O3S", ""),
-    ("phosphorylation", "dephosphorylation", "HO3P", ""),
-    ("deoxyhexosylation", "loss of a deoxyhexose", "C6H10O4", ""),
-    ("pentosylation", "loss of a pentose", "C5H8O4", ""),
-    ("malonylation", "loss of a malonyl", "C3H2O3", ""),
-    ("galloylation", "loss of a galloyl", "C7H4O4", ""),
-    ("coumaroylation", "loss of a coumaroyl", "C9H6O2", ""),
-    ("caffeoylation", "loss of a caffeoyl", "C9H6O3", ""),
-    ("feruloylation", "loss of a feruloyl", "C10H8O3", ""),
-    ("prenylation", "loss of a prenyl", "C5H8", ""),
-    ("formylation", "decarbonylation", "CO", ""),
-    ("carboxylation", "decarboxylation", "CO2", ""),
-    ("methoxylation", "loss of a methoxy", "CH2O", ""),
-    ("ethylation", "deethylation", "C2H4", ""),
-    ("propylation", "depropylation", "C3H6", ""),
-    ("glutathione conjugation", "loss of a glutathione", "C10H15N3O6S", ""),
-    ("glycine conjugation", "loss of a glycine", "C2H3NO", ""),
-    ("taurine conjugation", "loss of a taurine", "C2H5NO2S", ""),
-    ("glutamine conjugation", "loss of a glutamine", "C5H8N2O2", ""),
-    ("cysteine conjugation", "loss of a cysteine", "C3H5NOS", ""),
-    ("amination", "deamination", "HN", ""),
-    ("carbamoylation", "loss of a carbamoyl", "CHNO", ""),
-    ("nitration", "loss of a nitro group", "NO2", "H"),
-    ("fluorination", "defluorination", "F", "H"),
-    ("chlorination", "dechlorination", "Cl", "H"),
-    ("bromination", "debromination", "Br", "H"),
-    ("iodination", "deiodination", "I", "H"),
-    ("oxidative deamination", "reductive amination", "O", "H3N"),
-    ("oxidative dechlorination", "chlorination of an alcohol", "HO", "Cl"),
-    ("oxidation to an acid", "reduction of an acid", "O2", "H2"),
-    ("ammonium exchange for oxygen", "oxygen exchange for NH", "O", "HN"),
-    ("sulfur exchange for oxygen", "oxygen exchange for sulfur", "O", "S"),
-)
-
-
 def difference(known: Formula, found: Formula) -> str:
     """What the second has more than the first, such as ``+C6H10O5`` or ``+O -NH``; "" if equal."""
     change = found.array - known.array
     each = {"+": np.maximum(change, 0), "-": np.maximum(-change, 0)}
     return " ".join(f"{sign}{Formula(tuple(n.tolist()))}" for sign, n in each.items() if n.any())
-
-
-def named(known: Formula, found: Formula) -> str:
-    """The reaction or two that make the second of the first, "" where no usual ones do."""
-    return _names().get((found.array - known.array).tobytes(), "")
-
-
-@cache
-def _names() -> dict[bytes, str]:
-    """Names of differences, int16 (N_ELEMENTS,) as bytes, of one step before those of two."""
-    nothing = np.zeros(N_ELEMENTS, np.int16)
-    single: list[tuple[NDArray[np.int16], str]] = []
-    for gain, loss, *texts in _STEPS:
-        more, less = (Formula.parse(text).array if text else nothing for text in texts)
-        single += [(more - less, gain), (less - more, loss)]
-    names = {nothing.tobytes(): "isomer"}
-    for change, name in single:
-        names.setdefault(change.tobytes(), name)
-    for (one, first), (other, second) in combinations_with_replacement(single, 2):
-        both = f"2 x {first}" if first == second else f"{first} and {second}"
-        names.setdefault((one + other).tobytes(), both)
-    return names
 
 
 _FEATURE: Final = "feature_id"

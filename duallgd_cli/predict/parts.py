@@ -3,7 +3,8 @@
 Right first candidates are rare, but what most samples have in common is often right. A probability
 is a logistic function of how many of the weighted candidates and of the samples have the part, and
 of how usual the part is in known structures of that formula. Both were fitted by
-``weights/recipe/parts.py`` and lie in ``parts.npz``. C candidates, P parts, S signs.
+``weights/recipe/parts.py`` and lie in ``parts.npz``. Of fewer than `FEWEST_SAMPLES` samples, which
+the fit has not seen, nothing is said: one of two is no share. C candidates, P parts, S signs.
 """
 
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from duallgd_cli.predict.prediction import Candidate, LikelyPart, Results
 from duallgd_cli.predict.ranking import sigmoid
 
 LEAST: Final = 0.05
+FEWEST_SAMPLES: Final = 10
 # What nearly every known structure of a formula has says nothing about this one.
 IMPLIED: Final = 0.95
 _RARE: Final = 1e-3  # prior of a part that is not in parts.npz
@@ -37,15 +39,16 @@ _TELLING: Final = 0.5
 def likely_parts(results: Results, candidates: Sequence[Candidate]) -> tuple[LikelyPart, ...]:
     """The parts of a feature's true structure, likeliest first.
 
-    Left out are parts below `LEAST`, and those that the formula implies.
+    Left out are parts below `LEAST`, those that the formula implies, and all where hardly any
+    samples were drawn; see `is_enough`.
 
     Args:
         results: Of all hypotheses of the feature.
         candidates: All of them as ranked; each counts by its confidence.
     """
-    if not candidates:
+    if not candidates or not is_enough(results):
         return ()
-    sampled = sum(result.sampled for result in results)
+    sampled = _proposed(results)
     parts, has = find([candidate.smiles for candidate in candidates])
     prior = priors(parts, candidates)
     probability = sigmoid(signs(parts, has, prior, candidates, sampled) @ _fitted()["weights"])
@@ -56,6 +59,16 @@ def likely_parts(results: Results, candidates: Sequence[Candidate]) -> tuple[Lik
     )
     kept = [one for one in found if one.probability >= LEAST and one.prior < IMPLIED]
     return tuple(sorted(kept, key=lambda one: (-one.probability, one.kind, one.name)))
+
+
+def is_enough(results: Results) -> bool:
+    """Whether as many samples were drawn of a feature as probabilities of parts take."""
+    return _proposed(results) >= FEWEST_SAMPLES
+
+
+def _proposed(results: Results) -> int:
+    """Samples drawn, or structures of a database where nothing was."""
+    return sum(result.sampled or len(result.structures) for result in results)
 
 
 def bond_certainty(candidates: Sequence[Candidate], most: int) -> list[list[float]]:

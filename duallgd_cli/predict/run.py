@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError
+from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, counted
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.guide import Knowledge
 from duallgd_cli.predict.candidates import Workers
@@ -32,7 +32,7 @@ from duallgd_cli.predict.journal import (
 )
 from duallgd_cli.predict.ladder import with_level
 from duallgd_cli.predict.one_list import Ranking
-from duallgd_cli.predict.parts import likely_parts
+from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.prediction import (
     OK,
@@ -303,6 +303,20 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
         yield ranked[position]
 
 
+def _with_parts(run: FinishedRun) -> Iterator[Prediction]:
+    """The predictions of a run with their parts; says of how many features none can be stated."""
+    few = 0
+    for prediction in predictions(run, parts=True):
+        is_first = prediction.source == prediction.group[0]
+        few += is_first and bool(prediction.candidates) and not is_enough(prediction.hypotheses)
+        yield prediction
+    if few:
+        logger.warning(
+            "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
+            counted(few, "feature"), FEWEST_SAMPLES,
+        )  # fmt: skip
+
+
 def merge(
     names: list[Path],
     output: str,
@@ -391,7 +405,7 @@ def write_all(
         texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
         write_pieces(_joined(texts, summary, output_format), output)
     if request.parts:
-        write_parts(predictions(run, parts=True), parts_path(output))
+        write_parts(_with_parts(run), parts_path(output))
     if request.summaries:
         for name, path in summary_paths(request.summaries, output).items():
             write_summary(predictions(run), name, path)

@@ -316,12 +316,12 @@ def likeness(analogue: Mapping[str, Any]) -> str:
     """The nearest of the user's molecules, and what was changed; "" without any."""
     if not analogue:
         return ""
-    change, name = analogue["change"], analogue["change_name"]
+    # Journals of before have the words for no change in a field of their own.
+    change = analogue["change"] or analogue.get("change_name", "")
     of = analogue["name"] or analogue["smiles"]
-    if not change and name != "isomer":  # nothing at all
+    if change == "the same molecule":
         return f"is {of}"
-    said = f"{change} ({name})" if change and name else change or name
-    return f"like {of}: {said}, Tanimoto {analogue['tanimoto']:.2f}"
+    return f"like {of}: {change}, Tanimoto {analogue['tanimoto']:.2f}"
 
 
 def _formula_cells(outcome: HypothesisResult | None) -> dict[str, str]:

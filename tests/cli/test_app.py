@@ -18,16 +18,17 @@ from duallgd_cli.errors import (
 from tests.cli.conftest import python
 
 HEAVY = ("torch", "rdkit", "matchms", "numpy", "pyteomics", "lxml", "pandas", "yaml")
+OF_THE_NETWORK = ("socket", "ssl", "http", "urllib.request", "email", "asyncio", "multiprocessing")
 
 
-def test_help_loads_nothing_heavy():
+def test_help_loads_nothing_heavy_and_nothing_of_the_network():
     program = (
         "import sys\n"
         "from duallgd_cli.__main__ import main\n"
         "sys.argv = ['duallgd', '--help']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        f"loaded = [name for name in {HEAVY} if name in sys.modules]\n"
+        f"loaded = [name for name in {HEAVY + OF_THE_NETWORK} if name in sys.modules]\n"
         "sys.exit(f'loaded {loaded}' if loaded else 0)\n"
     )
 

@@ -1,5 +1,6 @@
 """`--parts`: a table of what structures contain, from a run or from its journal."""
 
+import pytest
 from rich.console import Console
 
 from duallgd_cli.cli import display
@@ -29,7 +30,7 @@ def test_every_part_has_a_probability_and_merge_writes_the_same(
 
 def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
-    run = ("predict", made, "-o", "out.csv", "--parts", "-q", "--samples", "4")
+    run = ("predict", made, "-o", "out.csv", "--parts", "-q", "--samples", "12")
     duallgd(*run)
     before = (tmp_path / "out.parts.csv").read_bytes()
     (tmp_path / "out.parts.csv").unlink()
@@ -37,6 +38,21 @@ def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):
     done = duallgd(*run, "--resume")
 
     assert (done.code, (tmp_path / "out.parts.csv").read_bytes()) == (0, before)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_hardly_any_samples_say_nothing_and_that_is_said_once(duallgd, tmp_path, ending):
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
+
+    done = duallgd("predict", made, "-o", f"out.{ending}", "--parts", "--samples", "4")
+
+    assert done.code == 0, done.err
+    assert rows_of(tmp_path / "out.parts.csv") == []
+    assert done.err.count("parts") == 1
+    assert (
+        "parts of 2 features are not stated: their probabilities take 10 samples or more "
+        "(--samples)" in done.err
+    )
 
 
 def test_a_long_list_is_cut_and_titles_are_shown_as_they_are(capsys, monkeypatch):

@@ -134,6 +134,11 @@ _LONGEST: Final = 200  # characters of any of these texts
 _SOFT: Final = re.compile(
     r"esi|apci|appi|maldi|dart|electrospray|spray|nsi|atmospheric|\blc\b", re.IGNORECASE
 )
+# Tandem instruments, whose 70 eV is a collision energy.
+_TANDEM: Final = re.compile(
+    r"triple ?tof|q-?tof|qtof|zeno|orbi|exactive|exploris|\bltq|maxis|impact|xevo|synapt|\bqft|\bitft",
+    re.IGNORECASE,
+)
 _ELECTRON: Final = re.compile(
     r"(?<![a-z])(?:gc)?ei(?:ms)?(?![a-z])|electron[ -]?(?:ioni[sz]|impact)", re.IGNORECASE
 )
@@ -374,7 +379,8 @@ def _measurement_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> 
         found = "70 eV"
     bare = re.sub(r"[*•·.●]", "", adduct_text)
     is_molecular_ion = bare != "" and parse_adduct(bare) == PERMANENT_CATION
-    if not found and is_molecular_ion and not any(map(_SOFT.search, texts)):
+    is_soft = any(_SOFT.search(text) or _TANDEM.search(text) for text in texts)
+    if not found and is_molecular_ion and not is_soft:
         collision = [text for _, text in stated.get("collision_energy", ())]
         if any(map(_SEVENTY.search, collision)):
             found = f"{adduct_text} at 70 eV"

@@ -1,9 +1,12 @@
 """Parts: every pattern of the catalogue, ring systems and acyl chains as they are read."""
 
+from collections import Counter
+
 import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem import parts
+from tests import made_molecules
 
 ROWS = parts.catalogue()
 PATTERNS = [row for row in ROWS if row["kind"] != parts.RING_SYSTEM]
@@ -76,6 +79,12 @@ def test_acyl_chains_are_counted(smiles, expected):
         ("C1CCC2(CC1)CCCC2", {"C1CCC2(CC1)CCCC2"}),  # rings that share one atom are one system
         ("c1ccccc1-c1ccccn1", {"benzene", "pyridine"}),  # rings that share none are two
         ("Cn1cnc2c1c(=O)n(C)c(=O)n2C", {"xanthine"}),  # what is doubly bound belongs to it
+        ("Cn1cnc2c1n(C)c(=O)n(C)c2=O", {"xanthine"}),  # wherever its hydrogens would be
+        ("Nc1ncnc2c1ncn2C1CCCO1", {"purine", "tetrahydrofuran"}),  # 9H
+        ("Cn1cnc2ncncc21", {"purine"}),  # 7H
+        ("Cn1nc2ccccc2n1", {"benzotriazole"}),
+        ("Cn1cnc(=O)cc1", {"pyrimidinone"}),
+        ("Cn1ccc(=O)nc1", {"pyrimidinone"}),
         ("C[n+]1ccccc1", {"c1cc[nH+]cc1"}),
         ("CCCC", set()),
     ],
@@ -106,7 +115,32 @@ def test_equal_bonds_have_equal_environments():
     assert broken == ion == []
 
 
-def test_names_are_given_once_for_each_kind():
-    named = [(row["kind"], row["name"]) for row in ROWS]
+def test_a_name_and_a_pattern_stand_for_one_part():
+    names = Counter(row["name"].lower() for row in ROWS)
+    patterns = Counter(row["smarts"] for row in PATTERNS)
+    patterns.update(parts.ring_system(row["smarts"]).smarts for row in RINGS)
 
-    assert len(set(named)) == len(named)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert [smarts for smarts, count in patterns.items() if count > 1] == []
+
+
+def test_no_molecule_has_a_part_twice():
+    molecules = [*(row["example"] for row in PATTERNS), *made_molecules.QUESTIONS.values()]
+    found, present = parts.find(molecules)
+
+    for number, smiles in enumerate(molecules):
+        own = [found[row] for row in present[:, number].nonzero()[0]]
+        assert len({part.name for part in own}) == len(own), smiles
+        assert len({part.smarts for part in own}) == len(own), smiles
+
+
+def test_tautomers_of_a_ring_system_are_one_part():
+    for first, second in (
+        ("c1ncc2[nH]cnc2n1", "c1ncc2nc[nH]c2n1"),
+        ("c1ccc2[nH]ncc2c1", "c1ccc2n[nH]cc2c1"),
+        ("O=c1nc[nH]c2[nH]cnc12", "O=c1[nH]cnc2nc[nH]c12"),
+        ("O=c1[nH]cnc2nccnc12", "O=c1nc[nH]c2nccnc12"),
+        ("c1nn[nH]n1", "c1nnn[nH]1"),
+    ):
+        assert names_in(first, parts.RING_SYSTEM) == names_in(second, parts.RING_SYSTEM)
+        assert parts.ring_system(first) == parts.ring_system(second)

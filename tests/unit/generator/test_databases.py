@@ -178,7 +178,7 @@ def test_every_spectrum_gets_structures_of_the_database_or_a_reason(model, spect
     assert "not calibrated" not in aspirin.warnings
     named = {aspirin.analogue_of(one)["name"] for one in aspirin.candidates}
     assert named == {"aspirin", "caffeic acid", "pyruvic acid"}
-    changes = {aspirin.analogue_of(one)["change_name"] for one in aspirin.candidates}
+    changes = {aspirin.analogue_of(one)["change"] for one in aspirin.candidates}
     assert changes == {"the same molecule"}
     assert [one.smiles for one in caffeine.candidates] == [CAFFEINE_SMILES]
 

@@ -14,9 +14,12 @@ from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.generator.templates import exchanged, starts
 from duallgd_cli.guide import Known, analogues
-from duallgd_cli.guide.analogues import Analogues, difference, named
+from duallgd_cli.guide.analogues import Analogues, difference
+from duallgd_cli.writers.formats import likeness
 
 QUERCETIN = "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"
+ISORHAMNETIN = "COc1cc(-c2oc3cc(O)cc(O)c3c(=O)c2O)ccc1O"
+MORIN = "O=c1c(O)c(-c2ccc(O)cc2O)oc2cc(O)cc(O)c12"
 TELLS_NOTHING = np.full(FINGERPRINT_BITS, 0.01, np.float32)
 KNOWN = (QUERCETIN, "CCCCO", "Cn1cnc2c1c(=O)[nH]c(=O)n2C", "c1ccccc1C(=O)O", "NCCc1ccccc1")
 
@@ -153,28 +156,43 @@ def test_the_most_alike_are_found_whichever_are_looked_at_first(seed, most, firs
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "change", "name"),
+    ("before", "after", "change"),
     [
-        ("C15H10O7", "C21H20O12", "+C6H10O5", "hexosylation"),
-        ("C21H20O12", "C15H10O7", "-C6H10O5", "loss of a hexose"),
-        ("C8H10N4O2", "C7H8N4O2", "-CH2", "demethylation"),
-        ("C8H9NO2", "C14H17NO8", "+C6H8O6", "glucuronidation"),
-        ("C8H9NO2", "C8H9NO5S", "+O3S", "sulfation"),
-        ("C6H6O", "C6H5ClO", "+Cl -H", "chlorination"),
-        ("C6H12O6", "C6H10O5", "-H2O", "dehydration"),
-        ("C6H6O", "C8H10O", "+C2H4", "ethylation"),
-        ("C6H6O", "C7H8O2", "+CH2O", "methoxylation"),
-        ("C6H6O", "C9H12O", "+C3H6", "propylation"),
-        ("C15H10O7", "C27H30O17", "+C12H20O10", "2 x hexosylation"),
-        ("C6H6O", "C6H6O", "", "isomer"),
-        ("C6H6O", "C20H13Br3", "+C14H7Br3 -O", ""),
+        ("C15H10O7", "C21H20O12", "+C6H10O5"),
+        ("C21H20O12", "C15H10O7", "-C6H10O5"),
+        ("C6H6O", "C6H5ClO", "+Cl -H"),
+        ("C6H6O", "C6H6O", ""),
+        ("C6H6O", "C20H13Br3", "+C14H7Br3 -O"),
     ],
 )
-def test_usual_differences_have_names(before, after, change, name):
-    one, other = Formula.parse(before), Formula.parse(after)
+def test_what_was_changed_is_a_difference_of_formulas(before, after, change):
+    assert difference(Formula.parse(before), Formula.parse(after)) == change
 
-    assert difference(one, other) == change
-    assert named(one, other) == name
+
+def test_the_nearest_molecule_says_what_was_changed_of_it(tmp_path):
+    made = read(tmp_path / "a.smi", f"{QUERCETIN} quercetin\n")
+
+    for smiles, change, said in (
+        (QUERCETIN, "the same molecule", "is quercetin"),
+        (ISORHAMNETIN, "+CH2", "like quercetin: +CH2, Tanimoto 0."),
+        (MORIN, "isomer", "like quercetin: isomer, Tanimoto 0."),
+    ):
+        nearest = made.nearest(smiles)
+        assert nearest["change"] == change
+        assert likeness(nearest).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("isomer", "like phenol: isomer, Tanimoto 0.50"), ("the same molecule", "is phenol")],
+)
+def test_journals_of_before_say_the_same(name, said):
+    before = {"smiles": "Oc1ccccc1", "name": "phenol", "tanimoto": 0.5}
+
+    assert likeness({**before, "change": "", "change_name": name}) == said
+    changed = {**before, "change": "+CH2", "change_name": "methylation"}
+    assert likeness(changed) == "like phenol: +CH2, Tanimoto 0.50"
+    assert likeness({}) == ""
 
 
 def test_a_glycoside_starts_from_its_aglycone(tmp_path):

@@ -3,10 +3,14 @@
 import pytest
 
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.parts import FATTY_ACYL, catalogue
 from duallgd_cli.predict.parts import (
+    FEWEST_SAMPLES,
     IMPLIED,
     LEAST,
+    _row_of,
     bond_certainty,
+    is_enough,
     likely_parts,
     prior_of,
     sentence,
@@ -18,14 +22,14 @@ from duallgd_cli.predict.ranking import RankingModel, rank
 FLAVONE = "O=c1cc(-c2ccccc2)oc2ccccc12"
 
 
-def case(*smiles, formula="C15H10O2", samples=None):
+def case(*smiles, formula="C15H10O2", samples=None, sampled=100):
     """Structures that were drawn equally often, or as often as it is said."""
     counts = samples or [20] * len(smiles)
     structures = tuple(
         Structure(text, text, f"{place:014d}-UHFFFAOYSA-N", count, 0, 0, -10.0)
         for place, (text, count) in enumerate(zip(smiles, counts, strict=True))
     )
-    outcome = HypothesisResult("ok", formula=formula, structures=structures, sampled=100)
+    outcome = HypothesisResult("ok", formula=formula, structures=structures, sampled=sampled)
     return (outcome,)
 
 
@@ -59,10 +63,28 @@ def test_parts_come_likeliest_first_and_those_of_the_formula_stay_out():
     assert all(LEAST <= one.probability < 1 and one.prior < IMPLIED for one in found)
 
 
+def test_the_fitted_numbers_are_of_the_parts_of_the_catalogue():
+    fitted = {name for name in _row_of() if name[0] != FATTY_ACYL}
+
+    assert fitted == {(row["kind"], row["name"]) for row in catalogue()}
+
+
 def test_without_candidates_nothing_is_said():
     assert found_in(case()) == ()
     assert bond_certainty((), 10) == []
     assert sentence([]) == ""
+
+
+def test_of_hardly_any_samples_nothing_is_said():
+    """The probabilities were fitted to draws of ten and more."""
+    other = "O=C(C#Cc1ccccc1)c1ccccc1O"
+
+    for sampled in (1, 2, 5, FEWEST_SAMPLES - 1):
+        assert found_in(case(FLAVONE, other, samples=[1, 1], sampled=sampled)) == ()
+    assert found_in(case(FLAVONE, other, samples=[5, 5], sampled=FEWEST_SAMPLES))
+    assert is_enough(case(FLAVONE, sampled=FEWEST_SAMPLES))
+    halves = [case(FLAVONE, sampled=FEWEST_SAMPLES // 2)[0]] * 2  # of two formulas
+    assert is_enough(halves)
 
 
 def test_what_a_formula_cannot_hold_is_unusual():

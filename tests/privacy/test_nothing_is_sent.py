@@ -1,0 +1,370 @@
+"""No command uses the network, starts a program that could, or writes where nobody looks.
+
+Each runs as a user runs it, in a process of its own, with an empty home directory and under
+``guard/sitecustomize.py``, which its children load too. That sees what is done in Python. What is
+done in compiled code or in other programs is counted by the kernel: where a namespace without a
+network may be made (Linux, `unshare`), commands run in one, and its counters must stay at zero.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from json import loads
+from pathlib import Path
+
+import pytest
+import torch
+import typer.main
+
+from duallgd_cli.checkpoint.format import Checkpoint, save
+from duallgd_cli.cli import app
+from tests import labelled_table
+from tests.conftest import EXAMPLES
+from tests.made_graphs import small_settings, stirred
+from tests.made_prepared import SMILES, spectra_folder, structures_folder
+from tests.made_reference import fine_tuned_file, stirred_network
+from tests.unit.data.test_massbank import record, release
+
+ROOT = Path(__file__).resolve().parents[2]
+GUARD = Path(__file__).with_name("guard")
+# Programs that libraries ask about the machine: its processor, and its fonts for plots.
+LOCAL_PROGRAMS = {"uname", "fc-list"}
+# What is kept in the home directory, as docs/install.md says, and by which commands: what was read
+# or computed at length, and matplotlib's list of fonts, where plots are drawn or matchms is loaded.
+CACHES = {
+    "predict": {".cache/duallgd", ".cache/matplotlib"},
+    "evaluate": {".cache/duallgd", ".cache/matplotlib"},
+}
+SMALL = "--samples 2 --steps 1 --formulas formulas.csv --weights small.safetensors"
+TINY = (
+    "--config tiny --set model.denoiser.layers=1 --set training.steps=2"
+    " --set training.data.pairs_per_batch=200 --set training.data.spectra_per_batch=4"
+)
+# What is run of a command, or of some that go together, one after the other.
+QUICK = {
+    "version": ["version"],
+    "config": ["config"],
+    "formulas": ["formulas spectra.mgf -o found.csv"],
+}
+SLOW = {
+    "predict": [
+        f"predict spectra.mgf {SMALL} -o out.csv --parts --report out.html --workers 2",
+        f"predict spectra.mzML {SMALL} -o out.mztab --summary sirius",
+        f"predict spectra.mgf {SMALL} -o a.sdf --analogues structures.smi --library library.mgf",
+        f"predict spectra.mgf {SMALL} -o chosen.jsonl --database structures.smi",
+    ],
+    "report": ["report run/out.csv -o again.html"],
+    "merge": ["merge run/out.csv -o again.sdf --parts"],
+    "trace": [
+        "trace spectra.mgf -o walk.gif --samples 1 --steps 2 --weights small.safetensors",
+        "trace spectra.mgf -o walk.html --samples 1 --steps 2 --weights small.safetensors",
+    ],
+    "train": [
+        f"train --stage decoder --data structures -o decoder {TINY}",
+        f"train --stage joint --data spectra -o joint --init-denoiser decoder {TINY}",
+    ],
+    "evaluate": [
+        "evaluate --benchmark labelled.tsv --fold test -o scored --samples 4 --steps 1 --workers 2"
+        " --weights small.safetensors",
+        "calibrate small.safetensors --run scored/predictions.csv --truth scored/truth.tsv"
+        " -o made.safetensors",
+    ],
+    "info": ["info"],
+    "selftest": ["selftest"],
+    "data structures": ["data structures structures.smi -o made --workers 2"],
+    "data spectra": ["data spectra spectra.tsv -o made --workers 2"],
+    "data simulate": ["data simulate structures --like spectra -o made --workers 2 --steps 2"],
+    "data massbank": ["data massbank massbank -o made.tsv.gz"],
+    "weights convert": ["weights convert authors.ckpt -o made.safetensors"],
+    "weights verify": ["weights verify small.safetensors"],
+    "weights hashes": ["weights hashes structures -o made.train.hashes"],
+    "weights evidence": [
+        "weights evidence small.safetensors --structures structures --spectra spectra --steps 2"
+        " -o made.safetensors"
+    ],
+    "weights analogues": [
+        "weights analogues small.safetensors --molecules spectra -o made.safetensors"
+    ],
+    "weights average": ["weights average small.safetensors other.safetensors -o made.safetensors"],
+    "bench": ["bench --atoms 4..6 --threads 1 -o made"],
+    "bench predict": ["bench predict --made 1 --atoms 8 --samples 2 --steps 1 --profile -o made"],
+}
+LIBRARY = """BEGIN IONS
+TITLE=caffeine
+PEPMASS=195.08765
+CHARGE=1+
+ADDUCT=[M+H]+
+SMILES=Cn1c(=O)c2c(ncn2C)n(C)c1=O
+138.0662 100
+110.0713 50
+83.0604 30
+69.0447 20
+END IONS
+"""
+
+
+NO_NAMESPACE = "no network namespace can be made here: unshare -rn fails"
+# Runs a program and keeps the kernel's counters of this namespace in the folder that is $0.
+KEEP_COUNTERS = (
+    '"$@"; code=$?; cat /proc/net/snmp > "$0/snmp"; touch "$0/snmp6"; '
+    'test ! -r /proc/net/snmp6 || cat /proc/net/snmp6 > "$0/snmp6"; exit $code'
+)
+
+
+@dataclass
+class Done:
+    """What a command did.
+
+    Attributes:
+        code: Exit status.
+        said: Standard output and error.
+        network: Uses of the network that the guard saw, and stopped.
+        packets: Packets of all processes that the kernel sent, or found no way for; None where
+            that cannot be counted.
+        programs: Names of other programs that were started.
+        processes: Python processes that were guarded.
+        home: What was written there, the first two folders of each path.
+        left: Files that are left in the folder for temporary ones.
+    """
+
+    code: int
+    said: str
+    network: list[str]
+    packets: int | None
+    programs: set[str]
+    processes: int
+    home: set[str]
+    left: list[str]
+
+
+@cache
+def namespace():
+    """How a program is started in a network namespace of its own, with nothing but itself.
+
+    Empty where that is not possible: no Linux, no `unshare`, or an administrator forbids it.
+    """
+    for command in (("unshare", "-rn"), ("unshare", "-n")):
+        with contextlib.suppress(OSError):
+            if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
+                return command
+    return ()
+
+
+def packets(folder):
+    """Packets sent and packets without a route, from the counters that `guarded` keeps."""
+    lines = (folder / "snmp").read_text().splitlines()
+    names, values = (line.split() for line in lines if line.startswith("Ip:"))
+    version_4 = dict(zip(names, values, strict=True))
+    version_6 = dict(line.split() for line in (folder / "snmp6").read_text().splitlines())
+    counters = ("OutRequests", "OutNoRoutes")
+    return sum(int(version_4[name]) + int(version_6.get(f"Ip6{name}", 0)) for name in counters)
+
+
+def guarded(program, folder, *, is_counted=True):
+    """Run Python below the guard, with an empty home directory, and see what it did.
+
+    Args:
+        program: Arguments of Python.
+        folder: Where it runs.
+        is_counted: Whether it runs in a namespace without a network, where there can be one.
+    """
+    outside = folder.with_name(f"{folder.name}-outside")
+    shutil.rmtree(outside, ignore_errors=True)
+    home, temporary, counters = (outside / name for name in ("home", "temporary", "counters"))
+    for made in (home, temporary, counters):
+        made.mkdir(parents=True)
+    seen = outside / "record"
+    from_user = ("XDG_", "MPL", "DUALLGD_")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(from_user)} | {
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]),
+        "DUALLGD_TEST_RECORD": str(seen),
+        "OMP_NUM_THREADS": "1",
+    }
+    is_counted = is_counted and bool(namespace())
+    within = [*namespace(), "sh", "-c", KEEP_COUNTERS, str(counters)] if is_counted else []
+    done = subprocess.run(
+        [*within, sys.executable, *program],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    notes = [loads(line) for line in seen.read_text().splitlines()]
+    network, programs, starts = (
+        [note["what"] for note in notes if note["event"] == event]
+        for event in ("network", "program", "start")
+    )
+    files = [path.relative_to(home) for path in home.rglob("*") if path.is_file()]
+    return Done(
+        code=done.returncode,
+        said=done.stdout + done.stderr,
+        network=network,
+        packets=packets(counters) if is_counted else None,
+        programs={Path(name).name for name in programs},
+        processes=len(starts),
+        home={"/".join(path.parts[:2]) for path in files},
+        left=[path.name for path in temporary.rglob("*") if path.is_file()],
+    )
+
+
+def duallgd(command, folder):
+    """Run a command line below the guard."""
+    return guarded(["-m", "duallgd_cli", *command.split()], folder)
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory, example_run):
+    """A folder with all that the commands read; leave it alone."""
+    folder = tmp_path_factory.mktemp("inputs")
+    for name in ("spectra.mgf", "spectra.mzML", "formulas.csv"):
+        shutil.copy(EXAMPLES / name, folder)
+    shutil.copytree(example_run.parent, folder / "run")
+    structures_folder(folder / "structures")
+    spectra_folder(folder / "spectra")
+    labelled_table.write(folder / "labelled.tsv")
+    (folder / "structures.smi").write_text("\n".join(SMILES) + "\n")
+    (folder / "library.mgf").write_text(LIBRARY)
+    release(folder / "massbank", record())
+    torch.save(fine_tuned_file(stirred_network()), folder / "authors.ckpt")
+    for seed, name in enumerate(("small", "other")):
+        model = stirred(small_settings(), seed=seed)
+        checkpoint = Checkpoint(model.settings, dict(model.state_dict()), {"step": 7})
+        save(folder / f"{name}.safetensors", checkpoint)
+    return folder
+
+
+@pytest.fixture
+def folder(inputs, tmp_path):
+    shutil.copytree(inputs, tmp_path / "here")
+    return tmp_path / "here"
+
+
+def commands_of(group, before=""):
+    """The names of all commands below a group of Typer, each with those that it is called with."""
+    for name, command in group.commands.items():
+        whole = f"{before} {name}".strip()
+        if getattr(command, "commands", None):
+            yield from commands_of(command, whole)
+        if not getattr(command, "commands", None) or command.invoke_without_command:
+            yield whole
+
+
+def test_every_command_is_among_those_that_are_guarded():
+    names = set(commands_of(typer.main.get_command(app)))
+
+    run = set()
+    for line in chain(*QUICK.values(), *SLOW.values()):
+        run.add(max((name for name in names if f"{line} ".startswith(f"{name} ")), key=len))
+
+    assert run == names
+
+
+def check(name, commands, folder):
+    kept = set()
+    for command in commands:
+        done = duallgd(command, folder)
+
+        assert done.code == 0, done.said
+        assert done.network == []
+        assert done.packets in (0, None)
+        assert done.programs <= LOCAL_PROGRAMS
+        assert done.left == []
+        assert done.processes > int("--workers 2" in command)
+        kept |= done.home
+    assert kept == CACHES.get(name, set())
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_command_sends_nothing_and_leaves_the_home_directory_alone(name, folder):
+    check(name, QUICK[name], folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_a_command_that_loads_a_network_or_data_sends_nothing(name, folder):
+    check(name, SLOW[name], folder)
+
+
+@pytest.mark.slow
+def test_predict_says_the_same_where_there_is_no_network(folder):
+    if not namespace():
+        pytest.skip(NO_NAMESPACE)
+    command = ["-m", "duallgd_cli", "predict", "spectra.mgf", *SMALL.split(), "--workers", "2"]
+
+    without = guarded([*command, "-o", "without.csv"], folder)
+    with_one = guarded([*command, "-o", "with.csv"], folder, is_counted=False)
+
+    assert (without.code, with_one.code) == (0, 0), without.said + with_one.said
+    assert (without.packets, with_one.packets) == (0, None)
+    assert (folder / "without.csv").read_bytes() == (folder / "with.csv").read_bytes()
+
+
+def test_the_one_download_is_asked_for_by_name(folder):
+    """What README says of `evaluate --benchmark massspecgym`; and the guard sees and stops it."""
+    done = duallgd("evaluate --benchmark massspecgym -o made", folder)
+
+    assert done.network == ["socket.getaddrinfo huggingface.co"]
+    assert done.code == 66
+    assert "--data-dir" in done.said
+
+
+REACHING_OUT = """
+import contextlib, socket
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname()).close()
+socket.socketpair()
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for reach in (
+    lambda: socket.create_connection(("192.0.2.1", 80)),
+    lambda: socket.socket(socket.AF_INET6).connect_ex(("2001:db8::1", 80)),
+    lambda: udp.sendto(b"x", ("192.0.2.1", 53)),
+    lambda: socket.create_server(("0.0.0.0", 0)),
+    lambda: socket.getaddrinfo("example.org", 80),
+    lambda: socket.gethostbyname("example.org"),
+):
+    with contextlib.suppress(OSError):
+        reach()
+"""
+STARTING = "import subprocess, sys; subprocess.run([sys.executable, 'reach.py'], check=True)"
+# What libraries of C and other programs do, past Python: a datagram to 192.0.2.1.
+BELOW_PYTHON = """
+import ctypes, socket, struct
+libc = ctypes.CDLL(None)
+address = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", 53, bytes([192, 0, 2, 1]))
+number = libc.socket(socket.AF_INET, socket.SOCK_DGRAM, 0)
+libc.sendto(number, b"x", 1, 0, address, len(address))
+"""
+
+
+@pytest.mark.parametrize("program", ["reach.py", "start.py"])
+def test_the_guard_sees_a_process_and_its_children_and_lets_loopback_through(program, tmp_path):
+    (tmp_path / "reach.py").write_text(REACHING_OUT)
+    (tmp_path / "start.py").write_text(STARTING)
+
+    done = guarded([program], tmp_path, is_counted=False)
+
+    assert done.code == 0, done.said
+    assert done.network == [
+        "socket.getaddrinfo 192.0.2.1",
+        "socket.connect ('2001:db8::1', 80)",
+        "socket.sendto ('192.0.2.1', 53)",
+        "socket.bind ('0.0.0.0', 0)",
+        "socket.getaddrinfo example.org",
+        "socket.gethostbyname example.org",
+    ]
+    has_child = program == "start.py"
+    assert done.processes == 1 + has_child
+    assert done.programs == ({Path(sys.executable).name} if has_child else set())
+
+
+def test_the_kernel_counts_what_is_sent_below_python(tmp_path):
+    if not namespace():
+        pytest.skip(NO_NAMESPACE)
+
+    done = guarded(["-c", BELOW_PYTHON], tmp_path)
+
+    assert (done.code, done.network, done.packets) == (0, [], 1)
