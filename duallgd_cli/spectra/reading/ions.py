@@ -136,7 +136,7 @@ _SOFT: Final = re.compile(
 )
 # Tandem instruments, whose 70 eV is a collision energy.
 _TANDEM: Final = re.compile(
-    r"triple ?tof|q-?tof|qtof|zeno|orbi|exactive|exploris|\bltq|maxis|impact|xevo|synapt|\bqft|\bitft",
+    r"triple ?tof|q-?tof|zeno|orbi|exactive|exploris|\bltq|maxis|impact|xevo|synapt|\bqft|\bitft",
     re.IGNORECASE,
 )
 _ELECTRON: Final = re.compile(
@@ -379,13 +379,12 @@ def _measurement_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> 
         found = "70 eV"
     bare = re.sub(r"[*•·.●]", "", adduct_text)
     is_molecular_ion = bare != "" and parse_adduct(bare) == PERMANENT_CATION
-    is_soft = any(_SOFT.search(text) or _TANDEM.search(text) for text in texts)
-    if not found and is_molecular_ion and not is_soft:
+    if not found and is_molecular_ion and not any(map(_SOFT.search, texts)):
         collision = [text for _, text in stated.get("collision_energy", ())]
-        if any(map(_SEVENTY.search, collision)):
-            found = f"{adduct_text} at 70 eV"
-        elif any(re.search(r"(?<![a-z])gc(?![a-z])", text, re.IGNORECASE) for text in texts):
+        if any(re.search(r"(?<![a-z])gc(?![a-z])", text, re.IGNORECASE) for text in texts):
             found = f"{adduct_text} after gas chromatography"
+        elif any(map(_SEVENTY.search, collision)) and not any(map(_TANDEM.search, texts)):
+            found = f"{adduct_text} at 70 eV"
     if found:
         message = (
             f"it was measured by electron ionisation ({clip(found)}), whose radical ions are not "
