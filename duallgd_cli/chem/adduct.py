@@ -6,7 +6,9 @@ field's names for them; each carries a charge of its own, so that the charge of 
 
 import itertools
 import re
+import unicodedata
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
@@ -119,35 +121,71 @@ def _charge_of_metals(metals: tuple[str, ...]) -> int:
     return sum(METALS[symbol][1] for symbol in metals)
 
 
-_TYPOGRAPHY: Final = str.maketrans(
-    {"\u2212": "-", "\u2013": "-", "\u2010": "-", "\u2011": "-", "⁺": "+", "⁻": "-"}
-    | {"¹": "1", "²": "2", "³": "3", "(": "[", ")": "]", "{": "[", "}": "]"}
+_DASHES: Final = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d", "-")
+_BRACKETS: Final = {"(": "[", ")": "]", "{": "[", "}": "]", "\u02d9": "*"}
+_TYPOGRAPHY: Final = str.maketrans(_DASHES | _BRACKETS | dict.fromkeys("^'\""))
+# What stands beside an adduct and is no part of it, and usual forms in terms of the rest.
+_NEUTRAL_MASS: Final = re.compile(r"(?<=[\]+\d-])\s+\d+\.\d+\s*$")  # [M+H]+ 194.08, as CAMERA
+_USUAL_FORMS: Final = tuple(
+    (re.compile(form, re.IGNORECASE), usual)
+    for form, usual in (
+        (r"\s+", ""),
+        (r"\]?\[(\d{0,2}[+-]|[+-]\d{1,2}|[+-]{2,3})\]$", r"]\1"),  # M+H[1+], as mummichog
+        (r"^(\[?\d?M[^\]]*)\](\d?[+-]\d?)\[?([+-]\d?[A-Z][^\]]*)\]?$", r"\1\3]\2"),  # [M+H]+[-H2O]
+        (r"([+-])\[([A-Z]\w*)\](\d)(?=[+\]-])", r"\1\3\2"),  # [M+(H2O)2+H]+
+        (r"([+-]\d?)\[(\w+?)[+-]?\]", r"\1\2"),  # [M-2(H2O)+(H+)]+
+        (r"(?<=\w)([+-])\]\1?$", r"]\1"),  # [M+H+]
+        (r"^\[(?:Cat|C)\](?=\d?[+-])|^Cat(?=[+-])", "[M]"),
+    )
+)
+_SEVERAL: Final = re.compile(
+    r"[;,|/&]|\bor\b|\band\b|(?<=[+-])\s*(?=\[\d?M)|(?<=[+\d-])\s+\d+\.\d+\s+(?=\[)"
 )
 # No adduct is that long. Without a bracket, digits before the sign belong to the last group.
 _SHAPE: Final = re.compile(
-    r"\[?(?P<molecules>[1-9]?)M(?P<terms>[^\[\]]{0,200}?)"
-    r"(?:(?:\](?P<before>[1-9]?))?(?P<sign>\+{1,3}|-{1,3})(?P<after>[1-9]?)|\]?)"
+    r"\[?(?P<molecules>[1-9]?)[Mm](?P<terms>[^\[\]]{0,200}?)"
+    r"(?:(?P<bracket>\](?P<before>[1-9]?\d?))?(?P<sign>\+{1,3}|-{1,3})(?P<after>[1-9]?\d?)|\]?)"
 )
 _TERM: Final = re.compile(r"([+-])([0-9]{0,2})([A-Za-z][A-Za-z0-9]*)")
 _ELEMENT: Final = re.compile(r"([A-Z][a-z]?)([0-9]{0,2})")
-_RADICAL: Final = re.compile(r"[*•·]|\.(?!\d)")
+_RADICAL: Final = re.compile(r"[*•·●∙⋅]|\.(?!\d)|[+-]\d?e(?![a-z])")
+# Charge carriers that some programs write without their molecule: Na+, +H, (+NH4)+.
+_BARE: Final = re.compile(
+    r"\[?(?P<way>[+-]?)(?P<group>H|Na|K|Li|NH4|Cl|Br|I|Ag|Rb|Cs|HCOO|CHO2|CH3COO|C2H3O2|CF3COO)"
+    r"\]?1?(?P<sign>[+-]?)1?\]?"
+)
+_ISOTOPE: Final = re.compile(
+    r"(?<![A-Za-z\d])(?:(\d{1,3})([A-Z][a-z]?)(?![a-z\d])|([A-Z][a-z]?)(\d{2,3})(?![A-Za-z\d]))",
+    re.IGNORECASE,
+)
+_LONGEST: Final = 300  # characters of an adduct
 _MOST_ATOMS: Final = 99  # of an element, gained or lost
+_LEAST_MASS_NUMBER: Final = 6  # smaller numbers beside an element count its atoms
+_ISOTOPE_SPAN: Final = 4  # mass numbers that far from the usual one count atoms
 # Names of solvents and salts that stand in adducts in place of formulas, lower case.
 _NAMED: Final = {
-    **dict.fromkeys(("fa", "hfa"), "CH2O2"),
+    **dict.fromkeys(("fa", "hfa", "formicacid"), "CH2O2"),
     **dict.fromkeys(("formate", "for"), "CHO2"),
-    **dict.fromkeys(("hac", "acoh", "hoac"), "C2H4O2"),
-    **dict.fromkeys(("oac", "ac", "acetate"), "C2H3O2"),
-    **dict.fromkeys(("acn", "mecn"), "C2H3N"),
-    **dict.fromkeys(("isoprop", "ipa", "iproh"), "C3H8O"),
+    **dict.fromkeys(("hac", "acoh", "hoac", "aceticacid"), "C2H4O2"),
+    **dict.fromkeys(("oac", "ac", "aco", "acetate"), "C2H3O2"),
+    **dict.fromkeys(("acn", "mecn", "acetonitrile"), "C2H3N"),
+    **dict.fromkeys(("isoprop", "ipa", "iproh", "isopropanol"), "C3H8O"),
+    **dict.fromkeys(("meoh", "methanol"), "CH4O"),
+    **dict.fromkeys(("etoh", "ethanol"), "C2H6O"),
     "tfa": "C2HF3O2",
-    "meoh": "CH4O",
-    "etoh": "C2H6O",
     "dmso": "C2H6OS",
     "dmf": "C3H7NO",
+    "ammonium": "NH4",
+    "water": "H2O",
+    "h20": "H2O",  # a zero for the letter, in the most copied table of adducts
 }
+# Acids under whose names some programs mean the anions: [M+FA]-.
+_ANIONS: Final = {"fa": "CHO2", "tfa": "C2F3O2", "hac": "C2H3O2"}
 # How groups are usually written, where that is not in Hill's order.
 _USUAL: Final = {"H3N": "NH3", "H4N": "NH4", "C2H3N": "ACN", "C2F3O2": "CF3COO", "C2HF3O2": "TFA"}
+
+
+_HOW_TO_WRITE: Final = "write it like [M+H]+, [2M+Na]+, [M+2H]2+ or [M+ACN+H]+"
 
 
 class _NoAdductError(Exception):
@@ -158,31 +196,66 @@ class _NoAdductError(Exception):
 def parse_adduct(text: str) -> Adduct | Failure:
     """The adduct that a spelling means, or in one sentence why it means none.
 
-    Brackets, spaces, signs and the order of the groups are free: ``M+H``, ``[M+H]1+``, ``2M+H``,
-    ``[M+2H]++``, ``[M+FA-H]-``, ``M+ACN+H`` and ``M+`` are all understood. An adduct that networks
-    were trained on is recognised by the sum of its atoms, another one gets a name of its own.
-    Radical ions (``[M]+.``) are refused.
+    Brackets, spaces, signs, upper and lower case and the order of the groups are free: ``M+H``,
+    ``[M+H]1+``, ``2M+H``, ``[M+2H]++``, ``[M+FA-H]-``, ``M+ACN+H``, ``[m+na]+`` and ``M+`` are all
+    understood. An adduct that networks were trained on is recognised by the sum of its atoms,
+    another one gets a name of its own. Radical ions (``[M]+.``), isotopes (``[M+37Cl]-``) and
+    several adducts at once are refused.
     """
     try:
-        return _parsed(re.sub(r"\s+", "", text).translate(_TYPOGRAPHY))
+        if len(text) > _LONGEST:
+            raise _NoAdductError(_HOW_TO_WRITE)
+        written = unicodedata.normalize("NFKC", text.translate(_TYPOGRAPHY)).translate(_TYPOGRAPHY)
+        parts = list(filter(str.strip, _SEVERAL.split(_NEUTRAL_MASS.sub("", written))))
+        if len(parts) == 1:
+            return _parsed(parts[0])
+        adducts = {parse_adduct(part) for part in parts}
+        if len(adducts) == 1 and isinstance(adduct := adducts.pop(), Adduct):
+            return adduct
+        several = "it may mean several adducts; name one of them"
+        raise _NoAdductError(several if parts else _HOW_TO_WRITE)
     except _NoAdductError as error:
         message = f"adduct {quote(text)} is not supported: {error}; left out, it is inferred"
         return Failure("unsupported_adduct", message, "formula")
 
 
 def _parsed(text: str) -> Adduct:
-    match = _SHAPE.fullmatch(text)
-    if _RADICAL.search(text) or text in ("[M]-", "M-"):
+    for form, usual in _USUAL_FORMS:
+        text = form.sub(usual, text)
+    bare = _BARE.fullmatch(text)
+    if bare is not None:
+        text = f"[M{bare['way'] or '+'}{bare['group']}]{bare['sign']}"
+    if _RADICAL.search(text) or text in ("[M]-", "M-", "m-", "[m]-"):
         raise _NoAdductError("a radical ion is not supported")
+    match = _SHAPE.fullmatch(_ISOTOPE.sub(_monoisotopic, text))
     if match is None:
-        raise _NoAdductError("write it like [M+H]+, [2M+Na]+, [M+2H]2+ or [M+ACN+H]+")
+        raise _NoAdductError(_HOW_TO_WRITE)
     sign, molecules = match["sign"] or "", int(match["molecules"] or 1)
     stated = int(match["before"] or match["after"] or len(sign)) * (-1 if "-" in sign else 1)
-    if not match["terms"]:
-        if (molecules, stated) == (1, 1):
+    terms = match["terms"]
+    if not terms:
+        # M+1 is an isotope to some and [M+H]+ to others.
+        if (molecules, stated) == (1, 1) and (match["bracket"] or not match["after"]):
             return PERMANENT_CATION
         raise _NoAdductError("it says neither what M gains nor what it loses; write it like [M+H]+")
-    groups = _groups(match["terms"])
+    if terms[0] not in "+-":  # MNa+, [MH2]2+
+        terms = re.sub(r"^\+H(\d)$", r"+\1H", f"+{terms}")
+    faults = []
+    for named, in_any_case in (
+        (_NAMED, False),
+        (_NAMED | _ANIONS, False),
+        (_NAMED, True),
+        (_NAMED | _ANIONS, True),
+    ):
+        try:
+            return _summed(_groups(terms, named, in_any_case), molecules, stated)
+        except _NoAdductError as fault:
+            faults.append(fault)
+    raise faults[0]
+
+
+def _summed(groups: Counter[str], molecules: int, stated: int) -> Adduct:
+    """The adduct of these groups, where their charges add up to the stated one (0: not stated)."""
     change, metals = _change(groups)
     charge = sum(factor * _charge_of(group) for group, factor in groups.items())
     exact = _BY_CHANGE.get((change, metals)) if molecules == 1 else None
@@ -194,6 +267,18 @@ def _parsed(text: str) -> Adduct:
     index = BY_NAME[_nearest(change, metals, charge)].index
     name = _name(molecules, groups, charge)
     return exact or Adduct(name, change, metals, charge, index, molecules)
+
+
+def _monoisotopic(match: re.Match[str]) -> str:
+    """A mass number beside an element, such as 35Cl or Cl35, left out where it is the usual one."""
+    symbol = (match[2] or match[3]).capitalize()
+    number, place = int(match[1] or match[4]), INDEX.get(symbol)
+    mass = METALS[symbol][0] if symbol in METALS else 0.0 if place is None else MASSES_DA[place]
+    if symbol == "H" or number < _LEAST_MASS_NUMBER or abs(number - round(mass)) > _ISOTOPE_SPAN:
+        return match[0]
+    if number != round(mass):
+        raise _NoAdductError(f"it holds the isotope {match[0]}; name the monoisotopic adduct")
+    return symbol
 
 
 def _change(groups: Counter[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -210,14 +295,22 @@ def _change(groups: Counter[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return tuple(atoms[symbol] for symbol in SYMBOLS), tuple(sorted(metals))
 
 
-def _groups(terms: str) -> Counter[str]:
-    """How often each group is gained, by its formula in Hill's order; negative where lost."""
-    if terms == "H":  # MH+
-        terms = "+H"
+def _groups(terms: str, named: Mapping[str, str], in_any_case: bool) -> Counter[str]:
+    """How often each group is gained, by its formula in Hill's order; negative where lost.
+
+    Args:
+        terms: Groups, each with its sign.
+        named: Formulas of groups by their names in lower case.
+        in_any_case: Read the letters of formulas as elements whatever their case, where there is
+            one way to do so.
+    """
     groups: Counter[str] = Counter()
     position = 0
     for match in _TERM.finditer(terms):
-        body = _NAMED.get(match[3].lower(), match[3])
+        body = named.get(match[3].lower(), match[3])
+        if in_any_case:
+            spelled = _spellings(body.lower())
+            body = spelled[0] if len(spelled) == 1 else body
         elements = _ELEMENT.findall(body)
         if match.start() != position or "".join(s + n for s, n in elements) != body:
             break
@@ -231,6 +324,19 @@ def _groups(terms: str) -> Counter[str]:
     if position != len(terms):
         raise _NoAdductError(f"the group {quote(terms[position:])} is no formula and no known name")
     return groups
+
+
+def _spellings(letters: str) -> list[str]:
+    """Formulas that a text in lower case may be, two at most: of ``nacl`` NaCl, of ``si`` two."""
+    ends: list[list[str]] = [[] for _ in letters] + [[""]]
+    for at in reversed(range(len(letters))):
+        for size in (1, 2):
+            symbol, rest = letters[at : at + size].capitalize(), letters[at + size :]
+            if len(symbol) == size and (symbol in INDEX or symbol in METALS):
+                digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+                ends[at] += [f"{symbol}{digits}{end}" for end in ends[at + size + len(digits)]]
+        ends[at] = ends[at][:2]
+    return ends[0]
 
 
 def _atoms(group: str) -> Counter[str]:
@@ -342,7 +448,7 @@ def infer_adduct(formula: Formula, mz: float, polarity: int, ppm: float) -> list
 
 
 def _trained(index: int, name: str) -> Adduct:
-    change, metals = _change(_groups(name[2 : name.index("]")]))
+    change, metals = _change(_groups(name[2 : name.index("]")], _NAMED, in_any_case=False))
     return Adduct(name, change, metals, 1 if name.endswith("+") else -1, index)
 
 

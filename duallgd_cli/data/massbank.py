@@ -24,7 +24,8 @@ from duallgd_cli.data.spectra import (
 )
 from duallgd_cli.errors import UnreadableError, quote
 from duallgd_cli.files import replaced_text, require_input
-from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
+from duallgd_cli.spectra.reading.quantities import collision_energy_ev
+from duallgd_cli.spectra.reading.record import instrument_class
 from duallgd_cli.tables import table_rows
 
 COLUMNS: Final = (

@@ -29,7 +29,8 @@ from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
+from duallgd_cli.spectra.reading.quantities import collision_energy_ev
+from duallgd_cli.spectra.reading.record import instrument_class
 from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
 from duallgd_cli.tables import table_rows
 

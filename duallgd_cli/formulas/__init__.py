@@ -27,7 +27,7 @@ from duallgd_cli.formulas.scoring import (
     log_probabilities,
     scorer_features,
 )
-from duallgd_cli.spectra.formulas import MIN_HEAVY_ATOMS, nameless_charge
+from duallgd_cli.spectra.formulas import MIN_HEAVY_ATOMS, unnamed_ion, unsaid_polarity
 from duallgd_cli.spectra.types import PREDICTED, Feature, Hypothesis, Spectrum
 
 ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"
@@ -198,8 +198,8 @@ def _possible_adducts(spectrum: Spectrum) -> Sequence[Adduct] | Failure:
     if spectrum.adduct_text:
         adduct = parse_adduct(spectrum.adduct_text)
         return adduct if isinstance(adduct, Failure) else (adduct,)
-    if abs(spectrum.charge) > 1:
-        return nameless_charge(spectrum.charge)
+    if (failure := unnamed_ion(spectrum)) is not None:
+        return failure
     return [a for a in ADDUCTS if spectrum.polarity in (0, a.polarity)]
 
 
@@ -246,14 +246,17 @@ def predicted_formulas(
         )
         return Failure("too_large", message, "formula")
     total, remark = math.fsum(one.probability for one in fitting), isotope_remark(ranked)
+    is_given = feature.first.adduct_text != ""
+    guessed = () if is_given else unsaid_polarity(feature.first)
     return [
         Hypothesis(
             feature,
             one.formula,
             one.adduct,
             one.log_probability,
-            tuple(filter(None, [one.adduct.note, remark])),
+            tuple(filter(None, [one.adduct.note, remark, *guessed])),
             source=PREDICTED,
+            adduct_source=feature.first.adduct_source if is_given else PREDICTED,
             share=one.probability / total,
         )
         for one in fitting

@@ -12,7 +12,8 @@ from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
-from duallgd_cli.spectra.types import Feature, Spectrum
+from duallgd_cli.spectra.formulas import unnamed_ion
+from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
     check_writable,
@@ -35,6 +36,8 @@ COLUMNS: Final = (
     "isotope_score",
     "status",
     "message",
+    "adduct_source",
+    "assumptions",
 )
 _NO_PEAKS: Final = "no peaks to explain: ranked by mass and by known structures alone"
 
@@ -100,6 +103,7 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
             "explained_intensity": round(one.explained_intensity, 4),
             "explained_peaks": one.explained_peaks,
             "known_structures": one.known_structures,
+            "adduct_source": named["adduct_source"] or PREDICTED,
             "isotope_score": None if one.isotope_score is None else round(one.isotope_score, 2),
             "status": OK,
             "message": remarks,
@@ -109,10 +113,11 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
 def _remarks(feature: Feature, has_peaks: bool) -> Iterator[str]:
     first = feature.first
     yield from first.warnings
+    yield from first.assumptions
     adduct = parse_adduct(first.adduct_text)
     if isinstance(adduct, Adduct):
         yield adduct.note
-    if not first.adduct_text:
+    if not first.adduct_text and unnamed_ion(first) is None:
         mode = {1: "of positive ions ", -1: "of negative ions "}.get(first.polarity, "")
         yield f"no adduct is given: all {mode}were tried"
     if not has_peaks:
@@ -131,6 +136,8 @@ def _named(spectrum: Spectrum) -> dict[str, Any]:
         "scans": spectrum.scans,
         "precursor_mz": spectrum.precursor_mz,
         "adduct": spectrum.adduct_text,
+        "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
+        "assumptions": sentences(*spectrum.assumptions),
     }
 
 

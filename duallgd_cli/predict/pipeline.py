@@ -435,6 +435,7 @@ def _described(
         n_heavy=hypothesis.formula.n_heavy,
         log_prior=hypothesis.log_prior,
         formula_source=hypothesis.source,
+        adduct_source=hypothesis.adduct_source,
         n_peaks=annotated.n_peaks,
         n_explained=annotated.n_explained,
         explained_intensity=float(annotated.explained_intensity),

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure, counted, printable
-from duallgd_cli.spectra.reading.record import compound_name, retention_time_s
+from duallgd_cli.spectra.reading.record import compound_name
 from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
 
 OK = "ok"
@@ -26,12 +26,14 @@ class SpectrumReference:
         precursor_mz: m/z, or None.
         formula_text: Formula as written in the file, else "".
         adduct_text: Adduct as written in the file, else "".
+        adduct_source: Of the adduct: see `Hypothesis`; "" without one.
         status: ``ok``, or one word for what went wrong with it.
         message: Why it did, or warnings from reading.
         name: Name of the compound or title, else "".
         rt_seconds: Retention time, or None.
         collision_energy: As written, else "".
-        warnings: Those from reading alone.
+        warnings: Those from reading alone, assumptions among them.
+        assumptions: What was guessed, because the file does not say it.
     """
 
     source: Source
@@ -41,17 +43,19 @@ class SpectrumReference:
     precursor_mz: float | None = None
     formula_text: str = ""
     adduct_text: str = ""
+    adduct_source: str = ""
     status: str = OK
     message: str = ""
     name: str = ""
     rt_seconds: float | None = None
     collision_energy: str = ""
     warnings: str = ""
+    assumptions: str = ""
 
     @classmethod
     def of(cls, spectrum: Spectrum) -> "SpectrumReference":
         """Name a spectrum; warnings from reading go into the message."""
-        failure = spectrum.failure
+        failure, remarks = spectrum.failure, (*spectrum.warnings, *spectrum.assumptions)
         return cls(
             source=spectrum.source,
             spectrum_id=spectrum.spectrum_id,
@@ -60,12 +64,14 @@ class SpectrumReference:
             precursor_mz=spectrum.precursor_mz,
             formula_text=spectrum.formula_text,
             adduct_text=spectrum.adduct_text,
+            adduct_source=spectrum.adduct_source if spectrum.adduct_text else "",
             status=failure.status if failure else OK,
-            message=sentences(failure.message if failure else "", *spectrum.warnings),
+            message=sentences(failure.message if failure else "", *remarks),
             name=compound_name(spectrum.metadata),
-            rt_seconds=retention_time_s(spectrum.metadata),
+            rt_seconds=spectrum.retention_time_s,
             collision_energy=spectrum.collision_energy_text,
-            warnings=sentences(*spectrum.warnings),
+            warnings=sentences(*remarks),
+            assumptions=sentences(*spectrum.assumptions),
         )
 
 
@@ -148,6 +154,7 @@ class HypothesisResult:
         n_heavy: Heavy atoms of the formula.
         log_prior: Of the formula source.
         formula_source: ``file`` (or one formula for all), ``table`` or ``predicted``.
+        adduct_source: See `Hypothesis`; "" in a journal that does not say.
         structures: Distinct molecules, in no promised order.
         sampled: Samples drawn.
         assembled: Those that became a molecule as drawn.
@@ -191,6 +198,7 @@ class HypothesisResult:
     position: int = 0
     of: int = 1
     formula_source: str = GIVEN
+    adduct_source: str = ""
     known: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -358,8 +366,11 @@ def predictions_of(
     for spectrum in first.spectra:
         adduct = parse_adduct(spectrum.adduct_text)
         written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
+        values = {own.name: getattr(spectrum, own.name) for own in fields(SpectrumReference)}
+        if first.adduct:
+            values["adduct_source"] = first.adduct_source
         one = Prediction(
-            **{own.name: getattr(spectrum, own.name) for own in fields(SpectrumReference)},
+            **values,
             formula=first.formula or spectrum.formula_text,
             adduct=first.adduct or written,
             group=(spectrum.source,),

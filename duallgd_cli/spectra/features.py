@@ -30,6 +30,7 @@ from duallgd_cli.spectra.reading.record import unreadable
 from duallgd_cli.spectra.types import (
     HIGHEST_MZ,
     ISOTOPES,
+    OPTION,
     Feature,
     IsotopePattern,
     Source,
@@ -244,7 +245,7 @@ def _with_adduct(spectrum: Spectrum, adduct: str) -> Spectrum:
     own, notes = spectrum.adduct_text, spectrum.warnings
     if own and parse_adduct(own) != parse_adduct(adduct):
         notes = (*notes, f"the adduct {adduct} is used, not the spectrum's {clip(own)}")
-    return replace(spectrum, adduct_text=adduct, warnings=notes)
+    return replace(spectrum, adduct_text=adduct, adduct_source=OPTION, warnings=notes)
 
 
 def _finished(

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from duallgd_cli.errors import UnreadableError, UsageError, clip, quote
-from duallgd_cli.spectra.reading.record import finite, is_missing
+from duallgd_cli.spectra.reading.quantities import finite
+from duallgd_cli.spectra.reading.record import is_missing
 from duallgd_cli.tables import Line, plain, table_lines
 
 # Names of columns in lower case without anything but letters and digits, the likelier first.
@@ -171,7 +172,7 @@ def _several(cells: Mapping[str, str], numbered: Sequence[str]) -> list[TableRow
 
 def _adduct(cells: Mapping[str, str]) -> str:
     texts = (cells.get(name, "").strip() for name in _ADDUCTS)
-    return next((text for text in texts if not is_missing(text)), "")
+    return next((text for text in texts if text == "Na" or not is_missing(text)), "")
 
 
 def _log(probability: float) -> float:

@@ -31,8 +31,9 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.spectra.formula_table import Rows, TableRow, read_table
-from duallgd_cli.spectra.reading.record import collision_energy_ev, compound_name, is_missing
-from duallgd_cli.spectra.types import GIVEN, TABLE, Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.reading.quantities import collision_energy_ev
+from duallgd_cli.spectra.reading.record import compound_name, is_missing
+from duallgd_cli.spectra.types import GIVEN, INFERRED, TABLE, Feature, Hypothesis, Spectrum
 
 _INFERRED: Final = " ".join(adduct.name for adduct in ADDUCTS)
 MIN_HEAVY_ATOMS: Final = 2
@@ -84,12 +85,14 @@ def hypothesis_of(
     adduct = parse_adduct(adduct_text) if adduct_text else None
     if isinstance(adduct, Failure):
         return adduct
-    notes = []
+    notes, adduct_source = [], spectrum.adduct_source
     try:
         formula = _parse(formula_text, adduct)
         if adduct is None:
+            adduct_source = INFERRED
             adduct = _infer(formula, spectrum, ppm)
             notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
+            notes += unsaid_polarity(spectrum)
         molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
         _check_size(molecule, limits.max_heavy_atoms)
     except RefusedError as refused:
@@ -100,16 +103,33 @@ def hypothesis_of(
         )
     notes += [*_contradictions(spectrum, adduct), *filter(None, [adduct.note])]
     feature, computed = _with_precursor(feature, molecule, adduct)
-    return Hypothesis(feature, molecule, adduct, 0.0, (*notes, *computed))
+    return Hypothesis(
+        feature, molecule, adduct, 0.0, (*notes, *computed), adduct_source=adduct_source
+    )
 
 
 def _refused(status: str, message: str) -> RefusedError:
     return RefusedError(Failure(status, message, "formula"))
 
 
-def nameless_charge(charge: int) -> Failure:
-    """What to say of a multiply charged ion whose adduct nobody names."""
-    message = f"charge {charge:+d} and no adduct is given; name it, such as [M+2H]2+"
+def unsaid_polarity(spectrum: Spectrum) -> list[str]:
+    """What to say where an adduct was chosen and nothing told the polarity."""
+    if spectrum.polarity:
+        return []
+    return ["neither adduct nor polarity is given: ions of both polarities were tried"]
+
+
+def unnamed_ion(spectrum: Spectrum) -> Failure | None:
+    """Why no adduct may be assumed for a spectrum that names none, or None where it may."""
+    if spectrum.unread_ion:
+        message = (
+            f"{spectrum.unread_ion} and no adduct is given; write Positive or Negative, and a "
+            "charge such as 1-, or name the adduct in the file or by --adduct"
+        )
+    elif abs(spectrum.charge) > 1:
+        message = f"charge {spectrum.charge:+d} and no adduct is given; name it, such as [M+2H]2+"
+    else:
+        return None
     return Failure("unsupported_adduct", message, "formula")
 
 
@@ -145,8 +165,8 @@ def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
     if mz is None:
         message = "neither a precursor m/z nor an adduct is given; give one of them"
         raise _refused("no_precursor", message)
-    if abs(spectrum.charge) > 1:
-        raise RefusedError(nameless_charge(spectrum.charge))
+    if (failure := unnamed_ion(spectrum)) is not None:
+        raise RefusedError(failure)
     found = infer_adduct(formula, mz, spectrum.polarity, ppm)
     if len(found) == 1:
         return found[0]
@@ -281,7 +301,7 @@ def from_field(
     Args:
         feature: Measured.
         column: Field name, any case; None tries FORMULA, MOLECULAR_FORMULA and then any other name
-            that contains FORMULA.
+            of a formula.
         limits: What a formula must satisfy.
         otherwise: Asked about features without a formula, if there is one.
     """
@@ -374,12 +394,16 @@ def _agreeing(
             failures.append(result)
             continue
         notes, adduct = result.notes, result.adduct
+        adduct_source = TABLE if row.adduct else result.adduct_source
         if row.adduct and own and parse_adduct(own) != adduct:
             note = f"the table's adduct {adduct.name} is used, not the spectrum's {clip(own)}"
             notes = (*notes, note)
         found.setdefault(
             (result.formula, adduct.index),
-            (replace(result, source=TABLE, notes=notes), row.log_weight),
+            (
+                replace(result, source=TABLE, adduct_source=adduct_source, notes=notes),
+                row.log_weight,
+            ),
         )
     return list(found.values()), failures
 

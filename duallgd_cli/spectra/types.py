@@ -15,10 +15,12 @@ from duallgd_cli.chem.elements import METALS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
 
-# Where the formula of a hypothesis comes from.
+# Where the formula of a hypothesis comes from, and where its adduct does.
 GIVEN: Final = "file"
 TABLE: Final = "table"
 PREDICTED: Final = "predicted"
+OPTION: Final = "option"  # adducts alone
+INFERRED: Final = "inferred"  # adducts alone
 HIGHEST_MZ: Final = 1e6  # beyond any analyser: a broken number
 # Instruments by their index in prepared data and in the networks; "" is unknown.
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
@@ -91,14 +93,20 @@ class Spectrum:
         precursor_mz: m/z of the precursor, or None.
         charge: Signed charge, or 0 if unknown.
         polarity: 1, -1, or 0 if unknown.
+        unread_ion: What the file says of charge or polarity that was not understood, where nothing
+            else tells it, else "": without an adduct no ion may be assumed.
         adduct_text: Adduct as written, else "".
+        adduct_source: Who wrote it: ``file``, or ``option`` where one is given for all spectra.
         formula_text: Formula as written under the recognised field names, else "".
         collision_energy_text: As written, else "".
         collision_energy_ev: One number in eV, or None (`spectra.reading.record` decides).
+        retention_time_s: Seconds, the middle of a range, or None.
         instrument: "orbitrap", "qtof" or "" (unknown).
         ms_level: 1, 2, ...; 2 if the file does not say.
         metadata: Every field of the record, keys lower case, values text.
         warnings: Sentences for the `message` column.
+        assumptions: Sentences on what was guessed, because the file does not say it or may mean
+            several things; outputs repeat them among the warnings.
         isotopes: Of its precursor, where the file has MS1 spectra that show them.
         failure: Why it has no peaks to go on with, with stage ``read``; it still gets its row.
     """
@@ -112,14 +120,18 @@ class Spectrum:
     scans: str = ""
     charge: int = 0
     polarity: int = 0
+    unread_ion: str = ""
     adduct_text: str = ""
+    adduct_source: str = GIVEN
     formula_text: str = ""
     collision_energy_text: str = ""
     collision_energy_ev: float | None = None
+    retention_time_s: float | None = None
     instrument: str = ""
     ms_level: int = 2
     metadata: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
     isotopes: IsotopePattern | None = None
     failure: Failure | None = None
 
@@ -153,6 +165,8 @@ class Hypothesis:
             the log of its probability.
         notes: Sentences for the `message` column, such as an inferred adduct.
         source: ``file`` (or one formula for all spectra), ``table`` or ``predicted``.
+        adduct_source: ``file``, ``option`` (one adduct for all spectra), ``table``, ``inferred``
+            (from formula and precursor m/z) or ``predicted`` (chosen together with the formula).
         share: Of the samples of the feature.
     """
 
@@ -162,6 +176,7 @@ class Hypothesis:
     log_prior: float = 0.0
     notes: tuple[str, ...] = ()
     source: str = GIVEN
+    adduct_source: str = GIVEN
     share: float = 1.0
 
 

@@ -68,6 +68,8 @@ COLUMNS: Final = (
     "formula_source",
     "formula_rank",
     "formula_probability",
+    "adduct_source",
+    "assumptions",
 )
 PART_COLUMNS: Final = (
     "spectrum_id",
@@ -103,7 +105,7 @@ _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x202
 # Of a prediction, in its line of JSON.
 _OF_PREDICTION: Final = (
     *("feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message"),
-    *("confidence_top10", "name", "rt_seconds", "collision_energy", "warnings"),
+    *("confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions"),
 )
 # Named as the columns of the tables are, without what has no place in a structure file.
 _LEFT_OUT: Final = {"status", "message", "warnings"}
@@ -247,6 +249,8 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
         "rt_seconds": "" if time is None else f"{time:.6g}",
         "collision_energy": inert(prediction.collision_energy),
         "warnings": inert(prediction.warnings),
+        "adduct_source": prediction.adduct_source,
+        "assumptions": inert(prediction.assumptions),
     }
     tried = {(one.formula, one.adduct): one for one in reversed(prediction.hypotheses)}
     first = tried.get((prediction.formula, prediction.adduct))
@@ -294,13 +298,14 @@ def likeness(analogue: Mapping[str, Any]) -> str:
 
 
 def _formula_cells(outcome: HypothesisResult | None) -> dict[str, str]:
-    """Where the formula of a hypothesis comes from, and how likely it was before any structure."""
+    """Where formula and adduct of a hypothesis come from, and how likely the formula was."""
     if outcome is None or not outcome.formula:
         return {}
     return {
         "formula_source": outcome.formula_source,
         "formula_rank": str(outcome.position + 1),
         "formula_probability": f"{math.exp(outcome.log_prior):.4g}",
+        "adduct_source": outcome.adduct_source,
     }
 
 
@@ -358,6 +363,7 @@ def _hypothesis(outcome: HypothesisResult) -> dict[str, Any]:
         "log_prior": outcome.log_prior,
         "formula_source": outcome.formula_source,
         "formula_probability": math.exp(outcome.log_prior),
+        "adduct_source": outcome.adduct_source,
         "status": outcome.status,
         "message": outcome.message,
         "n_peaks": outcome.n_peaks,

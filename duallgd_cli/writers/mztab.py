@@ -44,7 +44,8 @@ _SML: Final = (
 )
 _SML_END: Final = (
     "abundance_study_variable[1] abundance_variation_study_variable[1] opt_global_spectrum_id "
-    "opt_global_feature_id opt_global_status opt_global_message"
+    "opt_global_feature_id opt_global_status opt_global_message opt_global_adduct_source "
+    "opt_global_assumptions"
 )
 _SMF: Final = (
     "SMF_ID SME_ID_REFS SME_ID_REF_ambiguity_code adduct_ion isotopomer exp_mass_to_charge charge "
@@ -225,6 +226,8 @@ def _molecule(number: int, prediction: Prediction) -> dict[str, object]:
         "opt_global_feature_id": prediction.feature_id,
         "opt_global_status": prediction.status,
         "opt_global_message": prediction.message,
+        "opt_global_adduct_source": prediction.adduct_source,
+        "opt_global_assumptions": prediction.assumptions,
     }
 
 

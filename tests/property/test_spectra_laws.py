@@ -11,7 +11,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.features import CleaningSettings, clean, group
 from duallgd_cli.spectra.formulas import from_text
-from duallgd_cli.spectra.reading.record import collision_energy_ev
+from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.types import Feature
 from tests.made_spectra import made_spectrum
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from duallgd_cli.errors import Failure
-from duallgd_cli.spectra.reading.record import finite
+from duallgd_cli.spectra.reading.quantities import finite
 
 WIDEST: Final = 4.0  # m/z, of a window that is meant for one ion and its isotopes
 _SAME: Final = 1e-3  # m/z, of one number that was written twice

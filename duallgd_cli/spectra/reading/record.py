@@ -1,12 +1,10 @@
 """From the keys, values and peaks of one record to a `Spectrum`, the same way for every format.
 
 Every dialect's keys are brought to one canonical name, so that the format readers only split
-records into keys, values and peaks. Collision energy and instrument are read from free text by one
-function each, for training data and predictions alike: the same words mean the same energy.
+records into keys, values and peaks. What values mean is read in `ions` and `quantities`.
 """
 
 import contextlib
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +15,25 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.errors import Failure, counted, printable, quote
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import (
+    Failure,
+    FormulaError,
+    UnsupportedElementError,
+    clip,
+    counted,
+    printable,
+    quote,
+)
+from duallgd_cli.spectra.reading.ions import MISSING, Remarks, ion_of
+from duallgd_cli.spectra.reading.quantities import (
+    collision_energy_ev,
+    energy_of_filter,
+    finite,
+    number,
+    precursor_of,
+    retention_time,
+)
 from duallgd_cli.spectra.types import HIGHEST_MZ, Source, Spectrum
 
 MOST_PEAKS: Final = 1_000_000  # of one spectrum in text
@@ -26,29 +42,35 @@ TOO_LARGE: Final = (
     f"it is longer than {LONGEST_LINE >> 20} million characters or has more than {MOST_PEAKS:,} "
     "peaks; restore the file, or centroid the spectrum"
 )
+_LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
 _FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
-_MISSING: Final = frozenset({"", "n/a", "na", "nan", "null", "none", "-", "?", "unknown"})
-_MEANT: Final = frozenset({("ionmode", "-"), ("pepmass", "nan"), ("precursor_mz", "nan")})
+# Missing values that mean something under some key: N/A is no sodium, and Na is.
+_MEANT: Final = frozenset(
+    {("ionmode", "-"), ("charge", "-"), ("pepmass", "nan"), ("precursor_mz", "nan")}
+    | {("adduct", "Na"), ("ion", "Na")}
+)
 _STRUCTURE: Final = re.compile(r"smiles|inchi|selfies|mol_?(file|block)|^structure$", re.IGNORECASE)
 _STRUCTURE_VALUE: Final = re.compile(r"InChI=1|\b[A-Z]{14}-[A-Z]{10}-[A-Z]\b")
-_NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-_CHARGE: Final = re.compile(r"([+-]?)(\d{0,3})([+-]?)", re.ASCII)
-_ADDUCT_TEXT: Final = re.compile(r"(?<![A-Za-z])M(?=H\+|[^A-Za-z]|$)")
-
 # Canonical names in the order in which they are tried: the first that is present wins.
 PRECURSOR: Final = ("pepmass", "precursor_mz")
 ADDUCT: Final = ("adduct", "ion")
 IDENTIFIER: Final = ("feature_id", "spectrum_id", "identifier", "title", "compound_name", "scans")
 INSTRUMENT: Final = ("instrument_type", "instrument", "filter string", "fragmentation_mode")
 
-# The keys that programs and libraries write for each name, without spaces, "_", "-" and "/".
+# The keys that programs and libraries write for each name, without spaces and marks.
 _KEYS: Final = {
-    "adduct": "adducttype precursortype",
-    # In SIRIUS .ms IONIZATION is the adduct; elsewhere it says ESI, which is skipped.
-    "ion": "iontype ionization",
-    "precursor_mz": "precursormass precursor mz",
-    "charge": "precursorcharge",
-    "ionmode": "polarity scanpolarity ionpolarity ionpol",
+    "adduct": "adducttype adductname adduction adductionname precursortype precursoradduct "
+    "featureadduct ionspecies bestion precursoriontype",
+    "ion": "iontype ionname",
+    # In SIRIUS .ms IONIZATION is the adduct; elsewhere it says ESI.
+    "ionization": "ionisation ionsource ionsourcetype ionizationmethod ionisationmethod ionimethod "
+    "ionizationtype msionization msionisation ionizationsource mode msmode scanmode",
+    "ionization_energy": "ionisationenergy electronenergy",
+    "pepmass": "",
+    "precursor_mz": "precursormass precursor mz precursorionmz precursorion precmz",
+    "charge": "precursorcharge chargestate precursorchargestate ioncharge z",
+    "ionmode": "polarity scanpolarity ionpolarity ionpol ionizationmode ionisationmode esimode "
+    "polaritymode acquisitionpolarity ionizationpolarity",
     "feature_id": "",
     "spectrum_id": "accession db#",
     "identifier": "id",
@@ -57,20 +79,34 @@ _KEYS: Final = {
     "scans": "scan scannumber",
     "spectype": "",
     "ms_level": "mstype spectrumtype",
-    "collision_energy": "colenergy collision ce",
+    "collision_energy": "colenergy collision ce collisionenergies fragmentationenergy",
     "formula": "",
     "molecular_formula": "",
     "instrument_type": "",
     "instrument": "sourceinstrument instrumentation",
+    "filter string": "filterline scanfilter",
     "fragmentation_mode": "fragmentationmethod specialfragmentation",
-    "retention_time": "rt rettime rtquery rtinseconds",
+    "retention_time": "rt rettime rtquery rtime",
 }
-_SEPARATORS: Final = re.compile(r"[\s_/-]")
+# Names of which two values in one record contradict each other.
+_COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
+_SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
-    key: name for name, keys in _KEYS.items() for key in (_SEPARATORS.sub("", name), *keys.split())
+    _SEPARATORS.sub("", key): name for name, keys in _KEYS.items() for key in (name, *keys.split())
 }
-NCE_REFERENCE_MZ: Final = 500.0  # a normalised energy is the energy in eV of an ion of this m/z
-MAX_ENERGY_EV: Final = 1000.0
+# Times whose key names the unit.
+_TIME_KEY: Final = re.compile(
+    r"(?:rt|rettime|retentiontime)(?:in)?(?:s|secs?|seconds?|mins?|minutes?)"
+)
+# Energies whose key names the unit that a bare number has.
+_ENERGY_UNITS: Final = {
+    **dict.fromkeys(("collisionenergyev", "ceev", "collisionvoltage"), "eV"),
+    **dict.fromkeys(("nce", "collisionenergynce", "normalizedcollisionenergy", "hcdenergy"), "NCE"),
+}
+# Keys that name a formula, not what was computed of one; those of the ion count last.
+_FORMULA_KEY: Final = re.compile(r"formula(?:neutral|text|string|hill|sirius|\d*)$")
+_FORMULA_OF_ION: Final = re.compile(r"precursor|ion")
+_RANK_OF_ION: Final = 3
 
 _ORBITRAP: Final = re.compile(
     r"orbi?t(r|\b)ap|fourier|exactive|exploris|\bfusion\b|lumos|\beclipse\b|\bastral\b|\bid-?x\b|velos|"
@@ -80,19 +116,6 @@ _ORBITRAP: Final = re.compile(
 _TOF: Final = re.compile(
     r"tof|time[- ]of[- ]flight|maxis|\bimpact\b|xevo|synapt|\bx500|qstar|\blct\b|\b65[2-6]\d\b",
     re.IGNORECASE,
-)
-_UNSIGNED: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
-_DECIMAL_COMMA: Final = re.compile(r"^([^,]*\d),(\d)(?!\d)([^,]*)$")
-_NORMALISED: Final = re.compile(r"nce|%|nominal|normali[sz]ed", re.IGNORECASE)
-_VOLTS: Final = re.compile(r"(?<![a-z])e?v(?:olts?)?\b", re.IGNORECASE)
-# A formula of m/z, a choice between energies, another quantity: no energy can be read.
-_UNREADABLE: Final = re.compile(r"m/?z|\bor\b|scaled|kv\b|kev\b|sori", re.IGNORECASE)
-# Words whose digits are no energy, and clauses that repeat or add to the energy given first.
-_NOISE: Final = re.compile(r"\bms ?\d\b|\s(with|by|at)\s.*|\+/?-.*|±.*", re.IGNORECASE)
-# A bare number under these keys is in minutes, by the habit of the programs that write them.
-_MINUTES: Final = frozenset({"rtinminutes", "retentiontime", "rt in minutes", "retention time"})
-_TIME: Final = re.compile(
-    r"(?:pt)?\s*([\d.,]+)(?:\s*-\s*([\d.,]+))?\s*(s|sec|seconds|min|minutes|m)?"
 )
 
 
@@ -109,6 +132,8 @@ class Record:
         energy_in_ev: The format defines a collision energy without unit to be in eV.
         assumptions: Sentences about what was guessed, since the file does not say it.
         refusal: Why nothing can be predicted of a record that can be read, or None.
+        time_in_s: The format defines a retention time without unit to be in seconds.
+        repeated: Further values of keys that the record has more than once.
     """
 
     metadata: Mapping[str, str]
@@ -119,6 +144,8 @@ class Record:
     energy_in_ev: bool = False
     assumptions: tuple[str, ...] = ()
     refusal: Failure | None = None
+    time_in_s: bool = False
+    repeated: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(slots=True)
@@ -128,6 +155,7 @@ class Block:
     Attributes:
         metadata: Keys lower case; of a repeated key the first value that is not empty counts.
         peaks: Peak lines.
+        repeated: Other values of keys that say something of the ion.
         trouble: `TOO_LARGE` once there was more than one spectrum can have; the rest is left out.
         size: Characters so far.
     """
@@ -136,12 +164,15 @@ class Block:
     peaks: list[str] = field(default_factory=list)
     trouble: str = ""
     size: int = 0
+    repeated: list[tuple[str, str]] = field(default_factory=list)
 
     def add_field(self, key: str, value: str) -> None:
         """Take a field."""
         self.count(len(key) + len(value) + _FIELD_COST)
         if not self.trouble and not self.metadata.get(key):
             self.metadata[key] = value
+        elif not self.trouble and self.metadata[key] != value and canonical_key(key) in _COMPARED:
+            self.repeated.append((key, value))
 
     def add_peak(self, line: str) -> None:
         """Take a line of peaks."""
@@ -173,22 +204,31 @@ def unreadable(source: Source, reason: str, spectrum_id: str = "") -> Spectrum:
 def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     """The spectrum of a record."""
     recorded = {key: printable(value).strip() for key, value in record.metadata.items()}
-    known = canonical(recorded)
-    spectrum_id = first(known, IDENTIFIER) or place_name(source)
+    stated = listed(recorded)
+    for key, value in record.repeated:
+        if not is_missing(value):
+            stated.setdefault(canonical_key(key), []).append((key, printable(value).strip()))
+    fields = {name: values[0][1] for name, values in stated.items()}
+    spectrum_id = first(fields, IDENTIFIER) or place_name(source)
     trouble = record.trouble
     if not trouble and record.mz.size != record.intensity.size:
         trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
     if trouble:
         return unreadable(source, trouble, spectrum_id)
-    precursor_mz, warnings = _precursor(known)
-    charge, polarity = _charge(known)
-    classes = (instrument_class(known.get(name, "")) for name in INSTRUMENT)
+    ion = ion_of(stated)
+    failure = record.refusal or ion.failure
+    remarks = Remarks(list(record.warnings), [*record.assumptions, *ion.remarks.assumptions])
+    masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
+    precursor_mz = precursor_of(masses, remarks)
+    remarks.warnings += ion.remarks.warnings
+    classes = (instrument_class(fields.get(name, "")[:_LONGEST_NAME]) for name in INSTRUMENT)
     instrument = next((name for name in classes if name), "")
-    energy = known.get("collision_energy", "")
+    energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
-    metadata = recorded if keep_structures else without_structures(recorded)
-    ms_level = level_of(known)
+    ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
+    if record.refusal is None:
+        remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
     order = np.argsort(record.mz, kind="stable")
     return Spectrum(
         source=source,
@@ -196,51 +236,25 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         mz=record.mz[order],
         intensity=record.intensity[order],
         precursor_mz=precursor_mz,
-        feature_id=known.get("feature_id", ""),
-        scans=known.get("scans", ""),
-        charge=charge,
-        polarity=polarity,
-        adduct_text=adduct_of(known),
-        formula_text=formula_of(known),
+        feature_id=fields.get("feature_id", ""),
+        scans=fields.get("scans", ""),
+        charge=ion.charge,
+        polarity=ion.polarity,
+        unread_ion=ion.unread,
+        adduct_text=ion.adduct_text,
+        formula_text=formula_of(recorded, remarks),
         collision_energy_text=energy,
         collision_energy_ev=energy_ev,
+        retention_time_s=retention_time(
+            stated.get("retention_time", ()), remarks, in_seconds=record.time_in_s
+        ),
         instrument=instrument,
         ms_level=ms_level,
-        metadata=metadata,
-        warnings=(
-            *record.warnings,
-            *record.assumptions,
-            *warnings,
-            *(_remarks(record, ms_level, energy, energy_ev) if record.refusal is None else ()),
-        ),
-        failure=record.refusal,
+        metadata=recorded if keep_structures else without_structures(recorded),
+        failure=failure,
+        warnings=tuple(dict.fromkeys(remarks.warnings)),
+        assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
-
-
-def _precursor(known: Mapping[str, str]) -> tuple[float | None, tuple[str, ...]]:
-    """m/z of the precursor; 0 means missing, and what is no positive number is said to be."""
-    wrong = ""
-    for name in PRECURSOR:
-        text = known.get(name, "").strip()
-        # The first number of 1_95.1 is 1, which nobody means.
-        value = None if "_" in text.partition(" ")[0] else number(text)
-        if value is not None and 0 < value < HIGHEST_MZ:
-            return value, ()
-        if name in known and value != 0:
-            wrong = known[name]
-    if not wrong:
-        return None, ()
-    return None, (f"precursor m/z {quote(wrong)} is not a positive number below {HIGHEST_MZ:,.0f}",)
-
-
-def _charge(known: Mapping[str, str]) -> tuple[int, int]:
-    """Signed charge and polarity; an unsigned charge takes its sign from the ion mode."""
-    charge, has_sign = signed_charge(known.get("charge", ""))
-    modes = (known.get("ionmode", ""), *(known.get(name, "") for name in ADDUCT))
-    polarity = next((p for p in map(polarity_of, modes) if p), 0)
-    if not has_sign:
-        return (-charge if polarity < 0 else charge), polarity
-    return charge, polarity or (1 if charge > 0 else -1)
 
 
 def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None) -> Iterator[str]:
@@ -310,29 +324,64 @@ def peak_record(
         trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
     elif bad:
         warnings = (*warnings, f"{bad} of {len(lines)} peak lines were not readable and left out")
-    return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev)
+    repeated = tuple(block.repeated)
+    return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev, repeated=repeated)
 
 
 @lru_cache(maxsize=4096)
 def canonical_key(key: str) -> str:
     """The one name for all spellings of a key, given in lower case; other keys as they are."""
-    return _NAMES.get(_SEPARATORS.sub("", key), key)
+    squeezed = _squeezed(key)
+    if squeezed in _ENERGY_UNITS:
+        return "collision_energy"
+    if _TIME_KEY.fullmatch(squeezed):
+        return "retention_time"
+    if squeezed not in _NAMES and "adduct" in squeezed:
+        return "other adduct"
+    return _NAMES.get(squeezed, key)
+
+
+@lru_cache(maxsize=4096)
+def _squeezed(key: str) -> str:
+    """A key without spaces and marks."""
+    return _SEPARATORS.sub("", key)
+
+
+@lru_cache(maxsize=4096)
+def _formula_rank(key: str) -> int:
+    """How early a key is asked for a formula: from 0; -1 for one that names none."""
+    squeezed = _squeezed(key)
+    if not _FORMULA_KEY.search(squeezed):
+        return -1
+    rank = _RANK_OF_ION if _FORMULA_OF_ION.search(squeezed) else 2
+    return {"formula": 0, "molecularformula": 1}.get(squeezed, rank)
+
+
+def listed(metadata: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
+    """Keys and values under canonical names, in the file's order, missing values left out.
+
+    A precursor m/z that is not a number (``nan``) stays, so that somebody can say so. Keys of
+    retention times are without spaces and marks, and an energy has the unit that its key names.
+    """
+    stated: dict[str, list[tuple[str, str]]] = {}
+    for key, value in metadata.items():
+        name, text = canonical_key(key), value.strip()
+        if text.lower() in MISSING and not {(name, text), (name, text.lower())} & _MEANT:
+            continue
+        if name == "scans" and text == "-1":  # MS-DIAL
+            continue
+        if name == "ms_level" and _level(text) is None:  # SPECTRUMTYPE: Centroid
+            continue
+        unit = _ENERGY_UNITS.get(_squeezed(key)) if name == "collision_energy" else None
+        value = f"{text} {unit}" if unit and finite(text) else value
+        written = _squeezed(key) if name == "retention_time" else key
+        stated.setdefault(name, []).append((written, value))
+    return stated
 
 
 def canonical(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Fields under canonical names, missing values left out; of duplicates the first counts.
-
-    A precursor m/z that is not a number (``nan``) stays, so that somebody can say so.
-    """
-    fields: dict[str, str] = {}
-    for key, value in metadata.items():
-        name = canonical_key(key)
-        stays = (name, value.strip().lower()) in _MEANT
-        absent = is_missing(value) or (name == "scans" and value.strip() == "-1")  # MS-DIAL
-        absent |= name == "ms_level" and _level(value) is None  # SPECTRUMTYPE: Centroid
-        if stays or not absent:
-            fields.setdefault(name, value)
-    return fields
+    """Fields under canonical names, missing values left out; of duplicates the first counts."""
+    return {name: values[0][1] for name, values in listed(metadata).items()}
 
 
 def first(fields: Mapping[str, str], names: tuple[str, ...]) -> str:
@@ -342,7 +391,7 @@ def first(fields: Mapping[str, str], names: tuple[str, ...]) -> str:
 
 def is_missing(value: str) -> bool:
     """Whether a value says that there is none: ``N/A``, ``na``, ``null``, empty and the like."""
-    return value.strip().lower() in _MISSING
+    return value.strip().lower() in MISSING
 
 
 def without_structures(metadata: Mapping[str, str]) -> dict[str, str]:
@@ -354,60 +403,37 @@ def without_structures(metadata: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def formula_of(fields: Mapping[str, str]) -> str:
-    """FORMULA, then MOLECULAR_FORMULA, then any key that contains FORMULA (ion formulas last)."""
-    others = sorted((key for key in fields if "formula" in key), key=lambda key: "precursor" in key)
-    return first(fields, ("formula", "molecular_formula", *others))
+def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
+    """FORMULA, then MOLECULAR_FORMULA, then any key that names a formula (ion formulas last).
 
-
-def adduct_of(fields: Mapping[str, str]) -> str:
-    """Adduct as written, from ADDUCT, ION and their synonyms or any key that contains ADDUCT.
-
-    A bare polarity or charge (``ION=positive``, ``[M+?]+``) and an ion source (``ESI``) are none.
+    Under other keys than FORMULA and MOLECULAR_FORMULA a text that is no formula is said and left
+    out; under these two somebody has to correct it.
     """
-    others = (key for key in fields if "adduct" in key)
-    texts = (fields.get(name, "").strip() for name in (*ADDUCT, *others))
-    return next((t for t in texts if _ADDUCT_TEXT.search(t) and not polarity_of(t)), "")
-
-
-def number(text: str) -> float | None:
-    """The first number of a text (``181.0495 12000``, ``181,0495``), None without a finite one."""
-    match = _NUMBER.match(text.strip())
-    return None if match is None else finite(match[0].replace(",", "."))
-
-
-def finite(text: str) -> float | None:
-    """A finite number that is the whole text; None for anything else.
-
-    Python's own reading also takes ``9_1.05`` and the digits of other scripts: nobody means those.
-    """
-    try:
-        value = float(text) if text.isascii() and "_" not in text else math.nan
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def signed_charge(text: str) -> tuple[int, bool]:
-    """Charge and whether its sign is written: ``1+``, ``+1``, ``1-``, ``2``, ``0+``.
-
-    Returns:
-        (0, False) for 0, for a choice such as ``2+ and 3+`` and for anything else.
-    """
-    match = _CHARGE.fullmatch(text.strip().replace("\u2212", "-"))
-    if match is None or not any(match.groups()) or (match[1] and match[3]):
-        return 0, False
-    sign = match[1] or match[3]
-    size = int(match[2] or 1)
-    return (-size if sign == "-" else size), bool(sign) and size > 0
-
-
-def polarity_of(text: str) -> int:
-    """1 or -1 from an ion mode (``Positive``, ``NEG``, ``p``, ``+``, ``1-``), else 0."""
-    word = text.strip().lower().replace("\u2212", "-")
-    if word[:3] == "pos" or word in {"p", "+", "1", "1+", "+1", "[m+?]+", "[m+?]1+"}:
-        return 1
-    return -1 if word[:3] == "neg" or word in {"n", "-", "-1", "1-", "[m-?]-", "[m+?]-"} else 0
+    ranked = [
+        (rank, key, value)
+        for key, value in recorded.items()
+        if (rank := _formula_rank(key)) >= 0 and not is_missing(value)
+    ]
+    if len(ranked) == 1 and ranked[0][0] < 2:
+        return ranked[0][2]
+    found: list[tuple[str, str, object]] = []
+    for rank, key, value in sorted(ranked, key=lambda one: one[0]):
+        try:
+            meaning: object = Formula.parse(value)
+        except UnsupportedElementError:
+            meaning = value  # the row says which element
+        except FormulaError:
+            if rank > 1:
+                remarks.warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
+                continue
+            meaning = value
+        if rank < _RANK_OF_ION or not found:
+            found.append((key, value, meaning))
+    for key, value, meaning in found[1:]:
+        if meaning != found[0][2]:
+            first = f"{clip(found[0][0])} {clip(found[0][1])}"
+            remarks.warnings.append(f"{first} is used, not {clip(key)} {clip(value)}")
+    return found[0][1] if found else ""
 
 
 def level_of(fields: Mapping[str, str]) -> int:
@@ -429,21 +455,6 @@ def compound_name(metadata: Mapping[str, str]) -> str:
     return first(canonical(metadata), ("compound_name", "title"))
 
 
-def retention_time_s(metadata: Mapping[str, str]) -> float | None:
-    """Retention time of a record in seconds, the middle of a range; None if it has none."""
-    for key, text in metadata.items():
-        if canonical_key(key) != "retention_time" and key not in _MINUTES:
-            continue
-        match = _TIME.fullmatch(text.strip().lower())
-        times = [number(part) for part in match.groups()[:2] if part] if match else []
-        if match is None or not times or None in times:
-            continue
-        in_minutes = match[3].startswith("m") if match[3] else key in _MINUTES
-        middle = sum(time for time in times if time is not None) / len(times)
-        return round(middle * (60 if in_minutes else 1), 3)
-    return None
-
-
 def instrument_class(text: str) -> str:
     """Kind of mass analyser named by an instrument text.
 
@@ -453,31 +464,3 @@ def instrument_class(text: str) -> str:
     if _ORBITRAP.search(text):
         return "orbitrap"
     return "qtof" if _TOF.search(text) else ""
-
-
-def collision_energy_ev(text: str, precursor_mz: float | None, instrument: str) -> float | None:
-    """One collision energy in eV from text, or None where the text does not give one.
-
-    Values in eV or V count as they are. Normalised energies (NCE, %, "nominal") and, on Orbitrap
-    and FT instruments, numbers without a unit are converted as NCE x m/z / 500. Ramps, steps and
-    lists (``20-40 eV``, ``15/30/45``, ``[20.0, 35.0]``) become their mean. A choice (``15, 30 or
-    45``), a rule (``scaled by m/z``), zero and anything beyond 1,000 eV are missing.
-
-    Args:
-        text: As recorded.
-        precursor_mz: m/z of the precursor; None makes a normalised energy missing.
-        instrument: Result of `instrument_class`.
-    """
-    if not text or _UNREADABLE.search(text):
-        return None
-    body = _DECIMAL_COMMA.sub(r"\1.\2\3", _NOISE.sub("", text))
-    numbers = [float(number) for number in _UNSIGNED.findall(body)]
-    if not numbers:
-        return None
-    energy = sum(numbers) / len(numbers)
-    volts = _VOLTS.search(re.sub(r"\d", " ", body)) is not None
-    if not volts and (_NORMALISED.search(body) or instrument == "orbitrap"):
-        if precursor_mz is None:
-            return None
-        energy *= precursor_mz / NCE_REFERENCE_MZ
-    return energy if 0 < energy <= MAX_ENERGY_EV else None

@@ -326,9 +326,10 @@ class _Compound(Block):
         ends = [start for _, _, start in spectra[1:]] + [len(self.peaks)]
         for (level, energy, start), end in zip(spectra, ends, strict=True):
             own = {"ms_level": level} | ({"collision_energy": energy} if energy else {})
-            block = Block(self.metadata | own, trouble=self.trouble)
+            block = Block(self.metadata | own, trouble=self.trouble, repeated=self.repeated)
             lines = one_peak_a_line(self.peaks[start:end])
-            yield peak_record(block, lines, self.warnings if level != "1" else ())
+            record = peak_record(block, lines, self.warnings if level != "1" else ())
+            yield replace(record, time_in_s=True)
 
 
 def sirius_records(lines: Iterable[str]) -> Iterator[Record]:

@@ -23,7 +23,8 @@ from pyteomics import xml as pyteomics_xml
 from pyteomics.auxiliary import PyteomicsError
 
 from duallgd_cli.spectra.reading.isolation import Isolated, isolated
-from duallgd_cli.spectra.reading.record import Record, finite, instrument_class
+from duallgd_cli.spectra.reading.quantities import finite
+from duallgd_cli.spectra.reading.record import Record, instrument_class
 
 # Without psims, which brings a database, pyteomics refuses mzML; the vocabulary is not used here.
 pyteomics_xml._has_psims = True

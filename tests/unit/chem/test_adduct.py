@@ -120,7 +120,7 @@ def test_an_adduct_has_one_name_for_many_spellings(name, spellings):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        *((text, "write it like") for text in ("", "H", "1+", "positive", "M+H]+]", "[M++H]+x")),
+        *((text, "write it like") for text in ("", "ESI", "1+", "positive", "M+H]+]", "[M++H]+x")),
         *((text, "no formula and no known name") for text in ("[M++H]+", "[M+?]+", "[M+999H]+")),
         *((text, "neither what M gains") for text in ("M", "[M]", "[2M]+", "[M]2+")),
         *((text, "radical ion") for text in ("[M]+.", "[M+.]+", "[M]+*", "[M]-", "M-")),

@@ -13,6 +13,7 @@ from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.generation import Generated, OutOfTimeError
+from duallgd_cli.predict.prediction import SpectrumReference
 from duallgd_cli.predict.run import predict
 from tests.made_runs import (
     SETTINGS,
@@ -23,7 +24,7 @@ from tests.made_runs import (
     request,
     rows_of,
 )
-from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.made_spectra import ASPIRIN, CAFFEINE, block, made_spectrum, mgf
 from tests.stub_model import StubGenerator, stub_model
 
 ASPIRIN_SMILES = "CC(=O)Oc1ccccc1C(=O)O"
@@ -109,6 +110,43 @@ def test_what_the_file_says_of_a_spectrum_is_in_its_columns(tmp_path):
     assert (first["name"], first["rt_seconds"]) == ("aspirin 20", "62.5")
     assert (first["collision_energy"], first["warnings"]) == ("20 eV", "")
     assert (last["status"], last["adduct"]) == ("unsupported_element", "[M+H]+")
+
+
+@pytest.mark.parametrize(
+    ("has_adduct", "fields", "options", "source"),
+    [
+        (True, {}, {}, "file"),
+        (True, {}, {"settings": replace(SETTINGS, adduct="M+H")}, "option"),
+        (False, {}, {}, "inferred"),
+        (False, {"formula": None}, {}, "predicted"),
+        (True, {"formula": None}, {}, "file"),
+        (False, {}, {"formulas": "name,formula,adduct\na,C9H8O4,[M+H]+\n"}, "table"),
+        (True, {}, {"formulas": "name,formula\na,C9H8O4\n"}, "file"),
+        (False, {}, {"formulas": "name,formula\na,C9H8O4\n"}, "inferred"),
+        (False, {"formula": "C9H8Pt"}, {}, ""),
+    ],
+)
+def test_a_row_says_where_its_adduct_comes_from(tmp_path, has_adduct, fields, options, source):
+    if text := options.get("formulas"):
+        (tmp_path / "table.csv").write_text(text)
+        options = {"formulas": tmp_path / "table.csv"}
+
+    written = block(ASPIRIN, title="a", **{"formula": "C9H8O4"} | fields)
+    if not has_adduct:
+        written = written.replace("ADDUCT=[M+H]+\n", "")
+    first, *_ = predicted(tmp_path, written, **options)
+
+    assert first["adduct_source"] == source
+    assert first["adduct"] == ("[M+H]+" if source else "")
+
+
+def test_what_was_assumed_of_a_spectrum_is_a_warning_as_well():
+    spectrum = made_spectrum(warnings=("odd",), assumptions=("minutes",))
+
+    named = SpectrumReference.of(spectrum)
+
+    assert (named.warnings, named.message) == ("odd; minutes", "odd; minutes")
+    assert named.assumptions == "minutes"
 
 
 def test_a_member_without_peaks_does_not_cost_its_feature_the_prediction(tmp_path):

@@ -15,8 +15,9 @@ from duallgd_cli.predict import pipeline
 from duallgd_cli.predict.ranking import RankingModel, rank
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.spectra.types import Feature
 from tests.made_runs import first_rows, lines_of, predicted, request
-from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.made_spectra import ASPIRIN, CAFFEINE, block, made_spectrum, mgf
 from tests.stub_model import stub_model
 from tests.unit.predict.test_ranking import outcome, structure
 
@@ -33,7 +34,8 @@ def ranked(*probabilities):
 
 def proposed(monkeypatch, *probabilities, most=5, largest=100):
     monkeypatch.setattr(room, "rank_formulas", lambda *_: ranked(*probabilities))
-    return predicted_formulas(None, FormulaSettings(), largest, most)
+    feature = Feature((made_spectrum(),))
+    return predicted_formulas(feature, FormulaSettings(), largest, most)
 
 
 @pytest.mark.parametrize(

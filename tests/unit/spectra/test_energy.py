@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_class
+from duallgd_cli.spectra.reading.quantities import collision_energy_ev
+from duallgd_cli.spectra.reading.record import instrument_class
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,55 @@ from duallgd_cli.spectra.reading.record import collision_energy_ev, instrument_c
         ("42% (nominal) with stepped collision energies 30% and 55%", "orbitrap", 16.8),
         ("10  eV", "", 10),
         ("30,5 eV", "qtof", 30.5),
+        # NIST writes the normalised energy beside the one in eV: the latter was applied.
+        ("NCE=35% 14eV", "orbitrap", 14),
+        ("NCE=35% 14eV", "", 14),
+        ("HCD 35% 14 eV", "orbitrap", 14),
+        ("35% (nominal) 14 eV", "orbitrap", 14),
+        ("14eV NCE=35%", "orbitrap", 14),
+        ("14 eV (35 NCE)", "", 14),
+        ("NCE=20-35-50% 14eV", "orbitrap", 14),
+        ("35 NCE, 14.5 V", "orbitrap", 14.5),
+        ("NCE 35 (eV)", "orbitrap", 35),
+        ("NCE(35) 14eV", "orbitrap", 14),
+        ("35% (14 eV)", "orbitrap", 14),
+        ("10HCD", "orbitrap", 4),
+        ("10HCD", "", 4),  # the vendor's cell: normalised
+        ("HCD 35", "", 14),
+        ("hcd35.00", "", 14),
+        ("HCD35", "orbitrap", 14),
+        ("35 (HCD)", "", 14),
+        ("35 HCD", "orbitrap", 14),
+        ("HCD 35 eV", "", 35),
+        ("N30", "", 12),
+        ("N30", "orbitrap", 12),
+        ("35 CID", "orbitrap", 14),
+        ("CID 35", "qtof", 35),
+        ("qtof 10eV", "qtof", 10),
+        ("QTOF 10 eV", "", 10),
+        ("CE 30", "", 30),
+        ("CE=30", "qtof", 30),
+        ("30V", "", 30),
+        ("20 30 40", "qtof", 30),
+        ("20 30 40", "orbitrap", 12),
+        ("20;40;60", "qtof", 40),
+        ("20_40_60", "qtof", 40),
+        ("20-40-60", "qtof", 40),
+        ("20+40+60", "qtof", 40),
+        ("(20, 40, 60)", "qtof", 40),
+        ("20.0, 40.0, 60.0 eV", "", 40),
+        ("20 to 40 eV", "", 30),
+        ("stepped 20-30-40", "orbitrap", 12),
+        ("20-30-40 stepped NCE", "", 12),
+        ("SCE 20/35/50", "orbitrap", 14),
+        ("35,00 eV", "", 35),
+        ("3.5E1 eV", "", 35),
+        ("35.0", "qtof", 35),
+        ("35 ev", "", 35),
+        ("35 volts", "", 35),
+        ("ms2 35 eV", "", 35),
+        *((text, "orbitrap", None) for text in ("0.35 arbitrary", "35 arbitrary units", "35 a.u.")),
+        *((text, "orbitrap", None) for text in ("stepped", "ramp", "low", "HCD", "9" * 300)),
         *((text, "orbitrap", None) for text in ("", "N/A", "ceV", "0", "0.0", "scaled by m/z")),
         *((text, "orbitrap", None) for text in ("SORI CID", "20 kV", "9999 eV", "unknown")),
         ("15, 30, 45, 60, 70 or 90 (nominal)", "orbitrap", None),

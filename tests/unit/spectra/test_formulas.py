@@ -127,7 +127,7 @@ TRUSTED = "{} contradicts {}; the adduct is trusted"
 @pytest.mark.parametrize(
     ("mz", "given", "polarity", "charge", "adduct", "note"),
     [
-        (ASPIRIN_H, "", 0, 0, "[M+H]+", INFERRED.format("[M+H]+")),
+        (ASPIRIN_H, "", 1, 0, "[M+H]+", INFERRED.format("[M+H]+")),
         (203.0315, "", 1, 1, "[M+Na]+", INFERRED.format("[M+Na]+")),
         (179.0350, "", -1, -1, "[M-H]-", INFERRED.format("[M-H]-")),
         (225.0405, "", -1, 0, "[M+HCOO]-", INFERRED.format("[M+HCOO]-")),
@@ -142,6 +142,15 @@ def test_a_missing_adduct_is_inferred_and_a_given_one_trusted(
 
     assert found.adduct.name == adduct
     assert found.notes == (note,)
+
+
+def test_where_nothing_tells_the_polarity_that_is_said():
+    found = propose("C9H8O4", ASPIRIN_H, "")
+
+    assert found.notes == (
+        INFERRED.format("[M+H]+"),
+        "neither adduct nor polarity is given: ions of both polarities were tried",
+    )
 
 
 def test_a_missing_precursor_follows_from_formula_and_adduct():

@@ -213,13 +213,15 @@ def test_a_spectrum_is_of_its_own_file_whatever_the_others_are_called():
 
 
 def test_a_feature_without_candidates_has_its_adduct_by_name(tmp_path):
-    nothing = prediction(status="no_candidate", adduct="[M+H]+")
+    nothing = prediction(status="no_candidate", adduct="[M+H]+", adduct_source="file")
     path = tmp_path / "out.mztab"
 
     path.write_text("".join(document([nothing], header(nothing.source.file))))
 
     (row,) = Parsed(path).tables["SML"]
     assert (row["adduct_ions"], row["smiles"], row["reliability"]) == ("[M+H]+", "null", "4")
+    assert row["opt_global_adduct_source"] == "file"
+    assert row["opt_global_assumptions"] == "minutes"
 
 
 def test_evidence_says_which_spectrum_and_how_far_the_mass_is_off(parsed):

@@ -24,7 +24,7 @@ HEADER = (
     "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
     "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message,"
     "confidence_top10,indices,name,rt_seconds,collision_energy,warnings,"
-    "formula_source,formula_rank,formula_probability"
+    "formula_source,formula_rank,formula_probability,adduct_source,assumptions"
 )
 
 
@@ -48,6 +48,7 @@ def prediction(*candidates, **values):
         status="ok",
         formula="C2H6O",
         adduct="[M+H]+",
+        adduct_source="inferred",
         n_heavy=3,
         sampled=100,
         assembled=90,
@@ -78,7 +79,8 @@ def prediction(*candidates, **values):
         "name": "ethanol",
         "rt_seconds": 61.5,
         "collision_energy": "20 eV",
-        "warnings": "peaks left out",
+        "warnings": "peaks left out; minutes",
+        "assumptions": "minutes",
     } | values
     return Prediction(**named)
 
@@ -117,7 +119,8 @@ def test_a_candidate_is_a_row(tmp_path):
         *("one", "a.mgf", "4", "7", "12", "47.0491", "[M+H]+", "C2H6O", "1", "CCO"),
         *("InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "LFQSCWFLJHTTHZ"),
         *("-1.23457", "0.1235", "31", "-12.3457", "ok", "P(first 10) = 0.25", "0.25", "4 6"),
-        *("ethanol", "61.5", "20 eV", "peaks left out", "file", "1", "1"),
+        *("ethanol", "61.5", "20 eV", "peaks left out; minutes", "file", "1", "1"),
+        *("inferred", "minutes"),
     ]
     assert (second[8], second[18]) == ("2", "")  # rank and message
 
@@ -212,6 +215,8 @@ def test_jsonl_has_one_object_per_spectrum_with_hypotheses_and_peaks(tmp_path):
         {"mz": 29.03858, "intensity": 1.0, "formula": "C2H5", "ppm": 1.5}
     ]
     assert (hypothesis["sampled"], hypothesis["rejected"]) == (100, {"valence": 5})
+    assert hypothesis["adduct_source"] == "inferred"
+    assert found["assumptions"] == "minutes"
     assert '"seconds"' not in written
     assert (found["rt_seconds"], found["name"]) == (61.5, "ethanol")
 
@@ -227,6 +232,7 @@ def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
     tags = mols[0].GetPropsAsDict()
     assert {"FEATURE_ID", "RANK", "SCORE", "CONFIDENCE", "FORMULA", "ADDUCT"} <= set(tags)
     assert {"PRECURSOR_MZ", "INCHIKEY"} <= set(tags)
+    assert (tags["ADDUCT_SOURCE"], tags["ASSUMPTIONS"]) == ("inferred", "minutes")
     assert all(tag == tag.upper() for tag in tags)
     conformer = mols[0].GetConformer()
     assert not conformer.Is3D()

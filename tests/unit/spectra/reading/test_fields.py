@@ -1,4 +1,4 @@
-"""Keys, missing values, levels, polarities, adducts and retention times."""
+"""Keys, missing values and levels."""
 
 import pytest
 
@@ -29,30 +29,6 @@ LEVELS = (
     ({"ms_level": "MSn"}, 2),
     ({"spectype": "CORRELATED MS", "ms_level": "2"}, 1),
 )
-POLARITIES = (
-    *(("Positive", 1), ("POS", 1), ("p", 1), ("+", 1), ("NEGATIVE", -1), ("n", -1), ("-", -1)),
-    *(("1-", -1), ("[M+?]+", 1), ("[M-?]-", -1), ("ESI", 0), ("", 0), ("[M+H]+", 0)),
-)
-ADDUCTS = (
-    ({"adduct": "[M+H]+"}, "[M+H]+"),
-    ({"ion": "ESI", "adduct_guess": "M+Na"}, "M+Na"),
-    ({"ion": "MALDI"}, ""),
-    ({"ion": "1+"}, ""),
-    ({"ion": "[M+?]+"}, ""),
-    ({"ion": "[2M+H]+"}, "[2M+H]+"),
-    ({"adduct": "MH+"}, "MH+"),
-)
-TIMES = (
-    ({"rtinseconds": "448.2"}, 448.2),
-    ({"rtinseconds": "60-62"}, 61.0),
-    ({"rtinminutes": "1.5"}, 90.0),
-    ({"rt": "448.2s"}, 448.2),
-    ({"retentiontime": "2.5"}, 150.0),
-    ({"retention_time": "2.5 min"}, 150.0),
-    ({"retention_time": "PT12.5S"}, 12.5),
-    ({"rt": "n/a"}, None),
-    ({"title": "5"}, None),
-)
 CASES = (
     *(
         (fields.canonical_key, key, name)
@@ -61,9 +37,6 @@ CASES = (
     ),
     *((fields.canonical, {"formula": value}, {}) for value in MISSING),
     *((fields.level_of, given, level) for given, level in LEVELS),
-    *((fields.polarity_of, text, polarity) for text, polarity in POLARITIES),
-    *((fields.adduct_of, given, adduct) for given, adduct in ADDUCTS),
-    *((fields.retention_time_s, given, seconds) for given, seconds in TIMES),
 )
 
 

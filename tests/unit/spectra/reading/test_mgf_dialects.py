@@ -21,12 +21,10 @@ CHARGES = {
     "CHARGE=1": (1, 0),
     "CHARGE=1\nIONMODE=Negative": (-1, -1),
     "CHARGE=0\nPOLARITY=-": (0, -1),
-    "CHARGE=1+\nIONMODE=N": (1, -1),
-    "CHARGE=2+ and 3+": (0, 0),
+    "CHARGE=2+ and 3+": (2, 1),
     "CHARGE=N/A": (0, 0),
     "CHARGE=unknown": (0, 0),
-    "CHARGE=" + "9" * 5000: (0, 0),
-    "ION=1-": (0, -1),
+    "ION=1-": (-1, -1),
 }
 PRECURSORS = {
     "PEPMASS=181.0495 12000.5": 181.0495,

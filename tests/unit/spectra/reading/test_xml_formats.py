@@ -333,8 +333,9 @@ def test_the_middle_of_a_wide_window_is_no_precursor(tmp_path, precursor, mz, sa
         assert found.metadata["rtinseconds"] == "150.000"
     else:
         assert found.failure is None
-        assert said in "; ".join(found.warnings)
-        assert bool(found.warnings) == bool(said)
+        remarks = (*found.warnings, *found.assumptions)
+        assert said in "; ".join(remarks)
+        assert bool(remarks) == bool(said)
 
 
 def test_precursors_that_were_isolated_together_are_counted(tmp_path):
@@ -383,9 +384,10 @@ def test_the_level_of_mzml_by_any_term(tmp_path, terms, has_precursor, level, sa
     (found,) = parsed(tmp_path, mzml([one]))
 
     assert found.ms_level == level
-    assert len(found.warnings) == len(said)
-    for warning, part in zip(found.warnings, said, strict=True):
-        assert part in warning
+    remarks = (*found.warnings, *found.assumptions)
+    assert len(remarks) == len(said)
+    for remark, part in zip(remarks, said, strict=True):
+        assert part in remark
 
 
 def test_spectra_of_light_are_no_ms2(tmp_path):

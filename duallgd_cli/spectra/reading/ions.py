@@ -1,0 +1,394 @@
+"""What a record says of its ion: charge, polarity, adduct, and how it was ionised.
+
+Programs spell these in some hundred ways, under keys that overlap: an ION may be an adduct, a
+polarity or an ion source. Text that is there and not understood never counts as none given.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from duallgd_cli.chem.adduct import PERMANENT_CATION, Adduct, parse_adduct
+from duallgd_cli.errors import Failure, clip, quote
+
+MISSING: Final = frozenset(
+    {
+        "",
+        "n/a",
+        "na",
+        "nan",
+        "null",
+        "none",
+        "-",
+        "--",
+        "?",
+        "unknown",
+        "unk",
+        "n.a.",
+        "n.d.",
+        "n/d",
+    }
+    | {
+        "not available",
+        "unspecified",
+        "not specified",
+        "not given",
+        "undefined",
+        "missing",
+        "[]",
+        "{}",
+        "()",
+    }
+)
+MOST_CHARGES: Final = 20  # of an ion; a larger number is no charge
+
+# Values by canonical name of their key, each with the key as written.
+Stated = Mapping[str, Sequence[tuple[str, str]]]
+
+
+@dataclass(slots=True)
+class Remarks:
+    """What there is to say of a record: see `Spectrum.warnings` and `Spectrum.assumptions`."""
+
+    warnings: list[str] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+
+
+class Charge(NamedTuple):
+    """A charge as written.
+
+    Attributes:
+        size: Number of charges, 0 if unknown.
+        sign: 1, -1, or 0 where none is written.
+        choices: How many charges the text names.
+    """
+
+    size: int
+    sign: int
+    choices: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StatedIon:
+    """What all fields of a record together say of its ion.
+
+    Attributes:
+        charge: Signed; positive where no sign is known; 0 if unknown.
+        polarity: 1, -1, or 0 if unknown.
+        adduct_text: As written, else "".
+        unread: What is said of charge or polarity and not understood, where nothing else tells it.
+        failure: Why it cannot be predicted because of how it was ionised, or None.
+        remarks: Contradictions, guesses and what was not understood.
+    """
+
+    charge: int
+    polarity: int
+    adduct_text: str
+    unread: str
+    failure: Failure | None
+    remarks: Remarks
+
+
+_DASHES: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"))
+_SPACED_SIGN: Final = re.compile(r"(?<=\S)\s[+-]\s(?=\S)")  # ESI - QTOF
+_IN_BRACKETS: Final = re.compile(r"[(\[{]\s*([+-])\s*[)\]}]")
+_SIGN: Final = re.compile(r"(?<![a-z0-9])[+-]|[+-](?![a-z0-9])")
+_POSITIVE: Final = re.compile(
+    r"pos|plus|(?:^|[\s(_-])p(?=$|[\s)_-])|1000130"
+)  # with a term of PSI-MS
+_NEGATIVE: Final = re.compile(r"neg|minus|(?:^|[\s(_-])n(?=$|[\s)_-])|1000129")
+_FILTER_LINE: Final = re.compile(r"^\s*(?:\w+\s+)?(?:\{[^}]*\}\s+)?([+-])\s+[pc]\b")
+# Of Bruker's DataAnalysis: Cmpd 4, -MS2(181.0495), 24.7eV, 3.2min
+_TITLE: Final = re.compile(r"(?:^|[\s,;])([+-])\s?MS[n\d]?\(")
+# Words of ion sources and instruments that say nothing of the polarity.
+_SOURCE_WORDS: Final = (
+    "esi apci appi maldi dart desi nsi nanoesi nesi hesi esims lc gc ms ce uplc uhplc hplc fia di "
+    "nano ldi si ci ei fab fd fi ap lcms gcms msms lcmsms lcesi electrospray ionization ionisation "
+    "ion mode source heated spray jet stream ajs dual turbo ionspray turbospray captivespray v any "
+    "qtof tof qq qqq it itft qft orbitrap ft b h ii"
+)
+_SOURCES: Final = frozenset(_SOURCE_WORDS.split())
+_CHARGE: Final = re.compile(
+    r"(?:z\s*=\s*)?([+-]*)\s*(\d{0,9})(?:\.0+)?\s*([+-]*)(?:\s*(pos|neg|plus|minus)[a-z]*)?",
+    re.ASCII,
+)
+_WORD_SIGNS: Final = {"pos": "+", "plus": "+", "neg": "-", "minus": "-"}
+_CHOICES: Final = re.compile(
+    r"\s*(?:[,;/|&]|\band\b|\bor\b|\bto\b)\s*|(?<=[+-])\s+(?=\d)|(?<=\d)\s+(?=[+-]\d)"
+)
+# [M+?]+, [M-?]2-: an adduct of which only the charge is known; MS-DIAL and SIRIUS write it.
+_ONLY_CHARGE: Final = re.compile(r"\[?m ?[+-] ?\?\]?(\d?[+-]|[+-]\d)")
+_LIKE_ADDUCT: Final = re.compile(
+    r"(?<![A-Za-z])[Mm](?=(?:H|Na|K|Li|NH4|Cl)?(?:[^A-Za-z]|$))|^\[?(?:Cat|C)\]?\d?\+"
+)
+_POLARITY_WORDS: Final = "positive pos p plus negative neg n minus ve polarity"
+_POLARITIES: Final = frozenset(_POLARITY_WORDS.split())
+_COLUMN: Final = re.compile(r"\s*[;\t]\s*|,?\s+")
+_SIGNED_COLUMN: Final = re.compile(r"\d+[+-]|[+-]\d+[+-]?")
+_CHARGE_COLUMN: Final = re.compile(r"[+-]?\d+[+-]|[+-]\d+|\d{1,2}(?:\.0)?|[+-]")
+_LONGEST: Final = 200  # characters of any of these texts
+
+_SOFT: Final = re.compile(
+    r"esi|apci|appi|maldi|dart|electrospray|spray|nsi|atmospheric|\blc\b", re.IGNORECASE
+)
+_ELECTRON: Final = re.compile(
+    r"(?<![a-z])(?:gc)?ei(?:ms)?(?![a-z])|electron[ -]?(?:ioni[sz]|impact)", re.IGNORECASE
+)
+_CHEMICAL: Final = re.compile(r"(?<![a-z])[np]?ci(?![a-z])|chemical ioni[sz]", re.IGNORECASE)
+_SEVENTY: Final = re.compile(r"(?<!\d)70(?:\.0*)?\s*(?:e?v)?\s*$", re.IGNORECASE)
+_OF_ION: Final = (
+    *("adduct", "ion", "ionization", "other adduct", "ionmode", "charge", "instrument_type"),
+    *("instrument", "ionization_energy"),
+)
+_OF_IONISATION: Final = ("ionization", "ion", "ionmode", "instrument_type", "instrument")
+
+
+def plain(text: str) -> str:
+    """A text in lower case, with one kind of dash and digit."""
+    normal = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
+    return normal.strip().lower()
+
+
+def polarity_of(text: str) -> int | None:
+    """1 or -1 from any usual spelling: ``Positive``, ``NEG``, ``ESI-``, ``-ve``, ``(+)``, ``1-``.
+
+    Returns:
+        0 where the text says nothing of it (an ion source, N/A), None where it is not understood.
+    """
+    written = plain(text)
+    if written in MISSING and written != "-":
+        return 0
+    if len(written) > _LONGEST:
+        return None
+    line = _FILTER_LINE.match(written)
+    signs = {line[1]} if line else set()
+    if not signs:
+        signs |= {"+"} if _POSITIVE.search(written) else set()
+        signs |= {"-"} if _NEGATIVE.search(written) else set()
+    if not signs:
+        written = _SPACED_SIGN.sub("  ", written)
+        signs = set(_IN_BRACKETS.findall(written)) or set(_SIGN.findall(written))
+    if signs:
+        return {"+": 1, "-": -1}[signs.pop()] if len(signs) == 1 else None
+    if written == "1":
+        return 1
+    words = set(re.findall(r"[a-z]+|\d+", written))
+    return 0 if words and words <= _SOURCES else None
+
+
+def charge_of(text: str) -> Charge | None:
+    """A charge from any usual spelling: ``1+``, ``-1``, ``-1-``, ``2``, ``++``, ``1+ and 2+``.
+
+    Returns:
+        Of several charges the lowest; None where it is not understood.
+    """
+    written = plain(text).strip("[](){}\"' ").rstrip(",")
+    if written.rstrip("+-") in MISSING and not re.fullmatch(r"[+-]+", written):  # NA+
+        return Charge(0, 0)
+    if len(written) > _LONGEST or written in ("-", "--"):  # for none, or for negative
+        return None
+    sizes, signs = [], set()
+    for choice in _CHOICES.split(written):
+        match = _CHARGE.fullmatch(choice)
+        if match is None:
+            return None
+        before, digits, after, word = match.groups("")
+        marks = {*before, *after, *_WORD_SIGNS.get(word, "")}
+        repeated = max(len(before), len(after))
+        size = int(digits) if digits else repeated
+        if len(marks) > 1 or size > MOST_CHARGES or (digits and repeated not in (0, 1, size)):
+            return None
+        if not digits and not marks:
+            return None
+        sizes.append(size)
+        signs |= marks if size or not digits else set()  # 0+ and 0- mean unknown
+    if len(signs) > 1:
+        return None
+    sign = {"+": 1, "-": -1}[signs.pop()] if signs else 0
+    return Charge(min(sizes), sign, len(set(sizes)))
+
+
+def ion_of(stated: Stated) -> StatedIon:
+    """The ion of a record, by its values under canonical names."""
+    said = [(name, key, _cut(text)) for name in _OF_ION for key, text in stated.get(name, ())]
+    for key, text in stated.get("pepmass", ()):
+        said += [("charge", f"{place} {key}", column) for place, column in _charge_columns(text)]
+    for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
+        for key, text in stated.get(name, ()):
+            line = form.search(text[:_LONGEST])
+            said += [("sign", key, line[1])] if line is not None else []
+    for key, text in stated.get("collision_energy", ()):
+        said += [("collision_energy", key, _cut(text))] if _SEVENTY.search(text) else []
+    return _ion_of(tuple((name, _cut(key), text) for name, key, text in said))
+
+
+def _cut(text: str) -> str:
+    """A text that can be kept; of one that is too long to mean anything the beginning."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _charge_columns(pepmass: str) -> Iterator[tuple[str, str]]:
+    """Charges that follow the m/z: the third column, or the second if it has a sign."""
+    columns = _COLUMN.split(plain(pepmass[:_LONGEST]).strip("[]()"))
+    for place, column in zip(("second column of", "third column of"), columns[1:3], strict=False):
+        form = _CHARGE_COLUMN if place.startswith("third") else _SIGNED_COLUMN
+        if form.fullmatch(column):
+            yield place, column
+
+
+@lru_cache(maxsize=4096)  # the records of a file say the same again and again
+def _ion_of(said: tuple[tuple[str, str, str], ...]) -> StatedIon:
+    stated: dict[str, list[tuple[str, str]]] = {}
+    for name, key, text in said:
+        stated.setdefault(name, []).append((key, text))
+    remarks = Remarks()
+    adduct_text = _adduct(stated, remarks)
+    signs: list[tuple[int, str]] = []
+    sizes: list[int] = []
+    unread_modes, unread_charges = [], []
+    for key, text in _modes(stated):
+        sign = _sign_of_mode(key, text, remarks)
+        if sign is None:
+            unread_modes.append(f"{clip(key)} {quote(text)} is not understood")
+        signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
+    for key, text in _charges(stated):
+        charge = charge_of(text)
+        if charge is None:
+            unread_charges.append(f"{clip(key)} {quote(text)} is not understood")
+            continue
+        if charge.choices > 1:
+            lowest = f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest"
+            remarks.assumptions.append(lowest)
+        sizes += [charge.size] if charge.size else []
+        signs += [(charge.sign, f"{clip(key)} {clip(text)}")] if charge.sign else []
+    for name in ("ionization", "instrument_type", "sign"):
+        for key, text in stated.get(name, ()):
+            sign = polarity_of(text) if name == "sign" else _sign_of_source(text)
+            signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
+    polarity, first = signs[0] if signs else (0, "")
+    other = next((words for sign, words in signs if sign != polarity), "")
+    if other:
+        remarks.warnings.append(f"{first} and {other} contradict each other; {first} is taken")
+    remarks.warnings += unread_modes + unread_charges
+    # A polarity that another field tells is no loss; a charge may be a multiple one.
+    lost = [words for words in unread_charges if not polarity or re.search(r"\d", words)]
+    lost += [] if polarity else unread_modes
+    return StatedIon(
+        charge=(sizes[0] if sizes else 0) * (polarity or 1),
+        polarity=polarity,
+        adduct_text=adduct_text,
+        unread=lost[0] if lost else "",
+        failure=_measurement_failure(stated, adduct_text, remarks),
+        remarks=remarks,
+    )
+
+
+def _modes(stated: Stated) -> Iterator[tuple[str, str]]:
+    """Texts that say a polarity: of its own fields, and under keys of adducts."""
+    yield from stated.get("ionmode", ())
+    for name in ("adduct", "ion"):
+        for key, text in stated.get(name, ()):
+            if _is_bare_polarity(text):
+                yield key, text
+
+
+def _sign_of_mode(key: str, text: str, remarks: Remarks) -> int | None:
+    """Polarity by a field of it; R writes 0 for negative and -1 for unknown."""
+    if plain(text) == "0":
+        remarks.assumptions.append(f"{clip(key)} 0 is read as negative, as R writes it")
+        return -1
+    if plain(text) == "-1" and key == "polarity":
+        remarks.assumptions.append("polarity -1 counts as unknown, as R writes it")
+        return 0
+    return polarity_of(text)
+
+
+def _sign_of_source(text: str) -> int:
+    """Polarity that the name of an ion source or of an instrument may hold, else 0."""
+    written = plain(text[:_LONGEST])
+    if {word[:3] for word in re.findall(r"[a-z]+", written)} & {"pos", "neg"}:
+        return polarity_of(written) or 0
+    marks = {*_IN_BRACKETS.findall(written), *re.findall(r"[a-z]\s?([+-])$", written)}
+    return {"+": 1, "-": -1}[marks.pop()] if len(marks) == 1 else 0
+
+
+def _charges(stated: Stated) -> Iterator[tuple[str, str]]:
+    """Texts that say a charge: of its own fields, and of adducts without groups."""
+    yield from stated.get("charge", ())
+    for name in ("adduct", "ion"):
+        for key, text in stated.get(name, ()):
+            only = _ONLY_CHARGE.fullmatch(plain(text))
+            if only is not None:
+                yield key, only[1] if len(only[1]) > 1 else f"1{only[1]}"
+            elif _is_bare_polarity(text) and charge_of(text) is not None:
+                yield key, text
+
+
+def _is_bare_polarity(text: str) -> bool:
+    """Whether a text is a polarity or a charge and nothing else: ``positive``, ``1-``, ``ESI+``."""
+    words = set(re.findall(r"[a-z]+", plain(text)))
+    if not words <= _SOURCES | _POLARITIES or polarity_of(text) not in (1, -1):
+        return False
+    return not isinstance(parse_adduct(text), Adduct)  # +H
+
+
+def _adduct(stated: Stated, remarks: Remarks) -> str:
+    """Adduct as written, the first that is understood; "" where there is none.
+
+    A bare polarity or charge (``ION=positive``, ``[M+?]+``) and an ion source (``ESI``) are none.
+    """
+    read: list[tuple[str, str, Adduct | Failure]] = []
+    for name in ("adduct", "ion", "ionization", "other adduct"):
+        for key, text in stated.get(name, ()):
+            if _ONLY_CHARGE.fullmatch(plain(text)) or _is_bare_polarity(text):
+                continue
+            adduct = parse_adduct(text)
+            is_source = polarity_of(text) == 0 or _ELECTRON.search(text) is not None
+            is_adduct = isinstance(adduct, Adduct) or _LIKE_ADDUCT.search(text) is not None
+            if is_adduct or (name == "adduct" and not is_source):
+                read.append((key, text, adduct))
+            elif name == "ion" and not is_source:
+                remarks.warnings.append(f"{clip(key)} {quote(text)} is not understood")
+    if not read:
+        return ""
+    key, text, adduct = next((one for one in read if isinstance(one[2], Adduct)), read[0])
+    for other_key, other, meant in read:
+        if isinstance(adduct, Adduct) and meant != adduct:
+            remarks.warnings.append(
+                f"{clip(key)} {clip(text)} is used, not {clip(other_key)} {clip(other)}"
+            )
+    if isinstance(adduct, Adduct) and not _LIKE_ADDUCT.search(text):
+        remarks.assumptions.append(f"{clip(key)} {quote(text)} is read as {adduct.name}")
+    return text
+
+
+def _measurement_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> Failure | None:
+    """Why a spectrum cannot be predicted because of how its ion was made, or None."""
+    texts = [text for name in _OF_IONISATION for _, text in stated.get(name, ())]
+    found = next((text for text in texts if _ELECTRON.search(text)), "")
+    energies = [text for _, text in stated.get("ionization_energy", ())]
+    if not found and any(map(_SEVENTY.search, energies)):
+        found = "70 eV"
+    bare = re.sub(r"[*•·.●]", "", adduct_text)
+    is_molecular_ion = bare != "" and parse_adduct(bare) == PERMANENT_CATION
+    if not found and is_molecular_ion and not any(map(_SOFT.search, texts)):
+        collision = [text for _, text in stated.get("collision_energy", ())]
+        if any(map(_SEVENTY.search, collision)):
+            found = f"{adduct_text} at 70 eV"
+        elif any(re.search(r"(?<![a-z])gc(?![a-z])", text, re.IGNORECASE) for text in texts):
+            found = f"{adduct_text} after gas chromatography"
+    if found:
+        message = (
+            f"it was measured by electron ionisation ({clip(found)}), whose radical ions are not "
+            "predicted; give spectra of electrospray or another soft ionisation"
+        )
+        return Failure("unsupported_measurement", message, "read")
+    if any(_CHEMICAL.search(text) and not _SOFT.search(text) for text in texts):
+        remarks.warnings.append(
+            "measured by chemical ionisation: networks were trained on electrospray, and "
+            "probabilities are not calibrated for it"
+        )
+    return None
