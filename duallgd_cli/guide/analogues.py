@@ -36,7 +36,7 @@ from duallgd_cli.tables import numbered_rows
 
 logger = logging.getLogger(__name__)
 
-_KIND: Final = "analogues-3"
+_KIND: Final = "analogues-4"
 _MOST_ROWS: Final = 1_000_000
 _AT_ONCE: Final = 20_000  # molecules that are looked at together
 # Molecules of a hypothesis that are changed, and with which its candidates are compared.

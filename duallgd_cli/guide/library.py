@@ -32,7 +32,7 @@ from duallgd_cli.spectra.types import Spectrum
 if TYPE_CHECKING:
     import matchms
 
-_KIND: Final = "library-1"
+_KIND: Final = "library-2"
 _MOST_SPECTRA: Final = 500_000
 # Of a spectrum of the library the most intense peaks, wherever they lie.
 _KEPT: Final = CleaningSettings(max_peaks=100, isotope_margin_da=math.inf)

@@ -83,7 +83,7 @@ REFUSED = [
     ("evaluate --benchmark nplib1", 66, "NPLIB1 is not downloaded automatically"),
     ("evaluate --benchmark massspecgym --data-dir .", 66, "holds no MassSpecGym1.5.tsv"),
     ("data structures none.smi -o out", 66, "none.smi does not exist"),
-    ("data structures table.csv -o out", 65, "no column smiles; it has name"),
+    ("data structures table.csv -o out", 65, "no column smiles or inchi; it has name"),
     ("data structures table.csv -o out --holdout none.txt", 66, "hold-out list none.txt"),
     ("data spectra none.tsv -o out", 66, "none.tsv"),
     ("data simulate none --like spectra -o made", 66, "none holds no prepared data"),

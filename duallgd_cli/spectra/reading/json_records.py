@@ -29,6 +29,10 @@ _UNENDED: Final = "the file ends within its list of spectra; restore the file"
 _REST: Final = "; what follows is not read"
 _PEAKS: Final = ("peaks_json", "peaks", "spectrum")
 _COLUMNS: Final = (("mzs", "mz", "m/z"), ("intensities", "intensity", "int"))
+# What the code below raises of an object that is like none of the spectra.
+_UNLIKE: Final = (
+    *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError),
+)
 _COUNTS: Final = ("num_peaks", "n_peaks")
 _OF_ATTRIBUTE: Final = ("name", "value", "cv_param_group")
 _NAMES_OF_MONA: Final = {"ionization mode": "ionmode", "retention time": "retention_time"}
@@ -184,7 +188,7 @@ def _record(value: Any) -> Record:  # noqa: ANN401
             raise TypeError(f"{quote(value)} is no object")
         fields = _fields(value)
         mz, intensity = _peaks(value)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+    except _UNLIKE as error:
         said = " ".join(str(error).split())[:100]
         return Record({}, trouble=f"it is no spectrum in JSON ({said})")
     warnings = tuple(
@@ -202,7 +206,8 @@ def _peaks(values: Mapping[str, Any]) -> Sequence[NDArray[np.float64]]:
     if isinstance(values.get("peak"), Mapping):
         values = {"peaks": values["peak"]["peak"]}
     of_mz, of_intensity = (
-        next((name for name in names if name in values), "") for names in _COLUMNS
+        next((name for name in names if isinstance(values.get(name), list)), "")
+        for names in _COLUMNS
     )
     if of_mz and of_intensity:
         columns = values[of_mz], values[of_intensity]
@@ -222,7 +227,8 @@ def _peaks(values: Mapping[str, Any]) -> Sequence[NDArray[np.float64]]:
         return _peaks({"peaks": rows["values"]} if "values" in rows else rows)
     if rows and isinstance(rows[0], Mapping):
         rows = [
-            [next(row[name] for name in names if name in row) for names in _COLUMNS] for row in rows
+            [next((row[name] for name in names if name in row), None) for names in _COLUMNS]
+            for row in rows
         ]
     table = np.array([row[:2] for row in rows], np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
@@ -253,6 +259,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, str]:
         text = str(value)
         if (
             key not in _PEAKS
+            and not (is_list and key in chain(*_COLUMNS))
             and listed
             and all(isinstance(one, str | float | int) for one in listed)
             and len(text) <= _LONGEST_VALUE

@@ -113,7 +113,7 @@ def mzml_records(stream: BinaryIO) -> Iterator[Record]:
     """
     stream = cast("BinaryIO", _Bounded(stream))
     with _quiet():
-        instrument = _instrument(stream)
+        instrument, analysers = _instrument(stream), _analysers(stream)
         # A controlled vocabulary is loaded, from the network if need be, unless one is given; it
         # only types values, which the functions below do by themselves.
         reader = mzml.MzML(stream, **_OPTIONS, cv=object())
@@ -121,7 +121,7 @@ def mzml_records(stream: BinaryIO) -> Iterator[Record]:
         reader.compression_type_map = _UNPACK
         reader._param_value = partial(_finite_value, reader._param_value)
     for info in _one_by_one(reader.iterfind("spectrum")):
-        yield _mzml_record(info, instrument)
+        yield _mzml_record(info, instrument, analysers)
 
 
 def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
@@ -178,7 +178,30 @@ def _instrument(stream: BinaryIO) -> str:
     return next((name for name in classes if name != UNIT_RESOLUTION), "".join(classes[:1]))
 
 
-def _mzml_record(info: Mapping[str, Any], instrument: str) -> Record:
+def _analysers(stream: BinaryIO) -> Mapping[str, str]:
+    """Name of the analyser that measures, by the id of its configuration; "" is the run's own.
+
+    The last analyser of a configuration measures; those before it select ions.
+    """
+    found: dict[str, str] = {}
+    configuration, is_analyser = "", False
+    for _, element in etree.iterparse(stream, events=("start",), huge_tree=True):
+        tag = etree.QName(element).localname
+        if tag == "instrumentConfiguration":
+            configuration, is_analyser = element.get("id", ""), False
+        elif tag in {"source", "analyzer", "detector"}:
+            is_analyser = tag == "analyzer"
+        elif tag in {"cvParam", "userParam"} and is_analyser and configuration:
+            found[configuration] = element.get("name", "")
+        elif tag == "run":
+            found[""] = found.get(element.get("defaultInstrumentConfigurationRef", ""), "")
+        elif tag in {"spectrumList", "chromatogramList"}:
+            break
+    stream.seek(0)
+    return found
+
+
+def _mzml_record(info: Mapping[str, Any], instrument: str, analysers: Mapping[str, str]) -> Record:
     native = str(info.get("id", ""))
     scan = _SCAN_ID.search(native)
     polarity = "positive" if "positive scan" in info else "negative"
@@ -192,7 +215,7 @@ def _mzml_record(info: Mapping[str, Any], instrument: str) -> Record:
         "spectrum title": str(info.get("spectrum title", "")),
         "ionmode": polarity if f"{polarity} scan" in info else "",
         "instrument": instrument,
-    } | _mzml_scan(info)
+    } | _mzml_scan(info, analysers)
     if _FOURIER.match(metadata.get("filter string", "")):
         metadata["instrument"] = "FTMS"
     found = Isolated("")
@@ -232,12 +255,16 @@ def _mzml_level(info: Mapping[str, Any], has_precursor: bool) -> tuple[str, tupl
     return "1" if level or "wavelength array" in info else "", ()
 
 
-def _mzml_scan(info: Mapping[str, Any]) -> dict[str, str]:
-    """Retention time in seconds and the vendor's filter string of the first scan."""
+def _mzml_scan(info: Mapping[str, Any], analysers: Mapping[str, str]) -> dict[str, str]:
+    """Retention time in seconds, the vendor's filter string and the analyser of the first scan."""
     scans = _list(info, "scanList", "scan")
     if not scans:
         return {}
-    found = {"filter string": str(scans[0].get("filter string", ""))}
+    configuration = str(scans[0].get("instrumentConfigurationRef", ""))
+    found = {
+        "filter string": str(scans[0].get("filter string", "")),
+        "analyzer": analysers.get(configuration, analysers.get("", "")),
+    }
     time = scans[0].get("scan start time")
     if isinstance(time, float):
         minutes = str(getattr(time, "unit_info", "") or "minute").startswith("minute")

@@ -164,6 +164,13 @@ def test_what_is_no_spectrum_in_a_list_is_a_row_of_its_own(tmp_path):
     sound = FLAT | {"peaks_json": PEAKS}
     others = [1, "x", None, [1, 2], {}, {"precursor_mz": 61}, {"peaks_json": 5}]
     others += [{"mzs": [1.0], "intensities": []}, {"peaks_json": [5]}, {"peaks": [["a", 1]]}]
+    others += [
+        {"peaks": [{"mz": 1}, 5]},
+        {"peaks": {"mz": [1]}},
+        {"metaData": 5, "spectrum": "1:2"},
+    ]
+    others += [{"peak": {}}, {"attributes": [5], "mzs": [1], "intensities": [1]}]
+    others += [{"spectruminfo": 5}, {"spectrum": "none"}]
 
     found = parsed(tmp_path, json.dumps([sound, *others, sound]))
 

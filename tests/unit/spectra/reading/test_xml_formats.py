@@ -333,8 +333,9 @@ def test_the_middle_of_a_wide_window_is_no_precursor(tmp_path, precursor, mz, sa
         assert found.metadata["rtinseconds"] == "150.000"
     else:
         assert found.failure is None
-        assert said in "; ".join(found.warnings)
-        assert bool(found.warnings) == bool(said)
+        remarks = (*found.warnings, *found.assumptions)
+        assert said in "; ".join(remarks)
+        assert bool(remarks) == bool(said)
 
 
 def test_precursors_that_were_isolated_together_are_counted(tmp_path):
@@ -383,9 +384,10 @@ def test_the_level_of_mzml_by_any_term(tmp_path, terms, has_precursor, level, sa
     (found,) = parsed(tmp_path, mzml([one]))
 
     assert found.ms_level == level
-    assert len(found.warnings) == len(said)
-    for warning, part in zip(found.warnings, said, strict=True):
-        assert part in warning
+    remarks = (*found.warnings, *found.assumptions)
+    assert len(remarks) == len(said)
+    for remark, part in zip(remarks, said, strict=True):
+        assert part in remark
 
 
 def test_spectra_of_light_are_no_ms2(tmp_path):
@@ -469,3 +471,37 @@ def test_several_precursors_of_mzxml_are_counted(tmp_path):
 
     assert found.precursor_mz == 181.0495
     assert "the first of 2 precursors is used" in found.warnings[0]
+
+
+def configuration(name, *analysers):
+    """An instrument configuration of mzML by the names of its analysers."""
+    components = "".join(
+        f'<analyzer order="{order}">{cv("MS:1000443", one)}</analyzer>'
+        for order, one in enumerate(analysers, 2)
+    )
+    detector = f'<detector order="9">{cv("MS:1000026", "detector type")}</detector>'
+    return (
+        f'<instrumentConfiguration id="{name}"><componentList count="3">'
+        f'<source order="1">{cv("MS:1000073", "electrospray ionization")}</source>'
+        f"{components}{detector}</componentList></instrumentConfiguration>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reference", "analyser"),
+    [("", "orbitrap"), ("IC2", "radial ejection linear ion trap"), ("IC9", "orbitrap")],
+)
+def test_the_analyser_of_a_hybrid_is_that_of_the_scan(tmp_path, reference, analyser):
+    lists = configuration("IC1", "quadrupole", "orbitrap")
+    lists += configuration("IC2", "quadrupole", "radial ejection linear ion trap")
+    one = scan(1)
+    if reference:
+        one = one.replace("<scan>", f'<scan instrumentConfigurationRef="{reference}">')
+    text = mzml([one]).replace(
+        "</instrumentConfigurationList>", f"{lists}</instrumentConfigurationList>", 1
+    )
+    text = text.replace('<run id="r">', '<run id="r" defaultInstrumentConfigurationRef="IC1">')
+
+    (found,) = parsed(tmp_path, text)
+
+    assert found.metadata["analyzer"] == analyser
