@@ -21,12 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
 
+from duallgd_cli.chem.screening import Screen, Sketch, sketch_of
+
 RING_SYSTEM: Final = "ring system"
 FATTY_ACYL: Final = "fatty acyl"
 # Shorter acyls are groups with names of their own (acetyl, propionyl).
 _SHORTEST_ACYL: Final = 4
 _PLAIN: Final = {"B", "C", "N", "O", "P", "S"}
 _ACYL: Final = Chem.MolFromSmarts("[CX3;!R](=O)([O,N,S])[CH2,CH1;!R]")
+_DOUBLE: Final = int(Chem.BondType.DOUBLE)
+_MOST_WRITTEN: Final = 20_000
+_written: dict[tuple[object, ...], str] = {}  # SMILES of ring systems by their atoms and bonds
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,11 +71,13 @@ def find(smiles: Sequence[str]) -> tuple[list[Part], NDArray[np.bool_]]:
         SMILES that cannot be read has no part.
     """
     with_part: dict[Part, list[int]] = {}
-    for number, mol in enumerate(map(Chem.MolFromSmiles, smiles)):
-        if mol is None:
-            continue
-        named = (part for part, query in _patterns() if mol.HasSubstructMatch(query))
-        for part in (*_ring_systems(mol), *fatty_acyls(mol), *named):
+    patterns = _patterns()
+    read = [(number, own) for number, own in enumerate(map(_sketch, smiles)) if own is not None]
+    possible = _screen().possible(own for _, own in read)
+    for (number, own), rows in zip(read, possible, strict=True):
+        asked = (patterns[row] for row in np.flatnonzero(rows).tolist())
+        named = (part for part, query in asked if own.mol.HasSubstructMatch(query))
+        for part in (*_ring_systems(own), *fatty_acyls(own.mol), *named):
             with_part.setdefault(part, []).append(number)
     parts = sorted(with_part)
     present = np.zeros((len(parts), len(smiles)), bool)
@@ -105,22 +112,27 @@ def bond_environments(smiles: Sequence[str]) -> list[list[int]]:
     Returns:
         For each molecule a number for each of its bonds, in the order of their pairs of atoms.
     """
-    mols = map(Chem.MolFromSmiles, smiles)
-    return [[] if mol is None else _environments(mol) for mol in mols]
+    return [[] if own is None else _environments(own) for own in map(_sketch, smiles)]
 
 
-def _environments(mol: Chem.Mol) -> list[int]:
+def _environments(sketch: Sketch) -> list[int]:
     """What each bond of a molecule joins; see `bond_environments`."""
-    order = Chem.GetAdjacencyMatrix(mol, useBO=True)
-    own = [(a.GetAtomicNum(), a.GetTotalNumHs(), a.GetFormalCharge()) for a in mol.GetAtoms()]
-    near = [{n: (row[n], own[n][0]) for n in np.flatnonzero(row).tolist()} for row in order]
+    own = [kind[:3] for kind in sketch.atoms]  # element, hydrogens, charge
+    near: list[list[tuple[int, int]]] = [[] for _ in own]
+    for one, other, order, _ in sketch.bonds:
+        near[one].append((order, own[other][0]))
+        near[other].append((order, own[one][0]))
+    for around in near:
+        around.sort()
 
-    def end(atom: int, other: int) -> tuple[tuple[int, ...], tuple[tuple[float, int], ...]]:
-        return own[atom], tuple(sorted(near[atom][n] for n in near[atom] if n != other))
+    def end(atom: int, other: int, order: int) -> tuple[object, ...]:
+        others = near[atom].copy()
+        others.remove((order, own[other][0]))
+        return own[atom], tuple(others)
 
     return [
-        hash((order[one, other], *sorted((end(one, other), end(other, one)))))
-        for one, other in np.argwhere(np.triu(order)).tolist()
+        hash((order, *sorted((end(one, other, order), end(other, one, order)))))
+        for one, other, order, _ in sorted(sketch.bonds)
     ]
 
 
@@ -188,9 +200,26 @@ def matches(smarts: str, smiles: str) -> list[set[int]]:
         smarts: Pattern of the part.
         smiles: Of the molecule; its atoms have RDKit's numbers.
     """
-    mol = Chem.MolFromSmiles(smiles)
-    found = mol.GetSubstructMatches(Chem.MolFromSmarts(smarts)) if mol is not None else ()
+    sketch = _sketch(smiles)
+    found = () if sketch is None else sketch.mol.GetSubstructMatches(_query(smarts))
     return [set(match) for match in found]
+
+
+@lru_cache(maxsize=1000)  # one feature's candidates are asked for their parts and for their bonds
+def _sketch(smiles: str) -> Sketch | None:
+    """A molecule, None where the SMILES cannot be read."""
+    mol = Chem.MolFromSmiles(smiles)
+    return None if mol is None else sketch_of(mol)
+
+
+@lru_cache(maxsize=1000)
+def _query(smarts: str) -> Chem.Mol:
+    return Chem.MolFromSmarts(smarts)
+
+
+@cache
+def _screen() -> Screen:
+    return Screen([query for _, query in _patterns()])
 
 
 @cache
@@ -222,14 +251,27 @@ def ring_atoms(mol: Chem.Mol) -> list[set[int]]:
     return systems
 
 
-def _ring_systems(mol: Chem.Mol) -> list[Part]:
+def _ring_systems(sketch: Sketch) -> list[Part]:
     """The ring systems of a molecule."""
     texts = set()
-    for ring in ring_atoms(mol):
-        bonds = (bond for atom in ring for bond in mol.GetAtomWithIdx(atom).GetBonds())
-        doubles = [bond for bond in bonds if bond.GetBondType() == Chem.BondType.DOUBLE]
-        ends = (end for b in doubles for end in (b.GetBeginAtomIdx(), b.GetEndAtomIdx()))
-        texts.add(_system_smiles(mol, ring, ring.union(ends)))
+    for ring in ring_atoms(sketch.mol):
+        doubles = [(one, other) for one, other, kind, _ in sketch.bonds if kind == _DOUBLE]
+        atoms = sorted(ring.union(*(ends for ends in doubles if ring.intersection(ends))))
+        # Alike ring systems of alike numbering need to be written once.
+        place = {atom: number for number, atom in enumerate(atoms)}
+        key = (
+            *((sketch.atoms[atom], atom in ring) for atom in atoms),
+            *(
+                (place[one], place[other], kind)
+                for one, other, kind, _ in sketch.bonds
+                if one in place and other in place
+            ),
+        )
+        if key not in _written:
+            if len(_written) >= _MOST_WRITTEN:
+                _written.clear()
+            _written[key] = _system_smiles(sketch.mol, ring, set(atoms))
+        texts.add(_written[key])
     return [ring_system(text) for text in sorted(texts)]
 
 

@@ -2,12 +2,15 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.runtime import Runtime, loading
+
+if TYPE_CHECKING:
+    from duallgd_cli.report import Report
 
 EPILOG = """
 **Examples**
@@ -46,14 +49,20 @@ def report(
         ),
     ] = None,
     top_k: Annotated[
-        int, typer.Option(min=1, help="Candidates shown per feature, if the run wrote as many.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Candidates drawn per feature, if the run wrote as many. By default 10; of more "
+            "than 1,000 features 3, and 7 are listed.",
+        ),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a page that shows spectra, explained peaks and candidates of a finished run.
 
-    One file that opens in any browser, without a server and without the network. Features can be
-    sorted and searched; pointing at a candidate marks its peaks, pointing at a peak marks its
+    One file that opens in any browser, without a server and without the network; of more than
+    1,000 features an index, and a folder of pages beside it. Features can be sorted and searched;
+    pointing at a candidate marks its peaks, pointing at a peak marks its
     atoms. Spectra are read again from the inputs; where those are gone, explained peaks are shown.
     """
     from duallgd_cli.cli import display, running
@@ -61,20 +70,25 @@ def report(
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.journal import ENDING
+        from duallgd_cli.predict.run import workers_for
         from duallgd_cli.report import write_report
     with running.interruptible("nothing was written; the same command starts again"):
         run = runs[0].with_name(runs[0].name.removesuffix(ENDING))
         page = output or run.with_suffix(".html")  # out.html for out.csv
-        say(page, *write_report(runs, page, top_k))
+        say(write_report(runs, page, top_k, workers_for(runs)))
 
 
-def say(page: Path, n_features: int, missing: list[str]) -> None:
-    """Say in one line what was written and how to look at it; see `report.write_report`."""
-    if missing:
-        names = ", ".join(missing)
+def say(report: "Report") -> None:
+    """Say in one line what was written and how to look at it."""
+    if report.missing_inputs:
+        names = ", ".join(report.missing_inputs)
         logger.warning("gone or changed since: %s; the report shows explained peaks alone", names)
-    mib = page.stat().st_size / (1 << 20)
-    logger.info("%d features, %.1f MiB -> %s; open it in a browser", n_features, mib, page)
+    mib = report.size_bytes / (1 << 20)
+    pages = f" and {report.n_pages} pages in {report.folder}" if report.n_pages else ""
+    logger.info(
+        "%d features, %.1f MiB -> %s%s; open it in a browser",
+        *(report.n_features, mib, report.page, pages),
+    )
 
 
 def trace(

@@ -73,11 +73,12 @@ def refuse_to_replace(output: str, *, allowed: bool, resumable: bool = True) -> 
 def write_page(summary: "RunSummary", page: Path) -> None:
     """Write the report of a run that has just ended, and say how to look at it."""
     from duallgd_cli.cli.report import say
+    from duallgd_cli.predict.run import workers_for
     from duallgd_cli.report import write_report
 
     if summary.journal is not None:
         with interruptible(f"{summary.output} is whole: duallgd report {summary.output} goes on"):
-            say(page, *write_report([summary.journal], page))
+            say(write_report([summary.journal], page, workers=workers_for([summary.journal])))
 
 
 def show_first(summary: "RunSummary") -> None:

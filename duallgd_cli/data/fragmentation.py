@@ -67,25 +67,34 @@ _SUBFORMULA_KEY: Final = np.random.default_rng(0).integers(1, 1 << 40, N_HEAVY)
 
 
 @dataclass(frozen=True, eq=False)
-class Fragments:
+class Pieces:
     """Rows by ascending cost; the first is the whole molecule.
 
     Attributes:
         counts: Element counts, as they stood in the molecule, float32 (C, N_ELEMENTS).
         cost: Summed over the bonds that were cut, float32 (C,).
-        cuts: What the cuts look like, float32 (C, N_CUT_FEATURES): atoms at their inner and outer
-            ends by group, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
-            fragments share the row.
-        atom_types: Atom types kept and left behind, at the cuts and by them, float32 (C,
-            N_ATOM_TYPE_FEATURES).
         inside: Which atoms are in each, bool (C, N).
     """
 
     counts: NDArray[np.float32]
     cost: NDArray[np.float32]
+    inside: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Fragments(Pieces):
+    """Pieces with what the fragment model sees of them.
+
+    Attributes:
+        cuts: What the cuts look like, float32 (C, N_CUT_FEATURES): atoms at their inner and outer
+            ends by group, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
+            fragments share the row.
+        atom_types: Atom types kept and left behind, at the cuts and by them, float32 (C,
+            N_ATOM_TYPE_FEATURES).
+    """
+
     cuts: NDArray[np.float32]
     atom_types: NDArray[np.float32]
-    inside: NDArray[np.bool_]
 
 
 def fragments(
@@ -102,6 +111,33 @@ def fragments(
         n_pairs: Most pairs of cuts, cheapest first.
         n_triples: Triples of cuts, cheap ones more often.
     """
+    found, crossing, in_ring, shared = _cut_out(graph, generator, n_pairs, n_triples)
+    looks, types = _described(graph, found.inside, crossing, in_ring)
+    n_rows, n = found.inside.shape
+    sizes = [crossing.sum(1), found.inside.sum(1) / n, np.full(n_rows, n / _SIZE_SCALE)]
+    return Fragments(
+        counts=found.counts,
+        cost=found.cost,
+        inside=found.inside,
+        cuts=np.column_stack([*looks, found.cost, *sizes, np.log(shared)]).astype(np.float32),
+        atom_types=types,
+    )
+
+
+def pieces(
+    graph: MolecularGraph,
+    generator: np.random.Generator,
+    n_pairs: int = 500,
+    n_triples: int = 150,
+) -> Pieces:
+    """The rows of `fragments` without what the fragment model sees of them."""
+    return _cut_out(graph, generator, n_pairs, n_triples)[0]
+
+
+def _cut_out(
+    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int, n_triples: int
+) -> tuple[Pieces, NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64]]:
+    """Rows; the bonds that each crosses, (C, b), bonds in rings, (b,), and how many share it."""
     bond_cost = graph.cost
     under, closures = _spanning_tree(graph)
     cut = _cut_sets(bond_cost, generator, n_pairs, n_triples)
@@ -119,17 +155,8 @@ def fragments(
     _, first, same = np.unique(key, return_index=True, return_counts=True)
     by_cost = np.argsort(first)
     rows = order[first[by_cost]]
-    inside, cost, shared = inside[rows], cost[rows], np.log(same[by_cost])
-    crossing, n_rows = crossing[rows], len(rows)
-    looks, types = _described(graph, inside, crossing, closures != 0)
-    sizes = [crossing.sum(1), inside.sum(1) / n, np.full(n_rows, n / _SIZE_SCALE)]
-    return Fragments(
-        counts=counts[rows],
-        cost=cost,
-        cuts=np.column_stack([*looks, cost, *sizes, shared]).astype(np.float32),
-        atom_types=types,
-        inside=inside,
-    )
+    found = Pieces(counts[rows], cost[rows], inside[rows])
+    return found, crossing[rows], closures != 0, same[by_cost]
 
 
 def _cut_sets(
@@ -344,7 +371,7 @@ def measured_intensity(
 
 
 def explaining_fragments(
-    found: Fragments, carried: int, subformula: NDArray[np.integer]
+    found: Pieces, carried: int, subformula: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Which fragment of a structure explains each sub-formula, where one does.
 

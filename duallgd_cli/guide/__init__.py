@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,8 @@ class GuideFiles:
 logger = logging.getLogger(__name__)
 
 _FOLDER: Final = "guide"
+_LINE_END: Final = 10
+_AT_ONCE: Final = 10_000  # lines
 
 
 def kept(
@@ -83,7 +85,7 @@ def kept(
     """
     require_file(str(path))
     place = cache_folder() / _FOLDER / f"{sha256(path)}.{kind}.npz"
-    made: Mapping[str, NDArray[Any]] = {}
+    made: dict[str, Any] = {}
     try:
         with np.load(place) as stored:
             made = dict(stored)
@@ -92,32 +94,73 @@ def kept(
     except DAMAGED_ARRAYS:
         logger.warning("%s cannot be read, and is made again", place)
     if not made:
-        made = make(path)
+        made = dict(make(path))
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             with replaced(place) as partial, partial.open("wb") as stream:
-                np.savez(stream, **made)  # type: ignore[arg-type] # an old NumPy has no more
+                np.savez(stream, **made)
         except OSError as error:
             logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
-    found = {name: _read_back(array) for name, array in made.items()}
+    found = read_back(made)
     left_out = "; ".join(found.pop("left_out"))
-    if not found["smiles"]:
+    if not len(found["smiles"]):
         raise UsageError(f"{path} holds no {sought}: {left_out or 'it is empty'}")
     if left_out:
         logger.warning("%s: %s", path, left_out)
     return found
 
 
+def line_of(text: str) -> bytes:
+    """A text as one line; line breaks in it become blanks."""
+    return f"{' '.join(text.split())}\n".encode("utf-8", "replace")
+
+
 def text_of(lines: Iterable[str]) -> NDArray[np.uint8]:
-    """Texts as an array; line breaks in them become blanks."""
-    joined = "".join(f"{' '.join(line.split())}\n" for line in lines)
-    return np.frombuffer(joined.encode("utf-8", "replace"), np.uint8)
+    """Texts as an array, a line each."""
+    return np.frombuffer(b"".join(map(line_of, lines)), np.uint8)
 
 
-def _read_back(array: NDArray[Any]) -> Any:  # noqa: ANN401
-    """The texts of `text_of`, which alone are flat bytes; any other array as it is."""
-    is_text = array.dtype == np.uint8 and array.ndim == 1
-    return bytes(array).decode().split("\n")[:-1] if is_text else array
+class Lines(Sequence[str]):
+    """Texts that lie in one array: as strings a million would take three times as much."""
+
+    def __init__(self, text: NDArray[np.uint8]) -> None:
+        """Find the lines.
+
+        Args:
+            text: As `text_of` gives it.
+        """
+        self._text = text
+        ends = np.flatnonzero(text == _LINE_END) + 1
+        small = np.uint32 if text.size < 1 << 32 else np.int64
+        self._ends = np.concatenate([np.zeros(1, ends.dtype), ends]).astype(small)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self[row] for row in range(*place.indices(len(self)))]
+        if not -len(self) <= place < len(self):
+            raise IndexError(place)
+        row = place % len(self)
+        return bytes(self._text[self._ends[row] : self._ends[row + 1] - 1]).decode()
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _AT_ONCE):
+            ends = self._ends[start : start + _AT_ONCE + 1]
+            yield from bytes(self._text[ends[0] : ends[-1]]).decode().split("\n")[:-1]
+
+
+def read_back(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Arrays with `Lines` for the texts of `text_of`, which alone are flat bytes."""
+    return {
+        name: Lines(array) if array.dtype == np.uint8 and array.ndim == 1 else array
+        for name, array in arrays.items()
+    }
 
 
 # Structures of the databases that are candidates. How many samples are drawn otherwise has no say:

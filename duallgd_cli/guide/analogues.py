@@ -4,6 +4,7 @@ G molecules, F fingerprint bits.
 """
 
 import logging
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from duallgd_cli.errors import (
     counted,
     quote,
 )
-from duallgd_cli.guide import kept, text_of
+from duallgd_cli.guide import kept, line_of, read_back, text_of
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.tables import numbered_rows
 
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 _KIND: Final = "analogues-4"
 _MOST_ROWS: Final = 1_000_000
+_TEXTS: Final = ("smiles", "names", "features")
 _AT_ONCE: Final = 20_000  # molecules that are looked at together
 # Molecules of a hypothesis that are changed, and with which its candidates are compared.
 _CHANGED: Final = 16
@@ -91,7 +93,7 @@ class Analogues:
     @classmethod
     def of(cls, rows: Sequence[StructureRow]) -> "Analogues":
         """Those of these rows that are molecules; see `read`."""
-        return _made(rows, Counter(), len(rows))
+        return cls(**read_back(_made(rows, Counter(), len(rows))))
 
     def __len__(self) -> int:
         return len(self.smiles)
@@ -119,10 +121,10 @@ class Analogues:
 
     @cached_property
     def _of_name(self) -> Mapping[str, NDArray[np.int64]]:
-        rows: defaultdict[str, list[int]] = defaultdict(list)
+        rows: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
         for row, name in enumerate(self.features):
             rows[name].append(row)
-        return {name: np.array(own) for name, own in rows.items()}
+        return {name: np.array(own, np.int64) for name, own in rows.items()}
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
@@ -238,17 +240,16 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     refused: Counter[str] = Counter()
     made = _made(read_rows(path), refused, total)
     left_out = (f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items())
-    return {
-        **{name: text_of(getattr(made, name)) for name in ("smiles", "names", "features")},
-        "left_out": text_of(left_out),
-        **{name: getattr(made, name) for name in ("counts", "n_bits", "bits")},
-    }
+    return {**made, "left_out": text_of(left_out)}
 
 
-def _made(rows: Iterable[StructureRow], refused: Counter[str], total: int) -> Analogues:
-    """The molecules of so many rows; those that are none are counted by reason."""
-    kept, n_bits = list[StructureRow](), list[int]()
-    counts, bits = bytearray(), bytearray()  # an array for each would take thrice as much
+def _made(
+    rows: Iterable[StructureRow], refused: Counter[str], total: int
+) -> dict[str, NDArray[Any]]:
+    """The molecules of so many rows as `Analogues`; those that are none are counted by reason."""
+    texts = {name: bytearray() for name in _TEXTS}
+    n_bits = array("q")
+    counts, bits = bytearray(), bytearray()  # an object for each would take several times as much
     for number, row in enumerate(rows):
         if number and number % _AT_ONCE == 0:
             logger.info("%d of %d molecules read", number, total)
@@ -264,18 +265,17 @@ def _made(rows: Iterable[StructureRow], refused: Counter[str], total: int) -> An
         except (MoleculeError, FormulaError) as error:
             refused[reason_of(error)] += 1
             continue
-        kept.append(row)
+        for name, text in zip(_TEXTS, (row.smiles, row.name, row.feature_id), strict=True):
+            texts[name] += line_of(text)
         n_bits.append(len(own))
         counts += formula.array.astype(np.uint8).tobytes()
         bits += own.tobytes()
-    return Analogues(
-        tuple(row.smiles for row in kept),
-        tuple(row.name for row in kept),
-        tuple(row.feature_id for row in kept),
-        np.frombuffer(counts, np.uint8).reshape(-1, N_ELEMENTS),
-        np.array(n_bits, np.int64),
-        np.frombuffer(bits, np.uint16),
-    )
+    return {
+        **{name: np.frombuffer(text, np.uint8) for name, text in texts.items()},
+        "counts": np.frombuffer(counts, np.uint8).reshape(-1, N_ELEMENTS),
+        "n_bits": np.frombuffer(n_bits, np.int64),
+        "bits": np.frombuffer(bits, np.uint16),
+    }
 
 
 def difference(known: Formula, found: Formula) -> str:

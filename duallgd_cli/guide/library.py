@@ -7,6 +7,7 @@ L spectra of a library, K peaks of all of them.
 """
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import require_file
-from duallgd_cli.guide import kept, text_of
+from duallgd_cli.guide import kept, line_of, text_of
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
@@ -185,7 +186,7 @@ class Library:
 
     def _summed(
         self,
-        index: tuple[NDArray[np.float64], NDArray[np.int64]],
+        index: tuple[NDArray[np.float64], NDArray[np.int32]],
         values: NDArray[np.float64],
         weight: NDArray[np.float64],
     ) -> NDArray[np.float64]:
@@ -201,8 +202,8 @@ class Library:
         return np.cumsum(self.n_peaks)
 
     @cached_property
-    def _row(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(len(self.n_peaks)), self.n_peaks)
+    def _row(self) -> NDArray[np.int32]:
+        return np.repeat(np.arange(len(self.n_peaks), dtype=np.int32), self.n_peaks)
 
     @cached_property
     def _weight(self) -> NDArray[np.float64]:
@@ -211,14 +212,14 @@ class Library:
         return weight
 
     @cached_property
-    def _by_mz(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        order = np.argsort(self.mz, kind="stable")
+    def _by_mz(self) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        order = np.argsort(self.mz, kind="stable").astype(np.int32)
         return self.mz[order], order
 
     @cached_property
-    def _by_loss(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _by_loss(self) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
         loss = self.precursor_mz[self._row] - self.mz
-        order = np.argsort(loss, kind="stable")
+        order = np.argsort(loss, kind="stable").astype(np.int32)
         return loss[order], order
 
 
@@ -248,15 +249,23 @@ def _for_matchms(mz: NDArray[Any], intensity: NDArray[Any], precursor: float) ->
 
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     refused: Counter[str] = Counter()
-    rows: list[tuple[str, Spectrum, str]] = []
+    smiles, names = bytearray(), bytearray()
+    precursor_mz, polarity, n_peaks = array("d"), array("b"), array("q")
+    mz, intensity = bytearray(), bytearray()  # objects would take ten times as much
     for spectrum in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
-        item, smiles = clean(spectrum, _KEPT), _structure(spectrum)
-        why = _fault(item, smiles)
-        if why:
+        item, structure = clean(spectrum, _KEPT), _structure(spectrum)
+        why = _fault(item, structure)
+        if why or item.precursor_mz is None:
             refused[why] += 1
-        else:
-            rows.append((smiles, item, compound_name(item.metadata) or item.spectrum_id))
-    if len(rows) + refused.total() > _MOST_SPECTRA:
+            continue
+        smiles += line_of(structure)
+        names += line_of(compound_name(item.metadata) or item.spectrum_id)
+        precursor_mz.append(item.precursor_mz)
+        polarity.append(item.polarity)
+        n_peaks.append(item.mz.size)
+        mz += item.mz.astype(np.float64).tobytes()
+        intensity += item.intensity.astype(np.float32).tobytes()
+    if len(n_peaks) + refused.total() > _MOST_SPECTRA:
         raise UsageError(
             f"{path} holds more than {_MOST_SPECTRA:,} spectra; keep those of likely compounds"
         )
@@ -264,16 +273,14 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         f"{counted(n, 'spectrum', 'spectra')} left out ({why})" for why, n in refused.items()
     )
     return {
-        "smiles": text_of(smiles for smiles, _, _ in rows),
-        "names": text_of(name for *_, name in rows),
+        "smiles": np.frombuffer(smiles, np.uint8),
+        "names": np.frombuffer(names, np.uint8),
         "left_out": text_of(left_out),
-        "precursor_mz": np.array([one.precursor_mz for _, one, _ in rows], np.float64),
-        "polarity": np.array([one.polarity for _, one, _ in rows], np.int8),
-        "n_peaks": np.array([one.mz.size for _, one, _ in rows], np.int64),
-        "mz": np.concatenate([np.zeros(0), *(one.mz for _, one, _ in rows)]),
-        "intensity": np.concatenate(
-            [np.zeros(0, np.float32), *(one.intensity for _, one, _ in rows)], dtype=np.float32
-        ),
+        "precursor_mz": np.frombuffer(precursor_mz, np.float64),
+        "polarity": np.frombuffer(polarity, np.int8),
+        "n_peaks": np.frombuffer(n_peaks, np.int64),
+        "mz": np.frombuffer(mz, np.float64),
+        "intensity": np.frombuffer(intensity, np.float32),
     }
 
 

@@ -315,6 +315,11 @@ class FinishedRun:
         # Feature of every spectrum, and its index in that, once and in input order: (S, 2).
         self._spectra = np.unique(spectra, axis=0)[:, 2:]
 
+    @property
+    def n_features(self) -> int:
+        """Features of the run."""
+        return int((self._spectra[:, 1] == 0).sum())
+
     def in_input_order(self) -> Iterator[tuple[tuple[HypothesisResult, ...], int]]:
         """Every spectrum, as read: the results of its feature, and its index in that."""
         latest: tuple[HypothesisResult, ...] = ()

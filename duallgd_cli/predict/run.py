@@ -7,7 +7,7 @@ import platform
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -350,13 +350,22 @@ def merge(
         summaries=tuple(summaries),
     )
     _check_output(request)
-    size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
-    workers = min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
+    workers = workers_for(names)
     run = read(names, partial=partial, workers=workers)
     summary = RunSummary(output)
     write_all(run, summary, request, workers)
     _write_record(output, run, summary)
     return summary
+
+
+def workers_for(names: Sequence[Path]) -> int:
+    """Processes that read a finished run: one where it is small, as many as there are cores else.
+
+    Args:
+        names: Journals, or outputs that have journals beside them.
+    """
+    size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
+    return min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
 
 
 def _check_output(request: PredictRequest) -> None:

@@ -9,9 +9,11 @@ endless titles); the page itself never reads a text as anything but text.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from functools import partial as with_arguments
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +27,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.chem.parts import matches
-from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
+from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, pieces
 from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import (
     Failure,
@@ -50,12 +52,17 @@ from duallgd_cli.predict.prediction import (
 from duallgd_cli.predict.run import record_path
 from duallgd_cli.predict.settings import CERTAIN
 from duallgd_cli.report.depiction import depictions
+from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Source, Spectrum
 from duallgd_cli.writers.formats import likeness
 
+LARGE: Final = 1000  # features of one page; of a run of more, few candidates are drawn
 LONGEST_TEXT: Final = 300
+_SHOWN_CANDIDATES: Final = 10
+_DRAWN_OF_MANY: Final = 3
+_AT_ONCE: Final = 20  # features that a process takes
 _SHOWN_SCORES: Final = 4
 _SHOWN_PARTS: Final = 12
 # How a sub-formula ends that keeps metals or more than one charge.
@@ -81,26 +88,41 @@ class _Peaks:
 
 
 class ReportedRun:
-    """A finished run, feature by feature, as plain values."""
+    """A finished run, feature by feature, as plain values.
 
-    def __init__(self, names: Sequence[Path], top_k: int = 10) -> None:
+    Attributes:
+        n_features: Of the run.
+        drawn: Candidates that are drawn of each feature; the others are listed. None for all.
+        missing_inputs: Inputs that are gone or changed.
+    """
+
+    def __init__(self, names: Sequence[Path], top_k: int | None = None, workers: int = 1) -> None:
         """Open the journals of a run.
 
         Args:
             names: Outputs that have journals beside them, or journals.
-            top_k: Candidates shown of each feature; no more than the run wrote.
+            top_k: Candidates shown of each feature, no more than the run wrote; None for ten, of
+                which a large run draws the first few.
+            workers: Processes.
 
         Raises:
             UsageError: A journal is missing, unfinished, or of another run.
             UnreadableError: It was ranked by another version.
         """
-        self._run = journal.read(names)
+        self._run = journal.read(names, workers=workers)
         self._output = names[0].with_name(names[0].name.removesuffix(".journal.jsonl"))
         self._header = self._run.header
-        self._ranking = Ranking.recorded(self._header.model, self._header.settings, self._output)
-        self._top_k = min(top_k, int(self._header.settings["top_k"]))
-        self._certain = float(self._header.settings.get("certain", CERTAIN))
-        self.missing_inputs: list[str] = []
+        self._workers = workers
+        self.n_features = self._run.n_features
+        self.drawn = None if top_k or self.n_features <= LARGE else _DRAWN_OF_MANY
+        ranking = Ranking.recorded(self._header.model, self._header.settings, self._output)
+        most = min(top_k or _SHOWN_CANDIDATES, int(self._header.settings["top_k"]))
+        certain = float(self._header.settings.get("certain", CERTAIN))
+        self._values = with_arguments(
+            _values, ranking=ranking, top_k=most, drawn=self.drawn, certain=certain
+        )
+        self._calibrated_on = ranking.generated.n_spectra
+        self._inputs, self.missing_inputs = _unchanged(self._header.inputs)
 
     def about(self) -> dict[str, Any]:
         """What was run with what: versions, weights, inputs, settings, counts as far as known."""
@@ -113,7 +135,7 @@ class ReportedRun:
             "weights": readable(str(header.model.get("name", ""))),
             "weights_sha256": readable(str(header.model.get("sha256", ""))),
             "remark": readable(str(header.model.get("remark", ""))),
-            "calibrated_on": self._ranking.generated.n_spectra,
+            "calibrated_on": self._calibrated_on,
             "inputs": [[readable(str(i["name"])), i["bytes"], i["sha256"]] for i in header.inputs],
             "settings": [
                 [name, "by default" if value is None else readable(str(value))]
@@ -128,38 +150,69 @@ class ReportedRun:
 
     def features(self) -> Iterator[dict[str, Any]]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
-        measured = self._measured()
-        for results in self._run.features():
-            candidates, confidence_top10 = self._ranking.rank(results)
-            ranked = predictions_of(results, candidates, confidence_top10, self._top_k)
-            predictions = [*with_level(ranked, self._certain)]
-            shown = next((p for p in predictions if p.status == OK), predictions[0])
-            spectra = [measured[one.source] for one in results[0].spectra if one.source in measured]
-            feature = _feature(results[0].feature, predictions, shown, spectra)
-            found = likely_parts(results, candidates) if shown.candidates else ()
-            certainty = bond_certainty(candidates, len(shown.candidates))
-            for values, of_bonds in zip(feature["candidates"], certainty, strict=True):
-                values["certainty"] = of_bonds
-            yield feature | _parts(found, shown.candidates)
-
-    def _measured(self) -> dict[Source, _Peaks]:
-        """Cleaned spectra of the inputs that are still what they were; the others are named."""
         settings = config.parse(CleaningSettings, self._header.settings["cleaning"])
-        found: dict[Source, _Peaks] = {}
-        for entry in self._header.inputs:
-            name = str(entry["name"])
-            try:
-                is_unchanged = Path(name).is_file() and Inputs((name,)).identity() == (entry,)
-            except UnreadableError:
-                is_unchanged = False
-            if not is_unchanged:
-                self.missing_inputs.append(readable(name))
-                continue
-            for item in read(name):
-                cleaned = clean(item, settings)
-                if cleaned.failure is None:
-                    found[cleaned.source] = _peaks(cleaned)
-        return found
+        measured = _Measured(self._inputs, settings)
+        asked = (
+            (results, measured.take([one.source for one in results[0].spectra]))
+            for results in self._run.features()
+        )
+        yield from in_order(self._values, asked, self._workers, at_a_time=_AT_ONCE)
+
+
+def _values(
+    asked: tuple[Results, Sequence[_Peaks]],
+    ranking: Ranking,
+    top_k: int,
+    drawn: int | None,
+    certain: float,
+) -> dict[str, Any]:
+    """What is shown of a feature: its results and its spectra as plain values."""
+    results, spectra = asked
+    candidates, confidence_top10 = ranking.rank(results)
+    ranked = predictions_of(results, candidates, confidence_top10, top_k)
+    predictions = [*with_level(ranked, certain)]
+    shown = next((p for p in predictions if p.status == OK), predictions[0])
+    feature = _feature(results[0].feature, predictions, shown, spectra, drawn)
+    found = likely_parts(results, candidates) if shown.candidates else ()
+    certainty = bond_certainty(candidates, len(shown.candidates))
+    for values, of_bonds in zip(feature["candidates"][:drawn], certainty, strict=False):
+        values["certainty"] = of_bonds
+    return feature | _parts(found, shown.candidates, drawn)
+
+
+class _Measured:
+    """Cleaned spectra, read on as they are asked for: what is held is what is asked for later."""
+
+    def __init__(self, names: Sequence[str], settings: CleaningSettings) -> None:
+        self._names = frozenset(names)
+        items = chain.from_iterable(map(read, names))
+        self._items = (clean(item, settings) for item in items if item.ms_level > 1)
+        self._held: dict[Source, Spectrum] = {}
+
+    def take(self, sources: Sequence[Source]) -> list[_Peaks]:
+        """Those of these spectra that have peaks, in their order; each can be had once."""
+        own = [source for source in sources if source.file in self._names]
+        while any(source not in self._held for source in own):
+            item = next(self._items, None)
+            if item is None:
+                break
+            self._held[item.source] = replace(item, metadata={})
+        taken = (self._held.pop(source, None) for source in own)
+        return [_peaks(item) for item in taken if item is not None and item.failure is None]
+
+
+def _unchanged(inputs: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Names of the inputs that are still what they were, and of the others."""
+    same: list[str] = []
+    missing: list[str] = []
+    for entry in inputs:
+        name = str(entry["name"])
+        try:
+            is_same = Path(name).is_file() and Inputs((name,)).identity() == (entry,)
+        except UnreadableError:
+            is_same = False
+        (same if is_same else missing).append(name if is_same else readable(name))
+    return same, missing
 
 
 def readable(text: str, longest: int = LONGEST_TEXT) -> str:
@@ -194,10 +247,14 @@ def _key(mz: float, intensity: float) -> tuple[float, float]:
 
 
 def _feature(
-    number: int, predictions: Sequence[Prediction], shown: Prediction, spectra: Sequence[_Peaks]
+    number: int,
+    predictions: Sequence[Prediction],
+    shown: Prediction,
+    spectra: Sequence[_Peaks],
+    drawn: int | None,
 ) -> dict[str, Any]:
-    candidates = shown.candidates
     spectra = _shown_spectra(shown.hypotheses, spectra)
+    candidates = shown.candidates[:drawn]
     drawings = depictions([candidate.smiles for candidate in candidates])
     return {
         "number": number,
@@ -214,14 +271,19 @@ def _feature(
         "hypotheses": [_hypothesis(outcome, spectra) for outcome in shown.hypotheses],
         "spectra": [spectrum.values() for spectrum in spectra],
         "candidates": [
-            {**_candidate(candidate, shown.hypotheses), "drawing": drawing}
-            for candidate, drawing in zip(candidates, drawings, strict=True)
+            *(
+                {**_candidate(candidate, shown.hypotheses), "drawing": drawing}
+                for candidate, drawing in zip(candidates, drawings, strict=True)
+            ),
+            *map(_listed, shown.candidates[len(candidates) :]),
         ],
     }
 
 
-def _parts(parts: Sequence[LikelyPart], candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """Parts that say most, with their atoms in each candidate, the three first of them in words.
+def _parts(
+    parts: Sequence[LikelyPart], candidates: Sequence[Candidate], drawn: int | None
+) -> dict[str, Any]:
+    """Parts that say most, with their atoms in each drawing, the three first of them in words.
 
     All others are listed by name, kind and probability alone.
     """
@@ -233,7 +295,7 @@ def _parts(parts: Sequence[LikelyPart], candidates: Sequence[Candidate]) -> dict
                 part.name,
                 part.kind,
                 round(part.probability, 4),
-                [sorted(set().union(*matches(part.smarts, one))) for one in smiles],
+                [sorted(set().union(*matches(part.smarts, one))) for one in smiles[:drawn]],
             ]
             for part in shown
         ],
@@ -326,6 +388,12 @@ def _candidate(candidate: Candidate, outcomes: Results) -> dict[str, Any]:
     }
 
 
+def _listed(candidate: Candidate) -> dict[str, Any]:
+    """A candidate that is not drawn."""
+    names = ("rank", "smiles", "inchikey", "formula", "samples", "confidence")
+    return {name: getattr(candidate, name) for name in names}
+
+
 def _short(value: float) -> float:
     return float(np.format_float_positional(value, _SHOWN_SCORES, fractional=False))
 
@@ -339,6 +407,20 @@ def subformula_of(text: str) -> Formula | None:
         return None
 
 
+@lru_cache(maxsize=1000)
+def _ion(formula: str, adduct: str) -> tuple[Formula, tuple[str, ...]] | None:
+    """Atoms and metals of an ion, None where they are unclear."""
+    ion = parse_adduct(adduct)
+    try:
+        return (
+            None
+            if isinstance(ion, Failure)
+            else (parent_formula(Formula.parse(formula), ion), ion.metals)
+        )
+    except FormulaError:
+        return None
+
+
 def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
     """What an ion has lost where a fragment of this sub-formula is left, "" where that is unclear.
 
@@ -347,16 +429,16 @@ def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
         adduct: Name of the adduct.
         subformula: Of the fragment.
     """
-    part, ion = subformula_of(subformula), parse_adduct(adduct)
-    if part is None or isinstance(ion, Failure):
+    part, whole = subformula_of(subformula), _ion(formula, adduct)
+    if part is None or whole is None:
         return ""
+    atoms, metals = whole
     try:
-        whole = parent_formula(Formula.parse(formula), ion)
-        lost = Formula(tuple(a - b for a, b in zip(whole.counts, part.counts, strict=True)))
+        lost = Formula(tuple(a - b for a, b in zip(atoms.counts, part.counts, strict=True)))
     except FormulaError:
         return ""
     kept = _KEPT.search(subformula)
-    left = [*ion.metals]
+    left = [*metals]
     for symbol, n in re.findall(r"([A-Z][a-z]?)(\d*)", kept["metals"] if kept else ""):
         del left[left.index(symbol) : left.index(symbol) + int(n or 1)]
     return str(lost) + "".join(left)
@@ -383,7 +465,7 @@ def explained_by(smiles: str, adduct: str, subformulas: Sequence[str]) -> list[l
     graph = graph_of_bonds(whole.formula, whole.bond_class)
     if isinstance(ion, Failure) or not known or not len(graph.pair):
         return []
-    found = fragments(graph, np.random.default_rng(0))  # as the fragmentation score draws them
+    found = pieces(graph, np.random.default_rng(0))  # as the fragmentation score draws them
     carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
     rows, which, _ = explaining_fragments(found, carried, np.stack([f.array for _, f in known]))
     return [

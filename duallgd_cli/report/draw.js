@@ -52,8 +52,47 @@ function structure(drawing, label, certainty) {
     sure.style.opacity = String(0.42 * certainty[bond] ** 2);
     return sure;
   })));
-  picture.append(marks, svg("g", {}, drawing.paths.map(([kind, d]) => svg("path", { class: kind, d }))));
+  picture.append(marks, bondLines(drawing), svg("g", {}, drawing.labels.map((one) => atomLabel(drawing.atoms[one[0]], one))));
   return picture;
+}
+const shades = { O: "O", N: "N", S: "S", Se: "S", P: "P", F: "hal", Cl: "hal", Br: "hal", I: "hal" };
+// Lines of all bonds, one path a colour; each half of a bond has that of its atom, and labels stay free.
+function bondLines({ atoms, bonds, labels }) {
+  const shade = new Map(labels.map(([atom, symbol]) => [atom, shades[symbol] || "C"]));
+  const paths = new Map();
+  const line = (kind, x1, y1, x2, y2) =>
+    paths.set(kind, `${paths.get(kind) || ""}M${x1.toFixed(1)},${y1.toFixed(1)}L${x2.toFixed(1)},${y2.toFixed(1)}`);
+  for (const [a, b, order, side] of bonds) {
+    const [[x1, y1], [x2, y2]] = [atoms[a], atoms[b]];
+    const length = Math.hypot(x2 - x1, y2 - y1) || 1, [ux, uy] = [(x2 - x1) / length, (y2 - y1) / length];
+    const offsets = order === 3 ? [0, 4.5, -4.5] : order === 2 ? (side ? [0, 5 * side] : [2.5, -2.5]) : [0];
+    for (const away of offsets) {
+      const cut = order === 2 && side && away ? 4 : 0; // what lies inside a ring is shorter
+      const [from, to] = [shade.has(a) ? 8.5 : cut, length - (shade.has(b) ? 8.5 : cut)];
+      const at = (way) => [x1 + ux * way - uy * away, y1 + uy * way + ux * away];
+      const [one, other] = [shade.get(a) || "C", shade.get(b) || "C"];
+      if (one === other) line(one, ...at(from), ...at(to));
+      else { line(one, ...at(from), ...at((from + to) / 2)); line(other, ...at((from + to) / 2), ...at(to)); }
+    }
+  }
+  return svg("g", {}, [...paths].map(([kind, d]) => svg("path", { class: kind, d })));
+}
+// An element with its hydrogens to the right (r), to the left (l), above (u) or below (d), and its charge.
+function atomLabel([x, y], [, symbol, hydrogens, charge, side]) {
+  const small = (text, dy) => svg("tspan", { class: "small", dy }, text);
+  const sign = charge ? [small(`${Math.abs(charge) > 1 ? Math.abs(charge) : ""}${charge > 0 ? "+" : "\u2212"}`, -5)] : [];
+  const many = hydrogens > 1 ? [small(String(hydrogens), 3)] : [];
+  const beside = hydrogens && (side === "r" || side === "l");
+  const half = 5 * symbol.length, base = y + 5;
+  // A number that is set low lifts what follows, so that it stands on the line again.
+  const back = many.length ? -3 : 0;
+  const text = (place, anchor, ...inside) => svg("text", { x: place, y: base, "text-anchor": anchor }, inside);
+  const shown = [];
+  if (beside && side === "l") shown.push(text(x + half, "end", "H", ...many, svg("tspan", { dy: back }, symbol), ...sign));
+  else if (beside) shown.push(text(x - half, "start", symbol, "H", ...many, ...(back && charge ? [small("", back)] : []), ...sign));
+  else shown.push(text(charge ? x - half : x, charge ? "start" : "middle", symbol, ...sign));
+  if (hydrogens && !beside) shown.push(svg("text", { x, y: base + (side === "u" ? -13 : 13), "text-anchor": "middle" }, "H", ...many));
+  return svg("g", { class: shades[symbol] || "C" }, shown);
 }
 function segment(drawing, a, b) {
   const [[x1, y1], [x2, y2]] = [drawing.atoms[a], drawing.atoms[b]];

@@ -1,23 +1,36 @@
 // The report: a table of features, and one of them in full.
+//
+// A large run is an index, which is the table of all features, and pages, each with some of them.
 
+const about = embedded("about"); // missing inputs; place of this page among others, see `write_report`
 const rows = embedded("rows").map(
-  ([id, mz, adduct, sum, confidence, top10, status, smiles, part, words], number) =>
-    ({ number, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part, words }));
-const missing = embedded("missing");
+  ([id, mz, adduct, sum, confidence, top10, status, smiles, part, words], place) =>
+    ({ number: about.first + place, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part, words }));
+const byNumber = new Map(rows.map((row) => [row.number, row])); // whatever order the rows are in
 const $ = (id) => document.getElementById(id);
-const state = { sort: null, down: false, open: -1, pinned: null };
-const features = new Map();
+const state = { sort: null, down: false, open: -1, pinned: null, shown: rows, made: 0 };
+const atOnce = 200; // rows that are made when the table is scrolled to its end
+const kept = new Map();
 
-async function feature(number) {
-  if (!features.has(number)) {
-    if (features.size > 60) features.delete(features.keys().next().value);
-    features.set(number, unpacked(`feature-${number}`));
+// Something packed, unpacked once; of many the latest are kept.
+async function unpackedOnce(id) {
+  if (!kept.has(id)) {
+    if (kept.size > 60) kept.delete(kept.keys().next().value);
+    kept.set(id, unpacked(id));
   }
-  return features.get(number);
+  return kept.get(id);
 }
+const feature = (number) => unpackedOnce(`feature-${number - about.first}`);
+async function firstDrawing(number) {
+  if (!about.is_index) return (await feature(number)).candidates[0].drawing;
+  return (await unpackedOnce(`drawings-${Math.floor(number / about.drawings)}`))[number % about.drawings];
+}
+// Where a feature is shown in full: here, or on a page of its own among a thousand.
+const isHere = (number) => !about.is_index && byNumber.has(number);
+const placeOf = (number) => `${about.pages[Math.floor(number / about.size)]}#feature=${number + 1}`;
 
 const columns = [
-  ["id", "Feature", (r) => el("span", { class: "clamp" }, r.id)],
+  ["id", "Feature", (r) => (about.is_index ? el("a", { class: "clamp", href: placeOf(r.number) }, r.id) : el("span", { class: "clamp" }, r.id))],
   ["mz", "m/z", (r) => (r.mz == null ? "" : r.mz.toFixed(4))],
   ["adduct", "Adduct", (r) => r.adduct],
   ["formula", "Formula", (r) => formula(r.formula)],
@@ -33,9 +46,7 @@ const drawn = new IntersectionObserver((seen) => {
     if (!isIntersecting) continue;
     drawn.unobserve(target);
     const number = Number(target.closest("tr").dataset.number);
-    feature(number).then(({ candidates }) => {
-      if (candidates.length) target.replaceChildren(structure(candidates[0].drawing, rows[number].smiles));
-    });
+    firstDrawing(number).then((drawing) => target.replaceChildren(structure(drawing, byNumber.get(number).smiles)));
   }
 }, { rootMargin: "300px" });
 
@@ -45,14 +56,30 @@ function tableHead() {
       el("button", { type: "button", onclick: () => sortBy(key) }, title))));
 }
 function tableBody() {
-  for (const row of rows) {
-    row.text = [row.id, row.adduct, row.formula, row.smiles, row.status, row.words].join(" ").toLowerCase();
-    row.node = el("tr", { "data-number": row.number, tabindex: -1, "aria-selected": "false", onclick: () => choose(row.number) },
+  for (const row of rows) row.text = [row.id, row.adduct, row.formula, row.smiles, row.status, row.words].join(" ").toLowerCase();
+  for (const status of new Set(rows.map((row) => row.status))) $("status").append(el("option", { value: status }, status.replaceAll("_", " ")));
+  new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) more(state.made + atOnce); }, { root: document.querySelector(".scroll"), rootMargin: "600px" }).observe($("more"));
+}
+function rowNode(row) {
+  if (!row.node) {
+    row.node = el("tr", { "data-number": row.number, tabindex: -1, "aria-selected": String(row.number === state.open), onclick: () => choose(row.number) },
       columns.map(([key, , cell]) => el("td", { class: key }, cell(row))));
     if (row.smiles) drawn.observe(row.node.querySelector("td.smiles"));
   }
-  $("body").append(...rows.map((row) => row.node));
-  for (const status of new Set(rows.map((row) => row.status))) $("status").append(el("option", { value: status }, status.replaceAll("_", " ")));
+  return row.node;
+}
+// As many rows of those that are shown; the others wait until they are scrolled to.
+function more(count) {
+  const end = Math.min(count, state.shown.length);
+  if (end <= state.made) return;
+  $("body").append(...state.shown.slice(state.made, end).map(rowNode));
+  state.made = end;
+}
+function show(shown) {
+  state.shown = shown;
+  state.made = 0;
+  $("body").replaceChildren();
+  more(atOnce);
 }
 const compare = new Intl.Collator("en", { numeric: true }).compare;
 function sortBy(key) {
@@ -61,7 +88,8 @@ function sortBy(key) {
   state.sort = key;
   const value = (row) => (key === "part" ? (row.part ? row.part[1] : -1) : row[key] ?? -1);
   const order = (a, b) => (numbers ? value(a) - value(b) : compare(value(a), value(b))) * (state.down ? -1 : 1) || a.number - b.number;
-  $("body").append(...[...rows].sort(order).map((row) => row.node));
+  rows.sort(order);
+  filter();
   document.querySelectorAll("#head th").forEach((th) =>
     th.setAttribute("aria-sort", th.classList.contains(key) ? (state.down ? "descending" : "ascending") : "none"));
 }
@@ -69,39 +97,45 @@ function filter() {
   const number = (id, otherwise) => ($(id).value === "" ? otherwise : Number($(id).value));
   const [low, high, least] = [number("low", -Infinity), number("high", Infinity), number("least", 0)];
   const words = $("text").value.toLowerCase().split(/\s+/).filter(Boolean), status = $("status").value;
-  let shown = 0;
-  for (const row of rows) {
+  show(rows.filter((row) => {
     const inRange = row.mz == null ? low === -Infinity && high === Infinity : row.mz >= low && row.mz <= high;
-    const kept = inRange && row.confidence >= least && (!status || row.status === status) && words.every((word) => row.text.includes(word));
-    row.node.hidden = !kept;
-    shown += kept;
-  }
+    return inRange && row.confidence >= least && (!status || row.status === status) && words.every((word) => row.text.includes(word));
+  }));
   $("least-shown").textContent = percent(least);
-  $("count").textContent = shown === rows.length ? `${rows.length} features` : `${shown} of ${rows.length} features`;
+  $("count").textContent = state.shown.length === rows.length ? `${rows.length} features` : `${state.shown.length} of ${rows.length} features`;
 }
-const shownRows = () => [...$("body").children].filter((node) => !node.hidden).map((node) => Number(node.dataset.number));
 function walk(step) {
-  const shown = shownRows();
+  const { shown } = state;
   if (!shown.length) return;
-  const here = shown.indexOf(state.open);
-  open(shown[Math.max(0, Math.min(shown.length - 1, here < 0 ? 0 : here + step))]);
+  const here = shown.findIndex((row) => row.number === state.open), next = here < 0 ? 0 : here + step;
+  const beyond = state.sort === null && shown.length === rows.length ? state.open + step : -1;
+  if (!shown[next] && beyond >= 0 && beyond < about.total) return leave(beyond);
+  open(shown[Math.max(0, Math.min(shown.length - 1, next))].number);
 }
 
 async function open(number, quietly = false) {
-  if (!rows[number]) return;
-  rows[state.open]?.node.setAttribute("aria-selected", "false");
+  const row = byNumber.get(number);
+  if (!row) return;
+  const before = byNumber.get(state.open);
   state.open = number;
-  rows[number].node.setAttribute("aria-selected", "true");
+  before?.node?.setAttribute("aria-selected", "false");
+  rowNode(row).setAttribute("aria-selected", "true");
   if (!quietly) {
-    rows[number].node.scrollIntoView({ block: "nearest" });
-    try { history.replaceState(null, "", `#feature=${number + 1}`); } catch { /* a page without a place of its own */ }
+    more(state.shown.indexOf(row) + 1);
+    row.node.scrollIntoView({ block: "nearest" });
+    try { if (!about.is_index) history.replaceState(null, "", `#feature=${number + 1}`); } catch { /* a page without a place of its own */ }
   }
+  if (about.is_index) return;
   const node = whole(await feature(number));
   if (state.open === number) { $("detail").replaceChildren(node); $("detail").scrollTop = 0; hint(null); }
 }
 
+// Another page shows it.
+const leave = (number) => { location.href = placeOf(number); };
+
 // By pointer: where the table stands above the feature, the feature comes into view.
 async function choose(number) {
+  if (!isHere(number)) return leave(number);
   await open(number);
   if ($("detail").getBoundingClientRect().left <= $("overview").getBoundingClientRect().left) $("detail").scrollIntoView();
 }
@@ -209,10 +243,18 @@ function ask(view, candidate) {
 function candidates(view) {
   const { values } = view;
   if (!values.candidates.length) return null;
-  view.cards = values.candidates.map((candidate) => ({ candidate, node: card(view, candidate) }));
+  view.cards = values.candidates.filter((candidate) => candidate.drawing !== undefined).map((candidate) => ({ candidate, node: card(view, candidate) }));
   return el("section", { class: "candidates" },
     el("h3", {}, "Candidates ", el("small", {}, "point at one to see its peaks, at a peak to see its atoms; the greener a bond, the more samples have it")),
-    el("div", { class: "cards" }, view.cards.map(({ node }) => node)));
+    el("div", { class: "cards" }, view.cards.map(({ node }) => node)), further(values));
+}
+// Candidates that are not drawn: in a large report all but the first few.
+function further(values) {
+  const others = values.candidates.filter((candidate) => candidate.drawing === undefined);
+  if (!others.length) return null;
+  return el("table", { class: "plain further" }, el("tr", {}, ["", "Confidence", "Formula", "SMILES", "InChIKey", "Samples"].map((title) => el("th", {}, title))),
+    others.map((one) => el("tr", {}, el("td", {}, el("b", { class: "rank" }, String(one.rank))), el("td", {}, percent(one.confidence)), el("td", {}, formula(one.formula)),
+      el("td", { class: "code" }, one.smiles), el("td", { class: "code" }, one.inchikey), el("td", {}, String(one.samples)))));
 }
 function card(view, candidate) {
   const own = view.values.hypotheses[candidate.hypothesis];
@@ -261,9 +303,17 @@ function tried(values) {
 }
 
 function summary() {
+  if (about.pages.length && !about.is_index) {
+    const place = Math.floor(about.first / about.size), to = (page, text) => (about.pages[page] ? el("a", { class: "button", href: about.pages[page] }, text) : null);
+    $("pages").append(...[to(place - 1, "‹ Page before"), el("a", { class: "button", href: about.index }, "All features"), to(place + 1, "Next page ›")].filter(Boolean));
+  } else if (about.is_index) {
+    $("pages").append(...about.pages.map((href, page) => el("a", { class: "button", href }, `${page * about.size + 1}–${Math.min(about.total, (page + 1) * about.size)}`)));
+  }
+  $("pages").hidden = !about.pages.length;
   const good = rows.filter((row) => row.status === "ok").length, sure = rows.filter((row) => row.confidence >= 0.5).length;
   const words = [`${good} of ${rows.length} features with candidates`, `${sure} with a first candidate of 50 % confidence or more`];
-  if (missing.length) words.push(`input gone or changed: ${missing.join(", ")}; only explained peaks are shown for it`);
+  if (about.pages.length && !about.is_index) words.unshift(`Features ${about.first + 1} to ${about.first + rows.length} of ${about.total}`);
+  if (about.missing.length) words.push(`input gone or changed: ${about.missing.join(", ")}; only explained peaks are shown for it`);
   $("summary").textContent = words.join(" · ");
   const counts = new Map();
   rows.forEach((row) => counts.set(row.status, (counts.get(row.status) || 0) + 1));
@@ -274,9 +324,9 @@ function theme(next) {
   try { next ? localStorage.setItem("duallgd-theme", next) : (document.documentElement.dataset.theme = localStorage.getItem("duallgd-theme") || "auto"); } catch { /* no storage: the system decides */ }
 }
 async function printAll() {
-  const shown = shownRows();
+  more(state.shown.length);
   const nodes = [];
-  for (const number of shown) nodes.push(whole(await feature(number)));
+  for (const { number } of about.is_index ? [] : state.shown) nodes.push(whole(await feature(number)));
   $("printed").replaceChildren(...nodes);
   $("printed").classList.add("ready");
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -288,7 +338,8 @@ function keys(event) {
   if (event.key === "Escape") { hint(null); if (typing) typing.blur(); return; }
   if (typing || event.target.closest(".spectrum")) return;
   const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
-  if (step && (event.key.length === 1 || event.target.closest("#overview") || event.target === document.body)) walk(step);
+  if (event.key === "Enter" && about.is_index && state.open >= 0 && !event.target.closest("a, button")) leave(state.open);
+  else if (step && (event.key.length === 1 || event.target.closest("#overview") || event.target === document.body)) walk(step);
   else if (event.key === "/") $("text").focus();
   else return;
   event.preventDefault();
@@ -306,4 +357,7 @@ $("theme").addEventListener("click", () => theme(getComputedStyle(document.docum
 $("print").addEventListener("click", printAll);
 document.addEventListener("keydown", keys);
 const asked = /^#feature=(\d+)$/.exec(location.hash);
-open(asked ? Number(asked[1]) - 1 : Math.max(0, rows.findIndex((row) => row.smiles)), true);
+const wanted = asked ? Number(asked[1]) - 1 : rows.find((row) => row.smiles)?.number ?? about.first;
+document.body.classList.toggle("index", about.is_index);
+if (asked && about.is_index && wanted < about.total) leave(wanted);
+else if (!about.is_index) open(wanted, true);

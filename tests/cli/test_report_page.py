@@ -5,9 +5,11 @@ from itertools import cycle, islice
 
 import pytest
 
+from duallgd_cli import report
+from duallgd_cli.predict.journal import FinishedRun
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest
-from duallgd_cli.report import write_report
+from duallgd_cli.report import contents, write_report
 from duallgd_cli.report.contents import ReportedRun
 from tests.cli.test_report import HOSTILE, hostile_mgf
 from tests.stub_model import stub_model
@@ -279,17 +281,138 @@ def test_of_a_thousand_features_those_in_view_are_drawn(
     ]
     monkeypatch.setattr(ReportedRun, "features", lambda _: iter(features))
 
-    n_features, _ = write_report([example_run], tmp_path / "many.html")
+    written = write_report([example_run], tmp_path / "many.html")
     opened = Visit(browser, tmp_path / "many.html", wait_for="#body td.smiles svg")
     opened.page.fill("#text", "F999")
     visible = opened.column("id")
     drawings = len(opened.page.query_selector_all("#body td.smiles svg"))
     opened.context.close()
 
-    assert n_features == 1000
+    assert written.n_pages == 0
     assert (tmp_path / "many.html").stat().st_size < 40e6
     assert visible == ["F999"]
     assert drawings < 100  # the others wait until they come into view
+
+
+@pytest.fixture(scope="module")
+def many(made, example_run, tmp_path_factory):
+    """A report of 23 features in pages of ten, and the features."""
+    features = [
+        feature | {"number": number, "id": f"F{number}"}
+        for number, feature in enumerate(islice(cycle(made[1]), 23))
+    ]
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (report, contents):
+            patched.setattr(module, "LARGE", 10)
+        patched.setattr(ReportedRun, "features", lambda _: iter(features))
+        patched.setattr(FinishedRun, "n_features", 23)
+        folder = tmp_path_factory.mktemp("many")
+        written = write_report([example_run], folder / "out #1.html")
+    return written, features
+
+
+@pytest.fixture
+def index(browser, many):
+    opened = Visit(browser, many[0].page, wait_for="#body td.smiles svg")
+    yield opened
+    opened.context.close()
+    assert opened.complaints == []
+    assert [url for url in opened.asked if not url.startswith(("file:", "data:"))] == []
+
+
+def test_an_index_searches_and_sorts_all_features_and_each_row_leads_to_its_page(index, many):
+    written, features = many
+    page = index.page
+
+    assert written.n_pages == len(list(written.folder.iterdir())) == 3
+    assert index.column("id") == [feature["id"] for feature in features]
+    page.click("#head th.mz button")
+    assert [float(text) for text in index.column("mz")] == sorted(
+        round(feature["mz"], 4) for feature in features
+    )
+    page.fill("#text", "F17")
+    assert index.column("id") == ["F17"]
+    page.click("#body td.id a")
+    index.expect(page.locator("#detail h2").first).to_have_text("Feature F17")
+    assert page.url.endswith("_files/0002.html#feature=18")
+    assert index.column("id") == [f"F{number}" for number in range(10, 20)]
+    assert "Features 11 to 20 of 23" in index.text("#summary")
+
+
+def test_pages_lead_to_each_other_and_back(index):
+    page = index.page
+    links = page.locator("#pages a")
+
+    assert links.all_inner_texts() == ["1\u201310", "11\u201320", "21\u201323"]
+    links.nth(1).click()
+    page.wait_for_selector("#detail .feature")
+    assert links.all_inner_texts() == [*("\u2039 Page before", "All features", "Next page \u203a")]
+    links.nth(2).click()
+    index.expect(page.locator("#detail h2").first).to_have_text("Feature F20")
+    for _ in range(3):
+        page.keyboard.press("j")
+    index.expect(page.locator("#detail h2").first).to_have_text("Feature F22")  # there is no more
+    for _ in range(3):
+        page.keyboard.press("k")
+    index.expect(page.locator("#detail h2").first).to_have_text("Feature F19")
+    assert page.url.endswith("/0002.html#feature=20")
+    page.click("#pages a:has-text('All features')")
+    page.wait_for_selector("body.index")
+    assert len(index.column("id")) == 23
+
+
+def test_a_feature_asked_for_by_number_is_shown_wherever_it_is(browser, many):
+    opened = Visit(browser, many[0].page, wait_for="#head")
+    opened.page.goto("about:blank")
+    opened.page.goto(many[0].page.as_uri() + "#feature=21")
+
+    opened.expect(opened.page.locator("#detail h2").first).to_have_text("Feature F20")
+    opened.context.close()
+
+
+def test_the_keyboard_opens_a_feature_of_the_index(index):
+    index.page.keyboard.press("j")
+    index.page.keyboard.press("j")
+    index.page.keyboard.press("Enter")
+
+    index.expect(index.page.locator("#detail h2").first).to_have_text("Feature F1")
+
+
+def test_rows_beyond_the_first_are_made_when_they_are_scrolled_to(browser, made, example_run):
+    features = [made[1][0] | {"number": number, "id": f"F{number}"} for number in range(450)]
+    page = made[0].with_name("long.html")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ReportedRun, "features", lambda _: iter(features))
+        patched.setattr(FinishedRun, "n_features", 450)
+        write_report([example_run], page)
+    opened = Visit(browser, page)
+
+    assert opened.page.locator("#body tr").count() == 200
+    opened.page.evaluate("document.querySelector('.scroll').scrollTo(0, 1e6)")
+    opened.expect(opened.page.locator("#body tr")).to_have_count(400)
+    opened.page.fill("#text", "F44")
+    assert opened.column("id") == ["F44", *(f"F{number}" for number in range(440, 450))]
+    opened.context.close()
+
+
+def test_candidates_that_are_not_drawn_are_listed(browser, made, example_run, tmp_path):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(contents, "LARGE", 5)
+        written = write_report([example_run], tmp_path / "out.html")
+        drawn = next(ReportedRun([example_run], 2).features())["candidates"]
+    opened = Visit(browser, written.page)
+    first = made[1][0]["candidates"]
+
+    assert opened.page.locator(".card").count() == contents._DRAWN_OF_MANY
+    listed = opened.page.locator(".further tr").all_inner_texts()[1:]
+    assert [text.split()[0] for text in listed] == [str(one["rank"]) for one in first[3:]]
+    assert all(one["smiles"] in text for one, text in zip(first[3:], listed, strict=True))
+    with_parts = next(feature for feature in made[1] if feature["parts"])
+    opened.page.click(f"#body tr:nth-child({with_parts['number'] + 1}) td.id")
+    opened.page.hover(".parts li")  # marks what is drawn alone
+    assert opened.complaints == []
+    assert [one["drawing"] for one in drawn] == [one["drawing"] for one in first[:2]]
+    opened.context.close()
 
 
 def test_a_hostile_file_shows_as_text_and_does_nothing(browser, hostile):

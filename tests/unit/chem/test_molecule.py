@@ -187,3 +187,17 @@ def test_molecules_come_back_from_their_shuffled_bond_matrix(shared, molecules):
 
     assert np.mean(is_first) >= 0.99
     assert np.mean(is_there) >= 0.995
+
+
+@pytest.mark.parametrize(
+    "smiles", [*QUESTIONS.values(), "[2H]C", "[H][H]", "C[N+](C)(C)CC[N+](C)(C)C"]
+)
+def test_a_formula_is_the_count_of_all_atoms(smiles):
+    mol = Chem.MolFromSmiles(smiles)
+    counted = Chem.AddHs(mol).GetAtoms()
+
+    formula = formula_of(mol)
+
+    for symbol, place in INDEX.items():
+        assert formula.counts[place] == sum(atom.GetSymbol() == symbol for atom in counted)
+    assert formula.charge == Chem.GetFormalCharge(mol)

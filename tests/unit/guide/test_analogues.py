@@ -1,5 +1,7 @@
 """Molecules of the user: read, found again, turned towards a formula, told from a candidate."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,6 +50,23 @@ def test_names_and_features_are_read_with_the_molecules(tmp_path, name, text):
     limited = name.endswith("csv")
     assert made.of_feature(["7"]).tolist() == [True, True]
     assert made.of_feature(["8"]).tolist() == [not limited, True]
+
+
+def test_reading_many_molecules_holds_arrays_and_no_objects(tmp_path, monkeypatch):
+    path = tmp_path / "many.smi"
+    rows = (f"{'C' * (2 + n % 40)}O molecule-number-{n}\n" for n in range(20_000))
+    path.write_text("".join(rows))
+    # What is looked at here is what is held, not what RDKit makes of a SMILES.
+    mol = parse_smiles("CCO")
+    monkeypatch.setattr(analogues, "parse_smiles", lambda text: mol)
+
+    tracemalloc.start()
+    made = Analogues.read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(made) == 20_000
+    assert peak / len(made) < 200  # bytes; of these 60 are their texts, which objects doubled
 
 
 def test_a_second_reading_takes_what_was_kept_and_a_broken_cache_is_made_again(tmp_path):

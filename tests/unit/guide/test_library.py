@@ -1,6 +1,7 @@
 """Spectral libraries: read, kept, searched; what is found and what is alike."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -136,3 +137,19 @@ def test_without_matchms_it_says_what_to_install(tmp_path, monkeypatch):
 
     with pytest.raises(UsageError, match=r"pip install duallgd\[library\]"):
         made(tmp_path, msp())
+
+
+def test_reading_many_spectra_holds_arrays_and_no_spectra(tmp_path):
+    fields = "".join(f"FIELD{number}=something that every record says\n" for number in range(30))
+    peaks = "".join(f"{50 + number}.01 {number + 1}\n" for number in range(40))
+    record = f"BEGIN IONS\nPEPMASS=195.0877\nSMILES={CAFFEINE}\n{fields}{peaks}END IONS\n"
+    path = tmp_path / "many.mgf"
+    path.write_text(record * 2000)
+
+    tracemalloc.start()
+    library = Library.read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(library.smiles) == 2000
+    assert peak / 2000 < 2500  # bytes; 40 peaks are 480, and a spectrum with its fields was 8,000

@@ -17,7 +17,56 @@ def test_a_drawing_places_every_atom_inside_its_box():
     assert len(drawing["bonds"]) == 15
     assert (atoms >= 0).all()
     assert (atoms <= [width, height]).all()
-    assert {kind.split()[0] for kind, _ in drawing["paths"]} == {"s", "f"}
+    assert [tuple(label[:4]) for label in drawing["labels"]] == [
+        *((1, "N", 0, 0), (3, "O", 0, 0), (6, "N", 0, 0)),
+        *((8, "N", 0, 0), (10, "N", 0, 0), (13, "O", 0, 0)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("smiles", "labels"),
+    [
+        ("C", [(0, "C", 4, 0)]),  # nothing else would show it
+        ("CC", []),
+        ("[NH4+]", [(0, "N", 4, 1)]),
+        ("[C-]#[O+]", [(0, "C", 0, -1), (1, "O", 0, 1)]),
+        ("C[N+](C)(C)CCO", [(1, "N", 0, 1), (6, "O", 1, 0)]),
+        ("CCCl", [(2, "Cl", 0, 0)]),
+    ],
+)
+def test_labels_say_element_hydrogens_and_charge(smiles, labels):
+    (drawing,) = depictions([smiles])
+
+    assert [tuple(label[:4]) for label in drawing["labels"]] == labels
+
+
+def test_hydrogens_stand_where_no_neighbour_is():
+    (drawing,) = depictions(["OCCCCCCO"])
+    atoms = np.array(drawing["atoms"])
+    (left, *_, of_left), (right, *_, of_right) = sorted(
+        drawing["labels"], key=lambda label: atoms[label[0], 0]
+    )
+
+    assert atoms[left, 0] < atoms[right, 0]
+    assert (of_left, of_right) == ("l", "r")
+
+
+def test_aromatic_bonds_are_single_and_double_and_the_second_line_is_inside_the_ring():
+    (drawing,) = depictions(["c1ccccc1"])
+    atoms = np.array(drawing["atoms"])
+    doubles = [bond for bond in drawing["bonds"] if bond[2] == 2]
+
+    assert [bond[2] for bond in drawing["bonds"]].count(1) == len(doubles) == 3
+    for one, other, _, side in doubles:
+        middle, way = (atoms[one] + atoms[other]) / 2, atoms[other] - atoms[one]
+        to_centre = atoms.mean(0) - middle
+        assert to_centre @ [-way[1], way[0]] * side > 0
+
+
+def test_a_double_bond_at_an_end_has_a_line_on_each_side():
+    (drawing,) = depictions(["CC(C)=O"])
+
+    assert [bond for bond in drawing["bonds"] if bond[2] == 2] == [[1, 3, 2, 0]]
 
 
 def ring_shape(drawing, atoms):
