@@ -4,7 +4,7 @@ import os
 import sys
 
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, printable
-from duallgd_cli.runtime import loading, prepare_environment
+from duallgd_cli.runtime import loading, prepare_environment, stoppable
 
 
 def main() -> None:
@@ -39,7 +39,8 @@ def run() -> None:
     not take themselves down beneath them.
     """
     try:
-        main()
+        with stoppable():
+            main()
     except SystemExit as stopped:
         if stopped.code == InterruptedRunError.exit_code:
             sys.stderr.flush()

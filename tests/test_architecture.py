@@ -54,8 +54,8 @@ VOCABULARY = "chem.elements"
 LIBRARIES = {
     "torch": r"(data|model|train|generator|checkpoint|reference|evaluate|bench)/"
     r"|(diffusion|runtime)\.py",
-    "rdkit": r"chem/(combining|edits|environments|guide|identity|joining|molecule|parts)\.py"
-    r"|data/structures\.py|predict/api\.py|writers/formats\.py|report/depiction\.py",
+    "rdkit": r"chem/(combining|edits|environments|guide|identity|joining|matching)\.py"
+    r"|chem/(molecule|parts)\.py|data/structures\.py|predict/api\.py|writers/formats\.py|report/depiction\.py",
     "matchms": r"guide/library\.py",  # elsewhere its spectra are taken without it
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",

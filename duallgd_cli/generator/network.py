@@ -91,8 +91,8 @@ class ModelGenerator:
         with on_one_thread():
             with stage("encode"):
                 fingerprint, scorer = self.fingerprint(annotated), self.scorer(annotated)
-            unknown = Unknown(annotated.hypothesis.formula, fingerprint, known, scorer)
-            drawn, notes = self.draw(unknown, settings, seed, check)
+            unknown = Unknown(annotated.hypothesis.formula, fingerprint, known, scorer, check)
+            drawn, notes = self.draw(unknown, settings, seed)
         none_of = self.templates if settings.exclude_known else None
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
@@ -137,7 +137,6 @@ class ModelGenerator:
         unknown: Unknown,
         settings: SamplingSettings,
         seed: int,
-        check: Callable[[], None] = lambda: None,
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw graphs of a formula; samples come back on the CPU.
 
@@ -147,7 +146,7 @@ class ModelGenerator:
         bits = self.model.settings.memory_bits
         condition = formula_condition(unknown.formula, unknown.fingerprint, bits)
         tasks = self.planner.tasks(unknown, settings, seed)
-        return self.draw_given(condition, settings, seed, tasks, check)
+        return self.draw_given(condition, settings, seed, tasks, unknown.check)
 
     @torch.inference_mode()
     def draw_given(

@@ -334,14 +334,17 @@ def _predicted(
                 given = (replace(known, is_short=True),)
             if more > 0:
                 yield None
-    except RefusedError as refused:
-        failure = refused.failure
     except OutOfTimeError:
         failure = None if rounds else _timeout(settings)
+    except RefusedError as refused:
+        failure = refused.failure
+    if failure is None:
+        try:
+            result = _collected(result, rounds, settings, known)
+        except RefusedError as refused:
+            failure = refused.failure
     if failure is not None:
         result = _failed(result, failure)
-    else:
-        result = _collected(result, rounds, settings, known)
     yield replace(result, seconds=time.perf_counter() - started)
 
 

@@ -4,6 +4,8 @@ A process of its own, so that it can be killed; DELAY_S is what every spectrum t
 """
 
 import sys
+from dataclasses import replace
+from functools import partial
 
 from duallgd_cli import __main__
 from duallgd_cli.predict import api
@@ -12,8 +14,9 @@ from tests.stub_model import stub_model
 
 def main():
     delay_s = float(sys.argv.pop(1))
-    api.load = lambda *_, **__: stub_model(delay_s)
-    __main__.main()
+    again = partial(stub_model, delay_s)  # for processes that predict
+    api.load = lambda *_, **__: replace(again(), again=again)
+    __main__.run()
 
 
 if __name__ == "__main__":
