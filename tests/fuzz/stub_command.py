@@ -8,16 +8,20 @@ from dataclasses import replace
 from functools import partial
 
 from duallgd_cli import __main__
-from duallgd_cli.predict import api
-from tests.stub_model import stub_model
+
+command = __main__.main
 
 
 def main():
-    delay_s = float(sys.argv.pop(1))
-    again = partial(stub_model, delay_s)  # for processes that predict
+    """In place of the command's own: libraries load inside, as they do there."""
+    from duallgd_cli.predict import api
+    from tests.stub_model import stub_model
+
+    again = partial(stub_model, float(sys.argv.pop(1)))  # for processes that predict
     api.load = lambda *_, **__: replace(again(), again=again)
-    __main__.run()
+    command()
 
 
 if __name__ == "__main__":
-    main()
+    __main__.main = main
+    __main__.run()
