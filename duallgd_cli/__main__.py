@@ -1,17 +1,19 @@
 """Run the command line: ``duallgd`` or ``python -m duallgd_cli``."""
 
+import errno
 import os
 import sys
 
-from duallgd_cli.errors import DuallgdError, InterruptedRunError, printable
-from duallgd_cli.runtime import loading, prepare_environment
+from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, printable, quote
+from duallgd_cli.runtime import loading, prepare_environment, stoppable
 
 
 def main() -> None:
     """Run one command; the one place where anticipated errors become exit codes.
 
     A closed pipe (1) and wrong options (2) are dealt with by Typer on the way here, and a Ctrl-C
-    that the command has no words for becomes its exit code. Any other exception is a bug and keeps
+    that the command has no words for becomes its exit code, as does a name that no file can have,
+    wherever it is first looked at. Any other exception is a bug and keeps
     its traceback.
     """
     prepare_environment()
@@ -24,6 +26,12 @@ def main() -> None:
     except DuallgdError as error:
         typer.secho(f"error: {printable(str(error))}", err=True, fg=typer.colors.RED)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        said = f"error: the name {quote(str(error.filename))} is too long for a file; shorten it"
+        typer.secho(said, err=True, fg=typer.colors.RED)
+        sys.exit(UsageError.exit_code)
     except (KeyboardInterrupt, SystemExit) as stopped:
         code = InterruptedRunError.exit_code
         if isinstance(stopped, SystemExit) and stopped.code != code:
@@ -39,7 +47,8 @@ def run() -> None:
     not take themselves down beneath them.
     """
     try:
-        main()
+        with stoppable():
+            main()
     except SystemExit as stopped:
         if stopped.code == InterruptedRunError.exit_code:
             sys.stderr.flush()

@@ -88,6 +88,12 @@ class WeightsError(DuallgdError):
     exit_code = 69
 
 
+class WorkerDiedError(DuallgdError):
+    """A process that shared the work was ended from outside; the same command may succeed."""
+
+    exit_code = 75
+
+
 class InterruptedRunError(DuallgdError):
     """The user stopped a run; what was computed is kept."""
 
@@ -131,5 +137,8 @@ class RefusedError(Exception):
     """
 
     def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
+        super().__init__(failure)  # as other processes make it again
         self.failure = failure
+
+    def __str__(self) -> str:
+        return self.failure.message

@@ -21,13 +21,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar, get_args
 
 from duallgd_cli import __version__
-from duallgd_cli.errors import InterruptedRunError, UsageError, quote
+from duallgd_cli.errors import InterruptedRunError, UsageError, WorkerDiedError, quote
 from duallgd_cli.files import memory_bytes
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     import torch
 
 _log = logging.getLogger(__name__)
@@ -76,7 +78,9 @@ _MOST_ON_A_GPU: Final = 16  # processes: about so many keep it busy
 _OF_MEMORY: Final = 3 << 30
 _OF_A_GPU: Final = 2 << 30
 
-_AHEAD: Final = 2  # chunks of items for each process that are made at once, and again beside those
+_AHEAD: Final = 4  # chunks of items for each process that are under way
+_AGAIN: Final = "free some memory, or take fewer --workers or $OMP_NUM_THREADS, and run it again"
+_ENDING_S: Final = 10.0  # that a stopped run has to tell what it keeps; it takes a second or two
 
 # Lets libraries choose their kernels and allocate before a CUDA graph is captured.
 _WARM_UP_CALLS: Final = 2
@@ -261,11 +265,47 @@ def loading() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Ctrl-C or a polite kill (SIGTERM) inside ends a command in seconds, whatever it is at.
+
+    RDKit takes Ctrl-C for itself while it compares molecules, and then only cuts the comparison
+    short. So the signal is kept from all threads but one, which hands it on to the main thread.
+    For commands, which end with their process: other programs have handlers of their own.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not hasattr(signal, "sigwait") or handler is not signal.default_int_handler:
+        yield  # Windows, or a shell that started the command deaf to Ctrl-C
+        return
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        del number
+        if callable(current := signal.getsignal(signal.SIGINT)):
+            current(signal.SIGINT, frame)
+
+    def listen() -> None:
+        while True:
+            signal.sigwait({signal.SIGINT})
+            signal.pthread_kill(main, signal.SIGURG)  # wakes it where it waits, too
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                time.sleep(_ENDING_S)
+                os.write(2, b"error: stopped\n")
+                os._exit(InterruptedRunError.exit_code)
+
+    main = threading.get_ident()
+    signal.signal(signal.SIGURG, hand_on)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    threading.Thread(target=listen, name="ctrl-c", daemon=True).start()
+    yield
 
 
 def versions() -> dict[str, str]:
@@ -307,6 +347,80 @@ def leave_to_parent() -> None:
     threading.Thread(target=end, daemon=True).start()
 
 
+class Processes:
+    """Processes that share work, started when there is some; an error inside ends them at once."""
+
+    def __init__(self, count: int, go_on: str = _AGAIN) -> None:
+        """Start none yet.
+
+        Args:
+            count: At most.
+            go_on: What to do where one of them is ended from outside, for the end of a sentence.
+        """
+        from concurrent.futures import ProcessPoolExecutor
+        from concurrent.futures.process import BrokenProcessPool
+        from multiprocessing import get_context
+
+        self._lost = f"a process was ended from outside, probably for want of memory; {go_on}"
+        self._broken = BrokenProcessPool
+        # Forking a process that holds threads of torch can hang it.
+        context = get_context("spawn")
+        with _ctrl_c_after():
+            self._pool = ProcessPoolExecutor(count, context, leave_to_parent)
+
+    def submit(self, work: Callable[..., R], *given: object) -> Callable[[], R]:
+        """Begin work.
+
+        Args:
+            work: A function of a module, so that other processes find it.
+            given: Its arguments.
+
+        Returns:
+            A function that waits for what it gives.
+
+        Raises:
+            WorkerDiedError: A process was ended from outside; waiting raises it, too.
+        """
+        try:
+            with _ctrl_c_after():
+                submitted = self._pool.submit(work, *given)
+        except self._broken:
+            raise WorkerDiedError(self._lost) from None
+
+        def wait() -> R:
+            try:
+                return submitted.result()
+            except self._broken:
+                raise WorkerDiedError(self._lost) from None
+
+        return wait
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # nobody waits for work that is dropped; Python 3.14 has a way for it
+            for process in dict(self._pool._processes or {}).values():
+                process.kill()
+        self._pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _ctrl_c_after() -> Iterator[None]:
+    """Ctrl-C inside waits for the end, and processes that are started inside never hear it.
+
+    Those that still load libraries would print where they were.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def in_order(
     work: Callable[[T], R], items: Iterable[T], workers: int, at_a_time: int = 500
 ) -> Iterator[R]:
@@ -317,20 +431,25 @@ def in_order(
         items: What there is to do; not much more is read than is under way.
         workers: Processes; with one, the work is done here.
         at_a_time: Items that a process takes at once.
+
+    Raises:
+        WorkerDiedError: A process was ended from outside.
     """
     if workers <= 1:
         yield from map(work, items)
         return
-    from multiprocessing import get_context
+    remaining, waiting = iter(items), deque[Callable[[], list[R]]]()
+    with Processes(workers) as processes:
+        while some := list(islice(remaining, at_a_time)):
+            waiting.append(processes.submit(_each, work, some))
+            if len(waiting) > _AHEAD * workers:
+                yield from waiting.popleft()()
+        while waiting:
+            yield from waiting.popleft()()
 
-    remaining, waiting = iter(items), deque[Iterator[R]]()
-    with get_context("spawn").Pool(workers, leave_to_parent) as processes:
-        while some := list(islice(remaining, _AHEAD * at_a_time * workers)):
-            waiting.append(processes.imap(work, some, at_a_time))
-            if len(waiting) > 1:
-                yield from waiting.popleft()
-        for part in waiting:
-            yield from part
+
+def _each(work: Callable[[T], R], items: list[T]) -> list[R]:
+    return [work(item) for item in items]
 
 
 def prepare_environment() -> None:

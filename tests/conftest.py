@@ -1,5 +1,6 @@
 """What every test shares: threads, hypothesis, and the folder beside the checkout."""
 
+import json
 import logging
 import os
 import shutil
@@ -90,9 +91,13 @@ def example_run(tmp_path_factory):
 def own_run(example_run, tmp_path):
     """A copy of that run and of its input, to be changed."""
     shutil.copytree(example_run.parent, tmp_path / "own")
-    journal = tmp_path / "own" / "out.csv.journal.jsonl"
-    moved = journal.read_text().replace(str(example_run.parent), str(tmp_path / "own"))
-    journal.write_text(moved)
+    from tests.made_runs import rewrite
+
+    def move(lines):
+        text = json.dumps(lines).replace(str(example_run.parent), str(tmp_path / "own"))
+        return json.loads(text)
+
+    rewrite(tmp_path / "own" / "out.csv.journal.jsonl", move)
     return tmp_path / "own" / "out.csv"
 
 

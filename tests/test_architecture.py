@@ -55,8 +55,8 @@ VOCABULARY = "chem.elements"
 LIBRARIES = {
     "torch": r"(data|model|train|generator|checkpoint|reference|evaluate|bench)/"
     r"|(diffusion|runtime)\.py",
-    "rdkit": r"chem/(combining|edits|environments|guide|identity|joining|molecule)\.py"
-    r"|chem/(parts|screening)\.py"
+    "rdkit": r"chem/(combining|edits|environments|families|guide|identity|joining|matching)\.py"
+    r"|chem/(molecule|parts|screening)\.py"
     r"|data/structures\.py|predict/api\.py|writers/formats\.py|report/depiction\.py",
     "matchms": r"guide/library\.py",  # elsewhere its spectra are taken without it
     "pyteomics": r"spectra/reading(/|\.py)",

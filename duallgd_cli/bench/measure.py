@@ -11,11 +11,8 @@ steps.
 import ctypes
 import gc
 import importlib
-import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
@@ -34,14 +31,14 @@ from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion import alpha_bar, corrupt
-from duallgd_cli.errors import DuallgdError
+from duallgd_cli.errors import DuallgdError, WorkerDiedError
 from duallgd_cli.generator.network import ModelGenerator, chunk_size, formula_condition
 from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.model.duallgd import Condition, DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.settings import ModelSettings
-from duallgd_cli.runtime import Runtime, leave_to_parent
+from duallgd_cli.runtime import Processes, Runtime
 
 KERNELS: Final = ("softmax", "favor")
 PARTS: Final = ("attention", "forward", "loop")
@@ -132,15 +129,9 @@ def read_cells(cells: Sequence[Cell], ceilings: Ceilings) -> list[tuple[Row, NDA
     try:
         if cells[0].runtime.device.type != "cpu":
             return work()
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, context, leave_to_parent) as process:
-            try:
-                return process.submit(work).result()
-            except KeyboardInterrupt:  # nobody waits for what it measures
-                for child in multiprocessing.active_children():
-                    child.kill()
-                raise
-    except BrokenProcessPool:
+        with Processes(1) as process:
+            return process.submit(work)()
+    except WorkerDiedError:
         reason += ", perhaps for want of memory"
     except (MemoryError, RuntimeError) as error:  # as torch says that memory is used up
         reason = str(error).partition("\n")[0]

@@ -12,6 +12,7 @@ N_HEAVY: Final = len(HEAVY)
 N_ELEMENTS: Final = len(SYMBOLS)
 HYDROGEN: Final = N_ELEMENTS - 1
 INDEX: Final = {symbol: index for index, symbol in enumerate(SYMBOLS)}
+MAX_HEAVY_ATOMS: Final = 100  # of a molecule that the network draws
 
 ELECTRON_MASS_DA: Final = 0.000548579909065
 

@@ -8,7 +8,7 @@ M = N (N - 1) / 2 pairs.
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdqueries
 from rdkit.Chem.MolStandardize import rdMolStandardize
 
-from duallgd_cli.chem.elements import INDEX, N_ELEMENTS, N_HEAVY, SYMBOLS
+from duallgd_cli.chem.elements import INDEX, MAX_HEAVY_ATOMS, N_ELEMENTS, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import sole_token
+from duallgd_cli.chem.identity import LONGEST_SMILES, MORE_THAN_ONE, parse_smiles, sole_token
+from duallgd_cli.chem.matching import Pattern
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
 from duallgd_cli.chem.valence import FREE
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError, quote
@@ -35,9 +36,6 @@ _MORE_UNSATURATED: Final = {"B": 1, "P": 1, "I": 1, "S": 2, "Se": 2}
 _EACH: Final = 4  # of so many samples the last holds another tautomer than the one given
 _MOST_TAUTOMERS: Final = 16
 _MOST_TRANSFORMS: Final = 100
-# Conjugated bonds match aromatic ones: what is a quinone alone may be part of an aromatic ring.
-_LENIENT: Final[Any] = Chem.SubstructMatchParameters()
-_LENIENT.aromaticMatchesConjugated = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,14 +48,14 @@ class Core:
             atoms of one fragment, 0 for none, `FREE` between fragments, int8 (T, A, A).
         is_closed: Atoms that have no bond to any other atom than those of the core, bool (A,).
         unsaturation: Its rings, and its double bonds between C, N and O.
-        queries: Find its tautomers in a molecule.
+        patterns: Find its tautomers in a molecule.
     """
 
     element: NDArray[np.int64]
     bonds: NDArray[np.int8]
     is_closed: NDArray[np.bool_]
     unsaturation: int
-    queries: tuple[Chem.Mol, ...]
+    patterns: tuple[Pattern, ...]
 
     def missing(self, formula: Formula) -> str:
         """What a formula has too little of for the core, such as ``2 O``; "" if nothing."""
@@ -70,8 +68,12 @@ class Core:
         return f"unsaturation ({has})" if self.unsaturation > most else ""
 
     def is_in(self, mol: Chem.Mol) -> bool:
-        """Whether a molecule holds the core or one of its tautomers."""
-        return any(mol.HasSubstructMatch(query, _LENIENT) for query in self.queries)
+        """Whether a molecule holds the core or one of its tautomers.
+
+        Raises:
+            RefusedError: That takes too long to say.
+        """
+        return any(pattern.is_in(mol, is_lenient=True) for pattern in self.patterns)
 
     def found(
         self, element: NDArray[np.int64], pair: NDArray[np.int64], bond_class: NDArray[np.int64]
@@ -82,13 +84,16 @@ class Core:
             element: Of each atom of the molecule, (n,).
             pair: Atoms of each bond, (b, 2).
             bond_class: Class of each bond, (b,).
+
+        Raises:
+            RefusedError: Looking for them takes too long.
         """
         mol = Chem.RWMol()
         for number in element:
             mol.AddAtom(Chem.Atom(SYMBOLS[number]))
         for (one, other), bond in zip(pair.tolist(), bond_class.tolist(), strict=True):
             mol.AddBond(one, other, _TYPES[bond])
-        matches = (mol.GetSubstructMatch(query) for query in self.queries)
+        matches = (pattern.place_in(mol) for pattern in self.patterns)
         return next((np.array(match) for match in matches if match), None)
 
     def held(self, formula: Formula, place: NDArray[np.int64]) -> NDArray[np.int8]:
@@ -177,27 +182,35 @@ class Guide:
             message = f"{formula} cannot hold the core {quote(self.core)}: it lacks {missing}"
             raise RefusedError(Failure("core_mismatch", message, "sample"))
         for text in self.require:
-            needed = Counter(filter(None, map(_element, _pattern(text).GetAtoms())))
+            needed = Counter(filter(None, map(_element, _pattern(text).query.GetAtoms())))
             if missing := _lacking(needed, formula):
                 message = f"{formula} cannot hold the required {quote(text)}: it lacks {missing}"
                 raise RefusedError(Failure("no_candidate", message, "sample"))
 
     def required_in(self, mol: Chem.Mol) -> NDArray[np.int64] | None:
-        """Atoms of a molecule that are the required parts, ascending; None if it lacks one."""
-        matches = [mol.GetSubstructMatch(_pattern(text)) for text in self.require]
+        """Atoms of a molecule that are the required parts, ascending; None if it lacks one.
+
+        Raises:
+            RefusedError: Looking for them takes too long.
+        """
+        matches = [_pattern(text).place_in(mol) for text in self.require]
         if not matches or not all(matches):
             return None
         return np.array(sorted({atom for match in matches for atom in match}))
 
     def fault(self, mol: Chem.Mol) -> str:
-        """What is wrong with a molecule, "" if nothing is."""
+        """What is wrong with a molecule, "" if nothing is.
+
+        Raises:
+            RefusedError: That takes too long to say.
+        """
         if self.core is not None and not read_core(self.core).is_in(mol):
             return "without the core"
         for text in self.require:
-            if not mol.HasSubstructMatch(_pattern(text)):
+            if not _pattern(text).is_in(mol):
                 return f"without {text}"
         for text in self.forbid:
-            if mol.HasSubstructMatch(_pattern(text)):
+            if _pattern(text).is_in(mol):
                 return f"with {text}"
         return ""
 
@@ -228,14 +241,19 @@ def read_core(text: str) -> Core:
         UsageError: It is no SMILES, or holds an element or a bond that molecules here cannot have.
     """
     try:
-        smiles = sole_token(text)
+        mol = parse_smiles(text)
     except MoleculeError as error:
-        raise UsageError(f"core: {error}; write fragments apart by dots, as CCO.c1ccccc1") from None
-    with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
-    if mol is None or not mol.GetNumAtoms():
-        raise UsageError(f"core {quote(text)} is not a SMILES; write it as c1ccccc1 or C(=O)O")
-    Chem.RemoveStereochemistry(mol)
+        if MORE_THAN_ONE in str(error):
+            raise UsageError(
+                f"core: {error}; write fragments apart by dots, as CCO.c1ccccc1"
+            ) from None
+        why = "is too long for one" if len(text) > LONGEST_SMILES else "is not a SMILES"
+        raise UsageError(f"core {quote(text)} {why}; write it as c1ccccc1 or C(=O)O") from error
+    if mol.GetNumHeavyAtoms() > MAX_HEAVY_ATOMS:
+        raise UsageError(
+            f"core {quote(text)} has {mol.GetNumHeavyAtoms()} heavy atoms, and molecules here at "
+            f"most {MAX_HEAVY_ATOMS}; give a part of it"
+        )
     atoms = [atom for atom in mol.GetAtoms() if atom.GetAtomicNum()]
     foreign = sorted({atom.GetSymbol() for atom in atoms} - set(SYMBOLS[:N_HEAVY]))
     odd = {bond.GetBondType() for bond in mol.GetBonds()} - set(_CLASSES)
@@ -257,7 +275,7 @@ def read_core(text: str) -> Core:
         bonds=np.stack([_bonds(form, number) for form in forms]),
         is_closed=closed,
         unsaturation=_unsaturation(mol),
-        queries=tuple(_query(form, closed, number) for form in forms),
+        patterns=tuple(Pattern(_query(form, closed, number), text) for form in forms),
     )
 
 
@@ -314,12 +332,17 @@ def _query(mol: Chem.Mol, closed: NDArray[np.bool_], number: dict[int, int]) -> 
 
 
 @lru_cache(maxsize=256)
-def _pattern(text: str) -> Chem.Mol:
+def _pattern(text: str) -> Pattern:
     """The pattern of a part of the catalogue, or of a SMARTS.
 
     Raises:
         UsageError: It is neither.
     """
+    if len(text) > LONGEST_SMILES:
+        raise UsageError(
+            f"the SMARTS {quote(text)} has {len(text):,} characters; write at most "
+            f"{LONGEST_SMILES:,}"
+        )
     smarts = _named().get(text.strip().lower(), text)
     try:
         smarts = sole_token(smarts, "SMARTS")
@@ -331,7 +354,7 @@ def _pattern(text: str) -> Chem.Mol:
         raise UsageError(
             f"{quote(text)} is neither a SMARTS nor the name of a part, such as hexose or indole"
         )
-    return query
+    return Pattern(query, text)
 
 
 @lru_cache(maxsize=1)

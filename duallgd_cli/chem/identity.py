@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import rdFingerprintGenerator, rdinchi
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, MAX_HEAVY_ATOMS
 from duallgd_cli.errors import MoleculeError, quote
 
 FINGERPRINT_RADIUS: Final = 2
@@ -38,6 +38,14 @@ def sole_token(text: str, what: str = "SMILES") -> str:
     return first
 
 
+# Of 100,000 characters RDKit takes half a minute; the largest molecules here need some hundreds.
+LONGEST_SMILES: Final = 2_000
+_TOO_LONG: Final = (
+    f"a SMILES or InChI of more than {LONGEST_SMILES:,} characters, which no molecule of at most "
+    f"{MAX_HEAVY_ATOMS} heavy atoms needs"
+)
+
+
 def parse_smiles(text: str) -> Chem.Mol:
     """Read a SMILES, without its stereochemistry and with explicit hydrogens folded in.
 
@@ -45,6 +53,8 @@ def parse_smiles(text: str) -> Chem.Mol:
         MoleculeError: The text is not a SMILES alone, or not a possible molecule; the message says
             why.
     """
+    if len(text) > LONGEST_SMILES:
+        raise MoleculeError(_TOO_LONG)
     text = sole_token(text)
     # RDKit reports failures to a log and returns None: silence the log, raise the reason.
     with rdBase.BlockLogs():
@@ -58,9 +68,11 @@ def parse_smiles(text: str) -> Chem.Mol:
 
 
 def smiles_of_inchi(text: str) -> str:
-    """SMILES of an InChI, "" where it is none."""
+    """SMILES of an InChI, "" where it is none, or one that is too long to be read."""
+    if not text or len(text) > LONGEST_SMILES:
+        return ""
     with rdBase.BlockLogs():
-        mol = Chem.MolFromInchi(text) if text else None  # type: ignore[no-untyped-call]
+        mol = Chem.MolFromInchi(text)  # type: ignore[no-untyped-call]
     return "" if mol is None else str(Chem.MolToSmiles(mol))
 
 

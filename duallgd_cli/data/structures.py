@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 
+from duallgd_cli.chem.elements import MAX_HEAVY_ATOMS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import (
     MORE_THAN_ONE,
@@ -40,7 +41,7 @@ from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, damaged, open_text, sha25
 from duallgd_cli.runtime import in_order
 from duallgd_cli.tables import Line, plain, refuse_repeated, table_lines
 
-MAX_HEAVY_ATOMS: Final = 100
+_LONGEST_BLOCK: Final = 100_000  # characters of an SDF's atoms and bonds: some 1,000 of each
 ON_HOLDOUT: Final = "on the hold-out list"
 _TABLES: Final = frozenset({".tsv", ".csv", ".tab"})
 _LISTS: Final = frozenset({".smi", ".smiles", ".txt"})
@@ -341,8 +342,10 @@ def _sdf_rows(stream: IO[str]) -> Iterator[StructureRow]:
 
 
 def _sdf_row(record: str, line: int) -> StructureRow:
+    end = record.find("M  END")
+    is_long = (len(record) if end < 0 else end) > _LONGEST_BLOCK
     with rdBase.BlockLogs():
-        mol = Chem.MolFromMolBlock(record)
+        mol = None if is_long else Chem.MolFromMolBlock(record)
     name, feature_id = record.split("\n", 1)[0].strip(), _FEATURE_OF_SDF.search(record)
     smiles = Chem.MolToSmiles(mol) if mol else ""
     return StructureRow(smiles, "train", line, name, feature_id[1].strip() if feature_id else "")

@@ -90,10 +90,10 @@ class ModelGenerator:
         with on_one_thread():
             with stage("encode"):
                 fingerprint, scorer = self.fingerprint(annotated), self.scorer(annotated)
-            unknown = Unknown(annotated.hypothesis.formula, fingerprint, known, scorer)
+            unknown = Unknown(annotated.hypothesis.formula, fingerprint, known, scorer, check)
             with stage("enumerate"):
                 plan = self.planner.plan(unknown, settings, seed)
-            drawn, notes = self.draw(unknown, settings, seed, plan, check)
+            drawn, notes = self.draw(unknown, settings, seed, plan)
         none_of = self.templates if settings.exclude_known else None
         return Generated(
             bond_class=drawn.bond_class.numpy().astype(np.int8),
@@ -141,7 +141,6 @@ class ModelGenerator:
         settings: SamplingSettings,
         seed: int,
         plan: Plan | None = None,
-        check: Callable[[], None] = lambda: None,
     ) -> tuple[Samples, tuple[str, ...]]:
         """Draw the samples of a plan; they come back on the CPU.
 
@@ -152,7 +151,6 @@ class ModelGenerator:
             settings: Steps, samples and so on.
             seed: Of the noise.
             plan: What samples begin as; None to make it.
-            check: Called before every evaluation; may raise to stop.
         """
         tasks = [task for _, task in (plan or self.planner.plan(unknown, settings, seed)).tasks]
         if not tasks:
@@ -160,7 +158,7 @@ class ModelGenerator:
             return Samples.none(n_pairs, N_BOND_CLASSES), ()
         bits = self.model.settings.memory_bits
         condition = formula_condition(unknown.formula, unknown.fingerprint, bits)
-        return self.draw_given(condition, settings, seed, tasks, check)
+        return self.draw_given(condition, settings, seed, tasks, unknown.check)
 
     @torch.inference_mode()
     def draw_given(

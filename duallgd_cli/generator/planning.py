@@ -3,7 +3,7 @@
 S samples, N heavy atoms, M = N (N - 1) / 2 pairs, F fingerprint bits.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from operator import itemgetter
@@ -67,12 +67,15 @@ class Unknown(NamedTuple):
         fingerprint: Predicted chance of each Morgan bit, float32 (F,), on the CPU.
         known: By the user, or None.
         scorer: Says how well a molecule explains the peaks, or None.
+        check: Called before each molecule that the user's words are held against; may raise to
+            stop.
     """
 
     formula: Formula
     fingerprint: Tensor
     known: Known | None = None
     scorer: CandidateScorer | None = None
+    check: Callable[[], None] = lambda: None
 
     @property
     def probability(self) -> NDArray[np.float32]:
@@ -96,7 +99,11 @@ class Unknown(NamedTuple):
     def allowed(self, made: "Iterable[tuple[Mol, float]]") -> "Iterable[tuple[Mol, float]]":
         """Those of molecules of its formula that are as the user says."""
         guide = self.guide
-        return made if guide is None else (one for one in made if not guide.fault(one[0]))
+        return made if guide is None else (one for one in made if self._has_all(guide, one[0]))
+
+    def _has_all(self, guide: "Guide", mol: "Mol") -> bool:
+        self.check()
+        return not guide.fault(mol)
 
 
 @dataclass(slots=True, eq=False)
@@ -249,6 +256,7 @@ class Planner:
         unknown = unknown._replace(known=known)
 
         def find(one: MolecularGraph) -> NDArray[np.int64] | None:
+            unknown.check()
             return core.found(one.element, one.pair, one.bond_class)
 
         own = known.graphs(probability, formula)[:BEGUN]
@@ -281,6 +289,7 @@ class Planner:
             return []
 
         def find(one: MolecularGraph) -> NDArray[np.int64] | None:
+            unknown.check()
             mol = molecule_of(one)
             return None if mol is None else guide.required_in(mol)
 

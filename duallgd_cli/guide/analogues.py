@@ -16,13 +16,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS, N_HEAVY
+from duallgd_cli.chem.elements import (
+    FINGERPRINT_BITS,
+    MAX_HEAVY_ATOMS,
+    N_ELEMENTS,
+    N_HEAVY,
+)
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import Mol, disassemble, formula_of, require_expressible
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
-from duallgd_cli.data.structures import MAX_HEAVY_ATOMS, StructureRow, read_rows, reason_of
+from duallgd_cli.data.structures import StructureRow, read_rows, reason_of
 from duallgd_cli.errors import (
     FormulaError,
     MoleculeError,

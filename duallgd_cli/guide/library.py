@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
+from duallgd_cli.chem.elements import MAX_HEAVY_ATOMS
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
@@ -302,8 +303,19 @@ def _fault(item: Spectrum, smiles: str) -> str:
         return "without a precursor"
     if item.failure is not None:
         return "without peaks"
+    return _structure_fault(smiles)
+
+
+@lru_cache(maxsize=100_000)  # libraries have many spectra of one compound
+def _structure_fault(smiles: str) -> str:
+    """Why a structure can be no molecule here, "" if it can."""
     try:
-        identity.parse_smiles(smiles)
-    except MoleculeError:
-        return "its structure is not a molecule"
+        mol = identity.parse_smiles(smiles)
+        if mol.GetNumHeavyAtoms() > MAX_HEAVY_ATOMS:
+            return f"its structure has more than {MAX_HEAVY_ATOMS} heavy atoms"
+        identity.inchi(mol)
+    except MoleculeError as error:
+        known = ("is not a molecule", "has no InChI")
+        found = (f"its structure {why}" for why in known if why in str(error))
+        return next(found, str(error))
     return ""

@@ -4,19 +4,11 @@ S samples, U distinct matrices among them, M pairs. The same matrix is assembled
 it was drawn.
 """
 
-import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing.synchronize import Event
 from typing import Final, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -40,14 +32,14 @@ from duallgd_cli.errors import MoleculeError, UsageError
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
 from duallgd_cli.predict.prediction import DATABASE, HypothesisResult, Structure
-from duallgd_cli.runtime import ELSEWHERE, add_seconds, leave_to_parent
+from duallgd_cli.runtime import ELSEWHERE, Processes, add_seconds
 
 T = TypeVar("T")
 
 _LEAST_PROBABILITY: Final = 1e-4
 _SALT: Final = "internal salt"
 KNOWN_MOLECULE: Final = "known molecule"
-_GO_ON: Final = "go on with --resume and fewer --workers"
+_GO_ON: Final = "finished work is kept, and --resume with fewer --workers goes on"
 # Of each molecule: proposals that it was, those that it is a further reading of, those of the first
 # that were repaired, those of the first that were drawn, and the summed log-likelihoods of the
 # drawn and of the further readings.
@@ -399,8 +391,7 @@ class Workers:
             again: Loads the network once more, or None.
         """
         self.count, self.again = count, again if count > 1 else None
-        self._pool: ProcessPoolExecutor | None = None
-        self._stop: Event | None = None
+        self._pool: Processes | None = None
 
     def predict(self, work: Callable[[LoadedModel], T]) -> Callable[[], T]:
         """Begin work with the network in a process that has its own; see `again`.
@@ -412,19 +403,11 @@ class Workers:
 
     def _submit(self, work: Callable[[], T]) -> Callable[[], T]:
         if self._pool is None:
-            # Forking a process that holds threads of torch can hang it.
-            context = multiprocessing.get_context("spawn")
-            self._stop = context.Event()
-            self._pool = ProcessPoolExecutor(self.count, context, _begin, (self._stop,))
-        with _ctrl_c_after():
-            submitted = self._pool.submit(_timed, work)
+            self._pool = Processes(self.count, _GO_ON)
+        submitted: Callable[[], tuple[T, float]] = self._pool.submit(_timed, work)
 
         def wait() -> T:
-            try:
-                result, seconds = submitted.result()
-            except BrokenProcessPool:
-                stopped = "a process was stopped from outside, perhaps for lack of memory"
-                raise UsageError(f"{stopped}; {_GO_ON}") from None
+            result, seconds = submitted()
             add_seconds(ELSEWHERE, seconds)
             return result
 
@@ -433,28 +416,13 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Whoever pressed Ctrl-C does not wait for work that is dropped.
-        is_stopped = kind is KeyboardInterrupt
-        if self._pool is not None and self._stop is not None:
-            if is_stopped:
-                self._stop.set()
-            self._pool.shutdown(cancel_futures=True)
-        self._pool = self._stop = None  # their semaphores are given back before the process ends
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.__exit__(kind, *error)
+        self._pool = None  # its semaphores are given back before the process ends
 
 
 _networks: Final = list[LoadedModel]()  # of a process that predicts
-
-
-def _begin(stop: Event) -> None:
-    """What a process does first."""
-    leave_to_parent()
-    threading.Thread(target=_end_with, args=(stop,), daemon=True).start()
-
-
-def _end_with(stop: Event) -> None:
-    stop.wait()
-    os._exit(1)
 
 
 def _with_network(work: Callable[[LoadedModel], T], again: Callable[[], LoadedModel] | None) -> T:
@@ -465,22 +433,6 @@ def _with_network(work: Callable[[LoadedModel], T], again: Callable[[], LoadedMo
             why = str(error).partition("\n")[0]
             raise UsageError(f"a process cannot load the network ({why}); {_GO_ON}") from None
     return work(_networks[0])
-
-
-@contextmanager
-def _ctrl_c_after() -> Iterator[None]:
-    """Ctrl-C inside waits for the end, and processes that are started inside never hear it.
-
-    Those that still load libraries would print where they were.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:

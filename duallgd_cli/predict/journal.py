@@ -1,9 +1,10 @@
 """The append-only record of a run, and what resuming, shards and writers read from it.
 
 One JSON object a line. The first is the header (identity of the run), then one line for every
-hypothesis of every feature as it is finished, then an end line. A line counts only with its line
-break, so a line torn by a crash is dropped on reopening. Every line reaches the operating system at
-once, and the disk at least every half second.
+hypothesis of every feature as it is finished, then an end line. Each line ends in a checksum of
+itself and of all lines before it: one that was torn by a crash, changed, moved or taken out is
+noticed, and nothing counts from there on. Every line reaches the operating system at once, and the
+disk at least every half second.
 
 A finished run is read in the order of the input. Memory holds some ten numbers a spectrum: where it
 and its hypotheses lie. L hypotheses of all features, S spectra.
@@ -13,7 +14,9 @@ import copy
 import json
 import logging
 import os
+import re
 import time
+import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +30,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.prediction import HypothesisResult, plain_values, results_of
-from duallgd_cli.predict.settings import WHOLE, Header
+from duallgd_cli.predict.settings import WHOLE, Header, Shard
 from duallgd_cli.runtime import in_order
 
 if TYPE_CHECKING:
@@ -35,9 +38,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 ENDING: Final = ".journal.jsonl"
 _MARK: Final = b'{"duallgd_journal":'
+_FORMAT: Final = re.compile(re.escape(_MARK) + rb"(\d{1,9})[,}]")
+_SEAL: Final = b',"crc32":"%08x"}\n'
+_SEAL_BYTES: Final = len(_SEAL % 0)
+_OF_THE_LINE: Final = frozenset({"duallgd_journal", "crc32"})
 _SYNC_EVERY_S: Final = 0.5
 _Numbers = NDArray[np.int64]
 _BLOCK: Final = 1 << 16  # spectra of which numbers of Python are made at a time
@@ -55,6 +62,7 @@ class Journal:
         header: Identity of the run, None if the file is empty.
         end: Totals, None while the run is unfinished.
         good_bytes: Where the last finished feature ends; a run goes on from there.
+        checksum: Of the file up to there.
         is_damaged: Whether something unreadable stands before the last line.
         hypotheses: Feature, position, number of hypotheses of the feature and byte of each, (L, 4).
         spectra: Number of the input, index in it, feature and index in that of each, (S, 4).
@@ -64,6 +72,7 @@ class Journal:
     header: Header | None
     end: dict[str, int] | None
     good_bytes: int
+    checksum: int
     is_damaged: bool
     hypotheses: _Numbers
     spectra: _Numbers
@@ -86,7 +95,8 @@ class Journal:
         with _opened(path) as journal:
             # An output holds all of a finished run, but none a shard before it is joined.
             whole = journal.header is not None and journal.header.shard == WHOLE
-            if len(journal.hypotheses) and not (whole and journal.end is not None):
+            is_written = whole and journal.end is not None
+            if journal.is_damaged or (len(journal.hypotheses) and not is_written):
                 old = path.with_name(path.name + ".old")
                 try:
                     old.write_bytes(path.read_bytes())
@@ -107,13 +117,13 @@ class Journal:
                 cannot be written, is in use, or is some other file.
         """
         with _opened(path) as journal:
-            if journal.header is None:
-                return journal._started(header)
             if journal.is_damaged:
                 raise UsageError(
                     f"journal {path} is damaged after byte {journal.good_bytes}; "
                     "start again without --resume"
                 )
+            if journal.header is None:
+                return journal._started(header)
             if changed := journal.header.differences(header):
                 raise UsageError(
                     f"cannot resume {path}, because of other settings or inputs: {changed}; "
@@ -167,9 +177,11 @@ class Journal:
 
     def _write(self, values: Mapping[str, Any]) -> None:
         # ASCII and no blanks: equal values give equal bytes, as long as numbers are finite.
-        line = json.dumps(values, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+        text = json.dumps(values, separators=(",", ":"), allow_nan=False).encode("ascii")
+        body = text.removesuffix(b"}")
+        self.checksum = zlib.crc32(body, self.checksum)
         with self._disk() as file:
-            file.write(line)
+            file.write(body + _SEAL % self.checksum)
             file.flush()
         if time.monotonic() - self._synced > _SYNC_EVERY_S:
             self.sync()
@@ -190,8 +202,10 @@ def scan(path: Path) -> Journal:
 
     Raises:
         UsageError: The file is something else.
+        UnreadableError: It is the journal of another version.
     """
     header, end, n_bytes, good_bytes, is_damaged = None, None, 0, 0, False
+    checksum, good_checksum = 0, 0
     hypotheses, spectra = array("q"), array("q")
     inputs: dict[str, int] = {}
     with path.open("rb") as file:
@@ -200,34 +214,68 @@ def scan(path: Path) -> Journal:
             raise UsageError(f"{path} is not a duallgd journal; name another file")
         file.seek(0)
         for line in file:
-            values = decode(line)
-            if values is None:
+            body = line[:-_SEAL_BYTES]
+            checksum = zlib.crc32(body, checksum)
+            if line[len(body) :] != _SEAL % checksum:
+                _require_format(line, path)
                 is_damaged = bool(file.read(1))
                 break
-            if header is None:
-                header = _header(values, path)
-                inputs = {entry["name"]: number for number, entry in enumerate(header.inputs)}
-            elif "end" in values:
-                end = values["end"]
-            else:
-                feature = values["case"]
-                hypotheses.extend((feature, values["hypothesis"], values["of"], n_bytes))
-                for position, spectrum in enumerate(values["members"]):
-                    name, index = spectrum["source"]
-                    spectra.extend((inputs[name], index, feature, position))
+            values = decode(line)
+            try:
+                if header is None:
+                    header = _header(values)
+                    names = [str(entry["name"]) for entry in header.inputs]
+                    inputs = {name: number for number, name in enumerate(names)}
+                elif "end" in values:
+                    end = {name: int(n) for name, n in values["end"].items()}
+                else:
+                    feature = values["case"]
+                    hypotheses.extend((feature, values["hypothesis"], values["of"], n_bytes))
+                    for position, spectrum in enumerate(values["members"]):
+                        name, index = spectrum["source"]
+                        spectra.extend((inputs[name], index, feature, position))
+            except _UNKNOWN:
+                raise _of_another_version(path) from None
             n_bytes += len(line)
             if values.get("hypothesis", 0) == values.get("of", 1) - 1:
-                good_bytes = n_bytes
+                good_bytes, good_checksum = n_bytes, checksum
     lines, named = (np.frombuffer(numbers, np.int64) for numbers in (hypotheses, spectra))
     rows = (lines.reshape(-1, 4), named.reshape(-1, 4))
-    return Journal(path, header, end, good_bytes, is_damaged, *rows)
+    return Journal(path, header, end, good_bytes, good_checksum, is_damaged, *rows)
 
 
-def _header(values: dict[str, Any], path: Path) -> Header:
-    found = values.pop("duallgd_journal")
-    if found != FORMAT:
-        raise UsageError(f"{path} is a journal of format {found}, this version reads {FORMAT}")
-    return Header(**{**values, "inputs": tuple(values["inputs"])})
+# What values of an unknown shape raise where they are taken for known ones.
+_UNKNOWN: Final = (AttributeError, KeyError, OverflowError, TypeError, UsageError, ValueError)
+
+
+def _require_format(line: bytes, path: Path) -> None:
+    """Refuse a line that begins a journal of another format.
+
+    Raises:
+        UnreadableError: It does.
+    """
+    begun = _FORMAT.match(line)
+    if begun is not None and int(begun[1]) != FORMAT:
+        raise UnreadableError(
+            f"{path} is a journal of format {int(begun[1])}, and this version of duallgd reads "
+            f"{FORMAT}; use the version that wrote it, or predict again"
+        )
+
+
+def _header(values: dict[str, Any]) -> Header:
+    fields = {name: value for name, value in values.items() if name not in _OF_THE_LINE}
+    header = Header(**{**fields, "inputs": tuple(map(dict, fields["inputs"]))})
+    is_known = isinstance(header.settings, dict) and "ranking" in header.model and header.inputs
+    if not is_known or not Shard.parse(header.shard):
+        raise ValueError(values)
+    return header
+
+
+def _of_another_version(path: Path) -> UnreadableError:
+    return UnreadableError(
+        f"{path} was written by another version of duallgd, or changed while it was read; use that "
+        "version, or predict again"
+    )
 
 
 def _full(path: Path, error: OSError) -> UsageError:
@@ -271,13 +319,13 @@ def _lock(file: "BufferedRandom") -> None:
         logger.debug("no locks on this file system: %s", error)
 
 
-def decode(line: bytes) -> dict[str, Any] | None:
-    """The object of a line, or None where the line is torn or damaged."""
+def decode(line: bytes) -> dict[str, Any]:
+    """The object of a line, {} where it is none."""
     try:
-        values = json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
-        values = None
-    return values if isinstance(values, dict) else None
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 class FinishedRun:
@@ -359,12 +407,9 @@ class FinishedRun:
                 file.seek(offset)
                 lines.append(decode(file.readline()))
         try:
-            return results_of([line or {} for line in lines])
-        except (KeyError, TypeError):
-            raise UnreadableError(
-                f"{path} was written by another version of duallgd, or changed while it was read; "
-                "use that version, or predict again"
-            ) from None
+            return results_of(lines)
+        except _UNKNOWN:
+            raise _of_another_version(path) from None
 
 
 def read(names: Sequence[Path], *, partial: bool = False, workers: int = 1) -> FinishedRun:
@@ -425,8 +470,13 @@ def _usable(path: Path, partial: bool) -> Journal:
     if not path.is_file():
         raise UsageError(f"there is no journal {path}; run that shard first")
     journal = scan(path)
-    if journal.header is None or (journal.is_damaged and not partial):
-        raise UsageError(f"journal {path} is empty or damaged; run it again without --resume")
+    if journal.is_damaged and not (partial and journal.header):
+        raise UsageError(
+            f"journal {path} is damaged after byte {journal.good_bytes}; run it again without "
+            "--resume, or take what stands before with merge --partial"
+        )
+    if journal.header is None:
+        raise UsageError(f"journal {path} is empty; run it again without --resume")
     if journal.end is None and not partial:
         raise UsageError(
             f"the run of {path} (shard {journal.header.shard}) is not finished, "

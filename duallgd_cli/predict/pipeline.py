@@ -306,14 +306,17 @@ def _predicted(
             if known is not None and known.is_demanding and not _is_chosen(known, settings):
                 drawn, *_, more = _yield(rounds, settings)
                 given = (replace(known, is_short=True),)
-    except RefusedError as refused:
-        failure = refused.failure
     except OutOfTimeError:
         failure = None if rounds else _timeout(settings)
+    except RefusedError as refused:
+        failure = refused.failure
+    if failure is None:
+        try:
+            result = _collected(result, rounds, settings, known)
+        except RefusedError as refused:
+            failure = refused.failure
     if failure is not None:
         result = _failed(result, failure)
-    else:
-        result = _collected(result, rounds, settings, known)
     return replace(result, seconds=time.perf_counter() - started)
 
 

@@ -169,6 +169,7 @@ def predict(
     warn_uncalibrated(model, settings, files)
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()
+    n_finished: int | None = None  # features, once the journal is open
     with _journal_path(request) as path, Inputs(request.inputs) as inputs:
         try:
             tell("reading", 0, None)
@@ -177,7 +178,7 @@ def predict(
             workers = Workers(request.workers, again=model.again)
             with open_journal(path, run_header(request, model, inputs)) as journal, workers:
                 kept = journal.finished
-                summary.n_resumed = len(kept)
+                summary.n_resumed = n_finished = len(kept)
                 if journal.end is None:
                     tell("predicting", 0, None)
                     ids = TableIds(request.formulas, knowledge)
@@ -186,6 +187,7 @@ def predict(
                     for one in results(*given, source=source, knowledge=knowledge):
                         with stage("write"):
                             journal.append(one)
+                        n_finished += one.position == one.of - 1
                         tell("predicting", 0 if one.position else len(one.spectra), one)
                     journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
                     ids.warn()
@@ -194,7 +196,7 @@ def predict(
             with stage("write"):
                 write_all(finished, summary, request)
         except KeyboardInterrupt:
-            raise InterruptedRunError(_interrupted(request, path)) from None
+            raise InterruptedRunError(_interrupted(request, path, n_finished)) from None
         summary.seconds = time.perf_counter() - clock
         shown = str(path).removesuffix(ENDING) if is_shard else request.output
         _write_record(shown, finished, summary, began)
@@ -267,10 +269,11 @@ def _with_spectra(run: FinishedRun) -> FinishedRun:
     return run
 
 
-def _interrupted(request: PredictRequest, path: Path) -> str:
+def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) -> str:
     if request.journal_path() is None:
         return "stopped; nothing is kept of a run to standard output without --journal FILE"
-    n_finished = len(scan(path).finished) if path.is_file() else 0
+    if n_finished is None:
+        n_finished = len(scan(path).finished) if path.is_file() else 0
     features = "finished feature is" if n_finished == 1 else "finished features are"
     again = "the same command" if request.resume else "the same command with --resume"
     return (

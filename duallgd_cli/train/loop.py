@@ -27,7 +27,7 @@ from torch.optim import AdamW
 
 from duallgd_cli.checkpoint.format import Checkpoint, save, shapes_in
 from duallgd_cli.config import dump
-from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
+from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, WorkerDiedError
 from duallgd_cli.files import replaced
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
@@ -115,10 +115,6 @@ class DivergenceError(DuallgdError):
     """The loss, or its gradient, is no longer a number."""
 
 
-class WorkerDiedError(DuallgdError):
-    """A process that makes batches was ended from outside."""
-
-
 def train(
     model: DualLGD,
     stage: Stage,
@@ -165,8 +161,8 @@ def train(
             if not str(error).startswith("DataLoader worker"):  # torch says so wherever the loop is
                 raise
             raise WorkerDiedError(
-                "a process that makes batches was killed, perhaps for want of memory; run the same "
-                "command to go on, with fewer --set training.data.workers"
+                "a process that makes batches was ended from outside, probably for want of memory; "
+                "the same command goes on, with fewer --set training.data.workers"
             ) from None
         finally:
             made.close()

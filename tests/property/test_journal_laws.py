@@ -1,10 +1,12 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.predict.journal import FinishedRun, Journal
+from duallgd_cli.errors import DuallgdError, UsageError
+from duallgd_cli.predict.journal import FinishedRun, Journal, scan
 from tests.unit.predict.test_journal import HEADER, feature, fill
 
 FEATURES = [feature(0), feature(1, n_hypotheses=3), feature(2, text="timeout"), feature(3)]
@@ -53,3 +55,66 @@ def test_features_are_read_the_same_in_whatever_order_they_were_finished(stop, o
         assert [finished.feature(number) for number in range(4)] == FEATURES
         found = [(tried[0].feature, place) for tried, place in finished.in_input_order()]
         assert found == [(number, place) for number in range(4) for place in (0, 1)]
+
+
+@given(st.data())
+def test_a_byte_that_changed_is_noticed_wherever_it_is(data):
+    """What stands before it counts as it was written, what comes after does not count."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "j")
+        whole = run(path)
+        place = data.draw(st.integers(0, len(whole) - 1))
+        other = data.draw(st.integers(0, 255).filter(lambda byte: byte != whole[place]))
+        path.write_bytes(whole[:place] + bytes([other]) + whole[place + 1 :])
+
+        if place < len('{"duallgd_journal":2,'):
+            return  # see the next law
+        found = scan(path)
+        assert found.end is None
+        assert found.good_bytes <= place
+        n_lines = whole[:place].count(b"\n")
+        assert len(found.hypotheses) == max(0, n_lines - 1)
+        if found.header is not None:
+            kept = FinishedRun([path], partial=True)
+            assert all(kept.feature(number) == FEATURES[number] for number in found.finished)
+        if not found.is_damaged:  # as a crash leaves it
+            assert n_lines >= whole.count(b"\n") - 2
+            assert run(path) == whole
+            return
+        with pytest.raises(UsageError, match=f"is damaged after byte {found.good_bytes}"):
+            run(path)
+
+
+@pytest.mark.parametrize("place", range(len('{"duallgd_journal":2,')))
+def test_a_file_whose_first_bytes_changed_is_refused_and_left_as_it_is(tmp_path, place):
+    path = tmp_path / "j"
+    whole = run(path)
+    for other in {*range(256)} - {whole[place]}:
+        changed = whole[:place] + bytes([other]) + whole[place + 1 :]
+        path.write_bytes(changed)
+
+        with pytest.raises(DuallgdError, match="journal"):
+            run(path)
+        with pytest.raises(DuallgdError, match="journal"):
+            FinishedRun([path], partial=True)
+
+        assert path.read_bytes() == changed
+
+
+@given(st.permutations(range(8)), st.integers(0, 8))
+def test_lines_that_are_moved_or_taken_out_are_noticed(order, n_kept):
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "j")
+        lines = run(path).splitlines(keepends=True)
+        moved = [lines[number] for number in order[:n_kept]]
+        same = next((n for n in range(n_kept) if order[n] != n), n_kept)
+        path.write_bytes(b"".join(moved))
+
+        if moved and order[0] != 0:
+            with pytest.raises(UsageError, match="is not a duallgd journal"):
+                scan(path)
+            return
+        found = scan(path)
+
+        assert len(found.hypotheses) == max(0, min(same, len(lines) - 1) - 1)
+        assert (found.end is not None) == (same == len(lines))

@@ -115,7 +115,7 @@ def test_what_stops_one_thread_stops_all(model, monkeypatch, error):
     many = replace(SETTINGS, samples=50)
 
     with pytest.raises(error):
-        beside.draw(Unknown(FORMULA, torch.full((4096,), 0.01)), many, 1, check=stop_once)
+        beside.draw(Unknown(FORMULA, torch.full((4096,), 0.01), check=stop_once), many, 1)
     assert len(evaluations) < 50
 
 

@@ -91,6 +91,35 @@ def test_bad_records_are_counted_and_the_others_read(tmp_path, caplog):
             assert f"1 spectrum left out ({said}" in caplog.text.replace("its structure is ", "")
 
 
+@pytest.mark.parametrize(
+    ("smiles", "said"),
+    [
+        ("[*:1]c1ccc(cc1)C(=O)NCC(=O)O", "has no InChI"),
+        ("*C", "has no InChI"),
+        ("[R1]CC", "is not a molecule"),
+        ("C" * 1100, "more than 100 heavy atoms"),
+        ("C" * 101, "more than 100 heavy atoms"),
+        ("C" * 100_000, "more than 2,000 characters"),
+        ("InChI=1S/" + "C" * 9000, "more than 2,000 characters"),
+        ("[#0]", "has no InChI"),
+        ("[*]", "has no InChI"),
+        ("[2*]C(C)C", "has no InChI"),
+        ("CC(C)~[#6]", "has no InChI"),
+        ("C$C", "has no InChI"),
+    ],
+)
+def test_structures_that_are_no_molecule_here_are_left_out_and_counted(
+    tmp_path, caplog, smiles, said
+):
+    known = made(tmp_path, msp(SMILES=smiles) * 2 + msp())
+
+    assert list(known.smiles) == [CAFFEINE]
+    assert [match.values()["smiles"] for match in known.search([measured()])] == [CAFFEINE]
+    (warned,) = caplog.messages
+    assert "2 spectra left out (" in warned
+    assert said in warned
+
+
 def test_json_mzspeclib_and_mgf_are_read_alike(tmp_path):
     mgf = (
         f"BEGIN IONS\nPEPMASS=195.0877\nSMILES={CAFFEINE}\nNAME=caffeine\n"

@@ -1,7 +1,7 @@
 import itertools
 import json
 import resource
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -15,6 +15,7 @@ from duallgd_cli.predict.prediction import (
 )
 from duallgd_cli.predict.settings import Header
 from duallgd_cli.spectra.types import Source
+from tests.made_runs import rewrite
 
 HEADER = Header(
     version="1",
@@ -163,16 +164,82 @@ def test_a_file_that_is_no_journal_is_never_overwritten(tmp_path, text):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (lambda whole: [b'{"duallgd_journal":99}\n'], "format 99"),
-        (lambda whole: [whole[0], b"{oops}\n", whole[2]], "damaged after byte"),
+        (lambda whole: [b'{"duallgd_journal":99}\n'], "of format 99, and"),
+        (lambda whole: [b'{"duallgd_journal":99,"later":[]}\n', *whole[1:]], "of format 99, and"),
+        (lambda whole: [whole[0].replace(b":2,", b":1,", 1), *whole[1:]], "of format 1, and this"),
+        (lambda whole: [whole[0].replace(b'"1"', b'{"a":1}', 1), *whole[1:]], "after byte 0;"),
+        (lambda whole: [whole[0], b"{oops}\n", *whole[2:]], "damaged after byte"),
+        (lambda whole: [whole[0], b"[" * 9999 + b"\n", *whole[2:]], "damaged after byte"),
+        (lambda whole: [whole[0], whole[2], whole[1], *whole[3:]], "damaged after byte"),
+        (lambda whole: [*whole[1:2], *whole], "not a duallgd journal"),
+        (lambda whole: [whole[0], *whole[2:]], "damaged after byte"),
+        (lambda whole: [*whole[:2], *whole[1:]], "damaged after byte"),
+        (lambda whole: [whole[0], whole[1].replace(b"CCO", b"CCN", 1), *whole[2:]], "damaged"),
+        (lambda whole: [whole[0], whole[1].replace(b"{", b'{"new":1,', 1), *whole[2:]], "damaged"),
+        (lambda whole: [*whole, *whole], "damaged after byte"),
     ],
 )
-def test_a_journal_of_a_later_format_or_damaged_inside_is_refused(tmp_path, lines, said):
-    path = finished(tmp_path / "j", feature(0), feature(1))
-    path.write_bytes(b"".join(lines(path.read_bytes().splitlines(keepends=True))))
+@pytest.mark.parametrize(
+    "opened",
+    [lambda path: Journal.resume(path, HEADER).close(), lambda path: FinishedRun([path])],
+    ids=["resume", "merge"],
+)
+def test_a_journal_of_another_format_or_damaged_inside_is_refused(tmp_path, lines, said, opened):
+    path = finished(tmp_path / "j", *map(feature, range(3)))
+    changed = b"".join(lines(path.read_bytes().splitlines(keepends=True)))
+    path.write_bytes(changed)
 
-    with pytest.raises(UsageError, match=said):
-        Journal.resume(path, HEADER)
+    with pytest.raises((UsageError, UnreadableError), match=said):
+        opened(path)
+
+    assert path.read_bytes() == changed
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"duallgd_journal": 2},
+        {"duallgd_journal": 2, "version": "9", "seeds": [1]},
+        {"duallgd_journal": 2, **asdict(HEADER), "colour": "blue"},
+        {"duallgd_journal": 2, **asdict(HEADER), "inputs": 5},
+        {"duallgd_journal": 2, **asdict(HEADER), "inputs": [5]},
+        {"duallgd_journal": 2, **asdict(HEADER), "inputs": [{"path": "a"}]},
+        {"duallgd_journal": 2, **asdict(HEADER), "inputs": []},
+        {"duallgd_journal": 2, **asdict(HEADER), "settings": []},
+        {"duallgd_journal": 2, **asdict(HEADER), "model": 7},
+        {"duallgd_journal": 2, **asdict(HEADER), "shard": "all"},
+        {"duallgd_journal": 2, **asdict(HEADER), "shard": 1},
+    ],
+)
+def test_a_header_that_another_version_wrote_is_refused_in_a_sentence(tmp_path, values):
+    path = finished(tmp_path / "j")
+    rewrite(path, lambda lines: [values, *lines[1:]])
+
+    for opened in (Journal.create, Journal.resume):
+        with pytest.raises(UnreadableError, match=r"another version.*predict again"):
+            opened(path, HEADER)
+    with pytest.raises(UnreadableError, match=r"another version.*predict again"):
+        FinishedRun([path])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"colour": "blue"},
+        {"case": "one", "hypothesis": 0, "of": 1, "members": [], "outcome": {}},
+        {"case": 10**30, "hypothesis": 0, "of": 1, "members": [], "outcome": {}},
+        {"case": 1, "hypothesis": 0, "of": 1, "members": None, "outcome": {}},
+        {"case": 1, "hypothesis": 0, "of": 1, "members": [{"source": ["b", 0]}], "outcome": {}},
+        {"case": 1, "hypothesis": 0, "of": 1, "members": [{"source": 7}], "outcome": {}},
+    ],
+)
+def test_a_line_that_another_version_wrote_is_refused_in_a_sentence(tmp_path, values):
+    path = finished(tmp_path / "j", feature(0))
+    rewrite(path, lambda lines: [lines[0], values, *lines[1:]])
+
+    for opened in (lambda: Journal.resume(path, HEADER), lambda: FinishedRun([path])):
+        with pytest.raises(UnreadableError, match=r"another version.*predict again"):
+            opened()
 
 
 def test_a_journal_that_another_run_writes_is_refused(tmp_path):
@@ -217,20 +284,30 @@ def test_every_line_is_plain_json(tmp_path):
     kinds = [set(json.loads(line)) for line in path.read_text("ascii").splitlines()]
 
     assert "duallgd_journal" in kinds[0]
-    assert kinds[1] == {"case", "hypothesis", "of", "members", "outcome"}
-    assert kinds[2] == {"end"}
+    assert kinds[1] == {"case", "hypothesis", "of", "members", "outcome", "crc32"}
+    assert kinds[2] == {"end", "crc32"}
 
 
-@pytest.mark.parametrize("change", ["one more field", "an unknown name"])
-def test_a_journal_with_the_fields_of_another_version_is_refused_in_a_sentence(tmp_path, change):
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"structures": [["CCO", *[0] * 40]]},
+        {"structures": 7},
+        {"peaks": [[1]]},
+        {"colour": "blue"},
+        {"tallies": None},
+        {"tallies": []},
+        {"notes": 5},
+    ],
+)
+def test_a_journal_with_the_fields_of_another_version_is_refused_in_a_sentence(tmp_path, changed):
     path = finished(tmp_path / "j", feature(0))
-    lines = [json.loads(line) for line in path.read_text("ascii").splitlines()]
-    outcome = lines[1]["outcome"]
-    if change == "one more field":
-        outcome["structures"] = [[*row, *[0] * 20] for row in outcome["structures"]]
-    else:
-        outcome["colour"] = "blue"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "ascii")
+
+    def change(lines):
+        lines[1]["outcome"] |= changed
+        return lines
+
+    rewrite(path, change)
 
     with pytest.raises(UnreadableError, match=r"j was written by another version.*predict again"):
         FinishedRun([path]).feature(0)

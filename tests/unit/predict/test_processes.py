@@ -10,7 +10,7 @@ import torch
 
 from duallgd_cli import files
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, WorkerDiedError
 from duallgd_cli.files import memory_bytes
 from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.api import predict_spectra
@@ -103,8 +103,10 @@ def test_a_process_that_was_killed_is_a_sentence_that_says_how_to_go_on():
     with Workers(2, again=stub_model) as workers:
         wait = workers.predict(_die)
 
-        with pytest.raises(UsageError, match="go on with --resume and fewer --workers"):
+        with pytest.raises(WorkerDiedError, match="is kept, and --resume with fewer --workers"):
             wait()
+        with pytest.raises(WorkerDiedError, match="is kept, and --resume with fewer --workers"):
+            workers.predict(_wait)
 
 
 def full():
@@ -114,7 +116,7 @@ def full():
 def test_a_process_without_room_for_the_network_is_a_sentence_too():
     with (
         Workers(2, again=full) as workers,
-        pytest.raises(UsageError, match=r"\(CUDA out of memory\); go on with --resume and fewer"),
+        pytest.raises(UsageError, match=r"\(CUDA out of memory\); finished work is kept, and --re"),
     ):
         workers.predict(_wait)()
 

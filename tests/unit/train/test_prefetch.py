@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError, UsageError, WorkerDiedError
 from duallgd_cli.train import prefetch
-from duallgd_cli.train.loop import WorkerDiedError
 from duallgd_cli.train.prefetch import batches, default_workers
 from tests.made_training import cpu, decoder_stage, made_settings, run, state
 
@@ -80,7 +79,9 @@ def test_a_killed_process_is_named(tmp_path):
     stage = decoder_stage(settings)
     stage.collate = lambda planned, step: die()
 
-    with pytest.raises(WorkerDiedError, match=r"was killed.*with fewer --set training\.data\.wor"):
+    with pytest.raises(
+        WorkerDiedError, match=r"ended from outside.*fewer --set training\.data\.wor"
+    ):
         run(tmp_path, replace(settings, data=replace(settings.data, workers=1)), stage=stage)
 
 
