@@ -55,7 +55,6 @@ def formulas(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet)
-    running.refuse_to_replace(output, allowed=force, resumable=False)
     from duallgd_cli.formulas.rows import write_formulas
     from duallgd_cli.predict.settings import PredictRequest, PredictSettings
     from duallgd_cli.spectra.reading import spectrum_files
@@ -68,7 +67,9 @@ def formulas(
         "formula_search.elements": elements,
     }
     settings = options.settings_of(PredictSettings, None, asked, [])
-    request = PredictRequest(spectrum_files(spectra), output, format or "", settings=settings)
+    request = PredictRequest(
+        spectrum_files(spectra), output, format or "", settings=settings, force=force
+    )
     with running.interruptible("the output is not whole; the same command starts again"):
         summary = write_formulas(request)
     running.report(summary, strict)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.files import STANDARD_STREAM, claim, require_input
 from duallgd_cli.runtime import Runtime, loading
 
 EPILOG = """
@@ -48,6 +49,7 @@ def report(
     top_k: Annotated[
         int, typer.Option(min=1, help="Candidates shown per feature, if the run wrote as many.")
     ] = 10,
+    force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a page that shows spectra, explained peaks and candidates of a finished run.
@@ -65,7 +67,7 @@ def report(
     with running.interruptible("nothing was written; the same command starts again"):
         run = runs[0].with_name(runs[0].name.removesuffix(ENDING))
         page = output or run.with_suffix(".html")  # out.html for out.csv
-        say(page, *write_report(runs, page, top_k))
+        say(page, *write_report(runs, page, top_k, force=force))
 
 
 def say(page: Path, n_features: int, missing: list[str]) -> None:
@@ -97,6 +99,7 @@ def trace(
     samples: Annotated[int, typer.Option(min=1, max=12, help="Molecules drawn, side by side.")] = 3,
     steps: Annotated[int, typer.Option(min=1, max=500, help="Denoising steps per molecule.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    force: options.Force = False,
     weights: options.Weights = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
@@ -110,12 +113,16 @@ def trace(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet)
-    from duallgd_cli.generator.trace import trace as follow
-    from duallgd_cli.predict import api
     from duallgd_cli.predict.settings import PredictSettings
-    from duallgd_cli.report.trace import check, write_trace
+    from duallgd_cli.report.trace import require_ending
 
-    check(output)
+    require_ending(output)
+    for path in (spectra, *(() if formulas is None else (str(formulas),))):
+        if path != STANDARD_STREAM:
+            require_input(path)
+    read = [("an input, the spectra", spectra), *options.reads(weights=weights)]
+    read += [] if formulas is None else [("an input, the table of formulas", str(formulas))]
+    claim({"the output": output}, read, force=force)
     given = {
         "seed": seed,
         "formula": formula,
@@ -123,6 +130,10 @@ def trace(
         "sampling.steps": steps,
     }
     settings = options.settings_of(PredictSettings, None, given, [])
+    from duallgd_cli.generator.trace import trace as follow
+    from duallgd_cli.predict import api
+    from duallgd_cli.report.trace import write_trace
+
     model = api.load(weights, runtime=Runtime.resolve(device))
     with running.interruptible("no file was written"):
         write_trace(follow(model, spectra, spectrum, settings, formulas), output)

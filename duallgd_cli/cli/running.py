@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, counted
+from duallgd_cli.errors import InterruptedRunError, UnreadableError, counted
 from duallgd_cli.files import PACKED_ENDINGS, STANDARD_STREAM
 
 if TYPE_CHECKING:
@@ -50,26 +50,6 @@ def default_output(inputs: list[str], format_name: str | None) -> str:
     return f"{stem}.structures.{format_name or 'csv'}"
 
 
-def refuse_to_replace(output: str, *, allowed: bool, resumable: bool = True) -> None:
-    """Do not lose finished results without being asked to.
-
-    Args:
-        output: To be written.
-        allowed: Whether the user has asked to replace or to continue it.
-        resumable: Whether the command could continue it.
-
-    Raises:
-        UsageError: The output exists.
-    """
-    if not allowed and output != STANDARD_STREAM and Path(output).is_file():
-        ways = "add --force to replace it"
-        if resumable:
-            ways = f"{ways}, or --resume to continue its run"
-        raise UsageError(
-            f"{output} exists; name another output, {'' if resumable else 'or '}{ways}"
-        )
-
-
 def write_page(summary: "RunSummary", page: Path) -> None:
     """Write the report of a run that has just ended, and say how to look at it."""
     from duallgd_cli.cli.report import say
@@ -77,7 +57,7 @@ def write_page(summary: "RunSummary", page: Path) -> None:
 
     if summary.journal is not None:
         with interruptible(f"{summary.output} is whole: duallgd report {summary.output} goes on"):
-            say(page, *write_report([summary.journal], page))
+            say(page, *write_report([summary.journal], page, force=True))  # claimed before
 
 
 def show_first(summary: "RunSummary") -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, UsageError
+from duallgd_cli.files import STANDARD_STREAM, claim, require_input
 from duallgd_cli.formulas import RankedFormula, isotope_remark, rank_formulas
 from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
@@ -15,7 +16,6 @@ from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.types import Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
-    check_writable,
     inert,
     json_line,
     resolve_format,
@@ -50,7 +50,7 @@ def write_formulas(request: PredictRequest) -> RunSummary:
             `formula_search` count.
 
     Raises:
-        UsageError: The output is impossible.
+        UsageError: The output is impossible, or would cost the user a file.
         MissingInputError: An input does not exist.
         UnreadableError: Nothing can be read.
     """
@@ -59,7 +59,11 @@ def write_formulas(request: PredictRequest) -> RunSummary:
         raise UsageError(
             f"formulas are written as csv, tsv or jsonl; {output_format} holds structures"
         )
-    check_writable(request.output)
+    for name in request.inputs:
+        if name != STANDARD_STREAM:
+            require_input(name)
+    read = [("an input, the spectra", name) for name in request.inputs]
+    claim({"the output": request.output}, read, force=request.force)
     settings = request.settings
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:

@@ -162,6 +162,8 @@ class PredictRequest:
         parts: Say what the structures contain, in a table beside the output and in JSON lines.
         summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.
         page: Of HTML, which whoever asks for the run makes of it; its place is looked at here.
+        force: Replace files that exist.
+        reads: What else the command reads, such as weights, each with what it is: never replaced.
     """
 
     inputs: tuple[str, ...]
@@ -178,6 +180,8 @@ class PredictRequest:
     parts: bool = False
     summaries: tuple[str, ...] = ()
     page: Path | None = None
+    force: bool = False
+    reads: tuple[tuple[str, str | Path], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -211,8 +215,7 @@ class PredictRequest:
                 )
             return None
         part = f".shard-{self.shard.number}-of-{self.shard.count}" if self.shard.count > 1 else ""
-        output = Path(self.output)
-        return output.with_name(f"{output.name}{part}.journal.jsonl")
+        return Path(f"{Path(self.output)}{part}.journal.jsonl")
 
 
 @dataclass(frozen=True, slots=True)

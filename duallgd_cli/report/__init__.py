@@ -17,27 +17,30 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from duallgd_cli.files import write_atomically
+from duallgd_cli.files import claim, write_atomically
+from duallgd_cli.predict.run import PAGE, files_of_runs
 from duallgd_cli.report.contents import ReportedRun
-from duallgd_cli.writers.formats import check_writable
 
 
-def write_report(names: list[Path], output: Path, top_k: int = 10) -> tuple[int, list[str]]:
+def write_report(
+    names: list[Path], output: Path, top_k: int = 10, *, force: bool = False
+) -> tuple[int, list[str]]:
     """Write the report of a finished run.
 
     Args:
         names: Its output (the journal lies beside it), or journals of all its shards.
         output: HTML file to write, whole or not at all.
         top_k: Candidates shown of each feature.
+        force: Replace a file that exists.
 
     Returns:
         How many features it shows, and the inputs that are gone or changed: their unexplained peaks
         are not shown.
 
     Raises:
-        UsageError: There is no finished journal, or the file cannot be written.
+        UsageError: There is no finished journal, or the file cannot be written or is another's.
     """
-    check_writable(str(output))
+    claim({PAGE: output}, files_of_runs(names), force=force)
     run = ReportedRun(names, top_k)
     rows: list[list[Any]] = []
 

@@ -130,34 +130,6 @@ def resolve_format(output: str, name: str = "") -> str:
     return found
 
 
-def check_writable(output: str) -> None:
-    """Refuse an output that could not be written, before hours are spent on it.
-
-    Raises:
-        UsageError: Its folder does not exist or cannot be written, it is a folder, a device or a
-            pipe itself, or standard output is closed.
-    """
-    if output == STANDARD_STREAM:
-        if sys.stdout is None:
-            raise UsageError("standard output is closed; name a file with -o")
-        return
-    try:
-        _check_place(output, Path(os.path.realpath(output)))
-    except OSError as error:  # a locked folder, a name too long
-        raise UsageError(f"output {output} cannot be written: {error.strerror}") from None
-
-
-def _check_place(output: str, path: Path) -> None:
-    if path.is_dir():
-        raise UsageError(f"output {output} is a folder; name a file in it")
-    if Path(output).exists() and not Path(output).is_file():
-        raise UsageError(f"output {output} is no ordinary file; name one, or - for standard output")
-    if not path.parent.is_dir():
-        raise UsageError(f"the folder of output {output} does not exist; create {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"the folder of output {output} cannot be written")
-
-
 def write_pieces(pieces: Iterable[str], output: str) -> None:
     """Write text to a file, whole or not at all, or to standard output as it comes.
 

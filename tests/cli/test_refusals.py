@@ -90,8 +90,8 @@ REFUSED = [
     ("data simulate none --like spectra -o made", 66, "none holds no prepared data"),
     ("data simulate structures --like none -o made", 66, "none holds no prepared data"),
     ("data simulate structures --like structures -o made", 2, "holds structures, not spectra"),
-    ("data simulate structures --like spectra -o structures", 2, "give another output"),
-    ("data simulate structures --like spectra -o ./spectra", 2, "give another output"),
+    ("data simulate structures --like spectra -o structures", 2, "would overwrite an input"),
+    ("data simulate structures --like spectra -o ./spectra", 2, "would overwrite an input"),
     ("data simulate structures --like spectra -o made --seed -1", 2, "--seed"),
     (
         "data simulate structures --like spectra -o made --max-atoms 2 --workers 1 --steps 1",
