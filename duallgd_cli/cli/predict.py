@@ -281,7 +281,9 @@ def predict(
         if workers is None:
             request = replace(request, workers=runtime.default_workers)
         model = api.load(weights, runtime=runtime)
-        total = count_spectra(request.inputs) if watched else None
+        total = None if quiet else count_spectra(request.inputs)
+        if total is not None:
+            total = -(-total // request.shard.count)  # about: features go to shards in turn
     with display.progress(quiet, total) as shown:
         done = predict_files(request, model, shown, knowledge)
     if watched:
