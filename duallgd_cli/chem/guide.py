@@ -5,6 +5,7 @@ between them do not change. S samples, A atoms of the core, N heavy atoms of the
 M = N (N - 1) / 2 pairs.
 """
 
+import difflib
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +34,7 @@ _TYPES: Final = {number: one for one, number in _CLASSES.items()}
 _MORE_UNSATURATED: Final = {"B": 1, "P": 1, "I": 1, "S": 2, "Se": 2}
 _EACH: Final = 4  # of so many samples the last holds another tautomer than the one given
 _MOST_TAUTOMERS: Final = 16
+_LONGEST_NAME: Final = 60  # of a part; what is longer is no misspelt one
 _MOST_TRANSFORMS: Final = 100
 # Conjugated bonds match aromatic ones: what is a quinone alone may be part of an aromatic ring.
 _LENIENT: Final[Any] = Chem.SubstructMatchParameters()
@@ -315,13 +317,14 @@ def _pattern(text: str) -> Chem.Mol:
     Raises:
         UsageError: It is neither.
     """
-    smarts = _named().get(text.strip().lower(), text)
+    name = text.strip().lower()
+    smarts = _named().get(name, text)
     with rdBase.BlockLogs():
         query = Chem.MolFromSmarts(smarts)
     if query is None or not query.GetNumAtoms():
-        raise UsageError(
-            f"{quote(text)} is neither a SMARTS nor the name of a part, such as hexose or indole"
-        )
+        close = difflib.get_close_matches(name[:_LONGEST_NAME], _named(), n=1)
+        hint = f"; did you mean {close[0]}?" if close else ", such as hexose or indole"
+        raise UsageError(f"{quote(text)} is neither a SMARTS nor the name of a part{hint}")
     return query
 
 

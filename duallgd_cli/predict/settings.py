@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
 
 WHOLE: Final = "1/1"  # the shard of a run that has no others
-_SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
+_SHARD: Final = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", re.ASCII)
+_MOST_SHARDS: Final = 100_000
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
 # Samples and steps of each molecule, by one word.
 PRESETS: Final = {
@@ -120,6 +121,8 @@ class Shard:
     count: int = 1
 
     def __post_init__(self) -> None:
+        if self.count > _MOST_SHARDS:
+            raise UsageError(f"a run has at most {_MOST_SHARDS} shards, not {self.count}")
         if not 1 <= self.number <= self.count:
             raise UsageError(f"shard {self} does not exist; shards are 1/n to n/n")
 
@@ -132,7 +135,9 @@ class Shard:
         """
         match = _SHARD.fullmatch(text)
         if match is None:
-            raise UsageError(f"shard {quote(text)} is not of the form 2/8")
+            raise UsageError(
+                f"shard {quote(text)} is not of the form 2/8, with at most {_MOST_SHARDS} shards"
+            )
         return cls(int(match[1]), int(match[2]))
 
     def holds(self, feature: int) -> bool:

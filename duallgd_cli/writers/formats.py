@@ -1,12 +1,11 @@
 """Output formats: each turns predictions into pieces of text; `write` puts them where they belong.
 
 CSV and TSV have a row for every candidate, and at least one for every spectrum or feature: one
-without candidates has a row without rank, whose status and message say why. The message of a first
-row ends with the probability that the first ten candidates hold the right structure. A structure of
-rank 0 was found in a spectral library and not generated; its score is the cosine. No cell breaks
-a row or acts in the program that shows it: control characters and line separators become spaces,
-and text that a spreadsheet would run as a formula gets an apostrophe in front. Numbers and
-structures are written as they are.
+without candidates has a row without rank, whose status and message say why. A structure of rank 0
+was found in a spectral library and not generated; its score is the cosine. No cell breaks a row or
+acts in the program that shows it: control characters and line separators become spaces, and text
+that a spreadsheet would run as a formula gets an apostrophe in front. Numbers and structures are
+written as they are.
 
 Nothing that differs between two runs of the same request (times, versions) is written here, so an
 interrupted and resumed run gives the same bytes as an uninterrupted one.
@@ -228,10 +227,8 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     of_formula = {name: _formula_cells(one) for name, one in tried.items()}
     for candidate in prediction.offered:
         message, like = plain, likeness(prediction.analogue_of(candidate))
-        if like or candidate.rank == 1:
-            top10 = f"P(first 10) = {prediction.confidence_top10:.3g}"
-            first_says = top10 if candidate.rank == 1 else ""
-            message = inert(sentences(prediction.message, like, first_says))
+        if like:
+            message = inert(sentences(prediction.message, like))
         yield (
             shared
             | of_formula.get((candidate.formula, candidate.adduct), {})

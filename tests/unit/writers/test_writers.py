@@ -115,7 +115,7 @@ def test_a_candidate_is_a_row(tmp_path):
     assert first == [
         *("one", "a.mgf", "4", "7", "12", "47.0491", "[M+H]+", "C2H6O", "1", "CCO"),
         *("InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "LFQSCWFLJHTTHZ"),
-        *("-1.23457", "0.1235", "31", "-12.3457", "ok", "P(first 10) = 0.25", "0.25", "4 6"),
+        *("-1.23457", "0.1235", "31", "-12.3457", "ok", "", "0.25", "4 6"),
         *("ethanol", "61.5", "20 eV", "peaks left out", "file", "1", "1"),
     ]
     assert (second[8], second[18]) == ("2", "")  # rank and message
