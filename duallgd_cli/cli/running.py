@@ -36,18 +36,23 @@ def interruptible(kept: str) -> Iterator[None]:
         raise InterruptedRunError(f"stopped; {kept}") from None
 
 
-def default_output(inputs: list[str], format_name: str | None) -> str:
+def default_output(inputs: list[str], format_name: str | None, results: str = "structures") -> str:
     """Where results go if nobody says: standard output for piped input, else a file here.
 
     The file is named after the first input and lies in the working folder, since the folder of the
     data is often not the user's to write to.
+
+    Args:
+        inputs: Files of spectra as they were named.
+        format_name: One of `writers.FORMATS`, or None for CSV.
+        results: What they are, as a part of the name.
     """
     if STANDARD_STREAM in inputs:
         return STANDARD_STREAM
     name = Path(inputs[0])
     name = name if name.name.strip(".") else name.resolve()  # a folder may be called . or ..
     stem = Path(name.stem).stem if name.suffix in PACKED_ENDINGS else name.stem
-    return f"{stem}.structures.{format_name or 'csv'}"
+    return f"{stem}.{results}.{format_name or 'csv'}"
 
 
 def write_page(summary: "RunSummary", page: Path) -> None:
