@@ -3,18 +3,23 @@
 import errno
 import os
 import sys
+from typing import Final
 
-from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, printable, quote
+from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, clip, printable
 from duallgd_cli.runtime import loading, prepare_environment, stoppable
+
+# What is the matter with a file that was named, wherever it shows.
+_OF_A_FILE: Final = frozenset(
+    {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC}
+)
 
 
 def main() -> None:
     """Run one command; the one place where anticipated errors become exit codes.
 
-    A closed pipe (1) and wrong options (2) are dealt with by Typer on the way here, and a Ctrl-C
-    that the command has no words for becomes its exit code, as does a name that no file can have,
-    wherever it is first looked at. Any other exception is a bug and keeps
-    its traceback.
+    A closed pipe (1) and wrong options (2) are dealt with by Typer on the way here; a Ctrl-C that
+    the command has no words for becomes its exit code, a file that may not be used or has too long
+    a name a sentence. Any other exception is a bug and keeps its traceback.
     """
     prepare_environment()
     with loading():
@@ -22,16 +27,16 @@ def main() -> None:
 
         from duallgd_cli.cli import app
     try:
-        app(prog_name="duallgd")
+        try:
+            app(prog_name="duallgd")
+        except OSError as error:
+            if error.errno not in _OF_A_FILE or error.filename is None:
+                raise
+            named = clip(str(error.filename))
+            raise UsageError(f"{named} cannot be used: {error.strerror}; name another") from None
     except DuallgdError as error:
         typer.secho(f"error: {printable(str(error))}", err=True, fg=typer.colors.RED)
         sys.exit(error.exit_code)
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        said = f"error: the name {quote(str(error.filename))} is too long for a file; shorten it"
-        typer.secho(said, err=True, fg=typer.colors.RED)
-        sys.exit(UsageError.exit_code)
     except (KeyboardInterrupt, SystemExit) as stopped:
         code = InterruptedRunError.exit_code
         if isinstance(stopped, SystemExit) and stopped.code != code:

@@ -316,8 +316,7 @@ def _unknown(cls: type[Any], path: str, name: str) -> str:
     known = [field.name for field in _fields(cls)]
     below = [full for full in _paths(cls) if full.rpartition(".")[2] == name]
     close = [*below, *difflib.get_close_matches(name, known, n=1)]
-    prefix = path if below else ""
-    hint = f"did you mean {prefix}{close[0]}?" if close else f"known here: {', '.join(known)}"
+    hint = f"did you mean {path}{close[0]}?" if close else f"known here: {', '.join(known)}"
     return f"unknown setting {path}{clip(name)}; {hint}"
 
 

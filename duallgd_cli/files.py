@@ -3,15 +3,17 @@
 import bz2
 import codecs
 import errno
+import glob
 import gzip
 import hashlib
 import io
 import lzma
 import os
 import stat
+import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -73,6 +75,7 @@ _ABANDONED_S: Final = 3600.0
 _SAMPLE_BYTES: Final = 4096  # of a file, that show what it is
 LATIN1: Final = "duallgd.latin1"  # names what is done about bytes that are no UTF-8
 STANDARD_STREAM: Final = "-"  # in place of a path
+_REPLACE: Final = "or add --force to replace it"
 
 
 def sha256(source: Path | BinaryIO) -> str:
@@ -129,6 +132,106 @@ def foreign_format(head: bytes) -> str:
     return next((said for sign, said in _FOREIGN if head.startswith(sign)), "")
 
 
+def claim(
+    outputs: Mapping[str, str | Path],
+    inputs: Iterable[tuple[str, str | Path]] = (),
+    *,
+    force: bool = False,
+    own: Collection[str] = (),
+    makes_folders: bool = False,
+    otherwise: str = "",
+) -> None:
+    """Refuse outputs that would cost the user a file, or could not be written, before any work.
+
+    The one place where this is decided, for all commands. No input, and no file that a run needs,
+    is ever an output of the same command: another spelling, a link and a hard link are the same
+    file. What exists is replaced only if the user says so.
+
+    Args:
+        outputs: All that is written, by what it is, such as ``the run record``; ``-`` is no file.
+        inputs: What is read, with what it is; a folder stands for the files in it. One that goes by
+            the name of an output may be replaced by that alone: the record of a run by its record.
+        force: Whether the user has asked to replace what exists.
+        own: Names of outputs that may exist all the same: this command goes on with them.
+        makes_folders: Whether folders are made for the outputs.
+        otherwise: What else the user can do about an output that exists.
+
+    Raises:
+        UsageError: A file would be lost, two outputs are one file, or an output could not be
+            written: there is no such folder, it is a device, its name is too long.
+    """
+    taken: dict[object, tuple[str, str | Path]] = {}
+    for kind, path in inputs:
+        for key in () if str(path) == STANDARD_STREAM else _identity(path):
+            taken.setdefault(key, (kind, path))
+    claimed: dict[object, str] = {}
+    for kind, path in outputs.items():
+        if str(path) == STANDARD_STREAM:
+            if sys.stdout is None:
+                raise UsageError("standard output is closed; name a file with -o")
+            continue
+        _require_writable(kind, path, makes_folders)
+        place, keys = Path(os.path.realpath(path)), _identity(path)
+        inside = _identity(place.parent) if place.exists() else set()
+        for key in (*keys, *inside):
+            input_kind, other = taken.get(key, (kind, path))
+            if input_kind != kind:
+                named = "" if str(other) == str(path) else f" ({other})"
+                raise UsageError(
+                    f"{kind} {path} would overwrite {input_kind}{named}; name another file"
+                )
+        keys.add(str(place).casefold())  # some file systems do not tell upper from lower case
+        for key in keys & claimed.keys():
+            raise UsageError(f"{kind} {path} would overwrite {claimed[key]}; name another file")
+        claimed.update(dict.fromkeys(keys, kind))
+        if place.exists() and not force and kind not in own:
+            ways = f"add --force to replace it, {otherwise}" if otherwise else _REPLACE
+            raise UsageError(f"{kind} {path} exists; name another output, {ways}")
+
+
+def same_place(one: str | Path, other: str | Path) -> bool:
+    """Whether two paths are one file, there or not; a spelling or a link makes no difference."""
+    return bool(_identity(one) & _identity(other))
+
+
+def _identity(path: str | Path) -> set[object]:
+    """What all paths to a file have in common, be it there or not: its place, and its number."""
+    place = os.path.realpath(path)  # Path.resolve gives up on a link to itself
+    with suppress(OSError, ValueError):
+        status = Path(place).stat()
+        return {place, (status.st_dev, status.st_ino)}
+    return {place}
+
+
+def _require_writable(kind: str, output: str | Path, makes_folders: bool) -> None:
+    path = Path(os.path.realpath(output))
+    named, folder = f"{kind} {clip(str(output))}", path.parent
+    try:
+        if path.is_dir():
+            raise UsageError(f"{named} is a folder; name a file in it")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{named} is no ordinary file; name one, or - for standard output")
+        with suppress(FileNotFoundError, NotADirectoryError):
+            _temporary(path).lstat()
+        while makes_folders and not folder.exists():
+            folder = folder.parent
+    except (OSError, ValueError) as error:  # a locked folder, a name too long
+        reason = getattr(error, "strerror", error)
+        raise UsageError(f"{named} cannot be written: {reason}; name another file") from None
+    if not folder.is_dir():
+        why = f"cannot be made: {folder} is a file" if folder.exists() else "does not exist"
+        raise UsageError(f"the folder of {named} {why}; create {path.parent}, or name another file")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"the folder of {named} cannot be written; name another folder")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise UsageError(f"{named} is write-protected; name another file")
+
+
+def _temporary(path: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
     """Path to write to instead of `path`, which is replaced only when the block ends well.
@@ -138,11 +241,11 @@ def replaced(path: Path) -> Iterator[Path]:
     What a killed process left is removed by the next write an hour later or more.
     """
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    for left in path.parent.glob(f".{path.name}.*.part"):
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _ABANDONED_S:
                 left.unlink()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = _temporary(path)
     try:
         yield temporary
         with temporary.open("rb+") as stream:

@@ -68,7 +68,7 @@ train() { # STAGE NAME OPTIONS...: resumes by itself
   local kind=$1 name=$2
   shift 2
   section "$name" "$runs/$name.yaml"
-  duallgd train --stage "$kind" --config "$runs/$name.yaml" -o "$runs/$name" --device "${DEVICE:-auto}" --precision bfloat16 "$@"
+  duallgd train --stage "$kind" --config "$runs/$name.yaml" -o "$runs/$name" --force --device "${DEVICE:-auto}" --precision bfloat16 "$@"
 }
 measured() { # all spectra that may be looked at, and the molecules that must not be trained on
   python3 - "$runs/measured.tsv" "$runs/held-out.keys" "$data/massbank/massbank.tsv.xz" "$data/extra/extra.tsv.xz" << 'PYTHON'
@@ -88,7 +88,7 @@ with open(table, "w", newline="") as stream:
                 writer.writerow(row)
 pathlib.Path(keys).write_text("".join(f"{key}\n" for key in sorted(held)))
 PYTHON
-  duallgd data spectra "$runs/measured.tsv" -o "$runs/measured"
+  duallgd data spectra "$runs/measured.tsv" -o "$runs/measured" --force
 }
 alike() { # NAME OPTIONS...: structures of RUNS/structures that are like measured ones
   local name=$1
@@ -98,20 +98,20 @@ alike() { # NAME OPTIONS...: structures of RUNS/structures that are like measure
 }
 cations() {
   python3 "$here/recipe/cations.py" "$data/structures/structures.tsv.xz" -o "$runs/cations.smi" --seed "$seed" $(options cations)
-  duallgd data structures "$runs/cations.smi" -o "$runs/cations" --holdout "$runs/held-out.keys"
+  duallgd data structures "$runs/cations.smi" -o "$runs/cations" --holdout "$runs/held-out.keys" --force
 }
 simulated() { # NAME SEED
-  duallgd data simulate "$runs/alike" --like "$runs/measured" -o "$runs/$1" --seed "$2" $(options "$1")
+  duallgd data simulate "$runs/alike" --like "$runs/measured" -o "$runs/$1" --seed "$2" $(options "$1") --force
 }
 hashes() {
-  duallgd weights hashes "$runs/measured" "$runs/alike" "$runs/large" "$runs/cations" -o "$runs/templates.train.hashes" \
+  duallgd weights hashes "$runs/measured" "$runs/alike" "$runs/large" "$runs/cations" --force -o "$runs/templates.train.hashes" \
     ${start:+--also "${start%.safetensors}.train.hashes"}
   cp "$runs/templates.train.hashes" "$runs/ranked.train.hashes"
   cp "$runs/templates.train.hashes" "$runs/duallgd.train.hashes"
 }
 draw() { # WEIGHTS INDEX
   duallgd evaluate --benchmark "$data/massbank/massbank.tsv.xz" --fold val --spectra-per-molecule 1 --drop-leaked --no-mces \
-    --device "${DEVICE:-auto}" --precision bfloat16 --weights "$runs/$1.safetensors" -o "$runs/draw-$1-$2" --seed "$seed" --resume $(options draws "$2")
+    --device "${DEVICE:-auto}" --precision bfloat16 --weights "$runs/$1.safetensors" -o "$runs/draw-$1-$2" --seed "$seed" --resume --force $(options draws "$2")
 }
 confidence() { # from every draw
   local runs_of=() index
@@ -119,7 +119,7 @@ confidence() { # from every draw
     draw ranked "$index"
     runs_of+=(--run "$runs/draw-ranked-$index/predictions.csv")
   done
-  duallgd calibrate "$runs/ranked.safetensors" "${runs_of[@]}" --truth "$runs/draw-ranked-0/truth.tsv" --keep-ranking -o "$runs/fitted.safetensors"
+  duallgd calibrate "$runs/ranked.safetensors" --force "${runs_of[@]}" --truth "$runs/draw-ranked-0/truth.tsv" --keep-ranking -o "$runs/fitted.safetensors"
 }
 recorded() { # the recipe, the commit and what it cost go into the file; data digests are there already
   python3 - "$recipe" "$runs" "$start" "$(git -C "$here" rev-parse HEAD 2> /dev/null || true)" << 'PYTHON'
@@ -145,7 +145,7 @@ PYTHON
 
 { # read whole before it runs: an edit of this file during a long run would otherwise move it under the shell
 stage measured measured
-stage structures duallgd data structures "$data/structures/structures.tsv.xz" -o "$runs/structures" --holdout "$runs/held-out.keys" $(options structures)
+stage structures duallgd data structures --force "$data/structures/structures.tsv.xz" -o "$runs/structures" --holdout "$runs/held-out.keys" $(options structures)
 stage alike alike alike
 stage large alike large --with-measured
 stage cations cations
@@ -156,13 +156,13 @@ stage decoder train decoder decoder --data "$runs/structures" "${from[@]}"
 stage encoder train encoder encoder --data "$runs/measured" --simulated "$runs/simulated"
 stage joint train joint joint --data "$runs/measured" --structures "$runs/alike" --structures "$runs/large" --structures "$runs/cations" \
   --simulated "$runs/simulated-joint" --init-denoiser "$runs/decoder" --init-encoder "$runs/encoder"
-stage templates duallgd weights analogues "$runs/joint/model.safetensors" --molecules "$runs/measured" \
+stage templates duallgd weights analogues --force "$runs/joint/model.safetensors" --molecules "$runs/measured" \
   --structures "$runs/alike" -o "$runs/known.safetensors"
-stage evidence duallgd weights evidence "$runs/known.safetensors" --structures "$runs/structures" --spectra "$runs/measured" \
+stage evidence duallgd weights evidence --force "$runs/known.safetensors" --structures "$runs/structures" --spectra "$runs/measured" \
   -o "$runs/templates.safetensors" --seed "$seed" $(options evidence)
 stage hashes hashes
 stage draw draw templates 0
-stage ranking duallgd calibrate "$runs/templates.safetensors" --run "$runs/draw-templates-0/predictions.csv" \
+stage ranking duallgd calibrate --force "$runs/templates.safetensors" --run "$runs/draw-templates-0/predictions.csv" \
   --truth "$runs/draw-templates-0/truth.tsv" -o "$runs/ranked.safetensors"
 stage confidence confidence
 stage record recorded

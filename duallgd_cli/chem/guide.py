@@ -5,6 +5,7 @@ between them do not change. S samples, A atoms of the core, N heavy atoms of the
 M = N (N - 1) / 2 pairs.
 """
 
+import difflib
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,6 +36,7 @@ _TYPES: Final = {number: one for one, number in _CLASSES.items()}
 _MORE_UNSATURATED: Final = {"B": 1, "P": 1, "I": 1, "S": 2, "Se": 2}
 _EACH: Final = 4  # of so many samples the last holds another tautomer than the one given
 _MOST_TAUTOMERS: Final = 16
+_LONGEST_NAME: Final = 60  # of a part; what is longer is no misspelt one
 _MOST_TRANSFORMS: Final = 100
 
 
@@ -343,17 +345,17 @@ def _pattern(text: str) -> Pattern:
             f"the SMARTS {quote(text)} has {len(text):,} characters; write at most "
             f"{LONGEST_SMILES:,}"
         )
-    smarts = _named().get(text.strip().lower(), text)
+    name = text.strip().lower()
     try:
-        smarts = sole_token(smarts, "SMARTS")
+        smarts = sole_token(_named().get(name, text), "SMARTS")
     except MoleculeError as error:
         raise UsageError(f"{error}, which is no name of a part; write one SMARTS") from None
     with rdBase.BlockLogs():
         query = Chem.MolFromSmarts(smarts)
     if query is None or not query.GetNumAtoms():
-        raise UsageError(
-            f"{quote(text)} is neither a SMARTS nor the name of a part, such as hexose or indole"
-        )
+        close = difflib.get_close_matches(name[:_LONGEST_NAME], _named(), n=1)
+        hint = f"; did you mean {close[0]}?" if close else ", such as hexose or indole"
+        raise UsageError(f"{quote(text)} is neither a SMARTS nor the name of a part{hint}")
     return Pattern(query, text)
 
 

@@ -77,7 +77,7 @@ def duallgd(
 ) -> None:
     """Ranked molecular structures for the tandem mass spectrum of an unknown.
 
-    Spectra need no labels: precursor, adduct and a molecular formula are enough. Everything runs
-    on this machine; nothing of yours is sent anywhere. Start with `duallgd predict spectra.mgf`;
-    every command explains itself with `--help`.
+    Spectra need no labels: peaks and a precursor are enough. A molecular formula helps; without one
+    it is predicted. Everything runs on this machine; nothing of yours is sent anywhere. Start with
+    `duallgd predict spectra.mgf`; every command explains itself with `--help`.
     """

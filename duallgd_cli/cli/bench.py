@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.cli.running import interruptible, refuse_to_replace
-from duallgd_cli.files import write_atomically
+from duallgd_cli.cli.running import interruptible
+from duallgd_cli.files import STANDARD_STREAM, claim, require_input, write_atomically
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,7 +102,9 @@ def bench(
 
     if plot:
         drawing.require_matplotlib()
-    refuse_to_replace(str(output / scaling.RESULTS), allowed=force or resume)
+    names = [scaling.RESULTS, scaling.TABLE, *(("scaling.png", "scaling.svg") if plot else ())]
+    ways = "or --resume to continue its run"
+    _claim(output, names, weights, force, resume=resume, otherwise=ways)
     sizes, kernels = scaling.parse_atoms(atoms), scaling.parse_kernels(attention)
     cell = Cell(
         Runtime.resolve(device, precision, threads=threads),
@@ -120,6 +122,33 @@ def bench(
     if plot:
         drawing.write_plot(output, found)
     typer.echo(f"-> {output}", err=True)
+
+
+def _claim(
+    folder: Path,
+    names: Sequence[str],
+    weights: str | None,
+    force: bool,
+    spectra: Sequence[str] = (),
+    *,
+    resume: bool = False,
+    otherwise: str = "",
+) -> None:
+    """Refuse to lose a file to the results; see `files.claim`.
+
+    Raises:
+        UsageError: A file would be lost or cannot be written.
+    """
+    outputs = {f"the result {name}": folder / name for name in names}
+    going_on = resume and (folder / names[0]).is_file()
+    claim(
+        outputs,
+        [*options.reads(weights=weights), *(("an input, the spectra", name) for name in spectra)],
+        force=force,
+        own=outputs if going_on else (),
+        makes_folders=True,
+        otherwise=otherwise,
+    )
 
 
 def show(found: Mapping[str, Any]) -> None:
@@ -217,6 +246,7 @@ def predict(
             help="Also the slowest operations of one spectrum, as profile.txt or on the screen.",
         ),
     ] = False,
+    force: options.Force = False,
 ) -> None:
     """Run the whole of predict and report spectra per second and the time of each stage.
 
@@ -228,6 +258,12 @@ def predict(
     from duallgd_cli.predict.settings import PredictSettings
     from duallgd_cli.runtime import Runtime
 
+    for name in spectra or ():
+        if name != STANDARD_STREAM:
+            require_input(name)
+    if output is not None:
+        names = [throughput.RESULTS, *((throughput.PROFILE,) if profile else ())]
+        _claim(output, names, weights, force, spectra or ())
     # Which samples start late depends on the formula; without any, each takes all the steps.
     given = {**options.sampling_of(context), "sampling.analogue_share": 0.0}
     settings = options.settings_of(PredictSettings, None, given, [])

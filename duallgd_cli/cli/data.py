@@ -1,6 +1,6 @@
 """`duallgd data`: structures and labelled spectra to prepared folders, and what is made of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -8,7 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from duallgd_cli.cli.display import counting
-from duallgd_cli.errors import InterruptedRunError, UsageError
+from duallgd_cli.errors import InterruptedRunError
+from duallgd_cli.files import claim
 
 EPILOG: Final = (
     "Examples: `duallgd data structures structures.tsv.xz -o prepared/structures` · "
@@ -28,6 +29,7 @@ _HOLDOUT = Annotated[
         help="Text file of InChIKey first blocks that must not be trained on; repeatable."
     ),
 ]
+_FORCE = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 _WORKERS = Annotated[int | None, typer.Option(min=1, help="Processes (default: all cores).")]
 
 
@@ -40,11 +42,14 @@ def structures(
         int | None, typer.Option(min=1, help="Number of rows to read (default: all).")
     ] = None,
     workers: _WORKERS = None,
+    force: _FORCE = False,
 ) -> None:
     """Structures for decoder pretraining: one per InChIKey first block."""
+    from duallgd_cli.data.prepared import MOLECULE_ARRAYS
     from duallgd_cli.data.structures import prepare_structures, read_holdout
     from duallgd_cli.runtime import available_cores
 
+    _claim(output, MOLECULE_ARRAYS, force, source, *(holdout or ()))
     with _making(output, "structures") as advance:
         manifest = prepare_structures(
             source,
@@ -67,12 +72,16 @@ def spectra(
     holdout: _HOLDOUT = None,
     split: Annotated[Path | None, typer.Option(help="Fold table of an NPLIB1 folder.")] = None,
     workers: _WORKERS = None,
+    force: _FORCE = False,
 ) -> None:
     """Labelled spectra for training the encoder and for the joint stage."""
+    from duallgd_cli.data.prepared import MOLECULE_ARRAYS, SPECTRUM_ARRAYS
     from duallgd_cli.data.spectra import prepare_spectra
     from duallgd_cli.data.structures import read_holdout
     from duallgd_cli.runtime import available_cores
 
+    folds = () if split is None else (split,)
+    _claim(output, (*MOLECULE_ARRAYS, *SPECTRUM_ARRAYS), force, source, *folds, *(holdout or ()))
     with _making(output, "records") as advance:
         manifest = prepare_spectra(
             source,
@@ -112,19 +121,24 @@ def simulate(
     ] = 7000,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     workers: _WORKERS = None,
+    force: _FORCE = False,
 ) -> None:
     """Simulated spectra of structures, for training the encoder and the joint stage.
 
     A fragment model is fitted on fold train of the measured spectra; it says which fragments of a
     structure are seen, and how intense. How well it expects those of fold val is printed.
     """
-    from duallgd_cli.data.prepared import load_molecules, load_spectra
+    from duallgd_cli.data.prepared import (
+        MOLECULE_ARRAYS,
+        SPECTRUM_ARRAYS,
+        load_molecules,
+        load_spectra,
+    )
     from duallgd_cli.data.simulation import Selection, prepare_simulated
     from duallgd_cli.runtime import available_cores
     from duallgd_cli.train.simulator import fit_simulator
 
-    if output.resolve() in {structures.resolve(), like.resolve()}:
-        raise UsageError(f"{output} holds what the output is made of; give another output")
+    _claim(output, (*MOLECULE_ARRAYS, *SPECTRUM_ARRAYS), force, structures, like)
     load_molecules(structures)  # what is wrong with them is said before minutes are spent
     spectra = load_spectra(like)
     with _making(output, "steps of the fragment model") as advance:
@@ -155,11 +169,19 @@ def massbank(
         Path | None, typer.Option(help="Table with inchikey and fold; others go to train.")
     ] = None,
     holdout: _HOLDOUT = None,
+    force: _FORCE = False,
 ) -> None:
     """Rebuild the table of open high-resolution spectra from MassBank's own release."""
     from duallgd_cli.data.massbank import read_folds, rebuild_massbank
     from duallgd_cli.data.structures import read_holdout
 
+    tables = () if folds is None else (folds,)
+    claim(
+        {"the output": output, "the report": output.with_name(f"{output.name}.report.tsv")},
+        [("an input", path) for path in (release, *tables, *(holdout or ()))],
+        force=force,
+        makes_folders=True,
+    )
     with _making(output, "records") as advance:
         totals = rebuild_massbank(
             release,
@@ -169,6 +191,21 @@ def massbank(
             advance=advance,
         )
     typer.echo("\n".join(f"{name}: {value}" for name, value in totals.items()), err=True)
+
+
+def _claim(folder: Path, arrays: Iterable[str], force: bool, *inputs: Path) -> None:
+    """Refuse to lose a file to a folder of prepared data; see `files.claim`.
+
+    Raises:
+        UsageError: A file would be lost or cannot be written.
+    """
+    names = ("manifest.json", "report.tsv", *(f"{name}.npy" for name in arrays))
+    claim(
+        {f"the prepared {name}": folder / name for name in names},
+        [("an input", path) for path in inputs],
+        force=force,
+        makes_folders=True,
+    )
 
 
 @contextmanager
@@ -183,5 +220,5 @@ def _making(output: Path, what: str) -> Iterator[Callable[[int], None]]:
             yield advance
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"stopped before {output} was whole; run the same command to begin again"
+            f"stopped before {output} was whole; run the same command with --force to begin again"
         ) from None

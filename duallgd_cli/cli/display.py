@@ -1,10 +1,11 @@
 """What a person sees on standard error: messages and progress.
 
 Standard output belongs to results alone. On a terminal progress is a live bar; elsewhere there are
-messages alone.
+lines, few enough for a log.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -29,9 +30,12 @@ from rich.text import Text
 from duallgd_cli.errors import printable
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.prediction import Prediction
+    from duallgd_cli.predict.prediction import HypothesisResult, Prediction
     from duallgd_cli.predict.run import Progress as RunProgress
 
+logger = logging.getLogger(__name__)
+
+_EVERY_S: Final = 60.0  # between lines of a log, where no tenth of the run is done earlier
 _STYLES: Final = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
 _BAR: Final = 10  # characters of a confidence of 1
 MOST_SHOWN: Final = 20
@@ -55,22 +59,80 @@ def is_interactive(quiet: bool) -> bool:
     return console().is_terminal and not quiet
 
 
+class _Pace:
+    """How far a run is, and how long the rest takes at the pace of what it has computed so far.
+
+    Attributes:
+        done: Spectra that are accounted for.
+    """
+
+    def __init__(self, total: int | None) -> None:
+        """Begin.
+
+        Args:
+            total: Spectra to come, if known.
+        """
+        self.done, self._total, self._computed = 0, total, 0
+        self._started = time.monotonic()
+
+    def add(self, n_spectra: int, *, computed: bool) -> None:
+        """Count spectra; none that were not computed are the beginning of a stage."""
+        if not n_spectra and not computed:
+            self._started = time.monotonic()
+        self.done += n_spectra
+        self._computed += n_spectra if computed else 0
+
+    @property
+    def left(self) -> str:
+        """The time left, in words; "" before anything is computed, or where nobody knows."""
+        if self._total is None or not self._computed or self.done >= self._total:
+            return ""
+        each = (time.monotonic() - self._started) / self._computed
+        return f", {duration(each * (self._total - self.done))} left"
+
+
 @contextmanager
 def progress(quiet: bool, total: int | None) -> Iterator["RunProgress | None"]:
-    """A bar on a terminal; None where nobody looks.
+    """A bar on a terminal; elsewhere a line whenever a tenth or a minute has passed.
 
     Args:
         quiet: Show nothing.
         total: Spectra to come, if known.
     """
-    if not is_interactive(quiet):
+    if quiet:
         yield None
-        return
-    count = MofNCompleteColumn() if total is not None else TextColumn("{task.completed} spectra")
-    left = [TextColumn("left"), TimeRemainingColumn()] if total is not None else []
-    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn(), *left)
-    with bar(*columns, description="starting", total=total) as (_, update):
-        yield lambda stage, n_spectra, _: update(description=stage, advance=n_spectra)
+    elif not is_interactive(quiet):
+        yield _in_lines(total)
+    else:
+        pace = _Pace(total)
+        count = MofNCompleteColumn() if total is not None else TextColumn("{task.completed}")
+        columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
+        with bar(*columns, description="starting", total=total) as (_, update):
+
+            def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
+                pace.add(n_spectra, computed=result is not None)
+                update(description=f"{stage}{pace.left}", advance=n_spectra)
+
+            yield tell
+
+
+def _in_lines(total: int | None) -> "RunProgress":
+    """What says how far a run is in lines of a log, at most one a second."""
+    pace, of = _Pace(total), "" if total is None else f" of {total}"
+    said, tenths = time.monotonic(), 0
+
+    def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
+        nonlocal said, tenths
+        pace.add(n_spectra, computed=result is not None)
+        now = time.monotonic()
+        if not n_spectra and result is None:
+            said = now  # a stage begins
+        reached = 10 * pace.done // total if total else 0
+        if now - said >= _EVERY_S or (reached > tenths and now - said >= 1):
+            logger.info("%s: %d%s spectra%s", stage, pace.done, of, pace.left)
+            said, tenths = now, reached
+
+    return tell
 
 
 @contextmanager

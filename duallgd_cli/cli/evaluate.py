@@ -9,6 +9,7 @@ import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.errors import UsageError
+from duallgd_cli.files import claim
 
 EPILOG = """
 **Examples**
@@ -176,6 +177,7 @@ def evaluate(
             "predictions with .evaluation.",
         ),
     ] = None,
+    force: options.Force = False,
     quiet: options.Quiet = False,
     config: options.Config = None,
     set_: options.Assignments = None,
@@ -249,12 +251,19 @@ def calibrate(
             "--keep-ranking", help="Leave the order of candidates; fit their probabilities alone."
         ),
     ] = False,
+    force: options.Force = False,
 ) -> None:
     """Fit how candidates are scored, and what their scores mean as probabilities.
 
     Use a fold that was not trained on and will not be reported, and runs of as many and as few
     samples as will be asked for. Figures printed are cross-validated by molecule.
     """
+    from duallgd_cli.predict.run import files_of_runs
+
+    read = [("an input, the weights", weights), ("an input, the truth", truth)]
+    claim(
+        {"the new weights": output}, [*read, *files_of_runs(run)], force=force, makes_folders=True
+    )
     from duallgd_cli.evaluate.fitting import fit_weights_file
 
     ranking, held = fit_weights_file(weights, run, truth, output, keep_ranking=keep_ranking)

@@ -1,8 +1,10 @@
 """`duallgd formulas`: molecular formulas for unlabelled spectra."""
 
+import sys
 from typing import Annotated
 
 from duallgd_cli.cli import options
+from duallgd_cli.files import STANDARD_STREAM
 
 EPILOG = """
 **Examples**
@@ -20,13 +22,15 @@ Exit codes: as for duallgd predict.
 def formulas(
     spectra: options.Spectra,
     output: Annotated[
-        str,
+        str | None,
         options.common(
             "--output",
             "-o",
-            help="File to write, its ending decides the format; - is standard output.",
+            help="File to write, its ending decides the format; - is standard output. By default "
+            "the first input's name with .formulas.csv, in this folder; in a pipe, or where the "
+            "output is redirected, standard output.",
         ),
-    ] = "-",
+    ] = None,
     format: Annotated[
         str | None, options.output(help="csv, tsv or jsonl; by default from the output's ending.")
     ] = None,
@@ -55,7 +59,6 @@ def formulas(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet)
-    running.refuse_to_replace(output, allowed=force, resumable=False)
     from duallgd_cli.formulas.rows import write_formulas
     from duallgd_cli.predict.settings import PredictRequest, PredictSettings
     from duallgd_cli.spectra.reading import spectrum_files
@@ -68,7 +71,13 @@ def formulas(
         "formula_search.elements": elements,
     }
     settings = options.settings_of(PredictSettings, None, asked, [])
-    request = PredictRequest(spectrum_files(spectra), output, format or "", settings=settings)
+    if output is None:
+        is_seen = sys.stdout is not None and sys.stdout.isatty()
+        name = running.default_output(spectra, format, "formulas")
+        output = name if is_seen else STANDARD_STREAM
+    request = PredictRequest(
+        spectrum_files(spectra), output, format or "", settings=settings, force=force
+    )
     with running.interruptible("the output is not whole; the same command starts again"):
         summary = write_formulas(request)
     running.report(summary, strict)

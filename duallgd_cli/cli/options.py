@@ -38,7 +38,7 @@ Spectra = Annotated[
         show_default=False,
     ),
 ]
-Force = Annotated[bool, output("--force", help="Replace an output that exists.")]
+Force = Annotated[bool, output("--force", help="Replace files that exist.")]
 Strict = Annotated[bool, messages("--strict", help="Exit with 1 if a spectrum was skipped.")]
 GroupBy = Annotated[
     str | None,
@@ -234,6 +234,22 @@ def given_of(context: typer.Context, names: Iterable[str]) -> str | None:
     """The first of some options, or of those of sampling, that was given, as it is written."""
     asked = (name for name in (*names, *_SAMPLING_SETTINGS) if context.params.get(name))
     return next((f"--{name.strip('_').replace('_', '-')}" for name in asked), None)
+
+
+def reads(
+    *, config: Path | None = None, weights: str | None = None
+) -> tuple[tuple[str, str | Path], ...]:
+    """What a command reads of settings and weights, with what it is, for `files.claim`.
+
+    Raises:
+        WeightsError: There are no such weights.
+    """
+    from duallgd_cli.checkpoint import resolve_weights
+
+    return (
+        *((("an input, the settings", config),) if config is not None else ()),
+        *((("an input, the weights", resolve_weights(weights)),) if weights is not None else ()),
+    )
 
 
 def guide_files(**files: Sequence[Path] | None) -> "GuideFiles | None":

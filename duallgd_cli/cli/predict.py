@@ -1,6 +1,7 @@
 """`duallgd predict` and `merge`: structures for unlabelled spectra, and one output from shards."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -226,14 +227,9 @@ def predict(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet)
-    place = output or running.default_output(spectra, format)
-    running.refuse_to_replace(place, allowed=force or resume or shard is not None)
-    watched = display.is_interactive(quiet)
-    if watched:
-        logger.info("loading libraries and weights ...")
     with loading():
         from duallgd_cli.formulas import MOST_PPM
-        from duallgd_cli.predict import api
+        from duallgd_cli.predict.run import check
         from duallgd_cli.predict.run import predict as predict_files
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard, preset_of
         from duallgd_cli.spectra.features import count_spectra
@@ -267,10 +263,9 @@ def predict(
         settings = options.settings_of(
             PredictSettings, config, given, set_ or [], {"sampling": preset_of(preset)}
         )
-        runtime = Runtime.resolve(device, precision, threads=threads)
         request = PredictRequest(
             inputs=spectrum_files(spectra),
-            output=place,
+            output=output or running.default_output(spectra, format),
             format=format or "",
             formulas=formulas,
             guide=options.guide_files(
@@ -280,16 +275,29 @@ def predict(
             shard=Shard.parse(shard) if shard else Shard(),
             resume=resume,
             journal=journal,
-            workers=runtime.default_workers if workers is None else workers,
+            workers=workers or 1,
             rows=rows,
             parts=parts,
             summaries=tuple(summary or ()),
             page=report,
+            force=force,
+            reads=options.reads(config=config, weights=weights),
         )
+        knowledge = check(request)  # what is wrong with files is said before the weights load
+        watched = display.is_interactive(quiet)
+        if watched:
+            logger.info("loading libraries and weights ...")
+        from duallgd_cli.predict import api
+
+        runtime = Runtime.resolve(device, precision, threads=threads)
+        if workers is None:
+            request = replace(request, workers=runtime.default_workers)
         model = api.load(weights, runtime=runtime)
-        total = count_spectra(request.inputs) if watched else None
+        total = None if quiet else count_spectra(request.inputs)
+        if total is not None:
+            total = -(-total // request.shard.count)  # about: features go to shards in turn
     with display.progress(quiet, total) as shown:
-        done = predict_files(request, model, shown)
+        done = predict_files(request, model, shown, knowledge)
     if watched:
         running.show_first(done)
     if report is not None:
@@ -319,6 +327,7 @@ def merge(
     parts: options.Parts = False,
     summary: options.Summary = None,
     rows: options.Rows = "feature",
+    force: options.Force = False,
     partial: Annotated[
         bool,
         typer.Option(
@@ -331,7 +340,8 @@ def merge(
     """Join the shards of a run, in the order of the input.
 
     Refuses shards of different settings, weights or inputs, and tells which one is missing. The
-    result is the same, byte for byte, as that of one run without shards.
+    result is the same, byte for byte, as that of one run without shards. The output of the run
+    itself is written anew; what else exists is replaced with --force alone.
     """
     from duallgd_cli.cli import display, running
 
@@ -347,5 +357,6 @@ def merge(
             parts=parts,
             summaries=summary or (),
             partial=partial,
+            force=force,
         )
     running.report(done, strict)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.files import STANDARD_STREAM, claim, require_input
 from duallgd_cli.runtime import Runtime, loading
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def report(
             "than 1,000 features 3, and 7 are listed.",
         ),
     ] = None,
+    force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Write a page that shows spectra, explained peaks and candidates of a finished run.
@@ -75,7 +77,7 @@ def report(
     with running.interruptible("nothing was written; the same command starts again"):
         run = runs[0].with_name(runs[0].name.removesuffix(ENDING))
         page = output or run.with_suffix(".html")  # out.html for out.csv
-        say(write_report(runs, page, top_k, workers_for(runs)))
+        say(write_report(runs, page, top_k, workers_for(runs), force=force))
 
 
 def say(report: "Report") -> None:
@@ -111,6 +113,7 @@ def trace(
     samples: Annotated[int, typer.Option(min=1, max=12, help="Molecules drawn, side by side.")] = 3,
     steps: Annotated[int, typer.Option(min=1, max=500, help="Denoising steps per molecule.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    force: options.Force = False,
     weights: options.Weights = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
@@ -124,12 +127,16 @@ def trace(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet)
-    from duallgd_cli.generator.trace import trace as follow
-    from duallgd_cli.predict import api
     from duallgd_cli.predict.settings import PredictSettings
-    from duallgd_cli.report.trace import check, write_trace
+    from duallgd_cli.report.trace import require_ending
 
-    check(output)
+    require_ending(output)
+    for path in (spectra, *(() if formulas is None else (str(formulas),))):
+        if path != STANDARD_STREAM:
+            require_input(path)
+    read = [("an input, the spectra", spectra), *options.reads(weights=weights)]
+    read += [] if formulas is None else [("an input, the table of formulas", str(formulas))]
+    claim({"the output": output}, read, force=force)
     given = {
         "seed": seed,
         "formula": formula,
@@ -137,6 +144,10 @@ def trace(
         "sampling.steps": steps,
     }
     settings = options.settings_of(PredictSettings, None, given, [])
+    from duallgd_cli.generator.trace import trace as follow
+    from duallgd_cli.predict import api
+    from duallgd_cli.report.trace import write_trace
+
     model = api.load(weights, runtime=Runtime.resolve(device))
     with running.interruptible("no file was written"):
         write_trace(follow(model, spectra, spectrum, settings, formulas), output)

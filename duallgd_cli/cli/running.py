@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, counted
+from duallgd_cli.errors import InterruptedRunError, UnreadableError, counted
 from duallgd_cli.files import PACKED_ENDINGS, STANDARD_STREAM
 
 if TYPE_CHECKING:
@@ -36,38 +36,23 @@ def interruptible(kept: str) -> Iterator[None]:
         raise InterruptedRunError(f"stopped; {kept}") from None
 
 
-def default_output(inputs: list[str], format_name: str | None) -> str:
+def default_output(inputs: list[str], format_name: str | None, results: str = "structures") -> str:
     """Where results go if nobody says: standard output for piped input, else a file here.
 
     The file is named after the first input and lies in the working folder, since the folder of the
     data is often not the user's to write to.
+
+    Args:
+        inputs: Files of spectra as they were named.
+        format_name: One of `writers.FORMATS`, or None for CSV.
+        results: What they are, as a part of the name.
     """
     if STANDARD_STREAM in inputs:
         return STANDARD_STREAM
     name = Path(inputs[0])
     name = name if name.name.strip(".") else name.resolve()  # a folder may be called . or ..
     stem = Path(name.stem).stem if name.suffix in PACKED_ENDINGS else name.stem
-    return f"{stem}.structures.{format_name or 'csv'}"
-
-
-def refuse_to_replace(output: str, *, allowed: bool, resumable: bool = True) -> None:
-    """Do not lose finished results without being asked to.
-
-    Args:
-        output: To be written.
-        allowed: Whether the user has asked to replace or to continue it.
-        resumable: Whether the command could continue it.
-
-    Raises:
-        UsageError: The output exists.
-    """
-    if not allowed and output != STANDARD_STREAM and Path(output).is_file():
-        ways = "add --force to replace it"
-        if resumable:
-            ways = f"{ways}, or --resume to continue its run"
-        raise UsageError(
-            f"{output} exists; name another output, {'' if resumable else 'or '}{ways}"
-        )
+    return f"{stem}.{results}.{format_name or 'csv'}"
 
 
 def write_page(summary: "RunSummary", page: Path) -> None:
@@ -78,7 +63,9 @@ def write_page(summary: "RunSummary", page: Path) -> None:
 
     if summary.journal is not None:
         with interruptible(f"{summary.output} is whole: duallgd report {summary.output} goes on"):
-            say(write_report([summary.journal], page, workers=workers_for([summary.journal])))
+            workers = workers_for([summary.journal])
+            # The page was claimed before the run.
+            say(write_report([summary.journal], page, workers=workers, force=True))
 
 
 def show_first(summary: "RunSummary") -> None:

@@ -8,6 +8,7 @@ import typer
 from duallgd_cli.cli import options
 from duallgd_cli.cli.display import duration, training_display
 from duallgd_cli.errors import InterruptedRunError
+from duallgd_cli.files import claim
 
 EPILOG: Final = (
     "Examples: `duallgd train --stage decoder --data prepared/structures -o runs/decoder` · "
@@ -68,6 +69,13 @@ def train(
         ),
     ] = "off",
     threads: options.Threads = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace weights and figures that are there without a run to go on with.",
+        ),
+    ] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Train the denoiser, the spectrum encoder, or both together.
@@ -75,24 +83,38 @@ def train(
     Needs torch and numpy alone, so prepared data can be carried to another machine. Every figure
     goes to `metrics.jsonl` in the output folder; the weights to `model.safetensors`.
     """
+    files = {name: output / name for name in ("metrics.jsonl", "state.pt", "model.safetensors")}
+    init = {
+        name: path / "model.safetensors" if path.is_dir() else path  # or the folder of a run
+        for name, path in (("denoiser", init_denoiser), ("encoder", init_encoder))
+        if path is not None
+    }
+    folders = (data, *(structures or ()), *(() if simulated is None else (simulated,)))
+    settings_file = [Path(config)] if config and Path(config).is_file() else []
+    claim(
+        {f"the run's {name}": path for name, path in files.items()},
+        [
+            *(("an input, the weights", path) for path in init.values()),
+            *(("an input, the prepared data", path) for path in folders),
+            *(("an input, the settings", path) for path in settings_file),
+        ],
+        force=force,
+        own=[f"the run's {name}" for name in files] if files["state.pt"].is_file() else (),
+        makes_folders=True,
+    )
     from duallgd_cli.runtime import Runtime
     from duallgd_cli.train.run import TrainingRequest, run_training
     from duallgd_cli.train.settings import run_settings, said
 
     chosen = [*(overrides or []), *([f"training.stage={stage}"] if stage else [])]
     settings = run_settings(config, chosen)
-    init = {"denoiser": init_denoiser, "encoder": init_encoder}
     request = TrainingRequest(
         settings=settings,
         out=output,
         data=data,
         structures=tuple(structures or ()),
         simulated=simulated,
-        init={
-            name: path / "model.safetensors" if path.is_dir() else path  # or the folder of a run
-            for name, path in init.items()
-            if path is not None
-        },
+        init=init,
         said=said(config, chosen).get("model", {}),
         stop_after=stop_after,
         minutes=minutes,

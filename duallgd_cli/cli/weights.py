@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from duallgd_cli.errors import counted
+from duallgd_cli.files import claim
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -15,6 +16,7 @@ app = typer.Typer(
 
 _Weights = Annotated[Path, typer.Argument(help="A .safetensors file.")]
 _Output = Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")]
+_Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 
 CONVERT_EPILOG: Final = (
     "Example: `duallgd weights convert nplib1.ckpt -o weights/nplib1-reference.safetensors`"
@@ -52,12 +54,14 @@ def convert(
             min=0, help="Seed of the random features, which the authors' files do not hold."
         ),
     ] = None,
+    force: _Force = False,
 ) -> None:
     """Turn a fine-tuned, pre-trained decoder or encoder checkpoint into a weights file.
 
     Nothing in the checkpoint is run. Every tensor of it is taken, or the command fails and lists
     what is missing and what is left over.
     """
+    _claim(output, force, source)
     from duallgd_cli.reference import convert as official
     from duallgd_cli.reference import weights_file as reference
 
@@ -109,9 +113,12 @@ def hashes(
         Path | None,
         typer.Option(help="List to add to: that of the weights from which training went on."),
     ] = None,
+    force: _Force = False,
 ) -> None:
     """List, as hashes, the molecules of fold train, so that evaluations can look for overlap."""
     from duallgd_cli.data.prepared import load_molecules
+
+    _claim(output, force, *prepared, *(() if also is None else (also,)))
     from duallgd_cli.evaluate.leakage import TrainingHashes
 
     before = None if also is None else TrainingHashes.read(also)
@@ -139,6 +146,7 @@ def evidence(
     output: _Output,
     steps: Annotated[int, typer.Option(min=1, help="Steps of fitting the fragment model.")] = 2500,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
+    force: _Force = False,
 ) -> None:
     """Add a re-ranker: substructure priors, and a score of the peaks that fragments explain.
 
@@ -147,6 +155,7 @@ def evidence(
     made of these, and so does a copy of the encoder. The network stays as it is. The ranking is
     dropped: until 'duallgd calibrate' fits another, the scores are recorded and do not count.
     """
+    _claim(output, force, weights, structures, spectra)
     from dataclasses import replace
 
     import numpy as np
@@ -205,6 +214,7 @@ def analogues(
             "molecules have are added to those of the known ones. Two hours for a million."
         ),
     ] = None,
+    force: _Force = False,
 ) -> None:
     """Add known molecules: templates, building blocks, and spectra to compare with.
 
@@ -214,6 +224,7 @@ def analogues(
     spectrum have a say in its fingerprint, as much as suits fold val. The network stays as it is.
     The ranking is dropped: fit another by 'duallgd calibrate'.
     """
+    _claim(output, force, weights, molecules, *(() if structures is None else (structures,)))
     from dataclasses import replace
 
     from duallgd_cli.checkpoint import format as weights_format
@@ -242,17 +253,29 @@ def analogues(
 def average(
     weights: Annotated[list[Path], typer.Argument(help="At least two .safetensors files.")],
     output: _Output,
+    force: _Force = False,
 ) -> None:
     """Average networks that were trained on from the same weights.
 
     Re-ranker and ranking, which were fitted to one of the networks, are left out.
     """
+    _claim(output, force, *weights)
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.checkpoint.lineage import average as mean_of
 
     loaded = {path: weights_format.load(path) for path in weights}
     weights_format.save(output, mean_of(loaded))
     typer.echo(f"wrote {output}: mean of {len(loaded)}", err=True)
+
+
+def _claim(output: Path, force: bool, *inputs: Path) -> None:
+    """Refuse to lose a file to an output; see `files.claim`.
+
+    Raises:
+        UsageError: A file would be lost or cannot be written.
+    """
+    read = [("an input", path) for path in inputs]
+    claim({"the new file": output}, read, force=force, makes_folders=True)
 
 
 def _described(parts: tuple[str, ...], count: int) -> str:

@@ -21,6 +21,10 @@ logger = logging.getLogger(__name__)
 # Endings, and what leaves date and program out: the same results give the same bytes.
 _ENDINGS: Final = {"png": {"Software": None}, "svg": {"Date": None}}
 _APART: Final = 0.09  # of two series at one place
+# Names of all that is drawn.
+PLOTS: Final = tuple(
+    f"{name}.{ending}" for name in ("by_*", "parts", "calibration") for ending in _ENDINGS
+)
 
 
 def write_plots(directory: Path, found: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.evaluate.groups import formula_accuracy, part_records, strata
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.evaluate.metrics import Scores, score
-from duallgd_cli.evaluate.plots import write_plots
+from duallgd_cli.evaluate.plots import PLOTS, write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions, write_table
@@ -25,6 +25,8 @@ from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import version_of
 
 RESULTS: Final = "results.json"
+_SPECTRA: Final = "per_spectrum.tsv"
+_TABLES: Final = ("metrics", "groups", "calibration", "formula_accuracy")
 INTERVAL: Final = (
     "95 %; shares of right answers: Wilson with the effective sample size of spectra clustered by "
     "molecule; other means, and all that is `independent`: bootstrap, 2000 draws of molecules, of "
@@ -75,12 +77,23 @@ def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, An
         "predicted_but_not_in_truth": len(predicted.keys() - {t.spectrum_id for t in truths}),
         **_numbers(settings, inputs, scores, known),
     }
-    for name, rows in {"per_spectrum.tsv": _per_spectrum(scores, known), **_tables(found)}.items():
-        write_table(folder / name, rows, inputs.track)
+    write_table(folder / _SPECTRA, _per_spectrum(scores, known), inputs.track)
+    for name, rows in _tables(found).items():
+        write_table(folder / f"{name}.tsv", rows, inputs.track)
     text = json.dumps(finite(found), indent=2, ensure_ascii=False)
     write_atomically(folder / RESULTS, [text + "\n"])
     write_plots(folder, found)
     return found
+
+
+def report_files(folder: Path) -> dict[str, Path]:
+    """All that `report` may write, by what it is; of plots those that are there."""
+    names = (RESULTS, _SPECTRA, *(f"{name}.tsv" for name in _TABLES))
+    plots = [path for name in PLOTS for path in (folder / "plots").glob(name)]
+    return {
+        **{f"the report's {name}": folder / name for name in names},
+        **{f"the report's plots/{path.name}": path for path in plots},
+    }
 
 
 def make_folder(path: Path) -> None:
@@ -216,9 +229,9 @@ def _numbers(
 def _tables(found: Mapping[str, Any]) -> dict[str, Rows]:
     """Tables of the numbers, by the name of their file; a mean stands with its interval."""
     tables: dict[str, Rows] = {
-        "metrics.tsv": _metrics(found),
-        "groups.tsv": _groups(found["groups"]),
-        "calibration.tsv": [
+        "metrics": _metrics(found),
+        "groups": _groups(found["groups"]),
+        "calibration": [
             ["of", "cases", "stated", "observed", "observed_low", "observed_high"],
             *(
                 [name, part["count"], part["stated"], *part["observed"].values()]
@@ -228,7 +241,7 @@ def _tables(found: Mapping[str, Any]) -> dict[str, Rows]:
         ],
     }
     if "formula_accuracy" in found:
-        tables["formula_accuracy.tsv"] = _groups(found["formula_accuracy"])
+        tables["formula_accuracy"] = _groups(found["formula_accuracy"])
     return tables
 
 

@@ -9,20 +9,23 @@ are predicted.
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.evaluate.groups import RANKS
 from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage
-from duallgd_cli.evaluate.report import make_folder, report
+from duallgd_cli.evaluate.report import make_folder, report, report_files
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs, Suite, find, write_truth, write_unlabelled
 from duallgd_cli.evaluate.tables import choose, truths_of
-from duallgd_cli.files import sha256
+from duallgd_cli.files import claim, sha256
 from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.formulas.rows import write_formulas
 from duallgd_cli.guide import GuideFiles
@@ -32,7 +35,18 @@ from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.journal import ENDING, FinishedRun
 from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.prediction import Prediction
-from duallgd_cli.predict.run import Progress, merge, predict, record_path, run_header
+from duallgd_cli.predict.run import (
+    JOURNAL,
+    OUTPUT,
+    RECORD,
+    Progress,
+    claim_run,
+    files_of_runs,
+    merge,
+    predict,
+    record_path,
+    run_header,
+)
 from duallgd_cli.predict.run import predictions as predictions_of
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
@@ -44,6 +58,8 @@ SPECTRA: Final = "spectra.tsv"
 TRUTH: Final = "truth.tsv"
 FORMULAS: Final = "formulas.csv"
 PREDICTIONS: Final = "predictions.csv"
+# Outputs, as messages name them.
+_BLIND, _KEY, _CACHE = "the unlabelled spectra", "the table of the truth", "the MCES cache"
 _HASHES: Final = ".train.hashes"
 _OURS: Final = "the training molecules of the weights"
 TRUE_ORDER: Final = (
@@ -77,11 +93,52 @@ def evaluate(settings: EvaluateSettings, progress: Progress | None = None) -> di
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
     inputs = inputs_of(settings)
+    claim_files(settings, inputs)
     if settings.predictions is not None:
         _look_at_finished(settings, inputs)
     elif not predict_inputs(settings, inputs, progress):
         return None
     return report(settings, inputs)
+
+
+def claim_files(settings: EvaluateSettings, inputs: EvaluationInputs) -> None:
+    """Refuse to lose a file; see `files.claim`.
+
+    Raises:
+        UsageError: A file would be lost or cannot be written.
+    """
+    folder, is_shard = settings.folder, settings.shard.count > 1
+    single = {
+        "predictions": settings.predictions,
+        "truth": settings.truth,
+        "list of training molecules": settings.train_hashes,
+        "settings": settings.config,
+        "weights": None if settings.weights is None else Path(settings.weights),
+    }
+    read: list[tuple[str, str | Path]] = [
+        *(("an input, the benchmark", path) for path in inputs.suite.files),
+        *((f"an input, the {kind}", path) for kind, path in single.items() if path is not None),
+        *(("an input, the training molecules", path) for path in settings.train_data),
+    ]
+    written: dict[str, str | Path] = {} if is_shard else dict(report_files(folder))
+    own: list[str] = []
+    if settings.mces and settings.mces_cache is not None:
+        written[_CACHE] = settings.mces_cache
+        own.append(_CACHE)
+    if settings.predictions is not None:
+        with suppress(UsageError):  # predictions of others have no journal
+            read += files_of_runs([settings.predictions])
+        claim(written, read, force=settings.force, own=own, makes_folders=True)
+        return
+    given = {_BLIND: folder / SPECTRA, _KEY: folder / TRUTH}
+    if settings.formulas is None and settings.prediction.formula is not None:
+        written["the predicted formulas"] = folder / FORMULAS
+    if is_shard:
+        own += given  # another may have written the same
+    elif settings.resume and any(folder.glob(f"{PREDICTIONS}*{ENDING}")):
+        own += [*written, *given, OUTPUT, RECORD, JOURNAL]
+    request = replace(_request(settings, 1), inputs=tuple(map(str, inputs.suite.files)))
+    claim_run(request, written | given, read, own, makes_folders=True)
 
 
 def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
@@ -185,9 +242,11 @@ def predict_inputs(
     folder = settings.folder
     with_formula = settings.formulas is None and settings.prediction.formula is None
     make_folder(folder)
-    rows = inputs.suite.rows()
-    write_unlabelled(rows, inputs.truths, folder / SPECTRA, with_formula=with_formula)
-    write_truth(inputs.truths, folder / TRUTH)
+    shared = settings.shard.count > 1 and not settings.force
+    rows, truths = inputs.suite.rows(), inputs.truths
+    blind = partial(write_unlabelled, rows, truths, with_formula=with_formula)
+    for name, write in ((SPECTRA, blind), (TRUTH, partial(write_truth, truths))):
+        _write(folder / name, write, shared=shared)
     workers = runtime.default_workers if settings.workers is None else settings.workers
     request = _request(settings, workers)
     run = _predicted(request, model, progress)
@@ -206,6 +265,25 @@ def predict_inputs(
     return True
 
 
+def _write(path: Path, write: Callable[[Path], None], *, shared: bool) -> None:
+    """Write a file; one that all shards write may be there, but must be the same.
+
+    Raises:
+        UsageError: It is another.
+    """
+    if not (shared and path.exists()):
+        write(path)
+        return
+    with TemporaryDirectory(prefix="duallgd-") as aside:
+        fresh = Path(aside) / path.name
+        write(fresh)
+        if sha256(fresh) != sha256(path):
+            raise UsageError(
+                f"{path} exists and is of another evaluation; name another folder with -o, or add "
+                "--force to replace it"
+            )
+
+
 def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
     top_k = max(ORACLE_TOP, *settings.top_k)
     guide = GuideFiles(analogues=settings.analogues, databases=settings.databases)
@@ -219,6 +297,7 @@ def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
         shard=settings.shard,
         resume=settings.resume,
         workers=workers,
+        force=settings.force,
     )
 
 
@@ -242,7 +321,7 @@ def _predicted(
                 )
             merge(shards, request.output)
             return run
-    predict(request, model, progress)
+    predict(replace(request, force=True), model, progress)  # it was claimed before
     journal = request.journal_path()
     assert journal is not None  # the output is a file
     return FinishedRun([journal]) if request.shard.count == 1 else None
@@ -262,7 +341,7 @@ def predicted_formulas(
         Formulas by spectrum, best first; a formula with several adducts stands at its best rank.
     """
     asked = PredictSettings(top_k=max(RANKS), group_by="none", formula_search=settings)
-    write_formulas(PredictRequest((str(spectra),), str(output), "csv", settings=asked))
+    write_formulas(PredictRequest((str(spectra),), str(output), "csv", settings=asked, force=True))
     found: dict[str, list[str]] = {}
     for row in table_rows(output, required=("spectrum_id", "formula")):
         found.setdefault(row["spectrum_id"], []).append(row["formula"])

@@ -41,6 +41,8 @@ class EvaluateSettings:
         workers: Processes that assemble molecules and that score; None chooses for both.
         resume: Continue an interrupted run; finished shards of it are joined.
         shard: Part of the spectra to predict; a part is not scored.
+        force: Replace files of the folder that exist.
+        config: File that settings came from, which is never written to; or None.
     """
 
     benchmark: str | None = None
@@ -70,6 +72,8 @@ class EvaluateSettings:
     workers: int | None = None
     resume: bool = False
     shard: Shard = field(default_factory=Shard)
+    force: bool = False
+    config: Path | None = None
 
     def __post_init__(self) -> None:
         if self.allow_leakage and self.drop_leaked:

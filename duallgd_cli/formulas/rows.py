@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, UsageError
+from duallgd_cli.files import STANDARD_STREAM, claim, require_input
 from duallgd_cli.formulas import rank_formulas, remarks
 from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
@@ -17,7 +18,6 @@ from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
-    check_writable,
     inert,
     json_line,
     resolve_format,
@@ -52,7 +52,7 @@ def write_formulas(request: PredictRequest) -> RunSummary:
             `formula_search` count.
 
     Raises:
-        UsageError: The output is impossible.
+        UsageError: The output is impossible, or would cost the user a file.
         MissingInputError: An input does not exist.
         UnreadableError: Nothing can be read.
     """
@@ -61,7 +61,11 @@ def write_formulas(request: PredictRequest) -> RunSummary:
         raise UsageError(
             f"formulas are written as csv, tsv or jsonl; {output_format} holds structures"
         )
-    check_writable(request.output)
+    for name in request.inputs:
+        if name != STANDARD_STREAM:
+            require_input(name)
+    read = [("an input, the spectra", name) for name in request.inputs]
+    claim({"the output": request.output}, read, force=request.force)
     settings = request.settings
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial as with_arguments
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -85,19 +86,25 @@ class Journal:
         rows = self.hypotheses[self.hypotheses[:, 1] == self.hypotheses[:, 2] - 1]
         return set(rows[:, 0].tolist())
 
+    @property
+    def is_written(self) -> bool:
+        """Whether an output holds all of it: of a finished run, but of no shard by itself."""
+        whole = self.header is not None and self.header.shard == WHOLE
+        return whole and self.end is not None
+
     @classmethod
     def create(cls, path: Path, header: Header) -> "Journal":
         """Start a journal; one whose work is in no output yet is kept as ``<name>.old``.
+
+        Nothing that was kept so before is replaced: then it is ``<name>.old.2``.
 
         Raises:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
         with _opened(path) as journal:
-            # An output holds all of a finished run, but none a shard before it is joined.
-            whole = journal.header is not None and journal.header.shard == WHOLE
-            is_written = whole and journal.end is not None
-            if journal.is_damaged or (len(journal.hypotheses) and not is_written):
-                old = path.with_name(path.name + ".old")
+            if journal.is_damaged or (len(journal.hypotheses) and not journal.is_written):
+                names = chain((f"{path.name}.old",), (f"{path.name}.old.{n}" for n in count(2)))
+                old = next(kept for kept in map(path.with_name, names) if not kept.exists())
                 try:
                     old.write_bytes(path.read_bytes())
                 except OSError as error:
@@ -443,7 +450,7 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for name in names:
-        if name.name.endswith(ENDING) or _is_journal(name):
+        if name.name.endswith(ENDING) or is_journal(name):
             found.append(name)
             continue
         shards = sorted(
@@ -457,12 +464,24 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _is_journal(path: Path) -> bool:
+def is_journal(path: Path) -> bool:
     """Whether a file that may be called anything begins as journals do."""
     if not (path.is_file() and os.access(path, os.R_OK)):
         return False
     with path.open("rb") as file:
         return file.read(len(_MARK)) == _MARK
+
+
+def inputs_of(path: Path) -> list[str]:
+    """Names of the files of spectra that a run read, by the first line of its journal."""
+    if not is_journal(path):
+        return []
+    with path.open("rb") as file:
+        header = decode(file.readline()) or {}
+    entries = header.get("inputs")
+    entries = entries if isinstance(entries, list) else []
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
+    return [name for name in names if isinstance(name, str)]
 
 
 def _usable(path: Path, partial: bool) -> Journal:

@@ -1,24 +1,32 @@
 """The predict use case: spectrum files in, ranked structures out, nothing lost on the way."""
 
+import glob
 import json
 import logging
-import os
 import platform
+import re
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial as with_arguments
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, counted
-from duallgd_cli.files import STANDARD_STREAM, write_atomically
+from duallgd_cli.files import (
+    STANDARD_STREAM,
+    claim,
+    require_input,
+    same_place,
+    write_atomically,
+)
 from duallgd_cli.guide import Knowledge
 from duallgd_cli.predict.candidates import Workers
 from duallgd_cli.predict.generation import LoadedModel, warn_uncalibrated
@@ -26,6 +34,8 @@ from duallgd_cli.predict.journal import (
     ENDING,
     FinishedRun,
     Journal,
+    inputs_of,
+    is_journal,
     journals_of,
     read,
     scan,
@@ -55,19 +65,31 @@ from duallgd_cli.writers.formats import (
     TABLES,
     WHOLE,
     Rows,
-    check_writable,
     pieces,
     resolve_format,
     write_parts,
     write_pieces,
 )
-from duallgd_cli.writers.summaries import summary_paths, write_summary
+from duallgd_cli.writers.summaries import SUMMARIES, summary_paths, write_summary
 
 logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 1000  # spectra that are ranked and written as one piece of text
 _MOST_WORKERS: Final = 16
 _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
+_SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
+# The files of a run, as messages name them.
+OUTPUT, RECORD, JOURNAL = "the output", "the run record", "the journal"
+PARTS, PAGE = "the table of parts", "the page"
+_OF_A_RUN: Final = "a journal of the run"
+# What a run reads.
+_SPECTRA, _FORMULA_TABLE = "an input, the spectra", "an input, the table of formulas"
+_GUIDES: Final = {
+    "analogues": "an input, the analogues",
+    "libraries": "an input, the library",
+    "tables": "an input, the guide",
+    "databases": "an input, the database",
+}
 
 
 @dataclass(slots=True)
@@ -142,7 +164,10 @@ Progress: TypeAlias = Callable[[str, int, HypothesisResult | None], None]
 
 
 def predict(
-    request: PredictRequest, model: LoadedModel, progress: Progress | None = None
+    request: PredictRequest,
+    model: LoadedModel,
+    progress: Progress | None = None,
+    knowledge: Knowledge | None = None,
 ) -> RunSummary:
     """Predict structures for every MS2 spectrum of the inputs.
 
@@ -153,6 +178,7 @@ def predict(
         request: What to predict, and where things are.
         model: Draws and ranks.
         progress: Told how the run goes; None for nobody.
+        knowledge: What `check` has read, if it was called before.
 
     Raises:
         UsageError: The request is impossible, or the journal belongs to a different run.
@@ -162,11 +188,8 @@ def predict(
     """
     tell = progress or (lambda *_: None)
     settings, is_shard = request.settings, request.shard.count > 1
-    _check_output(request)
-    _refuse_to_overwrite(request)
-    files = request.guide
-    knowledge = None if files is None else Knowledge.read(settings.guide, files)
-    warn_uncalibrated(model, settings, files)
+    knowledge = knowledge or check(request)
+    warn_uncalibrated(model, settings, request.guide)
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()
     n_finished: int | None = None  # features, once the journal is open
@@ -237,18 +260,145 @@ def _features(
             tell("predicting", len(item.spectra), None)
 
 
-def _refuse_to_overwrite(request: PredictRequest) -> None:
-    known = () if request.guide is None else chain.from_iterable(asdict(request.guide).values())
+def check(request: PredictRequest) -> Knowledge | None:
+    """Refuse what cannot be done, before hours are spent or weights are loaded.
+
+    Returns:
+        What is known of the molecules, as the files of the request say; None without any.
+
+    Raises:
+        UsageError: A file would be lost or cannot be written, or the request is impossible.
+        MissingInputError: An input does not exist.
+        UnreadableError: An input cannot be read.
+    """
+    files = request.guide
+    known = [] if files is None else list(chain.from_iterable(asdict(files).values()))
+    for name in (*request.inputs, *known):
+        if name != STANDARD_STREAM:
+            require_input(name)
+    claim_run(request)
+    formula_source(request.settings, request.formulas, request.settings.limits.max_heavy_atoms)
+    return None if files is None else Knowledge.read(request.settings.guide, files)
+
+
+def claim_run(
+    request: PredictRequest,
+    outputs: Mapping[str, str | Path] = MappingProxyType({}),
+    inputs: Iterable[tuple[str, str | Path]] = (),
+    own: Collection[str] = (),
+    *,
+    makes_folders: bool = False,
+) -> None:
+    """Refuse to lose a file to a run; see `files.claim`.
+
+    Args:
+        request: Of the run.
+        outputs: What is written beside its own files.
+        inputs: What is read beside them.
+        own: Which outputs may exist, beside those of a run that is resumed.
+        makes_folders: Whether folders are made for the outputs.
+
+    Raises:
+        UsageError: A file would be lost or cannot be written, or the request is impossible.
+    """
+    resolve_format(request.output, request.format)
+    guide = {} if request.guide is None else asdict(request.guide)
     tables = () if request.formulas is None else (request.formulas,)
-    # realpath, since Path.resolve gives up on a link to itself with a RuntimeError.
-    taken = dict.fromkeys(map(os.path.realpath, (*request.inputs, *tables, *known)), "an input")
-    if request.journal is not None:
-        taken[os.path.realpath(request.journal)] = "the journal"
-    for path in (request.output, str(request.page or STANDARD_STREAM)):
-        place = os.path.realpath(path)
-        if path != STANDARD_STREAM and place in taken:
-            raise UsageError(f"{path} would overwrite {taken[place]}; name another file")
-        taken[place] = "the output"
+    read: list[tuple[str, str | Path]] = [
+        *((_SPECTRA, name) for name in request.inputs),
+        *((_FORMULA_TABLE, name) for name in tables),
+        *((_GUIDES[kind], name) for kind, names in guide.items() for name in names),
+        *request.reads,
+        *inputs,
+    ]
+    journal = request.journal_path()
+    written = {**_outputs(request), **({} if journal is None else {JOURNAL: journal}), **outputs}
+    read += [(kind, written[kind]) for kind in (JOURNAL, RECORD) if kind in written]
+    if request.output != STANDARD_STREAM:
+        read += _all_files(request.output)
+    if journal is not None and journal.is_file() and journal.stat().st_size:
+        if not is_journal(journal):
+            raise UsageError(f"{journal} is not a duallgd journal; name another file")
+        if request.resume:
+            own = written
+        elif not request.force:
+            kept = scan(journal)
+            # What is in no output yet is kept under another name.
+            own = own if len(kept.hypotheses) and kept.is_written else (*own, JOURNAL)
+    claim(
+        written,
+        read,
+        force=request.force,
+        own=own,
+        makes_folders=makes_folders,
+        otherwise="or --resume to continue its run",
+    )
+
+
+def _outputs(request: PredictRequest) -> dict[str, str | Path]:
+    """All that a run writes but its journal, by what it is."""
+    journal = request.journal_path()
+    if request.shard.count > 1:
+        return {RECORD: record_path(Path(str(journal).removesuffix(ENDING)))}
+    if request.output == STANDARD_STREAM:
+        return {OUTPUT: request.output}
+    files = run_files(request.output, request.summaries)
+    del files[JOURNAL], files[PAGE]
+    if not request.parts:
+        del files[PARTS]
+    return {**files, **({} if request.page is None else {PAGE: request.page})}
+
+
+def run_files(output: str | Path, summaries: Iterable[str] = SUMMARIES) -> dict[str, str | Path]:
+    """Where the files of a run lie if nobody says, by what they are.
+
+    Args:
+        output: Of the run, a file.
+        summaries: Names of tables for other programs.
+
+    Raises:
+        UsageError: One of the summaries is not known.
+    """
+    path = Path(output)
+    return {
+        OUTPUT: output,
+        RECORD: record_path(path),
+        JOURNAL: path.parent / f"{path.name}{ENDING}",
+        PARTS: parts_path(path),
+        PAGE: path.parent / f"{path.stem}.html",
+        **{f"the table for {name}": at for name, at in summary_paths(summaries, path).items()},
+    }
+
+
+def _all_files(output: str | Path) -> list[tuple[str, str | Path]]:
+    """The files of a run, with what they are; of its shards and what was kept what is there."""
+    path = Path(output)
+    journals = sorted(path.parent.glob(f"{glob.escape(path.name)}*{ENDING}*"))
+    records = sorted(path.parent.glob(f"{glob.escape(path.name)}.shard-*.run.json"))
+    return [
+        *run_files(output).items(),
+        *((_OF_A_RUN, one) for one in journals),
+        *(("the record of a shard", one) for one in records),
+    ]
+
+
+def files_of_runs(names: Sequence[Path]) -> list[tuple[str, str | Path]]:
+    """The files of finished runs, each with what it is, for a command that reads them.
+
+    Args:
+        names: Journals, or outputs that have journals beside them.
+
+    Raises:
+        UsageError: Nothing of that name has a journal.
+    """
+    journals = journals_of(names)
+    runs = (str(path).removesuffix(ENDING) for path in journals)
+    whole = dict.fromkeys(_SHARD.sub("", name) for name in (*map(str, names), *runs))
+    return [
+        *((_OF_A_RUN, path) for path in journals),
+        *(("the input of the run", name) for path in journals for name in inputs_of(path)),
+        *(item for name in whole for item in _all_files(name)),
+    ]
 
 
 @contextmanager
@@ -329,8 +479,11 @@ def merge(
     parts: bool = False,
     summaries: Collection[str] = (),
     partial: bool = False,
+    force: bool = False,
 ) -> RunSummary:
     """Join the shards of a run and write its output.
+
+    The output of that very run is written anew; any other file needs `force`.
 
     Args:
         names: Journals, or outputs that have journals beside them.
@@ -340,6 +493,7 @@ def merge(
         parts: Whether to say what structures contain.
         summaries: Tables for other programs.
         partial: Write what is finished, whatever is missing or still going on.
+        force: Replace files that exist.
 
     Raises:
         UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
@@ -352,7 +506,11 @@ def merge(
         parts=parts,
         summaries=tuple(summaries),
     )
-    _check_output(request)
+    resolve_format(output, format_name)
+    inputs = files_of_runs(names)
+    is_own = any(kind == OUTPUT and same_place(path, output) for kind, path in inputs)
+    own = (OUTPUT, RECORD) if is_own and not partial else ()
+    claim(_outputs(request), inputs, force=force, own=own)
     workers = workers_for(names)
     run = read(names, partial=partial, workers=workers)
     summary = RunSummary(output)
@@ -369,22 +527,6 @@ def workers_for(names: Sequence[Path]) -> int:
     """
     size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
     return min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
-
-
-def _check_output(request: PredictRequest) -> None:
-    """Refuse what could not be written, before hours are spent on it.
-
-    Raises:
-        UsageError: Of the output, or of a table beside it.
-    """
-    resolve_format(request.output, request.format)
-    check_writable(request.output)
-    if request.parts:
-        parts_path(request.output)
-    if request.summaries:
-        summary_paths(request.summaries, request.output)
-    if request.page is not None:
-        check_writable(str(request.page))
 
 
 def write_all(
@@ -417,9 +559,9 @@ def write_all(
         texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
         write_pieces(_joined(texts, summary, output_format), output)
     if request.parts:
-        write_parts(_with_parts(run), parts_path(output))
+        write_parts(_with_parts(run), parts_path(Path(output)))
     if request.summaries:
-        for name, path in summary_paths(request.summaries, output).items():
+        for name, path in summary_paths(request.summaries, Path(output)).items():
             write_summary(predictions(run), name, path)
 
 
@@ -439,20 +581,14 @@ def _joined(
         yield text.partition("\n")[2] if position and output_format in TABLES else text
 
 
-def parts_path(output: str) -> Path:
-    """Where the parts of a run lie: ``out.parts.csv`` for ``out.csv``.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
-    path = Path(output).with_suffix(".parts.csv")
-    check_writable(str(path))
-    return path
+def parts_path(output: Path) -> Path:
+    """Where the parts of a run lie: ``out.parts.csv`` for ``out.csv``."""
+    return output.parent / f"{output.stem}.parts.csv"
 
 
 def record_path(output: Path) -> Path:
     """Where the record of a run lies: ``out.csv.run.json``."""
-    return output.with_name(f"{output.name}.run.json")
+    return output.parent / f"{output.name}.run.json"
 
 
 def _write_record(

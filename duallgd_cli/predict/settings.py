@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
 
 WHOLE: Final = "1/1"  # the shard of a run that has no others
-_SHARD: Final = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
+_SHARD: Final = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", re.ASCII)
+_MOST_SHARDS: Final = 100_000
 CERTAIN: Final = 0.7  # probability from which on an answer counts as certain
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
 # Earlier journals name what evaluated the network. This is what still does; of another, numbers
@@ -127,6 +128,8 @@ class Shard:
     count: int = 1
 
     def __post_init__(self) -> None:
+        if self.count > _MOST_SHARDS:
+            raise UsageError(f"a run has at most {_MOST_SHARDS} shards, not {self.count}")
         if not 1 <= self.number <= self.count:
             raise UsageError(f"shard {self} does not exist; shards are 1/n to n/n")
 
@@ -139,7 +142,9 @@ class Shard:
         """
         match = _SHARD.fullmatch(text)
         if match is None:
-            raise UsageError(f"shard {quote(text)} is not of the form 2/8")
+            raise UsageError(
+                f"shard {quote(text)} is not of the form 2/8, with at most {_MOST_SHARDS} shards"
+            )
         return cls(int(match[1]), int(match[2]))
 
     def holds(self, feature: int) -> bool:
@@ -169,6 +174,8 @@ class PredictRequest:
         parts: Say what the structures contain, in a table beside the output and in JSON lines.
         summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.
         page: Of HTML, which whoever asks for the run makes of it; its place is looked at here.
+        force: Replace files that exist.
+        reads: What else the command reads, such as weights, each with what it is: never replaced.
     """
 
     inputs: tuple[str, ...]
@@ -185,6 +192,8 @@ class PredictRequest:
     parts: bool = False
     summaries: tuple[str, ...] = ()
     page: Path | None = None
+    force: bool = False
+    reads: tuple[tuple[str, str | Path], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.inputs:
@@ -218,8 +227,7 @@ class PredictRequest:
                 )
             return None
         part = f".shard-{self.shard.number}-of-{self.shard.count}" if self.shard.count > 1 else ""
-        output = Path(self.output)
-        return output.with_name(f"{output.name}{part}.journal.jsonl")
+        return Path(f"{Path(self.output)}{part}.journal.jsonl")
 
 
 @dataclass(frozen=True, slots=True)

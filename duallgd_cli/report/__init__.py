@@ -24,9 +24,9 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.files import write_atomically
+from duallgd_cli.files import claim, write_atomically
+from duallgd_cli.predict.run import PAGE, files_of_runs
 from duallgd_cli.report.contents import LARGE, ReportedRun
-from duallgd_cli.writers.formats import check_writable
 
 _DRAWINGS: Final = 50  # of the table of all features that are packed together
 _LEVEL: Final = 6  # of compression; 9 takes twice the time for a hundredth of the size
@@ -57,7 +57,12 @@ class Report:
 
 
 def write_report(
-    names: Sequence[Path], output: Path, top_k: int | None = None, workers: int = 1
+    names: Sequence[Path],
+    output: Path,
+    top_k: int | None = None,
+    workers: int = 1,
+    *,
+    force: bool = False,
 ) -> Report:
     """Write the report of a finished run: one file, or an index and pages of a thousand features.
 
@@ -67,11 +72,12 @@ def write_report(
             ``out.html`` in ``out_files``.
         top_k: See `ReportedRun`.
         workers: Processes.
+        force: Replace a file that exists.
 
     Raises:
-        UsageError: There is no finished journal, or a file cannot be written.
+        UsageError: There is no finished journal, or a file cannot be written or is another's.
     """
-    check_writable(str(output))
+    claim({PAGE: output}, files_of_runs(names), force=force)
     run = ReportedRun(names, top_k, workers)
     pages = _Pages(run, output)
     if run.n_features > LARGE:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,11 @@ from duallgd_cli.chem.identity import unfold_bits
 from duallgd_cli.chem.valence import pairs
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import replaced, write_atomically
-from duallgd_cli.generator.trace import Trace
 from duallgd_cli.report import page
 from duallgd_cli.report.contents import readable
-from duallgd_cli.writers.formats import check_writable
+
+if TYPE_CHECKING:  # what can be refused is, before torch is loaded
+    from duallgd_cli.generator.trace import Trace
 
 _SIDE: Final = 260
 _MARGIN: Final = 16
@@ -153,7 +154,7 @@ def _svg(shapes: Iterable[_Shape]) -> str:
     return "".join(shape.svg() for shape in shapes)
 
 
-def write_trace(followed: Trace, output: Path) -> None:
+def write_trace(followed: "Trace", output: Path) -> None:
     """Write a walk; the ending decides how: .html, .svg, .png or .gif.
 
     Args:
@@ -163,7 +164,7 @@ def write_trace(followed: Trace, output: Path) -> None:
     Raises:
         UsageError: Another ending, or the file cannot be written.
     """
-    check(output)
+    require_ending(output)
     match output.suffix.lower():
         case ".gif":
             _animate(followed, output)
@@ -176,18 +177,17 @@ def write_trace(followed: Trace, output: Path) -> None:
             write_atomically(output, page("trace", _values(followed)))
 
 
-def check(output: Path) -> None:
-    """Refuse a file that could not be written, before anything is computed.
+def require_ending(output: Path) -> None:
+    """Refuse a file of another kind, before anything is computed.
 
     Raises:
-        UsageError: Its ending is not known, or it cannot be written.
+        UsageError: Its ending is not known.
     """
     if output.suffix.lower() not in _ENDINGS:
         raise UsageError(f"{output} must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}")
-    check_writable(str(output))
 
 
-def _values(followed: Trace) -> dict[str, Any]:
+def _values(followed: "Trace") -> dict[str, Any]:
     """All that the template shows."""
     first = followed.annotated.hypothesis.feature.first
     steps = range(len(followed.steps))
@@ -208,7 +208,7 @@ def _values(followed: Trace) -> dict[str, Any]:
     }
 
 
-def _words(followed: Trace) -> list[str]:
+def _words(followed: "Trace") -> list[str]:
     """What became of each sample, in words."""
     found = []
     for result in followed.becomes:
@@ -220,7 +220,7 @@ def _words(followed: Trace) -> list[str]:
     return found
 
 
-def _frame(followed: Trace, sample: int, step: int) -> Iterator[_Shape]:
+def _frame(followed: "Trace", sample: int, step: int) -> Iterator[_Shape]:
     """The noisy and the expected bonds of a sample at a step, and its atoms."""
     here, at = followed.steps[step], _positions(followed, sample)
     low, high = pairs(len(at))
@@ -248,7 +248,7 @@ def _frame(followed: Trace, sample: int, step: int) -> Iterator[_Shape]:
             yield from (_Shape("disc", (x, y), 7), _Shape(symbol, (x, y), words=symbol))
 
 
-def _positions(followed: Trace, sample: int) -> NDArray[np.float64]:
+def _positions(followed: "Trace", sample: int) -> NDArray[np.float64]:
     """Where the atoms are drawn, in a square of the side `_SIDE`, (N, 2)."""
     at = followed.places[sample] * (1, -1)
     low, high = at.min(0), at.max(0)
@@ -260,7 +260,7 @@ def _axis() -> _Shape:
     return _Shape("axis", (0, _FLOOR, _WIDE, _FLOOR), 1)
 
 
-def _spectrum(followed: Trace) -> Iterator[_Shape]:
+def _spectrum(followed: "Trace") -> Iterator[_Shape]:
     """The peaks of the feature, explained ones apart, on their axis."""
     feature = followed.annotated.hypothesis.feature
     mz = np.concatenate([one.mz for one in feature.spectra])
@@ -279,7 +279,7 @@ def _spectrum(followed: Trace) -> Iterator[_Shape]:
         yield _Shape("words", (tick / last * _WIDE, _TALL - 8), words=f"{tick:g}")
 
 
-def _fingerprint(followed: Trace) -> Iterator[_Shape]:
+def _fingerprint(followed: "Trace") -> Iterator[_Shape]:
     """The likeliest bits of the predicted fingerprint, those of the finished molecules apart."""
     order = np.argsort(-followed.fingerprint, kind="stable")[:_BITS]
     rows = [one[0].bits for one in followed.becomes if not isinstance(one, Rejection)]
@@ -293,13 +293,13 @@ def _fingerprint(followed: Trace) -> Iterator[_Shape]:
         yield _Shape(name, (x, _FLOOR, x, top), 0.8 * _WIDE / _BITS, words)
 
 
-def _height(followed: Trace) -> int:
+def _height(followed: "Trace") -> int:
     """How much of the height of a square the tallest drawing needs."""
     spans = (np.ptp(_positions(followed, sample)[:, 1]) for sample in range(len(followed.becomes)))
     return min(_SIDE, round(float(max(spans))) + 2 * _MARGIN)
 
 
-def _strip(followed: Trace) -> _Picture:
+def _strip(followed: "Trace") -> _Picture:
     """Samples in rows, steps evenly apart in columns, spectrum and fingerprint below."""
     words, tall, last = _words(followed), _height(followed), len(followed.steps) - 1
     steps = sorted({round(number * last / (_STRIP - 1)) for number in range(_STRIP)})
@@ -321,7 +321,7 @@ def _strip(followed: Trace) -> _Picture:
     return _Picture(width, below + _TALL + 26, shapes)
 
 
-def _animate(followed: Trace, output: Path) -> None:
+def _animate(followed: "Trace", output: Path) -> None:
     """A GIF: all samples side by side, a frame for every step, the last one longer."""
     samples, tall, frames = len(followed.becomes), _height(followed), []
     for number, step in enumerate(followed.steps):

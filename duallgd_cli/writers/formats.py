@@ -1,12 +1,11 @@
 """Output formats: each turns predictions into pieces of text; `write` puts them where they belong.
 
 CSV and TSV have a row for every candidate, and at least one for every spectrum or feature: one
-without candidates has a row without rank, whose status and message say why. The message of a first
-row ends with the probability that the first ten candidates hold the right structure. A structure of
-rank 0 was found in a spectral library and not generated; its score is the cosine. No cell breaks
-a row or acts in the program that shows it: control characters and line separators become spaces,
-and text that a spreadsheet would run as a formula gets an apostrophe in front. Numbers and
-structures are written as they are.
+without candidates has a row without rank, whose status and message say why. A structure of rank 0
+was found in a spectral library and not generated; its score is the cosine. No cell breaks a row or
+acts in the program that shows it: control characters and line separators become spaces, and text
+that a spreadsheet would run as a formula gets an apostrophe in front. Numbers and structures are
+written as they are.
 
 Nothing that differs between two runs of the same request (times, versions) is written here, so an
 interrupted and resumed run gives the same bytes as an uninterrupted one.
@@ -143,34 +142,6 @@ def resolve_format(output: str, name: str = "") -> str:
     return found
 
 
-def check_writable(output: str) -> None:
-    """Refuse an output that could not be written, before hours are spent on it.
-
-    Raises:
-        UsageError: Its folder does not exist or cannot be written, it is a folder, a device or a
-            pipe itself, or standard output is closed.
-    """
-    if output == STANDARD_STREAM:
-        if sys.stdout is None:
-            raise UsageError("standard output is closed; name a file with -o")
-        return
-    try:
-        _check_place(output, Path(os.path.realpath(output)))
-    except OSError as error:  # a locked folder, a name too long
-        raise UsageError(f"output {output} cannot be written: {error.strerror}") from None
-
-
-def _check_place(output: str, path: Path) -> None:
-    if path.is_dir():
-        raise UsageError(f"output {output} is a folder; name a file in it")
-    if Path(output).exists() and not Path(output).is_file():
-        raise UsageError(f"output {output} is no ordinary file; name one, or - for standard output")
-    if not path.parent.is_dir():
-        raise UsageError(f"the folder of output {output} does not exist; create {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"the folder of output {output} cannot be written")
-
-
 def write_pieces(pieces: Iterable[str], output: str) -> None:
     """Write text to a file, whole or not at all, or to standard output as it comes.
 
@@ -273,10 +244,8 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     of_formula = {name: _formula_cells(one) for name, one in tried.items()}
     for candidate in prediction.offered:
         message, like = plain, likeness(prediction.analogue_of(candidate))
-        if like or candidate.rank == 1:
-            top10 = f"P(first 10) = {prediction.confidence_top10:.3g}"
-            first_says = top10 if candidate.rank == 1 else ""
-            message = inert(sentences(prediction.message, like, first_says))
+        if like:
+            message = inert(sentences(prediction.message, like))
         yield (
             shared
             | of_formula.get((candidate.formula, candidate.adduct), {})

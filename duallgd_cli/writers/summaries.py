@@ -14,7 +14,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.files import write_atomically
 from duallgd_cli.predict.prediction import Prediction
-from duallgd_cli.writers.formats import check_writable, rows, table
+from duallgd_cli.writers.formats import rows, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +103,17 @@ SUMMARIES: Final = {
 }
 
 
-def summary_paths(names: Iterable[str], output: str) -> dict[str, Path]:
+def summary_paths(names: Iterable[str], output: Path) -> dict[str, Path]:
     """Where summaries lie: ``out.mzmine.csv`` for ``out.csv``.
 
     Raises:
-        UsageError: A name is not one of `SUMMARIES`, or a table cannot be written.
+        UsageError: A name is not one of `SUMMARIES`.
     """
     paths = {}
     for name in names:
         if name not in SUMMARIES:
             raise UsageError(f"summary {quote(name)} is not known; choose {', '.join(SUMMARIES)}")
-        paths[name] = Path(output).with_suffix(f".{SUMMARIES[name].ending}")
-        check_writable(str(paths[name]))
+        paths[name] = output.parent / f"{output.stem}.{SUMMARIES[name].ending}"
     return paths
 
 

@@ -36,7 +36,7 @@ from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth
 from duallgd_cli.evaluate.mces import Search
 from duallgd_cli.evaluate.report import report
-from duallgd_cli.evaluate.run import TRUE_ORDER, inputs_of, predict_inputs
+from duallgd_cli.evaluate.run import TRUE_ORDER, claim_files, inputs_of, predict_inputs
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import Molecule, molecule, read_predictions, write_table
 from duallgd_cli.guide import Known
@@ -269,6 +269,7 @@ def main(
     )
     model = api.load(weights, runtime=Runtime.resolve(device))
     inputs = inputs_of(settings)
+    claim_files(settings, inputs)
     keep_elements(inputs, authors(model).model.settings.atom_symbols)
     model = told(model, inputs.truths) if atom_order == "truth" else model
     predict_inputs(settings, inputs, model=model)

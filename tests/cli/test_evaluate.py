@@ -155,7 +155,7 @@ def test_finished_predictions_are_checked_against_the_list_of_the_weights_that_m
     refused = duallgd(*again)
     stamped = duallgd(*again, "--allow-leakage")
     (tmp_path / "w.safetensors").write_bytes(b"other weights")
-    unknown = duallgd(*again)
+    unknown = duallgd(*again, "--force")
 
     assert refused.code == 2
     assert (

@@ -1,5 +1,7 @@
 """`duallgd formulas`: rows for every spectrum, good or bad."""
 
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -97,3 +99,22 @@ def test_an_adduct_of_ones_own_is_used_and_noted(tmp_path):
 
     assert (row["formula"], row["adduct"], row["status"]) == ("C9H8O4", "[2M+Na]+", "ok")
     assert "take it for [M+Na]+; probabilities are not calibrated" in row["message"]
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [((), "made.formulas.csv"), (("--format", "jsonl"), "made.formulas.jsonl")],
+)
+def test_at_a_terminal_they_go_to_a_file_as_structures_do(
+    duallgd, spectra, tmp_path, monkeypatch, given, name
+):
+    piped = duallgd("formulas", spectra, *given)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    at_terminal = duallgd("formulas", spectra, *given)
+    again = duallgd("formulas", spectra, *given)
+    asked = duallgd("formulas", spectra, "-o", "-", *given)
+
+    assert (piped.code, at_terminal.code, at_terminal.out) == (0, 0, "")
+    assert (tmp_path / name).read_text() == piped.out == asked.out
+    assert f"-> {name}" in at_terminal.err
+    assert f"the output {name} exists" in again.err

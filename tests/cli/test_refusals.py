@@ -13,12 +13,16 @@ REFUSED = [
     ("predict absent.mgf", 66, "absent.mgf does not exist"),
     ("predict FORMULAS", 65, "not recognised"),
     ("predict", 2, "Missing argument"),
-    ("predict SPECTRA --set sampling.stepz=3", 2, "did you mean steps"),
+    ("predict SPECTRA --set sampling.stepz=3", 2, "did you mean sampling.steps?"),
     ("predict SPECTRA --set samples=10 -o -", 2, "did you mean sampling.samples?"),
     ("predict SPECTRA --set steps=10 -o -", 2, "did you mean sampling.steps?"),
     ("predict SPECTRA --config absent.yaml", 2, "absent.yaml"),
     ("predict SPECTRA --device abacus", 2, "'abacus' is unknown"),
     ("predict SPECTRA --shard 9/8", 2, "9/8 does not exist"),
+    ("predict SPECTRA --shard 1/100001", 2, "at most 100000 shards, not 100001"),
+    ("predict SPECTRA --shard 1/99999999999999999999", 2, "not of the form 2/8, with at most"),
+    (f"predict SPECTRA --shard 1/{'9' * 5000}", 2, "not of the form 2/8, with at most"),
+    ("predict SPECTRA --shard ²/8", 2, "not of the form 2/8, with at most"),
     ("predict SPECTRA --group-by mood", 2, "feature, none"),
     ("predict SPECTRA --rows day", 2, "'day' is not one of 'feature', 'spectrum'"),
     ("predict SPECTRA -o out.docx", 2, ".docx"),
@@ -48,7 +52,8 @@ REFUSED = [
     ("predict SPECTRA --core c1cc", 2, "core 'c1cc' is not a SMILES"),
     ("predict SPECTRA --core [Fe]", 2, "core '[Fe]' holds Fe"),
     ("predict SPECTRA --require 'xx('", 2, "'xx(' is neither a SMARTS nor the name of a part"),
-    ("predict SPECTRA --forbid hexoze", 2, "'hexoze' is neither a SMARTS nor the name of a part"),
+    ("predict SPECTRA --forbid hexoze", 2, "nor the name of a part; did you mean hexose?"),
+    ("predict SPECTRA --require hexsoe", 2, "nor the name of a part; did you mean hexose?"),
     ("predict SPECTRA --analogues empty.csv", 2, "no molecule that can be used"),
     ("predict SPECTRA --analogues absent.smi", 66, "absent.smi does not exist"),
     ("predict SPECTRA --library absent.msp", 66, "absent.msp does not exist"),
@@ -89,8 +94,8 @@ REFUSED = [
     ("data simulate none --like spectra -o made", 66, "none holds no prepared data"),
     ("data simulate structures --like none -o made", 66, "none holds no prepared data"),
     ("data simulate structures --like structures -o made", 2, "holds structures, not spectra"),
-    ("data simulate structures --like spectra -o structures", 2, "give another output"),
-    ("data simulate structures --like spectra -o ./spectra", 2, "give another output"),
+    ("data simulate structures --like spectra -o structures", 2, "would overwrite an input"),
+    ("data simulate structures --like spectra -o ./spectra", 2, "would overwrite an input"),
     ("data simulate structures --like spectra -o made --seed -1", 2, "--seed"),
     (
         "data simulate structures --like spectra -o made --max-atoms 2 --workers 1 --steps 1",
@@ -106,7 +111,7 @@ REFUSED = [
         *(2, "'duallgd data simulate' and give them as --simulated"),
     ),
     ("train --data structures -o run --config huge", 2, "neither a YAML file nor a preset"),
-    ("train --data structures -o run --set training.stepz=1", 2, "did you mean steps?"),
+    ("train --data structures -o run --set training.stepz=1", 2, "did you mean training.steps?"),
     ("train --data structures -o run --init-encoder no", 69, "weights no do not exist"),
     ("train --data structures -o run --device cpu:x", 2, "device"),
     ("weights convert notes.ckpt -o w.safetensors", 69, "notes.ckpt"),
@@ -144,3 +149,95 @@ def test_a_mistake_is_one_sentence_and_its_exit_code(
     assert done.out == ""
     # Where nothing can be read the rows that say so are written.
     assert code == 65 or sorted(made.rglob("*")) == before
+
+
+# Wherever a command takes the name of a file.
+NAMED = """
+predict NAME.mgf
+predict SPECTRA -o NAME.csv
+predict SPECTRA -o NAME/x.csv
+predict SPECTRA -o x.csv --report NAME
+predict SPECTRA -o x.csv --journal NAME
+predict SPECTRA -o x.csv --formulas NAME
+predict SPECTRA -o x.csv --guide NAME
+predict SPECTRA -o x.csv --library NAME
+predict SPECTRA -o x.csv --analogues NAME
+predict SPECTRA -o x.csv --database NAME
+predict SPECTRA -o x.csv --config NAME
+predict SPECTRA -o x.csv --weights NAME
+merge NAME -o x.csv
+merge NAME.journal.jsonl -o x.csv
+report NAME
+formulas NAME
+formulas SPECTRA -o NAME.csv
+trace NAME -o x.html
+trace SPECTRA -o NAME.html
+trace SPECTRA -o x.html --formulas NAME
+evaluate --benchmark NAME
+evaluate --benchmark massspecgym --data-dir NAME
+evaluate --benchmark labelled.tsv -o NAME
+evaluate --predictions NAME --truth labelled.tsv
+evaluate --predictions labelled.tsv --truth NAME
+evaluate --benchmark labelled.tsv --mces-cache NAME
+calibrate NAME --run x.csv --truth labelled.tsv -o w
+calibrate w --run NAME --truth labelled.tsv -o w
+train --data NAME -o run
+train --data structures -o NAME
+train --data structures --init-encoder NAME -o run
+train --data structures --config NAME -o run
+data structures NAME -o made
+data structures table.csv -o NAME
+data structures table.csv --holdout NAME -o made
+data spectra NAME -o made
+data simulate NAME --like spectra -o made
+data massbank NAME -o made.tsv
+weights convert NAME -o w
+weights convert notes.ckpt -o NAME
+weights verify NAME
+weights hashes NAME -o w
+weights hashes structures --also NAME -o w
+info --weights NAME
+bench --atoms 10 --weights NAME
+bench predict NAME
+"""
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "\u00e9" * 130], ids=["300", "bytes"])
+@pytest.mark.parametrize("asked", NAMED.split("\n")[1:-1])
+def test_a_name_that_is_too_long_is_one_sentence(duallgd, spectra, made, monkeypatch, asked, name):
+    monkeypatch.chdir(made)
+    before = sorted(made.rglob("*"))
+
+    done = duallgd(*asked.replace("SPECTRA", str(spectra)).replace("NAME", name).split())
+
+    assert done.code in (2, 65, 66, 69), done.err
+    assert "Traceback" not in done.err
+    assert "error: " in done.err
+    assert len(done.err) < 1500  # clipped, and said once
+    assert sorted(made.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *(
+            "predict NAME.mgf",
+            "predict SPECTRA -o NAME.csv",
+            "predict SPECTRA -o x.csv --report NAME",
+        ),
+        *("formulas SPECTRA -o NAME.csv", "weights convert notes.ckpt -o NAME"),
+    ],
+)
+def test_names_that_are_made_of_a_long_name_are_looked_at_beforehand(
+    duallgd, spectra, tmp_path, asked
+):
+    name = "a" * 248  # to which an ending is added, or what a file is called while it is written
+    (tmp_path / f"{name}.mgf").write_bytes(spectra.read_bytes())
+    (tmp_path / "notes.ckpt").write_text("nothing")
+    before = sorted(tmp_path.iterdir())
+
+    done = duallgd(*asked.replace("SPECTRA", str(spectra)).replace("NAME", name).split())
+
+    assert done.code == 2
+    assert "File name too long; name another" in done.err
+    assert sorted(tmp_path.iterdir()) == before

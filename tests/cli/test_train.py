@@ -107,7 +107,7 @@ def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
-NOT_FINISHED = "stopped before made was whole; run the same command to begin again"
+NOT_FINISHED = "stopped before made was whole; run the same command with --force to begin again"
 NOTHING_LOST = "stopped before a step was made; nothing is lost: run the same command again"
 
 

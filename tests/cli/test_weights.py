@@ -63,9 +63,9 @@ def test_the_molecules_of_fold_train_are_listed_as_hashes_and_more_are_added(tmp
 
     listed = run("hashes", tmp_path / "first", "--max-atoms", "5", "-o", list_)
     first = TrainingHashes.read(list_).contains([ethanol, hexane, ethylamine])
-    more = run("hashes", tmp_path / "next", "--also", list_, "-o", list_)
-    both = TrainingHashes.read(list_).contains([ethanol, hexane, ethylamine])
+    more = run("hashes", tmp_path / "next", "--also", list_, "-o", tmp_path / "both.hashes")
+    both = TrainingHashes.read(tmp_path / "both.hashes").contains([ethanol, hexane, ethylamine])
 
     assert listed.exit_code == more.exit_code == 0
-    assert more.stderr == f"2 molecules in {list_}\n"
+    assert more.stderr == f"2 molecules in {tmp_path / 'both.hashes'}\n"
     assert (first.tolist(), both.tolist()) == ([True, False, False], [True, False, True])

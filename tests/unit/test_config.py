@@ -39,7 +39,10 @@ def override(*assignments):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"denoiser": {"n_layer": 5}}, r"unknown setting denoiser\.n_layer; did you mean n_layers"),
+        (
+            {"denoiser": {"n_layer": 5}},
+            r"unknown setting denoiser\.n_layer; did you mean denoiser\.n_layers",
+        ),
         ({"zzz": 1}, "unknown setting zzz; known here: denoiser, sampling"),
     ],
 )

@@ -6,6 +6,7 @@ import hashlib
 import io
 import lzma
 import os
+import sys
 import time
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import (
     DAMAGED,
+    claim,
     open_text,
     replaced,
     replaced_text,
@@ -122,3 +124,90 @@ def test_an_archive_that_asks_for_gigabytes_is_damaged():
 
     with pytest.raises(DAMAGED):
         unpacked(io.BytesIO(lzma.compress(b"a", filters=filters))).read()
+
+
+INPUTS = [("an input, the spectra", "in.mgf"), ("an input", "prepared"), ("the record", "r.json")]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A folder with inputs under several names, and what must not be touched."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prepared").mkdir()
+    for name in ("in.mgf", "prepared/manifest.json", "r.json", "mine.csv"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link.csv").symlink_to("in.mgf")
+    (tmp_path / "hard.csv").hardlink_to("in.mgf")
+    (tmp_path / "aside").symlink_to(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("in.mgf", "./in.mgf", "prepared/../in.mgf", "link.csv", "hard.csv", "aside/in.mgf"),
+        *("r.json", "aside/r.json", "prepared/manifest.json", "aside/prepared/manifest.json"),
+    ],
+)
+def test_an_input_is_no_output_whatever_it_is_called(files, name):
+    with pytest.raises(UsageError, match=r"the output \S+ would overwrite (an input|the record)"):
+        claim({"the output": name}, INPUTS, force=True)
+    with pytest.raises(UsageError, match="would overwrite"):
+        claim({"the output": files / name}, INPUTS, force=True)
+
+
+def test_two_outputs_are_never_one_file(files):
+    for other in ("out.csv", "./out.csv", "aside/out.csv", "OUT.csv"):
+        with pytest.raises(UsageError, match=r"the page \S+ would overwrite the output; name an"):
+            claim({"the output": "out.csv", "the page": other}, INPUTS)
+    for other in ("mine.csv", "again.csv"):
+        claim({"the output": "out.csv", "the page": other}, INPUTS, force=True)
+
+
+def test_what_exists_is_replaced_only_when_asked(files):
+    claim({"the output": "new.csv", "the record": "r.json"}, INPUTS, own=["the record"])
+    claim({"the output": "prepared/new.csv", "the page": "-"}, INPUTS)
+    claim({"the output": "mine.csv"}, INPUTS, force=True)
+    (files / "dead.csv").symlink_to("nowhere.csv")
+    claim({"the output": "dead.csv"}, INPUTS)
+
+    for name in ("mine.csv", "./mine.csv", "aside/mine.csv"):
+        with pytest.raises(UsageError, match="exists; name another output, or add --force"):
+            claim({"the output": name}, INPUTS, own=["the page"])
+    with pytest.raises(UsageError, match="add --force to replace it, or --resume to go on"):
+        claim({"the output": "mine.csv"}, otherwise="or --resume to go on")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_an_output_that_cannot_be_written_is_refused_beforehand(files, monkeypatch):
+    os.mkfifo("pipe.csv")
+    (files / "null.csv").symlink_to("/dev/null")
+    monkeypatch.setattr(sys, "stdout", None)
+
+    for name, said in (
+        (".", "is a folder"),
+        ("/", "is a folder"),
+        ("absent/out.csv", "does not exist; create"),
+        ("in.mgf/out.csv", "in.mgf is a file; create"),
+        ("pipe.csv", "is no ordinary file"),
+        ("null.csv", "is no ordinary file"),
+        ("a" * 300 + ".csv", r"a\.\.\. cannot be written: File name too long"),
+        ("a" * 250 + ".csv", "cannot be written: File name too long"),  # while it is written
+        ("-", "standard output is closed"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            claim({"the output": name}, INPUTS, force=True)
+    claim({"the output": "absent/below/out.csv"}, INPUTS, makes_folders=True)
+    with pytest.raises(UsageError, match=r"in\.mgf is a file"):
+        claim({"the output": "in.mgf/below/out.csv"}, INPUTS, makes_folders=True)
+
+
+@pytest.mark.parametrize(
+    ("protected", "said"), [("", "the folder of the output"), ("mine.csv", "is write-protected")]
+)
+def test_what_is_write_protected_is_refused_beforehand(files, monkeypatch, protected, said):
+    place = files / protected
+    monkeypatch.setattr(os, "access", lambda path, _: os.fspath(path) != str(place))
+
+    with pytest.raises(UsageError, match=said):
+        claim({"the output": "mine.csv"}, force=True)

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -56,7 +57,9 @@ def test_the_same_spectra_have_the_same_split_hash(settings, tmp_path):
     lines = TRUTH.splitlines()
     (tmp_path / "truth.tsv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
 
-    assert evaluate(settings)["data"]["split_sha256"] == first
+    with pytest.raises(UsageError, match=r"results\.json exists; .* add --force"):
+        evaluate(settings)
+    assert evaluate(replace(settings, force=True))["data"]["split_sha256"] == first
 
 
 def test_tables_that_share_no_identifier_are_refused(settings, tmp_path):

@@ -107,6 +107,22 @@ def test_shards_of_which_one_names_the_engine_are_joined(spectra, tmp_path):
     assert joined.read_bytes() == whole.read_bytes()
 
 
+def test_what_exists_is_replaced_only_when_asked(spectra, tmp_path):
+    made = request(spectra, tmp_path / "out.csv")
+    predict(made, stub_model())
+    merge([tmp_path / "out.csv"], str(tmp_path / "again.csv"))
+    before = (tmp_path / "out.csv").read_bytes()
+
+    with pytest.raises(UsageError, match=r"the output \S+out\.csv exists; name another output"):
+        predict(made, stub_model())
+    with pytest.raises(UsageError, match=r"again\.csv exists; name another output, or add --force"):
+        merge([tmp_path / "out.csv"], str(tmp_path / "again.csv"))
+
+    predict(replace(made, force=True), stub_model())
+    merge([tmp_path / "out.csv"], str(tmp_path / "again.csv"), force=True)
+    assert (tmp_path / "out.csv").read_bytes() == before
+
+
 @pytest.mark.parametrize("count", [1, 3, 20])
 def test_shards_merge_to_the_same_bytes(spectra, tmp_path, count):
     whole, joined = tmp_path / "whole.csv", tmp_path / "joined.csv"

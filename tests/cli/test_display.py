@@ -1,0 +1,90 @@
+"""What is said while a run goes on: a line now and then in a log, an estimate on a terminal."""
+
+import logging
+
+import pytest
+from rich.console import Console
+
+from duallgd_cli.cli import display
+
+RESULT = object()  # of a hypothesis; the display only asks whether there is one
+
+
+class Clock:
+    """Stands for the module `time`."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(display, "time", made)
+    return made
+
+
+def walked(clock, caplog, total, seconds, n_spectra, resumed=0):
+    """Lines of a log over a run of so many spectra, each of which takes so long."""
+    with caplog.at_level(logging.INFO), display.progress(False, total) as tell:
+        tell("reading", 0, None)
+        clock.now += 30
+        tell("predicting", 0, None)
+        for _ in range(resumed):
+            tell("predicting", 1, None)
+        for _ in range(n_spectra):
+            clock.now += seconds
+            tell("predicting", 1, RESULT)
+            tell("predicting", 0, RESULT)  # a further hypothesis
+        tell("writing", 0, None)
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("total", "seconds", "n_spectra", "resumed", "expected"),
+    [
+        # A tenth each, the time for reading left out.
+        (
+            *(20, 5, 20, 0),
+            [
+                *("2 of 20 spectra, 0:01:30 left", "4 of 20 spectra, 0:01:20 left"),
+                *("6 of 20 spectra, 0:01:10 left", "8 of 20 spectra, 0:01:00 left"),
+                *("10 of 20 spectra, 0:00:50 left", "12 of 20 spectra, 0:00:40 left"),
+                *("14 of 20 spectra, 0:00:30 left", "16 of 20 spectra, 0:00:20 left"),
+                *("18 of 20 spectra, 0:00:10 left", "20 of 20 spectra"),
+            ],
+        ),
+        # A minute each, where a tenth takes longer.
+        (1000, 20, 7, 0, ["3 of 1000 spectra, 5:32:20 left", "6 of 1000 spectra, 5:31:20 left"]),
+        # What a journal held is done, but says nothing of the pace.
+        (10, 10, 1, 8, ["9 of 10 spectra, 0:00:10 left"]),
+        (None, 40, 4, 0, ["2 spectra", "4 spectra"]),  # standard input has no number
+        (20, 0.01, 20, 0, []),
+    ],
+)
+def test_a_log_has_a_line_for_a_tenth_or_a_minute(
+    clock, caplog, total, seconds, n_spectra, resumed, expected
+):
+    said = walked(clock, caplog, total, seconds, n_spectra, resumed)
+
+    assert said == [f"predicting: {line}" for line in expected]
+
+
+def test_quiet_has_no_line(clock, caplog):
+    with display.progress(True, 5) as tell:
+        assert tell is None
+
+
+def test_a_terminal_has_an_estimate_after_the_first_feature(clock, monkeypatch, capsys):
+    terminal = Console(stderr=True, force_terminal=True, width=120)
+    monkeypatch.setattr(display, "console", lambda: terminal)
+
+    with display.progress(False, 3) as tell:
+        tell("predicting", 0, None)
+        clock.now += 100
+        tell("predicting", 1, RESULT)
+
+    assert "predicting, 0:03:20 left" in capsys.readouterr().err

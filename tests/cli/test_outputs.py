@@ -1,0 +1,378 @@
+"""No command ever writes over what it reads, over files of a run, or over anything unasked."""
+
+import shutil
+from contextlib import chdir
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from duallgd_cli.predict.run import predict
+from duallgd_cli.report import write_report
+from tests import labelled_table
+from tests.made_prepared import spectra_folder, structures_folder
+from tests.made_runs import request
+from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.stub_model import stub_model
+
+FEW = "--samples 4 --steps 1"  # as `made_runs.request` asks for
+
+
+@dataclass
+class Command:
+    """A command as this module calls it.
+
+    Attributes:
+        words: Its name.
+        inputs: Options that name an input, each with what stands for it elsewhere ("": nothing).
+        outputs: Every file that it writes, with the options that make it do so.
+        folders: Those of the inputs that are folders.
+    """
+
+    words: str
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    folders: set[str] = field(default_factory=set)
+
+
+def in_folder(options, *names):
+    return {f"out/{name}": options for name in names}
+
+
+RUN = {
+    "out/x.csv": "-o out/x.csv",
+    "out/x.csv.run.json": "-o out/x.csv",
+    "out/x.csv.journal.jsonl": "-o out/x.csv",
+    "out/y.jsonl": "-o out/x.csv --journal out/y.jsonl",
+    "out/x.parts.csv": "-o out/x.csv --parts",
+    "out/x.gnps.tsv": "-o out/x.csv --summary gnps",
+    "out/x.mzmine.csv": "-o out/x.csv --summary sirius --summary mzmine",
+    "out/x.structure_identifications.tsv": "-o out/x.csv --summary sirius",
+    "out/x.html": "-o out/x.csv --report out/x.html",
+    "out/x.csv.shard-1-of-2.journal.jsonl": "-o out/x.csv --shard 1/2",
+    "out/x.csv.shard-1-of-2.run.json": "-o out/x.csv --shard 1/2",
+}
+PREPARED = ("manifest.json", "report.tsv", "inchikey.npy")
+REPORT = (
+    *("results.json", "per_spectrum.tsv", "metrics.tsv", "groups.tsv", "calibration.tsv"),
+    *("formula_accuracy.tsv", "plots/calibration.png", "plots/by_adduct.svg"),
+)
+BENCHMARK = (
+    *("spectra.tsv", "truth.tsv", "predictions.csv", "predictions.csv.run.json"),
+    *("predictions.csv.journal.jsonl", "formulas.csv", *REPORT),
+)
+WEIGHTS = {"out/w.safetensors": "-o out/w.safetensors"}
+COMMANDS = [
+    Command(
+        "predict",
+        {"": "s.mgf"}
+        | dict.fromkeys(("--formulas", "--guide", "--analogues", "--library", "--database"), "")
+        | dict.fromkeys(("--config", "--weights"), ""),
+        RUN,
+    ),
+    Command(
+        "formulas", {"": "s.mgf"}, {"out/x.mgf": "--format csv -o out/x.mgf"}
+    ),
+    Command(
+        "trace", {"": "s.mgf", "--formulas": "", "--weights": ""}, {"out/x.svg": "-o out/x.svg"}
+    ),
+    Command(
+        "evaluate --formula predict",
+        {"--benchmark": "labelled.tsv"}
+        | dict.fromkeys(("--analogues", "--database", "--train-hashes", "--train-data"), "")
+        | dict.fromkeys(("--config", "--weights"), ""),
+        in_folder("-o out", *BENCHMARK)
+        | {"out/mces.sqlite": "-o other --mces-cache out/mces.sqlite"}
+        | in_folder("-o out --shard 1/2", "predictions.csv.shard-1-of-2.journal.jsonl"),
+    ),
+    Command(
+        "evaluate --no-mces",
+        {"--predictions": "predicted.csv", "--truth": "labelled.tsv", "--train-hashes": ""},
+        in_folder("-o out", *REPORT),
+    ),
+    Command(
+        "calibrate", {"": "w.safetensors", "--run": "b.csv", "--truth": "labelled.tsv"}, WEIGHTS
+    ),
+    Command(
+        "train --stage joint",
+        {"--data": "spectra", "--structures": "structures"}
+        | dict.fromkeys(("--simulated", "--init-encoder", "--init-denoiser", "--config"), ""),
+        in_folder("-o out", "metrics.jsonl", "state.pt", "model.safetensors"),
+        {"--data", "--structures", "--simulated"},
+    ),
+    Command(
+        "data structures", {"": "m.smi", "--holdout": ""}, in_folder("-o out", *PREPARED)
+    ),
+    Command(
+        "data spectra",
+        {"": "labelled.tsv", "--holdout": "", "--split": ""},
+        in_folder("-o out", *PREPARED, "mz.npy"),
+    ),
+    Command(
+        "data simulate",
+        {"": "structures", "--like": "spectra"},
+        in_folder("-o out", *PREPARED, "mz.npy"),
+        {"", "--like"},
+    ),
+    Command(
+        "data massbank",
+        {"": "massbank", "--folds": "", "--holdout": ""},
+        {"out/x.tsv": "-o out/x.tsv", "out/x.tsv.report.tsv": "-o out/x.tsv"},
+        {""},
+    ),
+    Command("weights convert", {"": "a.ckpt"}, WEIGHTS),
+    Command(
+        "weights hashes",
+        {"": "structures", "--also": ""},
+        {"out/x.hashes": "-o out/x.hashes"},
+        {""},
+    ),
+    Command(
+        "weights evidence",
+        {"": "w.safetensors", "--structures": "structures", "--spectra": "spectra"},
+        WEIGHTS,
+        {"--structures", "--spectra"},
+    ),
+    Command(
+        "weights analogues",
+        {"": "w.safetensors", "--molecules": "spectra", "--structures": ""},
+        WEIGHTS,
+        {"--molecules", "--structures"},
+    ),
+    Command(
+        "bench --atoms 10 --plot",
+        {"--weights": "w.safetensors"},
+        in_folder("-o out", "results.json", "scaling.csv", "scaling.png", "scaling.svg"),
+    ),
+    Command(
+        "bench predict --profile",
+        {"": "s.mgf", "--weights": ""},
+        in_folder("-o out", "results.json", "profile.txt"),
+    ),
+]  # fmt: skip
+
+
+def asked(command, output, tested=None, at=""):
+    """The words of a command that writes an output; one of its inputs may lie anywhere."""
+    words = command.words.split()
+    for option, place in command.inputs.items():
+        place = at if option == tested else place
+        words += [option, place] if option and place else [place] if place else []
+    return [*words, *command.outputs[output].split()]
+
+
+def bytes_of(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Inputs of every kind and a finished run; each test has a copy."""
+    folder = tmp_path_factory.mktemp("inputs")
+    structures_folder(folder / "structures")
+    spectra_folder(folder / "spectra")
+    labelled_table.write(folder / "labelled.tsv")
+    mgf(folder / "s.mgf", block(ASPIRIN), block(CAFFEINE))
+    (folder / "massbank").mkdir()
+    (folder / "massbank" / "x.tsv").write_text("in the folder of a release")
+    for name, text in {
+        "m.smi": "CCO\n",
+        "w.safetensors": "weights",
+        "a.ckpt": "weights of others",
+        "predicted.csv": "spectrum_id,rank,smiles\nS00,1,CCO\n",
+    }.items():
+        (folder / name).write_text(text)
+    with chdir(folder):
+        asked = request("s.mgf", "b.csv", parts=True, summaries=("gnps", "mzmine", "sirius"))
+        predict(asked, stub_model())
+        write_report([Path("b.csv")], Path("b.html"))
+    return folder
+
+
+@pytest.fixture
+def inputs(made, duallgd, tmp_path):
+    """The same in the working folder, with an empty folder for outputs."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "out").mkdir()
+    return tmp_path
+
+
+def refused(done, before, folder):
+    """Whether a command ended with one sentence and left everything as it was."""
+    assert done.code == 2, done.err
+    (said,) = done.err.splitlines()
+    assert said.startswith("error: ")
+    assert done.out == ""
+    assert bytes_of(folder) == before
+    return said
+
+
+CASES = [
+    pytest.param(command, output, option, id=f"{command.words}-{output}-{option or 'argument'}")
+    for command in COMMANDS
+    for output in command.outputs
+    for option in command.inputs
+]
+
+
+@pytest.mark.parametrize(("command", "output", "option"), CASES)
+def test_no_input_of_a_command_is_ever_an_output_of_it(duallgd, inputs, command, output, option):
+    place = inputs / output
+    given = command.inputs[option] or "labelled.tsv"
+    if option in command.folders:
+        shutil.copytree(inputs / (command.inputs[option] or "spectra"), "out", dirs_exist_ok=True)
+    elif option == "--config":
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("seed: 1\n")
+    elif option == "--run":
+        shutil.copy(inputs / "b.csv.journal.jsonl", place)
+    else:
+        place.parent.mkdir(exist_ok=True)
+        shutil.copy(inputs / given, place)
+    if not place.exists():
+        place.write_text("in the folder of an input")
+    at = "out" if option in command.folders else output
+    before = bytes_of(inputs)
+
+    said = refused(duallgd(*asked(command, output, option, at), "--force"), before, inputs)
+
+    assert "would overwrite" in said or "is not a duallgd journal" in said
+
+
+UNASKED = [
+    pytest.param(command, output, id=f"{command.words}-{output}")
+    for command in COMMANDS
+    for output in command.outputs
+    if output not in ("out/state.pt", "out/mces.sqlite")  # gone on with, or refused as no such file
+]
+
+
+@pytest.mark.parametrize(("command", "output"), UNASKED)
+def test_what_exists_is_replaced_only_with_force(duallgd, inputs, command, output):
+    (inputs / output).parent.mkdir(exist_ok=True)
+    (inputs / output).write_text("mine")
+    before = bytes_of(inputs)
+
+    said = refused(duallgd(*asked(command, output)), before, inputs)
+
+    assert "exists; name another output" in said or "is not a duallgd journal" in said
+
+
+FILES = (
+    *("b.csv", "b.csv.run.json", "b.csv.journal.jsonl", "b.parts.csv", "b.html", "s.mgf"),
+    *("b.gnps.tsv", "b.mzmine.csv", "b.structure_identifications.tsv"),
+    *("b.csv.journal.jsonl.old", "b.csv.shard-2-of-2.journal.jsonl", "b.csv.shard-2-of-2.run.json"),
+)
+
+
+# What is made of a run, and which of its files that may replace.
+MADE = {
+    "merge b.csv --format csv -o": "b.csv",
+    "merge b.csv.journal.jsonl --format csv -o": "b.csv",
+    "report b.csv -o": "b.html",
+    "report b.csv.journal.jsonl -o": "b.html",
+    f"predict s.mgf -o b.csv {FEW} --report": "b.html",
+    f"predict s.mgf -o b.csv {FEW} --resume --report": "b.html",
+    "calibrate w.safetensors --run b.csv --truth labelled.tsv -o": "",
+    "evaluate --predictions b.csv --truth labelled.tsv -o report --mces-cache": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(command, name) for command, own in MADE.items() for name in FILES if name != own],
+)
+def test_no_file_of_a_run_is_overwritten_by_what_is_made_of_it(duallgd, inputs, command, name):
+    for kept in (".old", ""):
+        shutil.copy("b.csv.journal.jsonl", f"b.csv.shard-2-of-2.journal.jsonl{kept}")
+    shutil.copy("b.csv.journal.jsonl", "b.csv.journal.jsonl.old")
+    shutil.copy("b.csv.run.json", "b.csv.shard-2-of-2.run.json")
+    before = bytes_of(inputs)
+
+    said = refused(duallgd(*command.split(), name, "--force"), before, inputs)
+
+    assert "would overwrite" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "merge b.csv -o b.csv.journal.jsonl",
+        "merge b.csv -o other.csv",
+        "merge b.csv -o b.csv --parts",
+        "merge b.csv -o b.csv --summary gnps",
+        "merge b.csv -o b.csv --partial",
+        "report b.csv",
+        "report b.csv -o other.csv",
+        f"predict s.mgf -o b.csv {FEW}",
+        f"predict s.mgf -o new.csv --journal other.csv {FEW}",
+        f"predict s.mgf -o new.csv --journal other.csv --force {FEW}",
+        f"predict s.mgf -o new.csv --journal b.csv.journal.jsonl {FEW}",
+        f"predict s.mgf -o new.csv --report b.html {FEW}",
+        f"predict s.mgf -o other.csv --resume {FEW}",
+        f"predict s.mgf -o new.csv --report new.csv {FEW}",
+        f"predict s.mgf -o new.csv --journal new.csv {FEW}",
+        f"predict s.mgf -o new.csv --parts --report new.parts.csv {FEW}",
+        f"predict s.mgf -o new.csv --summary gnps --report NEW.gnps.tsv {FEW}",
+        f"predict s.mgf -o new.csv --report new.csv.run.json {FEW}",
+        f"predict s.mgf -o new.csv --report new.csv.journal.jsonl {FEW}",
+        f"predict link.csv -o s.mgf --format csv --force {FEW}",
+        "formulas s.mgf -o hard.csv --force",
+        "formulas s.mgf -o link.csv --force",
+        "formulas link.csv -o ./out/../s.mgf --format csv --force",
+    ],
+)
+def test_other_ways_to_lose_a_file(duallgd, inputs, command):
+    (inputs / "other.csv").write_text("mine")
+    (inputs / "link.csv").symlink_to("s.mgf")
+    (inputs / "hard.csv").hardlink_to("s.mgf")
+
+    refused(duallgd(*command.split()), bytes_of(inputs), inputs)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "merge b.csv -o b.csv",
+        f"predict s.mgf -o b.csv --shard 1/2 {FEW}",
+        "merge b.csv -o b.csv --parts --force",
+        "merge b.csv -o new.csv --partial",
+        "merge b.csv.journal.jsonl -o new.sdf",
+        "report b.csv --force",
+        f"predict s.mgf -o b.csv --resume --parts --report b.html {FEW}",
+        f"predict s.mgf -o b.csv --force {FEW}",
+        f"predict s.mgf -o new.csv --report out/b.html {FEW}",
+        "formulas s.mgf -o other.csv --force",
+        f"predict s.mgf -o - --journal new.jsonl {FEW}",
+    ],
+)
+def test_what_is_meant_works(duallgd, inputs, command):
+    (inputs / "other.csv").write_text("mine")
+
+    done = duallgd(*command.split(), "-q")
+
+    assert done.code == 0, done.err
+
+
+def test_a_shard_is_gone_on_with_but_not_done_again_unasked(duallgd, inputs):
+    shard = f"predict s.mgf -o x.csv --shard 1/2 {FEW} -q".split()
+    assert duallgd(*shard).code == 0
+
+    said = refused(duallgd(*shard), bytes_of(inputs), inputs)
+
+    assert "x.csv.shard-1-of-2.run.json exists" in said
+    assert duallgd(*shard, "--resume").code == 0
+    assert duallgd(*shard, "--force").code == 0
+    assert (inputs / "x.csv.shard-1-of-2.journal.jsonl.old").exists()
+
+
+def test_no_work_that_was_kept_is_lost(duallgd, inputs):
+    """A run that is begun anew keeps what an earlier one has left, however often."""
+    journal = inputs / "b.csv.journal.jsonl"
+    unfinished = b"".join(journal.read_bytes().splitlines(keepends=True)[:2])
+    for kept in ("old", "old.2", "old.3"):
+        journal.write_bytes(unfinished)
+        done = duallgd(*f"predict s.mgf -o b.csv --force {FEW}".split())
+        assert done.code == 0, done.err
+        assert f"was kept as b.csv.journal.jsonl.{kept}:" in " ".join(done.err.split())
+        assert (inputs / f"b.csv.journal.jsonl.{kept}").read_bytes() == unfinished
