@@ -186,8 +186,9 @@ def selftest(
 ) -> None:
     """Predict a few bundled spectra and check what must be true of the results.
 
-    Takes less than 20 seconds on two cores that are free. The spectra are made from chemistry,
-    not measured: this tests the installation, not the accuracy. Exits with 1 if a check fails.
+    Takes 11 s of processor time on one core of an AMD EPYC, up to twice that on a slow or busy
+    machine. The spectra are made from chemistry, not measured: this tests the installation, not the
+    accuracy. Exits with 1 if a check fails.
     """
     from duallgd_cli.cli import running
 
