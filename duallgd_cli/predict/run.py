@@ -266,7 +266,8 @@ def check(request: PredictRequest) -> Knowledge | None:
             require_input(name)
     claim_run(request)
     formula_source(request.settings, request.formulas, request.settings.limits.max_heavy_atoms)
-    return None if files is None else Knowledge.read(request.settings.guide, files)
+    guide = request.settings.guide  # reads the core and the parts
+    return None if files is None else Knowledge.read(guide, files)
 
 
 def claim_run(
