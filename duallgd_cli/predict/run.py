@@ -62,7 +62,6 @@ from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import (
     TABLES,
     WHOLE,
-    Rows,
     pieces,
     resolve_format,
     write_parts,
@@ -445,7 +444,6 @@ def merge(
     names: list[Path],
     output: str,
     format_name: str = "",
-    rows: Rows = "feature",
     *,
     parts: bool = False,
     summaries: Collection[str] = (),
@@ -460,8 +458,7 @@ def merge(
         names: Journals, or outputs that have journals beside them.
         output: File, or ``-``.
         format_name: One of `writers.FORMATS`; empty decides by the ending.
-        rows: See `PredictRequest`, as for the next two.
-        parts: Whether to say what structures contain.
+        parts: Whether to say what structures contain; see `PredictRequest`.
         summaries: Tables for other programs.
         partial: Write what is finished, whatever is missing or still going on.
         force: Replace files that exist.
@@ -473,7 +470,6 @@ def merge(
         inputs=tuple(map(str, names)),
         output=output,
         format=format_name,
-        rows=rows,
         parts=parts,
         summaries=tuple(summaries),
     )
@@ -507,17 +503,17 @@ def write_all(
     Raises:
         UsageError: A file cannot be written.
     """
-    output, rows = request.output, request.rows
+    output = request.output
     output_format = resolve_format(output, request.format)
     in_lines = request.parts and output_format == "jsonl"
     if request.shard.count > 1:
         deque(summary.watch(run), maxlen=0)
         return
     if output_format in WHOLE:
-        text = pieces(summary.watch(run, parts=in_lines), output_format, run.header, rows)
+        text = pieces(summary.watch(run, parts=in_lines), output_format, run.header)
         write_pieces(text, output)
     else:
-        work = with_arguments(_text, output_format=output_format, rows=rows, parts=in_lines)
+        work = with_arguments(_text, output_format=output_format, parts=in_lines)
         texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
         write_pieces(_joined(texts, summary, output_format), output)
     if request.parts:
@@ -527,11 +523,11 @@ def write_all(
             write_summary(predictions(run), name, path)
 
 
-def _text(run: FinishedRun, output_format: str, rows: Rows, parts: bool) -> tuple[str, RunSummary]:
+def _text(run: FinishedRun, output_format: str, parts: bool) -> tuple[str, RunSummary]:
     """Text of some spectra of a run, and their counts."""
     summary = RunSummary("")
     watched = summary.watch(run, parts=parts)
-    return "".join(pieces(watched, output_format, run.header, rows)), summary
+    return "".join(pieces(watched, output_format, run.header)), summary
 
 
 def _joined(

@@ -26,7 +26,6 @@ REFUSED = [
     (f"predict SPECTRA --shard 1/{'9' * 5000}", 2, "not of the form 2/8, with at most"),
     ("predict SPECTRA --shard ²/8", 2, "not of the form 2/8, with at most"),
     ("predict SPECTRA --group-by mood", 2, "feature, none"),
-    ("predict SPECTRA --rows day", 2, "'day' is not one of 'feature', 'spectrum'"),
     ("predict SPECTRA -o out.docx", 2, ".docx"),
     ("predict SPECTRA -o no/such/folder/out.csv", 2, "no/such/folder"),
     ("predict SPECTRA SPECTRA", 2, "named twice"),
