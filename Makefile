@@ -17,15 +17,15 @@ export OMP_WAIT_POLICY := PASSIVE
 help:     ## list the targets
 	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  \1\t/' | expand -t 12
 
-env: $(READY)  ## virtual environment in .venv, editable install, git hook
+env: $(READY)  ## virtual environment in .venv (3.2 GB, some minutes), editable install, git hook
 
 # PyTorch first, so that a CPU build at hand is kept instead of gigabytes of CUDA libraries.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	@echo "Setting up $(VENV): some minutes, and 3 GB with the CPU build of PyTorch (docs/install.md)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --root-user-action=ignore -c constraints.txt torch
-	$(BIN)/python -m pip install -q --root-user-action=ignore -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --root-user-action=ignore -c constraints.txt torch
+	$(BIN)/python -m pip install --root-user-action=ignore -c constraints.txt -e '.[dev]'
 	if git rev-parse --git-dir > /dev/null 2>&1; then git config core.hooksPath .githooks; fi
 	touch $@
 
@@ -34,11 +34,13 @@ lint: env  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: env  ## every test that needs no GPU, slow ones too
-	$(BIN)/python -m pytest -q -m "not gpu" --durations=10
+# The fast tests first, a line a file; of the slow ones a line each, since some take a minute.
+test: env  ## every test that needs no GPU: the fast ones, then the slow ones
+	$(BIN)/python -m pytest -m "not slow and not gpu" --durations=10
+	$(BIN)/python -m pytest -v -m "slow and not gpu" --durations=10
 
 quick: env  ## the fast tests
-	$(BIN)/python -m pytest -q -m "not slow and not gpu" --durations=10
+	$(BIN)/python -m pytest -m "not slow and not gpu" --durations=10
 
 check: lint quick  ## what to run before a commit
 

@@ -253,14 +253,14 @@ def predict(
     Loading and the first spectrum of the process stand apart. Beside the figures stand network,
     accuracy of the weights and the share of what the machine reaches in matrix products.
     """
+    for name in spectra or ():
+        if name != STANDARD_STREAM:
+            require_input(name)
     from duallgd_cli.bench import throughput
     from duallgd_cli.bench.measure import made_formulas
     from duallgd_cli.predict.settings import PredictSettings
     from duallgd_cli.runtime import Runtime
 
-    for name in spectra or ():
-        if name != STANDARD_STREAM:
-            require_input(name)
     if output is not None:
         names = [throughput.RESULTS, *((throughput.PROFILE,) if profile else ())]
         _claim(output, names, weights, force, spectra or ())

@@ -9,7 +9,7 @@ import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.errors import UsageError
-from duallgd_cli.files import claim
+from duallgd_cli.files import claim, require_input
 
 EPILOG = """
 **Examples**
@@ -260,6 +260,7 @@ def calibrate(
     """
     from duallgd_cli.predict.run import files_of_runs
 
+    require_input(str(truth))
     read = [("an input, the weights", weights), ("an input, the truth", truth)]
     claim(
         {"the new weights": output}, [*read, *files_of_runs(run)], force=force, makes_folders=True

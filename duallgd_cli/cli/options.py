@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -179,13 +179,6 @@ Summary = Annotated[
         help="Write a table for another program beside the output, too: sirius "
         "(OUT.structure_identifications.tsv), mzmine (OUT.mzmine.csv) or gnps (OUT.gnps.tsv, nodes "
         "for Cytoscape). Repeat for several.",
-    ),
-]
-Rows = Annotated[
-    Literal["feature", "spectrum"],
-    output(
-        help="feature: spectra read together get one block of candidates, their indices are in a "
-        "column; spectrum: each gets its own."
     ),
 ]
 Quiet = Annotated[bool, messages("--quiet", "-q", help="Show errors only.")]

@@ -84,7 +84,6 @@ def predict(
     ] = None,
     parts: options.Parts = False,
     summary: options.Summary = None,
-    rows: options.Rows = "feature",
     force: options.Force = False,
     formula_col: Annotated[
         str | None,
@@ -276,7 +275,6 @@ def predict(
             resume=resume,
             journal=journal,
             workers=workers or 1,
-            rows=rows,
             parts=parts,
             summaries=tuple(summary or ()),
             page=report,
@@ -326,7 +324,6 @@ def merge(
     ] = None,
     parts: options.Parts = False,
     summary: options.Summary = None,
-    rows: options.Rows = "feature",
     force: options.Force = False,
     partial: Annotated[
         bool,
@@ -353,7 +350,6 @@ def merge(
             runs,
             output,
             format or "",
-            rows,
             parts=parts,
             summaries=summary or (),
             partial=partial,

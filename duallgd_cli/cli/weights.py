@@ -27,10 +27,6 @@ HASHES_EPILOG: Final = (
     "`duallgd weights hashes prepared/more --also runs/first.train.hashes "
     "-o runs/second.train.hashes`, of weights that were trained on from the first"
 )
-AVERAGE_EPILOG: Final = (
-    "Example: `duallgd weights average runs/encoder*/model.safetensors -o runs/mean.safetensors`, "
-    "then train on with `--init-encoder runs/mean.safetensors`"
-)
 EVIDENCE_EPILOG: Final = (
     "Example: `duallgd weights evidence runs/templates.safetensors --structures "
     "prepared/structures --spectra prepared/massbank -o runs/reranked.safetensors`, then predict "
@@ -247,25 +243,6 @@ def analogues(
     with_spectra = f" with {len(kernel['place'])} fragments and losses" if kernel else ""
     n_blocks = counted(len(known.blocks.smiles), "building block")
     typer.echo(f"wrote {output}: {found}{with_spectra}, {n_blocks}", err=True)
-
-
-@app.command("average", epilog=AVERAGE_EPILOG)
-def average(
-    weights: Annotated[list[Path], typer.Argument(help="At least two .safetensors files.")],
-    output: _Output,
-    force: _Force = False,
-) -> None:
-    """Average networks that were trained on from the same weights.
-
-    Re-ranker and ranking, which were fitted to one of the networks, are left out.
-    """
-    _claim(output, force, *weights)
-    from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint.lineage import average as mean_of
-
-    loaded = {path: weights_format.load(path) for path in weights}
-    weights_format.save(output, mean_of(loaded))
-    typer.echo(f"wrote {output}: mean of {len(loaded)}", err=True)
 
 
 def _claim(output: Path, force: bool, *inputs: Path) -> None:

@@ -40,13 +40,14 @@ def _taken(structure: Structure, truth: str) -> Structure | None:
 
 
 def both_worlds(
-    features: Iterable[tuple[Results, str]], model: RankingModel
+    features: Iterable[tuple[Results, str]], generated: RankingModel, database: RankingModel
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], list[str]]:
     """What the candidates of features say in each world, and whether the truth is in the database.
 
     Args:
         features: Results of each with the first block of the truth's InChIKey.
-        model: Of generated molecules.
+        generated: Ranking of generated molecules.
+        database: Ranking of structures of a database.
 
     Returns:
         Evidence (X, 4), whether the truth is in the database (X,), the truth of each row.
@@ -62,7 +63,7 @@ def both_worlds(
         if is_there:
             worlds.append((without_truth(results, truth), False))
         for world, label in worlds:
-            told = evidence(world, model)
+            told = evidence(world, generated, database)
             if told is not None:
                 rows.append(told)
                 inside.append(label)

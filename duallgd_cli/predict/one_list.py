@@ -35,7 +35,6 @@ from duallgd_cli.spectra.types import PREDICTED
 
 # Features of a candidate that say how it came about and nothing of the molecule.
 _OF_PROPOSALS: Final = ("log_share", "repaired_share")
-_LEAST: Final = 1e-6
 _MOST_DIFFERENCE: Final = 20.0
 
 
@@ -47,20 +46,20 @@ class Membership:
         constant: Log-odds but for what follows and the user's belief.
         advantage: Weight of the best score among structures of the databases less the best of the
             other generated molecules.
-        agreement: Weight of the log-odds of the confidence that generated molecules which are
-            structures of the databases would have without any.
+        leader: Weight of the confidence of the best structure of the databases, if the truth is one
+            of them.
         structures: Weight of the log number of structures of the formula.
     """
 
     constant: float = 0.0
     advantage: float = 0.0
-    agreement: float = 0.0
+    leader: float = 0.0
     structures: float = 0.0
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """In the order of `evidence`."""
-        return np.array([self.constant, self.advantage, self.agreement, self.structures])
+        return np.array([self.constant, self.advantage, self.leader, self.structures])
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,9 @@ class Ranking:
 
     def chance(self, results: Results) -> float:
         """The probability that the truth is in the databases, given one of these hypotheses."""
-        told = evidence(results, self.generated)
+        if self.database is None:
+            return 0.0
+        told = evidence(results, self.generated, self.database)
         if told is None:
             return 0.0
         odds = math.log(self.share / (1 - self.share)) + float(told @ self.membership.weights)
@@ -191,39 +192,36 @@ def _with(
     return replace(result, structures=tuple(structures), sampled=sampled, distinct=len(structures))
 
 
-def evidence(results: Results, model: RankingModel) -> NDArray[np.float64] | None:
+def evidence(
+    results: Results, generated: RankingModel, database: RankingModel
+) -> NDArray[np.float64] | None:
     """What says whether the truth is in the databases, in the order of `Membership`.
 
     Args:
         results: Of hypotheses of a feature.
-        model: Of generated molecules: scores and confidence come from it.
+        generated: Its scores compare structures of the databases with the others.
+        database: Says which of the structures of the databases is right.
 
     Returns:
         (4,), or None where the databases have no structure.
     """
     inside, others = list[float](), list[float]()
-    scores = np.where([name in _OF_PROPOSALS for name in FEATURES], 0.0, model.weights)
+    weights = np.where([name in _OF_PROPOSALS for name in FEATURES], 0.0, generated.weights)
     comparable = [
         _with(result, [one._replace(samples=1) for one in result.structures], count_all=True)
         for result in results
     ]
-    for structure, _, features in described(comparable, model):
-        (inside if DATABASE in structure.sources else others).append(float(features @ scores))
+    for structure, _, features in described(comparable, generated):
+        (inside if DATABASE in structure.sources else others).append(float(features @ weights))
     if not inside:
         return None
     advantage = max(inside) - max(others) if others else _MOST_DIFFERENCE
-    molecules, confidence = ranked(generated_of(results), model)
-    agreeing = sum(
-        value
-        for one, value in zip(molecules, confidence, strict=True)
-        if DATABASE in one.structure.sources
-    )
-    agreeing = min(max(agreeing, _LEAST), 1 - _LEAST)
+    _, confidence = ranked(of_databases(results), database)
     return np.array(
         [
             1.0,
             min(max(advantage, -_MOST_DIFFERENCE), _MOST_DIFFERENCE),
-            math.log(agreeing / (1 - agreeing)),
+            confidence[0],
             math.log(len(inside)),
         ]
     )

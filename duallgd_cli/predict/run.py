@@ -64,7 +64,6 @@ from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import (
     TABLES,
     WHOLE,
-    Rows,
     pieces,
     resolve_format,
     write_parts,
@@ -278,7 +277,8 @@ def check(request: PredictRequest) -> Knowledge | None:
             require_input(name)
     claim_run(request)
     formula_source(request.settings, request.formulas, request.settings.limits.max_heavy_atoms)
-    return None if files is None else Knowledge.read(request.settings.guide, files)
+    guide = request.settings.guide  # reads the core and the parts
+    return None if files is None else Knowledge.read(guide, files)
 
 
 def claim_run(
@@ -474,7 +474,6 @@ def merge(
     names: list[Path],
     output: str,
     format_name: str = "",
-    rows: Rows = "feature",
     *,
     parts: bool = False,
     summaries: Collection[str] = (),
@@ -489,8 +488,7 @@ def merge(
         names: Journals, or outputs that have journals beside them.
         output: File, or ``-``.
         format_name: One of `writers.FORMATS`; empty decides by the ending.
-        rows: See `PredictRequest`, as for the next two.
-        parts: Whether to say what structures contain.
+        parts: Whether to say what structures contain; see `PredictRequest`.
         summaries: Tables for other programs.
         partial: Write what is finished, whatever is missing or still going on.
         force: Replace files that exist.
@@ -502,7 +500,6 @@ def merge(
         inputs=tuple(map(str, names)),
         output=output,
         format=format_name,
-        rows=rows,
         parts=parts,
         summaries=tuple(summaries),
     )
@@ -545,17 +542,17 @@ def write_all(
     Raises:
         UsageError: A file cannot be written.
     """
-    output, rows = request.output, request.rows
+    output = request.output
     output_format = resolve_format(output, request.format)
     in_lines = request.parts and output_format == "jsonl"
     if request.shard.count > 1:
         deque(summary.watch(run), maxlen=0)
         return
     if output_format in WHOLE:
-        text = pieces(summary.watch(run, parts=in_lines), output_format, run.header, rows)
+        text = pieces(summary.watch(run, parts=in_lines), output_format, run.header)
         write_pieces(text, output)
     else:
-        work = with_arguments(_text, output_format=output_format, rows=rows, parts=in_lines)
+        work = with_arguments(_text, output_format=output_format, parts=in_lines)
         texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
         write_pieces(_joined(texts, summary, output_format), output)
     if request.parts:
@@ -565,11 +562,11 @@ def write_all(
             write_summary(predictions(run), name, path)
 
 
-def _text(run: FinishedRun, output_format: str, rows: Rows, parts: bool) -> tuple[str, RunSummary]:
+def _text(run: FinishedRun, output_format: str, parts: bool) -> tuple[str, RunSummary]:
     """Text of some spectra of a run, and their counts."""
     summary = RunSummary("")
     watched = summary.watch(run, parts=parts)
-    return "".join(pieces(watched, output_format, run.header, rows)), summary
+    return "".join(pieces(watched, output_format, run.header)), summary
 
 
 def _joined(

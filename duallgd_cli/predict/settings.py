@@ -170,7 +170,6 @@ class PredictRequest:
         resume: Continue an interrupted run of the same settings.
         journal: Where finished spectra are kept; None puts it beside the output.
         workers: Processes that predict, or assemble molecules; does not change results.
-        rows: ``feature`` for one block of candidates a feature, ``spectrum`` for one a spectrum.
         parts: Say what the structures contain, in a table beside the output and in JSON lines.
         summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.
         page: Of HTML, which whoever asks for the run makes of it; its place is looked at here.
@@ -188,7 +187,6 @@ class PredictRequest:
     resume: bool = False
     journal: Path | None = None
     workers: int = 1
-    rows: Literal["feature", "spectrum"] = "feature"
     parts: bool = False
     summaries: tuple[str, ...] = ()
     page: Path | None = None

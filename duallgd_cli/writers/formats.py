@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from duallgd_cli.chem.families import family_name
 from duallgd_cli.errors import UsageError, printable, quote
@@ -30,7 +30,6 @@ from duallgd_cli.predict.prediction import Candidate, HypothesisResult, Predicti
 from duallgd_cli.predict.settings import Header
 from duallgd_cli.writers import mztab
 
-Rows = Literal["feature", "spectrum"]
 FORMATS: Final = ("csv", "tsv", "jsonl", "sdf", "mztab")
 TABLES: Final = ("csv", "tsv")  # a line names their columns
 WHOLE: Final = ("mztab",)  # text of some features is no part of the text of all
@@ -167,20 +166,17 @@ def _write_to_standard_output(pieces: Iterable[str]) -> None:
         raise UsageError(f"cannot write to standard output: {error.strerror}") from None
 
 
-def pieces(
-    predictions: Iterable[Prediction], name: str, header: Header, shown: Rows = "spectrum"
-) -> Iterator[str]:
+def pieces(predictions: Iterable[Prediction], name: str, header: Header) -> Iterator[str]:
     """The text of an output, the line of its columns first.
+
+    What spectra that were read together have in common is written once, under the first of them.
 
     Args:
         predictions: In the order in which they are written.
         name: One of `FORMATS`.
         header: Of the run.
-        shown: ``feature`` writes what spectra read together have in common once, under the first of
-            them; ``spectrum`` writes it for each.
     """
-    if shown == "feature":
-        predictions = filter(lambda one: one.source == one.group[0], predictions)
+    predictions = filter(lambda one: one.source == one.group[0], predictions)
     if name == "mztab":
         return mztab.document(predictions, header)
     if name == "sdf":

@@ -47,7 +47,9 @@ def main(folder: Path) -> None:
         for results in run.features()
     ]
     ranking = Ranking.recorded(run.header.model, run.header.settings, folder)
-    rows, inside, names = both_worlds(features, ranking.generated)
+    rows, inside, names = both_worlds(
+        features, ranking.generated, ranking.database or ranking.generated
+    )
     folds = np.array([fold_of(name) for name in names])
     fitted = [fit_membership(rows, inside, (folds != k).tolist()) for k in range(_FOLDS)]
     print(f"{len(features)} molecules; all: {dump(fit_membership(rows, inside))}")

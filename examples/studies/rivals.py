@@ -51,7 +51,8 @@ from duallgd_cli.evaluate.tables import (
 from duallgd_cli.guide import Known
 from duallgd_cli.predict.generation import Generated, LoadedModel
 from duallgd_cli.predict.journal import read as read_journals
-from duallgd_cli.predict.ranking import RankingModel, recorded
+from duallgd_cli.predict.one_list import Ranking
+from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.spectra.types import AnnotatedSpectrum
@@ -417,7 +418,8 @@ def main(
     }
     if benchmark is not None:
         predictions = folder / PREDICTIONS
-        ranking = recorded(read_journals([predictions]).header.model["ranking"], predictions)
+        header = read_journals([predictions]).header
+        ranking = Ranking.recorded(header.model, header.settings, predictions).generated
         graphs = random_graphs(ranking)
         rivals[RANDOM] = predicted_by(graphs, folder, found, "random_graphs.csv")
         most = max(settings.top_k)

@@ -121,6 +121,21 @@ def test_shards_that_are_missing_or_of_other_settings_are_not_joined(duallgd):
     assert "different run: settings.sampling.steps" in other.err
 
 
+def test_a_shard_does_not_write_into_the_folder_of_another_evaluation(duallgd, tmp_path):
+    first, second = ((*TEST, "-o", "parts", "--shard", shard) for shard in ("1/2", "2/2"))
+    assert duallgd(*first).code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "parts").iterdir()}
+
+    other = duallgd(*second, "--limit", "3")
+    again = duallgd(*first)
+
+    assert other.code == again.code == 2
+    assert "parts/spectra.tsv exists and is of another evaluation; name another" in other.err
+    assert "parts/predictions.csv.shard-1-of-2.run.json exists; name another output" in again.err
+    assert {path: path.read_bytes() for path in (tmp_path / "parts").iterdir()} == before
+    assert duallgd(*second).code == 0
+
+
 @pytest.fixture
 def seen(tmp_path):
     """A list of training molecules with one of the test molecules."""

@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from tests import labelled_table
+from tests.cli.conftest import python
 from tests.made_prepared import spectra_folder, structures_folder
 
 # What is asked for, the exit code, and a part of what is said.
@@ -24,7 +25,6 @@ REFUSED = [
     (f"predict SPECTRA --shard 1/{'9' * 5000}", 2, "not of the form 2/8, with at most"),
     ("predict SPECTRA --shard ²/8", 2, "not of the form 2/8, with at most"),
     ("predict SPECTRA --group-by mood", 2, "feature, none"),
-    ("predict SPECTRA --rows day", 2, "'day' is not one of 'feature', 'spectrum'"),
     ("predict SPECTRA -o out.docx", 2, ".docx"),
     ("predict SPECTRA -o no/such/folder/out.csv", 2, "no/such/folder"),
     ("predict SPECTRA SPECTRA", 2, "named twice"),
@@ -241,3 +241,35 @@ def test_names_that_are_made_of_a_long_name_are_looked_at_beforehand(
     assert done.code == 2
     assert "File name too long; name another" in done.err
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "predict none.mgf",
+        "predict SPECTRA --guide none.csv",
+        "predict SPECTRA --library none.msp",
+        "predict SPECTRA --formulas none.csv",
+        "predict SPECTRA --formula Foo",
+        "predict SPECTRA --require hexsoe",
+        "predict SPECTRA -o none/x.csv",
+        "predict SPECTRA --report none/x.html",
+        "predict SPECTRA --core c1cc",
+        "predict SPECTRA --shard 3/2",
+        "predict SPECTRA --weights none",
+        "predict SPECTRA --set sampling.stepz=1",
+        "evaluate --benchmark none.tsv",
+        "trace none.mgf -o x.html",
+        "bench predict none.mgf",
+        "formulas none.mgf",
+    ],
+)
+def test_what_is_wrong_with_what_was_given_is_said_before_torch_is_loaded(asked, spectra, tmp_path):
+    program = f"import sys\nsys.modules['torch'] = None\nsys.argv[1:] = {asked.split()!r}\n"
+    program = program.replace("SPECTRA", str(spectra))
+
+    done = python("-c", program + "from duallgd_cli.__main__ import main\nmain()", cwd=tmp_path)
+
+    assert done.returncode in (2, 66, 69), done.stderr
+    assert done.stderr.startswith("error: "), done.stderr
+    assert "torch" not in done.stderr

@@ -33,7 +33,7 @@ def spectra(tmp_path):
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """A run over them, a row for each spectrum, and what it said of itself; leave it alone."""
+    """A run over them and what it said of itself; leave it alone."""
     folder = tmp_path_factory.mktemp("finished")
-    asked = request(twelve_features(folder), folder / "out.csv", rows="spectrum")
+    asked = request(twelve_features(folder), folder / "out.csv")
     return predict(asked, stub_model()), folder / "out.csv"

@@ -206,7 +206,7 @@ def test_processes_and_slices_change_no_byte_of_an_output(spectra, tmp_path, mon
         monkeypatch.setattr(output, "default_threads", lambda workers=workers: workers)
         for ending in ("csv", "jsonl", "sdf", "mztab"):
             path = tmp_path / f"whole.{ending}"
-            summary = merge([tmp_path / "x.csv"], str(path), rows="spectrum")
+            summary = merge([tmp_path / "x.csv"], str(path), force=True)
             counts = (summary.counts, summary.n_candidates, summary.notes)
             written.setdefault(ending, []).append((path.read_bytes(), counts))
 

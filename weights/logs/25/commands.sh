@@ -25,6 +25,7 @@ for run in 600 1000 2000; do
     --data "$runs/measured" --simulated "$runs/simulated" --init-encoder "$before"
   before=$runs/encoder-$run
 done
+# The mean of the three networks, tensor by tensor; the command went after release 26.
 duallgd weights average "$runs"/encoder-{600,1000,2000}/model.safetensors -o "$runs/mean.safetensors"
 python3 - "$runs" << 'PYTHON'
 import sys
