@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.generator.reranker import CandidateScorer
 from duallgd_cli.guide import GuideFiles, Known
-from duallgd_cli.predict.one_list import Membership, Ranking
+from duallgd_cli.predict.one_list import FITTED, Membership, Ranking
 from duallgd_cli.predict.ranking import RankingModel
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
@@ -133,7 +133,7 @@ class LoadedModel:
     parameters: Mapping[str, int] = field(default_factory=dict)
     remark: str = ""
     database: RankingModel | None = None
-    membership: Membership = field(default_factory=Membership)
+    membership: Membership = FITTED
     again: "Callable[[], LoadedModel] | None" = None
     known: tuple[str, ...] = ()
 
