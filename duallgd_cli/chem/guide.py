@@ -180,9 +180,14 @@ class Guide:
         Raises:
             RefusedError: The row says which atoms are missing.
         """
-        if self.core is not None and (missing := read_core(self.core).missing(formula)):
-            message = f"{formula} cannot hold the core {quote(self.core)}: it lacks {missing}"
-            raise RefusedError(Failure("core_mismatch", message, "sample"))
+        if self.core is not None:
+            try:
+                missing = read_core(self.core).missing(formula)
+            except UsageError as error:  # of a table and an option together
+                raise RefusedError(Failure("core_mismatch", str(error), "sample")) from None
+            if missing:
+                message = f"{formula} cannot hold the core {quote(self.core)}: it lacks {missing}"
+                raise RefusedError(Failure("core_mismatch", message, "sample"))
         for text in self.require:
             needed = Counter(filter(None, map(_element, _pattern(text).query.GetAtoms())))
             if missing := _lacking(needed, formula):

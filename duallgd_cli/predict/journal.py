@@ -231,10 +231,10 @@ def scan(path: Path) -> Journal:
             try:
                 if header is None:
                     header = _header(values)
-                    names = [str(entry["name"]) for entry in header.inputs]
-                    inputs = {name: number for number, name in enumerate(names)}
+                    inputs = {entry["name"]: number for number, entry in enumerate(header.inputs)}
                 elif "end" in values:
-                    end = {name: int(n) for name, n in values["end"].items()}
+                    totals = values["end"]
+                    end = {name: int(totals[name]) for name in ("cases", *totals)}
                 else:
                     feature = values["case"]
                     hypotheses.extend((feature, values["hypothesis"], values["of"], n_bytes))
@@ -272,9 +272,12 @@ def _require_format(line: bytes, path: Path) -> None:
 def _header(values: dict[str, Any]) -> Header:
     fields = {name: value for name, value in values.items() if name not in _OF_THE_LINE}
     header = Header(**{**fields, "inputs": tuple(map(dict, fields["inputs"]))})
-    is_known = isinstance(header.settings, dict) and "ranking" in header.model and header.inputs
-    if not is_known or not Shard.parse(header.shard):
-        raise ValueError(values)
+    kinds = ((header.version, str), (header.settings, dict), (header.model["ranking"], dict))
+    named = [(entry["name"], str) for entry in header.inputs]
+    if not named or not all(isinstance(value, kind) for value, kind in (*kinds, *named)):
+        raise TypeError(header)
+    Shard.parse(header.shard)
+    int(header.settings["top_k"])
     return header
 
 

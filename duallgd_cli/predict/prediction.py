@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from functools import cache
+from types import NoneType
+from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure, counted, printable
@@ -467,13 +469,13 @@ def results_of(lines: Sequence[Mapping[str, Any]]) -> tuple[HypothesisResult, ..
 
     Raises:
         KeyError: A field is absent.
-        TypeError: A field is unknown.
+        TypeError: A field is unknown, or of another type.
     """
     spectra = tuple(
         SpectrumReference(**{**values, "source": Source(*values["source"])})
         for values in lines[0]["members"]
     )
-    return tuple(
+    results = tuple(
         HypothesisResult(
             **{
                 **{name: value for name, value in values.items() if name != "tallies"},
@@ -489,6 +491,31 @@ def results_of(lines: Sequence[Mapping[str, Any]]) -> tuple[HypothesisResult, ..
         )
         for line, values in ((line, line["outcome"]) for line in lines)
     )
+    of_structure, of_peak = _kinds(Structure).values(), _kinds(ExplainedPeak).values()
+    for one in results:
+        rows = ((one.structures, of_structure), (one.peaks, of_peak))
+        if not all(all(map(isinstance, row, kinds)) for each, kinds in rows for row in each):
+            raise TypeError(one)
+    named: tuple[object, ...] = (*spectra, *(one.source for one in spectra), *results)
+    for value in named:
+        of: type = type(value)
+        if not all(isinstance(getattr(value, name), kind) for name, kind in _kinds(of).items()):
+            raise TypeError(value)
+    return results
+
+
+@cache
+def _kinds(of: type) -> Mapping[str, tuple[type, ...]]:
+    """The types that JSON may have given each plain field of a class."""
+    kinds = {
+        str: (str,),
+        int: (int,),
+        float: (float, int),
+        float | None: (float, int, NoneType),
+        Mapping[str, int]: (dict,),
+        Mapping[str, Any]: (dict,),
+    }
+    return {name: kinds[hint] for name, hint in get_type_hints(of).items() if hint in kinds}
 
 
 def _structure(values: Sequence[Any]) -> Structure:

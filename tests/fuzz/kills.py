@@ -1,62 +1,236 @@
-"""Runs that are killed without warning, resumed, and compared with one that was not."""
+"""Commands that are ended at random moments, begun again, and compared with undisturbed ones."""
 
+import hashlib
+import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors import safe_open
+
+from duallgd_cli.chem.identity import inchikey, parse_smiles
+from tests import labelled_table
+from tests.fuzz.weights import sound_weights
+from tests.labelled_table import rows
+from tests.made_prepared import structures_folder
+
 ROOT = Path(__file__).resolve().parents[2]
-ARGUMENTS = (str(ROOT / "examples" / "spectra.mgf"), "--samples", "20", "--group-by", "none")
-DELAY_S = 0.1
-N_SPECTRA = 12
+EXAMPLES = ROOT / "examples"
+STUB = (sys.executable, "-m", "tests.fuzz.stub_command")
+REAL = (sys.executable, "-m", "duallgd_cli")
+SHORT = ("-q", "--samples", "8")
+WAYS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGKILL of a worker")
+# What a command may end with: as the signal leaves it, as it says that it was stopped, as it says
+# that a worker was, or on its own because it was done.
+CODES = {
+    "SIGKILL": {-signal.SIGKILL},
+    "SIGTERM": {130, -signal.SIGTERM},
+    "SIGINT": {130, -signal.SIGINT},
+    "SIGKILL of a worker": {75},
+}
+ENDS_IN_S = 60  # on a machine where others are at work; it takes two
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command that may be ended, and what it leaves.
+
+    Attributes:
+        command: In its folder.
+        again: What is added to go on, if anything.
+        outputs: Files that are the same whatever happened meanwhile.
+        read: What of such a file is compared.
+    """
+
+    command: tuple[str, ...]
+    outputs: tuple[str, ...]
+    again: tuple[str, ...] = ()
+    read: object = Path.read_bytes
+
+
+def figures(path):
+    """Results of an evaluation without its times and places."""
+    found = json.loads(path.read_text())
+    return {name: found[name] for name in ("metrics", "groups", "statuses", "candidates")}
+
+
+def tensors(path):
+    """A weights file without its record, which says how long that took; its order is by chance."""
+    with safe_open(path, "np") as stored:
+        names = stored.keys()
+        found = {n: hashlib.sha256(stored.get_tensor(n).tobytes()).hexdigest() for n in names}
+        return found | {name: stored.metadata()[name] for name in ("ranking",)}
+
+
+def jobs(folder):
+    """All commands that take long, on inputs that are made here."""
+    (folder / "mine.smi").write_text("Oc1ccccc1 phenol\nCCO\nCC(=O)Oc1ccccc1C(=O)O aspirin\n")
+    (folder / "guide.csv").write_text("feature_id,require,analogue\n1,[OX2],CCCO\n2,,CCO\n")
+    text = (EXAMPLES / "spectra.mgf").read_text()
+    formula, smiles = "FORMULA=C8H10N4O2\n", "SMILES=Cn1cnc2c1c(=O)n(C)c(=O)n2C\n"
+    (folder / "library.mgf").write_text(text.replace(formula, formula + smiles))
+    labelled_table.write(folder / "labelled.tsv")
+    structures_folder(folder / "structures")
+    sound_weights(folder / "tiny.safetensors")
+    keys = ((row["identifier"], inchikey(parse_smiles(row["smiles"]))) for row in rows())
+    lines = ("identifier\tinchikey", *map("\t".join, keys))
+    (folder / "truth.tsv").write_text("\n".join(lines))
+    predict = ("predict", str(EXAMPLES / "spectra.mgf"), *SHORT, "--group-by", "none", "-o")
+    alike = ("--guide", "guide.csv", "--library", "library.mgf", "--analogues", "mine.smi")
+    tiny = ("--weights", "tiny.safetensors", "--samples", "4", "--steps", "1", "--workers", "1")
+    run = (*REAL, "predict", "labelled.tsv", "-q", "-o", "run.csv", *tiny)
+    for command in (run, (*STUB, "0", *predict, "finished.csv")):
+        subprocess.run(command, cwd=folder, env=_environment(folder), check=True)
+    few = ("--workers", "2", "--samples", "4", "--no-mces", "--allow-leakage")
+    training = ("steps=60", "log_every=5", "checkpoint_every=5", "data.pairs_per_batch=200")
+    sets = [word for one in training for word in ("--set", f"training.{one}")]
+    stub = (*STUB, "0.1")
+    return {
+        "predict": Job((*stub, *predict, "out.csv"), ("out.csv",), ("--resume",)),
+        "predict, guide, library, analogues, parts, report": Job(
+            (
+                *(*stub, *predict, "parts.csv", *alike),
+                *("--workers", "2", "--parts", "--report", "parts.html"),
+            ),
+            ("parts.csv", "parts.parts.csv"),
+            ("--resume",),
+        ),
+        "predict, database": Job(
+            (*stub, *predict, "chosen.csv", "--database", "mine.smi", "--workers", "2"),
+            ("chosen.csv",),
+            ("--resume",),
+        ),
+        "merge": Job((*stub, "merge", "finished.csv", "-o", "merged.csv"), ("merged.csv",)),
+        "report": Job((*stub, "report", "finished.csv", "-o", "page.html"), ("page.html",)),
+        "evaluate": Job(
+            (*stub, "evaluate", "--benchmark", "labelled.tsv", "--fold", "test", "-o", "r", *few),
+            ("r/predictions.csv", "r/results.json"),
+            ("--resume",),
+            lambda path: figures(path) if path.suffix == ".json" else path.read_bytes(),
+        ),
+        "calibrate": Job(
+            (
+                *(*REAL, "calibrate", "tiny.safetensors", "--run", "run.csv"),
+                *("--truth", "truth.tsv", "-o", "fitted.safetensors"),
+            ),
+            ("fitted.safetensors",),
+            read=tensors,
+        ),
+        "train": Job(
+            (
+                *(*REAL, "train", "--data", "structures", "-o", "t", "--config", "tiny"),
+                *("--device", "cpu", "--threads", "1", *sets),
+                *("--set", "model.denoiser.layers=1", "--set", "training.data.workers=1"),
+            ),
+            ("t/model.safetensors",),
+            read=tensors,
+        ),
+    }
 
 
 def kill_and_resume(kills, seed, folder):
-    """Kill runs at random moments until `kills` have hit; each is resumed to its end.
+    """End commands at random moments until `kills` have hit; each goes on to its end.
 
     Returns:
-        Journal lines that the killed runs left, one number a kill.
+        How often each ended in which way.
 
     Raises:
-        AssertionError: A resumed run differs from the uninterrupted one in a single byte.
+        AssertionError: One ended otherwise than it should, or gave other bytes in the end.
     """
-    whole = folder / "whole.csv"
-    assert _started(whole).wait() == 0
-    rng = random.Random(seed)
-    survived = []
-    while len(survived) < kills:
-        output = folder / f"killed-{len(survived)}.csv"
-        lines = _killed(output, rng)
-        if lines is None:
-            continue  # it was done before the kill came
-        assert _started(output, "--resume").wait() == 0, "the resumed run failed"
-        assert output.read_bytes() == whole.read_bytes(), f"{output} differs from {whole}"
-        survived.append(lines)
-    return survived
+    rng, seen = random.Random(seed), Counter()
+    made = jobs(folder)
+    names = list(made)
+    whole, lasts_s = {}, {}
+    for turn in range(20 * kills):
+        if seen.total() >= kills:
+            break
+        name = names[turn % len(names)]
+        if name not in whole:
+            started = time.monotonic()
+            assert _run(made[name], folder) == 0, name
+            lasts_s[name] = time.monotonic() - started
+            whole[name] = _left(made[name], folder)
+        _clear(made[name], folder)
+        how = rng.choice(WAYS)
+        if _ended(made[name], folder, how, rng.uniform(0.02, 1) * lasts_s[name]):
+            for _ in range(2):
+                assert _run(made[name], folder, again=True) == 0, f"{name} after {how}"
+                assert _left(made[name], folder) == whole[name], f"{name} after {how}"
+            seen[f"{name}: {how}"] += 1
+    return seen
 
 
-def _killed(output, rng):
-    """Start a run and kill it at a random moment between its first and its last spectrum."""
-    journal = output.with_name(output.name + ".journal.jsonl")
-    enough = rng.randint(1, N_SPECTRA)
-    run = _started(output)
-    while run.poll() is None and _lines(journal) < enough:
-        time.sleep(0.005)
-    time.sleep(rng.uniform(0, DELAY_S))
-    run.kill()
-    if run.wait() == 0:
-        output.unlink()
-        return None
-    assert not output.exists(), "a killed run left a half-written output"
-    return _lines(journal)
+def _ended(job, folder, how, after_s):
+    """Begin a command and end it; False if it was done before."""
+    run = subprocess.Popen(
+        job.command, cwd=folder, env=_environment(folder),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(after_s)
+    target = run.pid
+    if how == "SIGKILL of a worker":
+        target = next(iter(workers_of(run.pid)), None)
+    if target is not None:
+        try:
+            os.kill(target, getattr(signal, how.split()[0]))
+        except ProcessLookupError:
+            target = None
+    asked = time.monotonic()
+    _, err = run.communicate()
+    if run.returncode == 0 or target is None:
+        return False
+    what = f"{job.command} after {how}: {run.returncode}, {err}"
+    assert time.monotonic() - asked < ENDS_IN_S, what
+    assert run.returncode in CODES[how], what
+    said = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert "Traceback" not in err, what
+    assert "leaked" not in err, what
+    assert len(said) == (run.returncode > 0), what
+    return True
 
 
-def _lines(journal):
-    return journal.read_bytes().count(b"\n") if journal.exists() else 0
+def _run(job, folder, *, again=False):
+    command = (*job.command, *job.again) if again else job.command
+    done = subprocess.run(
+        command, cwd=folder, env=_environment(folder), capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode
 
 
-def _started(output, *more):
-    """The command on the examples; every spectrum takes a little while."""
-    command = [sys.executable, "-m", "tests.fuzz.stub_command", str(DELAY_S), "predict"]
-    return subprocess.Popen([*command, *ARGUMENTS, "--quiet", "-o", str(output), *more], cwd=ROOT)
+def _left(job, folder):
+    return {name: job.read(folder / name) for name in job.outputs}
+
+
+def _clear(job, folder):
+    """What a run of the command has left."""
+    for name in job.outputs:
+        place = folder / name
+        parent = place.parent if place.parent != folder else None
+        for path in sorted(folder.glob("**/*"), reverse=True):
+            is_inside = parent is not None and parent in path.parents
+            if is_inside or (path.parent == folder and path.name.startswith(place.stem + ".")):
+                path.rmdir() if path.is_dir() else path.unlink()
+
+
+def _environment(folder):
+    return os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "DUALLGD_CACHE": str(folder / "cache"),
+        "OMP_NUM_THREADS": "2",
+    }
+
+
+def workers_of(pid):
+    """Processes that share the work of a command."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-o", "pid=", "-o", "args=", "--ppid", str(pid)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "spawn_main" in line]

@@ -109,6 +109,15 @@ def random_part(smiles, size, rng):
     return Chem.MolFragmentToSmiles(mol, atoms)
 
 
+def test_cores_that_are_too_large_together_are_a_row_that_says_so():
+    both = Guide("C" * 60).and_also(Guide("N" * 60))
+
+    with pytest.raises(RefusedError, match=r"has 120 heavy atoms, .* at most 100") as refused:
+        both.require_room(Formula.parse("C80H162"))
+
+    assert refused.value.failure.status == "core_mismatch"
+
+
 WHOLE = (
     "COc1cc2c(cc1OC)C(=O)C(Cc1ccccc1)O2", "CC(=O)Oc1ccccc1C(=O)O", "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
     "CN1CCCC1c1cccnc1", "OCC1OC(Oc2ccccc2)C(O)C(O)C1O", "CC(C)CC(NC(=O)C(N)CS)C(=O)O",

@@ -19,7 +19,7 @@ from tests.made_runs import rewrite
 
 HEADER = Header(
     version="1",
-    settings={"seed": 1, "sampling": {"steps": 10}},
+    settings={"seed": 1, "top_k": 10, "sampling": {"steps": 10}},
     model={"name": "a", "sha256": "f" * 64, "ranking": {}},
     inputs=({"name": "a.mgf", "bytes": 10, "sha256": "0"},),
 )
@@ -98,9 +98,9 @@ def test_a_feature_that_is_not_finished_is_begun_again(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"settings": {"seed": 2, "sampling": {"steps": 10}}}, r"settings\.seed 1 -> 2"),
+        ({"settings": {**HEADER.settings, "seed": 2}}, r"settings\.seed 1 -> 2"),
         (
-            {"settings": {"seed": 1, "sampling": {"steps": 20}}},
+            {"settings": {**HEADER.settings, "sampling": {"steps": 20}}},
             r"settings\.sampling\.steps 10 -> 20",
         ),
         ({"model": {"name": "a", "sha256": "e" * 64, "ranking": {}}}, r"weights\.sha256 f+ -> e+"),
@@ -296,6 +296,14 @@ def test_every_line_is_plain_json(tmp_path):
         {"peaks": [[1]]},
         {"colour": "blue"},
         {"tallies": None},
+        {"seconds": "0.1"},
+        {"status": 3},
+        {"formula": None},
+        {"log_prior": []},
+        {"structures": [["CCO", "InChI=1S/x", "K", "3", 0, 1, -0.3]]},
+        {"peaks": [[1.0, 1.0, "CH3", "?"]]},
+        {"tallies": {"sampled": "5"}},
+        {"tallies": {"rejected": [1]}},
         {"tallies": []},
         {"notes": 5},
     ],
@@ -359,7 +367,7 @@ def test_an_unfinished_shard_is_named(tmp_path):
 
 def test_shards_of_different_runs_are_not_mixed(tmp_path):
     first = shard(tmp_path, 1, 2, feature(0), feature(2))
-    other = replace(HEADER, settings={"seed": 9, "sampling": {"steps": 10}})
+    other = replace(HEADER, settings={**HEADER.settings, "seed": 9})
     second = shard(tmp_path, 2, 2, feature(1), header=other)
 
     with pytest.raises(UsageError, match=r"different runs: settings\.seed 1 -> 9"):
