@@ -354,7 +354,7 @@ def _collected(
     is_chosen = known is not None and _is_chosen(known, settings)
     if known is not None and known.databases:
         inside = sum(DATABASE in one.sources for one in result.structures)
-        if not is_chosen:
+        if not is_chosen and result.structures:
             likeliest = ", the likeliest of them" * (inside == MOST_CHOSEN)
             said = [
                 f"{counted(inside, 'structure')} of the database among the candidates{likeliest}"

@@ -414,9 +414,10 @@ def predictions_of(
             one = replace(one, hypotheses=tuple(results), group=together)
             others = [str(source.index) for source in together if source != spectrum.source]
             read = f"read together with index {', '.join(others)}" if others else ""
+            refused = (result.status for result in results if result.status != OK)
             one = replace(
                 one,
-                status=OK if candidates else next(r.status for r in results if r.status != OK),
+                status=OK if candidates else next(refused, "no_candidate"),
                 message=sentences(spectrum.message, *said, read, _in_library(one)),
                 candidates=candidates[:top_k],
                 confidence_top10=confidence_top10,
@@ -514,6 +515,7 @@ def _kinds(of: type) -> Mapping[str, tuple[type, ...]]:
         float | None: (float, int, NoneType),
         Mapping[str, int]: (dict,),
         Mapping[str, Any]: (dict,),
+        tuple[str, ...]: (tuple,),
     }
     return {name: kinds[hint] for name, hint in get_type_hints(of).items() if hint in kinds}
 

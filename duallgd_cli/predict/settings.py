@@ -24,9 +24,6 @@ _SHARD: Final = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", re.ASCII)
 _MOST_SHARDS: Final = 100_000
 CERTAIN: Final = 0.7  # probability from which on an answer counts as certain
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
-# Earlier journals name what evaluated the network. This is what still does; of another, numbers
-# may differ.
-_ENGINE: Final = "torch"
 # Samples and steps of each molecule, by one word.
 PRESETS: Final = {
     "fast": SamplingSettings(samples=30, steps=6),
@@ -261,13 +258,10 @@ class Header:
         return f"{', '.join(changed[:3])}{more}"
 
     def _flat(self) -> dict[str, Any]:
-        weights = {**self.model, "name": ""}  # the content counts, not where it lies
-        if weights.get("engine") == _ENGINE:
-            del weights["engine"]
         plain = {
             "version": self.version,
             "settings": self.settings,
-            "weights": weights,
+            "weights": {**self.model, "name": ""},  # the content counts, not where it lies
             "input": {entry["name"]: dict(entry) for entry in self.inputs},
             "inputs": [entry["name"] for entry in self.inputs],
             "shard": self.shard,

@@ -160,7 +160,7 @@ def test_text_after_a_smiles_in_a_cell_is_counted_and_said(tmp_path, caplog):
 
     found = Analogues.read(written(tmp_path, text))
 
-    assert found.smiles == ["CCN"]
+    assert list(found.smiles) == ["CCN"]
     assert "2 molecules left out (other text follows the SMILES in its cell)" in caplog.text
     assert "1 molecule left out (the row has more cells than the header" in caplog.text
 

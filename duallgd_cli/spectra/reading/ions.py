@@ -209,7 +209,8 @@ def charge_of(text: str) -> Charge | None:
         if not digits and not marks:
             return None
         sizes.append(size)
-        signs |= marks if size or not digits else set()  # 0+ and 0- mean unknown
+        # 0+ stands for unknown; nobody writes a minus without meaning it.
+        signs |= marks if size or not digits or "-" in marks else set()
     if len(signs) > 1:
         return None
     sign = {"+": 1, "-": -1}[signs.pop()] if signs else 0
@@ -268,7 +269,9 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> StatedIon:
             lowest = f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest"
             remarks.assumptions.append(lowest)
         sizes += [charge.size] if charge.size else []
-        signs += [(charge.sign, f"{clip(key)} {clip(text)}")] if charge.sign else []
+        # The sign of no charge, 0-, counts where nothing else has one.
+        counts = charge.sign and (charge.size or not signs)
+        signs += [(charge.sign, f"{clip(key)} {clip(text)}")] if counts else []
     for name in ("ionization", "instrument_type", "sign"):
         for key, text in stated.get(name, ()):
             sign = polarity_of(text) if name == "sign" else _sign_of_source(text)

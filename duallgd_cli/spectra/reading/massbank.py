@@ -25,7 +25,11 @@ def massbank_records(lines: Iterable[str]) -> Iterator[Record]:
     block, tag = Block(), ""
     for line in lines:
         match = _TAG.match(line)
-        if match is not None and match[1] == "ACCESSION" and block.metadata:
+        # Peaks end a record, also where neither // nor ACCESSION stands, as msPurity writes.
+        is_next = match is not None and (
+            match[1] == "ACCESSION" or (block.peaks and not match[1].startswith("PK$"))
+        )
+        if is_next and block.metadata:
             yield _finished(block, _NO_END)
             block = Block()
         if match is not None:

@@ -14,6 +14,8 @@ from duallgd_cli.spectra.reading.record import Block, Record, peak_record
 from duallgd_cli.spectra.reading.text import PEAK
 
 _SECTION: Final = re.compile(r"\s*<\s*(\w+)(?:\s+(\w+))?(?:\s*=\s*([^>]*))?>\s*")
+# Attributes without a term of the vocabulary: a name and a value in one group.
+_OTHER_NAME, _OTHER_VALUE = "other attribute name", "other attribute value"
 _ATTRIBUTE: Final = re.compile(r"\s*(?:\[(\d+)\])?\s*[A-Za-z]+:\w+\|([^=]+)=(.*)")
 _ACCESSION: Final = re.compile(r"[A-Za-z]+:\d+\|")
 # Terms of the PSI-MS vocabulary by the names that readers of other formats know.
@@ -41,7 +43,11 @@ def fields_of(attributes: Iterable[Sequence[str]]) -> dict[str, str]:
     """Fields from name, value and group of attributes; a unit joins the value of its group."""
     fields: dict[str, str] = {}
     grouped: dict[str, str] = {}
-    for name, value, group in attributes:
+    listed = list(attributes)
+    others = {group: value for name, value, group in listed if name.strip().lower() == _OTHER_NAME}
+    for name, value, group in listed:
+        if name.strip().lower() == _OTHER_VALUE:
+            name = others.get(group, name)
         plain = _ACCESSION.sub("", value).strip()
         key = _NAMES.get(name.strip().lower(), name.strip().lower())
         if key == "unit":

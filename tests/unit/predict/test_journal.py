@@ -326,17 +326,6 @@ def shard(folder, number, count, *features, header=HEADER, name="out.csv"):
     return finished(path, *features, header=replace(header, shard=f"{number}/{count}"), total=3)
 
 
-def test_a_journal_from_before_adducts_had_sources_is_read(tmp_path):
-    path = finished(tmp_path / "j", feature(0))
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for member in lines[1]["members"]:
-        del member["adduct_source"], member["assumptions"]
-    del lines[1]["outcome"]["adduct_source"]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-    assert FinishedRun([path]).feature(0) == feature(0)
-
-
 @pytest.mark.parametrize(
     ("numbers", "said"), [([1], "shard 2/2 is absent"), ([1, 1, 2], "shard 1/2 is given twice")]
 )

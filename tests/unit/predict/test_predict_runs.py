@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -65,46 +64,6 @@ def test_resuming_another_run_is_refused_and_says_what_changed(spectra, tmp_path
     mgf(tmp_path / "in.mgf", block(ASPIRIN))
     with pytest.raises(UsageError, match=r"in\.mgf\.bytes"):
         predict(again, stub_model())
-
-
-def with_engine(journal, name):
-    """A journal as versions that named what evaluated the network wrote it."""
-    header, _, results = journal.read_text().partition("\n")
-    values = json.loads(header)
-    values["model"]["engine"] = name
-    journal.write_text(f"{json.dumps(values)}\n{results}")
-
-
-def test_a_journal_that_names_the_engine_is_continued_where_that_is_still_the_one(
-    spectra, tmp_path
-):
-    whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
-    predict(request(spectra, whole), stub_model())
-    with pytest.raises(InterruptedRunError):
-        predict(request(spectra, parts), model_with(Stopping(2, KeyboardInterrupt())))
-    journal = Path(f"{parts}.journal.jsonl")
-
-    with_engine(journal, "steam")
-    with pytest.raises(UsageError, match=r"weights\.engine steam -> absent"):
-        predict(request(spectra, parts, resume=True), stub_model())
-    with_engine(journal, "torch")
-    summary = predict(request(spectra, parts, resume=True), stub_model())
-
-    assert summary.n_resumed == 2
-    assert parts.read_bytes() == whole.read_bytes()
-
-
-def test_shards_of_which_one_names_the_engine_are_joined(spectra, tmp_path):
-    whole, joined = tmp_path / "whole.csv", tmp_path / "joined.csv"
-    predict(request(spectra, whole), stub_model())
-    for number in (1, 2):
-        predict(request(spectra, joined, shard=Shard(number, 2)), stub_model())
-    (journal,) = tmp_path.glob("joined.csv.shard-1*.journal.jsonl")
-
-    with_engine(journal, "torch")
-    merge([joined], str(joined))
-
-    assert joined.read_bytes() == whole.read_bytes()
 
 
 def test_what_exists_is_replaced_only_when_asked(spectra, tmp_path):
