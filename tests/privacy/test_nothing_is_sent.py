@@ -90,7 +90,6 @@ SLOW = {
     "weights analogues": [
         "weights analogues small.safetensors --molecules spectra -o made.safetensors"
     ],
-    "weights average": ["weights average small.safetensors other.safetensors -o made.safetensors"],
     "bench": ["bench --atoms 4..6 --threads 1 -o made"],
     "bench predict": ["bench predict --made 1 --atoms 8 --samples 2 --steps 1 --profile -o made"],
 }
