@@ -113,8 +113,9 @@ def claim_files(settings: EvaluateSettings, inputs: EvaluationInputs) -> None:
         "truth": settings.truth,
         "list of training molecules": settings.train_hashes,
         "settings": settings.config,
-        "weights": None if settings.weights is None else Path(settings.weights),
     }
+    with suppress(WeightsError):  # loading them says so
+        single["weights"] = resolve_weights(settings.weights)
     read: list[tuple[str, str | Path]] = [
         *(("an input, the benchmark", path) for path in inputs.suite.files),
         *((f"an input, the {kind}", path) for kind, path in single.items() if path is not None),
