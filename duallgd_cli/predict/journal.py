@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.prediction import HypothesisResult, plain_values, results_of
-from duallgd_cli.predict.settings import WHOLE, Header, Shard
+from duallgd_cli.predict.settings import CERTAIN, WHOLE, Header, Shard
 from duallgd_cli.runtime import in_order
 
 if TYPE_CHECKING:
@@ -278,6 +278,7 @@ def _header(values: dict[str, Any]) -> Header:
         raise TypeError(header)
     Shard.parse(header.shard)
     int(header.settings["top_k"])
+    float(header.settings.get("certain", CERTAIN))
     return header
 
 
