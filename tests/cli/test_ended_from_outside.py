@@ -52,17 +52,13 @@ def workers_of(pid):
     return [int(line.split()[0]) for line in listed.stdout.splitlines() if "spawn_main" in line]
 
 
-# While they load libraries, and while they are at work; whole features, or assembly alone.
+# While they load libraries, and while they are at work.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n_lines", "guide"), [(2, ()), (6, ()), (2, ("--analogues",)), (4, ("--analogues",))]
-)
+@pytest.mark.parametrize("n_lines", [2, 6])
 def test_a_killed_worker_is_a_sentence_and_the_run_goes_on_to_the_same_bytes(
-    many, tmp_path, n_lines, guide
+    many, tmp_path, n_lines
 ):
-    (tmp_path / "mine.smi").write_text("Oc1ccccc1\nCCO\n")
-    alike = (*guide, tmp_path / "mine.smi") if guide else ()
-    options = ("--samples", "4", "--workers", "2", *alike)
+    options = ("--samples", "4", "--workers", "2")
     whole, killed = tmp_path / "whole.csv", tmp_path / "killed.csv"
     assert begin(many, whole, 0, *options).communicate()[1] == ""
 
