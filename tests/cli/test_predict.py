@@ -286,7 +286,8 @@ def _is_alive(pid):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_with_the_run_however_it_ends(spectra, tmp_path, how):
-    run = started(spectra, tmp_path / "out.csv", 0.5, 2, "--workers", "2")
+    # The first three features are predicted before there are processes.
+    run = started(spectra, tmp_path / "out.csv", 0.5, 5, "--workers", "2")
     workers = _children(run.pid)
 
     run.send_signal(how)
