@@ -143,6 +143,8 @@ def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:
         ConfigError: An unknown setting, a value of the wrong type, or one out of range; the message
             names the dotted path.
     """
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"settings {path.rstrip('.') or cls.__name__} must be a mapping")
     hints = typing.get_type_hints(cls)
     known = [field.name for field in _fields(cls)]
     given: dict[str, Any] = {}

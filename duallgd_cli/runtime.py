@@ -344,6 +344,8 @@ def leave_to_parent() -> None:
         os._exit(1)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):  # it was kept from a process that was still starting
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     threading.Thread(target=end, daemon=True).start()
 
 
@@ -365,7 +367,7 @@ class Processes:
         self._broken = BrokenProcessPool
         # Forking a process that holds threads of torch can hang it.
         context = get_context("spawn")
-        with _ctrl_c_after():
+        with _signals_after():
             self._pool = ProcessPoolExecutor(count, context, leave_to_parent)
 
     def submit(self, work: Callable[..., R], *given: object) -> Callable[[], R]:
@@ -382,7 +384,7 @@ class Processes:
             WorkerDiedError: A process was ended from outside; waiting raises it, too.
         """
         try:
-            with _ctrl_c_after():
+            with _signals_after():
                 submitted = self._pool.submit(work, *given)
         except self._broken:
             raise WorkerDiedError(self._lost) from None
@@ -406,15 +408,16 @@ class Processes:
 
 
 @contextlib.contextmanager
-def _ctrl_c_after() -> Iterator[None]:
-    """Ctrl-C inside waits for the end, and processes that are started inside never hear it.
+def _signals_after() -> Iterator[None]:
+    """Ctrl-C or SIGTERM inside waits for the end; processes that are started inside hear neither.
 
-    Those that still load libraries would print where they were.
+    Those that still load libraries would print where they were, and a semaphore that was made but
+    not yet noted would be reported as leaked.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ C molecules, P parts.
 """
 
 import csv
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -31,7 +32,7 @@ _PLAIN: Final = {"B", "C", "N", "O", "P", "S"}
 _ACYL: Final = Chem.MolFromSmarts("[CX3;!R](=O)([O,N,S])[CH2,CH1;!R]")
 _DOUBLE: Final = int(Chem.BondType.DOUBLE)
 _MOST_WRITTEN: Final = 20_000
-_written: dict[tuple[object, ...], str] = {}  # SMILES of ring systems by their atoms and bonds
+_written: dict[bytes, str] = {}  # SMILES of ring systems by their atoms and bonds
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -259,19 +260,18 @@ def _ring_systems(sketch: Sketch) -> list[Part]:
         atoms = sorted(ring.union(*(ends for ends in doubles if ring.intersection(ends))))
         # Alike ring systems of alike numbering need to be written once.
         place = {atom: number for number, atom in enumerate(atoms)}
-        key = (
-            *((sketch.atoms[atom], atom in ring) for atom in atoms),
-            *(
-                (place[one], place[other], kind)
-                for one, other, kind, _ in sketch.bonds
-                if one in place and other in place
-            ),
-        )
-        if key not in _written:
+        key = array("i", [len(atoms)])
+        for atom in atoms:
+            key.extend((*sketch.atoms[atom], atom in ring))
+        for one, other, kind, _ in sketch.bonds:
+            if one in place and other in place:
+                key.extend((place[one], place[other], kind))
+        written = key.tobytes()
+        if written not in _written:
             if len(_written) >= _MOST_WRITTEN:
                 _written.clear()
-            _written[key] = _system_smiles(sketch.mol, ring, set(atoms))
-        texts.add(_written[key])
+            _written[written] = _system_smiles(sketch.mol, ring, set(atoms))
+        texts.add(_written[written])
     return [ring_system(text) for text in sorted(texts)]
 
 

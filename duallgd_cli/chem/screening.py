@@ -48,22 +48,23 @@ class Sketch(NamedTuple):
 
 def sketch_of(mol: Chem.Mol) -> Sketch:
     """Read atoms and bonds of a molecule."""
-    atoms = [
-        (
-            atom.GetAtomicNum(),
-            atom.GetTotalNumHs(),
-            atom.GetFormalCharge(),
-            atom.GetTotalDegree(),
-            atom.GetIsAromatic(),
-            atom.IsInRing(),
-        )
-        for atom in map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))
-    ]
+    rings = mol.GetRingInfo()
+    ring_atoms, ring_bonds = (set().union(*own) for own in (rings.AtomRings(), rings.BondRings()))
+    degree = [0] * mol.GetNumAtoms()
     bonds = []
-    for bond in map(mol.GetBondWithIdx, range(mol.GetNumBonds())):
+    for number in range(mol.GetNumBonds()):
+        bond = mol.GetBondWithIdx(number)
         one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        degree[one] += 1
+        degree[other] += 1
         ends = (one, other) if one < other else (other, one)
-        bonds.append((*ends, int(bond.GetBondType()), bond.IsInRing()))
+        bonds.append((*ends, int(bond.GetBondType()), number in ring_bonds))
+    atoms = []
+    for number, neighbours in enumerate(degree):
+        atom = mol.GetAtomWithIdx(number)
+        hydrogens = atom.GetTotalNumHs()
+        about = atom.GetAtomicNum(), hydrogens, atom.GetFormalCharge(), neighbours + hydrogens
+        atoms.append((*about, atom.GetIsAromatic(), number in ring_atoms))
     return Sketch(mol, atoms, bonds)
 
 
@@ -98,13 +99,16 @@ class Screen:
     def possible(self, molecules: Iterable[Sketch]) -> NDArray[np.bool_]:
         """Which patterns may be in which molecule, (C, P): none that is in it is missing."""
         types = [self._types(sketch) for sketch in molecules]
-        if not self._kinds_of:  # no atom was met in any molecule
+        if not any(types):
             return np.zeros((len(types), len(self._starts)), np.bool_)
         rows = np.repeat(np.arange(len(types)), [len(each) for each in types])
-        which = np.fromiter(chain.from_iterable(types), np.int64, len(rows))
-        met = len(self._kinds_of)
-        often = np.bincount(rows * met + which, minlength=len(types) * met).reshape(-1, met)
-        counts = often.astype(np.float32) @ np.stack(self._kinds_of)  # (C, K)
+        # Of the types that were ever met, these molecules have few.
+        met, which = np.unique(
+            np.fromiter(chain.from_iterable(types), np.int64, len(rows)), return_inverse=True
+        )
+        often = np.bincount(rows * len(met) + which, minlength=len(types) * len(met))
+        kinds_of = np.stack([self._kinds_of[number] for number in met.tolist()])
+        counts = often.reshape(-1, len(met)).astype(np.float32) @ kinds_of  # (C, K)
         has = counts[:, self._column] >= self._least  # (C, T)
         return np.logical_and.reduceat(has[:, self._needs], self._starts, axis=1)
 
@@ -114,8 +118,7 @@ class Screen:
         asked: Counter[_AtomKind | _BondKind] = Counter()
         kinds: list[_AtomKind] = []
         for atom in pattern.GetAtoms():
-            text = atom.GetSmarts()
-            text = "*" if _FAR.search(text) else text
+            text = _near(atom.GetSmarts())
             self._queries.setdefault(text, Chem.MolFromSmarts(text).GetAtomWithIdx(0))
             kinds.append((text, atom.IsInRing()))
         asked.update(kinds)
@@ -166,6 +169,35 @@ class Screen:
     def _remember(self, kind: AtomType | _BondType, fits: Sequence[bool]) -> None:
         self._number[kind] = len(self._kinds_of)
         self._kinds_of.append(np.array(fits, np.float32))
+
+
+def _near(text: str) -> str:
+    """What a query asks of an atom as far as the atom's type tells: it may ask for more.
+
+    Args:
+        text: SMARTS of one atom; terms are joined by ``&``, then ``,`` (or), then ``;`` (and).
+    """
+    if not _FAR.search(text):
+        return text
+    kept = []
+    for group in _split(text.removeprefix("[").removesuffix("]"), ";"):
+        if len(_split(group, ",")) == 1:
+            kept += [term for term in _split(group, "&") if not _FAR.search(term)]
+        elif not _FAR.search(group):
+            kept.append(group)
+    return f"[{';'.join(kept)}]" if kept else "*"
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """The pieces of a text between marks that are in no parentheses."""
+    pieces, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == mark and not depth:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return pieces
 
 
 def _fits(asked: _AtomKind, kind: AtomType, yes: frozenset[str]) -> bool:

@@ -29,10 +29,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.config import parse
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.prediction import HypothesisResult, plain_values, results_of
 from duallgd_cli.predict.settings import CERTAIN, WHOLE, Header, Shard
 from duallgd_cli.runtime import in_order
+from duallgd_cli.spectra.features import CleaningSettings
 
 if TYPE_CHECKING:
     from io import BufferedRandom
@@ -279,6 +281,7 @@ def _header(values: dict[str, Any]) -> Header:
     Shard.parse(header.shard)
     int(header.settings["top_k"])
     float(header.settings.get("certain", CERTAIN))
+    parse(CleaningSettings, header.settings["cleaning"])
     return header
 
 

@@ -25,7 +25,7 @@ from duallgd_cli.chem.adduct import parent_formula, parse_adduct
 from duallgd_cli.chem.elements import METALS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.chem.molecule import Mol, disassemble
 from duallgd_cli.chem.parts import matches
 from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, pieces
 from duallgd_cli.data.molecular_graph import graph_of_bonds
@@ -255,7 +255,12 @@ def _feature(
 ) -> dict[str, Any]:
     spectra = _shown_spectra(shown.hypotheses, spectra)
     candidates = shown.candidates[:drawn]
-    drawings = depictions([candidate.smiles for candidate in candidates])
+    molecules = [_molecule(candidate.smiles) for candidate in candidates]
+    described = [
+        _candidate(candidate, mol, shown.hypotheses)
+        for candidate, mol in zip(candidates, molecules, strict=True)
+    ]
+    drawings = depictions(molecules)  # which changes them
     return {
         "number": number,
         "id": readable(shown.feature_id or shown.spectrum_id),
@@ -272,8 +277,8 @@ def _feature(
         "spectra": [spectrum.values() for spectrum in spectra],
         "candidates": [
             *(
-                {**_candidate(candidate, shown.hypotheses), "drawing": drawing}
-                for candidate, drawing in zip(candidates, drawings, strict=True)
+                {**values, "drawing": drawing}
+                for values, drawing in zip(described, drawings, strict=True)
             ),
             *map(_listed, shown.candidates[len(candidates) :]),
         ],
@@ -363,7 +368,14 @@ def _shown_spectra(outcomes: Results, spectra: Sequence[_Peaks]) -> Sequence[_Pe
     return [_Peaks("explained peaks only", *map(np.array, zip(*peaks, strict=True)))]
 
 
-def _candidate(candidate: Candidate, outcomes: Results) -> dict[str, Any]:
+def _molecule(smiles: str) -> Mol | None:
+    try:
+        return parse_smiles(smiles)
+    except MoleculeError:
+        return None
+
+
+def _candidate(candidate: Candidate, mol: Mol | None, outcomes: Results) -> dict[str, Any]:
     hypothesis = next(
         place
         for place, outcome in enumerate(outcomes)
@@ -384,7 +396,7 @@ def _candidate(candidate: Candidate, outcomes: Results) -> dict[str, Any]:
         "scores": [[name, _short(value)] for name, value in candidate.extra_scores.items()],
         "hypothesis": hypothesis,
         "like": readable(likeness(analogues.get(candidate.inchikey14, {}))),
-        "explains": explained_by(candidate.smiles, candidate.adduct, subformulas),
+        "explains": explained_by(mol, candidate.adduct, subformulas),
     }
 
 
@@ -444,11 +456,11 @@ def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
     return str(lost) + "".join(left)
 
 
-def explained_by(smiles: str, adduct: str, subformulas: Sequence[str]) -> list[list[Any]]:
+def explained_by(mol: Mol | None, adduct: str, subformulas: Sequence[str]) -> list[list[Any]]:
     """The sub-formulas that fragments of a candidate explain.
 
     Args:
-        smiles: The candidate.
+        mol: The candidate, None for what is no molecule.
         adduct: Name of the adduct; of other adducts than `CARRIED` the charge's sign decides.
         subformulas: Of the explained peaks.
 
@@ -459,8 +471,10 @@ def explained_by(smiles: str, adduct: str, subformulas: Sequence[str]) -> list[l
     known = [(place, formula) for place, formula in parsed if formula is not None]
     ion = parse_adduct(adduct)
     try:
-        whole = disassemble(parse_smiles(smiles))
+        whole = None if mol is None else disassemble(mol)
     except MoleculeError:
+        return []
+    if whole is None:
         return []
     graph = graph_of_bonds(whole.formula, whole.bond_class)
     if isinstance(ion, Failure) or not known or not len(graph.pair):

@@ -5,7 +5,8 @@ of paths, and a style sheet decides the colours (light, dark, print).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,10 +14,8 @@ from numpy.typing import NDArray
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 
-from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.chem.parts import ring_atoms
-from duallgd_cli.errors import MoleculeError
 
 _MOST_CORES: Final = 12
 _SCALE: Final = 20.0  # pixels an Å
@@ -52,11 +51,11 @@ class _Label(NamedTuple):
         return [each + 2 for each in room]
 
 
-def depictions(smiles: Sequence[str]) -> list[dict[str, Any] | None]:
+def depictions(molecules: Sequence[Mol | None]) -> list[dict[str, Any] | None]:
     """Layouts of molecules, each turned like the first one wherever they share a ring system.
 
     Args:
-        smiles: Best first.
+        molecules: Best first, None for what is none; they are changed.
 
     Returns:
         For each, in pixels: ``box`` (width, height); ``atoms`` (x, y) in RDKit's order; ``bonds``
@@ -65,23 +64,26 @@ def depictions(smiles: Sequence[str]) -> list[dict[str, Any] | None]:
         ``labels`` (atom, element, hydrogens, charge, where the hydrogens stand). None for what is
         no molecule.
     """
-    molecules = [_read(text) for text in smiles]
-    first = next((mol for mol in molecules if mol is not None), None)
-    cores = [] if first is None else _cores(first)
-    laid_out = [None if mol is None else _laid_out(mol, first, cores) for mol in molecules]
-    return [None if mol is None else _drawn(mol) for mol in laid_out]
+    known = [mol for mol in molecules if mol is not None]
+    if known:
+        first, *others = known
+        rdDepictor.Compute2DCoords(first)
+        # Most share the largest core: the smaller ones are made when the first molecule asks.
+        cores, further = list[Mol](), _cores(first)
+        for mol in others:
+            _lay_out(mol, first, chain(cores, _kept(further, cores)))
+    return [None if mol is None else _drawn(mol) for mol in molecules]
 
 
-def _read(smiles: str) -> Mol | None:
-    try:
-        return parse_smiles(smiles)
-    except MoleculeError:
-        return None
+def _kept(items: Iterable[Mol], kept: list[Mol]) -> Iterator[Mol]:
+    """The items; a list learns them as they are taken."""
+    for item in items:
+        kept.append(item)
+        yield item
 
 
-def _cores(first: Mol) -> list[Mol]:
+def _cores(first: Mol) -> Iterator[Mol]:
     """Pieces of a molecule that others may share, largest first: elements and bond types alone."""
-    rdDepictor.Compute2DCoords(first)
     rings = sorted((tuple(sorted(ring)) for ring in first.GetRingInfo().AtomRings()), key=len)
     joined = (tuple(sorted(atoms)) for atoms in ring_atoms(first))
     systems = sorted(joined, key=lambda atoms: (-len(atoms), atoms))
@@ -92,7 +94,7 @@ def _cores(first: Mol) -> list[Mol]:
         for atoms in atom_sets[:_MOST_CORES]
         if atoms
     )
-    return [Chem.MolFromSmarts(piece) for piece in pieces]
+    yield from map(Chem.MolFromSmarts, pieces)
 
 
 def _framework(mol: Mol) -> tuple[int, ...]:
@@ -105,21 +107,17 @@ def _framework(mol: Mol) -> tuple[int, ...]:
     return tuple(sorted(bonded))
 
 
-def _laid_out(mol: Mol, first: Mol | None, cores: Sequence[Mol]) -> Mol:
-    """The molecule with places: those of the first molecule for the largest core they share."""
-    if mol is first:
-        return mol
+def _lay_out(mol: Mol, first: Mol, cores: Iterable[Mol]) -> None:
+    """Give a molecule places: those of the first molecule for the largest core they share."""
     for core in cores:
-        match = mol.GetSubstructMatch(core)
-        if match and first is not None:
+        if match := mol.GetSubstructMatch(core):
             pairs = list(zip(first.GetSubstructMatch(core), match, strict=True))
             try:
                 rdDepictor.GenerateDepictionMatching2DStructure(mol, first, pairs)
             except (RuntimeError, ValueError):  # a core that RDKit cannot lay the rest around
                 continue
-            return mol
+            return
     rdDepictor.Compute2DCoords(mol)
-    return mol
 
 
 def _drawn(mol: Mol) -> dict[str, Any]:

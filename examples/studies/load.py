@@ -95,14 +95,14 @@ def reports(folder: Path, sizes: Sizes) -> list[Load]:
     """The report of a finished run."""
     output, size = _run(folder, sizes)
     page = folder / "report.html"
-    arguments = ["-m", "duallgd_cli", "report", output, "-q", "-o", page]
+    arguments = ["-m", "duallgd_cli", "report", output, "--force", "-q", "-o", page]
     return [Load("duallgd report", size, arguments, page)]
 
 
 def merges(folder: Path, sizes: Sizes) -> list[Load]:
     """The shards of a run joined."""
     output, size = _run(folder, sizes)
-    merge = ["-m", "duallgd_cli", "merge", output, "-q", "-o"]
+    merge = ["-m", "duallgd_cli", "merge", output, "--force", "-q", "-o"]
     table, parts = folder / "all.csv", folder / "with.csv"
     return [
         Load("duallgd merge", size, [*merge, table], table),

@@ -125,7 +125,8 @@ def _structures(rng):
     smiles = [rng.choice(SMILES) if rng.random() < 0.6 else rng.choice(ODD) for _ in range(8)]
     ending = rng.choice(("smi", "csv", "tsv", "sdf"))
     if ending == "sdf":
-        mols = (Chem.MolFromSmiles(one, sanitize=False) for one in smiles if len(one) < 2000)
+        readable = (one for one in smiles if len(one) < 2000 and one.isprintable())
+        mols = (Chem.MolFromSmiles(one, sanitize=False) for one in readable)
         blocks = (Chem.MolToMolBlock(mol, kekulize=False) for mol in mols if mol is not None)
         text = "".join(f"{block}> <feature_id>\n1\n\n$$$$\n" for block in blocks)
     elif ending == "smi":
@@ -208,7 +209,8 @@ def _joined(text, rng, sound):
 
 
 def _repeated(text, rng, _):
-    return rng.choice((".", "", "~", "")).join([text] * rng.choice((2, 3, 9, 20, 60, 5_000)))
+    times = min(rng.choice((2, 3, 9, 20, 60, 5_000)), 1 + 1_000_000 // (len(text) + 1))
+    return rng.choice((".", "", "~", "")).join([text] * times)
 
 
 def _inside(text, rng, _):

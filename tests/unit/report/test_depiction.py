@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.report.depiction import depictions
+from duallgd_cli.report import depiction
+from duallgd_cli.report.contents import _molecule
+
+
+def depictions(smiles):
+    return depiction.depictions([_molecule(text) for text in smiles])
+
 
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
 THEOPHYLLINE = "Cn1c(=O)c2[nH]cnc2n(C)c1=O"
