@@ -417,7 +417,9 @@ def _signals_after() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGURG}
+    )  # by the last of them `stoppable` hands Ctrl-C on
     try:
         yield
     finally:
