@@ -48,9 +48,9 @@ class SamplingSettings:
         temperature: Divides the clean-bond logits; below 1 is more conservative.
         time_shift: Share of the way from the true step to pure noise by which the network is told
             of more noise than there is, 0 to below 1; None for what the network's settings name.
-        analogue_share: Share of the samples, 0 to below 1, that starts from known molecules like
-            the predicted fingerprint instead of pure noise; see `generator.templates`.
-        core: SMILES of a substructure that every sample holds, or None; see `chem.guide`.
+        sources: Parts of the samples by source, such as ``noise=1``; see `sources`. What one
+            cannot give is asked of the next one, in the order of the default.
+        core: SMILES of a substructure that every candidate has, or None; see `chem.guide`.
         database_share: The user's belief that the molecule is in the databases, above 0; at 1 its
             structures alone are candidates.
         exclude_known: Whether the molecule is none of those that come with the weights.
@@ -64,7 +64,7 @@ class SamplingSettings:
     schedule: str | None = None
     temperature: float = 1.0
     time_shift: float | None = None
-    analogue_share: float = 0.75
+    sources: str = "enumerated=60 templates=15 noise=25"
     core: str | None = None
     database_share: float = 0.5
     exclude_known: bool = False
@@ -79,10 +79,30 @@ class SamplingSettings:
             self.temperature >= _COLDEST,
             f"temperature must be above 0 (at least {_COLDEST}), not {self.temperature}",
         )
-        require_range(self, "time_shift", "analogue_share", least=0, below=1)
+        require_range(self, "time_shift", least=0, below=1)
+        parse_quotas(self.sources)
         require_range(self, "database_share", above=0, most=1)
         require_range(self, "max_memory_mib", least=64)
         require_range(self, "timeout_s", above=0)
+
+
+def parse_quotas(text: str) -> dict[str, int]:
+    """Parts of the samples by source, from ``enumerated=60 templates=15 noise=25``.
+
+    Raises:
+        ConfigError: It is not of that form, names a source twice, or gives none a part.
+    """
+    pairs = [item.partition("=") for item in text.replace(",", " ").split()]
+    sound = all(
+        name.isidentifier() and value.isascii() and value.isdigit() for name, _, value in pairs
+    )
+    quotas = {name: int(value) for name, _, value in pairs if sound}
+    if not sound or len(quotas) < len(pairs) or not 0 < sum(quotas.values()) <= _MOST_SAMPLES:
+        raise ConfigError(
+            f"sources {quote(text)} are not of the form 'enumerated=60 templates=15 noise=25', "
+            "each source once and one at least above 0"
+        )
+    return quotas
 
 
 def require(condition: bool, message: str) -> None:

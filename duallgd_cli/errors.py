@@ -129,6 +129,10 @@ class Failure:
     stage: str
 
 
+class OutOfTimeError(Exception):
+    """One spectrum used up its time; raised between steps and turned into status ``timeout``."""
+
+
 class RefusedError(Exception):
     """A hypothesis that cannot be predicted; whoever tries it turns it into a row that says why.
 

@@ -16,7 +16,7 @@ from rdkit import Chem
 from rdkit.Chem.Descriptors import ExactMolWt
 
 from duallgd_cli import load
-from duallgd_cli.predict.prediction import Candidate
+from duallgd_cli.results import Candidate
 from duallgd_cli.spectra.types import Spectrum
 
 PROTON_DA, HYDROGEN_DA = 1.007276, 1.007825

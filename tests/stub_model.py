@@ -1,47 +1,63 @@
-"""A stand-in for a trained model at the generator seam: random graphs that fit the formula.
+"""A stand-in for a trained model: random graphs that fit the formula.
 
 It makes what a network would hand over, in microseconds, as a function of formula and seed alone.
 """
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
 from duallgd_cli.chem.elements import VALENCES
-from duallgd_cli.predict.generation import Generated, LoadedModel, OutOfTimeError
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.chem.hydrogens import Rejection
+from duallgd_cli.chem.molecule import assemble
+from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
+from duallgd_cli.sources import Proposal
+from duallgd_cli.sources.given import Database
 
 
-class StubGenerator:
+@dataclass(frozen=True)
+class StubNoise:
     """Draws a random tree over the atoms, then adds bonds until the hydrogens fit.
 
     Args:
         delay_s: Seconds that every spectrum takes, for tests that interrupt.
     """
 
-    def __init__(self, delay_s=0.0):
-        self.delay_s = delay_s
+    delay_s: float = 0.0
+    name: str = "noise"
 
-    def generate(self, annotated, settings, seed, known=None):
-        time.sleep(self.delay_s)
-        if settings.timeout_s is not None and self.delay_s > settings.timeout_s:
-            raise OutOfTimeError
-        formula = annotated.hypothesis.formula
+    def propose(self, query, n, seed):
+        """N graphs, each a proposal; further rounds take no longer."""
+        if "slept" not in query.memo:
+            time.sleep(self.delay_s)
+            query.memo["slept"] = True
+        query.check()
         rng = np.random.default_rng(seed)
-        graphs = [random_graph(formula, rng) for _ in range(settings.samples)]
-        isomers = known.isomers(formula) if known is not None and known.databases else ()
-        return Generated(
-            molecules=tuple(("database", mol) for mol in isomers),
-            bond_class=np.array(graphs, dtype=np.int8).reshape(settings.samples, -1),
-            log_likelihood=rng.normal(-20, 3, settings.samples).astype(np.float32),
-            fingerprint=rng.random(4096).astype(np.float32) * 0.1,
-        )
+        for _ in range(n):
+            graph = random_graph(query.formula, rng)
+            mols = assemble(query.formula, graph.astype(np.int8))
+            likelihood = float(np.float32(rng.normal(-20, 3)))
+            if isinstance(mols, Rejection):
+                yield Proposal(self.name, None, likelihood, rejection=mols.reason)
+            else:
+                yield Proposal(self.name, mols[0], likelihood)
+
+
+def stub_fingerprint(annotated):
+    """A fingerprint that depends on the formula alone."""
+    rng = np.random.default_rng(annotated.hypothesis.formula.array.astype(np.int64))
+    return rng.random(4096).astype(np.float32) * 0.1, None
 
 
 def stub_model(delay_s=0.0):
     """A loaded model around the stub."""
     return LoadedModel(
-        generator=StubGenerator(delay_s),
+        encode=stub_fingerprint,
+        sources=(Database(), StubNoise(delay_s)),
+        scores=(FingerprintLikelihood(), FingerprintTanimoto()),
         ranking=RankingModel(),
         name="stub",
         sha256="0" * 64,

@@ -30,13 +30,13 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion import alpha_bar, corrupt
+from duallgd_cli.diffusion.process import alpha_bar, corrupt
 from duallgd_cli.errors import DuallgdError, WorkerDiedError
 from duallgd_cli.generator.network import ModelGenerator, chunk_size, formula_condition
-from duallgd_cli.generator.rewritten import for_inference
 from duallgd_cli.model.duallgd import Condition, DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.model.rewritten import for_inference
 from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Processes, Runtime
 

@@ -25,14 +25,14 @@ from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.generator.network import ModelGenerator, formula_condition, load_model
-from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import ELSEWHERE, STAGES, Runtime, stage, watched
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.prediction import HypothesisResult
+    from duallgd_cli.results import HypothesisResult
 
 RESULTS, PROFILE = "results.json", "profile.txt"
 _NEEDED_TO_ASSEMBLE: Final = "rdkit"

@@ -30,8 +30,8 @@ from rich.text import Text
 from duallgd_cli.errors import printable
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.prediction import HypothesisResult, Prediction
     from duallgd_cli.predict.run import Progress as RunProgress
+    from duallgd_cli.results import HypothesisResult, Prediction
 
 logger = logging.getLogger(__name__)
 

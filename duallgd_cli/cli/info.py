@@ -12,7 +12,7 @@ from duallgd_cli.cli import options
 from duallgd_cli.runtime import Runtime, loading, versions
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.generation import LoadedModel
+    from duallgd_cli.predict.model import LoadedModel
 
 EPILOG = """
 **Examples**

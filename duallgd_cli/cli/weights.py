@@ -78,7 +78,7 @@ def verify(weights: _Weights) -> None:
     from duallgd_cli.checkpoint.lineage import require_trained
     from duallgd_cli.errors import WeightsError
     from duallgd_cli.files import sha256
-    from duallgd_cli.generator.network import parts_of
+    from duallgd_cli.predict.loading import parts_of
     from duallgd_cli.reference import weights_file as reference
 
     if is_reference(weights):
@@ -160,10 +160,10 @@ def evidence(
     from duallgd_cli.chem.environments import known_environments
     from duallgd_cli.cli.display import counting
     from duallgd_cli.data.prepared import load_molecules, load_spectra
-    from duallgd_cli.generator.rivals import rivals_of
-    from duallgd_cli.generator.templates import Templates, mols_of
+    from duallgd_cli.sources.collection import Collection, mols_of
     from duallgd_cli.train.contrast import fit_contrast
     from duallgd_cli.train.evidence import fit_evidence, one_of_each
+    from duallgd_cli.train.rivals import rivals_of
 
     checkpoint = weights_format.load(weights)
     known, measured = load_molecules(structures), load_spectra(spectra)
@@ -171,7 +171,7 @@ def evidence(
     contrast: dict[str, Any] = {}
     told: dict[str, Any] = {}
     if checkpoint.templates:
-        templates, encoder = Templates.of(checkpoint.templates), checkpoint.build().encoder
+        templates, encoder = Collection.of(checkpoint.templates), checkpoint.build().encoder
         with counting("molecules with their rivals") as advance:
             for number in (seed, seed + 1):  # two spectra of each, doubted in two ways
                 for spectrum in one_of_each(measured, number):
@@ -226,7 +226,7 @@ def analogues(
     from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.cli.display import counting
     from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
-    from duallgd_cli.generator.templates import known_molecules
+    from duallgd_cli.sources.collection import known_molecules
     from duallgd_cli.train.known_spectra import fit_kernel
 
     checkpoint = weights_format.load(weights)

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.evaluate.intervals import CalibrationTable, reliability
-from duallgd_cli.predict.prediction import Results
-from duallgd_cli.predict.ranking import (
+from duallgd_cli.ranking.ranking import (
     CORRECTION,
     FEATURES,
     FIRST,
@@ -35,6 +34,7 @@ from duallgd_cli.predict.ranking import (
     described,
     presence_features,
 )
+from duallgd_cli.results import Results
 
 Array = NDArray[np.float64]
 
@@ -125,7 +125,7 @@ def scored_case(
         alike: Similarity of candidates to the truth by InChIKey, if it is known.
     """
     best: dict[str, tuple[float, str, NDArray[np.float64]]] = {}
-    for structure, _, features in described(results, model):
+    for structure, _, features in described(results):
         score = float(np.dot(features, model.weights))
         known = best.get(structure.block)
         if known is None or score > known[0]:

@@ -23,11 +23,11 @@ from duallgd_cli.evaluate.calibrate import (
     scored_case,
 )
 from duallgd_cli.files import sha256
-from duallgd_cli.generator.templates import Templates
 from duallgd_cli.predict.journal import FinishedRun, read
-from duallgd_cli.predict.one_list import of_databases
-from duallgd_cli.predict.prediction import HypothesisResult, Results
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.ranking.one_list import of_databases
+from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.results import HypothesisResult, Results
+from duallgd_cli.sources.collection import Collection
 from duallgd_cli.tables import table_rows
 
 _DATABASES: Final = "databases"  # in the header of a run that had any
@@ -106,7 +106,7 @@ def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any
 
 def known_blocks(checkpoint: Checkpoint) -> frozenset[str]:
     """First blocks of the InChIKeys of the molecules that come with weights."""
-    return frozenset(Templates.of(checkpoint.templates).names if checkpoint.templates else ())
+    return frozenset(Collection.of(checkpoint.templates).names if checkpoint.templates else ())
 
 
 def scored_cases(

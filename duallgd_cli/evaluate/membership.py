@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.evaluate.calibrate import logistic
-from duallgd_cli.predict.one_list import Membership, evidence
-from duallgd_cli.predict.prediction import DATABASE, HypothesisResult, Results, Structure
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.ranking.one_list import Membership, evidence
+from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.results import HypothesisResult, Results, Structure
+from duallgd_cli.sources import DATABASE
 
 
 def without_truth(results: Results, truth: str) -> list[HypothesisResult]:

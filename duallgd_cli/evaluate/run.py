@@ -31,10 +31,9 @@ from duallgd_cli.formulas.rows import write_formulas
 from duallgd_cli.guide import GuideFiles
 from duallgd_cli.guide.analogues import Analogues
 from duallgd_cli.predict import api
-from duallgd_cli.predict.generation import LoadedModel
 from duallgd_cli.predict.journal import ENDING, FinishedRun
 from duallgd_cli.predict.journal import read as read_journals
-from duallgd_cli.predict.prediction import Prediction
+from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.run import (
     JOURNAL,
     OUTPUT,
@@ -49,6 +48,7 @@ from duallgd_cli.predict.run import (
 )
 from duallgd_cli.predict.run import predictions as predictions_of
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.results import Prediction
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.tables import table_rows

@@ -9,9 +9,9 @@ from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, UsageError
 from duallgd_cli.files import STANDARD_STREAM, claim, require_input
 from duallgd_cli.formulas import rank_formulas, remarks
-from duallgd_cli.predict.prediction import OK, sentences
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.results import OK, sentences
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.formulas import unnamed_ion
 from duallgd_cli.spectra.resolution import resolved

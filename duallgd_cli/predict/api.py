@@ -9,8 +9,7 @@ Example:
     >>> found.to_dataframe().query("rank == 1")
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from html import escape
@@ -24,14 +23,16 @@ from duallgd_cli import __version__, config
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
 from duallgd_cli.guide import GuideFiles, Knowledge
-from duallgd_cli.predict.candidates import Workers
-from duallgd_cli.predict.generation import LoadedModel, warn_uncalibrated
-from duallgd_cli.predict.ladder import with_level
+from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
+from duallgd_cli.predict.own import with_own
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
-from duallgd_cli.predict.prediction import Candidate, Prediction, predictions_of, sentences
-from duallgd_cli.predict.ranking import FIRST, rescored
 from duallgd_cli.predict.settings import PredictSettings, preset_of
+from duallgd_cli.predict.workers import Workers
+from duallgd_cli.ranking.ladder import with_level
+from duallgd_cli.results import Candidate, Prediction, predictions_of
 from duallgd_cli.runtime import Runtime, versions
+from duallgd_cli.scores import Score
+from duallgd_cli.sources import Source as CandidateSource
 from duallgd_cli.spectra.features import Inputs, group
 from duallgd_cli.spectra.reading import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build
@@ -52,13 +53,16 @@ __all__ = [
 
 # Files, or spectra of any kind.
 Spectra: TypeAlias = str | Path | Iterable[object]
-# Takes the spectra of a feature as read and its candidates, best first; gives a number for each.
-Rescore: TypeAlias = Callable[[Sequence[Spectrum], Sequence[Candidate]], Sequence[float]]
 _PEAKS: Final = ("mz", "intensity", "intensities")
 
 
 def load(
-    weights: str | Path | None = None, *, device: str = "auto", runtime: Runtime | None = None
+    weights: str | Path | None = None,
+    *,
+    device: str = "auto",
+    runtime: Runtime | None = None,
+    sources: Sequence[CandidateSource] = (),
+    scores: Sequence[Score] = (),
 ) -> LoadedModel:
     """Load a model; do it once and predict many times.
 
@@ -66,14 +70,17 @@ def load(
         weights: File or registered name; None takes the weights that come with the package.
         device: ``auto``, ``cpu`` or ``cuda``; not used if `runtime` is given.
         runtime: Device, precision and threads together, as the command line resolves them.
+        sources: Of your own, beside those of the weights: see `sources.Source`.
+        scores: Likewise, see `scores.Score`.
 
     Raises:
-        UsageError: There is no such device.
+        UsageError: There is no such device, or a source or score is none.
         WeightsError: The weights are missing, broken or do not fit.
     """
-    from duallgd_cli.generator.network import load_model
+    from duallgd_cli.predict.loading import load_model  # PyTorch, which tables do without
 
-    return load_model(weights, runtime or Runtime.resolve(device=device))
+    model = load_model(weights, runtime or Runtime.resolve(device=device))
+    return with_own(model, sources, scores)
 
 
 def predict_spectra(
@@ -100,7 +107,7 @@ def predict_spectra(
         MissingInputError: The file does not exist.
         UnreadableError: The file cannot be read.
     """
-    found = list(predictions(model, spectra, settings, formulas, workers, None, changes))
+    found = list(predictions(model, spectra, settings, formulas, workers, changes))
     files = list(dict.fromkeys(prediction.source.file for prediction in found))
     return sorted(found, key=lambda one: (files.index(one.source.file), one.source.index))
 
@@ -111,7 +118,6 @@ def predictions(
     settings: PredictSettings | None = None,
     formulas: Path | None = None,
     workers: int = 1,
-    rescore: Rescore | None = None,
     changes: Mapping[str, object] | None = None,
 ) -> "Predictions":
     """Predict structures for spectra, as the command line does but in memory.
@@ -124,8 +130,6 @@ def predictions(
         settings: Seed, samples, steps, formula and so on; None for the defaults.
         formulas: Table of formulas by feature id, or None.
         workers: Processes that predict; does not change the result.
-        rescore: Adds a score of your own to all candidates of a feature, before the best are
-            chosen: see `ranking.rescored`.
         changes: Settings by name, such as ``samples=20`` or ``formula="C8H10N4O2"``; and ``guide``,
             files that say what is known: ``guide=GuideFiles(analogues=("mine.smi",))``; and
             ``preset``: ``fast``, ``default`` or ``thorough``, over the settings and below changes.
@@ -157,27 +161,17 @@ def predictions(
             "ranking": config.dump(ranking.generated),
         },
         "settings": config.dump(chosen) | table_identity(formulas, guide),
-        "rescored_by": None if rescore is None else _name(rescore),
     }
 
     def computed() -> Iterator[Prediction]:
-        held: dict[int, Feature] = {}
         with Workers(workers, again=model.again) as pool, _features(given, chosen) as features:
-            numbered = ((n, held.setdefault(n, item)) for n, item in enumerate(features))
-            drawn = results(numbered, model, chosen, pool, source=source, knowledge=knowledge)
+            drawn = results(
+                enumerate(features), model, chosen, pool, source=source, knowledge=knowledge
+            )
             for together in by_feature(drawn):
-                item = held.pop(together[0].feature)
                 candidates, top10 = ranking.rank(together)
-                remark = ""
-                if rescore is not None and candidates:
-                    name, scores = _name(rescore), rescore(item.spectra, candidates)
-                    candidates = rescored(candidates, scores, name)
-                    top10 = math.fsum(one.confidence for one in candidates[:FIRST])
-                    remark = f"rescored by {name}: confidence is not calibrated"
                 ranked = predictions_of(together, candidates, top10, chosen.top_k)
-                for one in with_level(ranked, chosen.certain):
-                    said = remark if one.candidates else ""
-                    yield replace(one, warnings=sentences(one.warnings, said))
+                yield from with_level(ranked, chosen.certain)
 
     return Predictions(computed(), record)
 
@@ -287,12 +281,6 @@ def _features(
             replace(one, source=Source(one.source.file, index)) for index, one in enumerate(given)
         ]
     yield group(given, settings.group_by, settings.adduct)
-
-
-def _name(rescore: Rescore) -> str:
-    """How a run record names a function or an object that is called like one."""
-    named = rescore if hasattr(rescore, "__qualname__") else type(rescore)
-    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _spectrum(item: object, index: int) -> Spectrum:

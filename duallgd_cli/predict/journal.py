@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import parse
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.prediction import HypothesisResult, plain_values, results_of
 from duallgd_cli.predict.settings import CERTAIN, WHOLE, Header, Shard
+from duallgd_cli.results import HypothesisResult, plain_values, results_of
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.features import CleaningSettings
 

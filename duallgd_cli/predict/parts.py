@@ -24,8 +24,8 @@ from duallgd_cli.chem.parts import (
     find,
     overlap,
 )
-from duallgd_cli.predict.prediction import Candidate, LikelyPart, Results
-from duallgd_cli.predict.ranking import sigmoid
+from duallgd_cli.ranking.ranking import sigmoid
+from duallgd_cli.results import Candidate, LikelyPart, Results
 
 LEAST: Final = 0.05
 FEWEST_SAMPLES: Final = 10

@@ -1,10 +1,11 @@
 """The stages of one spectrum, from a feature as read to the results of its hypotheses.
 
-read -> clean -> formulas -> annotate -> generate -> assemble. Whatever is anticipated to go wrong
-with one spectrum becomes a result with a status; whatever is not is a bug and is raised.
+read -> clean -> formulas -> annotate -> encode -> propose -> merge and score. Whatever is
+anticipated to go wrong with one spectrum becomes a result with a status; whatever is not is a bug
+and is raised.
 """
 
-import math
+import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,36 +20,42 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, Carrier
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import Failure, FormulaError, RefusedError, UsageError, counted
+from duallgd_cli.config import SamplingSettings, parse_quotas
+from duallgd_cli.errors import (
+    Failure,
+    FormulaError,
+    OutOfTimeError,
+    RefusedError,
+    UsageError,
+    counted,
+    quote,
+)
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas import predicted_formulas
-from duallgd_cli.guide import MOST_CHOSEN, GuideFiles, Knowledge, Known
-from duallgd_cli.predict.candidates import (
-    KNOWN_MOLECULE,
-    Round,
-    Workers,
-    assemble_all,
-    collect,
-    fitting,
-    proposals,
-)
-from duallgd_cli.predict.generation import (
-    Generator,
-    LoadedModel,
-    OutOfTimeError,
-    noise_seed,
-)
-from duallgd_cli.predict.prediction import (
-    DATABASE,
+from duallgd_cli.guide import GuideFiles, Knowledge, Known
+from duallgd_cli.predict.merging import KNOWN_MOLECULE, merge
+from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.predict.settings import PREDICT, PredictSettings
+from duallgd_cli.predict.workers import Workers
+from duallgd_cli.ranking.ranking import LEAST_EXPLAINED
+from duallgd_cli.results import (
     OK,
     ExplainedPeak,
     HypothesisResult,
     SpectrumReference,
     sentences,
 )
-from duallgd_cli.predict.ranking import LEAST_EXPLAINED
-from duallgd_cli.predict.settings import PREDICT, PredictSettings
 from duallgd_cli.runtime import stage
+from duallgd_cli.sources import (
+    BUILT_IN,
+    DATABASE,
+    GIVEN,
+    MOST_OF_A_DATABASE,
+    Proposal,
+    Query,
+    Source,
+    propose,
+)
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.features import clean
 from duallgd_cli.spectra.formulas import (
@@ -66,6 +73,8 @@ _FEWEST_SAMPLES: Final = 15
 _NOT_CALIBRATED: Final = "confidence is not calibrated for what is known"
 _AT_HAND: Final = 3  # features that are predicted before processes would be at work
 _MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
+_OF_AN_OWN_SOURCE: Final = 20  # proposals of one that the settings do not name
+_SEED_BYTES: Final = 8
 
 
 def results(
@@ -93,6 +102,7 @@ def results(
     Returns:
         One result a hypothesis; a feature without any has one failure.
     """
+    _require_sources(settings, model)
     of_all = None if (guide := settings.guide) is None else Known(guide)
     source = source or formula_source(settings, None, model.max_heavy_atoms)
 
@@ -114,6 +124,20 @@ def results(
     if workers.again is None or (knowledge is not None and not knowledge.is_small):
         return _in_turn(asked(), model, settings)
     return _in_processes(asked(), model, settings, workers)
+
+
+def _require_sources(settings: PredictSettings, model: LoadedModel) -> None:
+    """Refuse the name of a source that does not exist.
+
+    Raises:
+        UsageError: There is one.
+    """
+    names = BUILT_IN | {source.name for source in model.sources}
+    for name in parse_quotas(settings.sampling.sources):
+        if name not in names:
+            raise UsageError(
+                f"there is no source {quote(name)}; there are {', '.join(sorted(names))}"
+            )
 
 
 class _Asked(NamedTuple):
@@ -163,7 +187,7 @@ def _in_turn(
             about = {"feature": number, "spectra": spectra, "position": position, "of": len(tried)}
             result, annotated = _described(hypothesis, settings, about)
             if annotated is not None:
-                result = _predicted(result, annotated, model.generator, settings, until, known)
+                result = _predicted(result, annotated, model, settings, until, known)
             yield result
 
 
@@ -266,134 +290,176 @@ def _hypotheses(
 def _predicted(
     result: HypothesisResult,
     annotated: AnnotatedSpectrum,
-    generator: Generator,
+    model: LoadedModel,
     settings: PredictSettings,
     until: float | None,
     known: Known | None,
 ) -> HypothesisResult:
-    """What a hypothesis gives; with a guide until enough samples are as asked for.
+    """What a hypothesis gives: encode, propose, merge, score.
 
     Args:
         result: What is known before anything is proposed.
         annotated: Explained peaks with formula and adduct.
-        generator: Proposes.
+        model: Proposes and scores.
         settings: What decides the result.
         until: When the feature's time is up, or None.
         known: Of the molecule, or None.
     """
-    started, rounds, failure = time.perf_counter(), list[Round](), None
-    hypothesis, total = annotated.hypothesis, settings.sampling.samples
-    guide = None if known is None else known.guide
-    given = (known,) if known is not None and known.says_something else ()
-    drawn, more = 0, max(min(_FEWEST_SAMPLES, total), round(total * hypothesis.share))
+    started, hypothesis, proposals = time.perf_counter(), annotated.hypothesis, list[Proposal]()
+    samples = max(
+        min(_FEWEST_SAMPLES, settings.sampling.samples),
+        round(settings.sampling.samples * hypothesis.share),
+    )
+    sampling = replace(settings.sampling, samples=samples)
+    check = _deadline(until, model.synchronise)
     try:
-        if guide is not None:
-            guide.require_room(hypothesis.formula)
-        while more > 0:
-            sampling = replace(
-                settings.sampling,
-                samples=more,
-                core=None if guide is None else guide.core,
-                timeout_s=_left(until),
-            )
-            with stage("sample"):
-                seed = noise_seed(settings.seed, hypothesis, drawn)
-                generated = generator.generate(annotated, sampling, seed, *given)
-            with stage("assemble"):
-                became = assemble_all(hypothesis.formula, generated, _left(until), guide)
-            rounds.append((generated, became))
-            more = 0
-            if known is not None and known.is_demanding and not _is_chosen(known, settings):
-                drawn, *_, more = _yield(rounds, settings)
-                given = (replace(known, is_short=True),)
-    except OutOfTimeError:
-        failure = None if rounds else _timeout(settings)
-    except RefusedError as refused:
-        failure = refused.failure
-    if failure is None:
+        check()
+        if known is not None and known.guide is not None:
+            known.guide.require_room(hypothesis.formula)
+        with stage("encode"):
+            fingerprint, isomers = model.encode(annotated)
+        query = Query(annotated, fingerprint, isomers, known, sampling, check)
+        quotas = quotas_of(sampling, query, model.sources)
+        most = _most_draws(settings)
+        seed = noise_seed(settings.seed, hypothesis)
         try:
-            result = _collected(result, rounds, settings, known)
-        except RefusedError as refused:
-            failure = refused.failure
-    if failure is not None:
-        result = _failed(result, failure)
+            proposals.extend(propose(model.sources, query, quotas, seed, most))
+        except OutOfTimeError:
+            if not proposals or known is None or known.guide is None:
+                raise
+            # What was proposed before counts, and is merged however late it is.
+            query = replace(query, check=lambda: None)
+        excluded = frozenset(model.known if sampling.exclude_known else ())
+        with stage("assemble"):
+            result = merge(result, proposals, query, model.scores, excluded)
+        result = _told(result, query, proposals, quotas)
+    except OutOfTimeError:
+        result = _failed(result, _timeout(settings))
+    except RefusedError as refused:
+        result = _failed(result, refused.failure)
     return replace(result, seconds=time.perf_counter() - started)
 
 
-def _is_chosen(known: Known, settings: PredictSettings) -> bool:
-    """Whether the structures of databases alone are candidates."""
-    return bool(known.databases) and settings.sampling.database_share == 1
+def quotas_of(
+    sampling: SamplingSettings, query: Query, sources: Sequence[Source]
+) -> dict[str, int]:
+    """How many proposals each source is asked for, by name.
 
+    The samples are shared out as `SamplingSettings.sources` says among the sources that there are,
+    the last one taking the rest. Where the user knows molecules that are like this one, half of the
+    samples begin with these. Structures of databases stand beside all these, or alone; so do the
+    proposals of a source that the setting does not name.
 
-def _yield(rounds: Sequence[Round], settings: PredictSettings) -> tuple[int, int, int, int]:
-    """Samples so far, those as required, how many these should be, and how many to draw next.
-
-    A round is as large as the yield so far lets expect, and at most as the first; they end at
-    `PredictSettings.max_draws`.
+    Raises:
+        UsageError: The setting names none of the sources.
     """
-    made = [[one for source, _, one in proposals([each]) if source != DATABASE] for each in rounds]
-    wanted, total = len(made[0]), settings.sampling.samples
-    most = (settings.max_draws or _MOST_DRAWS * total) * wanted / total
-    drawn = sum(map(len, made))
-    valid = sum(bool(fitting(one)) for samples in made for one in samples)
-    expected = math.ceil((wanted - valid) * drawn / max(valid, 1))
-    more = min(wanted, max(expected, _FEWEST_SAMPLES), int(most) - drawn)
-    return drawn, valid, wanted, more if valid < wanted else 0
+    quotas: dict[str, int] = {}
+    if query.known is not None and query.known.databases:
+        quotas[DATABASE] = MOST_OF_A_DATABASE
+        if sampling.database_share == 1:
+            return quotas
+    left = sampling.samples
+    if query.analogues and left > 1:
+        quotas["analogues"] = left // 2
+        left -= left // 2
+    asked, names = parse_quotas(sampling.sources), [source.name for source in sources]
+    parts = {name: part for name, part in asked.items() if part and name in names}
+    if not parts:
+        raise UsageError(
+            f"none of the sources {', '.join(asked)} is there; there are {', '.join(names)}"
+        )
+    shares = {name: left * part // sum(parts.values()) for name, part in parts.items()}
+    shares[next(reversed(parts))] += left - sum(shares.values())
+    beside = set(names) - asked.keys() - BUILT_IN
+    return quotas | shares | dict.fromkeys(sorted(beside), _OF_AN_OWN_SOURCE)
 
 
-def _collected(
+def _most_draws(settings: PredictSettings) -> float:
+    """How many times its quota a source may be asked for."""
+    if settings.max_draws is None:
+        return _MOST_DRAWS
+    return settings.max_draws / settings.sampling.samples
+
+
+def noise_seed(seed: int, hypothesis: Hypothesis) -> int:
+    """Seed of all random numbers of one hypothesis, 0 to 2^63 - 1.
+
+    A hash of the user's seed, the peaks of the (cleaned) spectra, the formula and the adduct: where
+    the spectrum stands, what it is called and what else is in the run play no part, nor does the
+    order of a feature's spectra.
+    """
+    total = hashlib.blake2b(digest_size=_SEED_BYTES)
+    total.update(f"{seed}|{hypothesis.formula}|{hypothesis.adduct.name}".encode())
+    peaks = (
+        hashlib.blake2b(
+            np.ascontiguousarray([spectrum.mz, spectrum.intensity], dtype="<f8").tobytes()
+        ).digest()
+        for spectrum in hypothesis.feature.spectra
+    )
+    for digest in sorted(peaks):
+        total.update(digest)
+    return int.from_bytes(total.digest(), "little") >> 1
+
+
+def _told(
     result: HypothesisResult,
-    rounds: Sequence[Round],
-    settings: PredictSettings,
-    known: Known | None,
+    query: Query,
+    proposals: Sequence[Proposal],
+    quotas: Mapping[str, int],
 ) -> HypothesisResult:
-    """The result with what all rounds gave, and what is to be said of them."""
-    with stage("assemble"):
-        result = collect(result, rounds)
-    said = []
-    is_chosen = known is not None and _is_chosen(known, settings)
-    if known is not None and known.databases:
-        inside = sum(DATABASE in one.sources for one in result.structures)
-        if not is_chosen and result.structures:
-            likeliest = ", the likeliest of them" * (inside == MOST_CHOSEN)
-            said = [
-                f"{counted(inside, 'structure')} of the database among the candidates{likeliest}"
-            ]
-        elif inside:
-            likeliest = "the likeliest " * (inside == MOST_CHOSEN)
-            among = f"chosen among {likeliest}{inside} structures"
-            said = [f"{among if inside > 1 else 'the only possible structure'} of the database"]
-    if known is not None and known.is_demanding and not is_chosen:
-        drawn, valid, wanted, _ = _yield(rounds, settings)
-        few = "; --max-draws limits them" if valid < wanted else ""
-        if len(rounds) > 1 or few:
-            said.append(f"{valid} of {drawn} samples are as asked for{few}")
+    """The result with what is to be said of it."""
+    said, known = [], query.known
+    inside = sum(DATABASE in one.sources for one in result.structures)
+    if DATABASE in quotas and len(quotas) > 1 and result.structures:
+        likeliest = ", the likeliest of them" * (inside == MOST_OF_A_DATABASE)
+        said = [f"{counted(inside, 'structure')} of the database among the candidates{likeliest}"]
+    elif inside:
+        likeliest = "the likeliest " * (inside == MOST_OF_A_DATABASE)
+        among = f"chosen among {likeliest}{inside} structures"
+        said = [f"{among if inside > 1 else 'the only possible structure'} of the database"]
+    if query.constraints is not None and set(quotas) - GIVEN:
+        said += _yield(proposals, query.sampling.samples)
     smiles = {one.block: one.smiles for one in result.structures}
     result = replace(
         result,
-        message=sentences(rounds[0][0].message, result.message, *said),
-        notes=tuple(note for generated, _ in rounds for note in generated.notes),
-        known={} if known is None else known.told(smiles, result.formula, rounds[0][0].fingerprint),
+        message=sentences(result.message, *query.remarks, *said),
+        notes=tuple(query.notes),
+        known={} if known is None else known.told(smiles, result.formula, query.fingerprint),
     )
     if not result.structures:
-        return _failed(result, _empty(result))
+        only_database = set(quotas) == {DATABASE}
+        return _failed(result, _no_structure(query) if only_database else _empty(result))
     if known is not None and known.is_uncalibrated:
         return replace(result, message=sentences(result.message, _NOT_CALIBRATED))
     return result
 
 
-def _left(until: float | None) -> float | None:
-    """Seconds left.
+def _yield(proposals: Sequence[Proposal], wanted: int) -> Iterator[str]:
+    """How many samples are as they must be, where not all of the first ones are."""
+    made = [one for one in proposals if one.source not in GIVEN]
+    valid = sum(not one.rejection for one in made)
+    few = "; --max-draws limits them" if valid < wanted else ""
+    if len(made) > wanted or few:
+        yield f"{valid} of {len(made)} samples are as asked for{few}"
 
-    Raises:
-        OutOfTimeError: None are.
+
+def _deadline(until: float | None, finish: Callable[[], None]) -> Callable[[], None]:
+    """A function that raises OutOfTimeError once a time is over.
+
+    Args:
+        until: By the monotonic clock; None is never over.
+        finish: Waits for what the device was asked to do; without it a GPU's steps would all be
+            begun before the clock has moved. Called before each look at the clock, if there is one.
     """
     if until is None:
-        return None
-    left = until - time.monotonic()
-    if left <= 0:
-        raise OutOfTimeError
-    return left
+        return lambda: None
+
+    def check() -> None:
+        finish()
+        if time.monotonic() > until:
+            raise OutOfTimeError
+
+    return check
 
 
 def _described(
@@ -477,6 +543,15 @@ def _timeout(settings: PredictSettings) -> Failure:
         "raise --timeout-per-spectrum, or lower --steps or --samples"
     )
     return Failure("timeout", message, "sample")
+
+
+def _no_structure(query: Query) -> Failure:
+    asked = "" if query.constraints is None else " and is as asked for"
+    message = (
+        f"no structure of the database has the formula {query.formula}{asked}; without "
+        "--database-only structures are generated too"
+    )
+    return Failure("no_candidate", message, "sample")
 
 
 def _empty(result: HypothesisResult) -> Failure:

@@ -28,8 +28,6 @@ from duallgd_cli.files import (
     write_atomically,
 )
 from duallgd_cli.guide import Knowledge
-from duallgd_cli.predict.candidates import Workers
-from duallgd_cli.predict.generation import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.journal import (
     ENDING,
     FinishedRun,
@@ -40,18 +38,20 @@ from duallgd_cli.predict.journal import (
     read,
     scan,
 )
-from duallgd_cli.predict.ladder import with_level
-from duallgd_cli.predict.one_list import Ranking
+from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
-from duallgd_cli.predict.prediction import (
+from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest
+from duallgd_cli.predict.unmatched import TableIds
+from duallgd_cli.predict.workers import Workers
+from duallgd_cli.ranking.ladder import with_level
+from duallgd_cli.ranking.one_list import Ranking
+from duallgd_cli.results import (
     OK,
     HypothesisResult,
     Prediction,
     predictions_of,
 )
-from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest
-from duallgd_cli.predict.unmatched import TableIds
 from duallgd_cli.runtime import (
     default_threads,
     each_in_stage,

@@ -13,9 +13,9 @@ from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.api import predict_spectra
-from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.prediction import OK, Prediction
+from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.results import OK, Prediction
 from duallgd_cli.spectra.reading import read
 
 SPECTRA: Final = Path(__file__).with_name("selftest.mgf")

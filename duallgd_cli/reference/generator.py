@@ -15,14 +15,14 @@ from torch import Tensor
 
 from duallgd_cli.chem.elements import BOND_NONE, SYMBOLS
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion import Denoise, Samples, draw_in_chunks
+from duallgd_cli.diffusion.process import Denoise, Samples, draw_in_chunks
 from duallgd_cli.errors import Failure, RefusedError, UnsupportedElementError
 from duallgd_cli.files import sha256
 from duallgd_cli.generator.sampling import deadline, on_one_thread, samples_at_once, sampling_task
 from duallgd_cli.guide import Known
 from duallgd_cli.model.duallgd import parameter_counts
-from duallgd_cli.predict.generation import Generated, LoadedModel
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.model import Generated, LoadedModel
+from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.reference import weights_file as reference
 from duallgd_cli.reference.denoiser import NO_CLASS, ReferenceDenoiser
 from duallgd_cli.reference.encoder import FormulaPeaks, reference_peaks

@@ -37,10 +37,13 @@ from duallgd_cli.errors import (
     printable,
 )
 from duallgd_cli.predict import journal
-from duallgd_cli.predict.ladder import with_level
-from duallgd_cli.predict.one_list import Ranking
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
-from duallgd_cli.predict.prediction import (
+from duallgd_cli.predict.run import record_path
+from duallgd_cli.predict.settings import CERTAIN
+from duallgd_cli.ranking.ladder import with_level
+from duallgd_cli.ranking.one_list import Ranking
+from duallgd_cli.report.depiction import depictions
+from duallgd_cli.results import (
     OK,
     Candidate,
     HypothesisResult,
@@ -49,9 +52,6 @@ from duallgd_cli.predict.prediction import (
     Results,
     predictions_of,
 )
-from duallgd_cli.predict.run import record_path
-from duallgd_cli.predict.settings import CERTAIN
-from duallgd_cli.report.depiction import depictions
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.reading import read

@@ -26,8 +26,8 @@ from typing import Any, Final
 from duallgd_cli.chem.families import family_name
 from duallgd_cli.errors import UsageError, printable, quote
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
-from duallgd_cli.predict.prediction import Candidate, HypothesisResult, Prediction, sentences
 from duallgd_cli.predict.settings import Header
+from duallgd_cli.results import Candidate, HypothesisResult, Prediction, sentences
 from duallgd_cli.writers import mztab
 
 FORMATS: Final = ("csv", "tsv", "jsonl", "sdf", "mztab")

@@ -17,8 +17,8 @@ from urllib.parse import quote
 from duallgd_cli.chem.adduct import Adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, printable
-from duallgd_cli.predict.prediction import Candidate, Prediction
 from duallgd_cli.predict.settings import Header
+from duallgd_cli.results import Candidate, Prediction
 
 NULL: Final = "null"
 _BLOCK: Final = 1 << 16  # characters copied at a time

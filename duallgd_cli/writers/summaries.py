@@ -13,7 +13,7 @@ from typing import Final
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.files import write_atomically
-from duallgd_cli.predict.prediction import Prediction
+from duallgd_cli.results import Prediction
 from duallgd_cli.writers.formats import rows, table
 
 

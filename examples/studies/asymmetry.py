@@ -42,7 +42,7 @@ from duallgd_cli.data.prepared import (
     load_spectra,
     read_manifest,
 )
-from duallgd_cli.diffusion import alpha_bar, corrupt
+from duallgd_cli.diffusion.process import alpha_bar, corrupt
 from duallgd_cli.errors import UsageError
 from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
 from duallgd_cli.model.encoder import PeakBatch

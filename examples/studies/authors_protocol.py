@@ -41,7 +41,7 @@ from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import Molecule, molecule, read_predictions, write_table
 from duallgd_cli.guide import Known
 from duallgd_cli.predict import api
-from duallgd_cli.predict.generation import Generated, LoadedModel
+from duallgd_cli.predict.model import Generated, LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.reference.generator import ReferenceGenerator
 from duallgd_cli.runtime import Runtime

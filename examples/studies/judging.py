@@ -24,13 +24,13 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.batches import MoleculeCollator
-from duallgd_cli.diffusion import alpha_bar, corrupt
+from duallgd_cli.diffusion.process import alpha_bar, corrupt
 from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.duallgd import Condition
 from duallgd_cli.predict.candidates import assemble_all, collect, fitting
-from duallgd_cli.predict.generation import Generated
-from duallgd_cli.predict.prediction import OK, HypothesisResult
+from duallgd_cli.predict.model import Generated
+from duallgd_cli.results import OK, HypothesisResult
 
 FIRST: Final = 10
 NOISE_STEPS: Final = (50, 150, 250, 350, 500)

@@ -24,8 +24,8 @@ from duallgd_cli.config import dump
 from duallgd_cli.evaluate.fitting import truths_of
 from duallgd_cli.evaluate.membership import both_worlds, fit_membership, without_truth
 from duallgd_cli.predict.journal import read
-from duallgd_cli.predict.one_list import Ranking, generated_of
-from duallgd_cli.predict.prediction import Candidate, Results
+from duallgd_cli.ranking.one_list import Ranking, generated_of
+from duallgd_cli.results import Candidate, Results
 
 _FOLDS: Final = 5
 _FIRST: Final = 10

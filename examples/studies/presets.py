@@ -24,7 +24,7 @@ import typer
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.evaluate.run import evaluate
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.predict.prediction import HypothesisResult
+from duallgd_cli.results import HypothesisResult
 from duallgd_cli.predict.settings import PRESETS, PredictSettings
 
 _SECONDS: Final = "cpu_s.txt"

@@ -35,7 +35,7 @@ from duallgd_cli.evaluate.run import PREDICTIONS, TRUTH
 from duallgd_cli.evaluate.tables import read_predictions, truths_of
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.predict import api
-from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 from duallgd_cli.tables import table_rows

@@ -10,8 +10,8 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.generator.trace import trace
-from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.report.trace import write_trace
 from tests.cli.test_report import HOSTILE, hostile_mgf

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rdkit import Chem
 
 from duallgd_cli.predict import api
-from duallgd_cli.predict.generation import LoadedModel
+from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.runtime import Runtime
 from examples.make_examples import SPECTRA, mgf
 from tests.fuzz.loop import assert_sentence, fuzz, mutate, run

@@ -12,7 +12,7 @@ from duallgd_cli.checkpoint.format import Checkpoint, read_tensors, save, write_
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.data.simulation import FragmentModel
-from duallgd_cli.generator.templates import Templates
+from duallgd_cli.sources.collection import Templates
 from duallgd_cli.train.evidence import Judge
 from examples.make_examples import SPECTRA, mgf
 from tests.fuzz.loop import assert_sentence, fuzz, mutate, run

@@ -9,7 +9,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duallgd_cli.diffusion import (
+from duallgd_cli.diffusion.process import (
     Samples,
     SamplingTask,
     alpha_bar,

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import InterruptedRunError, UsageError, WeightsError
-from duallgd_cli.generator.network import parts_of
+from duallgd_cli.predict.loading import parts_of
 from duallgd_cli.model.duallgd import KNOWN
 from duallgd_cli.model.layers import Masks, PairAttention
 from duallgd_cli.model.line_graph import AtomsFromPairs, PairsFromAtoms, line_graph

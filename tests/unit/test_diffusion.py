@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from duallgd_cli.diffusion import (
+from duallgd_cli.diffusion.process import (
     SamplingTask,
     alpha_bar,
     evenly_spaced,

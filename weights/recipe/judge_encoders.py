@@ -21,7 +21,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import PreparedSpectra, load_spectra
 from duallgd_cli.errors import DuallgdError, UnreadableError
-from duallgd_cli.generator.network import parts_of
+from duallgd_cli.predict.loading import parts_of
 from duallgd_cli.train.encoder import fingerprint_figures, true_bits, validation_spectra
 
 _FACTORS: Final = (1.1, 1.05, 1.0, 0.975, 0.95, 0.925, 0.9, 0.875, 0.85, 0.8)

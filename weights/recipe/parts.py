@@ -30,8 +30,8 @@ from duallgd_cli.evaluate.calibrate import logistic
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.predict import parts as likely
 from duallgd_cli.predict.journal import read
-from duallgd_cli.predict.prediction import HypothesisResult, Results
-from duallgd_cli.predict.ranking import RankingModel, rank, sigmoid
+from duallgd_cli.results import HypothesisResult, Results
+from duallgd_cli.ranking.ranking import RankingModel, rank, sigmoid
 
 Array = NDArray[Any]
 Name = tuple[str, str]  # kind and name of a part

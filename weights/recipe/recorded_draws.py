@@ -18,7 +18,7 @@ from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import ScoredCase
 from duallgd_cli.evaluate.fitting import known_blocks, scored_cases, truths_of
 from duallgd_cli.predict.journal import read
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.ranking.ranking import RankingModel
 
 
 def record(

@@ -11,8 +11,8 @@ from duallgd_cli.chem.parts import catalogue
 from duallgd_cli.chem.valence import FREE
 from duallgd_cli.errors import RefusedError, UsageError
 from duallgd_cli.predict.candidates import assemble_all, collect
-from duallgd_cli.predict.generation import Generated
-from duallgd_cli.predict.prediction import HypothesisResult
+from duallgd_cli.predict.model import Generated
+from duallgd_cli.results import HypothesisResult
 
 FLAVONE = "O=c1cc(-c2ccccc2)oc2ccccc12"
 CORES = (FLAVONE, "c1ccccc1", "C1CCNCC1", "CC(=O)N", "C#CCO", "c1ccc2[nH]ccc2c1", "C[N+](=O)[O-]")

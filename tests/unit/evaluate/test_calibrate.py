@@ -14,7 +14,7 @@ from duallgd_cli.evaluate.calibrate import (
     scored_case,
 )
 from duallgd_cli.evaluate.fitting import record_of
-from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
+from duallgd_cli.ranking.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure
 
 TRUE = np.array([1.5, 0.0, 6.0, 0.0, 0.0, 0.8, 0.0, 0.0, 0.0, 0.0, 0.0])

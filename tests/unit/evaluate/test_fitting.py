@@ -10,7 +10,7 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.fitting import fit_weights_file, scored_cases, truths_of
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.journal import read
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf

@@ -7,7 +7,7 @@ import pytest
 from duallgd_cli.evaluate.groups import formula_accuracy
 from duallgd_cli.evaluate.run import tried_formulas
 from duallgd_cli.evaluate.tables import Truth
-from duallgd_cli.predict.prediction import HypothesisResult
+from duallgd_cli.results import HypothesisResult
 
 ETHANOL, ETHER = Truth("a", "CCO", "ethanol"), Truth("b", "COC", "ether")
 CHOLINE = Truth("c", "C[N+](C)(C)CCO", "choline")

@@ -14,7 +14,7 @@ from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import cross_validate, judge
-from duallgd_cli.predict.ranking import FEATURES, RankingModel, SampleStatistics
+from duallgd_cli.ranking.ranking import FEATURES, RankingModel, SampleStatistics
 from tests.unit.evaluate.test_calibrate import case_of
 
 RECORDED = Path(__file__).with_name("recorded_draws.npz")

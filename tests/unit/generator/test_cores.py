@@ -12,7 +12,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.generator import planning
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.generator.planning import Unknown
-from duallgd_cli.generator.templates import in_templates, known_molecules, molecule_of
+from duallgd_cli.sources.collection import in_templates, known_molecules, molecule_of
 from duallgd_cli.guide import Known
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of

@@ -22,8 +22,8 @@ from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.guide import Known
 from duallgd_cli.guide.analogues import Analogues
 from duallgd_cli.predict import pipeline
-from duallgd_cli.predict.generation import LoadedModel
-from duallgd_cli.predict.ranking import RankingModel
+from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.report.contents import ReportedRun

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from duallgd_cli.generator import graphs
-from duallgd_cli.generator.graphs import CapturedDenoiser
-from duallgd_cli.generator.rewritten import for_inference
+from duallgd_cli.model.captured import CapturedDenoiser
+from duallgd_cli.model.rewritten import for_inference
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 from tests.made_training import cpu

@@ -22,7 +22,7 @@ from duallgd_cli.generator.network import (
 from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.generator.sampling import deadline
 from duallgd_cli.model.duallgd import parameter_counts
-from duallgd_cli.predict.generation import OutOfTimeError
+from duallgd_cli.predict.model import OutOfTimeError
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import small_settings, stirred
 from tests.made_spectra import annotated as made_annotated

@@ -11,9 +11,9 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.generator.network import load_model
-from duallgd_cli.predict.generation import OutOfTimeError
-from duallgd_cli.predict.ranking import rank
+from duallgd_cli.predict.loading import load_model
+from duallgd_cli.predict.model import OutOfTimeError
+from duallgd_cli.ranking.ranking import rank
 from duallgd_cli.reference import generator as reference_generate
 from duallgd_cli.reference.generator import BY_FREQUENCY
 from duallgd_cli.spectra.annotation import annotate
@@ -138,7 +138,7 @@ def test_candidates_are_ranked_by_how_often_they_were_drawn():
 
 
 def _candidates(samples):
-    from duallgd_cli.predict.prediction import HypothesisResult, Structure
+    from duallgd_cli.results import HypothesisResult, Structure
 
     names = ("most", "less likely", "likelier")
     likelihoods = (-500.0, -40.0, -2.0)

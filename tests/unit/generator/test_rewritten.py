@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.generator.network import ModelGenerator
-from duallgd_cli.generator.rewritten import Rewritten, for_inference, rewritten_for
+from duallgd_cli.model.rewritten import Rewritten, for_inference, rewritten_for
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import condition, small_settings, stirred
 

@@ -17,7 +17,7 @@ from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.generator.planning import Unknown
-from duallgd_cli.generator.templates import (
+from duallgd_cli.sources.collection import (
     Templates,
     fitted,
     known_molecules,

@@ -7,7 +7,7 @@ import torch
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.generator.templates import known_molecules
+from duallgd_cli.sources.collection import known_molecules
 from duallgd_cli.model import fragment_kernel
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import (

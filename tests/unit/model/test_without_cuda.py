@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from duallgd_cli.data.peaks import from_prepared, peak_batch
-from duallgd_cli.diffusion import SamplingTask, alpha_bar, sample
+from duallgd_cli.diffusion.process import SamplingTask, alpha_bar, sample
 from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model import layers
 from duallgd_cli.model.line_graph import line_graph

@@ -7,8 +7,8 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import disassemble, formula_of, is_internal_salt
 from duallgd_cli.predict import candidates
 from duallgd_cli.predict.candidates import assemble_all, collect, fingerprint_agreement
-from duallgd_cli.predict.generation import Generated, OutOfTimeError
-from duallgd_cli.predict.prediction import HypothesisResult
+from duallgd_cli.predict.model import Generated, OutOfTimeError
+from duallgd_cli.results import HypothesisResult
 
 ASPIRIN, ISOMER = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)c1ccc(C(=O)CO)cc1"
 IMPOSSIBLE = None

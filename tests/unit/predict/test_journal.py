@@ -7,7 +7,7 @@ import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.journal import FinishedRun, Journal, journals_of, read, scan
-from duallgd_cli.predict.prediction import (
+from duallgd_cli.results import (
     ExplainedPeak,
     HypothesisResult,
     SpectrumReference,

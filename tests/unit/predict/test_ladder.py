@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from duallgd_cli.predict.ladder import LEVELS, level_of, with_level
-from duallgd_cli.predict.prediction import (
+from duallgd_cli.ranking.ladder import LEVELS, level_of, with_level
+from duallgd_cli.results import (
     Candidate,
     HypothesisResult,
     LikelyPart,
     SpectrumReference,
     predictions_of,
 )
-from duallgd_cli.predict.ranking import RankingModel, rank
+from duallgd_cli.ranking.ranking import RankingModel, rank
 from duallgd_cli.spectra.types import Source
 from tests.unit.predict.test_ranking import outcome, structure
 

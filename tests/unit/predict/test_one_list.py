@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.predict.one_list import Membership, Ranking, evidence, of_databases
-from duallgd_cli.predict.ranking import RankingModel, rank
+from duallgd_cli.ranking.one_list import Membership, Ranking, evidence, of_databases
+from duallgd_cli.ranking.ranking import RankingModel, rank
 from tests.unit.predict.test_ranking import outcome, structure
 
 GENERATED = RankingModel(n_spectra=9, present=0.0)

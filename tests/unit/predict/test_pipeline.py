@@ -3,7 +3,7 @@
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.candidates import Workers
+from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.features import Inputs

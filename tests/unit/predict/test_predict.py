@@ -12,8 +12,8 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.guide import GuideFiles
-from duallgd_cli.predict.generation import Generated, OutOfTimeError
-from duallgd_cli.predict.prediction import SpectrumReference
+from duallgd_cli.predict.model import Generated, OutOfTimeError
+from duallgd_cli.results import SpectrumReference
 from duallgd_cli.predict.run import predict
 from tests.made_runs import (
     SETTINGS,

@@ -14,7 +14,7 @@ from duallgd_cli.errors import UsageError, WorkerDiedError
 from duallgd_cli.files import memory_bytes
 from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.api import predict_spectra
-from duallgd_cli.predict.candidates import Workers
+from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf

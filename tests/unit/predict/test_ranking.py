@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.predict.one_list import Ranking
-from duallgd_cli.predict.prediction import HypothesisResult, Structure
-from duallgd_cli.predict.ranking import (
+from duallgd_cli.ranking.one_list import Ranking
+from duallgd_cli.results import HypothesisResult, Structure
+from duallgd_cli.ranking.ranking import (
     CORRECTION,
     FEATURES,
     RankingModel,

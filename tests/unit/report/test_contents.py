@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.prediction import LikelyPart
+from duallgd_cli.results import LikelyPart
 from duallgd_cli.report import contents
 from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
 from tests.made_runs import predicted

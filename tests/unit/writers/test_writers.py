@@ -8,7 +8,7 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.prediction import (
+from duallgd_cli.results import (
     Candidate,
     ExplainedPeak,
     HypothesisResult,

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import parse
 from duallgd_cli.errors import ConfigError, UnreadableError
-from duallgd_cli.predict.prediction import DATABASE, Candidate, HypothesisResult, Results, Structure
-from duallgd_cli.predict.ranking import (
+from duallgd_cli.ranking.ranking import (
     FEATURES,
     RankingModel,
     described,
@@ -31,6 +30,8 @@ from duallgd_cli.predict.ranking import (
     sigmoid,
     to_candidates,
 )
+from duallgd_cli.results import Candidate, HypothesisResult, Results, Structure
+from duallgd_cli.sources import DATABASE
 from duallgd_cli.spectra.types import PREDICTED
 
 # Features of a candidate that say how it came about and nothing of the molecule.
@@ -164,7 +165,7 @@ def of_databases(results: Results) -> list[HypothesisResult]:
         _with(
             result,
             [
-                one._replace(samples=1, alternatives=0, repaired=0)
+                one._replace(samples=1, repaired=0)
                 for one in result.structures
                 if DATABASE in one.sources
             ],
@@ -184,10 +185,7 @@ def without_databases(results: Results) -> list[HypothesisResult]:
 
 def generated_of(results: Results) -> list[HypothesisResult]:
     """The same with generated molecules alone, in the databases or not."""
-    return [
-        _with(result, [one for one in result.structures if one.samples or one.alternatives])
-        for result in results
-    ]
+    return [_with(result, [one for one in result.structures if one.samples]) for result in results]
 
 
 def _with(
@@ -216,7 +214,7 @@ def evidence(
         _with(result, [one._replace(samples=1) for one in result.structures], count_all=True)
         for result in results
     ]
-    for structure, _, features in described(comparable, generated):
+    for structure, _, features in described(comparable):
         (inside if DATABASE in structure.sources else others).append(float(features @ weights))
     if not inside:
         return None

@@ -16,8 +16,7 @@ from torch import nn
 from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
 from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import PreparedSpectra
-from duallgd_cli.generator.planning import Unknown, changed, cheapest, put_together
-from duallgd_cli.generator.templates import BEGUN, Templates, molecule_of
+from duallgd_cli.sources.collection import BEGUN, Collection, molecule_of
 
 # So many are taken, of so many that are likeliest: the first of these and others at random.
 _RIVALS, _LIKELIEST, _FIRST = 24, 300, 10
@@ -30,7 +29,7 @@ _SCALE, _NOISE, _NEVER = (0.3, 0.8), (0.5, 2.0), -5.0
 
 
 def rivals_of(
-    spectra: PreparedSpectra, spectrum: int, encoder: nn.Module, templates: Templates, seed: int
+    spectra: PreparedSpectra, spectrum: int, encoder: nn.Module, templates: Collection, seed: int
 ) -> tuple[Rival, ...]:
     """The molecule of a spectrum, then up to 24 rivals of it; none where nothing is made.
 
@@ -42,7 +41,9 @@ def rivals_of(
         seed: Of a random choice.
     """
     from duallgd_cli.chem.identity import charge_free_smiles, fingerprint  # rdkit loads only here
+    from duallgd_cli.chem.joining import together
     from duallgd_cli.chem.molecule import disassemble
+    from duallgd_cli.sources.enumerated import changed, likeliest, log_odds
 
     molecule = int(spectra.molecule[spectrum])
     generator = np.random.default_rng((seed, molecule))
@@ -52,13 +53,13 @@ def rivals_of(
         return ()
     with torch.inference_mode():
         logits = encoder(prepared_batch(spectra, [spectrum]))[0].numpy()
-    doubtful = torch.sigmoid(torch.from_numpy(_doubtful(logits, generator)))
-    unknown, name = Unknown(formula, doubtful), charge_free_smiles(mol)
-    near = templates.near(unknown.probability, formula)
+    doubtful = torch.sigmoid(torch.from_numpy(_doubtful(logits, generator))).numpy()
+    name, scores = charge_free_smiles(mol), log_odds(doubtful)
+    near = templates.near(doubtful, formula)
     known = islice((one for one in near if not _same(one, itself)), BEGUN)
-    joined = islice(put_together(templates.blocks, unknown), _MOST)
+    joined = together(templates.blocks, formula, scores, _MOST)
     made = chain(changed(known, formula, templates.blocks), joined)
-    likely = [one for _, one in cheapest(made, unknown.bit_scores, _LIKELIEST)]
+    likely = [one for _, one in likeliest(made, scores, _LIKELIEST)]
     rivals = [one for one in likely if charge_free_smiles(one) != name]
     others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(rivals))))
     chosen = rivals[:_FIRST] + [rivals[row] for row in others[: _RIVALS - _FIRST]]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 from duallgd_cli.chem.adduct import parse_adduct
@@ -12,8 +12,8 @@ from duallgd_cli.spectra.reading.record import compound_name
 from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
 
 OK = "ok"
-DATABASE: Final = "database"  # the source of structures of the user
 _TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
+_OF_A_LINE: Final = frozenset({"tallies", "scores"})  # beside the fields of a result
 _LONGEST_WORD = 200
 
 
@@ -79,7 +79,7 @@ class SpectrumReference:
 
 
 class Structure(NamedTuple):
-    """A distinct molecule among the samples of one hypothesis, not yet ranked.
+    """A distinct molecule among the proposals of one hypothesis, not yet ranked.
 
     A run of a million features holds tens of millions: tuples are made in a fifth of the time.
 
@@ -87,47 +87,25 @@ class Structure(NamedTuple):
         smiles: Canonical, without stereochemistry.
         inchi: Standard InChI without stereochemistry.
         inchikey: 27 characters.
-        samples: How many proposals it was: samples drawn that became it, and one of each source
-            that enumerates.
-        alternatives: How many samples it was a further reading of (another hydrogen placement).
+        samples: How many proposals it was; structures of the user's database are none.
         repaired: How many of `samples` needed repair to become a molecule.
-        log_likelihood: Mean over the samples drawn that became it (over `alternatives` where
-            `samples` is 0); None where none was drawn.
-        fingerprint_log_likelihood: Of its Morgan bits under the predicted probabilities, summed
-            over bits; None without predicted probabilities.
-        fingerprint_tanimoto: Soft Tanimoto similarity to the predicted probabilities, or None.
-        familiarity: Substructure prior of `generator.reranker`; None where the weights hold no
-            re-ranker, or it cannot score this molecule.
-        peaks_found: What fragments that are peaks speak for it, or None as above.
-        peaks_missed: What fragments that are no peaks do, or None as above.
-        known_halves: See `chem.joining.known_halves`; None as above.
-        contrast: What its Morgan bits speak for it beside other molecules of its formula; None as
-            above.
-        known_environments: 0, less 1 for each environment of an atom that no known structure has;
-            None as above, or where the weights do not know.
+        log_likelihood: Mean over the samples drawn that became it; None where none was drawn.
         sources: Names of the sources that proposed it, in alphabetical order.
-        family: Pieces that it shares with its family, see `chem.families`; "" in old journals.
+        family: Pieces that it shares with its family, see `chem.families`.
         scaffold: SMILES of its Murcko scaffold, or ``acyclic``; likewise.
+        scores: By name of the score; see `scores`.
     """
 
     smiles: str
     inchi: str
     inchikey: str
     samples: int
-    alternatives: int
     repaired: int
     log_likelihood: float | None
-    fingerprint_log_likelihood: float | None = None
-    fingerprint_tanimoto: float | None = None
-    familiarity: float | None = None
-    peaks_found: float | None = None
-    peaks_missed: float | None = None
-    known_halves: float | None = None
-    contrast: float | None = None
-    known_environments: float | None = None
     sources: tuple[str, ...] = ()
     family: str = ""
     scaffold: str = ""
+    scores: Mapping[str, float] = MappingProxyType({})
 
     @property
     def block(self) -> str:
@@ -135,7 +113,7 @@ class Structure(NamedTuple):
         return self.inchikey[:14]
 
 
-_LAST_FIELDS: Final = tuple(map(Structure._field_defaults.get, Structure._fields))
+_N_VALUES: Final = len(Structure._fields) - 1  # before the scores, in a line of a journal
 
 
 class ExplainedPeak(NamedTuple):
@@ -236,8 +214,7 @@ class Candidate:
         inchikey: 27 characters.
         formula: Of the hypothesis it belongs to; always its own formula.
         adduct: Of that hypothesis.
-        samples: How many proposals it was; for another hydrogen placement of what was drawn, how
-            many samples it was one of (their number is then counted in both candidates).
+        samples: How many proposals it was.
         log_likelihood: Mean, over the samples drawn that became it, of the log-probability of the
             clean graph; None where it was not drawn.
         score: What candidates are ranked by; the logarithm of a weight.
@@ -459,7 +436,8 @@ def plain_values(result: HypothesisResult) -> dict[str, Any]:
             **values,
             "tallies": result.tallies,
             **({"known": dict(result.known)} if result.known else {}),
-            "structures": result.structures,
+            "scores": _names_of(result.structures),
+            "structures": [(*one[:_N_VALUES], *one.scores.values()) for one in result.structures],
             "peaks": result.peaks,
         },
     }
@@ -479,9 +457,11 @@ def results_of(lines: Sequence[Mapping[str, Any]]) -> tuple[HypothesisResult, ..
     results = tuple(
         HypothesisResult(
             **{
-                **{name: value for name, value in values.items() if name != "tallies"},
+                **{name: value for name, value in values.items() if name not in _OF_A_LINE},
                 **values["tallies"],
-                "structures": tuple(map(_structure, values["structures"])),
+                "structures": tuple(
+                    _structure(row, values["scores"]) for row in values["structures"]
+                ),
                 "peaks": tuple(map(ExplainedPeak._make, values["peaks"])),
                 "notes": tuple(values["notes"]),
                 "feature": line["case"],
@@ -514,15 +494,28 @@ def _kinds(of: type) -> Mapping[str, tuple[type, ...]]:
         float: (float, int),
         float | None: (float, int, NoneType),
         Mapping[str, int]: (dict,),
+        Mapping[str, float]: (dict,),
         Mapping[str, Any]: (dict,),
         tuple[str, ...]: (tuple,),
     }
     return {name: kinds[hint] for name, hint in get_type_hints(of).items() if hint in kinds}
 
 
-def _structure(values: Sequence[Any]) -> Structure:
-    """A structure as a journal has it; those of older versions lack the last fields."""
-    structure = Structure._make([*values, *_LAST_FIELDS[len(values) :]])
+def _names_of(structures: Sequence[Structure]) -> list[str]:
+    """Names of the scores, which all structures of a hypothesis share."""
+    return list(structures[0].scores) if structures else []
+
+
+def _structure(values: Sequence[Any], names: Sequence[str]) -> Structure:
+    """A structure as a journal has it.
+
+    Raises:
+        TypeError: A score is no number, or there is another number of them.
+    """
+    scores = values[_N_VALUES:]
+    if len(scores) != len(names) or not all(isinstance(value, float | int) for value in scores):
+        raise TypeError(values)
+    structure = Structure._make([*values[:_N_VALUES], dict(zip(names, scores, strict=True))])
     return structure._replace(sources=tuple(structure.sources))
 
 

@@ -14,9 +14,7 @@ the same numbers, and any part of a stream costs only itself.
 Letters: B graphs, S samples of one hypothesis, M pairs, C bond classes.
 """
 
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -380,93 +378,3 @@ def _first_classes(task: SamplingTask, rows: slice) -> Tensor:
         return draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
     share = task.alpha_bar[task.plan[0]]
     return corrupt(task.start[rows], share.expand(len(uniform)), task.marginal, uniform)
-
-
-def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that it arose from, says that device memory was used up.
-
-    While a CUDA graph is captured that surfaces as a RuntimeError of the capture, which arose while
-    the first was dealt with.
-    """
-    while error is not None:
-        if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def draw_in_chunks(
-    denoiser_of: Callable[[int], Denoise],
-    tasks: Sequence[SamplingTask],
-    chunk_of: Callable[[int], int],
-    check: Callable[[], None],
-    at_once: int = 1,
-) -> tuple[Samples, tuple[str, ...]]:
-    """Draw the samples of tasks, one task after the other; they come back on the CPU.
-
-    When CUDA runs out of memory the chunk is halved, and the notes say so.
-
-    Args:
-        denoiser_of: A denoiser for so many samples.
-        tasks: What to draw, at least one.
-        chunk_of: Samples drawn together, of so many.
-        check: Called before every evaluation; may raise to stop.
-        at_once: Chunks drawn side by side, each on a CPU thread of its own.
-
-    Returns:
-        The samples, and notes for the run record.
-    """
-    parts: list[Samples] = []
-    notes: list[str] = []
-    for task in tasks:
-        done, samples = 0, task.samples
-        chunk = chunk_of(samples)
-        if at_once > 1:
-            parts += _side_by_side(denoiser_of, task, chunk, check, at_once)
-            continue
-        while done < samples:
-            rows = slice(done, min(done + chunk, samples))
-            try:
-                drawn = sample(denoiser_of(rows.stop - rows.start), task, rows, check)
-            except RuntimeError as error:
-                if chunk == 1 or not is_out_of_memory(error):
-                    raise
-                chunk //= 2
-                notes.append(f"out of device memory: samples per chunk halved to {chunk}")
-                continue
-            parts.append(drawn.cpu())
-            done = rows.stop
-    return Samples.join(parts), tuple(notes)
-
-
-def _side_by_side(
-    denoiser_of: Callable[[int], Denoise],
-    task: SamplingTask,
-    chunk: int,
-    check: Callable[[], None],
-    at_once: int,
-) -> list[Samples]:
-    """Each chunk on one thread: cores then wait for each other once a spectrum, not once a product.
-
-    Two threads on one product took longer than one; on two chunks they take half the time.
-    """
-    stopped = threading.Event()
-
-    def check_all() -> None:
-        if stopped.is_set():
-            raise CancelledError
-        check()
-
-    def draw_alone(start: int) -> Samples:
-        torch.set_num_threads(1)  # holds for the products of this Python thread
-        rows = slice(start, min(start + chunk, task.samples))
-        with torch.inference_mode():
-            return sample(denoiser_of(rows.stop - start), task, rows, check_all)
-
-    with ThreadPoolExecutor(at_once, "draw") as pool:
-        drawn = [pool.submit(draw_alone, n) for n in range(0, task.samples, chunk)]
-        try:
-            return [part.result() for part in drawn]
-        finally:  # after an error or Ctrl-C the other chunks stop at their next evaluation
-            stopped.set()
-            pool.shutdown(wait=False, cancel_futures=True)

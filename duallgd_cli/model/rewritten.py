@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, one_hot, pad
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
-from duallgd_cli.diffusion import Denoise
+from duallgd_cli.diffusion.process import Denoise
 from duallgd_cli.model.duallgd import (
     KNOWN,
     Condition,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from duallgd_cli.predict.prediction import Candidate, LikelyPart, Prediction
+from duallgd_cli.results import Candidate, LikelyPart, Prediction
 
 LEVELS: Final = ("structure", "family", "scaffold", "parts", "formula", "nothing")
 # Confidence levels of Schymanski et al. 2014 (doi 10.1021/es5002105): 2a library match, 2b no other

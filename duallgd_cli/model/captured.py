@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
-from duallgd_cli.diffusion import Denoise
+from duallgd_cli.diffusion.process import Denoise
 from duallgd_cli.model.duallgd import Context, Denoiser
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime
@@ -69,7 +69,7 @@ class CapturedDenoiser:
 
         def evaluate() -> Tensor:
             with self._runtime.autocast():
-                return self._denoiser(bonds, steps, repeated)  # type: ignore[no-any-return]
+                return self._denoiser(bonds, steps, repeated)
 
         launch = self._runtime.capture(evaluate, self._pool)
 

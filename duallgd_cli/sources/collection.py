@@ -1,17 +1,11 @@
-"""Known molecules as places to start from, where their fingerprints are like the predicted one.
-
-A predicted fingerprint gives each bit a chance of its own; which of them go together it does not
-say, but molecules do. Part of the samples is therefore not drawn from pure noise: a known molecule
-is given the atoms of the formula, noised a little, and denoised from there, told the formula and
-the fingerprint like any other sample. Atoms that it has too many of are cut off, ends of chains
-first; atoms that it lacks begin without bonds.
+"""Known molecules that come with the weights: places to start from, and what molecules are made of.
 
 Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1) / 2 pairs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -29,17 +23,13 @@ from duallgd_cli.chem.elements import (
     VALENCES,
 )
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.valence import FREE, pair_index
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
 from duallgd_cli.data.prepared import Molecules, offsets
 from duallgd_cli.errors import UsageError, WeightsError
 
 if TYPE_CHECKING:
-    from duallgd_cli.chem.guide import Core
     from duallgd_cli.chem.molecule import Mol
-
-# A known molecule, and those of its atoms that are never cut off.
-Kept: TypeAlias = tuple[MolecularGraph, NDArray[np.int64]]
 
 # Molecules that a spectrum's samples start from, if there are as many samples.
 BEGUN: Final = 6
@@ -47,10 +37,6 @@ BEGUN: Final = 6
 _EDITED: Final = 16
 # Atoms to add and to cut off, as a share of the formula's, beyond which a molecule is of no use.
 _MOST_DIFFERENT: Final = 0.4
-# The same for a molecule that is known to share a core with the unknown, and how many are looked at
-# for that.
-_MOST_DIFFERENT_AROUND: Final = 0.7
-_LOOKED_AT: Final = 1_500
 _BLOCK_LETTERS: Final = 14
 _MOST_BONDS: Final = np.array([valences[-1] for valences in VALENCES[:N_HEAVY]])
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5])
@@ -66,7 +52,7 @@ _DTYPES: Final[Mapping[str, type]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Templates:
+class Collection:
     """Known molecules.
 
     Attributes:
@@ -78,7 +64,7 @@ class Templates:
     blocks: BuildingBlocks = NO_BLOCKS
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> "Templates":
+    def of(cls, tensors: Mapping[str, Tensor]) -> "Collection":
         """From the tensors of a weights file, see `tensors`.
 
         Raises:
@@ -141,56 +127,19 @@ class Templates:
             formula: Of the spectrum.
             most: How many.
         """
-        rows = self._sorted(probability, formula, _MOST_DIFFERENT)[:most]
-        return [graph_of(self.molecules, int(row)) for row in rows]
-
-    def _sorted(
-        self, probability: NDArray[np.float32], formula: Formula, most_different: float
-    ) -> NDArray[np.int64]:
-        """Rows of all that have nearly the formula's atoms, most alike first; see `near`."""
         known = self.molecules
         wanted = np.array(formula.counts[:N_HEAVY])
         different = np.abs(known.atom_counts[:, :N_HEAVY] - wanted).sum(1) / wanted.sum()
         common = np.add.reduceat(probability[known.bits], known.bit_offset[:-1])
         either = probability.sum() + np.diff(known.bit_offset) - common
-        alike = np.where(different <= most_different, (1 - different) * common / either, 0)
-        best = np.argsort(-alike, kind="stable")
-        return best[alike[best] > 0]
-
-    def around(
-        self,
-        find: Callable[[MolecularGraph], NDArray[np.int64] | None],
-        probability: NDArray[np.float32],
-        formula: Formula,
-        needed: NDArray[np.int64] | None = None,
-    ) -> list[Kept]:
-        """Known molecules with what the unknown must have, most alike first; few or none.
-
-        Args:
-            find: The atoms of a molecule that are what it must have, or None where it lacks that.
-            probability: Predicted chance of each Morgan bit, (F,).
-            formula: Of the spectrum, which has room for those atoms.
-            needed: Atoms by element, (N_HEAVY,), without which a molecule is not looked at.
-        """
-        wanted, found = np.array(formula.counts[:N_HEAVY]), []
-        rows = self._sorted(probability, formula, _MOST_DIFFERENT_AROUND)
-        if needed is not None:
-            rows = rows[(self.molecules.atom_counts[rows, :N_HEAVY] >= needed).all(1)]
-        for row in rows[:_LOOKED_AT].tolist():
-            graph = graph_of(self.molecules, row)
-            atoms = find(graph)
-            if atoms is None:
-                continue
-            if (np.bincount(graph.element[atoms], minlength=N_HEAVY) <= wanted).all():
-                found.append((graph, atoms))
-            if len(found) == BEGUN:
-                break
-        return found
+        alike = np.where(different <= _MOST_DIFFERENT, (1 - different) * common / either, 0)
+        best = np.argsort(-alike, kind="stable")[:most]
+        return [graph_of(self.molecules, int(row)) for row in best[alike[best] > 0]]
 
 
 def molecule_of(graph: MolecularGraph) -> "Mol | None":
     """A known molecule with its hydrogens, an odd electron being that of a cation; None if none."""
-    from duallgd_cli.chem.hydrogens import Rejection  # rdkit loads only here
+    from duallgd_cli.chem.hydrogens import Rejection
     from duallgd_cli.chem.molecule import assemble
 
     n = len(graph.element)
@@ -242,7 +191,7 @@ def known_molecules(
     max_atoms: int,
     structures: Molecules | None = None,
     advance: Callable[[int], None] = lambda molecules: None,
-) -> Templates:
+) -> Collection:
     """Those of fold train, up to a number of heavy atoms, and what they are put together from.
 
     Args:
@@ -254,7 +203,7 @@ def known_molecules(
     Raises:
         UsageError: There are none.
     """
-    from duallgd_cli.chem.joining import cut  # rdkit loads only here
+    from duallgd_cli.chem.joining import cut
 
     rows = _rows_to_know(molecules, max_atoms)
     if not len(rows):
@@ -265,7 +214,7 @@ def known_molecules(
     others: Iterable[Mol] = ()
     if structures is not None:
         others = mols_of(structures, _rows_to_know(structures, max_atoms), advance)
-    return Templates(molecules.take(rows), cut(mols_of(molecules, rows, advance), others))
+    return Collection(molecules.take(rows), cut(mols_of(molecules, rows, advance), others))
 
 
 def _rows_to_know(molecules: Molecules, max_atoms: int) -> NDArray[np.int64]:
@@ -310,38 +259,6 @@ def starts(
     return np.stack(begun)
 
 
-def in_templates(
-    known: Sequence[Kept],
-    formula: Formula,
-    samples: int,
-    seed: int,
-    core: "Core | None" = None,
-) -> tuple[Tensor, Tensor]:
-    """Graphs of a formula to start samples from, and the bonds to hold, both int64 (S, M).
-
-    Args:
-        known: Molecules, at least one, and those of their atoms that are never cut off.
-        formula: Of the unknown.
-        samples: S; they take the molecules in turn.
-        seed: Of what is cut off.
-        core: Its bonds are held between these atoms, which are in its order; None for the
-            molecule's own bonds between them.
-    """
-    generator, atoms = np.random.default_rng(seed), formula.atom_class
-    begun, held = [], []
-    for sample in range(samples):
-        graph, match = known[sample % len(known)]
-        place = placed(graph, atoms, generator, match)
-        bonds = bonds_between(graph, place, len(atoms))
-        begun.append(bonds)
-        if core is None:
-            inside = np.isin(np.stack(np.triu_indices(len(atoms), 1)), place[match]).all(0)
-            held.append(np.where(inside, bonds, FREE))
-        else:
-            held.append(core.held(formula, place[None, match])[0].astype(np.int64))
-    return torch.from_numpy(np.stack(begun)), torch.from_numpy(np.stack(held))
-
-
 def exchanged(
     graph: MolecularGraph, wanted: NDArray[np.int64], generator: np.random.Generator
 ) -> MolecularGraph:
@@ -378,7 +295,6 @@ def placed(
     graph: MolecularGraph,
     atom_class: NDArray[np.int64],
     generator: np.random.Generator,
-    protected: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Where a molecule's atoms stand among those of a formula, (n,); -1 of those cut off.
 
@@ -387,18 +303,12 @@ def placed(
         atom_class: Elements of the formula's atoms, sorted, (N,).
         generator: Chooses which atoms are cut off, and which places the others take; atoms of one
             element keep their order.
-        protected: Atoms that are never cut off, or None. They take the first places of their
-            element, in any order, as the network learnt it of atoms that are known.
     """
-    kept = _kept(graph, np.bincount(atom_class, minlength=N_HEAVY), generator, protected)
+    kept = _kept(graph, np.bincount(atom_class, minlength=N_HEAVY), generator)
     place = np.full(len(graph.element), -1)
     for element in np.unique(graph.element[kept]):
         atoms = kept[graph.element[kept] == element]
         free = np.flatnonzero(atom_class == element)
-        if protected is not None:
-            own = generator.permutation(np.intersect1d(atoms, protected))
-            atoms = np.setdiff1d(atoms, protected)
-            place[own], free = np.split(free, [len(own)])
         place[atoms] = np.sort(generator.choice(free, len(atoms), replace=False))
     return place
 
@@ -422,18 +332,14 @@ def _kept(
     graph: MolecularGraph,
     wanted: NDArray[np.int64],
     generator: np.random.Generator,
-    protected: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
     """Atoms that the formula has room for, ascending; ends of chains are cut off first."""
     kept = np.ones(len(graph.element), np.bool_)
-    free = kept.copy()
-    if protected is not None:
-        free[protected] = False
     surplus = np.bincount(graph.element, minlength=N_HEAVY) - wanted
     while (surplus > 0).any():
         bonded = graph.pair[kept[graph.pair].all(1)]
         degree = np.bincount(bonded.ravel(), minlength=len(kept))
-        too_many = np.flatnonzero(kept & free & (surplus[graph.element] > 0))
+        too_many = np.flatnonzero(kept & (surplus[graph.element] > 0))
         ends = too_many[degree[too_many] <= 1]
         cut = generator.choice(ends if len(ends) else too_many)
         kept[cut] = False

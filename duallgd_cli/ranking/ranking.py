@@ -11,17 +11,15 @@ spectrum, F features.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.config import require
-from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.prediction import Candidate, HypothesisResult, Results, Structure
+from duallgd_cli.results import Candidate, HypothesisResult, Results, Structure
 from duallgd_cli.spectra.types import PREDICTED
 
 FEATURES: Final = (
@@ -66,12 +64,8 @@ LEAST_EXPLAINED: Final = 0.1
 # ten for 30 % where 48 % would be.
 _UNEXPLAINED: Final = 0.6
 _LEAST: Final = 1e-300  # a probability that has a logarithm
-# Counts of a structure, then its scores in the order of `FEATURES`.
-_NUMBERS: Final = attrgetter(
-    *("samples", "alternatives", "repaired"),
-    *("fingerprint_log_likelihood", "fingerprint_tanimoto", "familiarity", "peaks_found"),
-    *("peaks_missed", "known_halves", "contrast", "known_environments"),
-)
+# Scores of which only differences between the molecules of a spectrum mean anything.
+_RELATIVE: Final = frozenset({"peaks_found", "peaks_missed", "contrast"})
 _LEAST_ODDS: Final = 1e-9  # one that has odds, as has its complement
 
 
@@ -89,14 +83,13 @@ class RankingModel:
         fingerprint_tanimoto: Weight of the soft Tanimoto similarity to those probabilities.
         log_prior: Weight of the log of the hypothesis's share among those of the feature.
         repaired_share: Weight of the share of samples that needed repair.
-        familiarity: Weight of the substructure prior of `generator.reranker`.
+        familiarity: Weight of the substructure prior of known molecules.
         peaks_found: Weight of what fragments that are peaks speak for it, less the highest among
             the molecules of the hypothesis.
         peaks_missed: Weight of what fragments that are no peaks do, less the highest likewise.
         known_halves: Weight of how usual the two parts are that the molecule falls into.
         contrast: Weight of what its Morgan bits speak for it beside isomers, less the highest.
         known_environments: Weight of minus the number of environments of its atoms that are new.
-        alternative_weight: What a further reading of a sample counts for, next to 1 for the first.
         sharpness: Of scores before the softmax that shares come from.
         present: Log-odds, but for what follows, that the right molecule is among the candidates.
         present_score: Weight there of the highest score.
@@ -134,7 +127,6 @@ class RankingModel:
     known_halves: float = 0.0
     contrast: float = 0.0
     known_environments: float = 0.0
-    alternative_weight: float = 0.5
     sharpness: float = 1.0
     saturation: float = 0.0
     present: float = -2.0
@@ -162,7 +154,6 @@ class RankingModel:
         for name in ("sharpness", "saturation"):
             value = getattr(self, name)
             require(value >= 0, f"{name} must not be negative: {value}")
-        require(0 < self.alternative_weight <= 1, "alternative_weight must be above 0, at most 1")
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -184,7 +175,7 @@ class SampleStatistics(NamedTuple):
         log_distinct: Log number of distinct molecules a sample.
         log_samples: Log number of samples.
         log_steps: Log number of denoising steps of each.
-        environments: Mean of `Structure.known_environments` of the ten that have the highest.
+        environments: Mean score ``known_environments`` of the ten that have the highest.
     """
 
     n_heavy: int = 0
@@ -210,12 +201,12 @@ class SampleStatistics(NamedTuple):
         if not drawn:
             return cls(log_samples=log_samples, log_steps=log_steps)
         distinct = {one.block: one for result in drawn for one in result.structures}
-        known = (one.known_environments for one in distinct.values())
+        known = (one.scores.get("known_environments") for one in distinct.values())
         usual = sorted(one for one in known if one is not None)[-FIRST:]
         with_structures = sum(result.sampled for result in drawn)
         return cls(
             n_heavy=max(result.n_heavy for result in drawn),
-            log_share=float(np.log(max(_most(one, model) for one in drawn))),
+            log_share=float(np.log(max(map(_most, drawn)))),
             log_distinct=float(np.log(len(distinct) / with_structures)),
             log_samples=log_samples,
             log_steps=log_steps,
@@ -255,6 +246,7 @@ def to_candidates(
     scored: "Sequence[Scored]", confidence: Sequence[float], most: int | None = None
 ) -> tuple[tuple[Candidate, ...], float]:
     """The first of ranked molecules as candidates; the probability that ten hold the right one."""
+    scored, confidence = _with_own_scores(scored, confidence)
     families, scaffolds = defaultdict[str, float](float), defaultdict[str, float](float)
     for one, value in zip(scored, confidence, strict=True):
         families[one.structure.family] += value
@@ -272,42 +264,31 @@ def to_candidates(
     return tuple(candidates), math.fsum(confidence[:FIRST])
 
 
-def rescored(
-    candidates: Sequence[Candidate], added: Sequence[float], name: str
-) -> tuple[Candidate, ...]:
-    """Candidates of a feature ranked anew by a further score.
+def _own_scores(structure: Structure) -> dict[str, float]:
+    """Scores of a structure that are the user's own."""
+    return {name: value for name, value in structure.scores.items() if name not in FEATURES}
 
-    It counts as the logarithm of a likelihood ratio: each confidence is multiplied by its
-    exponential, and all are scaled to their former sum, the probability that the right molecule is
-    among them. 0 for all changes nothing.
 
-    Args:
-        candidates: All of a feature, best first.
-        added: One number for each.
-        name: Of whatever gave them, for messages.
+def _with_own_scores(
+    scored: "Sequence[Scored]", confidence: Sequence[float]
+) -> "tuple[Sequence[Scored], Sequence[float]]":
+    """Ranked molecules, ranked anew where there are scores of the user's own.
 
-    Raises:
-        UsageError: There are more numbers or fewer, or one is not finite.
+    These count as logarithms of a likelihood ratio: each confidence is multiplied by the
+    exponential of their sum, and all are scaled to their former sum, the probability that the right
+    molecule is among them. 0 for all changes nothing.
     """
-    extra = np.asarray(added, np.float64)
-    if extra.shape != (len(candidates),) or not np.isfinite(extra).all():
-        raise UsageError(
-            f"{name} must give one finite number for each of {len(candidates)} candidates"
-        )
-    confidence = np.array([one.confidence for one in candidates])
-    logs = np.log(np.maximum(confidence, _LEAST)) + extra
-    logs += np.log(max(confidence.sum(), _LEAST)) - np.logaddexp.reduce(logs)
-    found = [
-        replace(
-            one,
-            score=float(log),
-            confidence=math.exp(log),
-            extra_scores={**one.extra_scores, "rescore": float(score)},
-        )
-        for one, log, score in zip(candidates, logs, extra, strict=True)
+    added = np.array([math.fsum(_own_scores(one.structure).values()) for one in scored])
+    if not added.any():
+        return scored, confidence
+    logs = np.log(np.maximum(confidence, _LEAST)) + added
+    logs += np.log(max(math.fsum(confidence), _LEAST)) - np.logaddexp.reduce(logs)
+    pairs = [
+        (one._replace(score=float(log)), math.exp(log))
+        for one, log in zip(scored, logs, strict=True)
     ]
-    found.sort(key=lambda one: (-one.score, one.inchikey))
-    return tuple(replace(one, rank=position) for position, one in enumerate(found, 1))
+    pairs.sort(key=lambda pair: (-pair[0].score, pair[0].structure.inchikey))
+    return [one for one, _ in pairs], [value for _, value in pairs]
 
 
 class Scored(NamedTuple):
@@ -340,11 +321,11 @@ def _under_given_formulas(
     found = _merged(
         Scored(
             *(float(np.dot(features, weights)), structure, result, features),
-            structure.samples or structure.alternatives,
+            structure.samples,
             structure.log_likelihood,
             structure.sources,
         )
-        for structure, result, features in described(results, model)
+        for structure, result, features in described(results)
     )
     scores = np.array([one.score for one in found])
     confidence = candidate_confidence(scores, SampleStatistics.of(results, model), model)
@@ -385,14 +366,14 @@ def _best_first(one: Scored) -> tuple[float, float, str]:
 
 
 def described(
-    results: Results, model: RankingModel
+    results: Results,
 ) -> Iterator[tuple[Structure, HypothesisResult, NDArray[np.float64]]]:
     """Every structure of every hypothesis, with its features in the order of `FEATURES`, (F,)."""
     priors = np.array([result.log_prior for result in results])
     log_shares = priors - np.logaddexp.reduce(priors) if priors.size else priors
     for result, log_prior in zip(results, log_shares, strict=True):
         if result.structures:
-            rows = _features(result, float(log_prior), model)
+            rows = _features(result, float(log_prior))
             yield from zip(result.structures, repeat(result), rows, strict=False)
 
 
@@ -446,43 +427,34 @@ def sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.exp(-np.logaddexp(0.0, -x)))
 
 
-def _features(
-    result: HypothesisResult, log_prior: float, model: RankingModel
-) -> NDArray[np.float64]:
-    """Features of the structures of a hypothesis in the order of `FEATURES`, (C, F)."""
-    samples, alternatives, repaired, *agreement = np.array(
-        list(map(_NUMBERS, result.structures)), np.float64
-    ).T
-    count = samples + model.alternative_weight * alternatives
-    columns = [
-        np.log(count / result.sampled),
-        *(np.where(np.isnan(column), 0.0, column) for column in agreement[:2]),
-        np.full(count.shape, log_prior),
-        repaired / np.maximum(1.0, samples),
-        *_fragmentation(np.array(agreement[2:]).T).T,
-    ]
-    return np.ascontiguousarray(np.array(columns).T)
+def _features(result: HypothesisResult, log_prior: float) -> NDArray[np.float64]:
+    """Features of the structures of a hypothesis in the order of `FEATURES`, (C, F).
 
-
-def _most(result: HypothesisResult, model: RankingModel) -> float:
-    """Share of the samples that became the structure drawn most often, see `SampleStatistics`."""
-    count = max(
-        one.samples + model.alternative_weight * one.alternatives for one in result.structures
-    )
-    return count / (result.sampled + _DISSENT)
-
-
-def _fragmentation(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Familiarity, peaks found and missed, known halves, contrast and environments; (C, 6).
-
-    Peaks and contrast are next to the best of the molecules: only differences mean anything.
-    A molecule that could not be scored, whose row is NaN, counts like the worst that could.
+    Some are next to the best of the molecules: only differences mean anything. A molecule that
+    could not be scored counts like the worst that could.
     """
-    known = ~np.isnan(scores)
-    worst = np.where(known.any(0), np.where(known, scores, np.inf).min(0), 0.0)
-    values = np.where(known, scores, worst)
-    values[:, [1, 2, 4]] -= values[:, [1, 2, 4]].max(0)
-    return values
+    structures = result.structures
+    samples, repaired = np.array([one[3:5] for one in structures], np.float64).T
+    columns = {
+        "log_share": np.log(samples / result.sampled),
+        "log_prior": np.full(len(structures), log_prior),
+        "repaired_share": repaired / np.maximum(1.0, samples),
+    }
+    for name in FEATURES:
+        if name in columns:
+            continue
+        values = np.array([one.scores.get(name, np.nan) for one in structures], np.float64)
+        known = ~np.isnan(values)
+        worst = values[known].min() if known.any() else 0.0
+        columns[name] = np.where(known, values, worst)
+        if name in _RELATIVE:
+            columns[name] = columns[name] - columns[name].max()
+    return np.column_stack([columns[name] for name in FEATURES])
+
+
+def _most(result: HypothesisResult) -> float:
+    """Share of the samples that became the structure drawn most often, see `SampleStatistics`."""
+    return max(one.samples for one in result.structures) / (result.sampled + _DISSENT)
 
 
 def _candidate(
@@ -490,7 +462,7 @@ def _candidate(
 ) -> Candidate:
     structure, result = one.structure, one.result
     extra = dict(zip(FEATURES, one.features.tolist(), strict=True))
-    extra |= {"repaired": structure.repaired, "alternatives": structure.alternatives}
+    extra |= {"repaired": structure.repaired, **_own_scores(structure)}
     return Candidate(
         rank=rank,
         smiles=structure.smiles,

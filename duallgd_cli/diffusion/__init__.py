@@ -1,0 +1,1 @@
+"""The noising process over bonds, and the drawing of graphs from it."""

@@ -1,1 +1,0 @@
-"""The trained network behind the seam of `predict.generation`: draws samples and scores them."""

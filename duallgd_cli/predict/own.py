@@ -1,0 +1,189 @@
+"""Sources and scores of the user's own: given from Python, or by a package that names them.
+
+A package names a class in the entry points ``duallgd.sources`` or ``duallgd.scores``. What goes
+wrong inside one is a sentence in the row of the spectrum, and the rest of the row stands.
+"""
+
+import logging
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.errors import MoleculeError, OutOfTimeError, UsageError, counted
+from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.ranking.ranking import FEATURES
+from duallgd_cli.scores import Molecule, Score
+from duallgd_cli.sources import Proposal, Query, Source
+
+logger = logging.getLogger(__name__)
+
+SOURCES, SCORES = "duallgd.sources", "duallgd.scores"
+_OTHER_FORMULA: Final = "another formula"
+_NOT_A_MOLECULE: Final = "not a molecule"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSource:
+    """A source of the user's, whose faults are said and cost nothing else.
+
+    Attributes:
+        source: Its ``propose(query, n, seed)`` gives molecules as SMILES or for RDKit, or
+            proposals.
+    """
+
+    source: Any
+
+    @property
+    def name(self) -> str:
+        """Of the source."""
+        return str(self.source.name)
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """What the source gives, at most n; a molecule of another formula is no candidate."""
+        try:
+            for number, item in enumerate(self.source.propose(query, n, seed)):
+                if number == n:
+                    return
+                yield self._proposal(item, query)
+        except (OutOfTimeError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  whatever foreign code raises
+            query.remarks.append(f"source {self.name} failed: {type(error).__name__}: {error}")
+
+    def _proposal(self, item: object, query: Query) -> Proposal:
+        proposal = item if isinstance(item, Proposal) else Proposal(self.name, item)  # type: ignore[arg-type]
+        try:
+            mol: Any = proposal.mol
+            mol = parse_smiles(mol) if isinstance(mol, str) else mol
+            is_of = mol is not None and formula_of(mol) == query.formula
+        except (MoleculeError, ValueError):
+            return Proposal(self.name, None, rejection=_NOT_A_MOLECULE)
+        why = proposal.rejection or ("" if is_of else _OTHER_FORMULA)
+        return proposal._replace(source=self.name, mol=mol, rejection=why)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnScore:
+    """A score of the user's, whose faults are said; it then counts for no molecule.
+
+    Attributes:
+        score: Called with a query and molecules, gives a number for each.
+    """
+
+    score: Any
+
+    @property
+    def name(self) -> str:
+        """Of the score."""
+        return str(self.score.name)
+
+    def __call__(self, query: Query, molecules: Sequence[Molecule]) -> NDArray[np.float64]:
+        """Score molecules, (C,); 0 for all where something is wrong."""
+        try:
+            values = np.asarray(self.score(query, molecules), np.float64)
+        except (OutOfTimeError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  whatever foreign code raises
+            query.remarks.append(
+                f"score {self.name} failed and does not count: {type(error).__name__}: {error}"
+            )
+            return np.zeros(len(molecules))
+        if values.shape != (len(molecules),) or not np.isfinite(values).all():
+            query.remarks.append(
+                f"score {self.name} does not count: it must give one finite number for each of "
+                f"{counted(len(molecules), 'molecule')}"
+            )
+            return np.zeros(len(molecules))
+        query.remarks.append(f"scored by {self.name} too: confidence is not calibrated")
+        return values
+
+
+def with_own(
+    model: LoadedModel, sources: Sequence[Source] = (), scores: Sequence[Score] = ()
+) -> LoadedModel:
+    """A model with the user's sources and scores, those of installed packages included.
+
+    Args:
+        model: As its weights have it.
+        sources: Further ones.
+        scores: Further ones.
+
+    Raises:
+        UsageError: One has no name, the name of another, or cannot be called.
+    """
+    sources = (*_installed(SOURCES), *sources)
+    scores = (*_installed(SCORES), *scores)
+    if not sources and not scores:
+        return model
+    for kind, own, verb in (("source", sources, "propose"), ("score", scores, "__call__")):
+        taken = {one.name for one in (model.sources if kind == "source" else model.scores)}
+        taken |= set(FEATURES) if kind == "score" else set()
+        for one in own:
+            name = getattr(one, "name", None)
+            if not isinstance(name, str) or not name.isidentifier() or not hasattr(one, verb):
+                raise UsageError(
+                    f"{type(one).__name__} is no {kind}: it needs a name of letters and a {verb}"
+                )
+            if name in taken:
+                raise UsageError(f"there are two {kind}s of the name {name}; rename one")
+            taken.add(name)
+    own_sources, own_scores = tuple(map(OwnSource, sources)), tuple(map(OwnScore, scores))
+    return replace(
+        model,
+        sources=(*model.sources, *own_sources),
+        scores=(*model.scores, *own_scores),
+        again=_again(model.again, own_sources, own_scores),
+    )
+
+
+def _installed(group: str) -> tuple[Any, ...]:
+    """What installed packages name.
+
+    Raises:
+        UsageError: One cannot be loaded.
+    """
+    from importlib.metadata import entry_points  # takes a while, and loads the network's modules
+
+    made = []
+    for point in entry_points(group=group):
+        try:
+            made.append(point.load()())
+        except Exception as error:  # noqa: BLE001  whatever foreign code raises
+            raise UsageError(
+                f"{point.value}, which a package names in {group}, cannot be loaded "
+                f"({type(error).__name__}: {error}); mend or uninstall it"
+            ) from None
+    return tuple(made)
+
+
+def _again(
+    again: Callable[[], LoadedModel] | None,
+    sources: tuple[OwnSource, ...],
+    scores: tuple[OwnScore, ...],
+) -> Callable[[], LoadedModel] | None:
+    """Loads the model with these once more; None where they cannot be sent."""
+    if again is None:
+        return None
+    load = partial(_loaded_with, again, sources, scores)
+    try:
+        pickle.dumps(load)
+    except Exception as error:  # noqa: BLE001  whatever foreign code raises
+        logger.warning("own sources or scores cannot be sent to other processes: %s", error)
+        return None
+    return load
+
+
+def _loaded_with(
+    again: Callable[[], LoadedModel],
+    sources: tuple[OwnSource, ...],
+    scores: tuple[OwnScore, ...],
+) -> LoadedModel:
+    model = again()
+    return replace(model, sources=(*model.sources, *sources), scores=(*model.scores, *scores))

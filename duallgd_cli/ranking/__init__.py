@@ -1,0 +1,1 @@
+"""From scores to a ranked list with probabilities, and to what is certain of a feature."""

@@ -1,0 +1,176 @@
+"""Sources of candidates: each proposes molecules of a formula for a spectrum.
+
+A source of your own has a ``name`` and a method ``propose``; see `Source` and
+``examples/own_source.py``. F fingerprint bits.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.guide import Known
+from duallgd_cli.spectra.types import AnnotatedSpectrum
+
+if TYPE_CHECKING:
+    from duallgd_cli.chem.guide import Guide
+    from duallgd_cli.chem.molecule import Mol
+
+T = TypeVar("T")
+
+# Sources of the user's own structures. They propose all they have, beside what is generated.
+DATABASE: Final = "database"
+GIVEN: Final = frozenset({DATABASE})
+BUILT_IN: Final = frozenset({DATABASE, "analogues", "enumerated", "templates", "noise"})
+MOST_OF_A_DATABASE: Final = 100
+_ROUND_BITS: Final = 8  # further proposals of a source have seeds that no others have
+_FEWEST: Final = 15  # that a source is asked for where some were not as they must be
+_MOST_SEED: Final = (1 << 63) - 1
+
+
+class Proposal(NamedTuple):
+    """What a source proposes.
+
+    Attributes:
+        source: Its name.
+        mol: A molecule of the formula; None where what was drawn is no molecule.
+        log_likelihood: Log-probability of the graph by the network that drew it, or None.
+        is_repaired: Whether bonds had to be changed to make it a molecule.
+        rejection: Why it is no candidate, "" if it is one.
+    """
+
+    source: str
+    mol: "Mol | None"
+    log_likelihood: float | None = None
+    is_repaired: bool = False
+    rejection: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """The molecule of a spectrum under one hypothesis, as far as anything is known of it.
+
+    Attributes:
+        annotated: Peaks with formula and adduct.
+        fingerprint: Predicted probability of each Morgan bit, float32 (F,).
+        isomer_log_odds: What each bit speaks for a molecule beside its isomers, float32 (F,); None
+            without an encoder that says so.
+        known: What options and files of the user say of the molecule, or None.
+        sampling: Samples, steps and so on.
+        check: Raises OutOfTimeError once the time of the spectrum is up.
+        notes: Remarks for the run record, which sources add to.
+        remarks: Sentences for the user, likewise.
+        memo: What sources and scores compute once a query; see `once`.
+    """
+
+    annotated: AnnotatedSpectrum
+    fingerprint: NDArray[np.float32]
+    isomer_log_odds: NDArray[np.float32] | None = None
+    known: Known | None = None
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    check: Callable[[], None] = lambda: None
+    notes: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def formula(self) -> Formula:
+        """The formula of all candidates."""
+        return self.annotated.hypothesis.formula
+
+    @property
+    def constraints(self) -> "Guide | None":
+        """What every candidate must be like."""
+        return None if self.known is None else self.known.guide
+
+    @property
+    def analogues(self) -> list[MolecularGraph]:
+        """Molecules of the user's to start from, most alike first; few or none."""
+        if self.known is None:
+            return []
+        known = self.known
+        return self.once("analogues", lambda: known.graphs(self.fingerprint, self.formula))
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, made when it is first asked for under this name."""
+        if name not in self.memo:
+            self.memo[name] = make()
+        made: T = self.memo[name]
+        return made
+
+    def allowed(self, molecules: "Iterable[tuple[Mol, float]]") -> "Iterator[tuple[Mol, float]]":
+        """Those of molecules, each with a number, that are as they must be."""
+        return (pair for pair in molecules if not self.fault(pair[0]))
+
+    def fault(self, mol: "Mol") -> str:
+        """Which constraint a molecule breaks, "" if none."""
+        if self.constraints is None:
+            return ""
+        self.check()
+        return self.constraints.fault(mol)
+
+
+class Source(Protocol):
+    """Where candidates come from."""
+
+    @property
+    def name(self) -> str:
+        """Of the source, in the column ``sources`` and in the setting of the same name."""
+        ...
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """Up to n proposals for a query; a function of the arguments and nothing else.
+
+        Fewer mean that the source has no more.
+        """
+        ...
+
+
+def propose(
+    sources: Sequence[Source], query: Query, quotas: Mapping[str, int], seed: int, most: float = 10
+) -> Iterator[Proposal]:
+    """Ask each source for its quota; what a source lacks, the next one is asked for.
+
+    Where candidates must be as the user says, a source is asked again until its quota is.
+
+    Args:
+        sources: In this order; one without a quota is left out.
+        query: What is looked for.
+        quotas: Proposals by name of the source.
+        seed: Of all random numbers, 0 to 2^63 - 1.
+        most: How many times its quota a source is asked for, at most.
+    """
+    lacking = 0
+    for source in sources:
+        if source.name not in quotas:
+            continue
+        carried = 0 if source.name in GIVEN else lacking
+        wanted = quotas[source.name] + carried
+        drawn = allowed = 0
+        asked = wanted
+        while asked > 0:
+            begun, n = (seed + (drawn << _ROUND_BITS)) & _MOST_SEED, 0
+            for proposal in _proposals(source, query, asked, begun):
+                n += 1
+                allowed += not proposal.rejection or query.constraints is None
+                yield proposal
+            drawn += n
+            if n < asked:
+                break
+            expected = -(-(wanted - allowed) * drawn // max(allowed, 1))
+            asked = min(wanted, max(expected, _FEWEST), int(most * wanted) - drawn)
+            asked = asked if allowed < wanted else 0
+        if source.name not in GIVEN:
+            lacking = max(0, wanted - drawn)
+
+
+def _proposals(source: Source, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+    """What a source gives, held to the constraints."""
+    for proposal in source.propose(query, n, seed):
+        fault = query.fault(proposal.mol) if proposal.mol is not None else ""
+        yield proposal._replace(rejection=fault) if fault else proposal

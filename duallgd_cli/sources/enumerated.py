@@ -1,0 +1,143 @@
+"""Molecules that are listed, not drawn: one change away from known ones, or of building blocks.
+
+Many more are made than are proposed; those that fingerprint and peaks speak for most are.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.building_blocks import BuildingBlocks
+from duallgd_cli.chem.edits import edited
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
+from duallgd_cli.chem.joining import together
+from duallgd_cli.chem.molecule import Mol
+from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.runtime import stage
+from duallgd_cli.scores.fragments import Fragments
+from duallgd_cli.sources import Proposal, Query
+from duallgd_cli.sources.collection import Collection, molecule_of
+
+# Changes of one known molecule, so that a large one takes no longer than its drawing.
+_MOST_OF_ONE: Final = 1_000
+# Molecules put together, and how many are looked at until so many are as they must be.
+_PUT_TOGETHER, _LOOKED_AT = 1_000, 10_000
+# Molecules that are compared at once: a thousand large ones take 25 MiB.
+_AT_ONCE: Final = 1_000
+# What one change is worth, in log-odds, next to blocks put together; chosen on fold val.
+_OF_A_CHANGE: Final = 10.0
+# So many times as many as are wanted are compared by what their fragments speak for them, and what
+# that counts in log-odds of the bits; chosen on fold val.
+_COMPARED: Final = 4
+_OF_PEAKS: Final = 10.0
+# What log-odds of bits and of bits beside isomers count for in this; chosen on fold val.
+_OF_CHANCE, _OF_ISOMERS = 0.4, 4.0
+_LEAST, _MOST = 0.003, 0.997
+_cost: Final = itemgetter(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Enumerated:
+    """Molecules made of the collection.
+
+    Attributes:
+        collection: Known molecules and building blocks.
+        fragments: Compares molecules by the peaks, or None.
+        name: Of the source.
+    """
+
+    collection: Collection
+    fragments: Fragments | None = None
+    name: str = "enumerated"
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """The n likeliest molecules, or all that there are."""
+        del seed
+        blocks, scores = self.collection.blocks, bit_scores(query)
+        with stage("enumerate"):
+            near = self.collection.near(query.fingerprint, query.formula)
+            changes = query.allowed(changed(near, query.formula, blocks))
+            constrained = query.constraints is not None
+            most = _LOOKED_AT if constrained else _PUT_TOGETHER
+            joined = query.allowed(together(blocks, query.formula, scores, most))
+            molecules = chain(changes, islice(joined, _PUT_TOGETHER))
+            found = shortlist(molecules, query, n, self.fragments)
+        return (Proposal(self.name, mol) for mol in found)
+
+
+def changed(
+    known: Iterable[MolecularGraph], formula: Formula, blocks: BuildingBlocks
+) -> Iterator[tuple[Mol, float]]:
+    """Molecules of a formula that are one change away from known ones, some more than once.
+
+    Args:
+        known: The molecules.
+        formula: Of the query.
+        blocks: What may be put in place of a group or a hydrogen.
+
+    Returns:
+        Molecules, made when they are asked for, and what is added to the log-odds of the bits.
+    """
+    for mol in filter(None, map(molecule_of, known)):
+        for other in islice(edited(mol, formula, blocks), _MOST_OF_ONE):
+            yield other, _OF_A_CHANGE
+
+
+def bit_scores(query: Query) -> NDArray[np.float64]:
+    """What each bit speaks for a molecule in a shortlist, (F,)."""
+    odds = log_odds(query.fingerprint)
+    if query.isomer_log_odds is None:
+        return odds
+    return _OF_CHANCE * odds + _OF_ISOMERS * query.isomer_log_odds
+
+
+def log_odds(probability: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Of each bit, never quite certain, (F,)."""
+    chance = probability.astype(np.float64).clip(_LEAST, _MOST)
+    return np.asarray(np.log(chance / (1 - chance)))
+
+
+def shortlist(
+    molecules: Iterable[tuple[Mol, float]],
+    query: Query,
+    most: int,
+    fragments: Fragments | None,
+) -> list[Mol]:
+    """The likeliest of molecules, by the fingerprint and by the peaks, best first, all different.
+
+    Args:
+        molecules: Of one formula, and what is added to the log-odds of the bits of each.
+        query: What they should be like.
+        most: Largest number of them.
+        fragments: Compares them by the peaks, or None.
+    """
+    compared = likeliest(molecules, bit_scores(query), _COMPARED * most)
+    if fragments is None:
+        return [mol for _, mol in compared[:most]]
+    peaks = [sum(fragments.peaks(query, mol)) for _, mol in compared]
+    cost = [cost - _OF_PEAKS * worth for (cost, _), worth in zip(compared, peaks, strict=True)]
+    return [compared[row][1] for row in np.argsort(cost, kind="stable")[:most]]
+
+
+def likeliest(
+    molecules: Iterable[tuple[Mol, float]], scores: NDArray[np.float64], most: int
+) -> list[tuple[float, Mol]]:
+    """Cost and molecule of those whose bits score best, all of different graphs, in order."""
+    best: dict[str, tuple[float, Mol]] = {}
+    waiting = iter(molecules)
+    while batch := list(islice(waiting, _AT_ONCE)):
+        costs = [(-worth - scores[fingerprint(mol)].sum(), mol) for mol, worth in batch]
+        own: dict[str, tuple[float, Mol]] = {}
+        for cost, mol in sorted(costs, key=_cost):
+            if len(own) == most:
+                break
+            own.setdefault(charge_free_smiles(mol), (cost, mol))  # tautomers may share a graph
+        both = sorted([*best.items(), *own.items()], key=lambda item: -_cost(item[1]))
+        best = dict(sorted(dict(both).items(), key=lambda item: _cost(item[1]))[:most])
+    return list(best.values())

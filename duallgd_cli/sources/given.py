@@ -1,0 +1,77 @@
+"""Sources of the user's own structures: a database, and molecules that are like the unknown one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from duallgd_cli.chem.building_blocks import NO_BLOCKS
+from duallgd_cli.diffusion.sampler import Sampler
+from duallgd_cli.runtime import stage
+from duallgd_cli.scores.fragments import Fragments
+from duallgd_cli.sources import DATABASE, Proposal, Query
+from duallgd_cli.sources.collection import Collection
+from duallgd_cli.sources.enumerated import changed, shortlist
+from duallgd_cli.sources.network import from_analogues
+
+# Of the proposals from analogues, those that are made of them by one change; the others start from
+# one as it is.
+_CHANGED: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Structures of the formula in the user's databases; the likeliest where they are many.
+
+    How many samples are drawn has no say in their number: the only one of many that was looked at
+    would seem certain.
+
+    Attributes:
+        fragments: Compares molecules by the peaks, or None.
+        name: Of the source.
+    """
+
+    fragments: Fragments | None = None
+    name: str = DATABASE
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """The n likeliest structures, or all that there are."""
+        del seed
+        if query.known is None:
+            return iter(())
+        with stage("enumerate"):
+            isomers = query.known.isomers(query.formula)
+            allowed = query.allowed((mol, 0.0) for mol in isomers)
+            found = shortlist(allowed, query, n, self.fragments)
+        return (Proposal(self.name, mol) for mol in found)
+
+
+@dataclass(frozen=True, slots=True)
+class Analogues:
+    """Molecules that are one change away from the user's, and samples that start from these.
+
+    Attributes:
+        sampler: Draws samples; None where nothing is drawn.
+        collection: Its blocks may replace a group or a hydrogen; None without any.
+        fragments: Compares molecules by the peaks, or None.
+        name: Of the source.
+    """
+
+    sampler: Sampler | None = None
+    collection: Collection | None = None
+    fragments: Fragments | None = None
+    name: str = "analogues"
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """N proposals, or none where no molecule of the user's has nearly the formula's atoms."""
+        if not query.analogues:
+            return iter(())
+        blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
+        with stage("enumerate"):
+            made = query.allowed(changed(query.analogues, query.formula, blocks))
+            found = shortlist(made, query, int(_CHANGED * n), self.fragments)
+        listed = (Proposal(self.name, mol) for mol in found)
+        left = n - len(found)
+        if self.sampler is None or not left:
+            return listed
+        return chain(listed, from_analogues(self.name, self.sampler, query, left, seed))
