@@ -10,7 +10,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from tests.made_spectra import mgf
-from tests.stub_model import StubGenerator, stub_model
+from tests.stub_model import StubNoise, stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=4))
 
@@ -20,8 +20,9 @@ def request(inputs, output, **values):
     return PredictRequest(inputs, str(output), **({"settings": SETTINGS} | values))
 
 
-def model_with(generator):
-    return replace(stub_model(), generator=generator)
+def model_with(*sources, **changes):
+    """A stand-in whose molecules come from these sources."""
+    return replace(stub_model(), sources=sources, **changes)
 
 
 def rewrite(journal, change):
@@ -40,13 +41,15 @@ class Stopping:
     """Is interrupted, or breaks, when it comes to the given case."""
 
     def __init__(self, after, error):
-        self.left, self.error, self.inner = after, error, StubGenerator()
+        self.left, self.error = after, error
 
-    def generate(self, annotated, settings, seed):
+    name = "noise"
+
+    def propose(self, query, n, seed):
         if self.left == 0:
             raise self.error
         self.left -= 1
-        return self.inner.generate(annotated, settings, seed)
+        return StubNoise().propose(query, n, seed)
 
 
 def predicted(folder, *blocks, model=None, **values):

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rdkit import Chem
 
-from examples.rescore import by_one_cut, fragment_mz
+from duallgd_cli.predict.own import with_own
+from examples.own_source import Notebook
+from examples.rescore import OneCut, fragment_mz
 from tests.made_spectra import ASPIRIN, block, mgf
 from tests.stub_model import stub_model
 
@@ -49,7 +52,7 @@ def test_the_notebook_is_stored_without_output():
 
 
 def test_one_cut_of_ethyl_acetate_gives_its_pieces():
-    found = fragment_mz("CCOC(C)=O", charge=1)
+    found = fragment_mz(Chem.MolFromSmiles("CCOC(C)=O"), charge=1)
 
     for mass in (89.0597, 61.0284, 43.0178, 29.0386):  # M+H, acetic acid+H, acetyl, ethyl
         assert np.abs(found - mass).min() < 0.001
@@ -58,8 +61,17 @@ def test_one_cut_of_ethyl_acetate_gives_its_pieces():
 def test_the_score_favours_what_explains_the_peaks(tmp_path):
     spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
 
-    found = stub_model().predict(spectra, samples=40, rescore=by_one_cut)
-    scores = [one.extra_scores["rescore"] for one in found[0].candidates]
+    found = with_own(stub_model(), scores=[OneCut()]).predict(spectra, samples=40)
+    scores = [one.extra_scores["one_cut"] for one in found[0].candidates]
 
     assert max(scores) > 0
-    assert found.record["rescored_by"] == "examples.rescore.by_one_cut"
+    assert found.record["weights"]["own"] == ["one_cut"]
+
+
+def test_a_source_of_ones_own_stands_beside_the_others(tmp_path):
+    spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+
+    found = with_own(stub_model(), sources=[Notebook()]).predict(spectra, samples=40, top_k=99)
+
+    (own,) = (one for one in found[0].candidates if "notebook" in one.sources)
+    assert own.smiles == "CC(=O)Oc1ccccc1C(=O)O"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.identity import tanimoto
-from duallgd_cli.config import dump, parse
+from duallgd_cli.config import dump
 from duallgd_cli.errors import MoleculeError, UsageError, quote
 from duallgd_cli.evaluate.calibrate import (
     ScoredCase,
@@ -72,7 +72,7 @@ def fit_weights_file(
     if len(searched) > 1:
         raise UsageError("some of the runs had a database and some had none; fit one at a time")
     kind = "database" if searched == {True} else "ranking"
-    start = parse(RankingModel, getattr(checkpoint, kind)) if keep_ranking else RankingModel()
+    start = RankingModel.stored(getattr(checkpoint, kind)) if keep_ranking else RankingModel()
     known = known_blocks(checkpoint)
     cases = [case for run in finished for case in scored_cases(run, truths, start, known)]
     if not cases:

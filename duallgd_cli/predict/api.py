@@ -159,6 +159,7 @@ def predictions(
             "name": model.name,
             "sha256": model.sha256,
             "ranking": config.dump(ranking.generated),
+            "own": model.own,
         },
         "settings": config.dump(chosen) | table_identity(formulas, guide),
     }

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 ENDING: Final = ".journal.jsonl"
 _MARK: Final = b'{"duallgd_journal":'
 _FORMAT: Final = re.compile(re.escape(_MARK) + rb"(\d{1,9})[,}]")

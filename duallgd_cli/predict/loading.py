@@ -14,7 +14,6 @@ from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.lineage import require_trained
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.config import parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.process import parse_schedule
 from duallgd_cli.diffusion.sampler import Sampler, on_one_thread
@@ -189,10 +188,8 @@ def parts_of(checkpoint: Checkpoint, path: Path) -> Parts:
 
 
 def _ranking(values: Mapping[str, Any], path: Path) -> RankingModel:
-    # Weights of earlier versions have a weight for what is no longer made.
-    values = {name: value for name, value in values.items() if name != "alternative_weight"}
     try:
-        return parse(RankingModel, values)
+        return RankingModel.stored(values)
     except ConfigError as error:
         raise WeightsError(
             f"the ranking in weights {path} is of another version ({error}); take the weights that "

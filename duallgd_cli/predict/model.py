@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.guide import GuideFiles
 from duallgd_cli.ranking.one_list import FITTED, Membership, Ranking
-from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.ranking.ranking import FEATURES, RankingModel
 from duallgd_cli.scores import Score
-from duallgd_cli.sources import Source
+from duallgd_cli.sources import BUILT_IN, Source
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 if TYPE_CHECKING:
@@ -72,6 +72,12 @@ class LoadedModel:
     known: tuple[str, ...] = ()
     synchronise: Callable[[], None] = lambda: None
     sampler: "Sampler | None" = None
+
+    @property
+    def own(self) -> list[str]:
+        """Names of sources and scores that are the user's own."""
+        names = [one.name for one in self.sources if one.name not in BUILT_IN]
+        return [*names, *(one.name for one in self.scores if one.name not in FEATURES)]
 
     def ranking_for(self, settings: "PredictSettings", files: GuideFiles | None = None) -> Ranking:
         """The ranking of a run with these settings, and files that say what is known."""

@@ -323,7 +323,8 @@ def _predicted(
         most = _most_draws(settings)
         seed = noise_seed(settings.seed, hypothesis)
         try:
-            proposals.extend(propose(model.sources, query, quotas, seed, most))
+            with stage("sample"):
+                proposals.extend(propose(model.sources, query, quotas, seed, most))
         except OutOfTimeError:
             if not proposals or known is None or known.guide is None:
                 raise

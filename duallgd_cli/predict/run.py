@@ -232,12 +232,12 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
     if ranking.database is not None:
         ranked["database"] = config.dump(ranking.database)
         ranked["membership"] = config.dump(ranking.membership)
-    remark = {"remark": model.remark} if model.remark else {}
+    said = {"remark": model.remark, "own": model.own}
     named = {"name": model.name, "sha256": model.sha256}
     return Header(
         version=__version__,
         settings=config.dump(request.settings) | table_identity(request.formulas, request.guide),
-        model={**named, **ranked, **remark},
+        model={**named, **ranked, **{name: value for name, value in said.items() if value}},
         inputs=inputs.identity(),
         shard=str(request.shard),
     )

@@ -10,15 +10,15 @@ spectrum, F features.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.config import require
+from duallgd_cli.config import parse, require
 from duallgd_cli.results import Candidate, HypothesisResult, Results, Structure
 from duallgd_cli.spectra.types import PREDICTED
 
@@ -66,6 +66,7 @@ _UNEXPLAINED: Final = 0.6
 _LEAST: Final = 1e-300  # a probability that has a logarithm
 # Scores of which only differences between the molecules of a spectrum mean anything.
 _RELATIVE: Final = frozenset({"peaks_found", "peaks_missed", "contrast"})
+_RETIRED: Final = frozenset({"alternative_weight"})  # weights of what is no longer made
 _LEAST_ODDS: Final = 1e-9  # one that has odds, as has its complement
 
 
@@ -154,6 +155,15 @@ class RankingModel:
         for name in ("sharpness", "saturation"):
             value = getattr(self, name)
             require(value >= 0, f"{name} must not be negative: {value}")
+
+    @classmethod
+    def stored(cls, values: Mapping[str, Any]) -> "RankingModel":
+        """From the plain values of a weights file, which may be of an earlier version.
+
+        Raises:
+            ConfigError: Its values are of another version, or none.
+        """
+        return parse(cls, {name: value for name, value in values.items() if name not in _RETIRED})
 
     @property
     def weights(self) -> NDArray[np.float64]:

@@ -115,12 +115,10 @@ def _drawn(
     """Draw the samples of tasks, then what each of them is."""
     if not tasks:
         return
-    with stage("sample"):
-        context = query.once(
-            "context",
-            lambda: sampler.context(query.formula, torch.from_numpy(query.fingerprint)),
-        )
-        samples, notes = sampler.draw(context, tasks, query.sampling, query.check)
+    context = query.once(
+        "context", lambda: sampler.context(query.formula, torch.from_numpy(query.fingerprint))
+    )
+    samples, notes = sampler.draw(context, tasks, query.sampling, query.check)
     query.notes.extend(notes)
     with stage("assemble"):
         yield from assembled(name, query, samples)

@@ -87,11 +87,12 @@ def structures(number: int, most: int) -> list[Structure]:
             Structure(
                 *names,
                 samples=1,
-                alternatives=0,
                 repaired=0,
                 log_likelihood=float(draw.normal(-20, 3)),
-                fingerprint_log_likelihood=float(draw.normal(-60, 9)),
-                fingerprint_tanimoto=float(draw.beta(4, 6)),
+                scores={
+                    "fingerprint_log_likelihood": float(draw.normal(-60, 9)),
+                    "fingerprint_tanimoto": float(draw.beta(4, 6)),
+                },
             ),
         )
         if len(found) == most:

@@ -25,13 +25,12 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.parts import RING_SYSTEM, Part, catalogue, fatty_acyl, find
-from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import logistic
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.predict import parts as likely
 from duallgd_cli.predict.journal import read
-from duallgd_cli.results import HypothesisResult, Results
 from duallgd_cli.ranking.ranking import RankingModel, rank, sigmoid
+from duallgd_cli.results import HypothesisResult, Results
 
 Array = NDArray[Any]
 Name = tuple[str, str]  # kind and name of a part
@@ -220,7 +219,7 @@ def part_of(
 def _part_of_result(
     result: HypothesisResult, samples: int, generator: np.random.Generator
 ) -> HypothesisResult:
-    """Of a hypothesis: counts are multivariate hypergeometric, further readings thinned alike."""
+    """Of a hypothesis: counts are multivariate hypergeometric."""
     sampled, structures = result.sampled, result.structures
     if samples >= sampled:
         return result
@@ -230,9 +229,8 @@ def _part_of_result(
     parts = []
     for one, count in zip(structures, chosen.tolist(), strict=False):
         repaired = generator.hypergeometric(one.repaired, one.samples - one.repaired, count)
-        further = int(generator.binomial(one.alternatives, samples / sampled))
-        if count or further:
-            parts.append(one._replace(samples=count, repaired=int(repaired), alternatives=further))
+        if count:
+            parts.append(one._replace(samples=count, repaired=int(repaired)))
     return replace(result, structures=tuple(parts), sampled=samples)
 
 
@@ -336,7 +334,7 @@ def main(
     np.savez_compressed(output, **values)  # priors are read from there
     with truth.open(encoding="utf-8") as table:
         truths = {row["identifier"]: row for row in csv.DictReader(table, delimiter="\t")}
-    ranking, novel = parse(RankingModel, load(weights).ranking), distant(truths, measured)
+    ranking, novel = RankingModel.stored(load(weights).ranking), distant(truths, measured)
     asked = [one for path in run for one in asked_of(path, truths, ranking, novel)]
     pairs = list(zip(asked, cross_validated(asked), strict=True))
     for title, chosen in (

@@ -14,7 +14,6 @@ import numpy as np
 import typer
 
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import ScoredCase
 from duallgd_cli.evaluate.fitting import known_blocks, scored_cases, truths_of
 from duallgd_cli.predict.journal import read
@@ -29,7 +28,7 @@ def record(
 ) -> None:
     """Record the draws of runs of known truth."""
     checkpoint = load(weights)
-    model, known = parse(RankingModel, checkpoint.ranking), known_blocks(checkpoint)
+    model, known = RankingModel.stored(checkpoint.ranking), known_blocks(checkpoint)
     truths = truths_of(truth)
     cases = [
         case

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
-from duallgd_cli.config import SamplingSettings, parse
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.fitting import fit_weights_file, scored_cases, truths_of
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.journal import read
-from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.ranking.ranking import RankingModel
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.made_training import small_model
 from tests.stub_model import stub_model
@@ -54,7 +54,7 @@ def test_the_fit_is_stored_and_the_weights_stay(tmp_path, weights, run):
 
     stored = load(out)
     assert ranking.n_spectra == 3
-    assert parse(RankingModel, stored.ranking) == ranking
+    assert RankingModel.stored(stored.ranking) == ranking
     assert stored.record["step"] == 7
     assert "brier" in stored.record["ranking_validation"]["candidates"]
     assert stored.tensors.keys() == load(weights).tensors.keys()

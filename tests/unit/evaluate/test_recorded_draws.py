@@ -12,7 +12,6 @@ import pytest
 
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.config import parse
 from duallgd_cli.evaluate.calibrate import cross_validate, judge
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel, SampleStatistics
 from tests.unit.evaluate.test_calibrate import case_of
@@ -32,7 +31,7 @@ def beyond_chance(table):
 @pytest.fixture(scope="module")
 def model():
     """The shipped probabilities, over scores that were recorded as one feature."""
-    shipped = parse(RankingModel, load(resolve_weights(None)).ranking)
+    shipped = RankingModel.stored(load(resolve_weights(None)).ranking)
     return replace(shipped, **{**dict.fromkeys(FEATURES, 0.0), "log_share": 1.0})
 
 

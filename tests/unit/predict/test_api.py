@@ -9,6 +9,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import MissingInputError, UsageError
 from duallgd_cli.predict.api import predict_spectra, to_dataframe
 from duallgd_cli.predict.journal import FinishedRun
+from duallgd_cli.predict.own import with_own
 from duallgd_cli.predict.run import predict, predictions
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.writers.formats import COLUMNS
@@ -73,8 +74,8 @@ def test_settings_may_be_given_by_name(spectra):
 def test_predictions_come_as_soon_as_they_are_there(spectra):
     drawn = []
     model = stub_model()
-    generate = model.generator.generate
-    model.generator.generate = lambda *given: (drawn.append(1), generate(*given))[1]
+    encode = model.encode
+    model = replace(model, encode=lambda peaks: (drawn.append(1), encode(peaks))[1])
     in_memory = [one for one in read(spectra) if one.ms_level == 2]
 
     found = model.predict(in_memory * 2, SETTINGS, group_by="none")
@@ -130,43 +131,38 @@ def test_several_files_are_read_one_after_the_other(spectra, tmp_path):
         stub_model().predict([spectra, tmp_path / "absent.mgf"])
 
 
-def longest_smiles(spectra, candidates):
-    """A score of one's own: the spectra come as they were read, the candidates best first."""
-    assert all(one.precursor_mz for one in spectra)
-    assert [one.rank for one in candidates] == [*range(1, len(candidates) + 1)]
-    return [float(len(one.smiles)) for one in candidates]
+class LongestSmiles:
+    """A score of one's own: of molecules, with the spectrum at hand."""
+
+    name = "longest"
+
+    def __call__(self, query, molecules):
+        assert query.annotated.hypothesis.feature.first.precursor_mz
+        return [float(len(one.smiles)) for one in molecules]
 
 
 def test_a_score_of_ones_own_ranks_all_candidates_anew(spectra):
     settings = replace(SETTINGS, sampling=SamplingSettings(steps=1, samples=20))
     plain, several = (stub_model().predict(spectra, settings, top_k=n)[0] for n in (2, 99))
+    model = with_own(stub_model(), scores=[LongestSmiles()])
 
-    found = stub_model().predict(spectra, settings, top_k=2, rescore=longest_smiles)
+    found = model.predict(spectra, settings, top_k=2)
     (best, second), before = found[0].candidates, {one.smiles: one for one in several.candidates}
 
     assert len(best.smiles) == max(map(len, before))
     assert (best.rank, second.rank) == (1, 2)
-    assert best.extra_scores["rescore"] == len(best.smiles)
+    assert best.extra_scores["longest"] == len(best.smiles)
     assert best.confidence > before[best.smiles].confidence
     assert best.score >= second.score
     ratio = before[best.smiles].confidence / before[second.smiles].confidence
-    gained = best.extra_scores["rescore"] - second.extra_scores["rescore"]
+    gained = best.extra_scores["longest"] - second.extra_scores["longest"]
     assert best.confidence / second.confidence == pytest.approx(ratio * math.exp(gained))
     assert (
         best.confidence <= found[0].confidence_top10 <= sum(c.confidence for c in before.values())
     )
-    assert "rescored by" in found[0].warnings
-    assert found.record["rescored_by"].endswith("test_api.longest_smiles")
-    assert "rescored" not in plain.warnings
-
-
-@pytest.mark.parametrize("scores", [[], [math.nan] * 99])
-def test_scores_that_are_no_numbers_are_refused(spectra, scores):
-    def wrong(_, candidates):
-        return scores[: len(candidates)]
-
-    with pytest.raises(UsageError, match=r"wrong must give one finite number for each of"):
-        len(stub_model().predict(spectra, SETTINGS, rescore=wrong))
+    assert "scored by longest too: confidence is not calibrated" in found[0].warnings
+    assert found.record["weights"]["own"] == ["longest"]
+    assert "scored by" not in plain.warnings
 
 
 def test_a_notebook_shows_the_first_candidates_drawn(spectra, tmp_path):

@@ -20,7 +20,7 @@ from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.reading import read
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE, block, mgf
-from tests.stub_model import StubGenerator, stub_model
+from tests.stub_model import StubNoise, stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=3))
 TRUTH = {
@@ -37,10 +37,11 @@ LIES = {
 }
 
 
-class ContentGenerator(StubGenerator):
+class ContentNoise(StubNoise):
     """Random graphs whose noise depends on every value of the annotated spectrum."""
 
-    def generate(self, annotated, settings, seed):
+    def propose(self, query, n, seed):
+        annotated = query.annotated
         digest = hashlib.blake2b(str(seed).encode(), digest_size=7)
         hypothesis = annotated.hypothesis
         digest.update(f"{hypothesis.formula}{hypothesis.adduct}{hypothesis.log_prior}".encode())
@@ -51,10 +52,10 @@ class ContentGenerator(StubGenerator):
                 assert value not in {*TRUTH.values(), *LIES.values()}, "a structure came through"
             digest.update(f"{spectrum.precursor_mz}{spectrum.collision_energy_ev}".encode())
             digest.update(spectrum.instrument.encode())
-        return super().generate(annotated, settings, int.from_bytes(digest.digest(), "big"))
+        return super().propose(query, n, int.from_bytes(digest.digest(), "big"))
 
 
-MODEL = replace(stub_model(), generator=ContentGenerator())
+MODEL = replace(stub_model(), sources=(ContentNoise(),))
 
 
 def candidates(path):

@@ -7,19 +7,19 @@ import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.journal import FinishedRun, Journal, journals_of, read, scan
+from duallgd_cli.predict.settings import Header
 from duallgd_cli.results import (
     ExplainedPeak,
     HypothesisResult,
     SpectrumReference,
     Structure,
 )
-from duallgd_cli.predict.settings import Header
 from duallgd_cli.spectra.types import Source
 from tests.made_runs import rewrite
 
 HEADER = Header(
     version="1",
-    settings={"seed": 1, "top_k": 10, "sampling": {"steps": 10}},
+    settings={"seed": 1, "top_k": 10, "sampling": {"steps": 10}, "cleaning": {}},
     model={"name": "a", "sha256": "f" * 64, "ranking": {}},
     inputs=({"name": "a.mgf", "bytes": 10, "sha256": "0"},),
 )
@@ -38,7 +38,12 @@ def feature(number, n_hypotheses=1, text="ok"):
             adduct="[M+H]+",
             n_heavy=3,
             log_prior=-0.1 * position,
-            structures=(Structure("CCO", "InChI=1S/x", "K" * 27, 3, 0, 1, -1 / 3, -0.1, None),),
+            structures=(
+                Structure(
+                    *("CCO", "InChI=1S/x", "K" * 27, 3, 1, -1 / 3, ("noise",), "CCO", "acyclic"),
+                    scores={"familiarity": -0.1},
+                ),
+            ),
             sampled=5,
             assembled=3,
             repaired=1,
@@ -166,7 +171,7 @@ def test_a_file_that_is_no_journal_is_never_overwritten(tmp_path, text):
     [
         (lambda whole: [b'{"duallgd_journal":99}\n'], "of format 99, and"),
         (lambda whole: [b'{"duallgd_journal":99,"later":[]}\n', *whole[1:]], "of format 99, and"),
-        (lambda whole: [whole[0].replace(b":2,", b":1,", 1), *whole[1:]], "of format 1, and this"),
+        (lambda whole: [whole[0].replace(b":3,", b":1,", 1), *whole[1:]], "of format 1, and this"),
         (lambda whole: [whole[0].replace(b'"1"', b'{"a":1}', 1), *whole[1:]], "after byte 0;"),
         (lambda whole: [whole[0], b"{oops}\n", *whole[2:]], "damaged after byte"),
         (lambda whole: [whole[0], b"[" * 9999 + b"\n", *whole[2:]], "damaged after byte"),

@@ -12,7 +12,7 @@ from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
 from tests.made_runs import rows_of
 from tests.made_spectra import CAFFEINE, block, mgf
-from tests.stub_model import StubGenerator, stub_model
+from tests.stub_model import stub_model
 
 
 @pytest.mark.slow
@@ -36,27 +36,18 @@ def test_known_molecules_are_candidates_unless_they_are_excluded(tmp_path):
     )
 
 
-class _Knowing(StubGenerator):
-    """Has drawn all its molecules before."""
-
-    def generate(self, annotated, settings, seed, known=None):
-        drawn = super().generate(annotated, settings, seed, known)
-        return replace(drawn, excluded=frozenset(self.blocks))
-
-
 @pytest.mark.parametrize("has_database", [False, True])
 def test_where_all_are_known_the_row_says_so(tmp_path, monkeypatch, has_database):
     monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
     made = str(mgf(tmp_path / "in.mgf", block(CAFFEINE)))
     (tmp_path / "all.smi").write_text("Cn1c(=O)c2c(ncn2C)n(C)c1=O\n")
     files = GuideFiles(databases=(str(tmp_path / "all.smi"),)) if has_database else None
-    settings = PredictSettings(top_k=99, sampling=SamplingSettings(steps=1, samples=8))
+    sampling = SamplingSettings(steps=1, samples=8, exclude_known=True)
+    settings = PredictSettings(top_k=99, sampling=sampling)
     asked = PredictRequest((made,), str(tmp_path / "a.csv"), guide=files, settings=settings)
-    generator = _Knowing()
-    generator.blocks = ()
-    model = replace(stub_model(), generator=generator)
-    predict(asked, model)
-    generator.blocks = {row["inchikey14"] for row in rows_of(tmp_path / "a.csv")}
+    predict(asked, stub_model())
+    drawn = {row["inchikey14"] for row in rows_of(tmp_path / "a.csv")}
+    model = replace(stub_model(), known=tuple(drawn))
 
     predict(replace(asked, output=str(tmp_path / "b.csv")), model)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.ranking.ladder import LEVELS, level_of, with_level
+from duallgd_cli.ranking.ranking import RankingModel, rank
 from duallgd_cli.results import (
     Candidate,
     HypothesisResult,
@@ -13,7 +14,6 @@ from duallgd_cli.results import (
     SpectrumReference,
     predictions_of,
 )
-from duallgd_cli.ranking.ranking import RankingModel, rank
 from duallgd_cli.spectra.types import Source
 from tests.unit.predict.test_ranking import outcome, structure
 

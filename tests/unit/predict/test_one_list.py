@@ -103,8 +103,20 @@ def test_under_predicted_formulas_each_formula_has_its_own_list_times_its_probab
 
 
 def test_a_structure_that_scores_best_speaks_for_the_database():
-    weak = (outcome(structure("A", 5, fingerprint_tanimoto=0.9), in_database("D"), sampled=9),)
-    strong = (outcome(structure("A", 1), both("D", 5, fingerprint_tanimoto=0.9), sampled=9),)
+    weak = (
+        outcome(
+            structure("A", 5, fingerprint_tanimoto=0.9),
+            in_database("D", fingerprint_tanimoto=0.1),
+            sampled=9,
+        ),
+    )
+    strong = (
+        outcome(
+            structure("A", 1, fingerprint_tanimoto=0.1),
+            both("D", 5, fingerprint_tanimoto=0.9),
+            sampled=9,
+        ),
+    )
 
     low, high = (evidence(one, GENERATED, OF_DATABASE) for one in (weak, strong))
 

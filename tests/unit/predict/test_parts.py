@@ -16,8 +16,8 @@ from duallgd_cli.predict.parts import (
     sentence,
     telling,
 )
-from duallgd_cli.results import HypothesisResult, LikelyPart, Structure
 from duallgd_cli.ranking.ranking import RankingModel, rank
+from duallgd_cli.results import HypothesisResult, LikelyPart, Structure
 
 FLAVONE = "O=c1cc(-c2ccccc2)oc2ccccc12"
 

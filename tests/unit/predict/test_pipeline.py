@@ -3,9 +3,9 @@
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.predict.workers import Workers
 from duallgd_cli.spectra.features import Inputs
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model

@@ -5,16 +5,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from duallgd_cli.chem import identity
-from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.errors import MissingInputError, OutOfTimeError, UnreadableError, UsageError
 from duallgd_cli.guide import GuideFiles
-from duallgd_cli.predict.model import Generated, OutOfTimeError
-from duallgd_cli.results import SpectrumReference
 from duallgd_cli.predict.run import predict
+from duallgd_cli.results import SpectrumReference
+from duallgd_cli.sources import Proposal
 from tests.made_runs import (
     SETTINGS,
     Stopping,
@@ -25,7 +24,7 @@ from tests.made_runs import (
     rows_of,
 )
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, made_spectrum, mgf
-from tests.stub_model import StubGenerator, stub_model
+from tests.stub_model import StubNoise, stub_model
 
 ASPIRIN_SMILES = "CC(=O)Oc1ccccc1C(=O)O"
 
@@ -33,13 +32,14 @@ ASPIRIN_SMILES = "CC(=O)Oc1ccccc1C(=O)O"
 class Oracle:
     """Draws the right molecule every time."""
 
-    def __init__(self, smiles):
-        self.part = disassemble(identity.parse_smiles(smiles))
+    name = "noise"
 
-    def generate(self, annotated, settings, seed):
-        assert annotated.hypothesis.formula == self.part.formula
-        rows = np.tile(self.part.bond_class, (settings.samples, 1))
-        return Generated(rows, np.full(settings.samples, -1.5, np.float32))
+    def __init__(self, smiles):
+        self.mol = identity.parse_smiles(smiles)
+
+    def propose(self, query, n, seed):
+        assert query.formula == formula_of(self.mol)
+        return (Proposal("noise", self.mol, -1.5) for _ in range(n))
 
 
 def test_the_right_molecule_drawn_every_time_is_the_first_candidate(tmp_path):
@@ -74,7 +74,7 @@ def test_every_candidate_has_the_requested_formula(finished):
     for row in rows_of(finished[1]):
         if row["smiles"]:
             mol = identity.parse_smiles(row["smiles"])
-            assert str(disassemble(mol).formula) == row["formula"]
+            assert str(formula_of(mol)) == row["formula"]
             assert identity.inchikey(mol) == row["inchikey"]
             assert row["inchikey"].startswith(row["inchikey14"])
 
@@ -152,10 +152,10 @@ def test_a_member_without_peaks_does_not_cost_its_feature_the_prediction(tmp_pat
 
 def test_samples_that_are_no_molecule_give_a_row_with_their_number(tmp_path):
     class Nothing:
-        def generate(self, annotated, settings, seed):
-            n = annotated.hypothesis.formula.n_heavy
-            blank = np.zeros((settings.samples, n * (n - 1) // 2), np.int8)
-            return Generated(blank, np.zeros(settings.samples, np.float32))
+        name = "noise"
+
+        def propose(self, query, n, seed):
+            return (Proposal("noise", None, 0.0, rejection="disconnected") for _ in range(n))
 
     (row,) = predicted(tmp_path, block(ASPIRIN), model=model_with(Nothing()))
 
@@ -213,9 +213,10 @@ def test_the_run_record_says_what_was_run(finished):
 
 
 def test_notes_of_the_generator_reach_the_run_record_and_no_output(tmp_path):
-    class Noting(StubGenerator):
-        def generate(self, annotated, settings, seed):
-            return replace(super().generate(annotated, settings, seed), notes=("chunk halved",))
+    class Noting(StubNoise):
+        def propose(self, query, n, seed):
+            query.notes.append("chunk halved")
+            return super().propose(query, n, seed)
 
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
     predict(request(made, tmp_path / "out.jsonl"), model_with(Noting()))

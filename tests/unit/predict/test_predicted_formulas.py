@@ -12,9 +12,9 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure
 from duallgd_cli.formulas import FormulaSettings, RankedFormula, predicted_formulas
 from duallgd_cli.predict import pipeline
-from duallgd_cli.ranking.ranking import RankingModel, rank
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.ranking.ranking import RankingModel, rank
 from duallgd_cli.spectra.types import Feature
 from tests.made_runs import first_rows, lines_of, predicted, request
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, made_spectrum, mgf

@@ -14,11 +14,11 @@ from duallgd_cli.errors import UsageError, WorkerDiedError
 from duallgd_cli.files import memory_bytes
 from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.api import predict_spectra
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.predict.workers import Workers
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
-from tests.stub_model import StubGenerator, stub_model
+from tests.stub_model import stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=8))
 _SECONDS = 20.0
@@ -54,19 +54,6 @@ def test_the_python_interface_takes_processes_too(spectra):
     assert alone == together
 
 
-class _Told(StubGenerator):
-    """Proposes the molecules of the databases that have the formula, too."""
-
-    def generate(self, annotated, settings, seed, known=None):
-        isomers = known.isomers(annotated.hypothesis.formula)
-        drawn = super().generate(annotated, settings, seed)
-        return replace(drawn, molecules=tuple(("database", mol) for mol in isomers))
-
-
-def told():
-    return replace(stub_model(), generator=_Told())
-
-
 def test_of_a_database_they_are_given_what_has_the_formula(spectra, tmp_path, monkeypatch):
     monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
     smiles = (
@@ -83,7 +70,7 @@ def test_of_a_database_they_are_given_what_has_the_formula(spectra, tmp_path, mo
         asked = PredictRequest(
             (str(spectra),), str(out), guide=files, settings=SETTINGS, workers=count
         )
-        predict(asked, replace(told(), again=told))
+        predict(asked, replace(stub_model(), again=stub_model))
         written.append(out.read_text())
 
     assert written[0] == written[1]

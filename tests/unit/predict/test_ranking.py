@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.ranking.one_list import Ranking
-from duallgd_cli.results import HypothesisResult, Structure
 from duallgd_cli.ranking.ranking import (
     CORRECTION,
     FEATURES,
@@ -17,13 +16,15 @@ from duallgd_cli.ranking.ranking import (
     candidate_confidence,
     rank,
 )
+from duallgd_cli.results import HypothesisResult, Structure
 
 
 def structure(name, samples=1, **values):
     """A structure with a made-up key; 14 letters of block, of which `name` are the first."""
     block = name.ljust(14, "X")
     key = f"{block}-UHFFFAOYSA-N"
-    values = {"alternatives": 0, "repaired": 0, "log_likelihood": -10.0} | values
+    scores = {name: values.pop(name) for name in FEATURES if name in values}
+    values = {"repaired": 0, "log_likelihood": -10.0, "scores": scores} | values
     return Structure(smiles=name, inchi=f"InChI={name}", inchikey=key, samples=samples, **values)
 
 
@@ -82,15 +83,6 @@ def test_the_score_is_the_weighted_sum_of_the_extra_scores():
     assert candidate.extra_scores["repaired"] == 1
     assert candidate.extra_scores["repaired_share"] == 0.25
     assert candidate.extra_scores["log_share"] == pytest.approx(np.log(0.04))
-
-
-def test_a_further_reading_counts_for_less_than_a_sample():
-    read, further = structure("B", 4), structure("A", 0, alternatives=4)
-
-    candidates, _ = rank((outcome(read, further),), RankingModel())
-
-    assert [candidate.smiles for candidate in candidates] == ["B", "A"]
-    assert candidates[1].samples == 4  # those that it comes from
 
 
 def test_hypotheses_are_pooled_by_their_priors():
@@ -171,15 +163,15 @@ def test_what_says_that_the_right_one_was_drawn(weight, more, less):
 
 
 def test_samples_are_counted_over_all_hypotheses_and_shares_within_one():
-    proton = outcome(structure("A", 30, alternatives=10), structure("B", 2), sampled=50)
+    proton = outcome(structure("A", 30), structure("B", 2), sampled=50)
     sodium = outcome(structure("A", 6), structure("C", 12), adduct="[M+Na]+", sampled=30)
     failed = HypothesisResult(status="timeout")
 
-    model = RankingModel(alternative_weight=0.5, steps=5)
+    model = RankingModel(steps=5)
     statistics = SampleStatistics.of((proton, sodium, failed), model)
 
     assert statistics.n_heavy == 10
-    assert statistics.log_share == pytest.approx(np.log(35 / (50 + 10)))
+    assert statistics.log_share == pytest.approx(np.log(30 / (50 + 10)))
     assert statistics.log_distinct == pytest.approx(np.log(3 / 80))
     assert statistics.log_samples == pytest.approx(np.log(80))
     assert statistics.log_steps == pytest.approx(np.log(5))
@@ -212,7 +204,7 @@ def test_likely_first_candidates_are_corrected_by_a_slope_of_their_own():
 def test_the_ten_molecules_with_fewest_new_environments_say_how_usual_candidates_are():
     names = "ABCDEFGHIJKL"
     drawn = [structure(name, 1, known_environments=-float(new)) for new, name in enumerate(names)]
-    unscored = structure("M", 1, known_environments=None)
+    unscored = structure("M", 1)
 
     statistics = SampleStatistics.of((outcome(*drawn, unscored, sampled=50),), RankingModel())
 
