@@ -34,6 +34,7 @@ _LARGEST: Final = 10**18
 _KINDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 # All samples of a spectrum are in memory at once.
 _MOST_SAMPLES: Final = 100_000
+_MOST_DIGITS: Final = 9  # of a part of the samples; Python converts no number of thousands
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ def parse_quotas(text: str) -> dict[str, int]:
     """
     pairs = [item.partition("=") for item in text.replace(",", " ").split()]
     sound = all(
-        name.isidentifier() and value.isascii() and value.isdigit() for name, _, value in pairs
+        name.isidentifier() and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+        for name, _, value in pairs
     )
     quotas = {name: int(value) for name, _, value in pairs if sound}
     if not sound or len(quotas) < len(pairs) or not 0 < sum(quotas.values()) <= _MOST_SAMPLES:

@@ -97,7 +97,7 @@ class Runtime:
         device: The torch device that holds the network.
         autocast_dtype: Lower precision of the network's matrix products; None for float32 alone.
         compile: Whether CUDA graphs are captured; see `capture`.
-        threads: CPU threads of one operation, or of as many chunks of samples side by side.
+        threads: CPU threads of one operation.
         rank: This process among `world_size`, from 0.
         world_size: Number of cooperating processes.
     """
@@ -162,11 +162,6 @@ class Runtime:
     def precision(self) -> str:
         """Precision of the network's matrix products, ``float32`` or ``bfloat16``."""
         return "float32" if self.autocast_dtype is None else "bfloat16"
-
-    @property
-    def chunks_at_once(self) -> int:
-        """Chunks of samples drawn side by side: one for each thread of a CPU, one on a GPU."""
-        return self.threads if self.device.type == "cpu" else 1
 
     @property
     def default_workers(self) -> int:

@@ -112,6 +112,8 @@ def test_overrides_are_applied_in_turn():
         ("sampling.timeout_s=0", "timeout_s must be above 0"),
         ("sampling.time_shift=-0.1", "time_shift must be 0 to below 1"),
         ("sampling.time_shift=1", "time_shift must be 0 to below 1"),
+        ("sampling.sources=3", r"sampling\.sources must be a text, not 3"),
+        ("sampling.sources=noise", r"sampling: sources 'noise' are not of the form"),
     ],
 )
 def test_a_wrong_override_says_what_is_wrong(assignment, message):
@@ -173,7 +175,7 @@ def test_what_is_no_file_of_settings_is_named(tmp_path, name, said):
         (FormulaSettings, "precursor_ppm", 200.0),
         (PredictSettings, "formula_candidates", 0),
         (PredictSettings, "formula_candidates", 21),
-        (SamplingSettings, "analogue_share", 1.0),
+        (SamplingSettings, "database_share", 0.0),
         (OptimiserSettings, "learning_rate", 0),
         (OptimiserSettings, "warmup_share", 1.0),
         (OptimiserSettings, "final_share", 1.5),
@@ -198,3 +200,32 @@ def test_what_is_no_file_of_settings_is_named(tmp_path, name, said):
 def test_settings_out_of_range_are_refused_by_name(settings, name, value):
     with pytest.raises(ConfigError, match=f"{name} must be"):
         settings(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "quotas"),
+    [
+        ("noise=1", {"noise": 1}),
+        ("enumerated=60 templates=15 noise=25", {"enumerated": 60, "templates": 15, "noise": 25}),
+        (" noise=2,\ttemplates=3,", {"noise": 2, "templates": 3}),
+        ("noise=0 own_source=007", {"noise": 0, "own_source": 7}),
+        ("naïve=1", {"naïve": 1}),
+    ],
+)
+def test_parts_of_the_samples_are_read_in_their_order(text, quotas):
+    assert list(config.parse_quotas(text).items()) == list(quotas.items())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "noise", "noise=", "=1", "noise=-1", "noise=1.5", "noise=²", "noise=٣", "noise = 1"),
+        *("noise=1=2", "a-b=1", "1a=1", "noise=1 noise=2", "noise=0", "noise=0 templates=0"),
+        *("noise=1;templates=2", f"noise={10**6}", "noise=" + "9" * 5000),
+    ],
+)
+def test_parts_of_the_samples_that_cannot_be_meant_are_refused_in_a_sentence(text):
+    with pytest.raises(ConfigError, match="are not of the form 'enumerated=60") as refused:
+        SamplingSettings(sources=text)
+
+    assert len(str(refused.value)) < 500

@@ -14,9 +14,9 @@ from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.valence import bonds_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.sources.collection import exchanged, starts
 from duallgd_cli.guide import Known, analogues
 from duallgd_cli.guide.analogues import Analogues, difference
+from duallgd_cli.sources.collection import exchanged, starts
 from duallgd_cli.writers.formats import likeness
 
 QUERCETIN = "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"

@@ -7,7 +7,6 @@ import torch
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.sources.collection import known_molecules
 from duallgd_cli.model import fragment_kernel
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import (
@@ -19,6 +18,7 @@ from duallgd_cli.model.fragment_kernel import (
     places,
 )
 from duallgd_cli.model.settings import EncoderSettings
+from duallgd_cli.sources.collection import known_molecules
 from duallgd_cli.train import known_spectra as module
 from duallgd_cli.train.known_spectra import fit_kernel, known_spectra
 from tests.made_graphs import made_peaks, some_rows

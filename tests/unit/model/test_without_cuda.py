@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.diffusion.process import SamplingTask, alpha_bar, sample
-from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.model import layers
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.tensors import constants, map_tensors, same_head
@@ -70,7 +70,7 @@ def spectra(tmp_path_factory):
 @pytest.mark.parametrize("given", [False, True], ids=["from noise", "known bonds"])
 def test_an_evaluation_waits_for_nothing(given):
     network = stirred(small_settings()).to(META)
-    generator = ModelGenerator(network, Runtime(META, None, False, 1))
+    sampler = Sampler(network, Runtime(META, None, False, 1))
     context = network.denoiser.context(there(condition(["C9H8O4"])))
     start = torch.zeros(20, 78, dtype=torch.long, device=META) if given else None
     process = torch.full((5,), 0.2, device=META), alpha_bar(500).to(META)
@@ -79,7 +79,7 @@ def test_an_evaluation_waits_for_nothing(given):
 
     def moved_in_a_draw():
         with Moved() as moved:
-            got = sample(generator.denoiser_of(context, 20), task, slice(0, 20))
+            got = sample(sampler.denoiser(context, 20), task, slice(0, 20))
         assert (got.bond_class.device, got.bond_class.shape) == (META, (20, 78))
         return moved.found
 

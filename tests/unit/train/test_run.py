@@ -7,8 +7,8 @@ import torch
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.loading import load_model
 from duallgd_cli.predict.api import predict_spectra
+from duallgd_cli.predict.loading import load_model
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.train import run as run_module
 from duallgd_cli.train.run import TrainingRequest, compile_layers, run_training

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from duallgd_cli.generator import graphs
+from duallgd_cli.model import captured
 from duallgd_cli.model.captured import CapturedDenoiser
 from duallgd_cli.model.rewritten import for_inference
 from duallgd_cli.runtime import Runtime
@@ -49,7 +49,7 @@ def test_graphs_longest_unused_are_dropped_when_memory_is_full(
     context = model.denoiser.context(condition(["C6H12O6"]))
     denoiser = CapturedDenoiser(model.denoiser, cpu())
     sizes = [denoiser._capture(context, samples)[2] for samples in (3, 2, 1)]
-    monkeypatch.setattr(graphs, "_MOST_BYTES", sum(sizes[:room_for]))
+    monkeypatch.setattr(captured, "_MOST_BYTES", sum(sizes[:room_for]))
     made = []
     capture = denoiser._capture
     monkeypatch.setattr(denoiser, "_capture", lambda c, n: made.append(n) or capture(c, n))
@@ -63,8 +63,8 @@ def test_graphs_longest_unused_are_dropped_when_memory_is_full(
 @torch.inference_mode()
 def test_bonds_and_logits_of_many_samples_count_as_memory(model, monkeypatch):
     context = model.denoiser.context(condition(["C6H12O6"]))
-    of_one = sum(tensor.nbytes for tensor in graphs._tensors(context))
-    monkeypatch.setattr(graphs, "_MOST_BYTES", 4 * of_one)
+    of_one = sum(tensor.nbytes for tensor in captured._tensors(context))
+    monkeypatch.setattr(captured, "_MOST_BYTES", 4 * of_one)
     denoiser = CapturedDenoiser(model.denoiser, cpu())
 
     first = denoiser.bound(context, 1)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_block, parse_smiles
-from duallgd_cli.train.rivals import rivals_of
 from duallgd_cli.sources.collection import known_molecules, molecule_of
+from duallgd_cli.train.rivals import rivals_of
 from tests.made_prepared import made_spectra, molecules_of
 
 ESTERS = ("CC(=O)OCC", "CCC(=O)OC", "CC(=O)OCCC", "CCCC(=O)OCC", "CC(=O)OCCCC", "CCCC(=O)OCCO")

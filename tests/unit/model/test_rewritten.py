@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.model.rewritten import Rewritten, for_inference, rewritten_for
 from duallgd_cli.runtime import Runtime
 from tests.made_graphs import condition, small_settings, stirred
@@ -105,14 +105,13 @@ def test_casting_the_network_afterwards_leaves_it_as_it_was():
     assert torch.equal(before, after)
 
 
-def test_a_generator_draws_the_same_graphs_with_either():
+def test_a_sampler_draws_the_same_graphs_with_either():
     model, runtime = stirred(small_settings()), Runtime(torch.device("cpu"), None, False, 1)
-    drawn = [
-        ModelGenerator(model, runtime, rewritten=part).draw_given(
-            condition(["C9H8O4"]), SamplingSettings(steps=4, samples=6), seed=1
-        )[0]
-        for part in (None, rewritten_for(model, runtime))
-    ]
+    settings, drawn = SamplingSettings(steps=4, samples=6), []
+    for part in (None, rewritten_for(model, runtime)):
+        sampler = Sampler(model, runtime, part)
+        context, task = sampler.context_of(condition(["C9H8O4"])), sampler.task(settings, 1, 6, 78)
+        drawn.append(sampler.draw(context, [task], settings)[0])
 
     assert torch.equal(drawn[0].bond_class, drawn[1].bond_class)
     torch.testing.assert_close(drawn[0].bond_log_prob, drawn[1].bond_log_prob, atol=1e-4, rtol=0)

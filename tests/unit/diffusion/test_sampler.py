@@ -1,0 +1,251 @@
+"""Drawing with the trained network: in chunks, within memory and time, the same every time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.diffusion import sampler as module
+from duallgd_cli.diffusion.sampler import (
+    BYTES_PER_PAIR,
+    Sampler,
+    chunk_size,
+    formula_condition,
+)
+from duallgd_cli.errors import ConfigError, OutOfTimeError
+from duallgd_cli.model.duallgd import parameter_counts
+from tests.made_graphs import small_settings, stirred
+from tests.made_training import cpu
+
+CPU = torch.device("cpu")
+SETTINGS = SamplingSettings(steps=4, samples=7)
+FINGERPRINT = torch.rand(4096, generator=torch.Generator().manual_seed(1)) ** 8
+
+
+@pytest.fixture(scope="module")
+def model():
+    return stirred(small_settings())
+
+
+@pytest.fixture(scope="module")
+def sampler(model):
+    return Sampler(model, cpu())
+
+
+def draw(sampler, settings=SETTINGS, seed=1, formula="C4H7NO2S", check=lambda: None):
+    """Samples from pure noise, and the notes on how they were drawn."""
+    parsed = Formula.parse(formula)
+    n_pairs = parsed.n_heavy * (parsed.n_heavy - 1) // 2
+    task = sampler.task(settings, seed, settings.samples, n_pairs)
+    return sampler.draw(sampler.context(parsed, FINGERPRINT), [task], settings, check)
+
+
+def test_what_is_drawn_has_the_shape_of_the_formula(sampler):
+    drawn, notes = draw(sampler)
+
+    assert drawn.bond_class.shape == (7, 28)
+    assert set(drawn.bond_class.unique().tolist()) <= set(range(5))
+    assert drawn.log_likelihood.shape == (7,)
+    assert (drawn.log_likelihood < 0).all()
+    assert drawn.bond_log_prob.shape == (7, 28, 5)
+    torch.testing.assert_close(drawn.bond_log_prob.exp().sum(-1), torch.ones(7, 28))
+    assert notes == []
+
+
+def test_a_draw_follows_from_its_arguments(sampler):
+    (first, _), (again, _) = (draw(sampler) for _ in range(2))
+    other, _ = draw(sampler, seed=2)
+
+    assert torch.equal(first.bond_class, again.bond_class)
+    assert torch.equal(first.log_likelihood, again.log_likelihood)
+    assert (first.bond_class != other.bond_class).any()
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_chunks_change_no_sample(sampler, monkeypatch, chunk):
+    whole, _ = draw(sampler)
+    monkeypatch.setattr(module, "chunk_size", lambda *_: chunk)
+
+    parts, _ = draw(sampler)
+
+    assert torch.equal(parts.bond_class, whole.bond_class)
+    torch.testing.assert_close(parts.log_likelihood, whole.log_likelihood, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_number_of_threads_changes_no_digit_and_is_put_back(sampler, threads):
+    torch.set_num_threads(1)
+    alone, _ = draw(sampler)
+    torch.set_num_threads(threads)
+
+    beside, _ = draw(sampler)
+
+    assert torch.get_num_threads() == threads
+    assert all(torch.equal(one, other) for one, other in zip(alone, beside, strict=True))
+
+
+def test_tasks_are_drawn_one_after_the_other_each_with_noise_of_its_own(sampler):
+    context = sampler.context(Formula.parse("C4H7NO2S"), FINGERPRINT)
+    tasks = [sampler.task(SETTINGS, seed, samples, 28) for seed, samples in ((1, 7), (5, 2))]
+
+    both, _ = sampler.draw(context, tasks, SETTINGS)
+
+    first, second = (sampler.draw(context, [task], SETTINGS)[0] for task in tasks)
+    assert torch.equal(both.bond_class, torch.cat([first.bond_class, second.bond_class]))
+    assert torch.equal(first.bond_class, draw(sampler)[0].bond_class)
+
+
+@pytest.mark.parametrize("error", [OutOfTimeError, KeyboardInterrupt])
+def test_a_check_stops_the_drawing_between_evaluations_of_any_chunk(sampler, monkeypatch, error):
+    monkeypatch.setattr(module, "chunk_size", lambda *_: 2)
+    evaluations = []
+
+    def stop():
+        evaluations.append(None)
+        if len(evaluations) == 6:  # of four a chunk
+            raise error
+
+    with pytest.raises(error):
+        draw(sampler, check=stop)
+
+    assert len(evaluations) == 6
+
+
+def test_running_out_of_memory_halves_the_chunk_and_says_so(sampler, model, monkeypatch):
+    whole, _ = draw(sampler)
+    forward = model.denoiser.forward
+
+    def small_memory(bond_class, t, context):
+        if len(bond_class) > 2:
+            raise torch.OutOfMemoryError
+        return forward(bond_class, t, context)
+
+    monkeypatch.setattr(model.denoiser, "forward", small_memory)
+    drawn, notes = draw(sampler)
+
+    assert torch.equal(drawn.bond_class, whole.bond_class)
+    assert notes == [
+        "out of device memory: samples per chunk halved to 3",
+        "out of device memory: samples per chunk halved to 1",
+    ]
+
+
+def test_memory_that_ends_while_a_graph_is_captured_halves_the_chunk_too(sampler, monkeypatch):
+    whole, _ = draw(sampler)
+    denoiser = Sampler.denoiser
+
+    def capture(self, context, samples):
+        try:
+            if samples > 4:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+        finally:
+            if samples > 4:
+                raise RuntimeError("operation failed due to a previous error during capture")
+        return denoiser(self, context, samples)
+
+    monkeypatch.setattr(Sampler, "denoiser", capture)
+    drawn, notes = draw(sampler)
+
+    assert torch.equal(drawn.bond_class, whole.bond_class)
+    assert notes == ["out of device memory: samples per chunk halved to 3"]
+
+
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("of one sample"), RuntimeError("not permitted when capturing")]
+)
+def test_what_no_smaller_chunk_mends_is_an_error(sampler, model, monkeypatch, error):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr(model.denoiser, "forward", broken)
+
+    with pytest.raises(type(error), match=str(error)):
+        draw(sampler)
+
+
+def test_the_weights_say_by_how_much_the_time_is_shifted(sampler):
+    own = sampler.model.settings.diffusion.time_shift
+    drawn = [
+        draw(sampler, replace(SETTINGS, time_shift=shift))[0].log_likelihood
+        for shift in (None, own, 0.9)
+    ]
+
+    assert torch.equal(drawn[0], drawn[1])
+    assert (drawn[0] != drawn[2]).any()
+
+
+@pytest.mark.parametrize("formula", ["CH4O", "C2H6", "C60H122"])
+def test_small_and_large_molecules_are_drawn(sampler, formula):
+    n = Formula.parse(formula).n_heavy
+
+    drawn, _ = draw(sampler, replace(SETTINGS, samples=2), formula=formula)
+
+    assert drawn.bond_class.shape == (2, n * (n - 1) // 2)
+
+
+@pytest.mark.parametrize(("text", "charge"), [("C4H7NO2S", 0), ("[C5H14NO]+", 1)])
+def test_the_condition_is_a_function_of_formula_and_fingerprint(text, charge):
+    formula = Formula.parse(text)
+    fingerprint = torch.rand(4096, generator=torch.Generator().manual_seed(1))
+
+    known = formula_condition(formula, fingerprint, 160)
+
+    assert known.atom_class.tolist() == [formula.atom_class.tolist()]
+    assert known.atom_mask.all()
+    assert known.formula.tolist() == [formula.array.tolist()]
+    assert known.charge.tolist() == [charge]
+    assert known.bit.shape == known.bit_log_prob.shape == (1, 160)
+    torch.testing.assert_close(
+        known.bit_log_prob[0].exp(), fingerprint.sort().values[-160:].flip(0)
+    )
+
+
+@pytest.mark.parametrize("samples", [40, 60, 100])
+@pytest.mark.parametrize("n_pairs", [1, 190, 300, 435, 4950])
+def test_chunks_follow_from_size_and_settings_and_fit_the_memory(samples, n_pairs):
+    settings = SamplingSettings(max_memory_mib=64)
+
+    for device in ("cpu", "cuda"):
+        chunk = chunk_size(n_pairs, samples, settings, torch.device(device))
+
+        assert 1 <= chunk <= samples
+        assert chunk == 1 or chunk * n_pairs * BYTES_PER_PAIR <= 64 * (1 << 20)
+        count = -(-samples // chunk)
+        assert chunk - (samples - (count - 1) * chunk) < count  # the last is of like size
+
+
+def test_more_memory_is_used_on_cuda_and_not_on_a_cpu():
+    large = SamplingSettings(max_memory_mib=8192)
+    on_cpu, on_cuda = (
+        chunk_size(435, 10_000, large, torch.device(name)) for name in ("cpu", "cuda")
+    )
+
+    assert on_cuda > 10 * on_cpu
+
+
+def test_layers_of_a_stack_are_counted_together():
+    network = torch.nn.Module()
+    network.layers = torch.nn.ModuleList([torch.nn.Linear(3, 2) for _ in range(4)])
+    network.readout = torch.nn.Linear(2, 1, bias=False)
+
+    assert parameter_counts(network) == {"layers": 4 * 8, "readout": 2}
+    outer = torch.nn.Module()
+    outer.inner = network
+    assert parameter_counts(outer, depth=1) == {"inner": 4 * 8 + 2}
+
+
+def test_a_schedule_that_does_not_fit_the_process_is_refused(sampler):
+    with pytest.raises(ConfigError, match="a schedule must start at 500, not 400"):
+        draw(sampler, replace(SETTINGS, schedule="400,100,0"))
+
+
+def test_temperature_moves_the_draw(sampler):
+    entropy = []
+    for temperature in (3.0, 0.3):
+        log_prob = draw(sampler, replace(SETTINGS, temperature=temperature))[0].bond_log_prob
+        entropy.append(float(-np.sum(np.exp(log_prob.numpy()) * log_prob.numpy(), -1).mean()))
+
+    assert entropy[0] > entropy[1]

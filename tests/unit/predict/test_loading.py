@@ -1,0 +1,138 @@
+"""From a weights file to what predicts: the encoder, the sources and the scores that it holds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.checkpoint.format import Checkpoint, save
+from duallgd_cli.chem.elements import N_ELEMENTS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.diffusion.sampler import Sampler
+from duallgd_cli.errors import WeightsError
+from duallgd_cli.files import sha256
+from duallgd_cli.predict.loading import Encoder, load_model, sources_of
+from duallgd_cli.sources import Query
+from duallgd_cli.sources.collection import Collection
+from duallgd_cli.sources.network import Noise
+from tests.made_graphs import small_settings, stirred
+from tests.made_prepared import molecules_of
+from tests.made_spectra import annotated as made_annotated
+from tests.made_training import cpu
+
+SETTINGS = SamplingSettings(steps=2, samples=5)
+
+
+@pytest.fixture(scope="module")
+def network():
+    return stirred(small_settings())
+
+
+def annotated(formula="C4H7NO2S", n_rows=4, seed=1):
+    rng = np.random.default_rng(seed)
+    mz = np.sort(rng.random(n_rows) * 100 + 50)
+    counts = np.minimum(rng.integers(0, 4, (n_rows, N_ELEMENTS)), Formula.parse(formula).array)
+    return made_annotated(counts, formula, mz=mz, intensity=rng.random(n_rows))
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 4])
+def test_a_spectrum_is_encoded_by_what_explains_its_peaks(network, n_rows):
+    encoder = Encoder(network.encoder, cpu())
+
+    fingerprint, odds = encoder(annotated(n_rows=n_rows))
+
+    assert (fingerprint.shape, fingerprint.dtype) == ((4096,), np.float32)
+    assert ((fingerprint > 0) & (fingerprint < 1)).all()
+    assert odds is None
+
+
+def test_a_second_network_says_what_bits_speak_beside_isomers(network):
+    spectrum = annotated()
+
+    fingerprint, odds = Encoder(network.encoder, cpu(), isomers=network.encoder)(spectrum)
+
+    logits = np.log(fingerprint / (1 - fingerprint))
+    np.testing.assert_allclose(odds, logits, atol=1e-4)
+
+
+def test_the_encoder_runs_on_one_thread_so_that_digits_do_not_depend_on_threads():
+    seen = []
+
+    def watched(peaks):
+        seen.append(torch.get_num_threads())
+        return torch.zeros(1, 4096)
+
+    torch.set_num_threads(2)
+    Encoder(watched, cpu(), isomers=watched)(annotated())
+
+    assert (seen, torch.get_num_threads()) == ([1, 1], 2)
+
+
+def test_a_loaded_model_says_what_it_is(tmp_path, network):
+    path = tmp_path / "mine.safetensors"
+    ranking = {"log_share": 0.7, "n_spectra": 5}
+    save(path, Checkpoint(network.settings, dict(network.state_dict()), {"step": 9}, ranking))
+
+    loaded = load_model(path, cpu())
+
+    assert loaded.name == "mine.safetensors"
+    assert loaded.sha256 == sha256(path)
+    assert loaded.record == {"step": 9}
+    assert loaded.ranking.log_share == 0.7
+    assert loaded.ranking.n_spectra == 5
+    assert sum(loaded.parameters.values()) == sum(p.numel() for p in network.parameters())
+    assert [one.name for one in loaded.scores] == [
+        "fingerprint_log_likelihood", "fingerprint_tanimoto",
+    ]  # fmt: skip
+    fingerprint, _ = loaded.encode(annotated())
+    drawn = [
+        [(one.log_likelihood, one.rejection) for one in source.propose(query, 5, seed=1)]
+        for source in (loaded.sources[-1], Noise(Sampler(network, cpu())))
+        for query in [Query(annotated(), fingerprint, sampling=SETTINGS)]
+    ]
+    assert [why for _, why in drawn[0]] == [why for _, why in drawn[1]]
+    likelihoods = [[value for value, _ in one] for one in drawn]
+    np.testing.assert_allclose(likelihoods[0], likelihoods[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("known", "names"),
+    [
+        ((), ["database", "analogues", "noise"]),
+        (("CCCCO",), ["database", "analogues", "enumerated", "templates", "noise"]),
+    ],
+)
+def test_the_sources_are_those_that_the_weights_have_something_for(
+    tmp_path, network, known, names
+):
+    templates = Collection(molecules_of(*known)).tensors() if known else {}
+    path = tmp_path / "mine.safetensors"
+    save(path, Checkpoint(network.settings, dict(network.state_dict()), templates=templates))
+
+    loaded = load_model(path, cpu())
+
+    assert [source.name for source in loaded.sources] == names
+    assert len(loaded.known) == len(known)
+    own = sources_of(loaded.sampler, Collection.of(templates) if known else None)
+    assert [type(one) for one in own] == [type(one) for one in loaded.sources]
+
+
+@pytest.mark.parametrize("name", ["ranking", "database"])
+def test_a_checkpoint_with_an_unknown_ranking_value_is_refused(tmp_path, network, name):
+    path = tmp_path / "mine.safetensors"
+    plain = Checkpoint(network.settings, dict(network.state_dict()))
+    save(path, replace(plain, **{name: {"charm": 1.0}}))
+
+    with pytest.raises(WeightsError, match=r"charm.*duallgd calibrate"):
+        load_model(path, cpu())
+
+
+def test_the_weight_of_what_is_no_longer_made_is_left_out(tmp_path, network):
+    """Every weights file of before has one for further readings of a sample."""
+    path = tmp_path / "mine.safetensors"
+    ranking = {"alternative_weight": 0.3, "log_share": 0.7}
+    save(path, Checkpoint(network.settings, dict(network.state_dict()), ranking=ranking))
+
+    assert load_model(path, cpu()).ranking.log_share == 0.7
