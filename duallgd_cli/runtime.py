@@ -67,6 +67,7 @@ _QUIET_THREADS: Final = {
 # Kernels that oneDNN and PyTorch's layer over it keep, by shape: by default 1,024 each, and so some
 # 25 to 45 MiB for each number of atoms that a run meets. With fewer a spectrum makes its own anew.
 _FEW_KERNELS: Final = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "96", "LRU_CACHE_CAPACITY": "96"}
+_QUIET_PROFILER: Final = {"KINETO_LOG_LEVEL": "99"}
 
 # glibc's M_MMAP_THRESHOLD (its largest allowed value), M_TRIM_THRESHOLD and M_TOP_PAD, in bytes.
 _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
@@ -453,11 +454,11 @@ def _each(work: Callable[[T], R], items: list[T]) -> list[R]:
 
 
 def prepare_environment() -> None:
-    """Make idle CPU threads sleep rather than spin and caches small; what the user set is kept.
+    """Make idle CPU threads sleep, caches small and the profiler silent; what the user set is kept.
 
     Has its effect only before torch is imported, so the command line calls it first of all.
     """
-    for name, value in (_QUIET_THREADS | _FEW_KERNELS).items():
+    for name, value in (_QUIET_THREADS | _FEW_KERNELS | _QUIET_PROFILER).items():
         os.environ.setdefault(name, value)
 
 

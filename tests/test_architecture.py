@@ -65,7 +65,6 @@ LIBRARIES = {
     "matplotlib": r"bench/plot\.py|evaluate/",
     "jinja2": r"report/",
     "myopic_mces": r"evaluate/mces\.py",
-    "PIL": r"report/",
 }
 
 

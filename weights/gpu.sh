@@ -6,7 +6,7 @@
 #   weights/gpu.sh joint   OUT [MINUTES]    the denoiser beside that encoder                      (9)
 #
 # Where the encoder is not what is wanted: decoder, the denoiser given true fingerprints, for bench or
-# encoder. Needs torch, numpy, typer, rich, pyyaml and safetensors, no rdkit and no network. Before,
+# encoder. Needs torch, numpy, typer, rich, pyyaml and safetensors, no network, and no rdkit but for bench predict. Before,
 # on a machine with rdkit, prepare and pack the data, once; packs/ is ignored by git:
 #
 #   UNTIL=cations weights/train.sh DATA prepared
@@ -134,8 +134,8 @@ bench)
   within 150 bench-predict python3 -m duallgd_cli bench predict ${PREDICT:---atoms 30 --made 20 --steps 10 --samples 100} \
     --device "$device" -o "$out/predict" --profile
   # shellcheck disable=SC2086
-  within 150 bench python3 -m duallgd_cli bench ${SCALING:---atoms 10..100:30 --steps 500 --repeats 3 --limit 5} \
-    --device "$device" -o "$out/bench" --resume
+  within 150 bench python3 -m duallgd_cli bench ${SCALING:---atoms 10..100:30 --steps 500 --seconds 5} \
+    --device "$device" -o "$out/bench" --force
   (cd "$out" && tar -czf results.tar.gz --exclude results.tar.gz -- * && find . -mindepth 1 ! -name results.tar.gz ! -name '*.txt' -delete)
   ;;
 decoder)

@@ -1,7 +1,12 @@
 """Growth of time and memory with the number of atoms: every size, kernel and part of the network.
 
-Every row states parameters, operations and accuracy of the weights, since a goal is not met by a
-network that knows less. Floors are of what the machine reached in the same run.
+Weights are trained ones, inputs are made: a formula in about the proportions of natural products,
+and from a seed unlikely bits and noisy bonds. Every row states parameters, operations and accuracy
+of the weights, since a goal is not met by a network that knows less. The floor is the time of the
+matrix products at the rate that the machine reached in the same run.
+
+Letters: B graphs, N heavy atoms, M = N (N - 1) / 2 pairs, E channels of a pair, S candidates, J
+steps.
 """
 
 import csv
@@ -9,26 +14,77 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
-from duallgd_cli.bench.measure import KERNELS, PARTS, Cell, Row, read_cells
-from duallgd_cli.bench.work import Ceilings, describe, measure_ceilings
-from duallgd_cli.errors import UsageError, quote
+from duallgd_cli.bench.machine import ceiling_gflop_s, clock_of, describe, peak_mib, timed
+from duallgd_cli.checkpoint import resolve_weights
+from duallgd_cli.checkpoint.format import load
+from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.diffusion.process import alpha_bar, corrupt
+from duallgd_cli.diffusion.sampler import Sampler, formula_condition
+from duallgd_cli.errors import DuallgdError, UsageError, quote
 from duallgd_cli.files import replaced_text, write_atomically
+from duallgd_cli.model.rewritten import for_inference
+from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.model.layers import DualStreamLayer, Masks
+from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.model.settings import ModelSettings
+from duallgd_cli.runtime import Runtime
 
+KERNELS: Final = ("softmax", "favor")
+PARTS: Final = ("attention", "forward", "loop")
 TABLE, RESULTS = "scaling.csv", "results.json"
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?", re.ASCII)
 _DEFAULT_STRIDE: Final = 10
 _FEWEST, _MOST = 2, 400
-# Measures cells, and gives their rows: one for each, or more in a study that compares paths.
-Measure = Callable[[Sequence[Cell], Ceilings], list[Row]]
-Say = Callable[[int, int, str], None]
+_MAX_NITROGENS: Final = 5
+# A line of the table: values by the names of its columns.
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One thing to measure.
+
+    Attributes:
+        runtime: Where it runs.
+        part: ``attention`` (the attention layers of the bond stream alone), ``forward`` (one
+            evaluation of the denoiser) or ``loop`` (the whole sampling loop).
+        kernel: Of the attention over pairs, ``softmax`` or ``favor``.
+        atoms: N.
+        samples: S of the loop; the other parts evaluate one graph.
+        steps: J of the loop; the other parts take one.
+        seconds: Time it for as long, and once at least.
+        seed: Of inputs and noise.
+        weights: A weights file or name; None takes those that come with duallgd.
+    """
+
+    runtime: Runtime
+    part: str = "loop"
+    kernel: str = "favor"
+    atoms: int = 30
+    samples: int = 1
+    steps: int = 1
+    seconds: float = 1.0
+    seed: int = 1
+    weights: str | None = None
+
+    @property
+    def generator(self) -> torch.Generator:
+        """Where the inputs come from."""
+        return torch.Generator().manual_seed(self.seed)
 
 
 def parse_atoms(text: str) -> tuple[int, ...]:
@@ -40,7 +96,7 @@ def parse_atoms(text: str) -> tuple[int, ...]:
     Raises:
         UsageError: Anything else, or a number out of range.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     for word in text.replace(" ", "").split(","):
         matched = _RANGE.fullmatch(f"{word}..{word}" if word.isdecimal() else word)
         if matched is None:
@@ -53,11 +109,11 @@ def parse_atoms(text: str) -> tuple[int, ...]:
             raise UsageError(
                 f"atoms {quote(word)} hold no number: the first is above the last, or stride 0"
             )
-        found.update(range(first, min(last, _MOST + 1) + 1, stride))
-    wrong = [n for n in found if not _FEWEST <= n <= _MOST]
+        numbers.update(range(first, min(last, _MOST + 1) + 1, stride))
+    wrong = [n for n in numbers if not _FEWEST <= n <= _MOST]
     if wrong:
         raise UsageError(f"numbers of atoms must be {_FEWEST} to {_MOST}, not {min(wrong)}")
-    return tuple(sorted(found))
+    return tuple(sorted(numbers))
 
 
 def parse_kernels(text: str) -> tuple[str, ...]:
@@ -74,137 +130,218 @@ def parse_kernels(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def groups_of(cell: Cell, atoms: Sequence[int], kernels: Sequence[str]) -> list[list[Cell]]:
-    """What is measured in one go, small sizes first: every part of one size and kernel.
-
-    Args:
-        cell: What all have in common, with the candidates and steps of the loop; the other parts
-            evaluate one graph once.
-        atoms: Every N.
-        kernels: Of the attention over pairs.
-    """
+def cells_of(cell: Cell, atoms: Sequence[int], kernels: Sequence[str]) -> list[Cell]:
+    """Every size, kernel and part, small sizes first; what else they have in common is the cell."""
     once = replace(cell, samples=1, steps=1)
-    parts = [replace(cell if part == "loop" else once, part=part) for part in PARTS]
     return [
-        [replace(part, kernel=kernel, atoms=n) for part in parts]
+        replace(cell if part == "loop" else once, part=part, kernel=kernel, atoms=n)
         for n in atoms
         for kernel in kernels
+        for part in PARTS
     ]
 
 
-def measured(cells: Sequence[Cell], ceilings: Ceilings) -> list[Row]:
-    """Rows of cells."""
-    return [row for row, _ in read_cells(cells, ceilings)]
-
-
 def run_study(
-    groups: Sequence[Sequence[Cell]],
+    cells: Sequence[Cell],
     output: Path,
-    say: Say = lambda done, total, text: None,
-    measure: Measure = measured,
-    *,
-    resume: bool = False,
+    say: Callable[[int, int, str], None] = lambda done, total, text: None,
 ) -> dict[str, Any]:
-    """Measure everything; after each group the output folder holds what there is so far.
+    """Measure everything; after each cell the output folder holds what there is so far.
 
     Args:
-        groups: As `groups_of` gives them.
+        cells: As `cells_of` gives them.
         output: Folder; made if need be.
-        say: Told groups done, all of them, and which was the last.
-        measure: What measures a group.
-        resume: Go on with the rows in the folder; else they are replaced.
+        say: Told cells done, all of them, and which was the last.
 
     Returns:
         What is also written to results.json.
 
     Raises:
         DuallgdError: A cell cannot be measured.
-        UsageError: The measurements in the folder are of other settings.
     """
-    runtime = groups[0][0].runtime
+    runtime, rows = cells[0].runtime, list[Row]()
     output.mkdir(parents=True, exist_ok=True)
-    rows = _kept(output, groups) if resume else []
-    found: dict[str, Any] = {
+    ceiling = ceiling_gflop_s(runtime)
+    study: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": describe(runtime),
+        "machine": {**describe(runtime), "gflop_s": ceiling},
     }
-    ceilings = measure_ceilings(runtime)
-    found["ceilings"] = asdict(ceilings)
-    for number, cells in enumerate(groups, 1):
-        if not all(any(_is_of(row, cell) for row in rows) for cell in cells):
-            rows += measure(cells, ceilings)
-        found |= {"rows": rows, **growth(rows)}
-        write_atomically(output / RESULTS, [json.dumps(found, indent=1) + "\n"])
+    for number, cell in enumerate(cells, 1):
+        name = f"{cell.part}, {cell.kernel}, {cell.atoms} atoms"
+        try:
+            rows.append(
+                measure_cell(cell, *network_of(cell.weights, cell.kernel, runtime), ceiling)
+            )
+        except (MemoryError, RuntimeError) as error:  # as torch says that memory is used up
+            reason = str(error).partition("\n")[0]
+            raise DuallgdError(
+                f"measuring {name} failed: {reason}; try fewer atoms or samples"
+            ) from None
+        study |= {"rows": rows, "exponents": growth(rows)}
+        write_atomically(output / RESULTS, [json.dumps(study, indent=1) + "\n"])
         with replaced_text(output / TABLE) as stream:
-            table = csv.DictWriter(stream, list(dict.fromkeys(n for row in rows for n in row)))
+            table = csv.DictWriter(stream, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
-        say(number, len(groups), f"{cells[0].kernel}, {cells[0].atoms} atoms done")
-    return found
+        say(number, len(cells), f"{name} done")
+    return study
 
 
-def _is_of(row: Row, cell: Cell) -> bool:
-    return cell.identity.items() <= row.items()
+def measure_cell(cell: Cell, network: DualLGD, about: Row, ceiling: float) -> Row:
+    """Measure a cell.
 
-
-def _kept(output: Path, groups: Sequence[Sequence[Cell]]) -> list[Row]:
-    """Rows that the folder holds already.
-
-    Raises:
-        UsageError: One is of no cell of these groups.
-    """
-    rows: list[Row] = []
-    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # or results of another kind
-        text = (output / RESULTS).read_text(encoding="utf-8")
-        rows = [dict(row) for row in json.loads(text)["rows"]]
-    wanted = [cell for cells in groups for cell in cells]
-    if not all(any(_is_of(row, cell) for cell in wanted) for row in rows):
-        raise UsageError(
-            f"the measurements in {output} are of other settings; name another folder with -o, or "
-            "replace them with --force"
-        )
-    return rows
-
-
-def time_s(row: Row) -> float:
-    """Time of a row by its clock."""
-    return float(row[f"{row['clock']}_s"])
-
-
-def growth(rows: Sequence[Row]) -> dict[str, Any]:
-    """How time and memory grow with N, and where FAVOR+ becomes faster.
+    Args:
+        cell: What to measure.
+        network: With the cell's kernel.
+        about: Columns that say which network it is.
+        ceiling: Of the machine, in GFLOP/s.
 
     Returns:
-        ``exponents``: for each part, kernel and path those of ``time`` and ``memory`` as from
-        `fit_exponent`. ``favor_faster_from_atoms``: by part the N from which FAVOR+ is faster than
-        exact softmax, None for nowhere.
+        Its line of the table. ``time_s`` is a median with the interquartile range ``iqr_s``;
+        ``clock`` says of what. ``memory_mib`` is the peak of tensors above network and inputs,
+        ``gflop`` of one candidate-step, ``floor_s`` the least time of all its matrix products,
+        which took ``over_floor`` times as long.
     """
-    series: dict[tuple[str, str, str], list[Row]] = {}
+    runtime, part = cell.runtime, "attention" if cell.part == "attention" else "forward"
+    with torch.inference_mode():
+        # The peak of a loop is that of a step, so two of them show it.
+        brief = job_of(replace(cell, steps=min(2, cell.steps)), network)
+        brief()
+        memory = peak_mib(brief, runtime)
+        time = timed(job_of(cell, network), runtime, cell.seconds)
+    plain = replace(runtime, compile=False)
+    flop = count_flop(job_of(replace(cell, part=part, samples=1, runtime=plain), network))
+    floor = flop * cell.samples * cell.steps / ceiling / 1e9
+    return {
+        **about,
+        **{name: getattr(cell, name) for name in ("part", "kernel")},
+        **{"device": str(runtime.device), "precision": runtime.precision},
+        **{"threads": runtime.threads, "atoms": cell.atoms, "pairs": math.comb(cell.atoms, 2)},
+        **{"samples": cell.samples, "steps": cell.steps, "clock": clock_of(runtime)},
+        **{"time_s": time.median, "iqr_s": time.iqr, "memory_mib": memory},
+        **{"gflop": flop / 1e9, "floor_s": floor, "over_floor": time.median / floor},
+    }
+
+
+def count_flop(run: Callable[[], object]) -> float:
+    """Operations of the matrix products of one run, a multiplication and an addition being two."""
+    # With gradients and by plain products, none of which the counter takes for something else.
+    counter = FlopCounterMode(display=False)
+    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), counter:
+        run()
+    return float(counter.get_total_flops())
+
+
+def job_of(cell: Cell, network: DualLGD) -> Callable[[], Tensor]:
+    """What is run at a cell; its tensor is what two networks are compared by."""
+    runtime, settings, denoiser = cell.runtime, network.settings, network.denoiser
+    device, process = runtime.device, settings.diffusion
+    bits = torch.rand(settings.encoder.fingerprint_bits, generator=cell.generator).pow(8)
+    formula = made_formulas(cell.atoms, 1)[0]
+    condition = formula_condition(formula, bits, settings.memory_bits).to(device)
+    if cell.part == "loop":
+        sampling = SamplingSettings(steps=cell.steps, samples=cell.samples)
+        sampler, n_pairs = Sampler(network, runtime), math.comb(cell.atoms, 2)
+        task = sampler.task(sampling, cell.seed, cell.samples, n_pairs)
+
+        def drawn() -> Tensor:
+            samples, _ = sampler.draw(sampler.context_of(condition), [task], sampling)
+            return samples.bond_class
+
+        return drawn
+    if cell.part == "attention":  # of all layers' bond streams, one after the other
+        layers = [m.pair_attention for m in denoiser.modules() if isinstance(m, DualStreamLayer)]
+        present = torch.ones(cell.samples, cell.atoms, dtype=torch.bool, device=device)
+        masks = Masks.of(present, line_graph(cell.atoms, device))
+        shape = cell.samples, math.comb(cell.atoms, 2), settings.denoiser.pair_width
+        start = torch.randn(shape, generator=cell.generator).to(device)  # (B, M, E)
+
+        def run() -> Tensor:
+            pairs = start
+            with runtime.autocast():
+                for layer in layers:
+                    pairs = pairs + layer(pairs, masks)
+            return pairs
+    else:  # halfway from noise to a chain
+        halfway = process.n_steps // 2
+        low, high = torch.triu_indices(cell.atoms, cell.atoms, 1)
+        chain = (high - low == 1).long().expand(cell.samples, -1)  # (B, M)
+        share = alpha_bar(process.n_steps)[halfway].expand(cell.samples)
+        uniform = torch.rand(chain.shape, generator=cell.generator)
+        bonds = corrupt(chain, share, torch.tensor(process.marginal), uniform).to(device)
+        t = torch.full((cell.samples,), halfway, device=device)
+        with torch.no_grad(), runtime.autocast():
+            context = denoiser.context(condition).expand(cell.samples)
+
+        def run() -> Tensor:
+            with runtime.autocast():
+                return denoiser(bonds, t, context)  # type: ignore[no-any-return]
+
+    captured = cache(partial(runtime.capture, run))  # at the first run
+    return lambda: captured()()
+
+
+@lru_cache(maxsize=2)
+def network_of(weights: str | None, kernel: str, runtime: Runtime) -> tuple[DualLGD, Row]:
+    """The network with a kernel where it runs, and columns that say which it is.
+
+    Its ``val_top1`` is top-1 accuracy on validation spectra by the weights' record; None for the
+    kernel that the weights were not trained with.
+
+    Raises:
+        WeightsError: The weights are missing or broken.
+    """
+    path = resolve_weights(weights)
+    checkpoint = load(path)
+    settings, tensors = checkpoint.settings, checkpoint.tensors
+    is_trained = bool(settings.denoiser.pair_features) == (kernel == "favor")
+    if not is_trained:
+        drawn = ModelSettings().denoiser.pair_features if kernel == "favor" else 0
+        settings = replace(settings, denoiser=replace(settings.denoiser, pair_features=drawn))
+        fresh = DualLGD(settings).state_dict()
+        tensors = tensors | {n: t for n, t in fresh.items() if n.endswith(".features")}
+    network = replace(checkpoint, settings=settings, tensors=tensors).build()
+    record = checkpoint.record.get("ranking_validation")
+    top1 = record.get("top1") if isinstance(record, dict) and is_trained else None
+    count = sum(parameter.numel() for parameter in network.parameters())
+    about = {"weights": path.name, "parameters": count, "val_top1": top1}
+    return for_inference(network, runtime), about
+
+
+def made_formulas(n_atoms: int, count: int) -> list[Formula]:
+    """Formulas of C, H, N and O with so many heavy atoms, as different as that allows."""
+    made = []
+    for number in range(count):
+        nitrogens = number % min(_MAX_NITROGENS, max(1, n_atoms - 1))
+        oxygens = (n_atoms // 6 + number // _MAX_NITROGENS) % max(1, n_atoms - nitrogens)
+        counts = [0] * N_ELEMENTS
+        counts[INDEX["C"]] = n_atoms - nitrogens - oxygens
+        counts[INDEX["N"]], counts[INDEX["O"]] = nitrogens, oxygens
+        counts[HYDROGEN] = n_atoms + (n_atoms + nitrogens) % 2  # even-electron
+        made.append(Formula(tuple(counts)))
+    return made
+
+
+def growth(rows: Sequence[Row]) -> list[Row]:
+    """How time and memory grow with N: for each part and kernel as from `fit_exponent`."""
+    series: dict[tuple[str, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["atoms"]):
-        series.setdefault((row["part"], row["kernel"], row["path"]), []).append(row)
+        series.setdefault((row["part"], row["kernel"]), []).append(row)
     exponents = []
-    for key, members in series.items():
+    for (part, kernel), members in series.items():
         x = [row["atoms"] for row in members]
-        time = fit_exponent(x, [time_s(row) for row in members])
+        time = fit_exponent(x, [row["time_s"] for row in members])
         memory = fit_exponent(x, [row["memory_mib"] for row in members])
-        names = dict(zip(("part", "kernel", "path"), key, strict=True))
-        exponents.append({**names, "time": time, "memory": memory})
-    crossings = {}
-    for part in PARTS:
-        exact, favor = (series.get((part, kernel, "fast"), []) for kernel in KERNELS)
-        times = {row["atoms"]: time_s(row) for row in favor}
-        both = [(n, time_s(row), times[n]) for row in exact if (n := row["atoms"]) in times]
-        if both:
-            crossings[part] = crossing(*zip(*both, strict=True))
-    return {"exponents": exponents, "favor_faster_from_atoms": crossings}
+        exponents.append({"part": part, "kernel": kernel, "time": time, "memory": memory})
+    return exponents
 
 
-def fit_exponent(x: Sequence[float], y: Sequence[float]) -> dict[str, float | int | None] | None:
+def fit_exponent(x: Sequence[float], y: Sequence[float]) -> dict[str, float | None] | None:
     """The b of y = a x^b by least squares on logarithms.
 
     Returns:
-        ``value``, its ``standard_error`` (None for two points, which a line always fits) and the
-        number of ``points``; None where fewer than two different x have a y above zero.
+        ``value`` and its ``standard_error`` (None for two points, which a line always fits); None
+        where fewer than two different x have a y above zero.
     """
     kept = [(math.log(a), math.log(b)) for a, b in zip(x, y, strict=True) if a > 0 and b > 0]
     if len({a for a, _ in kept}) < 2:
@@ -213,22 +350,4 @@ def fit_exponent(x: Sequence[float], y: Sequence[float]) -> dict[str, float | in
     error = None
     if len(kept) > 2:
         error = math.sqrt(np.polyfit(log_x, log_y, 1, cov=True)[1][0, 0])
-    value = float(np.polyfit(log_x, log_y, 1)[0])
-    return {"value": value, "standard_error": error, "points": len(kept)}
-
-
-def crossing(x: Sequence[float], first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The x from which `second` stays below `first`, between two points on logarithms.
-
-    Returns:
-        None where it is not below at the last point; the first x where it is below everywhere.
-    """
-    gap = np.log(first) - np.log(second)
-    above = np.flatnonzero(gap <= 0)
-    if above.size == 0:
-        return float(x[0])
-    last = above[-1]
-    if last + 1 == len(gap):
-        return None
-    between = slice(last, last + 2)
-    return float(np.exp(np.interp(0.0, gap[between], np.log(x)[between])))
+    return {"value": float(np.polyfit(log_x, log_y, 1)[0]), "standard_error": error}

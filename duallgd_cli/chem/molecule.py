@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdDepictor, rdMolDescriptors, rdqueries
+from rdkit.Chem import rdMolDescriptors, rdqueries
 
 from duallgd_cli.chem.elements import (
     ATOMIC_NUMBERS,
@@ -189,15 +189,6 @@ def _unbonded(elements: tuple[int, ...]) -> Chem.RWMol:
         atom.SetNoImplicit(True)
         atoms.AddAtom(atom)
     return atoms
-
-
-def places(skeleton: Skeleton) -> NDArray[np.float64]:
-    """Where a drawing of a graph puts its atoms, float64 (N, 2), bonds about 1.5 long."""
-    draft = _draft(skeleton)
-    Chem.FastFindRings(draft)
-    rdDepictor.Compute2DCoords(draft)
-    drawn: NDArray[np.float64] = draft.GetConformer().GetPositions()[:, :2]
-    return drawn
 
 
 def _build(

@@ -1,4 +1,4 @@
-"""`duallgd report` and `trace`: a finished run, or how one spectrum was denoised, to look at."""
+"""`duallgd report`: a finished run to look at."""
 
 import logging
 from pathlib import Path
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.files import STANDARD_STREAM, claim, require_input
-from duallgd_cli.runtime import Runtime, loading
+from duallgd_cli.runtime import loading
 
 if TYPE_CHECKING:
     from duallgd_cli.report import Report
@@ -21,13 +20,6 @@ EPILOG = """
 - `duallgd report out.csv` (after `duallgd predict ... -o out.csv --shard 1/8` to `8/8`)
 
 - `duallgd predict spectra.mgf -o out.csv --report out.html` (both at once)
-"""
-TRACE_EPILOG = """
-**Examples**
-
-- `duallgd trace spectra.mgf --spectrum 3 -o trace.html`, then open trace.html in a browser
-
-- `duallgd trace spectra.mgf --formula C9H8O4 --samples 2 --steps 50 -o trace.gif`
 """
 
 logger = logging.getLogger(__name__)
@@ -91,64 +83,3 @@ def say(report: "Report") -> None:
         "%d features, %.1f MiB -> %s%s; open it in a browser",
         *(report.n_features, mib, report.page, pages),
     )
-
-
-def trace(
-    spectra: Annotated[
-        str, typer.Argument(help="Spectra file, as for duallgd predict.", show_default=False)
-    ],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="File to write: .html, .svg, .png or .gif."),
-    ],
-    spectrum: Annotated[
-        str, typer.Option(help="Number of the feature in the file, from 1, or an id.")
-    ] = "1",
-    formula: Annotated[
-        str | None, typer.Option(help="Its molecular formula, if the file does not say.")
-    ] = None,
-    formulas: Annotated[
-        Path | None, typer.Option(help="CSV or TSV table of formulas by feature id.")
-    ] = None,
-    samples: Annotated[int, typer.Option(min=1, max=12, help="Molecules drawn, side by side.")] = 3,
-    steps: Annotated[int, typer.Option(min=1, max=500, help="Denoising steps per molecule.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    force: options.Force = False,
-    weights: options.Weights = None,
-    device: options.Device = "auto",
-    quiet: options.Quiet = False,
-) -> None:
-    """Show how one spectrum's candidates are denoised, from noise to molecules.
-
-    A page with a slider, a strip of a few steps (.svg, .png), or an animation (.gif): bonds as
-    wide as the network thinks them probable, in the layout of the finished molecule, with spectrum
-    and predicted fingerprint beside them.
-    """
-    from duallgd_cli.cli import display, running
-
-    display.configure_logging(quiet)
-    from duallgd_cli.predict.settings import PredictSettings
-    from duallgd_cli.report.trace import require_ending
-
-    require_ending(output)
-    for path in (spectra, *(() if formulas is None else (str(formulas),))):
-        if path != STANDARD_STREAM:
-            require_input(path)
-    read = [("an input, the spectra", spectra), *options.reads(weights=weights)]
-    read += [] if formulas is None else [("an input, the table of formulas", str(formulas))]
-    claim({"the output": output}, read, force=force)
-    given = {
-        "seed": seed,
-        "formula": formula,
-        "sampling.samples": samples,
-        "sampling.steps": steps,
-    }
-    settings = options.settings_of(PredictSettings, None, given, [])
-    from duallgd_cli.generator.trace import trace as follow
-    from duallgd_cli.predict import api
-    from duallgd_cli.report.trace import write_trace
-
-    model = api.load(weights, runtime=Runtime.resolve(device))
-    with running.interruptible("no file was written"):
-        write_trace(follow(model, spectra, spectrum, settings, formulas), output)
-    logger.info("-> %s", output)

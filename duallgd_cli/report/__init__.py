@@ -1,4 +1,4 @@
-"""Results for people: one page of a finished run, and how single candidates were denoised.
+"""Results for people: one page of a finished run.
 
 A page is one HTML file: style, script, data and drawings, and no request to anyone. Each feature is
 packed by itself (gzip, base64) and unpacked when it comes into view, so that a thousand open as

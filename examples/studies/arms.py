@@ -28,7 +28,7 @@ from networks import build
 from rich.table import Table
 
 from duallgd_cli import __version__
-from duallgd_cli.bench.work import describe
+from duallgd_cli.bench.machine import describe
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings, dump
 from duallgd_cli.errors import UsageError

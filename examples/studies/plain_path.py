@@ -5,34 +5,38 @@
 The plain path has dense masks, scores and features written out, and the condition computed at every
 step (`plain.py`). Both must give the same numbers; where they differ the study ends with an error,
 since figures of a path that computes something else mean nothing. It measures as 'duallgd bench'
-does and writes the same files, with a row for either path and columns that compare them.
-examples/benchmarks/scaling.md holds such a table.
+does, and writes a row for either path. examples/benchmarks/scaling.md holds such a table.
 """
 
+import copy
+import csv
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
 import command
-import numpy as np
+import torch
 import typer
-from numpy.typing import NDArray
 from plain import PlainDenoiser
+from rich.table import Table
+from torch import Tensor
 
-from duallgd_cli.bench import plot, scaling
-from duallgd_cli.bench.measure import Cell, Row, read_cells
-from duallgd_cli.bench.work import Ceilings
-from duallgd_cli.cli import bench, options
-from duallgd_cli.cli.display import measuring
-from duallgd_cli.cli.running import interruptible
+from duallgd_cli.bench import scaling
+from duallgd_cli.bench.machine import ceiling_gflop_s
+from duallgd_cli.bench.scaling import Cell, Row, job_of, measure_cell
+from duallgd_cli.cli import options
 from duallgd_cli.errors import DuallgdError
+from duallgd_cli.files import replaced_text
+from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
 
-# Largest difference of the paths' numbers, as a share of the largest of them (but at least of one).
+# Largest difference of the paths' numbers, as a proportion of the largest of them (but of one at
+# least).
 _TOLERANCE: Final = {"float32": 1e-4, "bfloat16": 4e-2}
 # Bond classes are draws: a number on the edge between two may fall either way and change others.
 _TOLERANCE_OF_DRAWS: Final = {"float32": 0.01, "bfloat16": 1.0}
+_SHOWN: Final = ("part", "kernel", "path", "atoms", "time_s", "memory_mib", "times_plain")
 
 
 class ParityError(DuallgdError):
@@ -49,64 +53,62 @@ def plain_path(
     weights: options.Weights = None,
     samples: Annotated[int, typer.Option(min=1, help="Candidates in the loop.")] = 1,
     steps: Annotated[int, typer.Option(min=1, max=500, help="Steps of the loop.")] = 10,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each figure.")] = 5,
-    limit: Annotated[
-        float, typer.Option(min=0, help="Seconds after which nothing is repeated.")
-    ] = 20.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of inputs and noise.")] = 1,
+    seconds: Annotated[float, typer.Option(min=0, help="Time each figure for as long.")] = 1.0,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     threads: options.Threads = None,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder for the table and results.")
-    ] = Path("scaling"),
-    draw: Annotated[bool, typer.Option("--plot", help="Draw four panels.")] = False,
-    resume: options.Resume = False,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the table.")] = Path(
+        "scaling"
+    ),
 ) -> None:
     """Time and memory of the shipped path beside a plain one that computes the same."""
-    if draw:
-        plot.require_matplotlib()
     runtime = Runtime.resolve(device, precision, threads=threads)
-    cell = Cell(
-        runtime,
-        samples=samples,
-        steps=steps,
-        repeats=repeats,
-        limit_s=limit,
-        seed=seed,
-        weights=weights,
-    )
-    groups = scaling.groups_of(cell, scaling.parse_atoms(atoms), scaling.parse_kernels(attention))
-    with interruptible(bench.KEPT.format(output)), measuring() as say:
-        found = scaling.run_study(groups, output, say, both_paths, resume=resume)
-    bench.show(found)
-    if draw:
-        plot.write_plot(output, found)
+    cell = Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
+    sizes, kernels = scaling.parse_atoms(atoms), scaling.parse_kernels(attention)
+    ceiling, rows = ceiling_gflop_s(runtime), list[Row]()
+    output.mkdir(parents=True, exist_ok=True)
+    for each in scaling.cells_of(cell, sizes, kernels):
+        rows += both_paths(each, *scaling.network_of(weights, each.kernel, runtime), ceiling)
+        with replaced_text(output / scaling.TABLE) as stream:
+            table = csv.DictWriter(stream, list(dict.fromkeys(n for row in rows for n in row)))
+            table.writeheader()
+            table.writerows(rows)
+        command.say(f"{each.part}, {each.kernel}, {each.atoms} atoms done")
+    shown = Table(*_SHOWN)
+    for row in rows:
+        values = (row.get(name, "") for name in _SHOWN)
+        shown.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in values))
+    command.show(shown)
     command.say(f"-> {output}")
-    check_parity(found["rows"])
+    check_parity(rows)
 
 
-def both_paths(cells: Sequence[Cell], ceilings: Ceilings) -> list[Row]:
-    """Measure cells on either path; the row of the fast one says what they say of each other."""
-    rows: list[Row] = []
-    slow = [replace(cell, plain=PlainDenoiser.__module__) for cell in cells]
-    either = read_cells(slow, ceilings), read_cells(cells, ceilings)
-    for (plain, before), (fast, after) in zip(*either, strict=True):
-        fast["times_plain"] = scaling.time_s(plain) / scaling.time_s(fast)
-        if plain["memory_mib"]:
-            fast["memory_of_plain"] = fast["memory_mib"] / plain["memory_mib"]
-        fast["difference"], fast["allowed"] = apart(fast, before, after)
-        rows += [plain, fast]
-    return rows
+def plain_network(fast: DualLGD) -> DualLGD:
+    """The network with the plain denoiser; its parameters are shared."""
+    network = copy.copy(fast)
+    network._modules = {**fast._modules, "denoiser": PlainDenoiser(fast.denoiser)}
+    return network
 
 
-def apart(row: Row, plain: NDArray[np.float32], fast: NDArray[np.float32]) -> tuple[float, float]:
+def both_paths(cell: Cell, fast: DualLGD, about: Row, ceiling: float) -> list[Row]:
+    """Measure a cell on either path; the row of the fast one compares them."""
+    slow, plain = plain_network(fast), replace(cell, runtime=replace(cell.runtime, compile=False))
+    before = {"path": "plain", **measure_cell(plain, slow, about, ceiling)}
+    after = {"path": "fast", **measure_cell(cell, fast, about, ceiling)}
+    after["times_plain"] = before["time_s"] / after["time_s"]
+    with torch.inference_mode():
+        numbers = job_of(plain, slow)(), job_of(cell, fast)()
+    after["difference"], after["allowed"] = apart(cell, *numbers)
+    return [before, after]
+
+
+def apart(cell: Cell, plain: Tensor, fast: Tensor) -> tuple[float, float]:
     """Largest difference of states or logits, of a loop the share of other bonds; and its limit."""
-    if row["part"] == "loop":
-        return float((plain != fast).mean()), _TOLERANCE_OF_DRAWS[row["precision"]]
-    largest = max(1.0, float(np.abs(plain).max()))
-    allowed = _TOLERANCE[row["precision"]] * largest
-    return float(np.abs(plain - fast).max()), allowed
+    precision = cell.runtime.precision
+    if cell.part == "loop":
+        return float((plain != fast).float().mean()), _TOLERANCE_OF_DRAWS[precision]
+    allowed = _TOLERANCE[precision] * max(1.0, float(plain.abs().max()))
+    return float((plain.float() - fast.float()).abs().max()), allowed
 
 
 def check_parity(rows: Sequence[Row]) -> None:

@@ -74,9 +74,6 @@ COMMANDS = [
         "formulas", {"": "s.mgf"}, {"out/x.mgf": "--format csv -o out/x.mgf"}
     ),
     Command(
-        "trace", {"": "s.mgf", "--formulas": "", "--weights": ""}, {"out/x.svg": "-o out/x.svg"}
-    ),
-    Command(
         "evaluate --formula predict",
         {"--benchmark": "labelled.tsv"}
         | dict.fromkeys(("--analogues", "--database", "--train-hashes", "--train-data"), "")

@@ -61,8 +61,6 @@ REFUSED = [
     ("predict SPECTRA --preset quick", 2, "must be one of fast, default, thorough, not 'quick'"),
     ("merge nothing.csv -o out.csv", 2, "no journal beside it"),
     ("report nothing.csv", 2, "no journal beside it"),
-    ("trace SPECTRA -o trace.pdf", 2, "must end in .html, .svg, .png or .gif"),
-    ("trace SPECTRA -o trace.html", 2, "cannot be followed"),  # by a stand-in
     ("bench --atoms ten", 2, "10..100:5"),
     ("bench --atoms 10 --attention linear", 2, "softmax, favor"),
     ("formulas SPECTRA --elements CHNOPt", 2, "elements must be symbols"),
@@ -170,9 +168,6 @@ merge NAME.journal.jsonl -o x.csv
 report NAME
 formulas NAME
 formulas SPECTRA -o NAME.csv
-trace NAME -o x.html
-trace SPECTRA -o NAME.html
-trace SPECTRA -o x.html --formulas NAME
 evaluate --benchmark NAME
 evaluate --benchmark massspecgym --data-dir NAME
 evaluate --benchmark labelled.tsv -o NAME
@@ -259,7 +254,6 @@ def test_names_that_are_made_of_a_long_name_are_looked_at_beforehand(
         "predict SPECTRA --weights none",
         "predict SPECTRA --set sampling.stepz=1",
         "evaluate --benchmark none.tsv",
-        "trace none.mgf -o x.html",
         "bench predict none.mgf",
         "formulas none.mgf",
     ],

@@ -60,10 +60,6 @@ SLOW = {
     ],
     "report": ["report run/out.csv -o again.html"],
     "merge": ["merge run/out.csv -o again.sdf --parts"],
-    "trace": [
-        "trace spectra.mgf -o walk.gif --samples 1 --steps 2 --weights small.safetensors",
-        "trace spectra.mgf -o walk.html --samples 1 --steps 2 --weights small.safetensors",
-    ],
     "train": [
         f"train --stage decoder --data structures -o decoder {TINY}",
         f"train --stage joint --data spectra -o joint --init-denoiser decoder {TINY}",

@@ -98,7 +98,7 @@ def test_a_stage_that_fails_stops_the_recipe_and_counts_as_not_done(tables, tmp_
 FEW = {"SIMULATED": "20", "WORKERS": "1", "SIMULATE": "--steps 3", "PAIRS": "400"}
 FEW |= {"SCALE": "--width 32 --layers 1 --summary 16 --batch 8 --most 200 --first 12 --workers 1"}
 FEW |= {"TRIED": "off:400", "PREDICT": "--atoms 5 --made 1 --samples 1 --steps 1 --threads 1"}
-FEW |= {"SCALING": "--atoms 4 --steps 1 --repeats 1 --threads 1"}
+FEW |= {"SCALING": "--atoms 4 --steps 1 --seconds 0 --threads 1"}
 ONE_PROCESS = "--set training.data.workers=0 --threads 1"
 TINY = {
     "denoiser.layers": 1,

@@ -2,27 +2,22 @@
 
 import csv
 import json
-import math
-import os
-import signal
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from duallgd_cli.bench import measure, scaling
-from duallgd_cli.bench.measure import KERNELS, PARTS, Cell
-from duallgd_cli.bench.scaling import crossing, fit_exponent, groups_of, parse_atoms
-from duallgd_cli.bench.work import Ceilings
+from duallgd_cli.bench import scaling
+from duallgd_cli.bench.scaling import KERNELS, Cell, cells_of, count_flop, fit_exponent, parse_atoms
 from duallgd_cli.errors import DuallgdError, UsageError
+from duallgd_cli.model.tensors import Linear, softmax_attention
+from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu
 
-CELL = Cell(cpu(), samples=3, steps=2, repeats=1)
-GROUPS = groups_of(CELL, (4, 6, 8), KERNELS)
-CEILINGS = Ceilings({"float32": 1e9}, 1e9, 1e9, False)
+CELLS = cells_of(Cell(cpu(), samples=3, steps=2, seconds=0), (4, 6, 8), KERNELS)
 X = (10.0, 20.0, 40.0, 80.0)
 sizes = st.integers(2, 400)
 
@@ -67,42 +62,21 @@ def test_the_standard_error_is_that_of_the_textbook():
     assert fit_exponent([10, 10], [1, 2]) is None
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ([1, 2, 4, 8], [4, 4, 4, 4], 40),  # where their logarithms do
-        ([2, 2, 2, 2], [1, 1, 1, 1], 10),  # from the start: the first size
-        ([1, 3, 1, 1], [2, 2, 2, 2], None),  # above at the end
-        ([3, 1, 1, 4], [2, 2, 2, 2], 56.57),  # the last one counts
-    ],
-)
-def test_curves_cross(first, second, expected):
-    found = crossing(X, first, second)
-
-    assert found == (None if expected is None else pytest.approx(expected, rel=1e-3))
-
-
 @pytest.fixture
-def calls(monkeypatch):
-    """Cells that were measured: time is the square of the atoms times candidates and steps."""
-    monkeypatch.setattr(scaling, "measure_ceilings", lambda *_: CEILINGS)
-    seen = []
+def invented(monkeypatch):
+    """In place of measuring: time is the square of the atoms times candidates and steps."""
+    monkeypatch.setattr(scaling, "ceiling_gflop_s", lambda _: 100.0)
+    monkeypatch.setattr(scaling, "network_of", lambda *_: (None, {"weights": "none"}))
 
-    def invent(cells, ceilings):
-        for cell in cells:
-            if isinstance(cell, BaseException):
-                raise cell
-        seen.extend(cells)
-        return [(invented(cell), None) for cell in cells]
+    def invent(cell, network, about, ceiling):
+        each = {"softmax": cell.atoms, "favor": 5}[cell.kernel] * cell.atoms**2
+        names = ("part", "kernel", "atoms", "samples", "steps")
+        seconds = each * cell.samples * cell.steps
+        row = {name: getattr(cell, name) for name in names}
+        return about | row | {"time_s": seconds, "memory_mib": float(cell.atoms)}
 
-    monkeypatch.setattr(scaling, "read_cells", invent)
-    return seen
-
-
-def invented(cell):
-    seconds = {"softmax": cell.atoms, "favor": 5}[cell.kernel] * cell.atoms**2
-    row = {"path": "fast", "clock": "cpu", "cpu_s": seconds * cell.samples * cell.steps}
-    return cell.identity | row | {"memory_mib": float(cell.atoms)}
+    monkeypatch.setattr(scaling, "measure_cell", invent)
+    return invent
 
 
 def table_of(folder):
@@ -110,118 +84,81 @@ def table_of(folder):
         return list(csv.DictReader(stream))
 
 
-def test_every_part_size_and_kernel_gets_a_row_and_growth_follows(calls, tmp_path):
-    found = scaling.run_study(GROUPS, tmp_path)
+def test_every_part_size_and_kernel_gets_a_row_and_growth_follows(invented, tmp_path):
+    said = []
 
-    kinds = [(r["part"], r["atoms"], r["kernel"]) for r in found["rows"]]
+    study = scaling.run_study(CELLS, tmp_path, lambda *told: said.append(told))
+
+    kinds = [(r["part"], r["atoms"], r["kernel"]) for r in study["rows"]]
     assert len(kinds) == len(set(kinds)) == 3 * 3 * 2
-    assert {(r["part"], r["samples"], r["steps"]) for r in found["rows"]} == {
+    assert {(r["part"], r["samples"], r["steps"]) for r in study["rows"]} == {
         ("attention", 1, 1), ("forward", 1, 1), ("loop", 3, 2)
     }  # fmt: skip
-    # Time grows as it was made to; exact softmax takes N / 5 times as long as FAVOR+.
-    for series in found["exponents"]:
+    for series in study["exponents"]:
         expected = {"softmax": 3, "favor": 2}[series["kernel"]]
         assert series["time"]["value"] == pytest.approx(expected)
         assert series["memory"]["value"] == pytest.approx(1)
-    assert found["favor_faster_from_atoms"] == {part: pytest.approx(5) for part in PARTS}
-    assert json.loads((tmp_path / scaling.RESULTS).read_text())["rows"] == found["rows"]
-    assert [row["atoms"] for row in table_of(tmp_path)] == [str(r["atoms"]) for r in found["rows"]]
+    assert json.loads((tmp_path / scaling.RESULTS).read_text())["rows"] == study["rows"]
+    assert [row["atoms"] for row in table_of(tmp_path)] == [str(r["atoms"]) for r in study["rows"]]
+    assert said[0] == (1, 18, "attention, softmax, 4 atoms done")
 
 
-def test_an_interrupted_study_goes_on_where_it_was(calls, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        scaling.run_study([*GROUPS[:3], [*GROUPS[3][:2], KeyboardInterrupt()]], tmp_path)
-    assert len(table_of(tmp_path)) == len(calls) == 3 * 3
-    said = []
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("not enough memory\nmore")])
+def test_what_was_measured_before_a_study_ends_early_is_kept(
+    invented, tmp_path, monkeypatch, error
+):
+    def fail(cell, *others):
+        if cell.atoms == 6:
+            raise error
+        return invented(cell, *others)
 
-    found = scaling.run_study(GROUPS, tmp_path, lambda *told: said.append(told), resume=True)
+    monkeypatch.setattr(scaling, "measure_cell", fail)
 
-    assert calls == [cell for cells in GROUPS for cell in cells]
-    assert said[0] == (1, 6, "softmax, 4 atoms done")
-    whole = scaling.run_study(GROUPS, tmp_path / "whole")
-    assert {name: found[name] for name in ("rows", "exponents")} == {
-        name: whole[name] for name in ("rows", "exponents")
-    }
+    with pytest.raises((KeyboardInterrupt, DuallgdError)) as ended:
+        scaling.run_study(CELLS, tmp_path)
 
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"rows": [', '{"rows": 3}'])
-def test_a_folder_without_sound_results_is_begun_anew(calls, tmp_path, text):
-    (tmp_path / scaling.RESULTS).write_text(text)
-
-    assert len(scaling.run_study(GROUPS[:1], tmp_path, resume=True)["rows"]) == 3
+    assert len(table_of(tmp_path)) == 6
+    if isinstance(ended.value, DuallgdError):
+        sentence = "measuring attention, softmax, 6 atoms failed: not enough memory; try fewer"
+        assert str(ended.value).startswith(sentence)
 
 
-def test_measurements_of_other_settings_are_not_mixed(calls, tmp_path):
-    scaling.run_study(GROUPS[:1], tmp_path)
-    longer = groups_of(replace(CELL, steps=3), (4,), ("softmax",))
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("part", scaling.PARTS)
+def test_a_cell_is_measured(part, kernel):
+    network = stirred(small_settings(pair_features={"favor": 8, "softmax": 0}[kernel]))
+    cell = Cell(cpu(), part, kernel, 9, samples=2, steps=3, seconds=0)
 
-    with pytest.raises(UsageError, match="of other settings; name another folder"):
-        scaling.run_study(longer, tmp_path, resume=True)
+    row = scaling.measure_cell(cell, network, {"weights": "none"}, 100.0)
 
-
-@pytest.mark.slow
-def test_a_fresh_process_reads_what_this_one_does():
-    cell = Cell(cpu(), "attention", "favor", 6, repeats=1)
-
-    ((there, numbers),) = measure.read_cells([cell], CEILINGS)
-
-    here, own = measure.measure_cell(cell, CEILINGS)
-    np.testing.assert_allclose(numbers, own, atol=1e-5)
-    for name in ("parameters", "val_top1", "gflop", "floor_s"):
-        assert there[name] == here[name]
-    assert there["memory_mib"] < 100
-    assert there["over_floor"] == pytest.approx(there["cpu_s"] / there["floor_s"])
+    assert (row["weights"], row["part"], row["atoms"], row["pairs"]) == ("none", part, 9, 36)
+    assert row["clock"] == "cpu"
+    assert row["time_s"] > 0
+    assert row["memory_mib"] > 0
+    assert row["floor_s"] == pytest.approx(row["gflop"] * 2 * 3 / 100)
+    assert row["over_floor"] == pytest.approx(row["time_s"] / row["floor_s"])
 
 
-@pytest.mark.parametrize(("limit_s", "runs"), [(0, 1), (60, 5)])
-def test_a_cell_that_takes_longer_than_allowed_is_run_once(monkeypatch, limit_s, runs):
-    """Exact softmax takes minutes at some size. Else it runs for memory, to warm up and timed."""
-    seen = []
+@pytest.mark.parametrize("kind", [nn.Linear, Linear])
+def test_a_linear_map_has_two_operations_for_each_weight_and_row(kind):
+    layer, x = kind(6, 10), torch.randn(4, 6)
 
-    def job_of(cell):
-        return lambda: seen.append(cell) or torch.ones(2), torch.nn.Linear(1, 1)
-
-    monkeypatch.setattr(measure, "job_of", job_of)
-    monkeypatch.setattr(measure, "network_of", lambda *_: (None, {"parameters": 1}))
-    cell = Cell(cpu(), "forward", "softmax", 9, samples=2, repeats=3, limit_s=limit_s)
-
-    row, numbers = measure.measure_cell(cell, CEILINGS)
-
-    assert seen.count(cell) == runs
-    assert row["repeats"] == max(1, runs - 2)
-    assert numbers.tolist() == [1, 1]
-    assert math.isfinite(row["cpu_iqr_s"])
+    assert count_flop(lambda: layer(x)) == 2 * 4 * 6 * 10
 
 
-def fail(cells, ceilings):
-    """In place of measuring, what the weights stand for: the process is killed, memory is used up.
+def test_fused_attention_counts_both_products():
+    x, heads, tokens, width = torch.randn(2, 5, 12), 3, 5, 4
+    mask = torch.ones(2, tokens, dtype=torch.bool)
 
-    Args:
-        cells: Of which the first counts.
-        ceilings: Not looked at.
-    """
-    if cells[0].weights == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    raise RuntimeError("not enough memory: you tried to allocate 9 bytes\nsecond line")
+    flop = count_flop(lambda: softmax_attention(x, x, x, mask, heads))
+
+    assert flop == 2 * 2 * 2 * heads * tokens * tokens * width
 
 
-@pytest.mark.parametrize(
-    ("weights", "words"),
-    [("killed", "its process was killed, perhaps"), ("used up", "tried to allocate 9 bytes; try")],
-)
-def test_a_process_that_fails_is_one_sentence(monkeypatch, weights, words):
-    monkeypatch.setattr(measure, "_measured", fail)
-    cell = Cell(cpu(), "forward", "favor", 6, weights=weights)
-
-    with pytest.raises(DuallgdError, match=f"favor, 6 atoms failed: .*{words}.*fewer"):
-        measure.read_cells([cell], CEILINGS)
-
-
-def test_what_goes_wrong_in_the_process_is_one_sentence_with_its_code():
-    cell = Cell(cpu(), "forward", "favor", 6, weights="no/such.safetensors")
+def test_weights_that_are_not_there_are_said_with_their_code(tmp_path):
+    cells = [replace(CELLS[0], weights="no/such.safetensors")]
 
     with pytest.raises(DuallgdError, match=r"no/such\.safetensors") as failure:
-        measure.read_cells([cell], CEILINGS)
+        scaling.run_study(cells, tmp_path)
 
     assert failure.value.exit_code == 69
-    assert "Traceback" not in str(failure.value)

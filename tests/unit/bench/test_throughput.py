@@ -1,58 +1,55 @@
-"""End-to-end throughput: figures that add up, files, the network alone where rdkit is absent."""
+"""End-to-end throughput: figures that add up, spectra that are made."""
 
 import pytest
-import torch
 
 from duallgd_cli.bench import throughput
-from duallgd_cli.bench.measure import made_formulas
+from duallgd_cli.bench.scaling import made_formulas
 from duallgd_cli.bench.throughput import measure_throughput
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.runtime import STAGES
+from duallgd_cli.spectra.annotation import annotate
+from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
+from duallgd_cli.spectra.formulas import from_field
+from duallgd_cli.spectra.types import Feature
 from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=2, samples=3))
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    path = tmp_path_factory.mktemp("weights") / "small.safetensors"
+def test_figures_add_up(tmp_path):
     model = stirred(small_settings())
     record = {"ranking_validation": {"top1": 0.25}}
-    save(path, Checkpoint(model.settings, dict(model.state_dict()), record, {}))
-    return str(path)
+    weights = tmp_path / "small.safetensors"
+    save(weights, Checkpoint(model.settings, dict(model.state_dict()), record, {}))
 
+    figures, _ = measure_throughput(str(weights), cpu(), SETTINGS, made_formulas(9, 3))
 
-@pytest.fixture(autouse=True)
-def quick_ceilings(monkeypatch):
-    ceilings = throughput.work.Ceilings({"float32": 1e11}, 1e9, 1e10, False)
-    monkeypatch.setattr(throughput.work, "measure_ceilings", lambda *_: ceilings)
-
-
-def test_figures_add_up(weights):
-    found, _ = measure_throughput(weights, cpu(), SETTINGS, made_formulas(9, 3))
-
-    assert (found["spectra"], found["atoms"], found["assembled"]) == (3, {9: 3}, True)
-    assert (found["weights"], found["val_top1"]) == ("small.safetensors", 0.25)
-    assert set(found["stages_s"]) == {*STAGES, "other"}
-    assert sum(found["stages_s"].values()) == pytest.approx(found["seconds"], rel=1e-3)
-    assert found["spectra_per_s"] == pytest.approx(3 / found["seconds"])
-    assert found["candidates_per_s"] == pytest.approx(9 / found["seconds"])
-    done = found["gflop"] * 3 * 3 * 2 / found["stages_s"]["sample"]
-    assert found["share_of_ceiling"] == pytest.approx(done / 100)
-    assert found["memory_mib"] >= 0
+    assert (figures["spectra"], figures["atoms"]) == (3, {9: 3})
+    assert (figures["weights"], figures["val_top1"]) == ("small.safetensors", 0.25)
+    assert set(figures["stages_s"]) == {*STAGES, "other"}
+    assert sum(figures["stages_s"].values()) == pytest.approx(figures["seconds"], rel=1e-3)
+    assert figures["spectra_per_s"] == pytest.approx(3 / figures["seconds"])
+    assert figures["candidates_per_s"] == pytest.approx(9 / figures["seconds"])
+    assert figures["memory_mib"] > 0
 
 
 @pytest.mark.parametrize("n_atoms", [2, 5, 30, 100])
-def test_made_spectra_are_of_the_size_asked_for_and_explained(n_atoms):
+def test_made_spectra_are_of_the_size_asked_for_and_explained(n_atoms, tmp_path):
     formulas = made_formulas(n_atoms, 7)
-    spectra = throughput.made_spectra(formulas, seed=1)
+    (tmp_path / "made.mgf").write_text(throughput.made_mgf(formulas, seed=1), encoding="utf-8")
 
+    with Inputs((str(tmp_path / "made.mgf"),)) as inputs:
+        features = [
+            Feature(tuple(clean(one, CleaningSettings()) for one in feature.spectra))
+            for feature in inputs.features("auto")
+        ]
+    explained = [annotate(from_field(feature)[0]) for feature in features]
+
+    assert [one.hypothesis.formula for one in explained] == formulas
     assert all(formula.n_heavy == n_atoms for formula in formulas)
     assert n_atoms < 30 or len(set(formulas)) == 7
-    assert n_atoms < 30 or all(spectrum.n_explained >= 10 for spectrum in spectra)
-    assert all(torch.isfinite(torch.from_numpy(s.intensity)).all() for s in spectra)
-    again = throughput.made_spectra(formulas, seed=1)
-    assert [s.mz.tolist() for s in again] == [s.mz.tolist() for s in spectra]
+    assert n_atoms < 30 or all(one.n_explained >= 10 for one in explained)
+    assert throughput.made_mgf(formulas, seed=1) == (tmp_path / "made.mgf").read_text("utf-8")

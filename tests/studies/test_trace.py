@@ -1,0 +1,192 @@
+"""The walk from random bonds to molecules, as a page for a chemist."""
+
+import importlib.util
+import json
+import re
+
+import numpy as np
+import pytest
+from rdkit import Chem
+
+from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.diffusion.sampler import Sampler
+from duallgd_cli.predict import api
+from duallgd_cli.predict.loading import Encoder
+from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.ranking.ranking import RankingModel
+from tests.cli.test_report import HOSTILE, hostile_mgf
+from tests.cli.test_report_page import BROWSER, Visit, browser  # noqa: F401 - a fixture
+from tests.made_graphs import small_settings, stirred
+from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
+from tests.made_training import cpu
+from tests.stub_model import stub_model
+from tests.studies.conftest import STUDIES
+
+STEPS, SAMPLES = 4, 3
+# By its file: the standard library has a module of this name.
+SPEC = importlib.util.spec_from_file_location("trace_study", STUDIES / "trace.py")
+trace = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(trace)
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """Weights that have learnt nothing draw as others do."""
+    network = stirred(small_settings())
+    model = LoadedModel(
+        encode=Encoder(network.encoder, cpu()),
+        sources=(),
+        scores=(),
+        ranking=RankingModel(),
+        name="small",
+        sha256="0" * 64,
+        sampler=Sampler(network, cpu()),
+    )
+    monkeypatch.setattr(api, "load", lambda *_, **__: model)
+    return model
+
+
+@pytest.fixture
+def file(tmp_path):
+    blocks = (block(CAFFEINE, feature_id="7"), block(ALANINE, feature_id="F8"))
+    return mgf(tmp_path / "in.mgf", *blocks)
+
+
+@pytest.fixture
+def written(study, file, untrained, tmp_path):
+    done = study(trace.trace, file, "-o", "t.html", "--samples", SAMPLES, "--steps", STEPS)
+    assert done.code == 0, done.err
+    return (tmp_path / "t.html").read_text(encoding="utf-8")
+
+
+def test_the_page_opens_at_the_start_and_ends_with_molecules(written):
+    words = json.loads(re.search(r'id="words">(.*?)</script>', written).group(1))
+
+    assert len(words) == STEPS + 1
+    assert words[0] == "Start: random bonds between the atoms of C8H10N4O2"
+    assert words[1].startswith("Step 1 of 4: ")
+    assert words[-1] == "Finished: each candidate as a molecule"
+    assert written.count('class="frame on"') == SAMPLES
+    assert written.count('class="frame on" data-step="0"') == SAMPLES
+    assert written.count('class="frame') == SAMPLES * (STEPS + 1)
+    assert "C8H10N4O2, [M+H]+, m/z 195.0876 (feature 7)" in written
+    assert ">C6H8N3O</text>" in written  # the fragment at m/z 138.0662
+    assert "m/z 138.0662: C6H8N3O, loss of C2H3NO" in written
+    captions = re.findall(r"<b>Candidate \d</b>: (.*?)</figcaption>", written)
+    assert len(captions) == SAMPLES
+
+
+def test_steps_go_from_noise_to_the_bonds_that_were_drawn(file, untrained):
+    annotated = trace.chosen(str(file), "1", None)
+    settings = SamplingSettings(steps=STEPS, samples=SAMPLES)
+
+    fingerprint, _ = untrained.encode(annotated)
+    formula = annotated.hypothesis.formula
+    steps, log_prob = trace.drawn(untrained.sampler, fingerprint, formula, settings, seed=0)
+
+    noise = [step.noise for step in steps]
+    assert noise == sorted(noise, reverse=True)
+    assert noise[0] > 0.99
+    assert noise[-1] == 0
+    assert len(noise) == STEPS + 1
+    for step in steps:
+        assert step.bond_class.shape == (SAMPLES, 91)
+        np.testing.assert_allclose(step.bond_prob.sum(-1), 1, atol=1e-5)
+    assert (steps[-1].bond_prob.argmax(-1) == steps[-1].bond_class).all()
+    assert log_prob.shape == (SAMPLES, 91, 5)
+
+
+def test_a_finished_molecule_is_drawn_with_its_atoms_where_the_steps_had_them():
+    alanine = trace.Formula.parse("C3H7NO2")
+    mol = Chem.MolFromSmiles("CC(N)C(O)=O")
+    read = disassemble(mol).bond_class
+
+    end = trace.ending(alanine, read, np.zeros((*read.shape, 5), np.float32))
+
+    assert Chem.MolToSmiles(end.mol) == Chem.MolToSmiles(mol)
+    assert end.words.startswith("CC(N)C(=O)O; contains ")
+    assert "carboxylic acid" in end.words
+    assert "amino acid" in end.words
+    assert "<path class='bond-0" in end.drawing
+    assert end.at.shape == (6, 2)
+    assert (end.at > 0).all()
+    assert (end.at < (trace.WIDTH, trace.HEIGHT)).all()
+
+
+def test_bonds_that_are_no_molecule_are_drawn_and_said():
+    radical = trace.Formula.parse("C3H8NO2")  # of which no bonds make a molecule
+    apart = np.zeros(15, np.int64)
+
+    end = trace.ending(radical, apart, np.log(np.eye(5, dtype=np.float32)[apart] + 1e-30))
+
+    assert end.mol is None
+    assert end.words.startswith("no molecule: ")
+    assert end.at.shape == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "formula"), [("1", "C8H10N4O2"), ("2", "C3H7NO2"), ("F8", "C3H7NO2")]
+)
+def test_a_spectrum_is_chosen_by_number_or_id(file, name, formula):
+    assert str(trace.chosen(str(file), name, None).hypothesis.formula) == formula
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--spectrum", "3"], "has no spectrum '3'; give its number, from 1, or an id"),
+        (["--spectrum", "third"], "has no spectrum 'third'"),
+        (["--formula", "C9H8O4"], "spectrum '1': "),
+        (["--formula", "sugar"], "spectrum '1': "),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_a_sentence(
+    study, file, untrained, tmp_path, arguments, message
+):
+    done = study(trace.trace, file, "-o", "t.html", *arguments)
+
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "t.html").exists()
+
+
+def test_another_network_is_refused(study, file, monkeypatch):
+    monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
+
+    done = study(trace.trace, file, "-o", "t.html")
+
+    assert done.code == 2
+    assert "weights stub cannot be followed" in done.err
+
+
+def test_nothing_of_a_hostile_file_is_markup(study, untrained, tmp_path):
+    (tmp_path / "bad.mgf").write_text(hostile_mgf(HOSTILE), encoding="utf-8")
+
+    done = study(trace.trace, "bad.mgf", "-o", "t.html", "--samples", 1, "--steps", 2)
+    text = (tmp_path / "t.html").read_text(encoding="utf-8")
+
+    assert done.code == 0, done.err
+    assert "<img" not in text
+    assert len(re.findall(r"<script", text)) == 2
+    assert "\x1b" not in text
+    assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", text)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
+def test_the_slider_shows_one_step_of_every_candidate(browser, written, tmp_path):  # noqa: F811
+    opened = Visit(browser, tmp_path / "t.html", wait_for=".frame.on")
+    page = opened.page
+
+    assert opened.text("#where").startswith("Start: random bonds")
+    assert page.locator(".frame:visible").count() == SAMPLES
+    page.locator("#step").fill(str(STEPS))
+
+    assert opened.text("#where") == "Finished: each candidate as a molecule"
+    assert page.locator(".frame:visible").count() == SAMPLES
+    page.locator("#play").click()
+    opened.expect(page.locator("#where")).to_contain_text("Step 1")
+    opened.context.close()
+    assert opened.complaints == []
+    assert all(url.startswith(("file:", "data:")) for url in opened.asked)

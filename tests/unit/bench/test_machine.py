@@ -1,0 +1,62 @@
+"""What the machine is and how runs are timed on it."""
+
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from duallgd_cli.bench import machine
+from duallgd_cli.bench.machine import ceiling_gflop_s, clock_of, peak_mib, timed
+from tests.made_training import cpu
+
+CPU = cpu()
+
+
+def test_peak_memory_sees_a_tensor_that_is_gone_afterwards():
+    wanted_mib = 48
+
+    assert peak_mib(lambda: torch.ones(wanted_mib << 18).sum(), CPU) == pytest.approx(48, abs=0.1)
+    assert peak_mib(lambda: None, CPU) == 0
+
+
+def test_two_tensors_one_after_the_other_take_the_memory_of_one():
+    def run():
+        for _ in range(3):
+            torch.ones(4 << 18).sum()
+
+    assert peak_mib(run, CPU) == pytest.approx(4, abs=0.1)
+
+
+def test_on_one_thread_time_does_not_pass_while_asleep():
+    two = replace(CPU, threads=2)
+    try:
+        slept = [timed(lambda: time.sleep(0.02), it, 0.0).median for it in (CPU, two)]
+    finally:
+        torch.set_num_threads(1)
+
+    assert (clock_of(CPU), clock_of(two)) == ("cpu", "wall")
+    assert slept[0] < 0.015
+    assert slept[1] >= 0.02
+
+
+def test_it_is_timed_for_as_long_as_asked_and_once_at_least():
+    calls = []
+
+    def run():
+        calls.append(None)
+        sum(range(100_000))
+
+    timed(run, CPU, 0.0)
+    few = len(calls)
+    assert timed(run, CPU, 0.2).median > 0
+
+    assert few < 10
+    assert len(calls) > 3 * few
+
+
+def test_the_ceiling_is_of_the_network_s_precision(monkeypatch):
+    monkeypatch.setattr(machine, "_CPU_EDGE", 64)
+
+    for dtype in (None, torch.bfloat16):
+        assert ceiling_gflop_s(replace(CPU, autocast_dtype=dtype)) > 0.001
