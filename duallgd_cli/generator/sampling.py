@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,9 +14,6 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion import LastJump, SamplingTask, alpha_bar, parse_schedule
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.predict.generation import OutOfTimeError
-
-if TYPE_CHECKING:
-    from duallgd_cli.reference.settings import ReferenceSettings
 
 
 def deadline(
@@ -54,7 +50,7 @@ def on_one_thread() -> Iterator[None]:
 
 
 def sampling_task(
-    process: "DiffusionSettings | ReferenceSettings",
+    process: DiffusionSettings,
     settings: SamplingSettings,
     seed: int,
     n_pairs: int,

@@ -120,7 +120,6 @@ COMMANDS = [
         {"out/x.tsv": "-o out/x.tsv", "out/x.tsv.report.tsv": "-o out/x.tsv"},
         {""},
     ),
-    Command("weights convert", {"": "a.ckpt"}, WEIGHTS),
     Command(
         "weights hashes",
         {"": "structures", "--also": ""},
@@ -178,7 +177,6 @@ def made(tmp_path_factory):
     for name, text in {
         "m.smi": "CCO\n",
         "w.safetensors": "weights",
-        "a.ckpt": "weights of others",
         "predicted.csv": "spectrum_id,rank,smiles\nS00,1,CCO\n",
     }.items():
         (folder / name).write_text(text)
