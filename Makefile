@@ -8,6 +8,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.duallgd-ready
 DEMO := out/demo.csv
+PLUGIN := plugins/authors_network
 
 # Idle OpenMP threads sleep: spinning ones cost far more than they save on a shared machine.
 export OMP_WAIT_POLICY := PASSIVE
@@ -20,12 +21,12 @@ help:     ## list the targets
 env: $(READY)  ## virtual environment in .venv (3.2 GB, some minutes), editable install, git hook
 
 # PyTorch first, so that a CPU build at hand is kept instead of gigabytes of CUDA libraries.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt $(PLUGIN)/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	@echo "Setting up $(VENV): some minutes, and 3 GB with the CPU build of PyTorch (docs/install.md)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --root-user-action=ignore -c constraints.txt torch
-	$(BIN)/python -m pip install --root-user-action=ignore -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --root-user-action=ignore -c constraints.txt -e '.[dev]' -e ./$(PLUGIN)
 	if git rev-parse --git-dir > /dev/null 2>&1; then git config core.hooksPath .githooks; fi
 	touch $@
 
@@ -71,8 +72,8 @@ newest:   ## the same with the newest, as a user's installation gets them; make 
 gpu:      ## the GPU tests; needs only torch, numpy and pytest
 	PYTHONPATH=. $(PYTHON) -m pytest -q -m gpu tests/gpu
 
-parity: env  ## the network against the reference arrays beside the checkout
-	$(BIN)/python -m pytest -q -m parity
+parity: env  ## the authors' network against the reference arrays beside the checkout
+	$(BIN)/python -m pytest -q -m parity $(PLUGIN)/tests
 
 demo: env  ## predict structures for the example spectra with the shipped weights
 	mkdir -p $(dir $(DEMO))

@@ -3,6 +3,8 @@
 import errno
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, clip, printable
@@ -15,20 +17,26 @@ _OF_A_FILE: Final = frozenset(
 
 
 def main() -> None:
-    """Run one command; the one place where anticipated errors become exit codes.
-
-    A closed pipe (1) and wrong options (2) are dealt with by Typer on the way here; a Ctrl-C that
-    the command has no words for becomes its exit code, a file that may not be used or has too long
-    a name a sentence. Any other exception is a bug and keeps its traceback.
-    """
+    """Run one command; a closed pipe (1) and wrong options (2) are dealt with by Typer."""
     prepare_environment()
     with loading():
-        import typer
-
         from duallgd_cli.cli import app
+    with exit_codes():
+        app(prog_name="duallgd")
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Where anticipated errors become exit codes, those of plug-ins' commands too.
+
+    A Ctrl-C that the command has no words for becomes its exit code, a file that may not be used or
+    has too long a name a sentence. Any other exception is a bug and keeps its traceback.
+    """
+    import typer
+
     try:
         try:
-            app(prog_name="duallgd")
+            yield
         except OSError as error:
             if error.errno not in _OF_A_FILE or error.filename is None:
                 raise

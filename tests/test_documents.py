@@ -13,14 +13,14 @@ from duallgd_cli.cli import app
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "weights/**/*.md", "examples/**/*.md")
+    for pattern in ("*.md", "docs/*.md", "weights/**/*.md", "examples/**/*.md", "plugins/*/*.md")
     for path in ROOT.glob(pattern)
 )
 README_BYTES = 10_240
 _CODE = re.compile(r"^```.*?^```|^(?: {4}[^\n]*\n)+|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?:^|[|;&`] ?|\s{4}|taskset -c 0 )duallgd (?P<line>[^`|;>#\n]*)")
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
-_PATH = re.compile(r"`((?:docs|duallgd_cli|examples|tests|weights)/[\w./-]+)`")
+_PATH = re.compile(r"`((?:docs|duallgd_cli|examples|plugins|tests|weights)/[\w./-]+)`")
 
 
 def commands(text: str) -> Iterator[list[str]]:

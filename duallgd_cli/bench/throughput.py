@@ -21,9 +21,9 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.predict.loading import load_model
 from duallgd_cli.predict.model import LoadedModel
-from duallgd_cli.results import HypothesisResult
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.results import HypothesisResult
 from duallgd_cli.runtime import ELSEWHERE, STAGES, Runtime, watched
 
 RESULTS, PROFILE = "results.json", "profile.txt"

@@ -46,8 +46,7 @@ _FEATURES: Final = ".pair_attention.features"
 _KNOWN, _WALKS = "denoiser.pair_known", "denoiser.pair_walks.weight"
 _MOST_UNPACKED_BYTES: Final = 16 << 20
 DIGEST: Final = "sha256"
-# The preset that metadata name where a file holds the authors' network.
-REFERENCE: Final = "reference"
+_FOREIGN: Final = "preset"  # metadata that only files of other networks have: what it is called
 _READABLE: Final = 0o644
 _FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_"})
 
@@ -154,9 +153,9 @@ def load(path: Path) -> Checkpoint:
         WeightsError: No such file, not such a file, or of another format version.
     """
     with reading(path) as (tensors, metadata):
-        if "preset" in metadata:
+        if _FOREIGN in metadata:
             raise WeightsError(
-                f"weights {path} hold the {clip(metadata['preset'])} network, which this command "
+                f"weights {path} hold the {clip(metadata[_FOREIGN])} network, which this command "
                 "does not work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
             )
         settings = parse(ModelSettings, load_finite(metadata["settings"]))
@@ -165,7 +164,7 @@ def load(path: Path) -> Checkpoint:
         database = load_finite(metadata.get("database", "{}"))
         if "ancestors" in metadata:
             record["ancestors"] = _unpacked(metadata["ancestors"])
-    if _WALKS in tensors:  # else the authors' network, which the leak study trains
+    if _WALKS in tensors:  # else the network of a study, which knows no bonds
         # Files of networks that were never given known bonds have nothing to say of them.
         tensors.setdefault(_KNOWN, torch.zeros(settings.denoiser.pair_width))
     besides = {
@@ -301,14 +300,15 @@ def _opened(path: Path) -> Iterator[Any]:
         raise _broken(path, error) from None
 
 
-def is_reference(path: Path) -> bool:
-    """Whether a file holds the authors' network; `reference.weights_file` reads it then.
+def foreign_network(path: Path) -> str | None:
+    """What a file calls its network where that is not ours: a plug-in reads it then.
 
     Raises:
         WeightsError: There is no such file, or it is no safetensors file.
     """
     with _opened(path) as stream:
-        return (stream.metadata() or {}).get("preset") == REFERENCE
+        metadata: dict[str, str] = stream.metadata() or {}
+    return metadata.get(_FOREIGN)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

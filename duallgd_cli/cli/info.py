@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
@@ -60,17 +59,18 @@ def info(
 ) -> None:
     """Show versions, device, weights and how good they are, and which elements and adducts work."""
     from duallgd_cli.checkpoint import resolve_weights
-    from duallgd_cli.checkpoint.format import is_reference
+    from duallgd_cli.checkpoint.plugins import plugin_for
     from duallgd_cli.predict import api
 
     path, runtime = resolve_weights(weights), Runtime.resolve(device)
-    facts = {"versions": versions(), "runtime": str(runtime)}
-    if is_reference(path):
-        facts |= _of_reference(path)
+    facts: dict[str, Any] = {"versions": versions(), "runtime": str(runtime)}
+    if (plugin := plugin_for(path)) is not None:
+        facts |= plugin.describe(path)
     else:
         facts |= _of_weights(api.load(weights, runtime=runtime))
-    if not parameters:
-        del facts["parameters"]
+    counts = facts.pop("parameters", {})
+    if parameters:
+        facts["parameters"] = {**counts, "all": sum(counts.values())}
     if as_json:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
     else:
@@ -87,7 +87,7 @@ def _of_weights(model: "LoadedModel") -> dict[str, Any]:
         "elements": " ".join(SYMBOLS),
         "heavy atoms": f"up to {model.max_heavy_atoms}",
         "adducts": " ".join(adduct.name for adduct in ADDUCTS),
-        "parameters": _with_total(model.parameters),
+        "parameters": model.parameters,
     }
 
 
@@ -101,34 +101,6 @@ def _training(record: Mapping[str, Any]) -> dict[str, Any]:
             n_spectra = held.get("n_spectra", held.get("first", {}).get("count", 0))
             facts[title] = accuracy | {"measured on": _MEASURED.format(n_spectra)}
     return {**facts, "training": {name: record[name] for name in _SHOWN if name in record}}
-
-
-def _of_reference(path: Path) -> dict[str, Any]:
-    """Converted weights of the authors, be they of the whole system or of a part."""
-    from duallgd_cli.chem.adduct import ADDUCTS
-    from duallgd_cli.files import sha256
-    from duallgd_cli.reference import encoder
-    from duallgd_cli.reference import weights_file as reference
-
-    checkpoint = reference.load(path)
-    settings = checkpoint.settings
-    return {
-        "weights": {
-            "name": path.name,
-            "sha256": sha256(path),
-            "network": "the authors'",
-            "parts": " ".join(checkpoint.parts),
-            "conversion": dict(checkpoint.record),
-        },
-        "elements": " ".join(dict.fromkeys((*settings.atom_symbols, "H"))),
-        "heavy atoms": f"up to {settings.max_atoms}",
-        "adducts": " ".join(one.name for one in ADDUCTS if one in encoder.ADDUCTS),
-        "parameters": _with_total(checkpoint.parameters),
-    }
-
-
-def _with_total(counts: Mapping[str, int]) -> dict[str, int]:
-    return {**counts, "all": sum(counts.values())}
 
 
 def _lines(

@@ -1,4 +1,4 @@
-"""`duallgd weights`: what a file holds or was trained on, and the authors' checkpoints as ours."""
+"""`duallgd weights`: check weights files, list what they were trained on, add parts to them."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,16 +11,13 @@ from duallgd_cli.files import claim
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Convert the authors' checkpoints; check weights files.",
+    help="Check weights files; add to them.",
 )
 
 _Weights = Annotated[Path, typer.Argument(help="A .safetensors file.")]
 _Output = Annotated[Path, typer.Option("-o", "--output", help="The .safetensors file to write.")]
 _Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 
-CONVERT_EPILOG: Final = (
-    "Example: `duallgd weights convert nplib1.ckpt -o weights/nplib1-reference.safetensors`"
-)
 HASHES_EPILOG: Final = (
     "Examples: `duallgd weights hashes prepared/structures prepared/massbank --max-atoms 50 "
     "-o runs/first.train.hashes` · "
@@ -37,33 +34,7 @@ ANALOGUES_EPILOG: Final = (
     "prepared/massbank -o runs/templates.safetensors`, then add a re-ranker by `duallgd weights "
     "evidence`"
 )
-VERIFY_EPILOG: Final = "Example: `duallgd weights verify weights/nplib1-reference.safetensors`"
-
-
-@app.command("convert", epilog=CONVERT_EPILOG)
-def convert(
-    source: Annotated[Path, typer.Argument(help="The authors' .ckpt or .pt file.")],
-    output: _Output,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Seed of the random features, which the authors' files do not hold."
-        ),
-    ] = None,
-    force: _Force = False,
-) -> None:
-    """Turn a fine-tuned, pre-trained decoder or encoder checkpoint into a weights file.
-
-    Nothing in the checkpoint is run. Every tensor of it is taken, or the command fails and lists
-    what is missing and what is left over.
-    """
-    _claim(output, force, source)
-    from duallgd_cli.reference import convert as official
-    from duallgd_cli.reference import weights_file as reference
-
-    checkpoint = official.convert(source, official.DEFAULT_SEED if seed is None else seed)
-    reference.save(output, checkpoint)
-    typer.echo(f"wrote {output}: {_described(checkpoint.parts, len(checkpoint.tensors))}", err=True)
+VERIFY_EPILOG: Final = "Example: `duallgd weights verify my.safetensors`"
 
 
 @app.command("verify", epilog=VERIFY_EPILOG)
@@ -74,26 +45,23 @@ def verify(weights: _Weights) -> None:
     pass with a warning, since 'duallgd predict' refuses them.
     """
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint.format import is_reference
     from duallgd_cli.checkpoint.lineage import require_trained
+    from duallgd_cli.checkpoint.plugins import plugin_for
     from duallgd_cli.errors import WeightsError
     from duallgd_cli.files import sha256
     from duallgd_cli.predict.loading import parts_of
-    from duallgd_cli.reference import weights_file as reference
 
-    if is_reference(weights):
-        checkpoint = reference.load(weights)
-        checkpoint.build(checkpoint.parts)
-        parts, count = checkpoint.parts, len(checkpoint.tensors)
+    if (plugin := plugin_for(weights)) is not None:
+        content = plugin.describe(weights)["weights"]["network"]
     else:
-        own = weights_format.load(weights)
-        parts_of(own, weights)
-        parts, count = ("encoder", "denoiser"), len(own.tensors)
+        checkpoint = weights_format.load(weights)
+        parts_of(checkpoint, weights)
+        content = f"{counted(len(checkpoint.tensors), 'tensor')} of encoder, denoiser"
         try:
-            require_trained(own.record, weights)
+            require_trained(checkpoint.record, weights)
         except WeightsError as untrained:
             typer.echo(f"warning: {untrained}", err=True)
-    typer.echo(f"{sha256(weights)}  {weights}  {_described(parts, count)}")
+    typer.echo(f"{sha256(weights)}  {weights}  {content}")
 
 
 @app.command("hashes", epilog=HASHES_EPILOG)
@@ -253,7 +221,3 @@ def _claim(output: Path, force: bool, *inputs: Path) -> None:
     """
     read = [("an input", path) for path in inputs]
     claim({"the new file": output}, read, force=force, makes_folders=True)
-
-
-def _described(parts: tuple[str, ...], count: int) -> str:
-    return f"{counted(count, 'tensor')} of {', '.join(parts)}"

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import torch
 
 from duallgd_cli.checkpoint import resolve_weights
-from duallgd_cli.checkpoint.format import Checkpoint, is_reference
+from duallgd_cli.checkpoint.format import Checkpoint
 from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.lineage import require_trained
+from duallgd_cli.checkpoint.plugins import plugin_for
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.peaks import from_annotated, peak_batch
@@ -78,13 +79,11 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         runtime: Where to run.
 
     Raises:
-        WeightsError: Missing, broken, of another shape, or only a part of the authors' system.
+        WeightsError: Missing, broken, of another shape, or a file that no plug-in reads.
     """
     path = resolve_weights(weights)
-    if is_reference(path):
-        from duallgd_cli.reference.generator import load_reference_model  # only if asked for
-
-        return load_reference_model(path, runtime)
+    if (plugin := plugin_for(path)) is not None:
+        return plugin.load(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
     parts = parts_of(checkpoint, path)

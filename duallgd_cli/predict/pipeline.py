@@ -47,6 +47,7 @@ from duallgd_cli.results import (
 )
 from duallgd_cli.runtime import stage
 from duallgd_cli.sources import (
+    ANALOGUES,
     BUILT_IN,
     DATABASE,
     GIVEN,
@@ -354,6 +355,15 @@ def quotas_of(
     Raises:
         UsageError: The setting names none of the sources.
     """
+    names = [source.name for source in sources]
+    given = {
+        DATABASE: bool(query.known and query.known.databases),
+        ANALOGUES: bool(query.analogues),
+    }
+    for name, is_given in given.items():
+        if is_given and name not in names:
+            message = f"these weights take no {name}; use duallgd's own"
+            raise RefusedError(Failure("core_mismatch", message, "sample"))
     quotas: dict[str, int] = {}
     if query.known is not None and query.known.databases:
         quotas[DATABASE] = MOST_OF_A_DATABASE
@@ -361,9 +371,9 @@ def quotas_of(
             return quotas
     left = sampling.samples
     if query.analogues and left > 1:
-        quotas["analogues"] = left // 2
+        quotas[ANALOGUES] = left // 2
         left -= left // 2
-    asked, names = parse_quotas(sampling.sources), [source.name for source in sources]
+    asked = parse_quotas(sampling.sources)
     parts = {name: part for name, part in asked.items() if part and name in names}
     if not parts:
         raise UsageError(

@@ -9,7 +9,7 @@ from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.runtime import stage
 from duallgd_cli.scores.fragments import Fragments
-from duallgd_cli.sources import DATABASE, Proposal, Query
+from duallgd_cli.sources import ANALOGUES, DATABASE, Proposal, Query
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.sources.enumerated import changed, shortlist
 from duallgd_cli.sources.network import from_analogues
@@ -60,7 +60,7 @@ class Analogues:
     sampler: Sampler | None = None
     collection: Collection | None = None
     fragments: Fragments | None = None
-    name: str = "analogues"
+    name: str = ANALOGUES
 
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
         """N proposals, or none where no molecule of the user's has nearly the formula's atoms."""

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from duallgd_cli.checkpoint import format as own_format
-from duallgd_cli.checkpoint.format import is_reference
+from duallgd_cli.checkpoint.plugins import plugin_for
 from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.chem.molecule import places
 from duallgd_cli.chem.valence import Skeleton, bonds_of
@@ -47,11 +47,9 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
 from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.model.line_graph import PairsFromAtoms, line_graph
-from duallgd_cli.reference import weights_file as reference
-from duallgd_cli.reference.denoiser import ReferenceDenoiser, StreamAttention
-from duallgd_cli.reference.features import atoms_of
-from duallgd_cli.reference.generator import bound
-from duallgd_cli.reference.settings import ReferenceSettings
+
+if TYPE_CHECKING:
+    from their_network import ReferenceDenoiser, ReferenceSettings, StreamAttention
 
 Denoise = Callable[[Tensor, int], object]
 # Weights closer to 0 than this are float32's rounding of a sigmoid; log2 of the ratio stays finite.
@@ -166,7 +164,7 @@ def _hash(name: bytes) -> bytes:
     return hashlib.blake2b(name, digest_size=8).digest()
 
 
-def _first_weight(part: StreamAttention, pairs: Tensor, atoms: Tensor) -> Tensor:
+def _first_weight(part: "StreamAttention", pairs: Tensor, atoms: Tensor) -> Tensor:
     """What `PairsFromAtoms.first_weight` gives, of the authors' network."""
     line = line_graph(atoms.shape[1], atoms.device)
     query, key = (
@@ -186,9 +184,9 @@ def watched(network: nn.Module) -> Iterator[list[Tensor | None]]:
     Raises:
         UsageError: The network has no such attention (some of the paper's ablations).
     """
-    theirs = [part for part in network.modules() if isinstance(part, ReferenceDenoiser)]
-    told = {child for part in theirs for child in getattr(part, "d_from_p", ())}
-    parts = [p for p in network.modules() if isinstance(p, PairsFromAtoms) or p in told]
+    # What the authors call this attention.
+    theirs = {child for part in network.modules() for child in getattr(part, "d_from_p", ())}
+    parts = [p for p in network.modules() if isinstance(p, PairsFromAtoms) or p in theirs]
     if not parts:
         raise UsageError("in this network pairs do not attend to their two atoms")
     first: list[Tensor | None] = [None] * len(parts)
@@ -270,9 +268,9 @@ def ours(model: DualLGD, device: torch.device, predicted: bool = False) -> Studi
 
 
 def authors(
-    network: ReferenceDenoiser,
+    network: "ReferenceDenoiser",
     projection: nn.Linear | None,
-    settings: ReferenceSettings,
+    settings: "ReferenceSettings",
     device: torch.device,
 ) -> Studied:
     """The authors' network, conditioned on true fingerprints, its atoms in our formula order.
@@ -284,6 +282,7 @@ def authors(
         settings: Of the whole system.
         device: Where both lie.
     """
+    from their_network import ReferenceDenoiser, atoms_of, bound  # a plug-in that ours do not need
 
     def bind(network: ReferenceDenoiser, molecule: KnownMolecule, draws: int) -> Denoise:
         del draws
@@ -309,10 +308,10 @@ def load_studied(weights: Path, device: torch.device, predicted: bool) -> Studie
         predicted: Condition on fingerprints that its encoder predicts.
 
     Raises:
-        WeightsError: Missing, broken, or without a denoiser.
+        WeightsError: Missing, broken, without a denoiser, or of a plug-in that is not installed.
         UsageError: Predicted fingerprints are asked for of the reference network.
     """
-    if not is_reference(weights):
+    if plugin_for(weights) is None:
         model = own_format.load(weights).build(build_own).to(device)
         return ours(model, device, predicted)
     if predicted:
@@ -320,7 +319,9 @@ def load_studied(weights: Path, device: torch.device, predicted: bool) -> Studie
             "prepared spectra are annotated for the default network; study the reference network "
             "with --condition true"
         )
-    checkpoint = reference.load(weights)
+    from their_network import weights_file
+
+    checkpoint = weights_file.load(weights)
     network = checkpoint.build([p for p in checkpoint.parts if p != "encoder"]).to(device)
     projection = network.projection if "projection" in checkpoint.parts else None
     return authors(network.denoiser, projection, checkpoint.settings, device)

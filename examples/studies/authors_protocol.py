@@ -1,6 +1,7 @@
 """The authors' converted weights, chosen molecules and scores by the authors' own rules.
 
-    duallgd weights convert authors.ckpt -o reference.safetensors
+    pip install ./plugins/authors_network
+    python -m duallgd_authors_network convert authors.ckpt -o reference.safetensors
     python examples/studies/authors_protocol.py --benchmark nplib1 --data-dir canopus/ --weights reference.safetensors -o theirs
 
 Their network reads the order in which a molecule's atoms are listed, and their tests list them as
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from rdkit import rdBase
 from rdkit.Chem.MolStandardize import rdMolStandardize
 from rich.table import Table
+from their_network import ReferenceGenerator
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, SYMBOLS
@@ -43,7 +45,6 @@ from duallgd_cli.guide import Known
 from duallgd_cli.predict import api
 from duallgd_cli.predict.model import Generated, LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.reference.generator import ReferenceGenerator
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
@@ -147,7 +148,7 @@ def authors(model: LoadedModel) -> ReferenceGenerator:
     if not isinstance(model.generator, ReferenceGenerator):
         raise UsageError(
             f"this is for the authors' weights, and {model.name} holds others; give --weights "
-            "FILE as 'duallgd weights convert' writes it"
+            "FILE as 'python -m duallgd_authors_network convert' writes it"
         )
     return model.generator
 
@@ -232,7 +233,7 @@ def _scored(spectrum: Truth, ranked: Predicted, settings: EvaluateSettings) -> d
 
 def main(
     benchmark: Annotated[str, typer.Option(help="As for duallgd evaluate.")],
-    weights: Annotated[str, typer.Option(help="As 'duallgd weights convert' writes them.")],
+    weights: Annotated[str, typer.Option(help="As the plug-in's command convert writes them.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the report.")],
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmark's files.")

@@ -13,12 +13,15 @@ import command
 import torch
 import typer
 from rich.table import Table
+from their_network import (
+    ReferenceDenoiser,
+    ReferenceDenoiserSettings,
+    ReferenceSettings,
+    weights_file,
+)
 
 from duallgd_cli import config
 from duallgd_cli.model.duallgd import parameter_counts
-from duallgd_cli.reference.denoiser import ReferenceDenoiser
-from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
-from duallgd_cli.reference.weights_file import ReferenceDualLGD
 
 # Row of the table -> the authors' modules in it, and the paper's count in millions, if any.
 _ROWS: Final[dict[str, tuple[tuple[str, ...], float | None]]] = {
@@ -71,7 +74,9 @@ def count_beside(settings: ReferenceSettings | None = None) -> dict[str, int]:
         settings: Sizes; those of the smaller release (NPLIB1) if None.
     """
     with torch.device("meta"):
-        network = ReferenceDualLGD(settings or ReferenceSettings(), ("encoder", "projection"))
+        network = weights_file.ReferenceDualLGD(
+            settings or ReferenceSettings(), ("encoder", "projection")
+        )
     return parameter_counts(network, depth=1)
 
 

@@ -18,7 +18,6 @@ from duallgd_cli.model.duallgd import Condition, Denoiser
 from duallgd_cli.model.layers import DualStreamLayer, Masks, PairAttention
 from duallgd_cli.model.line_graph import AtomsFromPairs, CrossAttention, LineGraph, PairsFromAtoms
 from duallgd_cli.model.tensors import Linear, map_tensors
-from duallgd_cli.reference.denoiser import incidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +186,12 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def join_heads(x: Tensor) -> Tensor:
     """(B, H, L, D) to (B, L, H D)."""
     return x.transpose(1, 2).flatten(2)
+
+
+def incidence(graph: LineGraph) -> Tensor:
+    """Which atom is in which pair, bool (N, M)."""
+    atom = torch.arange(graph.n_atoms, device=graph.first.device).unsqueeze(1)
+    return (graph.first == atom) | (graph.second == atom)
 
 
 def _phi(x: Tensor, features: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import pytest
 
 from duallgd_cli import __main__
 from duallgd_cli.predict import api
+from tests import made_plugins
 from tests.made_prepared import spectra_folder, structures_folder
 from tests.made_runs import rows_of
 from tests.stub_model import stub_model
@@ -79,3 +80,11 @@ def prepared(tmp_path):
     structures_folder(tmp_path / "structures")
     spectra_folder(tmp_path / "spectra")
     return tmp_path
+
+
+@pytest.fixture
+def made_plugin(tmp_path, monkeypatch):
+    """Weights that only a plug-in reads, which is installed."""
+    made_plugins.install(tmp_path / "installed", monkeypatch, "made_plugin", made_plugins.SOURCE)
+    yield made_plugins.weights(tmp_path / "made.txt")
+    sys.modules.pop("made_plugin", None)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from duallgd_cli.predict import api
 from duallgd_cli.predict import selftest as bundled
-from tests.made_reference import converted, decoder_file, fine_tuned_file, stirred_network
 from tests.stub_model import stub_model
 
 
@@ -38,29 +37,12 @@ def test_info_is_also_json(duallgd):
     assert len(facts["adducts"].split()) == 10
 
 
-def test_converted_weights_are_described_whole_or_in_part(duallgd, tmp_path):
-    network = stirred_network()
-    whole = converted(tmp_path, fine_tuned_file(network), "whole")
-    part = converted(tmp_path, decoder_file(network), "part")
+def test_info_of_weights_that_a_plug_in_reads_is_what_the_plug_in_says(duallgd, made_plugin):
+    facts = json.loads(duallgd("info", "--weights", made_plugin, "--parameters", "--json").out)
 
-    facts, decoder = (
-        json.loads(duallgd("info", "--weights", path, "--parameters", "--json").out)
-        for path in (whole, part)
-    )
-
-    assert facts["weights"]["parts"] == "denoiser encoder projection"
-    assert facts["weights"]["conversion"]["source"] == "whole.ckpt"
-    assert facts["elements"] == "C O P N S Cl F H"
-    assert facts["adducts"].split() == (
-        ["[M+H]+", "[M+Na]+", "[M+K]+", "[M+NH4]+", "[M-H2O+H]+", "[M]+"]
-    )
-    own = sum(p.numel() for p in network.denoiser.parameters())
-    counts = {name: n for name, n in facts["parameters"].items() if name.startswith("denoiser.")}
-    assert sum(counts.values()) == decoder["parameters"].pop("all") == own
-    assert counts == decoder["parameters"]
-    assert {name.partition(".")[0] for name in facts["parameters"]} == (
-        {"denoiser", "encoder", "projection", "all"}
-    )
+    assert facts["weights"]["network"] == "made of text"
+    assert facts["parameters"] == {"all of it": 3, "all": 3}
+    assert "parameters" not in duallgd("info", "--weights", made_plugin).out
 
 
 def test_selftest_passes_where_the_path_is_whole(duallgd):

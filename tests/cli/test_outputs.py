@@ -117,7 +117,6 @@ COMMANDS = [
         {"out/x.tsv": "-o out/x.tsv", "out/x.tsv.report.tsv": "-o out/x.tsv"},
         {""},
     ),
-    Command("weights convert", {"": "a.ckpt"}, WEIGHTS),
     Command(
         "weights hashes",
         {"": "structures", "--also": ""},
@@ -175,7 +174,6 @@ def made(tmp_path_factory):
     for name, text in {
         "m.smi": "CCO\n",
         "w.safetensors": "weights",
-        "a.ckpt": "weights of others",
         "predicted.csv": "spectrum_id,rank,smiles\nS00,1,CCO\n",
     }.items():
         (folder / name).write_text(text)

@@ -112,7 +112,6 @@ REFUSED = [
     ("train --data structures -o run --set training.stepz=1", 2, "did you mean training.steps?"),
     ("train --data structures -o run --init-encoder no", 69, "weights no do not exist"),
     ("train --data structures -o run --device cpu:x", 2, "device"),
-    ("weights convert notes.ckpt -o w.safetensors", 69, "notes.ckpt"),
     ("divine", 2, "divine"),
 ]
 
@@ -126,7 +125,6 @@ def made(tmp_path_factory):
     labelled_table.write(folder / "labelled.tsv")
     (folder / "table.csv").write_text("name\nx\n")
     (folder / "empty.csv").write_text("smiles\n")
-    (folder / "notes.ckpt").write_text("nothing")
     return folder
 
 
@@ -186,8 +184,6 @@ data structures table.csv --holdout NAME -o made
 data spectra NAME -o made
 data simulate NAME --like spectra -o made
 data massbank NAME -o made.tsv
-weights convert NAME -o w
-weights convert notes.ckpt -o NAME
 weights verify NAME
 weights hashes NAME -o w
 weights hashes structures --also NAME -o w
@@ -215,12 +211,10 @@ def test_a_name_that_is_too_long_is_one_sentence(duallgd, spectra, made, monkeyp
 @pytest.mark.parametrize(
     "asked",
     [
-        *(
-            "predict NAME.mgf",
-            "predict SPECTRA -o NAME.csv",
-            "predict SPECTRA -o x.csv --report NAME",
-        ),
-        *("formulas SPECTRA -o NAME.csv", "weights convert notes.ckpt -o NAME"),
+        "predict NAME.mgf",
+        "predict SPECTRA -o NAME.csv",
+        "predict SPECTRA -o x.csv --report NAME",
+        "formulas SPECTRA -o NAME.csv",
     ],
 )
 def test_names_that_are_made_of_a_long_name_are_looked_at_beforehand(
@@ -228,7 +222,6 @@ def test_names_that_are_made_of_a_long_name_are_looked_at_beforehand(
 ):
     name = "a" * 248  # to which an ending is added, or what a file is called while it is written
     (tmp_path / f"{name}.mgf").write_bytes(spectra.read_bytes())
-    (tmp_path / "notes.ckpt").write_text("nothing")
     before = sorted(tmp_path.iterdir())
 
     done = duallgd(*asked.replace("SPECTRA", str(spectra)).replace("NAME", name).split())

@@ -1,45 +1,25 @@
-"""`duallgd weights` on a checkpoint of the authors' structure."""
+"""`duallgd weights`: files checked, molecules listed."""
 
 from dataclasses import replace
 
-import pytest
-import torch
 from typer.testing import CliRunner
 
 from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.cli import app
 from duallgd_cli.evaluate.leakage import TrainingHashes
-from duallgd_cli.reference.encoder import ReferenceEncoder
-from duallgd_cli.reference.settings import ReferenceEncoderSettings
 from tests.fuzz.weights import sound_weights
 from tests.made_prepared import structures_folder
-from tests.made_reference import theirs
-
-
-@pytest.fixture
-def encoder_file(tmp_path):
-    settings = ReferenceEncoderSettings(width=8, heads=2, fragment_bits=4, fingerprint_sizes=(4, 8))
-    path = tmp_path / "encoder.pt"
-    torch.save(theirs(ReferenceEncoder(settings)), path)
-    return path
 
 
 def run(*arguments):
     return CliRunner().invoke(app, ["weights", *map(str, arguments)], catch_exceptions=True)
 
 
-def test_an_encoder_is_converted_and_verified(encoder_file, tmp_path):
-    target = tmp_path / "out" / "encoder.safetensors"
+def test_weights_that_a_plug_in_reads_are_verified_by_it(made_plugin):
+    verified = run("verify", made_plugin)
 
-    converted = run("convert", encoder_file, "-o", target)
-    verified = run("verify", target)
-
-    assert converted.exit_code == 0
-    assert "tensors of encoder" in converted.stderr
     assert verified.exit_code == 0
-    digest, path, *_ = verified.stdout.split()
-    assert len(digest) == 64
-    assert path == str(target)
+    assert verified.stdout.split(maxsplit=2)[1:] == [str(made_plugin), "made of text\n"]
 
 
 def test_weights_of_which_a_part_was_never_trained_are_whole_and_said_to_be_of_no_use(tmp_path):

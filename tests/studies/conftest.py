@@ -11,6 +11,7 @@ from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.evaluate.run import evaluate
 from duallgd_cli.predict import api
 from duallgd_cli.predict.settings import PredictSettings
+from plugins.authors_network.tests.conftest import installed  # noqa: F401 - a fixture
 from tests import labelled_table
 from tests.cli.conftest import Done
 from tests.stub_model import stub_model

@@ -24,14 +24,14 @@ from bond_statistics import asymmetry as asymmetry_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duallgd_authors_network import weights_file as reference
+from duallgd_authors_network.denoiser import ReferenceDenoiser
+from duallgd_authors_network.settings import ReferenceDenoiserSettings, ReferenceSettings
 from duallgd_cli.checkpoint import format as own_format
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.elements import BOND_SINGLE, HEAVY
 from duallgd_cli.data.prepared import load_molecules
 from duallgd_cli.errors import UsageError
-from duallgd_cli.reference import weights_file as reference
-from duallgd_cli.reference.denoiser import ReferenceDenoiser
-from duallgd_cli.reference.settings import ReferenceDenoiserSettings, ReferenceSettings
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
 

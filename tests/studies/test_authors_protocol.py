@@ -1,6 +1,8 @@
 """The authors' network has the paper's sizes; their molecules, their scores, their atom order."""
 
+import importlib
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +19,11 @@ from authors_protocol import (
 from parameter_counts import count_beside, count_by_module
 from parameter_counts import main as print_counts
 
+from duallgd_authors_network.settings import (
+    ReferenceDenoiserSettings,
+    ReferenceEncoderSettings,
+    ReferenceSettings,
+)
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
@@ -25,13 +32,8 @@ from duallgd_cli.errors import RefusedError, UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Predicted, Truth
 from duallgd_cli.evaluate.run import TRUE_ORDER, evaluate
 from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
-from duallgd_cli.reference.settings import (
-    ReferenceDenoiserSettings,
-    ReferenceEncoderSettings,
-    ReferenceSettings,
-)
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
-from tests.made_reference import converted, fine_tuned_file, stirred_network
+from plugins.authors_network.tests.made_reference import converted, fine_tuned_file, stirred_network
 from tests.made_runs import rows_of
 from tests.stub_model import stub_model
 
@@ -217,3 +219,11 @@ def test_the_paper_s_figures_stand_beside_ours(study):
     assert "67,538,757" in done.out
     assert "67.56" in done.out
     assert "DiffMS: 53.18 million by the paper" in done.out
+
+
+def test_without_the_plug_in_a_study_of_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "duallgd_authors_network", None)
+    monkeypatch.delitem(sys.modules, "their_network")
+
+    with pytest.raises(SystemExit, match=r"^error: .*'pip install \./plugins/authors_network'$"):
+        importlib.import_module("their_network")

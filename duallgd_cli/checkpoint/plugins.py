@@ -1,0 +1,107 @@
+"""Weights files in other formats than ours, which packages of their own read.
+
+A package names an object with the functions of `Plugin` in the entry-point group `GROUP`. Plug-ins
+are looked for only where a weights file is not in our format.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from duallgd_cli.checkpoint.format import foreign_network
+from duallgd_cli.errors import WeightsError, clip, quote
+
+if TYPE_CHECKING:
+    from duallgd_cli.predict.model import LoadedModel
+    from duallgd_cli.runtime import Runtime
+
+GROUP: Final = "duallgd.weights"
+# Networks whose plug-in is in the repository, as weights files name them: where it is.
+_IN_REPOSITORY: Final = {"reference": ("the authors' network", "./plugins/authors_network")}
+_ZIP: Final = b"PK\x03\x04"  # how files of torch.save begin
+
+
+class Plugin(Protocol):
+    """What a plug-in does with weights files; a module with these functions is one."""
+
+    def can_load(self, path: Path) -> bool:
+        """Whether a file is one of the plug-in's; never raises."""
+        ...
+
+    def load(self, path: Path, runtime: "Runtime") -> "LoadedModel":
+        """Load the file for prediction.
+
+        Raises:
+            WeightsError: The file is broken, or cannot predict.
+        """
+        ...
+
+    def describe(self, path: Path) -> Mapping[str, Any]:
+        """Check the whole file; what `duallgd info` prints of it.
+
+        Returns:
+            Facts by title, nested. ``weights`` has ``name``, ``sha256`` and ``network``;
+            ``parameters`` counts them by module.
+
+        Raises:
+            WeightsError: The file is broken.
+        """
+        ...
+
+
+def plugin_for(path: Path) -> Plugin | None:
+    """The installed plug-in that reads a weights file; None for a file in our format.
+
+    Raises:
+        WeightsError: The file does not exist, or nothing that is installed can read it.
+    """
+    try:
+        network = foreign_network(path)
+        if network is None:
+            return None
+        refusal = _foreign(path, network)
+    except WeightsError as error:
+        if not path.is_file():
+            raise
+        refusal = _unreadable(path, error)
+    for plugin in _installed():
+        if plugin.can_load(path):
+            return plugin
+    raise refusal
+
+
+def _installed() -> Iterator[Plugin]:
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            yield entry.load()
+        except Exception as error:
+            raise WeightsError(
+                f"the plug-in {quote(entry.name)} cannot be imported ({clip(str(error))}); install "
+                "it again or uninstall it"
+            ) from error
+
+
+def _foreign(path: Path, network: str) -> WeightsError:
+    if network in _IN_REPOSITORY:
+        title, folder = _IN_REPOSITORY[network]
+        return WeightsError(
+            f"weights {path} hold {title}, which a plug-in reads; in a clone of duallgd run "
+            f"'pip install {folder}'"
+        )
+    return WeightsError(
+        f"weights {path} hold the network {quote(network)}, which nothing that is installed reads; "
+        "install the package that wrote them"
+    )
+
+
+def _unreadable(path: Path, error: WeightsError) -> WeightsError:
+    """What to say of a file that is not of our layout at all."""
+    with path.open("rb") as stream:
+        if stream.read(len(_ZIP)) != _ZIP:
+            return error
+    return WeightsError(
+        f"weights {path} are a file of torch.save, which is not read here; in a clone of duallgd "
+        "run 'pip install ./plugins/authors_network', then convert a checkpoint of the authors by "
+        "'python -m duallgd_authors_network convert'"
+    )

@@ -1,0 +1,107 @@
+"""Everything that the plug-in takes from duallgd: no other module of it imports duallgd_cli."""
+
+from duallgd_cli.__main__ import exit_codes
+from duallgd_cli.checkpoint.format import (
+    FORMAT_VERSION,
+    foreign_network,
+    load_finite,
+    load_object,
+    reading,
+    require_same_shapes,
+    shapes_of,
+    write_tensors,
+)
+from duallgd_cli.chem.adduct import ADDUCTS, Adduct, parse_adduct
+from duallgd_cli.chem.elements import BOND_NONE, FINGERPRINT_BITS, SYMBOLS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import SamplingSettings, dump, parse, require, require_range
+from duallgd_cli.diffusion.process import (
+    Denoise,
+    Samples,
+    SamplingTask,
+    alpha_bar,
+    parse_schedule,
+    sample,
+)
+from duallgd_cli.diffusion.sampler import on_one_thread
+from duallgd_cli.errors import (
+    ConfigError,
+    Failure,
+    RefusedError,
+    UnsupportedElementError,
+    WeightsError,
+    clip,
+    counted,
+    quote,
+)
+from duallgd_cli.files import claim, sha256
+from duallgd_cli.model.duallgd import parameter_counts
+from duallgd_cli.model.line_graph import LineGraph, line_graph, pair_mask
+from duallgd_cli.model.settings import MOST, MOST_LAYERS, DiffusionSettings
+from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.predict.model import Encoded, LoadedModel
+from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.runtime import Runtime
+from duallgd_cli.sources import Proposal, Query
+from duallgd_cli.sources.network import assembled
+from duallgd_cli.spectra.annotation import SubformulaTable
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
+
+__all__ = [
+    "ADDUCTS",
+    "BOND_NONE",
+    "FINGERPRINT_BITS",
+    "FORMAT_VERSION",
+    "MOST",
+    "MOST_LAYERS",
+    "SYMBOLS",
+    "Adduct",
+    "AnnotatedSpectrum",
+    "ConfigError",
+    "Denoise",
+    "DiffusionSettings",
+    "Encoded",
+    "Failure",
+    "Formula",
+    "Hypothesis",
+    "LineGraph",
+    "LoadedModel",
+    "Proposal",
+    "Query",
+    "RankingModel",
+    "RefusedError",
+    "Runtime",
+    "Samples",
+    "SamplingSettings",
+    "SamplingTask",
+    "SubformulaTable",
+    "UnsupportedElementError",
+    "WeightsError",
+    "alpha_bar",
+    "assembled",
+    "claim",
+    "clip",
+    "counted",
+    "dump",
+    "exit_codes",
+    "foreign_network",
+    "line_graph",
+    "load_finite",
+    "load_object",
+    "map_tensors",
+    "on_one_thread",
+    "pair_mask",
+    "parameter_counts",
+    "parse",
+    "parse_adduct",
+    "parse_schedule",
+    "quote",
+    "reading",
+    "require",
+    "require_range",
+    "require_same_shapes",
+    "sample",
+    "sha256",
+    "shapes_of",
+    "write_tensors",
+]

@@ -1,0 +1,29 @@
+"""The plug-in as its users have it: its entry point is installed, whoever runs the tests."""
+
+import pytest
+import torch
+
+from tests import made_plugins
+from tests.cli.conftest import duallgd  # noqa: F401 - a fixture
+from tests.conftest import own_logging, own_threads  # noqa: F401 - fixtures
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(tmp_path_factory):
+    """The entry point, which the environment may lack."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        folder = tmp_path_factory.mktemp("installed")
+        made_plugins.install(folder, monkeypatch, "duallgd_authors_network")
+        yield
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A function that writes a checkpoint as the authors do, and gives its path."""
+
+    def save(content):
+        path = tmp_path / "authors.ckpt"
+        torch.save(content, path)
+        return path
+
+    return save
