@@ -127,7 +127,8 @@ class Source(Protocol):
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
         """Up to n proposals for a query; a function of the arguments and nothing else.
 
-        Fewer mean that the source has no more.
+        Fewer mean that the source has no more. Where molecules must be as the user says, it may be
+        asked again with another seed, for further ones: what it gives again counts again.
         """
         ...
 

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Final
 
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
+from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.runtime import stage
 from duallgd_cli.scores.fragments import Fragments
@@ -17,6 +18,7 @@ from duallgd_cli.sources.network import from_analogues
 # Of the proposals from analogues, those that are made of them by one change; the others start from
 # one as it is.
 _CHANGED: Final = 0.8
+_LISTED: Final = "listed of analogues"  # in the memo of a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,19 @@ class Analogues:
     name: str = ANALOGUES
 
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
-        """N proposals, or none where no molecule of the user's has nearly the formula's atoms."""
+        """N proposals, or none where no molecule of the user's has nearly the formula's atoms.
+
+        Asked again for the same query it lists none: they would count twice.
+        """
         if not query.analogues:
             return iter(())
-        blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
-        with stage("enumerate"):
-            made = query.allowed(changed(query.analogues, query.formula, blocks))
-            found = shortlist(made, query, int(_CHANGED * n), self.fragments)
+        found: list[Mol] = []
+        if _LISTED not in query.memo:
+            query.memo[_LISTED] = True
+            blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
+            with stage("enumerate"):
+                made = query.allowed(changed(query.analogues, query.formula, blocks))
+                found = shortlist(made, query, int(_CHANGED * n), self.fragments)
         listed = (Proposal(self.name, mol) for mol in found)
         left = n - len(found)
         if self.sampler is None or not left:

@@ -104,9 +104,7 @@ def test_a_loaded_model_says_what_it_is(tmp_path, network):
         (("CCCCO",), ["database", "analogues", "enumerated", "templates", "noise"]),
     ],
 )
-def test_the_sources_are_those_that_the_weights_have_something_for(
-    tmp_path, network, known, names
-):
+def test_the_sources_are_those_that_the_weights_have_something_for(tmp_path, network, known, names):
     templates = Collection(molecules_of(*known)).tensors() if known else {}
     path = tmp_path / "mine.safetensors"
     save(path, Checkpoint(network.settings, dict(network.state_dict()), templates=templates))

@@ -1,8 +1,7 @@
-"""Samples that known molecules become by one change, or of their parts."""
+"""Molecules that are listed: known ones with one change, or put together from blocks."""
 
 import numpy as np
 import pytest
-import torch
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
@@ -12,10 +11,14 @@ from duallgd_cli.chem.identity import (
     inchikey_block,
     parse_smiles,
 )
-from duallgd_cli.chem.joining import cut
-from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
+from duallgd_cli.chem.joining import cut, together
+from duallgd_cli.chem.molecule import disassemble, formula_of
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.generator.planning import Unknown, changed, put_together, shortlist
+from duallgd_cli.sources import Query, enumerated
+from duallgd_cli.sources.collection import known_molecules
+from duallgd_cli.sources.enumerated import Enumerated, bit_scores, changed, log_odds, shortlist
+from tests.made_prepared import molecules_of
+from tests.made_spectra import annotated
 
 KNOWN = parse_smiles("CC(=O)Nc1ccccc1")
 BLOCKS = cut([parse_smiles("Oc1ccccc1")])
@@ -41,13 +44,17 @@ def told(mol, doubt=0.1):
     return chance
 
 
-def starts(known, formula, chance, blocks, samples):
-    unknown = Unknown(formula, torch.from_numpy(chance))
-    return shortlist(changed(known, formula, blocks), unknown, samples)
+def query(formula, chance, **changes):
+    return Query(annotated([], str(formula)), chance, **changes)
+
+
+def listed(known, formula, chance, blocks, most):
+    """Of known molecules by one change, the likeliest."""
+    return shortlist(changed(known, formula, blocks), query(formula, chance), most, None)
 
 
 def test_the_molecule_that_the_fingerprint_tells_comes_first():
-    found = starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 40)
+    found = listed([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 40)
 
     assert inchikey_block(found[0]) == inchikey_block(PARACETAMOL)
     assert len(graphs(found)) == len(found)
@@ -57,7 +64,7 @@ def test_the_molecule_that_the_fingerprint_tells_comes_first():
 def test_rows_are_ordered_by_the_log_odds_of_their_bits():
     chance = np.random.default_rng(1).random(FINGERPRINT_BITS).astype(np.float32)
 
-    found = starts([graph(KNOWN)], FORMULA, chance, BLOCKS, 40)
+    found = listed([graph(KNOWN)], FORMULA, chance, BLOCKS, 40)
 
     log_odds = np.log(chance / (1 - chance)).clip(np.log(0.003 / 0.997), np.log(0.997 / 0.003))
     score = [log_odds[fingerprint(mol)].sum() for mol in found]
@@ -68,7 +75,7 @@ def test_rows_are_ordered_by_the_log_odds_of_their_bits():
 def test_a_known_molecule_of_the_formula_is_one_of_them(smiles):
     mol = parse_smiles(smiles)
 
-    found = starts([graph(mol)], formula_of(mol), told(mol), BLOCKS, 40)
+    found = listed([graph(mol)], formula_of(mol), told(mol), BLOCKS, 40)
 
     assert inchikey_block(found[0]) == inchikey_block(mol)
 
@@ -77,7 +84,7 @@ def test_tautomers_are_one_graph():
     """Methyl at C4 or C5 of imidazole is one matrix of bonds, and so is whichever N has the H."""
     formula, chance = Formula.parse("C4H6N2"), np.full(FINGERPRINT_BITS, 0.01, np.float32)
 
-    found = starts([graph(parse_smiles("c1c[nH]cn1"))], formula, chance, METHYL, 40)
+    found = listed([graph(parse_smiles("c1c[nH]cn1"))], formula, chance, METHYL, 40)
 
     assert len(graphs(found)) == len(found)
     assert len(found) == 3  # at nitrogen, between the nitrogens, or at one of the other carbons
@@ -88,37 +95,36 @@ def test_a_molecule_drawn_as_a_salt_is_the_same_graph():
     formula, chance = Formula.parse("C6H5NO2"), np.full(FINGERPRINT_BITS, 0.01, np.float32)
     known = [graph(parse_smiles(text)) for text in ("O=[N+]([O-])c1ccccc1", "O=Nc1ccccc1")]
 
-    found = starts(known, formula, chance, BLOCKS, 40)
+    found = listed(known, formula, chance, BLOCKS, 40)
 
     assert len(graphs(found)) == len(found)
 
 
-def test_there_are_no_more_than_samples():
-    few = starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 2)
-    many = starts([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 40)
+def test_there_are_no_more_than_are_wanted():
+    few = listed([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 2)
+    many = listed([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 40)
 
     assert list(map(inchikey_block, few)) == list(map(inchikey_block, many[:2]))
 
 
 @pytest.mark.parametrize("known", [[], [graph(parse_smiles("CCO"))]])
 def test_without_a_way_there_are_none(known):
-    assert starts(known, FORMULA, told(PARACETAMOL), BLOCKS, 9) == []
+    assert listed(known, FORMULA, told(PARACETAMOL), BLOCKS, 9) == []
 
 
 def test_molecules_of_parts_are_ordered_by_their_bits_and_what_their_parts_are_worth():
     """Of toluene and phenol, joined in any way; blocks that more molecules have are worth more."""
     blocks = cut(map(parse_smiles, ["Cc1ccccc1", "Oc1ccccc1", "CC(=O)NCC", "CC(=O)O"]))
-    formula = Formula.parse("C8H9NO")
-    chance = told(KNOWN)
+    formula, chance = Formula.parse("C8H9NO"), told(KNOWN)
+    asked = query(formula, chance)
 
-    unknown = Unknown(formula, torch.from_numpy(chance))
-    made = list(put_together(blocks, unknown))
-    found = shortlist(made, unknown, 40)
+    made = list(together(blocks, formula, bit_scores(asked), 1_000))
+    found = shortlist(made, asked, 40, None)
 
-    log_odds = np.log(chance.astype(float) / (1 - chance))
+    odds = np.log(chance.astype(float) / (1 - chance))
     best = {}
     for mol, worth in made:
-        value = worth + log_odds[fingerprint(mol)].sum()
+        value = worth + odds[fingerprint(mol)].sum()
         best[inchikey_block(mol)] = max(value, best.get(inchikey_block(mol), -np.inf))
     keys = list(map(inchikey_block, found))
     assert sorted(keys) == sorted(best)
@@ -127,45 +133,52 @@ def test_molecules_of_parts_are_ordered_by_their_bits_and_what_their_parts_are_w
 
 
 def test_the_better_way_to_a_molecule_counts():
-    """A molecule that several ways lead to keeps the price of the best, whichever comes first."""
-    unknown = Unknown(FORMULA, torch.from_numpy(told(PARACETAMOL)))
+    """A molecule that several ways lead to costs what the best does, whichever comes first."""
+    asked = query(FORMULA, told(PARACETAMOL))
     other = parse_smiles("CC(=O)Nc1ccccc1O")
     ways = [(PARACETAMOL, -50.0), (other, 0.0), (PARACETAMOL, 50.0)]
 
     for made in (ways, ways[::-1]):
-        first, second = shortlist(made, unknown, 9)
+        first, second = shortlist(made, asked, 9, None)
 
         assert inchikey_block(first) == inchikey_block(PARACETAMOL)
         assert inchikey_block(second) == inchikey_block(other)
 
 
+def test_of_more_than_are_compared_at_once_the_likeliest_stay(monkeypatch):
+    made, asked = list(changed([graph(KNOWN)], FORMULA, BLOCKS)), query(FORMULA, told(PARACETAMOL))
+    whole = shortlist(made, asked, 3, None)
+    monkeypatch.setattr(enumerated, "_AT_ONCE", 2)
+
+    for order in (made, made[::-1]):
+        found = shortlist(order, asked, 3, None)
+        assert list(map(inchikey_block, found)) == list(map(inchikey_block, whole))
+
+
 class Peaks:
     """A spectrum that the fragments of one molecule explain, and how often it is looked at."""
-
-    contrast = None
 
     def __init__(self, smiles, worth):
         self.block, self.worth, self.asked = inchikey_block(parse_smiles(smiles)), worth, 0
 
-    def peaks(self, parts):
+    def peaks(self, query, mol):
         self.asked += 1
-        mol = assemble(parts.formula, parts.bond_class)[0]
         return self.worth * (inchikey_block(mol) == self.block), 0.0
 
 
-def ortho_and_para():
+def ortho_and_para(**changes):
     """That the fingerprint tells ortho from para, and not by much."""
     chance = told(parse_smiles("CC(=O)Nc1ccccc1O"), doubt=0.4)
     made = list(changed([graph(KNOWN)], FORMULA, BLOCKS))
-    return made, Unknown(FORMULA, torch.from_numpy(chance))
+    return made, query(FORMULA, chance, **changes)
 
 
 def test_peaks_that_fragments_explain_decide_where_the_fingerprint_is_in_doubt():
-    made, unknown = ortho_and_para()
+    made, asked = ortho_and_para()
     para = Peaks("CC(=O)Nc1ccc(O)cc1", worth=100.0)
 
-    without = shortlist(made, unknown, 40)
-    found = shortlist(made, unknown._replace(scorer=para), 40)
+    without = shortlist(made, asked, 40, None)
+    found = shortlist(made, asked, 40, para)
 
     assert inchikey_block(without[0]) == inchikey_block(parse_smiles("CC(=O)Nc1ccccc1O"))
     assert inchikey_block(found[0]) == para.block
@@ -174,22 +187,74 @@ def test_peaks_that_fragments_explain_decide_where_the_fingerprint_is_in_doubt()
 
 def test_what_bits_speak_for_a_molecule_decides_as_well():
     """The chances of bits prefer ortho; what bits speak for a molecule beside isomers does not."""
-    made, unknown = ortho_and_para()
-    para = "CC(=O)Nc1ccc(O)cc1"
-    scorer = Peaks(para, worth=0.0)
-    scorer.contrast = np.zeros(4096, np.float32)
-    scorer.contrast[fingerprint(parse_smiles(para))] = 2.0
+    para, odds = parse_smiles("CC(=O)Nc1ccc(O)cc1"), np.zeros(FINGERPRINT_BITS, np.float32)
+    odds[fingerprint(para)] = 2.0
+    made, asked = ortho_and_para(isomer_log_odds=odds)
 
-    found = shortlist(made, unknown._replace(scorer=scorer), 40)
+    found = shortlist(made, asked, 40, None)
 
-    assert inchikey_block(found[0]) == scorer.block
+    assert inchikey_block(found[0]) == inchikey_block(para)
+    expected = 0.4 * log_odds(asked.fingerprint) + 4.0 * odds
+    np.testing.assert_allclose(bit_scores(asked), expected)
 
 
 def test_only_some_of_what_is_made_is_compared_by_its_peaks():
-    made, unknown = ortho_and_para()
+    made, asked = ortho_and_para()
     nothing = Peaks("CCO", worth=100.0)
 
-    one = shortlist(made, unknown._replace(scorer=nothing), 1)
+    one = shortlist(made, asked, 1, nothing)
 
     assert nothing.asked == 4
     assert inchikey_block(one[0]) == inchikey_block(parse_smiles("CC(=O)Nc1ccccc1O"))
+
+
+def test_chances_that_are_certain_have_odds_all_the_same():
+    odds = log_odds(np.array([0, 0.5, 1, 0.003, np.nextafter(1, 0)], np.float32))
+
+    np.testing.assert_allclose(odds, np.log(0.997 / 0.003) * np.array([-1, 0, 1, -1, 1]), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def collection():
+    """Cresols, anisole and benzyl alcohol can be made of its molecules and their parts."""
+    return known_molecules(molecules_of("Oc1ccccc1", "Cc1ccccc1", "COc1ccccc1"), max_atoms=99)
+
+
+CRESOL = parse_smiles("Cc1ccccc1O")
+
+
+def test_the_source_lists_changes_and_what_is_put_together_best_first(collection):
+    formula = formula_of(CRESOL)
+    asked = query(formula, told(CRESOL))
+
+    proposals = list(Enumerated(collection).propose(asked, 40, seed=1))
+
+    mols = [one.mol for one in proposals]
+    assert proposals[0].source == "enumerated"
+    assert all(one[2:] == (None, False, "") for one in proposals)
+    assert {formula_of(mol) for mol in mols} == {formula}
+    assert inchikey_block(mols[0]) == inchikey_block(CRESOL)
+    assert {*map(parse_block, ("COc1ccccc1", "OCc1ccccc1"))} < {*map(inchikey_block, mols)}
+    assert len({*map(inchikey_block, mols)}) == len(mols)
+
+
+def parse_block(smiles):
+    return inchikey_block(parse_smiles(smiles))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_source_gives_the_first_n_whatever_the_seed(collection, n):
+    source, asked = Enumerated(collection), query(formula_of(CRESOL), told(CRESOL))
+
+    every, few = (
+        [inchikey_block(one.mol) for one in source.propose(asked, most, seed)]
+        for most, seed in ((40, 1), (n, 2))
+    )
+
+    assert few == every[:n]
+
+
+def test_the_source_has_nothing_where_nothing_can_be_made(collection):
+    asked = query(Formula.parse("CHCl3"), told(CRESOL))
+
+    assert list(Enumerated(collection).propose(asked, 40, seed=1)) == []

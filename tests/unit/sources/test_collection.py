@@ -1,37 +1,28 @@
-"""Known molecules to start from: which, what becomes of their atoms, and what is drawn of them."""
-
-from dataclasses import replace
+"""Known molecules to start from: which, and what becomes of their atoms."""
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli import diffusion
 from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UsageError, WeightsError
-from duallgd_cli.generator.network import ModelGenerator
-from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.sources.collection import (
-    Templates,
+    Collection,
     fitted,
     known_molecules,
     molecule_of,
     starts,
 )
-from duallgd_cli.guide import Known
-from tests.made_graphs import made_molecules, small_settings, stirred
+from tests.made_graphs import made_molecules
 from tests.made_prepared import molecules_of
-from tests.made_training import cpu
 
 BUTANOL, BUTYLAMINE, NAPHTHOL = "CCCCO", "CCCCN", "Oc1cccc2ccccc12"
 KNOWN = (BUTANOL, BUTYLAMINE, NAPHTHOL, "CCCCCCCCCCCCCCCC")
-SETTINGS = SamplingSettings(steps=10, samples=10)
 
 
 def known():
@@ -131,7 +122,7 @@ def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
     molecules = molecules_of(*KNOWN, fold=[0, 1, 0, 0])
 
     kept = known_molecules(molecules, max_atoms=11)
-    again = Templates.of(kept.tensors())
+    again = Collection.of(kept.tensors())
 
     assert len(kept.molecules) == len(again.molecules) == 2  # hexadecane is larger
     assert again.names == tuple(molecules.inchikey[[0, 2]].astype(str))
@@ -154,130 +145,12 @@ def test_templates_without_an_array_say_how_to_add_it(name):
     del tensors[name]
 
     with pytest.raises(WeightsError, match=rf"'{name}' of templates.*weights analogues"):
-        Templates.of(tensors)
+        Collection.of(tensors)
 
 
 def test_no_known_molecules_at_all_are_refused():
     with pytest.raises(UsageError, match=r"no molecule of at most 2 heavy atoms.*--max-atoms"):
         known_molecules(molecules_of(*KNOWN), max_atoms=2)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return stirred(small_settings(layers=1))
-
-
-def drawn(model, settings=SETTINGS, analogues=None, formula="C4H11NO", monkeypatch=None):
-    """What was drawn, and the tasks that were drawn from."""
-    tasks = []
-    generator = ModelGenerator(model, cpu(), templates=analogues)
-    if monkeypatch is not None:
-        plain = diffusion.sample
-
-        def noted(denoise, task, *rest):
-            tasks.append(task)
-            return plain(denoise, task, *rest)
-
-        monkeypatch.setattr("duallgd_cli.diffusion.sample", noted)
-    chance = torch.from_numpy(predicted(BUTANOL))
-    samples, _ = generator.draw(Unknown(Formula.parse(formula), chance), settings, seed=4)
-    return samples, tasks
-
-
-def test_the_last_samples_start_from_known_molecules_and_the_first_do_not_change(
-    model, monkeypatch
-):
-    twenty = replace(SETTINGS, samples=20)
-    without, _ = drawn(model, twenty)
-    partly, tasks = drawn(model, twenty, known(), monkeypatch=monkeypatch)
-
-    fresh, more, less = tasks
-    assert fresh.start is None
-    assert fresh.samples == 5
-    # At most four fifths of those that begin from known molecules are made of them.
-    assert 3 <= more.samples + less.samples <= 14
-    # A quarter and a tenth of the way to pure noise.
-    assert (more.plan[0], less.plan[0]) == (125, 45)
-    assert len({task.seed for task in tasks}) == 3
-    assert len(partly.bond_class) == len(partly.log_likelihood) == 5 + more.samples + less.samples
-    torch.testing.assert_close(partly.bond_class[:5], without.bond_class[:5])
-
-
-@pytest.mark.parametrize(
-    ("changes", "formula"),
-    [
-        ({"analogue_share": 0.0}, "C4H11NO"),
-        ({"samples": 1, "analogue_share": 0.9}, "C4H11NO"),
-        ({}, "CHCl3"),  # nothing is near
-    ],
-)
-def test_all_start_from_pure_noise_where_there_is_nothing_to_start_from(model, changes, formula):
-    settings = replace(SETTINGS, **changes)
-
-    with_known, _ = drawn(model, settings, known(), formula)
-
-    without, _ = drawn(model, settings, None, formula)
-    torch.testing.assert_close(with_known.bond_class, without.bond_class)
-
-
-class Told(Known):
-    """What a user knows: these molecules."""
-
-    def __init__(self, *smiles):
-        super().__init__(None)
-        molecules = molecules_of(*smiles)
-        object.__setattr__(self, "own", [graph_of(molecules, n) for n in range(len(smiles))])
-
-    def graphs(self, probability, formula):
-        return self.own
-
-
-@settings(max_examples=25)
-@given(
-    samples=st.integers(1, 25),
-    share=st.sampled_from([0.0, 0.02, 0.3, 0.5, 0.99]),
-    steps=st.sampled_from([1, 10]),
-    formula=st.sampled_from(["C4H11NO", "C4H9ClO", "C10H8O2", "CHCl3"]),
-    templates=st.sampled_from([None, known()]),
-    told=st.sampled_from([None, Told(BUTANOL), Told(NAPHTHOL, BUTYLAMINE)]),
-    core=st.sampled_from([None, "CC"]),
-)
-def test_as_many_samples_are_planned_as_were_asked_for(
-    model, samples, share, steps, formula, templates, told, core
-):
-    asked = SamplingSettings(steps=steps, samples=samples, analogue_share=share, core=core)
-    parsed = Formula.parse(formula)
-    core = core if parsed.counts[0] > 1 else None
-    asked = replace(asked, core=core)
-    chance = torch.from_numpy(predicted(BUTANOL))
-
-    planner = ModelGenerator(model, cpu(), templates=templates).planner
-    plan = planner.plan(Unknown(parsed, chance, told), asked, 4)
-    tasks = [task for _, task in plan.tasks]
-
-    assert plan.count == samples
-    assert min(task.samples for task in tasks) > 0
-    assert all(task.start is None or len(task.start) == task.samples for task in tasks)
-    seeds = [task.seed for task in tasks]
-    assert len(seeds) == len(set(seeds))
-
-
-def test_starts_are_a_function_of_fingerprint_formula_and_weights(model):
-    one, two = (
-        ModelGenerator(model, cpu(), templates=Templates.of(known().tensors())) for _ in range(2)
-    )
-    formula, chance = Formula.parse("C4H11NO"), torch.from_numpy(predicted(BUTANOL))
-
-    unknown = Unknown(formula, chance)
-    between = Unknown(Formula.parse("C10H8O2"), torch.from_numpy(predicted(NAPHTHOL)))
-    first, _ = one.draw(unknown, SETTINGS, seed=4)
-    one.draw(between, SETTINGS, seed=5)
-    again, _ = one.draw(unknown, SETTINGS, seed=4)
-    other, _ = two.draw(unknown, SETTINGS, seed=4)
-
-    for drawn_again in (again, other):
-        assert torch.equal(drawn_again.bond_class, first.bond_class)
-        assert torch.equal(drawn_again.log_likelihood, first.log_likelihood)
 
 
 def test_of_other_structures_only_what_several_of_fold_train_have_is_a_block():
@@ -324,7 +197,7 @@ def test_arrays_that_describe_no_molecules_are_refused(name, value):
     tensors[name] = value(tensors[name]) if callable(value) else value
 
     with pytest.raises(WeightsError, match="the templates in the weights are broken"):
-        Templates.of(tensors)
+        Collection.of(tensors)
 
 
 def with_last(array, value):

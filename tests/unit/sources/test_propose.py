@@ -1,0 +1,214 @@
+"""Sources that are asked in turn: their quotas, what they lack, and what must be as the user says."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.chem.guide import Guide
+from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.errors import OutOfTimeError
+from duallgd_cli.guide import Known
+from duallgd_cli.sources import DATABASE, Proposal, Query, propose
+from tests.made_spectra import annotated
+
+ETHER, ALCOHOL = parse_smiles("COCC"), parse_smiles("CCCO")
+OPEN = Query(annotated([], "C3H8O"), np.zeros(4096, np.float32))
+MOST_SEED = (1 << 63) - 1
+
+
+@dataclass
+class Listed:
+    """Has so many molecules in all; notes what it is asked for.
+
+    One in `every` is an alcohol, but of the first ones so many are `wrong`.
+    """
+
+    name: str
+    has: int = 10**9
+    every: int = 1
+    wrong: int = 0
+    rejection: str = ""
+    asked: list = field(default_factory=list)
+
+    def propose(self, query, n, seed):
+        before = sum(number for number, _ in self.asked)
+        self.asked.append((n, seed))
+        for place in range(before, min(before + n, self.has)):
+            mol = ETHER if place < self.wrong or (place + 1) % self.every else ALCOHOL
+            yield Proposal(self.name, None if self.rejection else mol, rejection=self.rejection)
+
+
+def demanding(*names, **changes):
+    """A query for an alcohol."""
+    known = Known(Guide(require=("[OX2H]",)))
+    return Query(annotated([], "C3H8O"), np.zeros(4096, np.float32), known=known, **changes)
+
+
+def counted(sources, quotas, query=OPEN, seed=7, most=10):
+    """How many proposals come of each source, in the order of the sources."""
+    names = [one.source for one in propose(sources, query, quotas, seed, most)]
+    assert names == sorted(names, key=[source.name for source in sources].index)
+    return {source.name: names.count(source.name) for source in sources}
+
+
+def test_each_source_is_asked_once_for_its_quota_and_none_without():
+    a, b, c = Listed("a"), Listed("b"), Listed("c")
+
+    assert counted([a, b, c], {"c": 2, "a": 5}) == {"a": 5, "b": 0, "c": 2}
+    assert (a.asked, b.asked, c.asked) == ([(5, 7)], [], [(2, 7)])
+
+
+@pytest.mark.parametrize("rejection", ["", "disconnected"])
+def test_what_a_source_lacks_the_next_one_with_a_quota_is_asked_for(rejection):
+    a, b, c, d = (
+        Listed("a", has=3),
+        Listed("b"),
+        Listed("c", has=4, rejection=rejection),
+        Listed("d"),
+    )
+
+    found = counted([a, b, c, d], {"a": 10, "c": 2, "d": 0})
+
+    assert found == {"a": 3, "b": 0, "c": 4, "d": 5}
+    assert c.asked == [(9, 7)]
+
+
+def test_a_source_that_has_nothing_passes_all_on_and_the_last_has_nobody_to_pass_to():
+    assert counted([Listed("a", has=0), Listed("b", has=1)], {"a": 4, "b": 4}) == {"a": 0, "b": 1}
+
+
+def test_a_database_stands_beside_the_others_and_passes_nothing_on_nor_takes_it():
+    a, given, b = Listed("a", has=1), Listed(DATABASE, has=3), Listed("b")
+
+    found = counted([a, given, b], {"a": 5, DATABASE: 100, "b": 2})
+
+    assert found == {"a": 1, DATABASE: 3, "b": 6}
+    assert given.asked == [(100, 7)]
+
+
+def test_where_nothing_is_demanded_a_rejected_sample_is_a_sample():
+    a = Listed("a", rejection="disconnected")
+
+    assert counted([a], {"a": 5}) == {"a": 5}
+    assert len(a.asked) == 1
+
+
+def test_a_source_is_asked_again_until_its_quota_is_as_it_must_be():
+    third = Listed("a", every=3)
+
+    proposals = list(propose([third], demanding(), {"a": 20}, 7))
+
+    fit = [one for one in proposals if not one.rejection]
+    assert len(fit) >= 20
+    assert {one.rejection for one in proposals} == {"", "without [OX2H]"}
+    assert all(one.mol is ALCOHOL for one in fit)
+    # 6 of the first 20 are alcohols; so 20 more at most a round, then what is lacking of 20.
+    assert [n for n, _ in third.asked] == [20, 20, 20]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "every", "quota", "rounds"),
+    [
+        (0, 1, 100, [100]),
+        (0, 2, 100, [100, 100]),
+        (20, 1, 100, [100, 25]),  # 20 of every 100 are wrong, so far
+        (1, 1, 20, [20, 15]),  # not for one alone
+        (1, 1, 5, [5, 5]),  # and not for more than at first
+    ],
+)
+def test_a_further_round_is_of_as_many_as_are_probably_needed(wrong, every, quota, rounds):
+    source = Listed("a", every=every, wrong=wrong)
+
+    counted([source], {"a": quota}, demanding())
+
+    assert [n for n, _ in source.asked] == rounds
+
+
+@pytest.mark.parametrize(("most", "drawn"), [(10, 200), (2.5, 50), (1, 20), (0.5, 20)])
+def test_a_source_is_asked_for_no_more_than_so_many_times_its_quota(most, drawn):
+    never = Listed("a", every=10**9)
+
+    assert counted([never], {"a": 20}, demanding(), most=most) == {"a": drawn}
+
+
+def test_a_source_that_runs_out_is_not_asked_again():
+    a, b = Listed("a", has=25, every=10), Listed("b")
+
+    found = counted([a, b], {"a": 20, "b": 5}, demanding())
+
+    assert found == {"a": 25, "b": 5}
+    assert len(a.asked) == 2
+
+
+def test_what_is_no_molecule_is_not_as_it_must_be_and_keeps_its_reason():
+    broken = Listed("a", rejection="disconnected")
+
+    proposals = list(propose([broken], demanding(), {"a": 3}, 7))
+
+    assert len(proposals) == 30
+    assert {one.rejection for one in proposals} == {"disconnected"}
+
+
+@pytest.mark.parametrize("seed", [0, 7, MOST_SEED])
+def test_further_rounds_have_seeds_that_no_others_have(seed):
+    a, b = Listed("a", every=10**9), Listed("b", every=10**9)
+
+    list(propose([a, b], demanding(), {"a": 20, "b": 20}, seed))
+
+    for source in (a, b):
+        seeds = [own for _, own in source.asked]
+        assert seeds[0] == seed
+        assert len(set(seeds)) == len(seeds) > 1
+        assert all(0 <= own <= MOST_SEED for own in seeds)
+        # Sources add small numbers to a seed, so seeds of rounds are apart.
+        apart = [abs(x - y) for x in seeds for y in seeds if x != y]
+        assert min(min(apart), MOST_SEED + 1 - max(apart)) >= 256
+
+
+def test_the_clock_is_looked_at_before_a_molecule_is_held_against_the_constraints():
+    looked = []
+
+    def check():
+        looked.append(1)
+        if len(looked) == 5:
+            raise OutOfTimeError
+
+    proposals = propose([Listed("a")], demanding(check=check), {"a": 20}, 7)
+
+    with pytest.raises(OutOfTimeError):
+        list(proposals)
+    assert len(looked) == 5
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 40)), min_size=1, max_size=5),
+    every=st.sampled_from([0, 1, 2, 7]),
+    seed=st.integers(0, MOST_SEED),
+)
+def test_no_proposal_is_lost_or_made_up(sizes, every, seed):
+    """As many as the quotas where the last source has enough, whatever those before it have."""
+    sources = [Listed(f"s{n}", has, every or 1) for n, (_, has) in enumerate(sizes)]
+    quotas = {f"s{n}": quota for n, (quota, _) in enumerate(sizes)}
+    last = Listed("last", every=every or 1)
+    query = demanding() if every else OPEN
+
+    found = counted([*sources, last], quotas | {"last": 0}, query, seed)
+
+    wanted = sum(quotas.values())
+    assert sum(found.values()) >= wanted
+    assert sum(found.values()) == wanted or every > 1
+    assert all(found[source.name] <= source.has for source in sources)
+
+
+def test_a_query_makes_what_is_asked_for_once_and_knows_no_constraint_without_any():
+    query, made = Query(annotated([], "C3H8O"), np.zeros(4096, np.float32)), []
+
+    values = [query.once("it", lambda: made.append(1) or len(made)) for _ in range(3)]
+
+    assert values == [1, 1, 1]
+    assert (query.constraints, query.analogues, query.fault(ETHER)) == (None, [], "")
+    assert str(query.formula) == "C3H8O"
+    assert [mol for mol, _ in demanding().allowed([(ETHER, 1.0), (ALCOHOL, 2.0)])] == [ALCOHOL]
