@@ -13,6 +13,7 @@ from duallgd_cli import __version__
 from duallgd_cli.cli import (
     bench,
     data,
+    database,
     evaluate,
     formulas,
     info,
@@ -36,6 +37,7 @@ app.command("merge", epilog=predict.MERGE_EPILOG)(predict.merge)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("trace", epilog=report.TRACE_EPILOG)(report.trace)
 app.command("train", epilog=train.EPILOG)(train.train)
+app.add_typer(database.app, name="database")
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
 app.add_typer(bench.app, name="bench")

@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -192,16 +192,14 @@ class Database:
             except UnreadableError:
                 logger.warning("%s cannot be used, and is made again", place)
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with _whole(place) as part:
-                _write(path, part, 1, lambda rows: None)
+            _make(path, place, 1, lambda rows: None)
             return cls.open(place)
         except OSError as error:
             logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
         # Mapped files can be read on after they were deleted.
         with TemporaryDirectory(prefix="duallgd-", ignore_cleanup_errors=True) as folder:
-            _write(path, Path(folder), 1, lambda rows: None)
-            return cls.open(Path(folder))
+            _make(path, place := Path(folder) / place.name, 1, lambda rows: None)
+            return cls.open(place)
 
     def __len__(self) -> int:
         return self.about.structures
@@ -341,7 +339,7 @@ def add(
     force: bool = False,
     workers: int = 1,
     advance: Callable[[int], None] = lambda rows: None,
-) -> About:
+) -> tuple[str, About]:
     """Read the structures of a file into a database under a name, whole or not at all.
 
     Args:
@@ -350,6 +348,9 @@ def add(
         force: Whether one of this name is replaced.
         workers: Processes that read structures.
         advance: Told of each row that was read.
+
+    Returns:
+        Its name, and what it holds.
 
     Raises:
         MissingInputError: There is no such file.
@@ -377,14 +378,12 @@ def add(
                 "replace it"
             )
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _whole(place) as part:
-            about = _write(source, part, workers, advance)
+        about = _make(source, place, workers, advance)
     except OSError as error:
         raise UsageError(f"database {place} cannot be written: {error.strerror}") from None
     if about.said_of_left_out:
         logger.warning("%s: %s", source, about.said_of_left_out)
-    return about
+    return name, about
 
 
 def remove(name: str) -> None:
@@ -458,8 +457,8 @@ def _entry(row: StructureRow) -> _Kept | str:
     return _Kept(bytes(formula.counts), (line_of(row.smiles), line_of(row.name), bits.tobytes()))
 
 
-def _write(source: Path, folder: Path, workers: int, advance: Callable[[int], None]) -> About:
-    """Make a database of a file in an empty folder; in memory are some 40 bytes a structure.
+def _make(source: Path, place: Path, workers: int, advance: Callable[[int], None]) -> About:
+    """Make a database of a file; in memory are some 40 bytes a structure.
 
     Raises:
         OSError: Something cannot be written.
@@ -469,11 +468,10 @@ def _write(source: Path, folder: Path, workers: int, advance: Callable[[int], No
     digest, refused = sha256(source), Counter[str]()
     atoms = bytearray()
     lengths = {name: array("I") for name in _COLUMNS}
+    place.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         # In the order of the file. Files without a name: nothing is left of them by any end.
-        unsorted = {
-            name: stack.enter_context(TemporaryFile(dir=folder.parent)) for name in _COLUMNS
-        }
+        unsorted = {name: stack.enter_context(TemporaryFile(dir=place.parent)) for name in _COLUMNS}
         rows = islice(read_rows(source), _MOST_ROWS + 1)
         for number, entry in enumerate(_entries(rows, workers), 1):
             if number > _MOST_ROWS:
@@ -490,18 +488,18 @@ def _write(source: Path, folder: Path, workers: int, advance: Callable[[int], No
             for name, piece in zip(_COLUMNS, entry.pieces, strict=True):
                 lengths[name].append(len(piece))
                 unsorted[name].write(piece)
-        left_out = dict(refused.most_common())
+        about = About(source.name, digest, 0, 0, dict(refused.most_common()), 0, 0)
         if not atoms:
-            about = About(source.name, digest, 0, 0, left_out, 0, 0)
             raise UsageError(
                 f"{source} holds no molecule that can be used: "
                 f"{about.said_of_left_out or 'it is empty'}"
             )
-        order = _write_index(folder, atoms)
+        part = stack.enter_context(_whole(place))
+        order = _write_index(part, atoms)
         for name, kind in _COLUMNS.items():
             own = np.frombuffer(lengths[name], np.uint32)
-            _write_column(folder / f"{name}.npy", unsorted[name], own, order, kind)
-    return _described(folder, source.name, digest, left_out)
+            _write_column(part / f"{name}.npy", unsorted[name], own, order, kind)
+        return _described(part, about)
 
 
 def _entries(rows: Iterator[StructureRow], workers: int) -> Iterator[_Kept | str]:
@@ -553,7 +551,7 @@ def _write_column(
     _save(path.with_name(f"{path.stem}_start.npy"), starts)
 
 
-def _described(folder: Path, file: str, digest: str, left_out: Mapping[str, int]) -> About:
+def _described(folder: Path, about: About) -> About:
     """Write checksums, and what a database holds, once its arrays are there."""
     names = ["formulas", "rows", *_COLUMNS, *(f"{name}_start" for name in _COLUMNS)]
     arrays: dict[str, NDArray[Any]] = {
@@ -563,12 +561,10 @@ def _described(folder: Path, file: str, digest: str, left_out: Mapping[str, int]
     checksums = [_checksum(_of_rows(arrays, first, last)) for first, last in pairwise(rows)]
     arrays["checksums"] = np.array(checksums, np.uint32)
     _save(folder / "checksums.npy", arrays["checksums"])
-    about = About(
-        file,
-        digest,
+    about = replace(
+        about,
         structures=rows[-1],
         formulas=len(checksums),
-        left_out=left_out,
         bytes=sum(path.stat().st_size for path in folder.iterdir()),
         index=_checksum(arrays[name] for name in _INDEX),
     )

@@ -99,7 +99,7 @@ def test_more_atoms_than_a_byte_counts_are_no_molecule_of_few(table):
 
 
 def test_it_is_read_once_and_says_what_it_is(table, folder, caplog):
-    made = store.add(table)
+    _, made = store.add(table)
     table.unlink()
 
     (listed,) = store.entries()
@@ -183,10 +183,10 @@ def test_a_second_of_the_same_name_is_refused_unless_it_is_to_replace_it(table, 
 
     with pytest.raises(UsageError, match=r"mine.*exists.*mine\.smi.*--force"):
         store.add(tmp_path / "other.smi", "mine")
-    assert store.entries() == [("mine", first)]
+    assert store.entries() == [first]
     second = store.add(tmp_path / "other.smi", "mine", force=True)
 
-    assert store.entries() == [("mine", second)]
+    assert store.entries() == [second]
     assert [path.name for path in folder.iterdir()] == ["mine"]
     assert list(Database.open(folder / "mine").of_formulas(formulas("C2H7N")).names) == ["amine"]
 
@@ -198,7 +198,7 @@ def test_a_failed_replacement_leaves_the_first(table, tmp_path, folder):
     with pytest.raises(UsageError, match=r"empty\.smi holds no molecule.*2 molecules left out"):
         store.add(tmp_path / "empty.smi", "mine", force=True)
 
-    assert store.entries() == [("mine", first)]
+    assert store.entries() == [first]
     assert [path.name for path in folder.iterdir()] == ["mine"]
 
 
