@@ -213,7 +213,7 @@ def evaluate(
         "top_k": parsing.parse_ranks(top_k),
         "prediction": options.settings_of(PredictSettings, config, given, set_ or ()),
         "analogues": tuple(map(str, analogues or ())),
-        "databases": tuple(map(str, database or ())),
+        "databases": tuple(database or ()),
         "train_data": tuple(train_data or ()),
         "shard": Shard.parse(shard) if shard else Shard(),
     }
