@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, clip, counted
 from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_file, sha256
 from duallgd_cli.runtime import cache_folder
 from duallgd_cli.spectra.types import Feature
@@ -86,6 +86,7 @@ logger = logging.getLogger(__name__)
 _FOLDER: Final = "guide"
 _LINE_END: Final = 10
 _AT_ONCE: Final = 10_000  # lines
+_MOST_REASONS: Final = 3
 
 
 def kept(
@@ -123,12 +124,21 @@ def kept(
         except OSError as error:
             logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
     found = read_back(made)
-    left_out = "; ".join(found.pop("left_out"))
+    said = "; ".join(found.pop("left_out"))
     if not len(found["smiles"]):
-        raise UsageError(f"{path} holds no {sought}: {left_out or 'it is empty'}")
-    if left_out:
-        logger.warning("%s: %s", path, left_out)
+        raise UsageError(f"{path} holds no {sought}: {said or 'it is empty'}")
+    if said:
+        logger.warning("%s: %s", path, said)
     return found
+
+
+def left_out(reasons: Mapping[str, int], noun: str, plural: str = "") -> str:
+    """What of a file cannot be used, in words: the most frequent reasons, and how many others."""
+    first = sorted(reasons, key=lambda reason: (-reasons[reason], reason))[:_MOST_REASONS]
+    said = [f"{counted(reasons[why], noun, plural)} left out ({clip(why)})" for why in first]
+    if others := sum(reasons.values()) - sum(reasons[why] for why in first):
+        said.append(f"{others} for other reasons")
+    return "; ".join(said)
 
 
 def line_of(text: str) -> bytes:

@@ -33,10 +33,9 @@ from duallgd_cli.errors import (
     MoleculeError,
     UsageError,
     clip,
-    counted,
     quote,
 )
-from duallgd_cli.guide import kept, line_of, read_back, text_of
+from duallgd_cli.guide import kept, left_out, line_of, read_back, text_of
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.tables import numbered_rows
 
@@ -246,8 +245,7 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         )
     refused: Counter[str] = Counter()
     made = _made(read_rows(path), refused, total)
-    left_out = (f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items())
-    return {**made, "left_out": text_of(left_out)}
+    return {**made, "left_out": text_of(filter(None, [left_out(refused, "molecule")]))}
 
 
 def _made(

@@ -40,11 +40,10 @@ from duallgd_cli.errors import (
     UnreadableError,
     UsageError,
     clip,
-    counted,
     quote,
 )
 from duallgd_cli.files import DAMAGED_ARRAYS, PACKED_ENDINGS, require_file, sha256
-from duallgd_cli.guide import line_of
+from duallgd_cli.guide import left_out, line_of
 from duallgd_cli.guide.analogues import Analogues, atoms_and_bits
 from duallgd_cli.runtime import cache_folder, databases_folder, in_order
 from duallgd_cli.spectra.annotation import index_ranges
@@ -123,11 +122,7 @@ class About:
     @property
     def said_of_left_out(self) -> str:
         """The rows that are no structures, by reason, in words; "" where there are none."""
-        each = (
-            f"{counted(number, 'molecule')} left out ({reason})"
-            for reason, number in self.left_out.items()
-        )
-        return "; ".join(each)
+        return left_out(self.left_out, "molecule")
 
 
 @dataclass(frozen=True, eq=False)
