@@ -19,6 +19,7 @@ from duallgd_cli.cli import (
     info,
     predict,
     report,
+    score,
     train,
     weights,
 )
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
+app.command("score", epilog=score.EPILOG)(score.score)
 app.command("formulas", epilog=formulas.EPILOG)(formulas.formulas)
 app.command("merge", epilog=predict.MERGE_EPILOG)(predict.merge)
 app.command("report", epilog=report.EPILOG)(report.report)

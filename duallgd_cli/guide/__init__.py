@@ -86,7 +86,7 @@ logger = logging.getLogger(__name__)
 _FOLDER: Final = "guide"
 _LINE_END: Final = 10
 _AT_ONCE: Final = 10_000  # lines
-_MOST_REASONS: Final = 3
+_MOST_REASONS: Final = 4
 
 
 def kept(

@@ -381,8 +381,12 @@ def quotas_of(
         )
     shares = {name: left * part // sum(parts.values()) for name, part in parts.items()}
     shares[next(reversed(parts))] += left - sum(shares.values())
-    beside = set(names) - asked.keys() - BUILT_IN
-    return quotas | shares | dict.fromkeys(sorted(beside), _OF_AN_OWN_SOURCE)
+    beside = {
+        source.name: getattr(source, "most", _OF_AN_OWN_SOURCE)
+        for source in sources
+        if source.name not in BUILT_IN | asked.keys()
+    }
+    return quotas | shares | beside
 
 
 def _most_draws(settings: PredictSettings) -> float:
