@@ -1,9 +1,7 @@
-"""Benchmarks: where their files are, how they are read, and what was published on them.
+"""Benchmarks: where their files are and how they are read.
 
 ``massspecgym`` is MassSpecGym (Bushuiev et al., NeurIPS 2024), versions 1.0 and 1.5; ``nplib1`` is
 NPLIB1 (Duehrkop et al., CANOPUS) as MIST's authors released it: labels, splits and SIRIUS files.
-Published results (``published.tsv``) are with the true formula given, on the official test fold,
-accuracies in percent; they stand beside ours only for the benchmark they belong to.
 """
 
 import logging
@@ -77,7 +75,6 @@ class Suite:
         files: What was read, for hashes in the report.
         rows: Reads the spectra from the start, each time it is called, in the MassSpecGym layout.
         fold: Its test fold.
-        published: Rows of others.
         remarks: Sentences that belong to every result.
     """
 
@@ -85,7 +82,6 @@ class Suite:
     files: tuple[Path, ...]
     rows: Callable[[], Iterator[Row]]
     fold: str = ""
-    published: Sequence[Mapping[str, Any]] = ()
     remarks: tuple[str, ...] = ()
     test_title: str = ""
 
@@ -142,30 +138,6 @@ def find(benchmark: str, data_dir: Path | None) -> Suite:
     return known(data_dir) if known is not None else _labelled(Path(benchmark), data_dir)
 
 
-def published(benchmark: str) -> list[dict[str, Any]]:
-    """Published rows of a benchmark; None where a number was not given.
-
-    Each has the ``method`` as its authors call it, ``accuracy`` (percent), ``mces`` (smallest) and
-    ``tanimoto`` (largest) among the first 1 and 10, its ``source``, and what it ``assumes``: what a
-    reader must know before comparing.
-    """
-    rows = table_rows(Path(__file__).with_name("published.tsv"))
-    return [
-        {
-            "method": row["method"],
-            **{
-                metric: [float(cell) if cell else None for cell in cells]
-                for metric in ("accuracy", "mces", "tanimoto")
-                for cells in [[row[f"{metric}@{k}"] for k in (1, 10)]]
-            },
-            "source": row["source"],
-            "assumes": row["assumes"],
-        }
-        for row in rows
-        if row["benchmark"] == benchmark
-    ]
-
-
 def massspecgym(data_dir: Path | None) -> Suite:
     """Find MassSpecGym in a folder, else in the cache of duallgd, else download it once.
 
@@ -191,7 +163,6 @@ def massspecgym(data_dir: Path | None) -> Suite:
         files=(path,),
         rows=lambda: table_rows(path, required=("identifier", "smiles", "mzs", "intensities")),
         fold="test",
-        published=published("massspecgym"),
         remarks=remarks,
     )
 
@@ -251,7 +222,6 @@ def nplib1(data_dir: Path | None) -> Suite:
         files=(data_dir / LABELS, data_dir / SPLIT),
         rows=lambda: _nplib1_rows(data_dir),
         fold="test",
-        published=published("nplib1"),
     )
 
 

@@ -55,7 +55,7 @@ RUN = {
 PREPARED = ("manifest.json", "report.tsv", "inchikey.npy")
 REPORT = (
     *("results.json", "per_spectrum.tsv", "metrics.tsv", "groups.tsv", "calibration.tsv"),
-    *("formula_accuracy.tsv", "plots/calibration.png", "plots/by_adduct.svg"),
+    *("formula_accuracy.tsv", "plots/calibration.png", "plots/groups.svg"),
 )
 BENCHMARK = (
     *("spectra.tsv", "truth.tsv", "predictions.csv", "predictions.csv.run.json"),
