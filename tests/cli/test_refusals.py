@@ -185,7 +185,6 @@ data structures table.csv -o NAME
 data structures table.csv --holdout NAME -o made
 data spectra NAME -o made
 data simulate NAME --like spectra -o made
-data massbank NAME -o made.tsv
 weights convert NAME -o w
 weights convert notes.ckpt -o NAME
 weights verify NAME

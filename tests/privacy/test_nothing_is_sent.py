@@ -28,7 +28,6 @@ from tests.conftest import EXAMPLES
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
 from tests.made_reference import fine_tuned_file, stirred_network
-from tests.unit.data.test_massbank import record, release
 
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = Path(__file__).with_name("guard")
@@ -75,7 +74,6 @@ SLOW = {
     "data structures": ["data structures structures.smi -o made --workers 2"],
     "data spectra": ["data spectra spectra.tsv -o made --workers 2"],
     "data simulate": ["data simulate structures --like spectra -o made --workers 2 --steps 2"],
-    "data massbank": ["data massbank massbank -o made.tsv.gz"],
     "weights convert": ["weights convert authors.ckpt -o made.safetensors"],
     "weights verify": ["weights verify small.safetensors"],
     "weights hashes": ["weights hashes structures -o made.train.hashes"],
@@ -223,7 +221,6 @@ def inputs(tmp_path_factory, example_run):
     labelled_table.write(folder / "labelled.tsv")
     (folder / "structures.smi").write_text("\n".join(SMILES) + "\n")
     (folder / "library.mgf").write_text(LIBRARY)
-    release(folder / "massbank", record())
     torch.save(fine_tuned_file(stirred_network()), folder / "authors.ckpt")
     for seed, name in enumerate(("small", "other")):
         model = stirred(small_settings(), seed=seed)
