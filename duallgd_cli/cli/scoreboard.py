@@ -20,7 +20,7 @@ _WIDTH_WITHOUT_TERMINAL: Final = 120
 
 
 def show(found: Mapping[str, Any]) -> None:
-    """Print the tables of a results.json, with published rows of the same benchmark beside ours.
+    """Print the tables of a results.json.
 
     Rows of one kind that are identical share a line, as do groups that hold all spectra.
     """
@@ -39,25 +39,20 @@ def _tables(found: Mapping[str, Any]) -> Iterator[Table]:
         yield _groups(found["formula_accuracy"], found["spectra"] + 1, title)
     for part in found["parts"]:
         yield _metrics(part)
-    if found["published"]:
-        yield _beside(found, found["published"])
     if found["groups"]:
         title = "Groups of spectra, means over spectra"
         yield _groups(found["groups"], found["spectra"], title)
 
 
 def _metrics(found: Mapping[str, Any]) -> Table:
-    ways = {"over spectra": "per_spectrum", "over molecules": "per_molecule"}
-    if found["spectra"] == found["molecules"]:
-        del ways["over molecules"]  # the same numbers
-    names: dict[tuple[str, ...], list[str]] = {}
-    for name, estimates in found["metrics"].items():
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, estimate in found["metrics"].items():
         kind = name.removeprefix("oracle_").partition("@")[0]
-        cells = [_with_interval(name, estimates[way]) for way in ways.values()]
-        same = ("count" if kind in _COUNTS else kind, *cells)
+        mean, low, high = (_number(name, estimate[part]) for part in ("mean", "low", "high"))
+        same = ("count" if kind in _COUNTS else kind, f"{mean} ({low} to {high})")
         names.setdefault(same, []).append(name.replace("_", " "))
-    rows = ([" = ".join(alike), *cells] for (_, *cells), alike in names.items())
-    shown = table(found["title"], ["mean (95 % interval)", *ways], rows)
+    rows = ([" = ".join(alike), cell] for (_, cell), alike in names.items())
+    shown = table(found["title"], ["metric", "mean (95 % interval)"], rows)
     shown.caption = f"{found['spectra']} spectra of {found['molecules']} molecules"
     return shown
 
@@ -88,29 +83,6 @@ def _remarks(found: Mapping[str, Any]) -> list[str]:
     return sentences + list(found["remarks"])
 
 
-def _beside(found: Mapping[str, Any], published: Sequence[Mapping[str, Any]]) -> Table:
-    rows = [
-        [
-            f"{row['method']} ({row['source']})",
-            *("-" if value is None else f"{value:.2f}" for value in values),
-            row["assumes"],
-        ]
-        for row in published
-        for values in [(*row["accuracy"], *row["mces"], *row["tanimoto"])]
-    ]
-    names = [f"{kind}@{k}" for kind in ("accuracy", "mces", "tanimoto") for k in (1, 10)]
-    means = {name: ways["per_spectrum"]["mean"] for name, ways in found["metrics"].items()}
-    ours = [_number(name, means.get(name)) for name in names]
-    heads = ["method", "acc@1 %", "acc@10 %", "MCES@1", "MCES@10", "Tan@1", "Tan@10", "assumes"]
-    shown = table("Published rows, as their authors state them", heads, rows)
-    for column in shown.columns:
-        column.no_wrap = False
-    shown.columns[-1].justify = "left"
-    assumed = "; ".join([found["track"], *found["remarks"]])
-    shown.add_row("this run", *ours, assumed, style="bold")
-    return shown
-
-
 def _groups(groups: Sequence[Mapping[str, Any]], everything: int, title: str) -> Table:
     """A line a group; those of so many spectra as `everything` share the caption."""
     names = list(groups[0]["estimates"])
@@ -131,11 +103,6 @@ def _groups(groups: Sequence[Mapping[str, Any]], everything: int, title: str) ->
         means = [_number(name, group["estimates"][name]["mean"]) for name in names]
         shown.add_row(f"  {group['label']}", str(group["spectra"]), *means)
     return shown
-
-
-def _with_interval(name: str, estimate: Mapping[str, float]) -> str:
-    mean, low, high = (_number(name, estimate[part]) for part in ("mean", "low", "high"))
-    return f"{mean} ({low} to {high})"
 
 
 def _number(name: str, value: float | None) -> str:

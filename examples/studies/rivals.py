@@ -358,8 +358,8 @@ def rival_rows(rivals: Mapping[str, Any]) -> Iterator[list[object]]:
     yield ["rival", "part", "metric", *ends]
     for rival, record in rivals.items():
         for part, numbers in ({"all": record} | record["parts"]).items():
-            for name, ways in numbers["metrics"].items():
-                estimates = (ways["per_spectrum"], numbers["ours_minus_theirs"][name])
+            for name, estimate in numbers["metrics"].items():
+                estimates = (estimate, numbers["ours_minus_theirs"][name])
                 yield [rival, part, name, *(e[end] for e in estimates for end in _ENDS)]
 
 
@@ -439,7 +439,7 @@ def main(
     table = Table("metric", "this evaluation", *records, title=found["title"])
     for name, own in found["metrics"].items():
         if "@" in name:
-            mean = own["per_spectrum"]["mean"]
+            mean = own["mean"]
             table.add_row(name, f"{mean:.3f}", *cells(name, records.values()))
     show(table, "In brackets: this evaluation minus the other, with its 95 % interval.")
     say(f"-> {folder / 'rivals.tsv'}")
@@ -448,7 +448,7 @@ def main(
 def cells(name: str, records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The mean of a metric for each rival, and the difference to it."""
     for record in records:
-        mean = record["metrics"][name]["per_spectrum"]["mean"]
+        mean = record["metrics"][name]["mean"]
         apart = (record["ours_minus_theirs"][name][end] for end in _ENDS)
         yield "{:.3f} [{:.3f} ({:.3f} to {:.3f})]".format(mean, *apart)
 

@@ -26,7 +26,6 @@ from tests import labelled_table
 from tests.conftest import EXAMPLES
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
-from tests.unit.data.test_massbank import record, release
 
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = Path(__file__).with_name("guard")
@@ -73,7 +72,6 @@ SLOW = {
     "data structures": ["data structures structures.smi -o made --workers 2"],
     "data spectra": ["data spectra spectra.tsv -o made --workers 2"],
     "data simulate": ["data simulate structures --like spectra -o made --workers 2 --steps 2"],
-    "data massbank": ["data massbank massbank -o made.tsv.gz"],
     "weights verify": ["weights verify small.safetensors"],
     "weights hashes": ["weights hashes structures -o made.train.hashes"],
     "weights evidence": [
@@ -220,7 +218,6 @@ def inputs(tmp_path_factory, example_run):
     labelled_table.write(folder / "labelled.tsv")
     (folder / "structures.smi").write_text("\n".join(SMILES) + "\n")
     (folder / "library.mgf").write_text(LIBRARY)
-    release(folder / "massbank", record())
     for seed, name in enumerate(("small", "other")):
         model = stirred(small_settings(), seed=seed)
         checkpoint = Checkpoint(model.settings, dict(model.state_dict()), {"step": 7})
