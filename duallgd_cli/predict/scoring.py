@@ -49,7 +49,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Structure:
+class OwnStructure:
     """A structure of the user's.
 
     Attributes:
@@ -78,7 +78,7 @@ class Mine:
         name: Of the source.
     """
 
-    structures: Sequence[Structure]
+    structures: Sequence[OwnStructure]
     name: str = NAME
 
     @property
@@ -94,7 +94,7 @@ class Mine:
         return (Proposal(self.name, mol) for mol in unique.values())
 
 
-def read_structures(path: Path) -> list[Structure]:
+def read_structures(path: Path) -> list[OwnStructure]:
     """The structures of a file, readable or not.
 
     Raises:
@@ -102,7 +102,7 @@ def read_structures(path: Path) -> list[Structure]:
         UnreadableError: It is of no known format.
         UsageError: It holds none, or too many.
     """
-    found = list[Structure]()
+    found = list[OwnStructure]()
     for row in read_rows(path):
         if len(found) == MOST:
             raise UsageError(
@@ -118,9 +118,9 @@ def read_structures(path: Path) -> list[Structure]:
             except (MoleculeError, FormulaError) as error:
                 fault = str(error)
         if fault:
-            found.append(Structure(row.name, row.smiles, fault=fault))
+            found.append(OwnStructure(row.name, row.smiles, fault=fault))
         else:
-            found.append(Structure(row.name, row.smiles, mol, formula, block))
+            found.append(OwnStructure(row.name, row.smiles, mol, formula, block))
     if not found:
         raise UsageError(f"{path} holds no structure: it is empty")
     return found
@@ -177,7 +177,7 @@ def score_structures(
 
 def _rows(
     request: PredictRequest,
-    structures: Sequence[Structure],
+    structures: Sequence[OwnStructure],
     model: LoadedModel,
     inputs: Inputs,
     summary: RunSummary,
@@ -209,7 +209,7 @@ def _again(again: Callable[[], LoadedModel], mine: Mine) -> LoadedModel:
 
 
 def _formulas(
-    request: PredictRequest, structures: Sequence[Structure], max_heavy_atoms: int
+    request: PredictRequest, structures: Sequence[OwnStructure], max_heavy_atoms: int
 ) -> FormulaSource:
     """Where formulas come from: as for `predict`, and of the structures where nothing says."""
     settings = request.settings
@@ -244,7 +244,7 @@ def _fitting(
 
 
 def scored(
-    results: Results, structures: Sequence[Structure], ranking: Ranking
+    results: Results, structures: Sequence[OwnStructure], ranking: Ranking
 ) -> tuple[Prediction, list[Row]]:
     """The prediction of a feature, and a row for each structure."""
     candidates, top10 = ranking.rank(results)
@@ -282,7 +282,7 @@ def scored(
 
 
 def _values(
-    structure: Structure, candidate: Candidate, result: HypothesisResult, n_candidates: int
+    structure: OwnStructure, candidate: Candidate, result: HypothesisResult, n_candidates: int
 ) -> Row:
     """Rank, probability, scores and explained peaks of a structure."""
     formulas = [peak.formula for peak in result.peaks]
@@ -305,7 +305,7 @@ def _values(
 
 
 def _why_not(
-    structure: Structure,
+    structure: OwnStructure,
     prediction: Prediction,
     tried: Mapping[str, Sequence[HypothesisResult]],
 ) -> tuple[str, str]:

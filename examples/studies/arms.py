@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from atom_orders import AtomOrder, load_in_order
 from command import say, show, typed
+from duallgd_cli.generator.network import ModelGenerator
 from judging import COLUMNS, HeldOut, bond_marginal, finish_all, noise_levels
 from networks import build
 from rich.table import Table
@@ -34,7 +35,6 @@ from duallgd_cli.config import SamplingSettings, dump
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.intervals import Estimate, means
 from duallgd_cli.files import sha256, write_atomically
-from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.run import TrainingRequest, run_training
 from duallgd_cli.train.settings import RunSettings

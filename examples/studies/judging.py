@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 import torch
 from atom_orders import AtomOrder, OrderedMolecules, load_in_order, pairs_of_order
+from duallgd_cli.generator.network import ModelGenerator
+from duallgd_cli.predict.candidates import assemble_all, collect, fitting
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
@@ -26,9 +28,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.diffusion.process import alpha_bar, corrupt
 from duallgd_cli.errors import UsageError
-from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.duallgd import Condition
-from duallgd_cli.predict.candidates import assemble_all, collect, fitting
 from duallgd_cli.predict.model import Generated
 from duallgd_cli.results import OK, HypothesisResult
 

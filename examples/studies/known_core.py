@@ -30,11 +30,11 @@ from duallgd_cli import GuideFiles, load, predict_spectra
 from duallgd_cli.chem import parts
 from duallgd_cli.chem.guide import read_core
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.journal import read
+from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.predict.run import predictions_of
 from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.results import Prediction
-from duallgd_cli.predict.run import predictions_of
 from duallgd_cli.runtime import Runtime
 
 _SPECTRUM: Final = ("precursor_mz", "adduct", "formula", "collision_energy", "instrument_type")

@@ -17,6 +17,7 @@ from typing import Annotated
 import command
 import torch
 import typer
+from duallgd_cli.generator.network import chunk_size, formula_condition, parts_of
 from rich.table import Table
 from torch import Tensor
 
@@ -24,9 +25,8 @@ from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.generator.network import chunk_size, formula_condition, parts_of
-from duallgd_cli.model.rewritten import for_inference, rewritten_for
 from duallgd_cli.model.duallgd import Condition
+from duallgd_cli.model.rewritten import for_inference, rewritten_for
 from duallgd_cli.runtime import Runtime
 
 _STEP = 250

@@ -49,12 +49,12 @@ from duallgd_cli.evaluate.tables import (
     write_table,
 )
 from duallgd_cli.guide import Known
-from duallgd_cli.predict.model import Generated, LoadedModel
 from duallgd_cli.predict.journal import read as read_journals
-from duallgd_cli.ranking.one_list import Ranking
-from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.predict.model import Generated, LoadedModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.ranking.one_list import Ranking
+from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 from duallgd_cli.tables import table_rows
 

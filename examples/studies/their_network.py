@@ -16,9 +16,9 @@ except ModuleNotFoundError as missing:
     )
 
 __all__ = [
+    "AuthorsNoise",
     "ReferenceDenoiser",
     "ReferenceDenoiserSettings",
-    "AuthorsNoise",
     "ReferenceSettings",
     "StreamAttention",
     "atoms_of",

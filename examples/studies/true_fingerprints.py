@@ -19,6 +19,7 @@ import numpy as np
 import torch
 import typer
 from command import run, show
+from duallgd_cli.generator.network import ModelGenerator
 from numpy.typing import NDArray
 from rich.table import Table
 from rivals import predicted_by
@@ -33,7 +34,6 @@ from duallgd_cli.evaluate.intervals import Estimate, share
 from duallgd_cli.evaluate.report import RESULTS, ranked_of
 from duallgd_cli.evaluate.run import PREDICTIONS, TRUTH
 from duallgd_cli.evaluate.tables import read_predictions, truths_of
-from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.predict import api
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.runtime import Runtime

@@ -12,8 +12,8 @@ from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.cli import app
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.sources.collection import Templates
 from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.sources.collection import Templates
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import spectra_folder, structures_folder
 from tests.made_spectra import ASPIRIN, annotated, block, mgf

@@ -8,13 +8,13 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from duallgd_cli.generator.network import ModelGenerator, chunk_size
+from duallgd_cli.generator.planning import Unknown
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.diffusion.process import SamplingTask, alpha_bar
-from duallgd_cli.generator.network import ModelGenerator, chunk_size
-from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.model.rewritten import for_inference
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage

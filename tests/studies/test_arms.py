@@ -16,10 +16,10 @@ from torch.nn.functional import cross_entropy
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import InterruptedRunError, UsageError, WeightsError
-from duallgd_cli.predict.loading import parts_of
 from duallgd_cli.model.duallgd import KNOWN
 from duallgd_cli.model.layers import Masks, PairAttention
 from duallgd_cli.model.line_graph import AtomsFromPairs, PairsFromAtoms, line_graph
+from duallgd_cli.predict.loading import parts_of
 from duallgd_cli.train.settings import run_settings
 from tests.made_graphs import condition, noisy_bonds, pad_bonds, real_pairs, small_settings
 from tests.made_graphs import rows_of as rows_of_condition

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from atom_orders import SMILES_PLACE, OrderSelection, load_in_order, prepare_orders
+from duallgd_cli.generator.network import ModelGenerator
 from judging import NOISE_STEPS, HeldOut, bond_marginal, finish, finish_all, noise_levels
 from rdkit import Chem
 from torch.nn.functional import one_hot
@@ -15,7 +16,6 @@ from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.prepared import load_array, load_molecules
 from duallgd_cli.errors import UsageError
-from duallgd_cli.generator.network import ModelGenerator
 from duallgd_cli.model.settings import ModelSettings
 from tests.made_prepared import structures_folder
 from tests.made_training import cpu

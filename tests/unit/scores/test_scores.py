@@ -12,11 +12,10 @@ from duallgd_cli.chem.environments import known_environments
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.joining import cut, known_halves
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
-from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import MoleculeError, OutOfTimeError, UsageError, WeightsError
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.scores import Molecule, score
-from duallgd_cli.scores.fragments import Fragments
+from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.scores.substructures import (
     FingerprintLikelihood,
     FingerprintTanimoto,
@@ -43,7 +42,7 @@ def arrays_of(network, log_prevalence=None):
 
 def judge():
     torch.manual_seed(1)
-    return Judge(FragmentModel(N_INPUTS, len(SHIFTS), width=8)).eval()
+    return Judge(FragmentScorer(N_INPUTS, len(SHIFTS), width=8)).eval()
 
 
 def even_model(log_odds):
@@ -83,7 +82,7 @@ def test_the_network_in_plain_arrays_is_the_network():
         torch.nn.init.normal_(head.bias)
     features = np.random.default_rng(1).random((5, N_INPUTS), np.float32)
 
-    got = Fragments.of(arrays_of(network)).worth(features)
+    got = FragmentScorer.of(arrays_of(network)).worth(features)
 
     for said, there in zip(got, (True, False), strict=True):
         with torch.inference_mode():
@@ -212,8 +211,8 @@ def test_a_molecule_without_bonds_has_no_fragments():
 
 
 def test_fragments_of_a_molecule_are_cut_once_a_query(monkeypatch):
-    fragments, worth, calls = Fragments.of(even_model(-1.0)), Fragments.worth, []
-    monkeypatch.setattr(Fragments, "worth", lambda self, x: calls.append(1) or worth(self, x))
+    fragments, worth, calls = FragmentScorer.of(even_model(-1.0)), FragmentScorer.worth, []
+    monkeypatch.setattr(FragmentScorer, "worth", lambda self, x: calls.append(1) or worth(self, x))
     asked, (ethanol, methanol) = query(annotated("C2H5")), map(molecule, ("CCO", "CO"))
 
     first = fragments.peaks(asked, ethanol.mol)
@@ -237,7 +236,7 @@ def test_with_a_re_ranker_every_score_has_the_name_of_its_weight_in_the_ranking(
     scores, fragments = fitted_scores(arrays_of(judge()) | {"environments": known}, NO_BLOCKS.ends)
 
     names = [each.name for each in scores]
-    assert isinstance(fragments, Fragments)
+    assert isinstance(fragments, FragmentScorer)
     assert len(set(names)) == len(names)
     assert set(names) == set(FEATURES) - {"log_share", "log_prior", "repaired_share"}
 

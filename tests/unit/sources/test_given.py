@@ -26,7 +26,7 @@ from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.report.contents import ReportedRun
 from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
 from duallgd_cli.sources import Query, enumerated
-from duallgd_cli.sources.given import Database
+from duallgd_cli.sources.given import DatabaseSource
 from duallgd_cli.spectra.reading import read
 from tests.made_graphs import small_settings, stirred
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, annotated, block, mgf
@@ -85,7 +85,9 @@ def listed(database, n=100, guide=None, formula="C9H8O4", likely=CAFFEIC_ACID):
     chance = np.full(FINGERPRINT_BITS, 0.01, np.float32)
     chance[fingerprint(parse_smiles(likely))] = 0.9
     known = Known(guide, databases=(Analogues.read(database),))
-    proposals = list(Database().propose(Query(annotated([], formula), chance, known=known), n, 4))
+    proposals = list(
+        DatabaseSource().propose(Query(annotated([], formula), chance, known=known), n, 4)
+    )
     assert all(one[:1] + one[2:] == ("database", None, False, "") for one in proposals)
     return [inchikey_block(one.mol) for one in proposals]
 
@@ -127,7 +129,7 @@ def test_many_are_compared_by_their_peaks_too(database, monkeypatch):
     known = Known(None, databases=(Analogues.read(database),))
     asked = Query(annotated([], "C9H8O4"), chance, known=known)
 
-    (one,) = Database(Peaks()).propose(asked, 1, 4)
+    (one,) = DatabaseSource(Peaks()).propose(asked, 1, 4)
 
     assert inchikey_block(one.mol) == last
     assert len(wanted) == 3
@@ -136,8 +138,8 @@ def test_many_are_compared_by_their_peaks_too(database, monkeypatch):
 def test_without_a_database_there_is_nothing_to_propose():
     asked = Query(annotated([], "C9H8O4"), np.zeros(FINGERPRINT_BITS, np.float32))
 
-    assert list(Database().propose(asked, 9, 4)) == []
-    assert list(Database().propose(replace(asked, known=Known(None)), 9, 4)) == []
+    assert list(DatabaseSource().propose(asked, 9, 4)) == []
+    assert list(DatabaseSource().propose(replace(asked, known=Known(None)), 9, 4)) == []
 
 
 @pytest.mark.parametrize("samples", [1, 2, 400])
