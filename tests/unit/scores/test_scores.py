@@ -42,7 +42,7 @@ def arrays_of(network, log_prevalence=None):
 
 def judge():
     torch.manual_seed(1)
-    return Judge(FragmentScorer(N_INPUTS, len(SHIFTS), width=8)).eval()
+    return Judge(FragmentModel(N_INPUTS, len(SHIFTS), width=8)).eval()
 
 
 def even_model(log_odds):
