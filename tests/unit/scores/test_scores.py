@@ -12,6 +12,7 @@ from duallgd_cli.chem.environments import known_environments
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.joining import cut, known_halves
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
+from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import MoleculeError, OutOfTimeError, UsageError, WeightsError
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.scores import Molecule, score
