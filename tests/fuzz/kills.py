@@ -225,6 +225,7 @@ def _environment(folder):
     return os.environ | {
         "PYTHONPATH": str(ROOT),
         "DUALLGD_CACHE": str(folder / "cache"),
+        "DUALLGD_DATABASES": str(folder / "databases"),
         "OMP_NUM_THREADS": "2",
     }
 
