@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from duallgd_cli.generator.network import load_model
+from duallgd_cli.predict.loading import load_model
 from safetensors.torch import save_file
 
 from duallgd_cli.checkpoint import plugins
