@@ -6,11 +6,12 @@ from itertools import chain
 from typing import Final
 
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
+from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.runtime import stage
 from duallgd_cli.scores.fragments import FragmentScorer
-from duallgd_cli.sources import ANALOGUES, DATABASE, Proposal, Query
+from duallgd_cli.sources import ANALOGUES, DATABASE, LIBRARY, Proposal, Query
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.sources.enumerated import changed, shortlist
 from duallgd_cli.sources.network import from_analogues
@@ -46,6 +47,24 @@ class DatabaseSource:
             allowed = query.allowed((mol, 0.0) for mol in isomers)
             found = shortlist(allowed, query, n, self.fragments)
         return (Proposal(self.name, mol) for mol in found)
+
+
+@dataclass(frozen=True, slots=True)
+class LibrarySource:
+    """The structure of the spectrum of a library that is most like the measured one.
+
+    Attributes:
+        name: Of the source.
+    """
+
+    name: str = LIBRARY
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """The structure, if it is of the formula and its spectrum like enough."""
+        del n, seed
+        match = None if query.known is None else query.known.match(query.formula)
+        if match is not None and match["offered"]:
+            yield Proposal(self.name, parse_smiles(match["smiles"]))
 
 
 @dataclass(frozen=True, slots=True)
