@@ -22,14 +22,14 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.fragmentation import pieces
 from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.predict.journal import ENDING, Journal
+from duallgd_cli.predict.settings import Header, PredictSettings
+from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.results import (
     ExplainedPeak,
     HypothesisResult,
     SpectrumReference,
     Structure,
 )
-from duallgd_cli.ranking.ranking import RankingModel
-from duallgd_cli.predict.settings import Header, PredictSettings
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.types import Source
 

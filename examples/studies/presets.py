@@ -24,8 +24,8 @@ import typer
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.evaluate.run import evaluate
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.results import HypothesisResult
 from duallgd_cli.predict.settings import PRESETS, PredictSettings
+from duallgd_cli.results import HypothesisResult
 
 _SECONDS: Final = "cpu_s.txt"
 
