@@ -501,6 +501,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("DUALLGD_CACHE") or Path.home() / ".cache" / "duallgd")
 
 
+def databases_folder() -> Path:
+    """Where databases lie: $DUALLGD_DATABASES, or ``~/.local/share/duallgd/databases``."""
+    given = os.environ.get("DUALLGD_DATABASES")
+    return Path(given or Path.home() / ".local" / "share" / "duallgd" / "databases")
+
+
 def weights_from_environment() -> str | None:
     """$DUALLGD_WEIGHTS: a weights file or a folder of them, or None if unset or empty."""
     return os.environ.get("DUALLGD_WEIGHTS") or None

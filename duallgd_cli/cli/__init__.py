@@ -13,11 +13,13 @@ from duallgd_cli import __version__
 from duallgd_cli.cli import (
     bench,
     data,
+    database,
     evaluate,
     formulas,
     info,
     predict,
     report,
+    score,
     train,
     weights,
 )
@@ -31,10 +33,12 @@ app = typer.Typer(
 )
 
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
+app.command("score", epilog=score.EPILOG)(score.score)
 app.command("formulas", epilog=formulas.EPILOG)(formulas.formulas)
 app.command("merge", epilog=predict.MERGE_EPILOG)(predict.merge)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("train", epilog=train.EPILOG)(train.train)
+app.add_typer(database.app, name="database")
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
 app.add_typer(bench.app, name="bench")

@@ -66,11 +66,10 @@ def structures(
 def spectra(
     source: Annotated[
         Path,
-        typer.Argument(help="Table in the MassSpecGym layout, or an NPLIB1 folder."),
+        typer.Argument(help="Table in the MassSpecGym layout."),
     ],
     output: _OUTPUT,
     holdout: _HOLDOUT = None,
-    split: Annotated[Path | None, typer.Option(help="Fold table of an NPLIB1 folder.")] = None,
     workers: _WORKERS = None,
     force: _FORCE = False,
 ) -> None:
@@ -80,14 +79,12 @@ def spectra(
     from duallgd_cli.data.structures import read_holdout
     from duallgd_cli.runtime import available_cores
 
-    folds = () if split is None else (split,)
-    _claim(output, (*MOLECULE_ARRAYS, *SPECTRUM_ARRAYS), force, source, *folds, *(holdout or ()))
+    _claim(output, (*MOLECULE_ARRAYS, *SPECTRUM_ARRAYS), force, source, *(holdout or ()))
     with _making(output, "records") as advance:
         manifest = prepare_spectra(
             source,
             output,
             holdout=read_holdout(holdout or []),
-            split=split,
             workers=workers or available_cores(),
             advance=advance,
         )
@@ -156,41 +153,6 @@ def simulate(
             advance=advance,
         )
     typer.echo(f"{manifest['spectra']} simulated spectra in {output}", err=True)
-
-
-@app.command("massbank", epilog=EPILOG)
-def massbank(
-    release: Annotated[
-        Path,
-        typer.Argument(help="Folder or zip of MassBank's record files."),
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help=".tsv, .tsv.gz or .tsv.xz.")],
-    folds: Annotated[
-        Path | None, typer.Option(help="Table with inchikey and fold; others go to train.")
-    ] = None,
-    holdout: _HOLDOUT = None,
-    force: _FORCE = False,
-) -> None:
-    """Rebuild the table of open high-resolution spectra from MassBank's own release."""
-    from duallgd_cli.data.massbank import read_folds, rebuild_massbank
-    from duallgd_cli.data.structures import read_holdout
-
-    tables = () if folds is None else (folds,)
-    claim(
-        {"the output": output, "the report": output.with_name(f"{output.name}.report.tsv")},
-        [("an input", path) for path in (release, *tables, *(holdout or ()))],
-        force=force,
-        makes_folders=True,
-    )
-    with _making(output, "records") as advance:
-        totals = rebuild_massbank(
-            release,
-            output,
-            None if folds is None else read_folds(folds),
-            holdout=read_holdout(holdout or []),
-            advance=advance,
-        )
-    typer.echo("\n".join(f"{name}: {value}" for name, value in totals.items()), err=True)
 
 
 def _claim(folder: Path, arrays: Iterable[str], force: bool, *inputs: Path) -> None:

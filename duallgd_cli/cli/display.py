@@ -181,10 +181,10 @@ def training_display(
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[int], None]]:
-    """Yield a callback that adds to a count, shown live on a terminal."""
+def counting(what: str, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Yield a callback that adds to a count, shown live on a terminal unless `quiet`."""
     count = TextColumn("{task.completed:,.0f} {task.description}")
-    with bar(count, TextColumn("{task.speed}"), description=what) as (_, update):
+    with bar(count, TextColumn("{task.speed}"), description=what, quiet=quiet) as (_, update):
         yield lambda number: update(advance=number)
 
 

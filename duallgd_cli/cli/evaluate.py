@@ -1,9 +1,10 @@
 """`duallgd evaluate` and `calibrate`: how good predictions are, and how far to trust them."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -35,6 +36,9 @@ CALIBRATE_EPILOG: Final = (
     "-o duallgd.safetensors`"
 )
 
+_COUNTS: Final = frozenset({"candidates", "valid", "formula_exact", "distinct"})
+# Piped output has no width of its own; tables then take what they need.
+_WIDTH_WITHOUT_TERMINAL: Final = 120
 _what, _scoring, _leakage = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("What is scored", "Scoring", "Training data")
@@ -187,7 +191,7 @@ def evaluate(
     With --benchmark alone the spectra are predicted first, from what a lab would have, by the
     weights at hand. With --predictions a table is scored as it is.
     """
-    from duallgd_cli.cli import display, scoreboard
+    from duallgd_cli.cli import display
     from duallgd_cli.evaluate import settings as parsing
     from duallgd_cli.evaluate.run import evaluate as use_case
     from duallgd_cli.predict.settings import PredictSettings, Shard
@@ -213,7 +217,7 @@ def evaluate(
         "top_k": parsing.parse_ranks(top_k),
         "prediction": options.settings_of(PredictSettings, config, given, set_ or ()),
         "analogues": tuple(map(str, analogues or ())),
-        "databases": tuple(map(str, database or ())),
+        "databases": tuple(database or ()),
         "train_data": tuple(train_data or ()),
         "shard": Shard.parse(shard) if shard else Shard(),
     }
@@ -227,9 +231,78 @@ def evaluate(
             err=True,
         )
         return
-    scoreboard.show(found)
+    _show(found)
     if not quiet:
         typer.echo(f"report in {settings.folder}", err=True)
+
+
+def _show(results: Mapping[str, Any]) -> None:
+    """Print metrics of all spectra and of each part, and remarks; groups are in the report.
+
+    Metrics of one kind that are identical share a line.
+    """
+    from duallgd_cli.cli.display import results_console, table
+
+    console = results_console(_WIDTH_WITHOUT_TERMINAL)
+    track = "track not stated" if results["track"] == "not stated" else results["track"]
+    for part in (results, *results["parts"]):
+        alike: dict[tuple[str, str], list[str]] = {}
+        for name, estimate in part["metrics"].items():
+            kind = name.removeprefix("oracle_").partition("@")[0]
+            same = "count" if kind in _COUNTS else kind, _with_interval(name, estimate)
+            alike.setdefault(same, []).append(name.replace("_", " "))
+        rows = ([" = ".join(names), cell] for (_, cell), names in alike.items())
+        shown = table(f"{part['title']}, {track}", ["metric", "mean (95 % interval)"], rows)
+        shown.caption = f"{part['spectra']} spectra of {part['molecules']} molecules"
+        console.print(shown)
+    if groups := results.get("formula_accuracy"):
+        names = list(groups[0]["estimates"])
+        rows = (
+            [f"{group['by']}: {group['label']}", str(group["spectra"])]
+            + [_with_interval(name, group["estimates"][name]) for name in names]
+            for group in groups
+        )
+        title = f"The true formula among the predicted ones, {track}"
+        console.print(table(title, ["group", "n", *names], rows))
+    for sentence in _sentences(results):
+        console.print(sentence)
+
+
+def _sentences(results: Mapping[str, Any]) -> Iterator[str]:
+    """What a reader must know of the numbers."""
+    yield f"Track: {results['track']}."
+    statuses = ", ".join(f"{count} {status}" for status, count in results["statuses"].items())
+    yield f"Predictions: {statuses}; a spectrum without candidates counts as wrong."
+    for name, work in results["mces_work"].items():
+        yield (
+            f"{name}: {work['pairs']} pairs solved, {work['timeouts']} of them hit the limit of "
+            f"{results['scoring']['mces_limit_s']:g} s and count as the worst they may be."
+        )
+    shares = results["candidates"]
+    yield (
+        f"Candidates: {shares['total']:.0f}, of them {100 * shares['valid_share']:.1f}% valid, "
+        f"{100 * shares['formula_exact_share']:.1f}% of the true formula, "
+        f"{100 * shares['distinct_share']:.1f}% distinct."
+    )
+    if samples := results["prediction"].get("samples"):
+        yield (
+            f"Samples: {samples['drawn']} drawn, {100 * samples['valid_share']:.1f}% molecules as "
+            f"drawn and {100 * samples['repaired_share']:.1f}% after repair, all of the formula; "
+            f"{samples['distinct_per_spectrum']:.1f} distinct and "
+            f"{samples['seconds_per_spectrum']:.2f} s a spectrum."
+        )
+    yield from results["remarks"]
+
+
+def _with_interval(name: str, estimate: Mapping[str, float]) -> str:
+    factor, digits = (1, 3 if "tanimoto" in name else 2)
+    unit = ""
+    if "accuracy" in name:
+        factor, digits, unit = 100, 1, "%"
+    mean, low, high = (
+        f"{factor * estimate[end]:.{digits}f}{unit}" for end in ("mean", "low", "high")
+    )
+    return f"{mean} ({low} to {high})"
 
 
 def calibrate(

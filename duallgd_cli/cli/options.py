@@ -123,11 +123,12 @@ TimeoutPerSpectrum = Annotated[
     ),
 ]
 Database = Annotated[
-    list[Path] | None,
+    list[str] | None,
     known(
-        metavar="FILE",
-        help="Structures that the molecule may be, in files as for --analogues: those with the "
-        "formula stand among the candidates, in one list with one probability; may be repeated.",
+        metavar="FILE|NAME",
+        help="Structures that the molecule may be, in files as for --analogues or under a name "
+        "('duallgd database add'): those with the formula stand among the candidates, in one list "
+        "with one probability; may be repeated.",
     ),
 ]
 DatabaseShare = Annotated[
@@ -219,7 +220,7 @@ def database_share(database: object, share: float | None, only: bool) -> dict[st
         raise UsageError("--database-only is --database-share 1; give one of them")
     if not database and (only or share is not None):
         option = "--database-only" if only else "--database-share"
-        raise UsageError(f"{option} needs a --database FILE of structures")
+        raise UsageError(f"{option} needs a --database FILE of structures, or its name")
     return {"sampling.database_share": 1.0 if only else share}
 
 
@@ -245,7 +246,7 @@ def reads(
     )
 
 
-def guide_files(**files: Sequence[Path] | None) -> "GuideFiles | None":
+def guide_files(**files: Sequence[Path | str] | None) -> "GuideFiles | None":
     """Files that say what is known, by the names of `GuideFiles`; None without any."""
     from duallgd_cli.guide import GuideFiles
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,23 +16,16 @@ from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write, write_report
 from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.errors import (
-    DuallgdError,
     FormulaError,
-    MissingInputError,
     MoleculeError,
     UnreadableError,
-    UsageError,
-    quote,
 )
 from duallgd_cli.files import require_input, sha256
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.reading.quantities import collision_energy_ev
-from duallgd_cli.spectra.reading.record import instrument_class
 from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
-from duallgd_cli.tables import table_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,25 +120,6 @@ def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> N
         )
 
 
-def read_nplib1(folder: Path, split: Path | None = None) -> Iterator[Labelled]:
-    """Read the NPLIB1 layout: ``labels.tsv``, ``spec_files/NAME.ms`` and a split table.
-
-    Args:
-        folder: Holds ``labels.tsv`` with columns spec, smiles and ionization.
-        split: Table with columns name and split; found in the folder if None and there is one.
-
-    Raises:
-        MissingInputError: A table is missing.
-        UnreadableError: A table lacks a column.
-        UsageError: There are several split tables and none was chosen.
-    """
-    labels = table_rows(folder / "labels.tsv", ("spec", "smiles"))
-    rows = table_rows(split or _only_split(folder), ("name", "split"))
-    folds = {row["name"]: row["split"].lower() for row in rows}
-    for number, label in enumerate(labels, 1):
-        yield _nplib1_record(folder, label, folds, number)
-
-
 def _labelled(spectrum: Spectrum, number: int) -> Labelled:
     smiles = spectrum.metadata.get("smiles", "").strip()
     fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
@@ -158,50 +132,6 @@ def _labelled(spectrum: Spectrum, number: int) -> Labelled:
         return RejectedSpectrum(number, spectrum.spectrum_id, "unknown fold", fold)
     bare = replace(spectrum, metadata={})
     return LabelledSpectrum(Feature((bare,)), smiles, fold, number)
-
-
-def _nplib1_record(
-    folder: Path, label: Mapping[str, str], folds: Mapping[str, str], number: int
-) -> Labelled:
-    name, fold = label["spec"], folds.get(label["spec"], "")
-    if fold not in FOLDS:
-        return RejectedSpectrum(number, name, "in no fold", f"split table says {quote(fold)}")
-    try:
-        items = list(read(str(folder / "spec_files" / f"{name}.ms")))
-    except DuallgdError as error:
-        return RejectedSpectrum(number, name, "unreadable", str(error))
-    spectra = [
-        _named_as(label, item) for item in items if item.failure is None and item.ms_level == 2
-    ]
-    if not spectra:
-        return RejectedSpectrum(number, name, "no usable peaks", "no MS2 block in its file")
-    return LabelledSpectrum(Feature(tuple(spectra)), label["smiles"], fold, number)
-
-
-def _named_as(label: Mapping[str, str], spectrum: Spectrum) -> Spectrum:
-    """The spectrum with what its label says of it, its energy read with that instrument."""
-    instrument = spectrum.instrument or instrument_class(label.get("instrument", ""))
-    energy_ev = collision_energy_ev(
-        spectrum.collision_energy_text, spectrum.precursor_mz, instrument
-    )
-    return replace(
-        spectrum,
-        spectrum_id=label["spec"],
-        adduct_text=label.get("ionization") or spectrum.adduct_text,
-        instrument=instrument,
-        collision_energy_ev=energy_ev,
-        metadata={},
-    )
-
-
-def _only_split(folder: Path) -> Path:
-    found = sorted([*folder.glob("split*.tsv"), *folder.glob("splits/*.tsv")])
-    if not found:
-        raise MissingInputError(f"{folder} holds no split table; name one")
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
-        raise UsageError(f"{folder} holds several split tables ({names}); name one")
-    return found[0]
 
 
 # Training spectra are cleaned and explained as those of a prediction are by default.
@@ -219,7 +149,6 @@ def prepare_spectra(
     out: Path,
     *,
     holdout: frozenset[str] = frozenset(),
-    split: Path | None = None,
     workers: int = 1,
     advance: Callable[[int], None] = lambda records: None,
 ) -> dict[str, object]:
@@ -231,7 +160,6 @@ def prepare_spectra(
         out: Folder for the arrays, the manifest and ``report.tsv`` of rejected records.
         holdout: InChIKey first blocks that must not be trained on; their spectra of fold train are
             left out and counted, those of other folds stay.
-        split: Fold table of an NPLIB1 folder that holds several.
         workers: Processes.
         advance: Told how many records were done, for a progress display.
 
@@ -245,7 +173,7 @@ def prepare_spectra(
     spectra: list[Prepared] = []
     rejected: list[RejectedSpectrum] = []
     work = partial(prepare_record, holdout=holdout)
-    for result in in_order(work, read_labelled(source, split), workers):
+    for result in in_order(work, read_labelled(source), workers):
         if isinstance(result, RejectedSpectrum):
             rejected.append(result)
         else:
@@ -286,7 +214,7 @@ def prepare_spectra(
     return manifest
 
 
-def read_labelled(source: Path, split: Path | None = None) -> Iterator[Labelled]:
+def read_labelled(source: Path) -> Iterator[Labelled]:
     """Read a data set whose layout is recognised by its form.
 
     That is an NPLIB1 folder, a table in the MassSpecGym layout, or any spectrum file whose records
@@ -295,19 +223,15 @@ def read_labelled(source: Path, split: Path | None = None) -> Iterator[Labelled]
 
     Args:
         source: Folder, or TSV, MGF or MSP, plain or packed.
-        split: Fold table of an NPLIB1 folder that holds several.
 
     Raises:
         MissingInputError: No such file or folder.
         UnreadableError: Of no known layout.
     """
-    if (source / "labels.tsv").is_file():
-        yield from read_nplib1(source, split)
-        return
     if source.is_dir() or source.suffix == ".zip":
         raise UnreadableError(
-            f"{source} is not of the NPLIB1 layout, which has a labels.tsv; make a table of "
-            "MassBank's record files with 'duallgd data massbank'"
+            f"{source} is no table; make one of MassBank's record files with recipes/massbank.py, "
+            "of NPLIB1 with recipes/nplib1.py, both in a clone of duallgd"
         )
     require_input(str(source))
     for item in read(str(source), keep_structures=True):

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from duallgd_cli.errors import ConfigError, quote
+from duallgd_cli.model.tensors import Denoise
 
 _OFFSET: Final = 0.008
 _MAX_BETA: Final = 0.9999
@@ -188,9 +189,6 @@ _STEP: Final = 0x9E3779B97F4A7C15
 _ROUNDS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT: Final = 31
 _KEPT_BITS: Final = 24
-# A denoiser as the sampler sees it: noisy classes (c, M), C added to those that are known, and one
-# step t to logits (c, M, C).
-Denoise = Callable[[Tensor, int], Tensor]
 # How sampling ends: with the most probable class of each pair, or with a draw as at any other step,
 # since alpha_bar at 0 is just below one.
 LastJump = Literal["argmax", "draw"]

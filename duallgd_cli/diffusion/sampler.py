@@ -16,7 +16,6 @@ from torch import Tensor
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.process import (
-    Denoise,
     Samples,
     SamplingTask,
     alpha_bar,
@@ -26,6 +25,7 @@ from duallgd_cli.diffusion.process import (
 from duallgd_cli.model.captured import CapturedDenoiser
 from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits
 from duallgd_cli.model.rewritten import Rewritten
+from duallgd_cli.model.tensors import Denoise
 from duallgd_cli.runtime import Runtime
 
 # Working memory of one atom pair in a forward pass, all layers' live tensors together.

@@ -155,7 +155,7 @@ def fit_ranking(cases: Sequence[ScoredCase], start: RankingModel | None = None) 
     useful = [case for case in cases if len(case.keys) and case.wanted.any()]
     if not useful:
         return model
-    held_out, ones = _split(useful), np.ones(len(FEATURES))
+    held_out, ones = folds(useful), np.ones(len(FEATURES))
     losses = [
         sum(
             float(_loss(fold, ones)(torch.from_numpy(_fit_weights(rest, model.weights, amount))))
@@ -243,7 +243,7 @@ def cross_validate(
         ValueError: No spectra.
     """
     models, held_out = [], []
-    for rest, fold in _split(cases):
+    for rest, fold in folds(cases):
         held_out += fold
         models += [fit(rest, start, keep_ranking=keep_ranking)] * len(fold)
     return judge(held_out, models)
@@ -349,7 +349,7 @@ def _sorted_scores(case: ScoredCase, model: RankingModel) -> tuple[Array, NDArra
     return scores[chosen], case.is_right[chosen]
 
 
-def _split(
+def folds(
     cases: Sequence[ScoredCase],
 ) -> list[tuple[list[ScoredCase], list[ScoredCase]]]:
     """Pairs of the rest and a fold; a molecule's fold is a hash of its key, so order is nothing."""

@@ -77,8 +77,7 @@ def strata(
         scores: Of the spectra.
         metrics: Columns to report.
         notes: Further numbers by spectrum: ``explained_peaks`` and ``nearest_training`` (Tanimoto
-            similarity to the nearest training molecule, also grouped within each part); a spectrum
-            may be missing.
+            similarity to the nearest training molecule); a spectrum may be missing.
         seed: Of the bootstrap.
 
     Returns:
@@ -89,17 +88,12 @@ def strata(
     for truth in scores.truths:
         for by, label in _labels(truth, notes).items():
             kinds.setdefault(by, []).append(label)
-    found = [
+    return [
         group
         for by, labels in kinds.items()
         if {label for _, label in labels} != {MISSING}
         for group in grouped(by, labels, scores, metrics, seed)
     ]
-    for part, keep in parts(scores.truths).items() if notes.get("nearest_training") else ():
-        labels = [kinds["nearest_training"][row] for row in np.flatnonzero(keep)]
-        by = f"nearest_training_{part}"
-        found += grouped(by, labels, scores.subset(keep), metrics, seed)
-    return found
 
 
 def parts(truths: Sequence[Truth]) -> dict[str, NDArray[np.bool_]]:

@@ -36,24 +36,18 @@ class Estimate:
 _NO_CASES: Final = Estimate(float("nan"), float("nan"), float("nan"))
 
 
-def means(
-    values: Array, clusters: Sequence[Hashable], *, by_molecule: bool = False, seed: int = 0
-) -> list[Estimate]:
+def means(values: Array, clusters: Sequence[Hashable], *, seed: int = 0) -> list[Estimate]:
     """Mean over spectra; the bootstrap's interval resamples whole molecules.
-
-    With a cluster for each spectrum, ``range(B)``, it resamples single spectra, as MassSpecGym
-    does: narrower than it should be where molecules have several.
 
     Args:
         values: Numbers of each spectrum, float64 (B, C).
         clusters: Molecule of each spectrum, B names.
-        by_molecule: The mean over molecules of their spectra's mean, instead of over spectra.
         seed: Of the resampling.
 
     Returns:
         One estimate a column; NaN throughout if there are no spectra.
     """
-    sums, counts = _cluster_sums(values, clusters, by_molecule=by_molecule)
+    sums, counts = _cluster_sums(values, clusters)
     n_clusters, n_columns = sums.shape
     if n_clusters == 0:
         return [_NO_CASES] * n_columns
@@ -70,15 +64,14 @@ def means(
     return [Estimate(float(m), float(a), float(b)) for m, a, b in zip(mean, low, high, strict=True)]
 
 
-def share(right: Array, clusters: Sequence[Hashable], *, by_molecule: bool = False) -> Estimate:
+def share(right: Array, clusters: Sequence[Hashable]) -> Estimate:
     """Share of right answers with Wilson's interval; NaN throughout if there are none.
 
     Args:
         right: 1 for each spectrum that is right, else 0, float64 (B,).
         clusters: Molecule of each spectrum, B names.
-        by_molecule: The mean over molecules of their spectra's share, instead of over spectra.
     """
-    sums, counts = _cluster_sums(right[:, None], clusters, by_molecule=by_molecule)
+    sums, counts = _cluster_sums(right[:, None], clusters)
     if not len(counts):
         return _NO_CASES
     mean = float(sums[:, 0].sum() / counts.sum())
@@ -188,14 +181,11 @@ def reliability(
     )
 
 
-def _cluster_sums(
-    values: Array, clusters: Sequence[Hashable], *, by_molecule: bool
-) -> tuple[Array, Array]:
-    """Sums of each cluster, (G, C), and its cases, (G,); by molecule its means as one case."""
+def _cluster_sums(values: Array, clusters: Sequence[Hashable]) -> tuple[Array, Array]:
+    """Sums of each cluster, (G, C), and how many cases it has, (G,)."""
     # Numbered by first appearance, so that renaming molecules changes no interval.
     number: dict[Hashable, int] = {}
     code = np.array([number.setdefault(name, len(number)) for name in clusters], dtype=np.int64)
     sums = np.zeros((len(number), values.shape[1]))
     np.add.at(sums, code, values)
-    counts = np.bincount(code, minlength=len(number)).astype(np.float64)
-    return (sums / counts[:, None], np.ones_like(counts)) if by_molecule else (sums, counts)
+    return sums, np.bincount(code, minlength=len(number)).astype(np.float64)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,34 +49,19 @@ class Scores:
         """Cluster of each spectrum, B names."""
         return [truth.molecule for truth in self.truths]
 
-    def summary(self, seed: int = 0) -> dict[str, dict[str, Any]]:
-        """Mean of every column with its 95 % interval, in three ways.
+    def means(self, names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
+        """Means over spectra with 95 % intervals for spectra clustered by molecule.
 
-        ``per_spectrum`` is the mean over spectra and ``per_molecule`` the mean over molecules of
-        their spectra's mean, with intervals for spectra clustered by molecule: Wilson's for shares
-        of right answers, else the bootstrap's. ``independent`` resamples spectra, as MassSpecGym
-        does.
+        Those of shares of right answers are Wilson's, others the bootstrap's.
         """
-        names, values = list(self.columns), np.column_stack(list(self.columns.values()))
-        ways = {
-            "per_spectrum": self.means(names, seed),
-            "per_molecule": self.means(names, seed, by_molecule=True),
-            "independent": dict(
-                zip(names, means(values, range(len(self)), seed=seed), strict=True)
-            ),
-        }
-        return {name: {way: asdict(ways[way][name]) for way in ways} for name in names}
-
-    def means(
-        self, names: Sequence[str], seed: int = 0, *, by_molecule: bool = False
-    ) -> dict[str, Estimate]:
-        """Means over spectra, or over molecules, with intervals for clustered spectra."""
         values = np.column_stack([self.columns[name] for name in names])
-        found = means(values, self.molecule, by_molecule=by_molecule, seed=seed)
-        return dict(zip(names, found, strict=True)) | {
-            name: share(self.columns[name], self.molecule, by_molecule=by_molecule)
-            for name in filter(is_share, names)
-        }
+        estimates = dict(zip(names, means(values, self.molecule, seed=seed), strict=True))
+        shares = {n: share(self.columns[n], self.molecule) for n in names if is_share(n)}
+        return estimates | shares
+
+    def summary(self, seed: int = 0) -> dict[str, dict[str, float]]:
+        """Mean of every column with its interval, as plain values."""
+        return {n: asdict(mean) for n, mean in self.means(list(self.columns), seed).items()}
 
     def subset(self, keep: NDArray[np.bool_]) -> "Scores":
         """Scores of some of the spectra.

@@ -29,15 +29,13 @@ _SPECTRA: Final = "per_spectrum.tsv"
 _TABLES: Final = ("metrics", "groups", "calibration", "formula_accuracy")
 INTERVAL: Final = (
     "95 %; shares of right answers: Wilson with the effective sample size of spectra clustered by "
-    "molecule; other means, and all that is `independent`: bootstrap, 2000 draws of molecules, of "
-    "spectra where `independent`"
+    "molecule; other means: bootstrap, 2000 draws of molecules"
 )
 _FORMAT: Final = "duallgd-results-1"
 _LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit", "myopic-mces")
 # Numbers by spectrum that the table of spectra holds beside the scores.
 _NOTES: Final = ("confidence_top10", "explained_peaks", "nearest_training", "seconds")
 _ENDS: Final = ("mean", "low", "high")
-_WAYS: Final = ("per_spectrum", "per_molecule", "independent")
 _NOT_PREDICTED: Final = "not_predicted"
 
 Rows = Iterable[Sequence[object]]
@@ -89,7 +87,7 @@ def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, An
 def report_files(folder: Path) -> dict[str, Path]:
     """All that `report` may write, by what it is; of plots those that are there."""
     names = (RESULTS, _SPECTRA, *(f"{name}.tsv" for name in _TABLES))
-    plots = [path for name in PLOTS for path in (folder / "plots").glob(name)]
+    plots = [folder / "plots" / name for name in PLOTS]
     return {
         **{f"the report's {name}": folder / name for name in names},
         **{f"the report's plots/{path.name}": path for path in plots},
@@ -221,7 +219,6 @@ def _numbers(
         "parts": part_records(scores, seed=seed),
         "groups": strata(scores, shown, inputs.notes, seed=seed),
         **formulas,
-        "published": list(inputs.suite.published),
         "calibration": _calibration(scores, known),
     }
 
@@ -255,12 +252,11 @@ def _per_spectrum(scores: Scores, known: Mapping[str, Sequence[Any]]) -> Rows:
 
 
 def _metrics(found: Mapping[str, Any]) -> Rows:
-    """One row a metric, of all spectra and of each part, with all three kinds of intervals."""
-    ends = [way if end == "mean" else f"{way}_{end}" for way in _WAYS for end in _ENDS]
-    yield ["part", "spectra", "molecules", "metric", *ends]
+    """One row a metric, of all spectra and of each part."""
+    yield ["part", "spectra", "molecules", "metric", *_ENDS]
     for part in ({"name": "all", **found}, *found["parts"]):
-        for name, ways in part["metrics"].items():
-            values = [ways[way][end] for way in _WAYS for end in _ENDS]
+        for name, estimate in part["metrics"].items():
+            values = [estimate[end] for end in _ENDS]
             yield [part["name"], part["spectra"], part["molecules"], name, *values]
 
 

@@ -7,7 +7,6 @@ prediction saw), ``truth.tsv``, ``predictions.csv`` and its journal; ``formulas.
 are predicted.
 """
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -43,7 +42,6 @@ from duallgd_cli.predict.run import (
     files_of_runs,
     merge,
     predict,
-    record_path,
     run_header,
 )
 from duallgd_cli.predict.run import predictions as predictions_of
@@ -362,14 +360,12 @@ def tried_formulas(predictions: Sequence[Prediction]) -> dict[str, list[str]]:
 def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> list[Prediction]:
     """What a finished run says, beyond the structures, about itself and every spectrum."""
     found = list(predictions_of(run))
-    seconds = _run_seconds(inputs.predictions)
     if remark := run.header.model.get("remark"):
         inputs.remark(str(remark))
     inputs.record = {
         "settings": dict(run.header.settings),
         "weights": {name: run.header.model.get(name) for name in ("name", "sha256")},
         "samples": _samples(found),
-        "run_seconds_per_spectrum": None if seconds is None else seconds / max(len(found), 1),
     }
     inputs.notes |= {
         "explained_peaks": {
@@ -381,22 +377,6 @@ def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> list[Prediction
         "seconds": {one.spectrum_id: one.seconds for one in found},
     }
     return found
-
-
-def _run_seconds(output: Path) -> float | None:
-    """Wall time of the run that wrote an output at one go; None if it was resumed or joined.
-
-    Raises:
-        UsageError: The record of the run beside it is damaged.
-    """
-    path = record_path(output)
-    if not path.is_file():
-        return None
-    try:
-        times = json.loads(path.read_text(encoding="utf-8"))["times"]
-        return None if times.get("resumed", 1) else float(times["seconds"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is no record of a run ({error}); run it again") from None
 
 
 def _samples(found: Sequence[Prediction]) -> dict[str, float]:

@@ -1,9 +1,7 @@
-"""Benchmarks: where their files are, how they are read, and what was published on them.
+"""Benchmarks: where their files are and how they are read.
 
 ``massspecgym`` is MassSpecGym (Bushuiev et al., NeurIPS 2024), versions 1.0 and 1.5; ``nplib1`` is
-NPLIB1 (Duehrkop et al., CANOPUS) as MIST's authors released it: labels, splits and SIRIUS files.
-Published results (``published.tsv``) are with the true formula given, on the official test fold,
-accuracies in percent; they stand beside ours only for the benchmark they belong to.
+NPLIB1 (Duehrkop et al., CANOPUS) as MIST's authors released it, made a table by recipes/nplib1.py.
 """
 
 import logging
@@ -15,13 +13,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.evaluate.tables import PEAKS, Truth, id_column, write_table
 from duallgd_cli.files import replaced, sha256
 from duallgd_cli.runtime import cache_folder
-from duallgd_cli.spectra.reading import read
 from duallgd_cli.tables import table_rows
 
 logger = logging.getLogger(__name__)
@@ -57,11 +52,9 @@ RELEASES: Final = (
         "0c9cc50450def3f0d4fe2dc09dea1105fc15e635db8c6656bc3e3be37a3bcd95",
     ),
 )
-LABELS: Final = "labels.tsv"
-SPLIT: Final = Path("splits") / "canopus_hplus_100_0.tsv"
-SPECTRA: Final = "spec_files"
+NPLIB1: Final = "nplib1.tsv"
+_REQUIRED: Final = ("smiles", "mzs", "intensities", "precursor_mz")
 _NPLIB1_PAGE: Final = "https://zenodo.org/records/7897324"
-_ADDUCT: Final = "[M+H]+"
 _OWN_TABLE: Final = "--benchmark also takes a table of your own, such as labelled.tsv"
 # Longer than a slow server takes, shorter than anybody waits for a sentence.
 _ANSWER_S: Final = 10.0
@@ -77,7 +70,6 @@ class Suite:
         files: What was read, for hashes in the report.
         rows: Reads the spectra from the start, each time it is called, in the MassSpecGym layout.
         fold: Its test fold.
-        published: Rows of others.
         remarks: Sentences that belong to every result.
     """
 
@@ -85,7 +77,6 @@ class Suite:
     files: tuple[Path, ...]
     rows: Callable[[], Iterator[Row]]
     fold: str = ""
-    published: Sequence[Mapping[str, Any]] = ()
     remarks: tuple[str, ...] = ()
     test_title: str = ""
 
@@ -142,30 +133,6 @@ def find(benchmark: str, data_dir: Path | None) -> Suite:
     return known(data_dir) if known is not None else _labelled(Path(benchmark), data_dir)
 
 
-def published(benchmark: str) -> list[dict[str, Any]]:
-    """Published rows of a benchmark; None where a number was not given.
-
-    Each has the ``method`` as its authors call it, ``accuracy`` (percent), ``mces`` (smallest) and
-    ``tanimoto`` (largest) among the first 1 and 10, its ``source``, and what it ``assumes``: what a
-    reader must know before comparing.
-    """
-    rows = table_rows(Path(__file__).with_name("published.tsv"))
-    return [
-        {
-            "method": row["method"],
-            **{
-                metric: [float(cell) if cell else None for cell in cells]
-                for metric in ("accuracy", "mces", "tanimoto")
-                for cells in [[row[f"{metric}@{k}"] for k in (1, 10)]]
-            },
-            "source": row["source"],
-            "assumes": row["assumes"],
-        }
-        for row in rows
-        if row["benchmark"] == benchmark
-    ]
-
-
 def massspecgym(data_dir: Path | None) -> Suite:
     """Find MassSpecGym in a folder, else in the cache of duallgd, else download it once.
 
@@ -191,7 +158,6 @@ def massspecgym(data_dir: Path | None) -> Suite:
         files=(path,),
         rows=lambda: table_rows(path, required=("identifier", "smiles", "mzs", "intensities")),
         fold="test",
-        published=published("massspecgym"),
         remarks=remarks,
     )
 
@@ -232,60 +198,26 @@ def _fetched() -> tuple[tuple[str, str, str], Path]:
 
 
 def nplib1(data_dir: Path | None) -> Suite:
-    """Find NPLIB1 in a folder with ``labels.tsv``, ``splits`` and ``spec_files``.
+    """Find the table of NPLIB1 that ``recipes/nplib1.py`` makes.
 
     Raises:
-        MissingInputError: No folder is given, or a part of it is not there.
+        MissingInputError: No folder is given, or the table is not there.
     """
     by_hand = (
-        f"unpack canopus_train_public.tar from {_NPLIB1_PAGE} and give the folder that holds "
-        f"{LABELS}, splits and {SPECTRA} with --data-dir; {_OWN_TABLE}"
+        f"unpack canopus_train_public.tar from {_NPLIB1_PAGE}, make {NPLIB1} of it by "
+        f"recipes/nplib1.py of a clone of duallgd and give its folder with --data-dir; {_OWN_TABLE}"
     )
     if data_dir is None:
         raise MissingInputError(f"NPLIB1 is not downloaded automatically; {by_hand}")
-    for part in (LABELS, SPLIT, SPECTRA):
-        if not (data_dir / part).exists():
-            raise MissingInputError(f"{data_dir} has no {part}; {by_hand}")
+    path = data_dir / NPLIB1
+    if not path.is_file():
+        raise MissingInputError(f"{data_dir} has no {NPLIB1}; {by_hand}")
     return Suite(
         title="NPLIB1",
-        files=(data_dir / LABELS, data_dir / SPLIT),
-        rows=lambda: _nplib1_rows(data_dir),
+        files=(path,),
+        rows=lambda: table_rows(path, required=_REQUIRED),
         fold="test",
-        published=published("nplib1"),
     )
-
-
-def _nplib1_rows(folder: Path) -> Iterator[Row]:
-    """A spectrum a file, with the peaks of every MS2 block relative to its base peak.
-
-    The release counts a file as one spectrum, however many collision energies it holds.
-    """
-    split = table_rows(folder / SPLIT, required=("name", "split"))
-    fold = {row["name"]: row["split"] for row in split}
-    for label in table_rows(folder / LABELS, required=("spec", "smiles", "formula")):
-        path = folder / SPECTRA / f"{label['spec']}.ms"
-        if label["spec"] not in fold:
-            continue
-        if not path.is_file():
-            raise MissingInputError(f"{path} does not exist, though {LABELS} lists it")
-        blocks = [one for one in read(str(path)) if one.ms_level > 1 and one.mz.size]
-        if not blocks:
-            raise UnreadableError(f"{path} holds no MS2 peaks")
-        mz = np.concatenate([block.mz for block in blocks])
-        intensity = np.concatenate([block.intensity / block.intensity.max() for block in blocks])
-        order, ion = np.argsort(mz, kind="stable"), blocks[0].precursor_mz
-        yield {
-            "identifier": label["spec"],
-            "mzs": ",".join(map(repr, mz[order].tolist())),
-            "intensities": ",".join(map(repr, intensity[order].tolist())),
-            "smiles": label["smiles"],
-            "formula": label["formula"],
-            "precursor_mz": "" if ion is None else repr(ion),
-            "adduct": label.get("ionization") or blocks[0].adduct_text or _ADDUCT,
-            "instrument_type": label.get("instrument", ""),
-            "collision_energy": "",
-            "fold": fold[label["spec"]],
-        }
 
 
 def _labelled(path: Path, data_dir: Path | None) -> Suite:
@@ -295,8 +227,7 @@ def _labelled(path: Path, data_dir: Path | None) -> Suite:
         raise MissingInputError(
             f"benchmark {path} is neither massspecgym nor nplib1, nor a file that exists"
         )
-    required = ("smiles", "mzs", "intensities", "precursor_mz")
-    first = next(table_rows(found, required=required), {})
+    first = next(table_rows(found, required=_REQUIRED), {})
     title, test_title = found.name, ""
     remarks: tuple[str, ...] = ()
     # The table of open MassBank spectra marks the molecules that public benchmarks hold out.
@@ -308,7 +239,7 @@ def _labelled(path: Path, data_dir: Path | None) -> Suite:
         title=title,
         test_title=test_title,
         files=(found,),
-        rows=lambda: table_rows(found, required=required),
+        rows=lambda: table_rows(found, required=_REQUIRED),
         remarks=remarks,
     )
 

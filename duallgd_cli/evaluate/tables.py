@@ -61,7 +61,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Molecule:
+class MoleculeFigures:
     """One valid molecule without stereochemistry.
 
     Attributes:
@@ -82,7 +82,7 @@ class Molecule:
 
 
 @lru_cache(maxsize=100_000)
-def molecule(smiles: str) -> Molecule | None:
+def molecule(smiles: str) -> MoleculeFigures | None:
     """Describe a SMILES; None if it is not a possible molecule."""
     try:
         mol = identity.parse_smiles(smiles)
@@ -97,7 +97,7 @@ def molecule(smiles: str) -> Molecule | None:
         formula = str(formula_of(mol))
     except FormulaError:
         formula = ""
-    return Molecule(
+    return MoleculeFigures(
         smiles=identity.canonical_smiles(mol),
         inchi=text,
         block=block,

@@ -5,6 +5,7 @@ What was read of large files is kept under the SHA-256 of the file, in ``guide/`
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, clip, counted
 from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_file, sha256
 from duallgd_cli.runtime import cache_folder
 from duallgd_cli.spectra.types import Feature
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # the network is measured where no rdkit is
     from duallgd_cli.chem.molecule import Mol
     from duallgd_cli.guide.analogues import Analogues
     from duallgd_cli.guide.library import Library, Match
+    from duallgd_cli.guide.store import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class GuideFiles:
         analogues: Of molecules that are like the unknown ones: .smi, .csv, .tsv or .sdf.
         libraries: Of spectra with structures: MSP, MGF, mzML or JSON.
         tables: CSV or TSV, by feature: feature_id, core, require, forbid, analogue.
-        databases: Of structures to choose from instead of drawing any; as analogues.
+        databases: Of structures to choose from instead of drawing any: as analogues, or the name of
+            a database that was added.
     """
 
     analogues: tuple[str, ...] = ()
@@ -45,19 +48,37 @@ class GuideFiles:
     tables: tuple[str, ...] = ()
     databases: tuple[str, ...] = ()
 
+    def places(self) -> Iterator[tuple[str, str, Path]]:
+        """Kind, name and place of each: the file, or the folder of a database of that name.
+
+        Raises:
+            MissingInputError: One does not exist.
+            UnreadableError: One is no file.
+        """
+        from duallgd_cli.guide.store import located
+
+        for kind, names in asdict(self).items():
+            for name in names:
+                if kind == "databases":
+                    yield kind, name, located(name)
+                else:
+                    require_file(name)
+                    yield kind, name, Path(name)
+
     def identity(self) -> dict[str, Any]:
         """Names and contents by kind, for the header of a journal.
 
         Raises:
             MissingInputError: One does not exist.
+            UnreadableError: One cannot be read.
         """
-        given = {kind: names for kind, names in asdict(self).items() if names}
-        for name in chain.from_iterable(given.values()):
-            require_file(name)
-        return {
-            kind: [{"name": name, "sha256": sha256(Path(name))} for name in names]
-            for kind, names in given.items()
-        }
+        from duallgd_cli.guide.store import About
+
+        found: defaultdict[str, list[dict[str, str]]] = defaultdict(list)
+        for kind, name, place in self.places():
+            digest = About.read(place).sha256 if place.is_dir() else sha256(place)
+            found[kind].append({"name": name, "sha256": digest})
+        return dict(found)
 
 
 logger = logging.getLogger(__name__)
@@ -65,6 +86,7 @@ logger = logging.getLogger(__name__)
 _FOLDER: Final = "guide"
 _LINE_END: Final = 10
 _AT_ONCE: Final = 10_000  # lines
+_MOST_REASONS: Final = 4
 
 
 def kept(
@@ -102,12 +124,21 @@ def kept(
         except OSError as error:
             logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
     found = read_back(made)
-    left_out = "; ".join(found.pop("left_out"))
+    said = "; ".join(found.pop("left_out"))
     if not len(found["smiles"]):
-        raise UsageError(f"{path} holds no {sought}: {left_out or 'it is empty'}")
-    if left_out:
-        logger.warning("%s: %s", path, left_out)
+        raise UsageError(f"{path} holds no {sought}: {said or 'it is empty'}")
+    if said:
+        logger.warning("%s: %s", path, said)
     return found
+
+
+def left_out(reasons: Mapping[str, int], noun: str, plural: str = "") -> str:
+    """What of a file cannot be used, in words: the most frequent reasons, and how many others."""
+    first = sorted(reasons, key=lambda reason: (-reasons[reason], reason))[:_MOST_REASONS]
+    said = [f"{counted(reasons[why], noun, plural)} left out ({clip(why)})" for why in first]
+    if others := sum(reasons.values()) - sum(reasons[why] for why in first):
+        said.append(f"{others} for other reasons")
+    return "; ".join(said)
 
 
 def line_of(text: str) -> bytes:
@@ -185,7 +216,7 @@ class Known:
     guide: "Guide | None"
     analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
     matches: "tuple[Match, ...]" = ()
-    databases: "tuple[Analogues, ...]" = ()
+    databases: "tuple[Analogues | Database, ...]" = ()
     is_short: bool = False
 
     @property
@@ -206,14 +237,11 @@ class Known:
 
     def within(self, formulas: Sequence[Formula]) -> "Known":
         """The same with those structures of the databases alone that have one of these formulas."""
-        each = ([one.with_formula(formula) for formula in formulas] for one in self.databases)
-        rows = (np.unique(np.concatenate(own)) if own else np.zeros(0, np.int64) for own in each)
-        pairs = zip(self.databases, rows, strict=True)
-        return replace(self, databases=tuple(one.taken(own) for one, own in pairs))
+        return replace(self, databases=tuple(one.of_formulas(formulas) for one in self.databases))
 
     def isomers(self, formula: Formula) -> "Iterator[Mol]":
         """Molecules of the databases that have a formula, read when they are asked for."""
-        each = (one.molecules(one.with_formula(formula)) for one in self.databases)
+        each = (one.of_formulas([formula]).molecules() for one in self.databases)
         return chain.from_iterable(each)
 
     def graphs(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
@@ -242,7 +270,7 @@ class Known:
             probability = np.zeros(FINGERPRINT_BITS, np.float32)
         wanted = Formula.parse(formula)
         near = [one.near(probability, wanted, asked) for one, asked in self.analogues if smiles]
-        near += [one.taken(one.with_formula(wanted)) for one in self.databases if smiles]
+        near += [one.of_formulas([wanted]) for one in self.databases if smiles]
         analogues = {}
         for block, text in smiles.items():
             each = [found for one in near if (found := one.nearest(text)) is not None]
@@ -284,7 +312,7 @@ class Knowledge:
     analogues: "tuple[Analogues, ...]" = ()
     libraries: "tuple[Library, ...]" = ()
     guides: "Mapping[str, Guide]" = field(default_factory=dict)
-    databases: "tuple[Analogues, ...]" = ()
+    databases: "tuple[Database, ...]" = ()
 
     @property
     def is_small(self) -> bool:
@@ -297,7 +325,7 @@ class Knowledge:
 
         Args:
             guide: What each molecule must be like, or None.
-            files: See `analogues.Analogues.read`, `library.Library.read` and
+            files: See `analogues.Analogues.read`, `library.Library.read`, `store.opened` and
                 `analogues.read_guides`.
 
         Raises:
@@ -307,6 +335,7 @@ class Knowledge:
         """
         from duallgd_cli.guide.analogues import Analogues, read_guides
         from duallgd_cli.guide.library import Library
+        from duallgd_cli.guide.store import opened
 
         guides: dict[str, Guide] = {}
         tables = [read_guides(Path(name)) for name in files.tables]
@@ -319,7 +348,7 @@ class Knowledge:
             (*alike, *(analogues for _, analogues in tables if analogues is not None)),
             tuple(Library.read(Path(name)) for name in files.libraries),
             guides,
-            tuple(Analogues.read(Path(name)) for name in files.databases),
+            tuple(map(opened, files.databases)),
         )
 
     def of(self, feature: Feature) -> Known:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,10 +33,9 @@ from duallgd_cli.errors import (
     MoleculeError,
     UsageError,
     clip,
-    counted,
     quote,
 )
-from duallgd_cli.guide import kept, line_of, read_back, text_of
+from duallgd_cli.guide import kept, left_out, line_of, read_back, text_of
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.tables import numbered_rows
 
@@ -110,19 +109,21 @@ class Analogues:
             allowed[self._of_name[name]] = True
         return allowed
 
-    def with_formula(self, formula: Formula) -> NDArray[np.int64]:
-        """Rows of those that have the atoms of a formula, whatever their charge."""
-        return np.flatnonzero((self.counts == formula.array.astype(np.uint8)).all(1))
+    def of_formulas(self, formulas: Iterable[Formula]) -> "Analogues":
+        """Those that have the atoms of one of these formulas, whatever their charge."""
+        has = np.zeros(len(self), np.bool_)
+        for formula in formulas:
+            has |= (self.counts == formula.array).all(1)
+        return self.taken(np.flatnonzero(has))
 
-    def molecules(self, rows: NDArray[np.int64]) -> Iterator[Mol]:
-        """Those of these rows, read when they are asked for."""
-        return (parse_smiles(self.smiles[row]) for row in rows.tolist())
+    def molecules(self) -> Iterator[Mol]:
+        """Of all of them, each read when it is asked for."""
+        return map(parse_smiles, self.smiles)
 
     def isomers(self, smiles: Iterable[str]) -> list[str]:
         """First blocks of the InChIKeys of those with the formula of one of these molecules."""
         formulas = {formula_of(parse_smiles(text)) for text in smiles}
-        each = (self.molecules(self.with_formula(formula)) for formula in formulas)
-        return [inchikey_block(mol) for mol in chain.from_iterable(each)]
+        return [inchikey_block(mol) for mol in self.of_formulas(formulas).molecules()]
 
     @cached_property
     def _of_name(self) -> Mapping[str, NDArray[np.int64]]:
@@ -244,8 +245,7 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         )
     refused: Counter[str] = Counter()
     made = _made(read_rows(path), refused, total)
-    left_out = (f"{counted(n, 'molecule')} left out ({reason})" for reason, n in refused.items())
-    return {**made, "left_out": text_of(left_out)}
+    return {**made, "left_out": text_of(filter(None, [left_out(refused, "molecule")]))}
 
 
 def _made(
@@ -259,14 +259,7 @@ def _made(
         if number and number % _AT_ONCE == 0:
             logger.info("%d of %d molecules read", number, total)
         try:
-            if row.fault:
-                raise MoleculeError(row.fault)
-            mol = parse_smiles(row.smiles)
-            formula = formula_of(mol)
-            require_expressible(mol)
-            if not 2 <= formula.n_heavy <= MAX_HEAVY_ATOMS:
-                raise MoleculeError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
-            own = fingerprint(mol)
+            formula, own = atoms_and_bits(row)
         except (MoleculeError, FormulaError) as error:
             refused[reason_of(error)] += 1
             continue
@@ -281,6 +274,23 @@ def _made(
         "n_bits": np.frombuffer(n_bits, np.int64),
         "bits": np.frombuffer(bits, np.uint16),
     }
+
+
+def atoms_and_bits(row: StructureRow) -> tuple[Formula, NDArray[np.uint16]]:
+    """The formula of a row's molecule, and the bits of its fingerprint that are set.
+
+    Raises:
+        MoleculeError: It is no molecule that can be proposed.
+        FormulaError: It has other elements.
+    """
+    if row.fault:
+        raise MoleculeError(row.fault)
+    mol = parse_smiles(row.smiles)
+    formula = formula_of(mol)
+    require_expressible(mol)
+    if not 2 <= formula.n_heavy <= MAX_HEAVY_ATOMS:
+        raise MoleculeError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
+    return formula, fingerprint(mol)
 
 
 def difference(known: Formula, found: Formula) -> str:

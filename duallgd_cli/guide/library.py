@@ -23,9 +23,9 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import MAX_HEAVY_ATOMS
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.data.structures import StructureRow
-from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, counted
+from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
 from duallgd_cli.files import require_file
-from duallgd_cli.guide import kept, line_of, text_of
+from duallgd_cli.guide import kept, left_out, line_of, text_of
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
@@ -270,13 +270,10 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         raise UsageError(
             f"{path} holds more than {_MOST_SPECTRA:,} spectra; keep those of likely compounds"
         )
-    left_out = (
-        f"{counted(n, 'spectrum', 'spectra')} left out ({why})" for why, n in refused.items()
-    )
     return {
         "smiles": np.frombuffer(smiles, np.uint8),
         "names": np.frombuffer(names, np.uint8),
-        "left_out": text_of(left_out),
+        "left_out": text_of(filter(None, [left_out(refused, "spectrum", "spectra")])),
         "precursor_mz": np.frombuffer(precursor_mz, np.float64),
         "polarity": np.frombuffer(polarity, np.int8),
         "n_peaks": np.frombuffer(n_peaks, np.int64),

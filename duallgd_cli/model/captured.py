@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
-from duallgd_cli.diffusion.process import Denoise
 from duallgd_cli.model.duallgd import Context, Denoiser
-from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.model.tensors import Denoise, map_tensors
 from duallgd_cli.runtime import Runtime
 
 # Tensors of all graphs together; their working memory is one pool that they share.
@@ -48,15 +47,12 @@ class CapturedDenoiser:
         if shape not in self._graphs:
             self._graphs[shape] = self._capture(context, samples)
         self._graphs.move_to_end(shape)
-        while len(self._graphs) > 1 and self._bytes() > _MOST_BYTES:
+        while len(self._graphs) > 1 and sum(n for *_, n in self._graphs.values()) > _MOST_BYTES:
             self._graphs.popitem(last=False)
         inputs, denoise, _ = self._graphs[shape]
         for target, source in zip(inputs, _tensors(context), strict=True):
             target.copy_(source)
         return denoise
-
-    def _bytes(self) -> int:
-        return sum(n_bytes for _, _, n_bytes in self._graphs.values())
 
     def _capture(self, context: Context, samples: int) -> tuple[list[Tensor], Denoise, int]:
         """The tensors of a context of its own, the denoiser that reads them, bytes of all."""

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, one_hot, pad
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
-from duallgd_cli.diffusion.process import Denoise
 from duallgd_cli.model.duallgd import (
     KNOWN,
     Condition,
@@ -44,6 +43,7 @@ from duallgd_cli.model.line_graph import AtomsFromPairs, LineGraph, PairsFromAto
 from duallgd_cli.model.tensors import (
     LARGEST_EXPONENT,
     LEAST_TOTAL,
+    Denoise,
     constants,
     linear,
     projection,

@@ -32,7 +32,7 @@ from duallgd_cli.ranking.ladder import with_level
 from duallgd_cli.results import Candidate, Prediction, predictions_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.scores import Score
-from duallgd_cli.sources import Source as CandidateSource
+from duallgd_cli.sources import CandidateSource
 from duallgd_cli.spectra.features import Inputs, group
 from duallgd_cli.spectra.reading import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build
@@ -70,7 +70,7 @@ def load(
         weights: File or registered name; None takes the weights that come with the package.
         device: ``auto``, ``cpu`` or ``cuda``; not used if `runtime` is given.
         runtime: Device, precision and threads together, as the command line resolves them.
-        sources: Of your own, beside those of the weights: see `sources.Source`.
+        sources: Of your own, beside those of the weights: see `sources.CandidateSource`.
         scores: Likewise, see `scores.Score`.
 
     Raises:

@@ -28,12 +28,12 @@ from duallgd_cli.predict.model import Encoded, LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.scores import Score
-from duallgd_cli.scores.fragments import Fragments
+from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.scores.substructures import fitted_scores
-from duallgd_cli.sources import Source
+from duallgd_cli.sources import CandidateSource
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.sources.enumerated import Enumerated
-from duallgd_cli.sources.given import Analogues, Database
+from duallgd_cli.sources.given import AnalogueSource, DatabaseSource
 from duallgd_cli.sources.network import Noise, Templates
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
@@ -116,12 +116,12 @@ def _alone(path: Path, runtime: Runtime) -> LoadedModel:
 
 
 def sources_of(
-    sampler: Sampler, collection: Collection | None = None, fragments: Fragments | None = None
-) -> tuple[Source, ...]:
+    sampler: Sampler, collection: Collection | None = None, fragments: FragmentScorer | None = None
+) -> tuple[CandidateSource, ...]:
     """The sources of a network with a collection of known molecules, in their order."""
-    listed: tuple[Source, ...] = (
-        Database(fragments),
-        Analogues(sampler, collection, fragments),
+    listed: tuple[CandidateSource, ...] = (
+        DatabaseSource(fragments),
+        AnalogueSource(sampler, collection, fragments),
     )
     if collection is not None:
         listed += (Enumerated(collection, fragments), Templates(sampler, collection))
@@ -133,7 +133,7 @@ class Parts(NamedTuple):
 
     network: DualLGD
     scores: tuple[Score, ...]
-    fragments: Fragments | None
+    fragments: FragmentScorer | None
     collection: Collection | None
     kernel: FragmentKernel | None
     contrast: FormulaTransformer | None

@@ -14,7 +14,7 @@ from duallgd_cli.guide import GuideFiles
 from duallgd_cli.ranking.one_list import FITTED, Membership, Ranking
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel
 from duallgd_cli.scores import Score
-from duallgd_cli.sources import BUILT_IN, Source
+from duallgd_cli.sources import BUILT_IN, CandidateSource
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class LoadedModel:
     """
 
     encode: Encode
-    sources: tuple[Source, ...]
+    sources: tuple[CandidateSource, ...]
     scores: tuple[Score, ...]
     ranking: RankingModel
     name: str

@@ -20,7 +20,7 @@ from duallgd_cli.errors import MoleculeError, OutOfTimeError, UsageError, counte
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.scores import Molecule, Score
-from duallgd_cli.sources import Proposal, Query, Source
+from duallgd_cli.sources import CandidateSource, Proposal, Query
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class OwnScore:
 
 
 def with_own(
-    model: LoadedModel, sources: Sequence[Source] = (), scores: Sequence[Score] = ()
+    model: LoadedModel, sources: Sequence[CandidateSource] = (), scores: Sequence[Score] = ()
 ) -> LoadedModel:
     """A model with the user's sources and scores, those of installed packages included.
 

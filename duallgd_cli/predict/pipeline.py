@@ -52,9 +52,9 @@ from duallgd_cli.sources import (
     DATABASE,
     GIVEN,
     MOST_OF_A_DATABASE,
+    CandidateSource,
     Proposal,
     Query,
-    Source,
     propose,
 )
 from duallgd_cli.spectra.annotation import annotate
@@ -128,13 +128,18 @@ def results(
 
 
 def _require_sources(settings: PredictSettings, model: LoadedModel) -> None:
-    """Refuse the name of a source that does not exist.
+    """Refuse the name of a source that does not exist, or that draws no samples.
 
     Raises:
         UsageError: There is one.
     """
-    names = BUILT_IN | {source.name for source in model.sources}
+    names = (BUILT_IN | {source.name for source in model.sources}) - GIVEN
     for name in parse_quotas(settings.sampling.sources):
+        if name in GIVEN:
+            raise UsageError(
+                f"structures of a {name} stand beside the samples and have no part of them; leave "
+                f"{name} out of sources"
+            )
         if name not in names:
             raise UsageError(
                 f"there is no source {quote(name)}; there are {', '.join(sorted(names))}"
@@ -343,14 +348,14 @@ def _predicted(
 
 
 def quotas_of(
-    sampling: SamplingSettings, query: Query, sources: Sequence[Source]
+    sampling: SamplingSettings, query: Query, sources: Sequence[CandidateSource]
 ) -> dict[str, int]:
     """How many proposals each source is asked for, by name.
 
     The samples are shared out as `SamplingSettings.sources` says among the sources that there are,
     the last one taking the rest. Where the user knows molecules that are like this one, half of the
-    samples begin with these. Structures of databases stand beside all these, or alone; so do the
-    proposals of a source that the setting does not name.
+    samples begin with these, if the setting does not say how many. Structures of databases stand
+    beside all these, or alone; so do the proposals of a source that the setting does not name.
 
     Raises:
         UsageError: The setting names none of the sources.
@@ -370,10 +375,10 @@ def quotas_of(
         if sampling.database_share == 1:
             return quotas
     left = sampling.samples
-    if query.analogues and left > 1:
+    asked = parse_quotas(sampling.sources)
+    if ANALOGUES not in asked and query.analogues and left > 1:
         quotas[ANALOGUES] = left // 2
         left -= left // 2
-    asked = parse_quotas(sampling.sources)
     parts = {name: part for name, part in asked.items() if part and name in names}
     if not parts:
         raise UsageError(
@@ -381,8 +386,12 @@ def quotas_of(
         )
     shares = {name: left * part // sum(parts.values()) for name, part in parts.items()}
     shares[next(reversed(parts))] += left - sum(shares.values())
-    beside = set(names) - asked.keys() - BUILT_IN
-    return quotas | shares | dict.fromkeys(sorted(beside), _OF_AN_OWN_SOURCE)
+    beside = {
+        source.name: getattr(source, "most", _OF_AN_OWN_SOURCE)
+        for source in sources
+        if source.name not in BUILT_IN | asked.keys()
+    }
+    return quotas | shares | beside
 
 
 def _most_draws(settings: PredictSettings) -> float:

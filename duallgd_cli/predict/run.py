@@ -10,10 +10,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial as with_arguments
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -271,8 +270,7 @@ def check(request: PredictRequest) -> Knowledge | None:
         UnreadableError: An input cannot be read.
     """
     files = request.guide
-    known = [] if files is None else list(chain.from_iterable(asdict(files).values()))
-    for name in (*request.inputs, *known):
+    for name in request.inputs:
         if name != STANDARD_STREAM:
             require_input(name)
     claim_run(request)
@@ -302,12 +300,12 @@ def claim_run(
         UsageError: A file would be lost or cannot be written, or the request is impossible.
     """
     resolve_format(request.output, request.format)
-    guide = {} if request.guide is None else asdict(request.guide)
+    guide = () if request.guide is None else request.guide.places()
     tables = () if request.formulas is None else (request.formulas,)
     read: list[tuple[str, str | Path]] = [
         *((_SPECTRA, name) for name in request.inputs),
         *((_FORMULA_TABLE, name) for name in tables),
-        *((_GUIDES[kind], name) for kind, names in guide.items() for name in names),
+        *((_GUIDES[kind], place) for kind, _, place in guide),
         *request.reads,
         *inputs,
     ]

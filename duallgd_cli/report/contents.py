@@ -22,13 +22,10 @@ from numpy.typing import NDArray
 
 from duallgd_cli import config
 from duallgd_cli.chem.adduct import parent_formula, parse_adduct
-from duallgd_cli.chem.elements import METALS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.chem.molecule import Mol, disassemble
+from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.chem.parts import matches
-from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, pieces
-from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import (
     Failure,
     FormulaError,
@@ -53,6 +50,7 @@ from duallgd_cli.results import (
     predictions_of,
 )
 from duallgd_cli.runtime import in_order
+from duallgd_cli.scores.explanation import KEPT, explained_by, subformula_of
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Source, Spectrum
@@ -66,7 +64,6 @@ _AT_ONCE: Final = 20  # features that a process takes
 _SHOWN_SCORES: Final = 4
 _SHOWN_PARTS: Final = 12
 # How a sub-formula ends that keeps metals or more than one charge.
-_KEPT: Final = re.compile(rf"(?P<metals>(?:(?:{'|'.join(METALS)})\d?)*)(?:[+-]\d)?$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -410,15 +407,6 @@ def _short(value: float) -> float:
     return float(np.format_float_positional(value, _SHOWN_SCORES, fractional=False))
 
 
-@lru_cache(maxsize=10_000)  # the candidates of a feature are asked for the same ones
-def subformula_of(text: str) -> Formula | None:
-    """A sub-formula as journals write it, without the metals and charge it may end with."""
-    try:
-        return Formula.parse(_KEPT.sub("", text))
-    except FormulaError:
-        return None
-
-
 @lru_cache(maxsize=1000)
 def _ion(formula: str, adduct: str) -> tuple[Formula, tuple[str, ...]] | None:
     """Atoms and metals of an ion, None where they are unclear."""
@@ -449,40 +437,8 @@ def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
         lost = Formula(tuple(a - b for a, b in zip(atoms.counts, part.counts, strict=True)))
     except FormulaError:
         return ""
-    kept = _KEPT.search(subformula)
+    kept = KEPT.search(subformula)
     left = [*metals]
     for symbol, n in re.findall(r"([A-Z][a-z]?)(\d*)", kept["metals"] if kept else ""):
         del left[left.index(symbol) : left.index(symbol) + int(n or 1)]
     return str(lost) + "".join(left)
-
-
-def explained_by(mol: Mol | None, adduct: str, subformulas: Sequence[str]) -> list[list[Any]]:
-    """The sub-formulas that fragments of a candidate explain.
-
-    Args:
-        mol: The candidate, None for what is no molecule.
-        adduct: Name of the adduct; of other adducts than `CARRIED` the charge's sign decides.
-        subformulas: Of the explained peaks.
-
-    Returns:
-        Pairs of a place among `subformulas` and the fragment's atoms, by their RDKit numbers.
-    """
-    parsed = [(place, subformula_of(text)) for place, text in enumerate(subformulas)]
-    known = [(place, formula) for place, formula in parsed if formula is not None]
-    ion = parse_adduct(adduct)
-    try:
-        whole = None if mol is None else disassemble(mol)
-    except MoleculeError:
-        return []
-    if whole is None:
-        return []
-    graph = graph_of_bonds(whole.formula, whole.bond_class)
-    if isinstance(ion, Failure) or not known or not len(graph.pair):
-        return []
-    found = pieces(graph, np.random.default_rng(0))  # as the fragmentation score draws them
-    carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
-    rows, which, _ = explaining_fragments(found, carried, np.stack([f.array for _, f in known]))
-    return [
-        [known[row][0], sorted(whole.order[found.inside[fragment]].tolist())]
-        for row, fragment in zip(rows.tolist(), which.tolist(), strict=True)
-    ]

@@ -36,7 +36,7 @@ DIGITS: Final = 4  # other orders of the same sums differ in later ones
 _NAMES: Final = ("hidden.0", "hidden.2", "presence", "worth")
 
 
-class _Measured(NamedTuple):
+class _Explained(NamedTuple):
     """Explained peaks of one collision energy: sub-formulas (K, N_ELEMENTS), intensities (K,)."""
 
     ion: Ion
@@ -45,7 +45,7 @@ class _Measured(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Fragments:
+class FragmentScorer:
     """Says what fragments that are peaks, and fragments that are none, speak for a molecule.
 
     Attributes:
@@ -56,12 +56,12 @@ class Fragments:
     layers: tuple[tuple[Floats, Floats], ...]
 
     @classmethod
-    def of(cls, tensors: Mapping[str, NDArray[Any]]) -> "Fragments":
+    def of(cls, tensors: Mapping[str, NDArray[Any]]) -> "FragmentScorer":
         """From the arrays of a weights file.
 
         Raises:
             KeyError: One is missing.
-            WeightsError: Fragments were described otherwise when it was fitted.
+            WeightsError: FragmentScorer were described otherwise when it was fitted.
         """
         layers = tuple((tensors[f"{n}.weight"], tensors[f"{n}.bias"]) for n in _NAMES)
         if layers[0][0].shape[1:] != (N_INPUTS,):
@@ -107,7 +107,7 @@ class Fragments:
             known[smiles] = self._peaks(measured, mol)
         return known[smiles]
 
-    def _peaks(self, measured: Sequence[_Measured], mol: Mol) -> tuple[float, float]:
+    def _peaks(self, measured: Sequence[_Explained], mol: Mol) -> tuple[float, float]:
         parts = disassemble(mol)
         if not measured or not parts.bond_class.any():
             return 0.0, 0.0
@@ -122,7 +122,7 @@ class Fragments:
         return matched, absent
 
 
-def _measured(annotated: AnnotatedSpectrum) -> list[_Measured]:
+def _measured(annotated: AnnotatedSpectrum) -> list[_Explained]:
     """The explained peaks by collision energy; those that kept a metal are left out."""
     adduct = annotated.hypothesis.adduct.index
     bare = annotated.carrier == 0
@@ -135,15 +135,15 @@ def _measured(annotated: AnnotatedSpectrum) -> list[_Measured]:
     for value in np.unique(energy):  # all that are not known count as one
         same = (energy == value) | (np.isnan(energy) & np.isnan(value))
         ion = Ion(adduct, instrument, float(value))
-        measured.append(_Measured(ion, subformula[same], intensity[same]))
+        measured.append(_Explained(ion, subformula[same], intensity[same]))
     return measured
 
 
 @dataclass(frozen=True, slots=True)
 class PeaksFound:
-    """What fragments that are peaks speak for a molecule; see `Fragments.peaks`."""
+    """What fragments that are peaks speak for a molecule; see `FragmentScorer.peaks`."""
 
-    fragments: Fragments
+    fragments: FragmentScorer
     name: str = "peaks_found"
 
     def __call__(self, query: Query, molecules: Sequence[Molecule]) -> NDArray[np.float64]:
@@ -153,9 +153,9 @@ class PeaksFound:
 
 @dataclass(frozen=True, slots=True)
 class PeaksMissed:
-    """What fragments that are no peaks speak for a molecule; see `Fragments.peaks`."""
+    """What fragments that are no peaks speak for a molecule; see `FragmentScorer.peaks`."""
 
-    fragments: Fragments
+    fragments: FragmentScorer
     name: str = "peaks_missed"
 
     def __call__(self, query: Query, molecules: Sequence[Molecule]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from duallgd_cli.chem.environments import unknown_environments
 from duallgd_cli.chem.joining import known_halves
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.scores import Molecule, Score
-from duallgd_cli.scores.fragments import DIGITS, Fragments, PeaksFound, PeaksMissed
+from duallgd_cli.scores.fragments import DIGITS, FragmentScorer, PeaksFound, PeaksMissed
 from duallgd_cli.sources import Query
 
 Array = NDArray[np.float64]
@@ -134,7 +134,7 @@ class KnownEnvironments:
 
 def fitted_scores(
     tensors: Mapping[str, NDArray[Any]], ends: KnownEnds
-) -> tuple[tuple[Score, ...], Fragments | None]:
+) -> tuple[tuple[Score, ...], FragmentScorer | None]:
     """All scores that a weights file holds, and what fragments speak for.
 
     Args:
@@ -148,7 +148,7 @@ def fitted_scores(
     if not tensors:
         return agreement, None
     try:
-        fragments, prevalence = Fragments.of(tensors), tensors["log_prevalence"]
+        fragments, prevalence = FragmentScorer.of(tensors), tensors["log_prevalence"]
     except KeyError as error:
         raise WeightsError(
             f"the weights hold no {error} of a re-ranker; take the weights that come with this "

@@ -1,6 +1,6 @@
 """Sources of candidates: each proposes molecules of a formula for a spectrum.
 
-A source of your own has a ``name`` and a method ``propose``; see `Source` and
+A source of your own has a ``name`` and a method ``propose``; see `CandidateSource` and
 ``examples/own_source.py``. F fingerprint bits.
 """
 
@@ -116,7 +116,7 @@ class Query:
         return self.constraints.fault(mol)
 
 
-class Source(Protocol):
+class CandidateSource(Protocol):
     """Where candidates come from."""
 
     @property
@@ -134,7 +134,11 @@ class Source(Protocol):
 
 
 def propose(
-    sources: Sequence[Source], query: Query, quotas: Mapping[str, int], seed: int, most: float = 10
+    sources: Sequence[CandidateSource],
+    query: Query,
+    quotas: Mapping[str, int],
+    seed: int,
+    most: float = 10,
 ) -> Iterator[Proposal]:
     """Ask each source for its quota; what a source lacks, the next one is asked for.
 
@@ -171,7 +175,7 @@ def propose(
             lacking = max(0, wanted - drawn)
 
 
-def _proposals(source: Source, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+def _proposals(source: CandidateSource, query: Query, n: int, seed: int) -> Iterator[Proposal]:
     """What a source gives, held to the constraints."""
     for proposal in source.propose(query, n, seed):
         fault = query.fault(proposal.mol) if proposal.mol is not None else ""

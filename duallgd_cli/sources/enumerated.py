@@ -20,7 +20,7 @@ from duallgd_cli.chem.joining import together
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.runtime import stage
-from duallgd_cli.scores.fragments import Fragments
+from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.collection import Collection, molecule_of
 
@@ -53,7 +53,7 @@ class Enumerated:
     """
 
     collection: Collection
-    fragments: Fragments | None = None
+    fragments: FragmentScorer | None = None
     name: str = "enumerated"
 
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
@@ -107,7 +107,7 @@ def shortlist(
     molecules: Iterable[tuple[Mol, float]],
     query: Query,
     most: int,
-    fragments: Fragments | None,
+    fragments: FragmentScorer | None,
 ) -> list[Mol]:
     """The likeliest of molecules, by the fingerprint and by the peaks, best first, all different.
 

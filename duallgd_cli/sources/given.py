@@ -9,7 +9,7 @@ from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.runtime import stage
-from duallgd_cli.scores.fragments import Fragments
+from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.sources import ANALOGUES, DATABASE, Proposal, Query
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.sources.enumerated import changed, shortlist
@@ -22,7 +22,7 @@ _LISTED: Final = "listed of analogues"  # in the memo of a query
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class DatabaseSource:
     """Structures of the formula in the user's databases; the likeliest where they are many.
 
     How many samples are drawn has no say in their number: the only one of many that was looked at
@@ -33,7 +33,7 @@ class Database:
         name: Of the source.
     """
 
-    fragments: Fragments | None = None
+    fragments: FragmentScorer | None = None
     name: str = DATABASE
 
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
@@ -49,7 +49,7 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class Analogues:
+class AnalogueSource:
     """Molecules that are one change away from the user's, and samples that start from these.
 
     Attributes:
@@ -61,7 +61,7 @@ class Analogues:
 
     sampler: Sampler | None = None
     collection: Collection | None = None
-    fragments: Fragments | None = None
+    fragments: FragmentScorer | None = None
     name: str = ANALOGUES
 
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:

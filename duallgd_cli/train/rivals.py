@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
@@ -53,7 +52,9 @@ def rivals_of(
         return ()
     with torch.inference_mode():
         logits = encoder(prepared_batch(spectra, [spectrum]))[0].numpy()
-    doubtful = torch.sigmoid(torch.from_numpy(_doubtful(logits, generator))).numpy()
+    noise = generator.normal(0, generator.uniform(*_NOISE), len(logits))
+    doubted = logits * generator.uniform(*_SCALE) + noise * (logits > _NEVER)
+    doubtful = torch.sigmoid(torch.from_numpy(doubted.astype(np.float32))).numpy()
     name, scores = charge_free_smiles(mol), log_odds(doubtful)
     near = templates.near(doubtful, formula)
     known = islice((one for one in near if not _same(one, itself)), BEGUN)
@@ -72,9 +73,3 @@ def _same(one: MolecularGraph, other: MolecularGraph) -> bool:
     """Whether two are one prepared molecule."""
     names = ("element", "pair", "bond_class")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
-
-
-def _doubtful(logits: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.float32]:
-    noise = generator.normal(0, generator.uniform(*_NOISE), len(logits))
-    said = logits * generator.uniform(*_SCALE) + noise * (logits > _NEVER)
-    return np.asarray(said, np.float32)

@@ -40,7 +40,7 @@ from duallgd_cli.evaluate.mces import Search
 from duallgd_cli.evaluate.report import report
 from duallgd_cli.evaluate.run import TRUE_ORDER, claim_files, inputs_of, predict_inputs
 from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import Molecule, molecule, read_predictions, write_table
+from duallgd_cli.evaluate.tables import MoleculeFigures, molecule, read_predictions, write_table
 from duallgd_cli.predict import api
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
@@ -195,7 +195,7 @@ def keep_elements(inputs: EvaluationInputs, known: Iterable[str]) -> None:
 
 
 @lru_cache(maxsize=100_000)
-def canonical_tautomer(smiles: str) -> Molecule | None:
+def canonical_tautomer(smiles: str) -> MoleculeFigures | None:
     """Describe the canonical tautomer of a SMILES, the form that the authors compare.
 
     A molecule whose tautomers cannot be enumerated stands for itself; None if it is no molecule.

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -22,9 +23,10 @@ import typer
 from rich.table import Table
 
 _MIB = 1 << 20
-_DATABASE = "from duallgd_cli.guide.analogues import Analogues as Kind"
-_LIBRARY = "from duallgd_cli.guide.library import Library as Kind"
-_READ = "import sys; from pathlib import Path; {kind}; Kind.read(Path(sys.argv[1]))"
+_DATABASE = "from duallgd_cli.guide.store import Database; Database.of_file"
+_ANALOGUES = "from duallgd_cli.guide.analogues import Analogues; Analogues.read"
+_LIBRARY = "from duallgd_cli.guide.library import Library; Library.read"
+_READ = "import sys; from pathlib import Path; {reader}(Path(sys.argv[1]))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,13 @@ def formulas(folder: Path, sizes: Sizes) -> list[Load]:
 
 
 def databases(folder: Path, sizes: Sizes) -> list[Load]:
-    """A database of structures, as --database and --analogues read it."""
+    """A file of structures, as --database and --analogues read it."""
     path = folder / f"molecules-{sizes.molecules}.smi"
     _made(path, lambda p: load_inputs.molecules(p, sizes.molecules))
-    return _readings("--database", f"{sizes.molecules:,} molecules", _DATABASE, path)
+    size = f"{sizes.molecules:,} molecules"
+    readers = {"--database": _DATABASE, "--analogues": _ANALOGUES}
+    each = (_readings(option, size, reader, path) for option, reader in readers.items())
+    return list(chain.from_iterable(each))
 
 
 def libraries(folder: Path, sizes: Sizes) -> list[Load]:
@@ -144,8 +149,8 @@ LOADS: dict[str, Callable[[Path, Sizes], list[Load]]] = {
 }
 
 
-def _readings(option: str, size: str, kind: str, path: Path) -> list[Load]:
-    arguments = ["-c", _READ.format(kind=kind), path]
+def _readings(option: str, size: str, reader: str, path: Path) -> list[Load]:
+    arguments = ["-c", _READ.format(reader=reader), path]
     return [
         Load(f"{option}, read", size, arguments),
         Load(f"{option}, read again", size, arguments),

@@ -64,11 +64,11 @@ def card(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float | None]:
-    """The eighteen numbers of the template, with intervals over spectra, as the benchmark asks."""
+    """The eighteen numbers of the template, with intervals."""
     found: dict[str, float | None] = {}
     for k in (1, 10):
         for kind, title in _METRICS.items():
-            estimate = metrics.get(f"{kind}@{k}", {}).get("independent", {})
+            estimate = metrics.get(f"{kind}@{k}", {})
             for suffix, part in (("", "mean"), (" CI Low", "low"), (" CI High", "high")):
                 value = estimate.get(part)
                 found[f"Top-{k} {title}{suffix}"] = None if value is None else round(value, 4)

@@ -80,7 +80,7 @@ def lines(results: Mapping[str, Mapping[str, Any]], any_k: int) -> Iterator[str]
     for name, found in results.items():
         shares = []
         for k in (1, 10, any_k):
-            estimate = found["metrics"][f"accuracy@{k}"]["per_spectrum"]
+            estimate = found["metrics"][f"accuracy@{k}"]
             mean, low, high = (100 * estimate[end] for end in ("mean", "low", "high"))
             shares.append(f"{mean:.1f} % ({low:.1f} to {high:.1f})")
         bins = found["calibration"]["confidence"]["bins"]

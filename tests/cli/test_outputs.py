@@ -55,7 +55,7 @@ RUN = {
 PREPARED = ("manifest.json", "report.tsv", "inchikey.npy")
 REPORT = (
     *("results.json", "per_spectrum.tsv", "metrics.tsv", "groups.tsv", "calibration.tsv"),
-    *("formula_accuracy.tsv", "plots/calibration.png", "plots/by_adduct.svg"),
+    *("formula_accuracy.tsv", "plots/calibration.png", "plots/groups.svg"),
 )
 BENCHMARK = (
     *("spectra.tsv", "truth.tsv", "predictions.csv", "predictions.csv.run.json"),
@@ -102,7 +102,7 @@ COMMANDS = [
     ),
     Command(
         "data spectra",
-        {"": "labelled.tsv", "--holdout": "", "--split": ""},
+        {"": "labelled.tsv", "--holdout": ""},
         in_folder("-o out", *PREPARED, "mz.npy"),
     ),
     Command(
@@ -110,12 +110,6 @@ COMMANDS = [
         {"": "structures", "--like": "spectra"},
         in_folder("-o out", *PREPARED, "mz.npy"),
         {"", "--like"},
-    ),
-    Command(
-        "data massbank",
-        {"": "massbank", "--folds": "", "--holdout": ""},
-        {"out/x.tsv": "-o out/x.tsv", "out/x.tsv.report.tsv": "-o out/x.tsv"},
-        {""},
     ),
     Command(
         "weights hashes",
@@ -169,8 +163,6 @@ def made(tmp_path_factory):
     spectra_folder(folder / "spectra")
     labelled_table.write(folder / "labelled.tsv")
     mgf(folder / "s.mgf", block(ASPIRIN), block(CAFFEINE))
-    (folder / "massbank").mkdir()
-    (folder / "massbank" / "x.tsv").write_text("in the folder of a release")
     for name, text in {
         "m.smi": "CCO\n",
         "w.safetensors": "weights",

@@ -183,7 +183,6 @@ data structures table.csv -o NAME
 data structures table.csv --holdout NAME -o made
 data spectra NAME -o made
 data simulate NAME --like spectra -o made
-data massbank NAME -o made.tsv
 weights verify NAME
 weights hashes NAME -o w
 weights hashes structures --also NAME -o w

@@ -115,7 +115,6 @@ NOTHING_LOST = "stopped before a step was made; nothing is lost: run the same co
     ("command", "work", "said"),
     [
         (["data", "structures", "a.smi"], "data.structures.prepare_structures", NOT_FINISHED),
-        (["data", "massbank", "release"], "data.massbank.rebuild_massbank", NOT_FINISHED),
         (["train", *TINY, "--data", "a"], "train.run.run_training", NOTHING_LOST),
     ],
 )

@@ -12,9 +12,9 @@ from duallgd_cli.cli import options
 from duallgd_cli.config import SamplingSettings, assigned, commented_yaml, dump, merge, parse
 from duallgd_cli.errors import ConfigError, Failure, UsageError
 from duallgd_cli.predict import api
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.predict.workers import Workers
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import table_source
 from duallgd_cli.spectra.reading import read

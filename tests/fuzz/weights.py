@@ -12,7 +12,7 @@ from duallgd_cli.checkpoint.format import Checkpoint, read_tensors, save, write_
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.data.simulation import FragmentModel
-from duallgd_cli.sources.collection import Templates
+from duallgd_cli.sources.collection import Collection
 from duallgd_cli.train.evidence import Judge
 from examples.make_examples import SPECTRA, mgf
 from tests.fuzz.loop import assert_sentence, fuzz, mutate, run
@@ -36,7 +36,7 @@ def sound_weights(path):
         tensors=dict(model.state_dict()),
         record={"training": {"stage": "joint"}, "init": {}, "ancestors": {"a": {"step": 1}}},
         reranker=evidence,
-        templates=Templates(molecules_of("CCCCO", "CCCCN")).tensors(),
+        templates=Collection(molecules_of("CCCCO", "CCCCN")).tensors(),
         contrast={name: tensor.clone() for name, tensor in model.encoder.state_dict().items()},
     )
     save(path, replace(checkpoint), short_codes=True)

@@ -13,8 +13,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.diffusion.process import SamplingTask, alpha_bar
-from duallgd_cli.generator.network import ModelGenerator, chunk_size
-from duallgd_cli.generator.planning import Unknown
+from duallgd_cli.diffusion.sampler import Sampler, chunk_size
 from duallgd_cli.model.rewritten import for_inference
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
@@ -111,13 +110,19 @@ def settings_of(**values):
 def drawn(device, *, captured=False, formula="C9H8O4", settings=None):
     """Samples of a formula; `captured` replays the network, where the device can."""
     run = Runtime(device, None, captured, 1)
-    generator = ModelGenerator(for_inference(stirred(small_settings()), run), run)
+    sampler = Sampler(for_inference(stirred(small_settings()), run), run)
     fingerprint = torch.rand(4096, generator=torch.Generator().manual_seed(1)) ** 8
-    samples, notes = generator.draw(
-        Unknown(Formula.parse(formula), fingerprint), settings or settings_of(), seed=3
-    )
-    assert notes == ()
+    samples, notes = from_noise(sampler, formula, fingerprint, settings or settings_of(), seed=3)
+    assert notes == []
     return samples
+
+
+def from_noise(sampler, formula, fingerprint, settings, seed):
+    """Samples of a formula from pure noise, and notes."""
+    parsed = Formula.parse(formula)
+    n_pairs = parsed.n_heavy * (parsed.n_heavy - 1) // 2
+    task = sampler.task(settings, seed, settings.samples, n_pairs)
+    return sampler.draw(sampler.context(parsed, fingerprint), [task], settings)
 
 
 @pytest.mark.parametrize("captured", [False, True])
@@ -144,14 +149,12 @@ def test_a_draw_is_repeated_exactly_on_one_device(captured):
 def test_spectra_take_turns_in_captured_graphs():
     """Sizes come and go and come back; what one spectrum left behind reaches no other."""
     run = Runtime(CUDA, None, True, 1)
-    generator = ModelGenerator(for_inference(stirred(small_settings()), run), run)
+    sampler = Sampler(for_inference(stirred(small_settings()), run), run)
     fingerprints = torch.rand(2, 4096, generator=torch.Generator().manual_seed(1)) ** 8
     turns = [("C9H8O4", 0), ("C6H12O6", 1), ("C9H8O4", 1), ("C12H10", 0), ("C9H8O4", 0)]
 
     found = [
-        generator.draw(Unknown(Formula.parse(formula), fingerprints[which]), settings_of(), seed=5)[
-            0
-        ]
+        from_noise(sampler, formula, fingerprints[which], settings_of(), seed=5)[0]
         for formula, which in turns
     ]
 
@@ -162,7 +165,7 @@ def test_spectra_take_turns_in_captured_graphs():
 def test_chunks_draw_the_same_samples():
     whole, parts = drawn(CUDA), drawn(CUDA, settings=settings_of(max_memory_mib=64))
 
-    assert chunk_size(78, settings_of(max_memory_mib=64), CUDA) < 200
+    assert chunk_size(78, 200, settings_of(max_memory_mib=64), CUDA) < 200
     assert float((parts.bond_class == whole.bond_class).all(1).float().mean()) >= 0.99
 
 

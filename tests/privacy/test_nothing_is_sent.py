@@ -1,6 +1,6 @@
 """No command uses the network, starts a program that could, or writes where nobody looks.
 
-Each runs as a user runs it, in a process of its own, with an empty home directory and under
+Each runs as a user runs it, in a process of its own, with a home directory of its own and under
 ``guard/sitecustomize.py``, which its children load too. That sees what is done in Python. What is
 done in compiled code or in other programs is counted by the kernel: where a namespace without a
 network may be made (Linux, `unshare`), commands run in one, and its counters must stay at zero.
@@ -22,11 +22,11 @@ import typer.main
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.cli import app
+from duallgd_cli.guide import store
 from tests import labelled_table
 from tests.conftest import EXAMPLES
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
-from tests.unit.data.test_massbank import record, release
 
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = Path(__file__).with_name("guard")
@@ -37,6 +37,7 @@ LOCAL_PROGRAMS = {"uname", "fc-list"}
 CACHES = {
     "predict": {".cache/duallgd", ".cache/matplotlib"},
     "evaluate": {".cache/duallgd", ".cache/matplotlib"},
+    "database": {".local/share"},
 }
 SMALL = "--samples 2 --steps 1 --formulas formulas.csv --weights small.safetensors"
 TINY = (
@@ -56,6 +57,11 @@ SLOW = {
         f"predict spectra.mgf {SMALL} -o a.sdf --analogues structures.smi --library library.mgf",
         f"predict spectra.mgf {SMALL} -o chosen.jsonl --database structures.smi",
     ],
+    "database": [
+        "database add structures.smi",
+        "database list",
+        "database remove mine",
+    ],
     "report": ["report run/out.csv -o again.html"],
     "merge": ["merge run/out.csv -o again.sdf --parts"],
     "train": [
@@ -73,7 +79,6 @@ SLOW = {
     "data structures": ["data structures structures.smi -o made --workers 2"],
     "data spectra": ["data spectra spectra.tsv -o made --workers 2"],
     "data simulate": ["data simulate structures --like spectra -o made --workers 2 --steps 2"],
-    "data massbank": ["data massbank massbank -o made.tsv.gz"],
     "weights verify": ["weights verify small.safetensors"],
     "weights hashes": ["weights hashes structures -o made.train.hashes"],
     "weights evidence": [
@@ -158,7 +163,7 @@ def packets(folder):
 
 
 def guarded(program, folder, *, is_counted=True):
-    """Run Python below the guard, with an empty home directory, and see what it did.
+    """Run Python below the guard, with a home directory of one database, and see what it did.
 
     Args:
         program: Arguments of Python.
@@ -168,8 +173,10 @@ def guarded(program, folder, *, is_counted=True):
     outside = folder.with_name(f"{folder.name}-outside")
     shutil.rmtree(outside, ignore_errors=True)
     home, temporary, counters = (outside / name for name in ("home", "temporary", "counters"))
-    for made in (home, temporary, counters):
-        made.mkdir(parents=True)
+    shutil.copytree(folder / "home", home)
+    before = set(home.rglob("*"))
+    for made in (temporary, counters):
+        made.mkdir()
     seen = outside / "record"
     from_user = ("XDG_", "MPL", "DUALLGD_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(from_user)} | {
@@ -190,7 +197,8 @@ def guarded(program, folder, *, is_counted=True):
         [note["what"] for note in notes if note["event"] == event]
         for event in ("network", "program", "start")
     )
-    files = [path.relative_to(home) for path in home.rglob("*") if path.is_file()]
+    written = (path for path in home.rglob("*") if path not in before and path.is_file())
+    files = [path.relative_to(home) for path in written]
     return Done(
         code=done.returncode,
         said=done.stdout + done.stderr,
@@ -219,8 +227,11 @@ def inputs(tmp_path_factory, example_run):
     spectra_folder(folder / "spectra")
     labelled_table.write(folder / "labelled.tsv")
     (folder / "structures.smi").write_text("\n".join(SMILES) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        databases = folder / "home" / ".local" / "share" / "duallgd" / "databases"
+        patch.setenv("DUALLGD_DATABASES", str(databases))
+        store.add(folder / "structures.smi", "mine")
     (folder / "library.mgf").write_text(LIBRARY)
-    release(folder / "massbank", record())
     for seed, name in enumerate(("small", "other")):
         model = stirred(small_settings(), seed=seed)
         checkpoint = Checkpoint(model.settings, dict(model.state_dict()), {"step": 7})

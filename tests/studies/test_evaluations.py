@@ -127,7 +127,7 @@ FOUND = {
         "limit": None,
     },
     "prediction": {"settings": {"seed": 7}, "weights": {"record": {"data": "MassBank"}}},
-    "metrics": {name: {"independent": ESTIMATE} for name in KINDS},
+    "metrics": dict.fromkeys(KINDS, ESTIMATE),
 }
 
 
@@ -152,7 +152,7 @@ def test_the_card_has_the_eighteen_numbers(study, tmp_path):
 
 
 def test_parts_are_no_official_split_and_what_was_not_computed_is_null():
-    metrics = {"accuracy@1": {"independent": ESTIMATE}}
+    metrics = {"accuracy@1": ESTIMATE}
     found = {**FOUND, "data": {**FOUND["data"], "limit": 100}, "metrics": metrics}
 
     part = model_card.card(found)

@@ -80,8 +80,17 @@ def test_the_table_has_a_line_for_every_load(study):
 
     assert done.code == 0, done.err
     lines = [line for line in done.out.splitlines() if re.search(r"\d+\.\d", line)]
-    names = ("report", "merge ", "merge --parts", "formulas", "formulas", "--database", "--library")
-    assert len(lines) == 9
+    names = (
+        "report",
+        "merge ",
+        "merge --parts",
+        "formulas",
+        "formulas",
+        "--database",
+        "--analogues",
+        "--library",
+    )
+    assert len(lines) == 11
     assert all(any(name in line for line in lines) for name in names)
 
 

@@ -16,7 +16,6 @@ from duallgd_cli.chem.elements import BOND_NONE, FINGERPRINT_BITS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, dump, parse, require, require_range
 from duallgd_cli.diffusion.process import (
-    Denoise,
     Samples,
     SamplingTask,
     alpha_bar,
@@ -38,7 +37,7 @@ from duallgd_cli.files import claim, sha256
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.model.line_graph import LineGraph, line_graph, pair_mask
 from duallgd_cli.model.settings import MOST, MOST_LAYERS, DiffusionSettings
-from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.model.tensors import Denoise, map_tensors
 from duallgd_cli.predict.model import Encoded, LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.runtime import Runtime

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from duallgd_cli.predict.candidates import assemble_all, collect
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
@@ -10,7 +11,6 @@ from duallgd_cli.chem.molecule import assemble, formula_of
 from duallgd_cli.chem.parts import catalogue
 from duallgd_cli.chem.valence import FREE
 from duallgd_cli.errors import RefusedError, UsageError
-from duallgd_cli.predict.candidates import assemble_all, collect
 from duallgd_cli.predict.model import Generated
 from duallgd_cli.results import HypothesisResult
 

@@ -18,14 +18,12 @@ from duallgd_cli.data.spectra import (
     prepare_record,
     prepare_spectra,
     read_labelled,
-    read_nplib1,
 )
-from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.types import INSTRUMENTS
 from tests.made_prepared import COLUMNS, cells_of, verify
 from tests.made_runs import rows_of
-from tests.made_spectra import ion_mz
 
 ASPIRIN, CATECHOL = "CC(=O)Oc1ccccc1C(=O)O", "Oc1ccccc1O"
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
@@ -148,18 +146,6 @@ def test_the_manifest_records_settings_source_and_what_was_explained(tmp_path):
     assert manifest["mean_intensity_explained"] == pytest.approx(4 / 5)
 
 
-def test_energies_of_one_compound_become_one_case_with_an_energy_per_peak(tmp_path):
-    blocks = f">collision 10 eV\n{ion_mz('C9H7O3')} 5\n>collision 40 eV\n{ion_mz('C7H5O2')} 7\n"
-    folder = nplib1(tmp_path / "nplib1", text=f">compound A1\n>parentmass 181.0495\n\n{blocks}")
-
-    record, *_ = read_labelled(folder)
-    _, found = prepare_record(record)
-
-    assert math.isnan(found["energy_ev"])
-    assert found["peak_energy_ev"].tolist() == [10.0, 40.0]
-    assert found["intensity"].tolist() == [1.0, 1.0]
-
-
 def test_real_spectra_are_mostly_explained_and_never_beyond_their_ion(shared):
     source = shared / "data" / "massbank" / "massbank.tsv.xz"
     if not source.is_file():
@@ -231,74 +217,9 @@ def test_an_mgf_with_structures_is_a_data_set_too(tmp_path):
     assert survey.reason == "not an MS2 spectrum"
 
 
-MS_FILE = """>compound A1
->parentmass 181.0495
->ionization [M+H]+
-
->collision 10
-163.0390 1.0
->collision 40
-121.0284 1.0
-163.0390 0.1
-"""
-
-
-def nplib1(folder, *, splits=("split.tsv",), text=MS_FILE):
-    (folder / "spec_files").mkdir(parents=True)
-    (folder / "spec_files" / "A1.ms").write_text(text, encoding="utf-8")
-    labels = "dataset\tspec\tformula\tionization\tsmiles\tinchikey\tinstrument\n"
-    for name in ("A1", "A2", "A3"):
-        labels += f"made\t{name}\tC9H8O4\t[M+H]+\t{ASPIRIN}\tBSYNRYMUTXBXSQ\tOrbitrap\n"
-    (folder / "labels.tsv").write_text(labels, encoding="utf-8")
-    for name in splits:
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("name\tsplit\nA1\ttest\nA2\ttrain\n", encoding="utf-8")
-    return folder
-
-
-def test_an_nplib1_folder_gives_all_energies_of_a_compound_as_one_feature(tmp_path):
-    first, missing, unsplit = read_nplib1(nplib1(tmp_path / "nplib1"))
-
-    assert (first.smiles, first.fold) == (ASPIRIN, "test")
-    assert first.feature.first.adduct_text == "[M+H]+"
-    assert [s.spectrum_id for s in first.feature.spectra] == ["A1", "A1"]
-    # Numbers without a unit are normalised energies on an Orbitrap, which only the label names.
-    energies = [s.collision_energy_ev for s in first.feature.spectra]
-    assert energies == pytest.approx([10 * 181.0495 / 500, 40 * 181.0495 / 500])
-    assert (missing.spectrum_id, missing.reason) == ("A2", "unreadable")
-    assert (unsplit.spectrum_id, unsplit.reason) == ("A3", "in no fold")
-
-
 def test_what_holds_no_labelled_spectra_is_refused(tmp_path):
     useless = table(tmp_path / "set.tsv", row("B1", ASPIRIN, ["C7H5O2"]) | {"smiles": "nothing"})
     with pytest.raises(UnreadableError, match="no spectrum that can be used"):
         prepare_spectra(useless, tmp_path / "out")
-    with pytest.raises(UnreadableError, match="not of the NPLIB1 layout"):
+    with pytest.raises(UnreadableError, match="make one of MassBank's record files with recipes"):
         list(read_labelled(tmp_path))
-    folder = nplib1(tmp_path / "nplib1")
-    (folder / "labels.tsv").write_text("name\tsmiles\n", encoding="utf-8")
-    with pytest.raises(UnreadableError, match="no column spec"):
-        list(read_nplib1(folder))
-
-
-def test_of_several_split_tables_one_must_be_chosen(tmp_path):
-    folder = nplib1(tmp_path / "nplib1", splits=("splits/a.tsv", "splits/b.tsv"))
-
-    with pytest.raises(UsageError, match=r"a\.tsv, b\.tsv"):
-        list(read_nplib1(folder))
-    assert len(list(read_nplib1(folder, folder / "splits" / "b.tsv"))) == 3
-
-
-def test_rows_cut_short_and_long_cells_of_its_tables_are_no_crash(tmp_path):
-    folder = nplib1(tmp_path / "nplib1")
-    long = f"A1\t[M+H]+\t\t{'x' * 200_000}\n"
-    labels = f"spec\tionization\tsmiles\tnote\n{long}A2\n\nA3\n"
-    (folder / "labels.tsv").write_text(labels, encoding="utf-8")
-    (folder / "split.tsv").write_text("name\tsplit\nA1\ttrain\nA2\n", encoding="utf-8")
-
-    first, *others = read_nplib1(folder)
-
-    refused = prepare_record(first)
-    assert refused.detail.startswith("an empty SMILES is not a molecule")
-    assert [other.reason for other in others] == ["in no fold"] * 2

@@ -6,7 +6,6 @@ from duallgd_cli.evaluate.intervals import (
     means,
     reliability,
     share,
-    wilson,
 )
 
 VALUES = np.array([[1.0], [1.0], [1.0], [0.0]])
@@ -37,7 +36,7 @@ def test_copies_of_spectra_do_not_narrow_the_clustered_interval():
 def test_a_constant_has_no_interval_and_columns_do_not_mix():
     values = np.column_stack([np.full(5, 3.0), np.arange(5.0)])
 
-    constant, ramp = means(values, list("aabbc"), by_molecule=True)
+    constant, ramp = means(values, list("aabbc"))
 
     assert (constant.mean, constant.low, constant.high) == (3.0, 3.0, 3.0)
     assert ramp.low < ramp.mean < ramp.high
@@ -94,10 +93,7 @@ def test_wilson_covers_what_the_bootstrap_of_few_molecules_misses():
     assert covered >= 0.93 * 200
 
 
-def test_a_share_over_molecules_weighs_molecules():
-    found = share(VALUES[:, 0], CLUSTERS, by_molecule=True)
-
-    assert (found.mean, found.low, found.high) == (0.5, *wilson(0.5, 2))
+def test_a_share_of_nothing_is_no_number():
     assert share(VALUES[:, 0], CLUSTERS).mean == 0.75
     assert np.isnan(share(np.zeros(0), []).mean)
 

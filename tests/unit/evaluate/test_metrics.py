@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.evaluate import EvaluateSettings
+from duallgd_cli.evaluate.intervals import wilson
 from tests.scored_entries import scored
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
@@ -76,10 +77,10 @@ def test_plain_tuples_are_entries_and_clusters_reach_the_summary():
         [("1", "a", "CCO", ["CCO"]), ("2", "a", "CCO", ["CCO"]), ("3", "b", "CC", [])], PLAIN
     )
 
-    summary = scores.summary()["accuracy@1"]
+    estimate = scores.means(["accuracy@1"])["accuracy@1"]
 
-    assert summary["per_spectrum"]["mean"] == pytest.approx(2 / 3)
-    assert summary["per_molecule"]["mean"] == 0.5
+    assert estimate.mean == pytest.approx(2 / 3)
+    assert (estimate.low, estimate.high) == pytest.approx(wilson(2 / 3, 2.25))
 
 
 def test_pairs_that_were_solved_are_counted_and_found_again(tmp_path):

@@ -14,9 +14,7 @@ GROUPS = [
     }
     for label, n in (("0", 3), ("1-2", 5))
 ]
-METRICS = {
-    name: {"per_spectrum": ESTIMATE} for name in ("accuracy@1", "mces@1", "tanimoto@1", "valid")
-}
+METRICS = dict.fromkeys(("accuracy@1", "mces@1", "tanimoto@1", "valid"), ESTIMATE)
 EVERYTHING = {
     "groups": GROUPS,
     "spectra": 8,
@@ -31,19 +29,23 @@ CALIBRATION = {
 }
 
 
-def test_every_kind_of_plot_is_drawn_as_png_and_svg(tmp_path):
-    plots.write_plots(tmp_path, EVERYTHING | {"calibration": CALIBRATION})
+def test_every_table_has_a_plot_as_png_and_svg(tmp_path):
+    formulas = [
+        {"by": "all", "label": "all", "spectra": 8, "estimates": {"formula_accuracy@1": ESTIMATE}}
+    ]
+    more = {"calibration": CALIBRATION, "formula_accuracy": formulas}
+    plots.write_plots(tmp_path, EVERYTHING | more)
 
-    drawn, names = tmp_path / "plots", {"by_rings", "parts", "calibration"}
-    assert {path.name for path in drawn.iterdir()} == {
-        f"{name}.{ending}" for name in names for ending in ("png", "svg")
-    }
-    assert (drawn / "parts.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (drawn / "by_rings.svg").read_text()
+    drawn = tmp_path / "plots"
+    assert {path.name for path in drawn.iterdir()} == set(plots.PLOTS)
+    assert (drawn / "metrics.png").read_bytes().startswith(b"\x89PNG")
+    text = (drawn / "groups.svg").read_text()
+    for words in ("rings 0 (3)", "rings 1-2 (5)", "accuracy@1", "MCES distance"):
+        assert f"<!-- {words} -->" in text
 
 
 def test_series_are_told_apart_in_black_and_white(tmp_path, monkeypatch):
-    names = ("accuracy@1", "accuracy@10", "tanimoto@1", "tanimoto@10", "mces@1", "mces@10")
+    names = ("accuracy@1", "accuracy@5", "accuracy@10")
     groups = [group | {"estimates": dict.fromkeys(names, ESTIMATE)} for group in GROUPS]
     drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
@@ -56,12 +58,11 @@ def test_series_are_told_apart_in_black_and_white(tmp_path, monkeypatch):
 
 
 def test_remarks_in_capitals_stand_above_every_figure(tmp_path):
-    found = {"groups": GROUPS, "calibration": {}}
     remarks = ["TRUE ATOM ORDER: as in the authors' tests.", "None of 3 molecules was seen."]
     texts = []
     for said in (remarks[1:], remarks):
-        plots.write_plots(tmp_path, found | {"remarks": said})
-        texts.append((tmp_path / "plots" / "by_rings.svg").read_text())
+        plots.write_plots(tmp_path, {"groups": GROUPS, "remarks": said})
+        texts.append((tmp_path / "plots" / "groups.svg").read_text())
 
     # Text is drawn as paths; the SVG says what they mean in comments.
     assert ["TRUE ATOM ORDER" in text for text in texts] == [False, True]

@@ -42,7 +42,7 @@ def test_a_report_holds_the_numbers_counted_by_hand(settings):
     evaluate(settings)
 
     found = json.loads((settings.folder / "results.json").read_text())
-    means = {name: metric["per_spectrum"]["mean"] for name, metric in found["metrics"].items()}
+    means = {name: metric["mean"] for name, metric in found["metrics"].items()}
     # Of a, b, c: b is right at once, a at rank two, c was not predicted.
     assert means["accuracy@1"] == pytest.approx(1 / 3)
     assert means["accuracy@10"] == pytest.approx(2 / 3)
@@ -84,4 +84,4 @@ def test_results_are_valid_json_even_where_a_number_does_not_exist(settings, tmp
     text = (settings.folder / "results.json").read_text()
     assert "NaN" not in text
     assert json.loads(text)["calibration"] == {}
-    assert math.isfinite(json.loads(text)["metrics"]["accuracy@1"]["per_spectrum"]["mean"])
+    assert math.isfinite(json.loads(text)["metrics"]["accuracy@1"]["mean"])

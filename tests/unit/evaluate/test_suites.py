@@ -10,21 +10,10 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.evaluate import suites
-from duallgd_cli.evaluate.suites import find, massspecgym, nplib1, write_unlabelled
+from duallgd_cli.evaluate.suites import find, massspecgym, write_unlabelled
 from duallgd_cli.evaluate.tables import Truth
 from tests import labelled_table
 
-MS = """>compound {name}
->formula {formula}
->parentmass {precursor}
->ionization [M+H]+
-
->collision 10
-{first}
-
->collision 40
-{second}
-"""
 ROW = {"identifier": "a", "mzs": "59.01,73.03", "intensities": "1,2", "precursor_mz": "90.05"}
 TRUTH = Truth("a", "CC(N)C(=O)O", "QNAYBMKLOCPYGJ", {"identifier": "a", "smiles": "CC(N)C(=O)O"})
 
@@ -60,7 +49,6 @@ def test_a_folder_is_read_without_asking_the_hub(hub, published):
     assert not found.remarks
     assert len(list(found.rows())) == 10
     assert found.titled("test") == "MassSpecGym 1.5, fold test"
-    assert {row["method"] for row in found.published} >= {"DiffMS", "FRIGID", "DualLGD"}
 
 
 def test_a_file_that_is_not_the_published_one_is_used_but_said(published):
@@ -109,80 +97,9 @@ def test_without_a_network_the_message_says_what_to_fetch_from_where(published, 
     assert not list((published.parent / "cache").iterdir())
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Five molecules in the layout of the release."""
-    rows = labelled_table.rows(1)
-    labels = ["dataset\tspec\tname\tionization\tformula\tsmiles\tinchikey\tinstrument"]
-    split = ["name\tsplit"]
-    (tmp_path / "spec_files").mkdir()
-    (tmp_path / "splits").mkdir()
-    for row in rows:
-        name = row["identifier"]
-        labels.append(f"nplib1\t{name}\t\t[M+H]+\t{row['formula']}\t{row['smiles']}\t\tOrbitrap")
-        split.append(f"{name}\t{row['fold']}")
-        mz = row["mzs"].split(",")
-        text = MS.format(
-            name=name,
-            formula=row["formula"],
-            precursor=row["precursor_mz"],
-            first=f"{mz[-1]} 50",
-            second="\n".join(f"{value} {10 * i + 10}" for i, value in enumerate(mz[:-1])),
-        )
-        (tmp_path / "spec_files" / f"{name}.ms").write_text(text)
-    (tmp_path / suites.LABELS).write_text("\n".join(labels) + "\n")
-    (tmp_path / suites.SPLIT).write_text("\n".join(split) + "\n")
-    return tmp_path
-
-
-def test_the_release_is_read_as_rows_of_the_common_layout(folder):
-    rows = list(nplib1(folder).rows())
-
-    expected = labelled_table.rows(1)
-    assert [row["identifier"] for row in rows] == [row["identifier"] for row in expected]
-    assert [row["fold"] for row in rows] == [row["fold"] for row in expected]
-    assert rows[0]["adduct"] == "[M+H]+"
-    assert float(rows[0]["precursor_mz"]) == pytest.approx(float(expected[0]["precursor_mz"]))
-
-
-def test_energies_of_one_file_become_one_spectrum_each_relative_to_its_base_peak(folder):
-    row = next(iter(nplib1(folder).rows()))
-
-    mz = [float(value) for value in row["mzs"].split(",")]
-    intensity = [float(value) for value in row["intensities"].split(",")]
-    assert mz == sorted(mz)
-    assert len(mz) == 3
-    assert sorted(intensity) == [0.5, 1.0, 1.0]
-
-
-def test_spectra_outside_the_split_are_left_out(folder):
-    (folder / suites.SPLIT).write_text("name\tsplit\nS00\ttest\n")
-
-    assert [row["identifier"] for row in nplib1(folder).rows()] == ["S00"]
-
-
-@pytest.mark.parametrize("part", ["labels.tsv", "splits/canopus_hplus_100_0.tsv"])
-def test_a_missing_part_is_named(folder, part):
-    (folder / part).unlink()
-
-    with pytest.raises(MissingInputError, match=part):
-        nplib1(folder)
-
-
-def test_a_missing_or_empty_spectrum_is_named(folder):
-    (folder / "spec_files" / "S00.ms").write_text(">compound S00\n>parentmass 181.05\n>ms2\n")
-
-    with pytest.raises(UnreadableError, match=r"S00.ms"):
-        list(nplib1(folder).rows())
-
-    (folder / "spec_files" / "S00.ms").unlink()
-    with pytest.raises(MissingInputError, match=r"S00.ms does not exist"):
-        list(nplib1(folder).rows())
-
-
 @pytest.mark.parametrize("with_folder", [True, False])
 def test_without_its_files_the_message_says_where_they_are(tmp_path, with_folder):
-    with pytest.raises(MissingInputError, match=r"labels.tsv, splits and spec_files") as refused:
+    with pytest.raises(MissingInputError, match=r"by recipes/nplib1.py of a clone") as refused:
         find("NPLIB1", tmp_path if with_folder else None)
 
     assert "canopus_train_public.tar from https://zenodo.org/records/7897324" in str(refused.value)

@@ -1,316 +1,210 @@
+"""Proposals of several sources become distinct molecules, each sample counted once."""
+
 import numpy as np
 import pytest
-import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from duallgd_cli.chem import identity
-from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.chem.molecule import disassemble, formula_of, is_internal_salt
-from duallgd_cli.diffusion.process import Samples
-from duallgd_cli.errors import OutOfTimeError
+from duallgd_cli.errors import OutOfTimeError, UsageError
 from duallgd_cli.predict.merging import merge
 from duallgd_cli.results import HypothesisResult
-from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
-from duallgd_cli.sources import Proposal, Query, network
-from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
-from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
+from duallgd_cli.scores.substructures import FingerprintTanimoto
+from duallgd_cli.sources import DATABASE, Proposal, Query
+from tests.made_spectra import annotated
 
 ASPIRIN, ISOMER = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)c1ccc(C(=O)CO)cc1"
-IMPOSSIBLE = None
-SCORES = (FingerprintLikelihood(), FingerprintTanimoto())
+# Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.
+SALT, SAME_SALT, DIOL = "C[N+](C)(C)CCC(O)C[O-]", "C[N+](C)(C)CCC([O-])CO", "CN(C)CCC(O)CCO"
+BROKEN = Proposal("noise", None, -9.0, rejection="disconnected")
 
 
-def query_of(formula, fingerprint=None, **values):
-    """A query of a formula, of a spectrum with one peak."""
-    spectrum = Spectrum(Source("a.mgf", 0), "one", np.array([50.0]), np.array([1.0]))
-    hypothesis = Hypothesis(Feature((spectrum,)), formula, parse_adduct("[M+H]+"))
-    if fingerprint is None:
-        fingerprint = np.full(4096, 0.01, np.float32)
-    return Query(annotate(hypothesis, AnnotationSettings()), fingerprint, **values)
+def of(source, smiles, log_likelihood=None, **changes):
+    return Proposal(source, identity.parse_smiles(smiles), log_likelihood, **changes)
 
 
-def drawn(*smiles, log_likelihood=None, log_prob=None):
-    """Samples that are these molecules; None stands for a matrix without bonds."""
-    parts = [None if text is None else disassemble(identity.parse_smiles(text)) for text in smiles]
-    formula = next(part.formula for part in parts if part is not None)
-    n_pairs = formula.n_heavy * (formula.n_heavy - 1) // 2
-    rows = [np.zeros(n_pairs, np.int8) if part is None else part.bond_class for part in parts]
-    likelihood = np.arange(len(rows)) if log_likelihood is None else log_likelihood
-    return formula, samples(rows, likelihood, log_prob)
+def query(**changes):
+    return Query(annotated([], "C9H8O4"), np.full(4096, 0.02, np.float32), **changes)
 
 
-def samples(rows, log_likelihood, log_prob=None):
-    """Samples as a network draws them; it is certain of each bond unless it says otherwise."""
-    bonds = torch.as_tensor(np.stack([np.asarray(row) for row in rows])).long()
-    if log_prob is None:
-        log_prob = np.where(np.eye(5, dtype=bool)[bonds], 0.0, -60_000.0)
-    return Samples(
-        bonds,
-        torch.tensor(log_likelihood, dtype=torch.float32),
-        torch.from_numpy(np.array(log_prob, np.float32)),
-    )
-
-
-def merged(formula, drawn=None, listed=(), query=None, excluded=frozenset()):
-    """Structures and tallies of samples and of molecules that were listed."""
-    query = query or query_of(formula)
-    proposals = list(listed)
-    if drawn is not None:
-        proposals += network.assembled("noise", query, drawn)
-    found = merge(HypothesisResult("ok"), proposals, query, SCORES, excluded)
-    return found.structures, found
-
-
-@pytest.fixture
-def never_repaired(monkeypatch):
-    monkeypatch.setattr(network, "repair", lambda *_: None)
-
-
-def listed(*smiles, source="enumerated"):
-    return [Proposal(source, identity.parse_smiles(text)) for text in smiles]
+def merged(*proposals, scores=(), excluded=(), **changes):
+    excluded = frozenset(key(smiles)[:14] for smiles in excluded)
+    return merge(HypothesisResult("ok"), proposals, query(**changes), scores, excluded)
 
 
 def key(smiles):
     return identity.inchikey(identity.parse_smiles(smiles))
 
 
-def test_equal_molecules_are_counted_and_their_likelihoods_averaged():
-    formula, generated = drawn(ASPIRIN, ISOMER, ASPIRIN, log_likelihood=[-1, -5, -3])
-
-    structures, tallies = merged(formula, generated)
-
-    by_key = {structure.inchikey: structure for structure in structures}
-    assert by_key[key(ASPIRIN)].samples == 2
-    assert by_key[key(ASPIRIN)].log_likelihood == -2
-    assert by_key[key(ISOMER)].samples == 1
-    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (3, 3, 2)
-    assert tallies.rejected == {}
+def by_smiles(result):
+    return {one.smiles: one for one in result.structures}
 
 
-def test_every_sample_is_accounted_for_once():
-    formula, generated = drawn(ASPIRIN, IMPOSSIBLE, IMPOSSIBLE, ISOMER)
-
-    _, tallies = merged(formula, generated)
-
-    assert tallies.rejected == {"disconnected": 2}
-    assert tallies.assembled + tallies.repaired + sum(tallies.rejected.values()) == 4
+def tallies(result):
+    return result.sampled, result.assembled, result.repaired, result.distinct, result.rejected
 
 
-def pointing_at(bonds):
-    """Log-probabilities of a sample, (1, M, 5), for which these bonds are all but certain."""
-    return np.where(np.eye(5, dtype=bool)[bonds], -0.01, -8.0).astype(np.float16)[None]
+def test_a_molecule_of_several_sources_is_one_with_the_samples_of_all():
+    result = merged(
+        of("noise", ASPIRIN, -1.0),
+        of("enumerated", "OC(=O)c1ccccc1OC(C)=O"),
+        of("templates", ASPIRIN, -3.0, is_repaired=True),
+        of("enumerated", ISOMER),
+    )
 
-
-def broken_aspirin():
-    """Aspirin without its ester bond, and log-probabilities that still point to aspirin."""
-    formula, generated = drawn(ASPIRIN)
-    right = generated.bond_class[0].numpy()
-    oxygen = np.flatnonzero(formula.atom_class == 2)
-    low, high = np.triu_indices(formula.n_heavy, 1)
-    # Cut one bond of the oxygen that has two: the graph falls apart.
-    single = np.array([right[((low == o) | (high == o))].sum() for o in oxygen])
-    n_bonds = np.array([np.count_nonzero(right[((low == o) | (high == o))]) for o in oxygen])
-    ester = oxygen[(single == 2) & (n_bonds == 2)][0]
-    cut = np.flatnonzero(((low == ester) | (high == ester)) & (right > 0))[0]
-    broken = right.copy()
-    broken[cut] = 0
-    return formula, broken.astype(np.int8)[None], pointing_at(right)
-
-
-def aspirin_with_a_single_bond_for_a_double_one():
-    """All valences hold, but two hydrogens are missing: only rare kinds of atoms make them up."""
-    formula, generated = drawn(ASPIRIN)
-    right = generated.bond_class[0].numpy()
-    wrong = right.copy()
-    wrong[np.flatnonzero(right == 2)[0]] = 1
-    return formula, wrong.astype(np.int8)[None], pointing_at(right)
-
-
-@pytest.mark.parametrize("wrong", [broken_aspirin, aspirin_with_a_single_bond_for_a_double_one])
-def test_a_bond_drawn_wrong_is_mended_and_not_made_up_for_by_a_carbocation(wrong):
-    formula, matrix, log_prob = wrong()
-
-    structures, tallies = merged(formula, samples(matrix, [0.0], log_prob))
-
-    assert [structure.inchikey for structure in structures] == [key(ASPIRIN)]
-    assert (structures[0].samples, structures[0].repaired) == (1, 1)
-    assert (tallies.assembled, tallies.repaired, tallies.rejected) == (0, 1, {})
-
-
-@pytest.mark.usefixtures("never_repaired")
-def test_rare_kinds_of_atoms_are_the_last_resort():
-    formula, wrong, log_prob = aspirin_with_a_single_bond_for_a_double_one()
-
-    structures, tallies = merged(formula, samples(wrong, [0.0], log_prob))
-
-    assert (tallies.assembled, tallies.repaired, tallies.rejected) == (1, 0, {})
-    assert all(formula_of(identity.parse_smiles(one.smiles)) == formula for one in structures)
-    assert any("+]" in one.smiles for one in structures)
-
-
-def test_a_sample_that_assembles_is_never_repaired(monkeypatch):
-    monkeypatch.setattr(network, "repair", lambda *_: pytest.fail("repair was asked"))
-    formula, generated = drawn(ASPIRIN)
-
-    structures, _ = merged(formula, generated)
-
-    assert structures[0].repaired == 0
-
-
-def test_permuted_atoms_give_the_same_structures():
-    formula, generated = drawn(ASPIRIN, ISOMER)
-    atoms = np.arange(formula.n_heavy)
-    rng = np.random.default_rng(0)
-    permuted = []
-    for row in generated.bond_class.numpy():
-        order = np.concatenate(
-            [rng.permutation(atoms[formula.atom_class == e]) for e in np.unique(formula.atom_class)]
-        )
-        dense = np.zeros((atoms.size, atoms.size), np.int8)
-        dense[np.triu_indices(atoms.size, 1)] = row
-        dense = (dense + dense.T)[order][:, order]
-        permuted.append(dense[np.triu_indices(atoms.size, 1)])
-
-    again = merged(formula, samples(permuted, generated.log_likelihood.tolist()))
-
-    assert again == merged(formula, generated)
-
-
-def test_structures_carry_their_agreement_where_a_fingerprint_is_predicted():
-    probability = np.full(4096, 0.02, np.float32)
-    probability[identity.fingerprint(identity.parse_smiles(ASPIRIN))] = 0.9
-    formula, generated = drawn(ASPIRIN, ISOMER)
-
-    structures, _ = merged(formula, generated, query=query_of(formula, probability))
-
-    scores = {one.inchikey: one.scores["fingerprint_tanimoto"] for one in structures}
-    assert scores[key(ASPIRIN)] > scores[key(ISOMER)]
-    assert all(one.scores["fingerprint_log_likelihood"] <= 0 for one in structures)
-
-
-@pytest.mark.parametrize("is_drawn", [True, False])
-def test_merging_stops_when_its_time_is_up(is_drawn):
-    def late():
-        raise OutOfTimeError
-
-    formula, generated = drawn(ASPIRIN)
-    query = query_of(formula, check=late)
-
-    with pytest.raises(OutOfTimeError):
-        merged(formula, generated if is_drawn else None, listed(ASPIRIN), query=query)
-
-
-def test_molecules_that_are_listed_count_as_proposals_and_have_no_likelihood():
-    formula, generated = drawn(ASPIRIN, ASPIRIN, log_likelihood=[-1, -3])
-
-    structures, tallies = merged(formula, generated, listed(ASPIRIN, ISOMER))
-
-    by_key = {structure.inchikey: structure for structure in structures}
-    both, other = by_key[key(ASPIRIN)], by_key[key(ISOMER)]
-    assert (both.samples, both.log_likelihood) == (3, -2)
-    assert both.sources == ("enumerated", "noise")
+    both, other = (by_smiles(result)[smiles] for smiles in (ASPIRIN, ISOMER))
+    assert (both.samples, both.repaired, both.log_likelihood) == (3, 1, -2.0)
+    assert both.sources == ("enumerated", "noise", "templates")
     assert (other.samples, other.log_likelihood, other.sources) == (1, None, ("enumerated",))
-    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (4, 4, 2)
+    assert tallies(result) == (4, 3, 1, 2, {})
+    assert (both.inchikey, both.family != "", both.scaffold) == (key(ASPIRIN), True, "c1ccccc1")
+
+
+def test_tautomers_and_mirror_images_with_one_key_are_one_by_the_name_proposed_most_often():
+    pyridone, hydroxypyridine = "O=c1cccc[nH]1", "Oc1ccccn1"
+    assert key(pyridone) == key(hydroxypyridine)
+
+    result = merged(of("noise", pyridone), *[of("noise", hydroxypyridine)] * 2)
+    tied = merged(of("noise", pyridone), of("noise", hydroxypyridine))
+
+    assert [(one.smiles, one.samples) for one in result.structures] == [(hydroxypyridine, 3)]
+    assert [one.smiles for one in tied.structures] == [min(pyridone, hydroxypyridine)]
 
 
 def test_structures_of_a_database_are_no_samples():
-    formula, generated = drawn(ASPIRIN)
+    alone = merged(of(DATABASE, ASPIRIN), of(DATABASE, ISOMER))
+    beside = merged(of(DATABASE, ASPIRIN), of("noise", ASPIRIN, -2.0), BROKEN)
 
-    structures, tallies = merged(formula, generated, listed(ASPIRIN, ISOMER, source="database"))
-
-    by_key = {structure.inchikey: structure for structure in structures}
-    assert by_key[key(ASPIRIN)].samples == 1
-    assert by_key[key(ASPIRIN)].sources == ("database", "noise")
-    assert by_key[key(ISOMER)].samples == 0
-    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (1, 1, 2)
+    assert tallies(alone) == (0, 0, 0, 2, {})
+    assert {(one.samples, one.log_likelihood) for one in alone.structures} == {(0, None)}
+    (one,) = beside.structures
+    assert (one.samples, one.log_likelihood, one.sources) == (1, -2.0, (DATABASE, "noise"))
+    assert tallies(beside) == (2, 1, 0, 1, {"disconnected": 1})
 
 
-@pytest.mark.parametrize(
-    "smiles",
-    [
-        *(ASPIRIN, ISOMER, "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "c1ccc2[nH]ccc2c1", "CC[N+](=O)[O-]"),
-        *("C[N+](C)(C)CC(=O)[O-]", "CS(=O)(=O)c1ccccc1", "COP(=O)(O)OC", "O=c1cc[nH]c(=O)[nH]1"),
-        *("CN=[N+]=[N-]", "C[N+](C)(C)CCO", "Cc1nc2ccccc2[nH]1", "c1ccc2c(c1)c1ccccc1n2C"),
-    ],
+def test_what_breaks_a_constraint_is_counted_by_its_reason_unless_it_is_of_a_database():
+    why = {"rejection": "with [OX2H]"}
+
+    result = merged(of(DATABASE, ASPIRIN, **why), of("enumerated", ISOMER, **why), BROKEN, BROKEN)
+
+    assert result.structures == ()
+    assert tallies(result) == (3, 0, 0, 0, {"disconnected": 2, "with [OX2H]": 1})
+
+
+def test_what_has_no_inchi_is_counted_as_that():
+    result = merged(of("own", "*CO"), of("own", "*CO"), of("own", ASPIRIN))
+
+    assert tallies(result) == (3, 1, 0, 1, {"no InChI": 2})
+
+
+def test_internal_salts_are_left_out_where_anything_else_was_proposed():
+    result = merged(*(of("noise", one, -1.0) for one in (SALT, DIOL, SAME_SALT, SALT)))
+
+    assert list(by_smiles(result)) == [DIOL]
+    assert tallies(result) == (4, 1, 0, 1, {"internal salt": 3})
+
+
+def test_where_nothing_else_was_one_placement_of_charges_stays_with_the_samples_of_all():
+    result = merged(
+        of("noise", SALT, -1.0), of("templates", SAME_SALT, -4.0), of("noise", SALT, -1.0)
+    )
+
+    (only,) = result.structures
+    assert (only.smiles, only.samples, only.log_likelihood) == (SALT, 3, -2.0)
+    assert only.sources == ("noise", "templates")
+    assert tallies(result) == (3, 3, 0, 1, {})
+
+
+def test_strays_of_the_database_stay_as_they_are():
+    result = merged(
+        of(DATABASE, SAME_SALT), *[of("noise", SALT, -1.0)] * 2, of("noise", DIOL, -1.0)
+    )
+
+    assert set(by_smiles(result)) == {SAME_SALT, DIOL}
+    assert by_smiles(result)[SAME_SALT].samples == 0
+    assert tallies(result) == (3, 1, 0, 2, {"internal salt": 2})
+
+
+def test_excluded_molecules_are_no_candidates_and_their_samples_are_accounted_for():
+    result = merged(
+        of("noise", ASPIRIN, -1.0), of(DATABASE, ASPIRIN), of("enumerated", ISOMER),
+        excluded=(ASPIRIN, SALT),
+    )  # fmt: skip
+
+    assert list(by_smiles(result)) == [ISOMER]
+    assert tallies(result) == (2, 1, 0, 1, {"known molecule": 1})
+
+
+def test_every_molecule_has_the_scores_by_name():
+    chance = np.full(4096, 0.02, np.float32)
+    chance[identity.fingerprint(identity.parse_smiles(ASPIRIN))] = 0.9
+    asked = Query(annotated([], "C9H8O4"), chance)
+    proposals = [of("noise", ISOMER), of("noise", ASPIRIN)]
+
+    result = merge(HypothesisResult("ok"), proposals, asked, [FingerprintTanimoto()])
+
+    scores = {one.smiles: one.scores["fingerprint_tanimoto"] for one in result.structures}
+    assert scores[ASPIRIN] > scores[ISOMER] > 0
+    assert [one.inchikey for one in result.structures] == sorted(map(key, (ASPIRIN, ISOMER)))
+    assert all(one.scores == {} for one in merged(*proposals).structures)
+
+
+def test_a_molecule_is_named_once_however_often_it_is_proposed(monkeypatch):
+    calls, inchi = [], identity.inchi
+    monkeypatch.setattr(identity, "inchi", lambda mol: calls.append(1) or inchi(mol))
+
+    merged(*[of("noise", ASPIRIN)] * 5, *[of("own", "*CO")] * 5)
+
+    assert len(calls) == 2
+
+
+def test_time_that_is_up_is_noticed_before_a_molecule_is_named():
+    def check():
+        raise OutOfTimeError
+
+    with pytest.raises(OutOfTimeError):
+        merged(of("noise", ASPIRIN), check=check)
+
+
+def test_a_score_of_the_wrong_shape_is_an_error_with_its_name():
+    class Wrong:
+        name = "mine"
+
+        def __call__(self, query, molecules):
+            return [1.0]
+
+    with pytest.raises(UsageError, match="score mine must give one finite number for each of 2"):
+        merged(of("noise", ASPIRIN), of("noise", ISOMER), scores=[Wrong()])
+
+
+def test_of_nothing_there_is_nothing():
+    assert tallies(merged()) == (0, 0, 0, 0, {})
+    assert merged().structures == ()
+
+
+PROPOSALS = st.one_of(
+    st.just(BROKEN),
+    st.builds(
+        of,
+        st.sampled_from(["noise", "enumerated", DATABASE]),
+        st.sampled_from([SALT, SAME_SALT, DIOL, "*CO", "C[N+](C)(C)CC(=O)[O-]"]),
+        st.sampled_from([None, -1.0]),
+        is_repaired=st.booleans(),
+        rejection=st.sampled_from(["", "", "", "without the core"]),
+    ),
 )
-def test_a_molecule_that_is_listed_is_what_its_bonds_are_assembled_to(smiles):
-    """Neither the solver nor the network has a say in it, so nothing differs but the likelihood."""
-    formula, generated = drawn(smiles)
-
-    (direct,), _ = merged(formula, listed=listed(smiles))
-    (from_bonds,), _ = merged(formula, generated)
-
-    assert (direct.smiles, direct.inchi) == (from_bonds.smiles, from_bonds.inchi)
-    assert direct.scores == from_bonds.scores
 
 
-# Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.
-SALT, SAME_SALT, DIOL = "C[N+](C)(C)CCC(O)C[O-]", "C[N+](C)(C)CCC([O-])CO", "CN(C)CCC(O)CCO"
+@given(st.lists(PROPOSALS, max_size=12), st.sampled_from([(), (DIOL,), (SALT,)]), st.randoms())
+def test_every_sample_is_accounted_for_once_in_any_order(proposals, excluded, rng):
+    result = merged(*proposals, excluded=excluded)
+    other = list(proposals)
+    rng.shuffle(other)
 
-
-@pytest.mark.usefixtures("never_repaired")
-def test_internal_salts_are_left_out_where_anything_else_was_drawn():
-    formula, generated = drawn(SALT, DIOL, SAME_SALT, SALT)
-
-    structures, tallies = merged(formula, generated)
-
-    assert [structure.inchikey for structure in structures] == [key(DIOL)]
-    assert (tallies.assembled, tallies.rejected) == (1, {"internal salt": 3})
-
-
-def test_excluded_molecules_are_no_candidates_and_are_accounted_for():
-    formula, generated = drawn(ASPIRIN, ISOMER, ASPIRIN)
-    both = frozenset({key(ASPIRIN)[:14], key(SALT)[:14]})
-
-    structures, tallies = merged(formula, generated, excluded=both)
-
-    assert [structure.inchikey for structure in structures] == [key(ISOMER)]
-    assert (tallies.assembled, tallies.distinct) == (1, 1)
-    assert tallies.rejected == {"known molecule": 2}
-
-
-@pytest.mark.usefixtures("never_repaired")
-def test_one_placement_of_charges_stays_where_nothing_else_was_drawn():
-    formula, generated = drawn(SALT, SAME_SALT, SALT, log_likelihood=[-1, -4, -1])
-
-    structures, tallies = merged(formula, generated)
-
-    (only,) = structures
-    assert (only.samples, only.log_likelihood) == (3, -2)
-    assert (tallies.assembled, tallies.rejected) == (3, {})
-
-
-@pytest.mark.parametrize(
-    ("smiles", "neutral"),
-    [
-        ("C[N+](C)(C)CC(=O)[O-]", "NCCCC(=O)OC"),  # glycine betaine
-        ("CC[N+](=O)[O-]", "OCC=NO"),  # nitroethane
-        ("C[N+](C)(C)CCOP(=O)(O)[O-]", "CCCCCNOP(=O)(O)O"),  # phosphocholine
-        ("CCN=[N+]=[N-]", "CC1N=NN1"),
-    ],
-)
-def test_charges_with_a_reason_stay_beside_neutral_molecules(smiles, neutral):
-    found = []
-    for text in (smiles, neutral):
-        formula, generated = drawn(text)
-        found += merged(formula, generated)[0]
-
-    assert [structure.inchikey for structure in found] == [key(smiles), key(neutral)]
-    assert not any(is_internal_salt(identity.parse_smiles(one)) for one in (smiles, neutral))
-
-
-def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_salt():
-    formula, generated = drawn(SALT)
-    right = drawn("CN(C)CCC(O)COC")[1].bond_class[0].numpy()
-
-    structures, tallies = merged(formula, samples(generated.bond_class, [0.0], pointing_at(right)))
-
-    assert tallies.repaired == 1
-    assert not any(is_internal_salt(identity.parse_smiles(one.smiles)) for one in structures)
-
-
-def test_another_placement_of_charges_is_no_candidate_of_its_own():
-    formula, generated = drawn("C[N+](C)(C)CC(O)CC(=O)[O-]")  # carnitine: also as an alkoxide
-
-    structures, _ = merged(formula, generated)
-
-    assert [structure.smiles for structure in structures] == ["C[N+](C)(C)CC(O)CC(=O)[O-]"]
+    samples = [one for one in proposals if one.source != DATABASE]
+    assert result.sampled == len(samples)
+    assert sum(one.samples for one in result.structures) == result.assembled + result.repaired
+    assert result.assembled + result.repaired + sum(result.rejected.values()) == len(samples)
+    assert min(result.assembled, result.repaired) >= 0
+    assert all(result.rejected.values())
+    assert merged(*other, excluded=excluded) == result

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.results import LikelyPart
 from duallgd_cli.report import contents
 from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
+from duallgd_cli.results import LikelyPart
 from tests.made_runs import predicted
 from tests.made_spectra import ASPIRIN, CAFFEINE, block
 

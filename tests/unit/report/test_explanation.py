@@ -2,7 +2,8 @@
 
 import pytest
 
-from duallgd_cli.report.contents import _molecule, explained_by, neutral_loss
+from duallgd_cli.report.contents import _molecule, neutral_loss
+from duallgd_cli.scores.explanation import explained_by
 
 PARACETAMOL = "CC(=O)Nc1ccc(O)cc1"
 

@@ -15,7 +15,7 @@ from duallgd_cli.predict.loading import sources_of
 from duallgd_cli.sources import Query, enumerated, propose
 from duallgd_cli.sources.collection import known_molecules
 from duallgd_cli.sources.enumerated import Enumerated
-from duallgd_cli.sources.given import Analogues
+from duallgd_cli.sources.given import AnalogueSource
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of
 from tests.made_spectra import annotated
@@ -99,7 +99,7 @@ def test_in_further_rounds_what_was_listed_of_the_users_molecules_is_not_listed_
     """It would count twice among the samples, and nothing speaks for it twice."""
     asked = query(guide, TOLUENE, PHENOL)
 
-    proposals = list(propose([Analogues(sampler)], asked, {"analogues": 20}, seed=3))
+    proposals = list(propose([AnalogueSource(sampler)], asked, {"analogues": 20}, seed=3))
 
     listed = [one.mol for one in proposals if one.log_likelihood is None]
     names = list(map(canonical_smiles, listed))
@@ -112,7 +112,7 @@ def test_a_core_is_held_against_every_graph_that_is_drawn(sampler):
     formula, guide = Formula.parse("C12H12O"), Guide(core="c1ccc2ccccc2c1")
     asked = query(guide, "CCc1ccc2ccccc2c1", formula=str(formula))
 
-    proposals = list(propose([Analogues(sampler)], asked, {"analogues": 8}, seed=3, most=3))
+    proposals = list(propose([AnalogueSource(sampler)], asked, {"analogues": 8}, seed=3, most=3))
 
     assert {one.rejection for one in proposals if one.mol is not None} == {"", "without the core"}
     fit = [one.mol for one in proposals if not one.rejection]

@@ -19,7 +19,7 @@ from duallgd_cli.errors import OutOfTimeError
 from duallgd_cli.guide import Known
 from duallgd_cli.sources import Query
 from duallgd_cli.sources.collection import Collection, known_molecules
-from duallgd_cli.sources.given import Analogues
+from duallgd_cli.sources.given import AnalogueSource
 from duallgd_cli.sources.network import Noise, Templates
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of
@@ -128,7 +128,7 @@ def test_there_are_no_templates_where_nothing_can_start(sampler, tasks, formula,
 def test_what_is_drawn_of_the_users_molecules_has_noise_of_its_own(sampler, tasks):
     told = query(known=Told(BUTANOL, BUTYLAMINE))
 
-    proposals = list(Analogues(sampler).propose(told, 10, seed=4))
+    proposals = list(AnalogueSource(sampler).propose(told, 10, seed=4))
     list(Templates(sampler, known()).propose(query(), 10, seed=4))
     list(Noise(sampler).propose(query(), 10, seed=4))
 
@@ -152,7 +152,7 @@ def test_no_source_gives_more_than_it_is_asked_for(sampler, n, steps, formula, t
 
     from_noise, from_templates, from_told = (
         len(list(source.propose(asked, n, seed=4)))
-        for source in (Noise(sampler), Templates(sampler, known()), Analogues(sampler))
+        for source in (Noise(sampler), Templates(sampler, known()), AnalogueSource(sampler))
     )
 
     assert from_noise == n
@@ -164,11 +164,11 @@ def test_no_source_gives_more_than_it_is_asked_for(sampler, n, steps, formula, t
 def test_without_a_network_the_users_molecules_are_changed_and_no_more(sampler):
     told = query(known=Told(BUTANOL, BUTYLAMINE))
 
-    alone = list(Analogues().propose(told, 10, seed=4))
+    alone = list(AnalogueSource().propose(told, 10, seed=4))
 
     assert alone
     assert all(one.log_likelihood is None for one in alone)
-    assert list(Analogues(sampler).propose(query(), 10, seed=4)) == []
+    assert list(AnalogueSource(sampler).propose(query(), 10, seed=4)) == []
 
 
 def test_notes_of_the_drawing_are_those_of_the_query(sampler, monkeypatch):

@@ -1,4 +1,4 @@
-"""Sources that are asked in turn: their quotas, what they lack, and what must be as the user says."""
+"""Sources that are asked in turn: their quotas, what they lack, what must be as the user says."""
 
 from dataclasses import dataclass, field
 

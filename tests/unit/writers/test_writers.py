@@ -8,6 +8,7 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.errors import UsageError
+from duallgd_cli.predict.settings import Header
 from duallgd_cli.results import (
     Candidate,
     ExplainedPeak,
@@ -15,7 +16,6 @@ from duallgd_cli.results import (
     Prediction,
     sentences,
 )
-from duallgd_cli.predict.settings import Header
 from duallgd_cli.spectra.types import Source
 from duallgd_cli.writers import formats
 

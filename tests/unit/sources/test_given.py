@@ -4,32 +4,32 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from duallgd_cli import GuideFiles
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import RefusedError, UsageError
+from duallgd_cli.diffusion.sampler import Sampler
+from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.fitting import fit_weights_file
 from duallgd_cli.files import sha256
-from duallgd_cli.generator import planning
-from duallgd_cli.generator.network import ModelGenerator
-from duallgd_cli.generator.planning import Unknown
 from duallgd_cli.guide import Known
 from duallgd_cli.guide.analogues import Analogues
 from duallgd_cli.predict import pipeline
+from duallgd_cli.predict.loading import Encoder, sources_of
 from duallgd_cli.predict.model import LoadedModel
-from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.report.contents import ReportedRun
+from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
+from duallgd_cli.sources import Query, enumerated
+from duallgd_cli.sources.given import DatabaseSource
 from duallgd_cli.spectra.reading import read
 from tests.made_graphs import small_settings, stirred
-from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
+from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, annotated, block, mgf
 from tests.made_training import cpu
 
 ASPIRIN_SMILES = "CC(=O)Oc1ccccc1C(=O)O"
@@ -60,7 +60,19 @@ def network():
 
 @pytest.fixture
 def model(network):
-    return LoadedModel(ModelGenerator(network, cpu()), RankingModel(), "w", "0" * 64)
+    return model_of(network, "0" * 64)
+
+
+def model_of(network, digest):
+    """Predicts with a network, with the two scores that need no fit."""
+    return LoadedModel(
+        encode=Encoder(network.encoder, cpu()),
+        sources=sources_of(Sampler(network, cpu())),
+        scores=(FingerprintLikelihood(), FingerprintTanimoto()),
+        ranking=RankingModel(),
+        name="w",
+        sha256=digest,
+    )
 
 
 @pytest.fixture
@@ -68,18 +80,16 @@ def spectra(tmp_path):
     return mgf(tmp_path / "s.mgf", block(ALANINE), block(ASPIRIN), block(CAFFEINE))
 
 
-ALONE = SamplingSettings(samples=20, database_share=1.0)
-
-
-def planned(network, database, known=None, settings=ALONE, formula="C9H8O4", likely=CAFFEIC_ACID):
-    """The plan, and its molecules in order."""
+def listed(database, n=100, guide=None, formula="C9H8O4", likely=CAFFEIC_ACID):
+    """Keys of the structures of the database that are proposed, in order."""
     chance = np.full(FINGERPRINT_BITS, 0.01, np.float32)
     chance[fingerprint(parse_smiles(likely))] = 0.9
-    known = known or Known(None)
-    known = replace(known, databases=(Analogues.read(database),))
-    unknown = Unknown(Formula.parse(formula), torch.from_numpy(chance), known)
-    plan = ModelGenerator(network, cpu()).planner.plan(unknown, settings, 4)
-    return plan, [inchikey_block(mol) for _, mol in plan.molecules]
+    known = Known(guide, databases=(Analogues.read(database),))
+    proposals = list(
+        DatabaseSource().propose(Query(annotated([], formula), chance, known=known), n, 4)
+    )
+    assert all(one[:1] + one[2:] == ("database", None, False, "") for one in proposals)
+    return [inchikey_block(one.mol) for one in proposals]
 
 
 def only(**sampling):
@@ -90,36 +100,46 @@ def blocks(smiles):
     return {inchikey_block(parse_smiles(one)) for one in smiles}
 
 
-def test_alone_all_are_the_structures_of_the_formula_each_once(network, database):
-    plan, found = planned(network, database)
+def test_all_structures_of_the_formula_are_proposed_each_once(database):
+    found = listed(database)
 
-    assert not plan.tasks
-    assert plan.count == len(found) == 3
+    assert len(found) == 3
     assert set(found) == blocks(ISOMERS)
+    assert listed(database, formula="C9H8O5") == []
 
 
-def test_the_likeliest_are_taken_where_there_are_many(network, database, monkeypatch):
-    monkeypatch.setattr(planning, "MOST_CHOSEN", 1)
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_likeliest_are_taken_where_there_are_many(database, n):
     for smiles in ISOMERS:
-        _, found = planned(network, database, likely=smiles)
-        assert found == [inchikey_block(parse_smiles(smiles))]
+        every, found = (listed(database, most, likely=smiles) for most in (100, n))
+        assert found == every[:n]
+        assert found[0] == inchikey_block(parse_smiles(smiles))
 
 
-def test_structures_of_the_formula_stand_beside_as_many_samples_as_without(network, database):
-    plan, found = planned(network, database, settings=SamplingSettings(samples=20))
+def test_many_are_compared_by_their_peaks_too(database, monkeypatch):
+    monkeypatch.setattr(enumerated, "_COMPARED", 3)
+    last, wanted = listed(database)[-1], []
 
-    assert set(found) == blocks(ISOMERS)
-    assert {source for source, _ in plan.molecules} == {"database"}
-    assert sum(task.samples for _, task in plan.tasks) == 20
+    class Peaks:
+        def peaks(self, query, mol):
+            wanted.append(inchikey_block(mol))
+            return 1000.0 * (wanted[-1] == last), 0.0
+
+    chance = np.full(FINGERPRINT_BITS, 0.01, np.float32)
+    known = Known(None, databases=(Analogues.read(database),))
+    asked = Query(annotated([], "C9H8O4"), chance, known=known)
+
+    (one,) = DatabaseSource(Peaks()).propose(asked, 1, 4)
+
+    assert inchikey_block(one.mol) == last
+    assert len(wanted) == 3
 
 
-@pytest.mark.parametrize("is_later", [False, True])
-def test_a_later_round_proposes_no_structure_of_the_database_again(network, database, is_later):
-    known = Known(Guide(require=("C(=O)[OX2H]",)), is_short=is_later)
+def test_without_a_database_there_is_nothing_to_propose():
+    asked = Query(annotated([], "C9H8O4"), np.zeros(FINGERPRINT_BITS, np.float32))
 
-    plan, _ = planned(network, database, known, settings=SamplingSettings(samples=20))
-
-    assert bool(plan.molecules) != is_later
+    assert list(DatabaseSource().propose(asked, 9, 4)) == []
+    assert list(DatabaseSource().propose(replace(asked, known=Known(None)), 9, 4)) == []
 
 
 @pytest.mark.parametrize("samples", [1, 2, 400])
@@ -136,8 +156,7 @@ def test_the_number_of_samples_has_no_say(model, spectra, database, samples):
 def test_the_message_says_where_only_the_likeliest_were_looked_at(
     model, spectra, database, monkeypatch
 ):
-    for module in (planning, pipeline):
-        monkeypatch.setattr(module, "MOST_CHOSEN", 2)
+    monkeypatch.setattr(pipeline, "MOST_OF_A_DATABASE", 2)
     files = GuideFiles(databases=(str(database),))
 
     _, aspirin, caffeine = model.predict(list(read(str(spectra))), only(), guide=files)
@@ -146,24 +165,26 @@ def test_the_message_says_where_only_the_likeliest_were_looked_at(
     assert "the only possible structure of the database" in caffeine.message
 
 
-def test_what_the_molecule_must_have_holds_for_a_database_too(network, database):
-    _, found = planned(network, database, Known(Guide(forbid=("[OX2H]c",))))
-
-    assert set(found) == blocks([ASPIRIN_SMILES])
+def test_what_the_molecule_must_have_holds_for_a_database_too(database):
+    assert set(listed(database, guide=Guide(forbid=("[OX2H]c",)))) == blocks([ASPIRIN_SMILES])
+    assert listed(database, guide=Guide(require=("[N]",))) == []
 
 
 @pytest.mark.parametrize(
-    ("formula", "guide", "said"),
+    ("required", "said"),
     [
-        ("C9H8O5", None, "has the formula C9H8O5; without --database-only"),
-        ("C9H8O4", Guide(require=("[N]",)), "has the formula C9H8O4 and is as asked for"),
+        (None, "no structure of the database has the formula C3H7NO2; without --database-only"),
+        ("[NH2]", "has the formula C3H7NO2 and is as asked for; without --database-only"),
     ],
 )
-def test_without_such_a_structure_the_formula_is_refused(network, database, formula, guide, said):
-    with pytest.raises(RefusedError, match=said) as refused:
-        planned(network, database, Known(guide), formula=formula)
+def test_without_such_a_structure_the_row_says_so(model, spectra, database, required, said):
+    files = GuideFiles(databases=(str(database),))
+    settings = replace(only(samples=2), require=(required,) if required else ())
 
-    assert refused.value.failure.status == "no_candidate"
+    alanine, *_ = model.predict(spectra, settings, guide=files)
+
+    assert alanine.status == "no_candidate"
+    assert said in alanine.message
 
 
 def test_every_spectrum_gets_structures_of_the_database_or_a_reason(model, spectra, database):
@@ -211,7 +232,7 @@ def test_the_fit_for_a_database_is_kept_beside_that_for_drawn_structures(
     weights, out = tmp_path / "w.safetensors", tmp_path / "fitted.safetensors"
     drawn = {"fingerprint_tanimoto": 3.0}
     save(weights, Checkpoint(network.settings, dict(network.state_dict()), {}, drawn))
-    model = LoadedModel(ModelGenerator(network, cpu()), RankingModel(), "w", sha256(weights))
+    model = model_of(network, sha256(weights))
     asked = PredictSettings(sampling=SamplingSettings(steps=1, samples=20))
     request = PredictRequest(
         (str(spectra),), str(tmp_path / "out.csv"), settings=asked,

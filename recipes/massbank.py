@@ -1,16 +1,20 @@
-"""MassBank's record files to the table of spectra that are trained on."""
+"""MassBank's record files to the table of open high-resolution spectra that is trained on.
+
+python recipes/massbank.py MassBank-data/ -o massbank.tsv.xz --folds folds.tsv --holdout keys.txt
+"""
 
 import csv
 import re
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
@@ -22,8 +26,9 @@ from duallgd_cli.data.spectra import (
     molecule_of,
     refuse_misfit,
 )
-from duallgd_cli.errors import UnreadableError, quote
-from duallgd_cli.files import replaced_text, require_input
+from duallgd_cli.data.structures import read_holdout
+from duallgd_cli.errors import DuallgdError, UnreadableError, printable, quote
+from duallgd_cli.files import claim, replaced_text, require_input
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.reading.record import instrument_class
 from duallgd_cli.tables import table_rows
@@ -52,7 +57,6 @@ def rebuild_massbank(
     folds: Mapping[str, str] | None = None,
     *,
     holdout: frozenset[str] = frozenset(),
-    advance: Callable[[int], None] = lambda records: None,
 ) -> dict[str, object]:
     """Write the open high-resolution MS2 spectra of a MassBank release as one table.
 
@@ -62,7 +66,6 @@ def rebuild_massbank(
             was left out and why.
         folds: Fold of each InChIKey first block; molecules not named go to train.
         holdout: InChIKey first blocks that are left out altogether.
-        advance: Told how many records were done.
 
     Returns:
         Totals before hold-outs, totals written, and the number left out by reason.
@@ -78,7 +81,7 @@ def rebuild_massbank(
     with replaced_text(out) as stream:
         table = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
         table.writeheader()
-        for item in screen(release, advance):
+        for item in screen(release):
             if isinstance(item, RejectedSpectrum):
                 rejected.append(item)
                 continue
@@ -102,9 +105,7 @@ def rebuild_massbank(
     }
 
 
-def screen(
-    release: Path, advance: Callable[[int], None] = lambda records: None
-) -> Iterator[dict[str, str] | RejectedSpectrum]:
+def screen(release: Path) -> Iterator[dict[str, str] | RejectedSpectrum]:
     """Apply the filters of the data set to every record of a release, in order.
 
     What passes is yielded as cells by `COLUMNS`, but for its fold. Kept are MS2 spectra by ESI or
@@ -125,7 +126,6 @@ def screen(
             yield cells
         except UnusableRecordError as refusal:
             yield RejectedSpectrum(number, fields["ACCESSION"], *refusal.args)
-        advance(1)
 
 
 def _cells(fields: Fields, published: Peaks) -> tuple[dict[str, str], bytes]:
@@ -259,3 +259,39 @@ def _records_of(content: bytes) -> Iterator[tuple[Fields, Peaks]]:
     except ValueError:
         accession = text.splitlines()[0].partition(":")[2].strip()
         yield {"ACCESSION": accession}, (np.zeros(0), np.zeros(0))
+
+
+def main(
+    release: Annotated[Path, typer.Argument(help="Folder or zip of MassBank's record files.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help=".tsv, .tsv.gz or .tsv.xz.")],
+    folds: Annotated[
+        Path | None, typer.Option(help="Table with inchikey and fold; others go to train.")
+    ] = None,
+    holdout: Annotated[
+        list[Path] | None,
+        typer.Option(help="Text file of InChIKey first blocks to leave out; repeatable."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+) -> None:
+    """Rebuild the table of open high-resolution spectra from MassBank's own release."""
+    tables = () if folds is None else (folds,)
+    claim(
+        {"the output": output, "the report": output.with_name(f"{output.name}.report.tsv")},
+        [("an input", path) for path in (release, *tables, *(holdout or ()))],
+        force=force,
+        makes_folders=True,
+    )
+    totals = rebuild_massbank(
+        release,
+        output,
+        None if folds is None else read_folds(folds),
+        holdout=read_holdout(holdout or []),
+    )
+    typer.echo("\n".join(f"{name}: {value}" for name, value in totals.items()), err=True)
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except DuallgdError as error:
+        raise SystemExit(f"error: {printable(str(error))}") from None

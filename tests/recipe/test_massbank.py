@@ -5,10 +5,13 @@ import gzip
 import zipfile
 
 import pytest
+from typer import Typer
+from typer.testing import CliRunner
 
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
-from duallgd_cli.data.massbank import read_folds, read_release, rebuild_massbank, screen
 from duallgd_cli.errors import UnreadableError
+from recipes import massbank
+from recipes.massbank import read_folds, read_release, rebuild_massbank, screen
 from tests.made_runs import rows_of
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
@@ -68,22 +71,43 @@ def test_a_release_becomes_a_table_in_the_published_layout(tmp_path):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_a_table_appears_only_when_it_is_whole(tmp_path, error):
+def test_a_table_appears_only_when_it_is_whole(tmp_path, monkeypatch, error):
     def stop(_):
+        yield from screened[:1]
         raise error
 
     source = release(tmp_path / "release", record(), record(SMILES="CCOC(=O)C"))
     out = tmp_path / "made" / "massbank.tsv.xz"
+    screened = list(screen(source))
+    monkeypatch.setattr(massbank, "screen", stop)
 
     with pytest.raises(error):
-        rebuild_massbank(source, out, advance=stop)
+        rebuild_massbank(source, out)
 
     assert list(out.parent.iterdir()) == []
     out.write_text("of an earlier run")
     with pytest.raises(error):
-        rebuild_massbank(source, out, advance=stop)
+        rebuild_massbank(source, out)
     assert out.read_text() == "of an earlier run"
     assert list(out.parent.iterdir()) == [out]
+
+
+def converted(*arguments):
+    app = Typer()
+    app.command()(massbank.main)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_script_writes_table_and_report_and_loses_neither(tmp_path):
+    source, out = release(tmp_path / "release", record()), tmp_path / "made" / "massbank.tsv"
+
+    assert converted(source, "-o", out).exit_code == 0
+    assert len(rows_of(out)) == 1
+    assert (tmp_path / "made" / "massbank.tsv.report.tsv").exists()
+    before = out.read_bytes()
+    assert converted(source, "-o", out).exit_code
+    assert out.read_bytes() == before
+    assert converted(source, "-o", out, "--force").exit_code == 0
 
 
 def test_a_zip_and_a_folder_hold_the_same_release(tmp_path):

@@ -1,0 +1,109 @@
+"""`duallgd database`: files of structures read once, under names that `--database` takes."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from duallgd_cli.errors import counted
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Read structures once, under a name that --database takes.",
+)
+
+_WIDTH: Final = 200  # of a list that no terminal shows
+
+ADD_EPILOG: Final = """
+**Examples**
+
+- `duallgd database add coconut.csv.gz`, then `duallgd predict spectra.mgf --database coconut`
+
+- `duallgd database add PubChemLite_exposomics_20240101.csv --name pubchemlite`
+
+- `duallgd database add pubchemlite.csv --force`, to replace the one of that name
+"""
+LIST_EPILOG: Final = "Example: `duallgd database list`"
+REMOVE_EPILOG: Final = "Example: `duallgd database remove coconut`"
+
+
+@app.command("add", epilog=ADD_EPILOG)
+def add(
+    file: Annotated[
+        Path,
+        typer.Argument(help="SMI, CSV, TSV or SDF, plain, .gz, .xz or .bz2.", show_default=False),
+    ],
+    name: Annotated[
+        str,
+        typer.Option(
+            help="What it is called: letters, digits, . _ and -.",
+            show_default="the name of the file without its endings",
+        ),
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace the one of this name.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes.", show_default="one a core")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")] = False,
+) -> None:
+    """Read the structures of a file into a database, whole or not at all.
+
+    Rows that are no structures are counted by reason. The file is not needed afterwards.
+    """
+    from duallgd_cli.cli import display, running
+
+    display.configure_logging(quiet)
+    from duallgd_cli.guide import store
+    from duallgd_cli.runtime import available_cores
+
+    with (
+        running.interruptible("nothing is kept; the same command starts again"),
+        display.counting("rows", quiet) as advance,
+    ):
+        name, about = store.add(
+            file, name, force=force, workers=workers or available_cores(), advance=advance
+        )
+    if not quiet:
+        typer.echo(
+            f"database {name} holds {counted(about.structures, 'structure')} of "
+            f"{counted(about.formulas, 'formula')}; duallgd predict SPECTRA --database {name} "
+            "uses it",
+            err=True,
+        )
+
+
+@app.command("list", epilog=LIST_EPILOG)
+def list_() -> None:
+    """Show which databases there are, and what they hold."""
+    from duallgd_cli.cli import display
+    from duallgd_cli.guide import store
+    from duallgd_cli.runtime import databases_folder
+
+    rows = []
+    for name, about in store.entries():
+        if isinstance(about, store.About):
+            numbers = (about.structures, about.formulas, -(-about.bytes // 1_000_000))
+            left_out = about.said_of_left_out
+            rows.append((name, *(f"{number:,}" for number in numbers), about.file, left_out))
+        else:
+            rows.append((name, "", "", "", "", about))
+    if not rows:
+        typer.echo("there is no database; duallgd database add FILE adds the first", err=True)
+        return
+    heads = ("name", "structures", "formulas", "MB", "file", "remarks")
+    shown = display.table(f"databases in {databases_folder()}", heads, rows)
+    for column in shown.columns[4:]:
+        column.justify, column.no_wrap = "left", False
+    display.results_console(_WIDTH).print(shown)
+
+
+@app.command("remove", epilog=REMOVE_EPILOG)
+def remove(
+    name: Annotated[str, typer.Argument(help="Of the database.", show_default=False)],
+) -> None:
+    """Delete a database; the file that it was read from stays."""
+    from duallgd_cli.guide import store
+
+    store.remove(name)
+    typer.echo(f"database {name} is deleted", err=True)

@@ -1,0 +1,141 @@
+"""`duallgd score`: structures of one's own against spectra."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from duallgd_cli.cli import options
+from duallgd_cli.runtime import Runtime, loading
+
+logger = logging.getLogger(__name__)
+
+EPILOG = """
+**Examples**
+
+- `duallgd score spectra.mgf --structures mine.smi`
+
+- `duallgd score spectra.mgf --structures isomers.csv --database coconut -o scores.csv`
+
+- `duallgd score spectra.mgf --structures mine.smi --formula C15H10O7 -o - | column -t -s ,`
+
+Exit codes: as for duallgd predict.
+"""
+
+
+def score(
+    context: typer.Context,
+    spectra: options.Spectra,
+    structures: Annotated[
+        Path,
+        options.common(
+            metavar="FILE",
+            help="Structures to be scored: .smi, .csv, .tsv or .sdf, at most 1,000.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str | None,
+        options.common(
+            "--output",
+            "-o",
+            help="File to write, its ending decides the format; - is standard output. By default "
+            "the first input's name with .scores.csv, in this folder.",
+        ),
+    ] = None,
+    format: Annotated[
+        str | None, options.output(help="csv, tsv or jsonl; by default from the output's ending.")
+    ] = None,
+    force: options.Force = False,
+    formula_col: Annotated[
+        str | None,
+        options.common(help="Field of the file that holds the formula; see duallgd predict."),
+    ] = None,
+    formula: Annotated[
+        str | None, options.common(help="One formula for every spectrum, such as C9H8O4.")
+    ] = None,
+    adduct: options.Adduct = None,
+    precursor_ppm: Annotated[
+        float | None,
+        options.checks(
+            help="Largest difference between precursor m/z and formula, ppm.", show_default="10.0"
+        ),
+    ] = None,
+    group_by: options.GroupBy = None,
+    database: options.Database = None,
+    database_share: options.DatabaseShare = None,
+    database_only: options.DatabaseOnly = False,
+    preset: options.Preset = None,
+    samples: options.Samples = None,
+    steps: options.Steps = None,
+    seed: Annotated[
+        int | None,
+        options.sampling(help="Random seed: same seed, same candidates.", show_default="0"),
+    ] = None,
+    weights: options.Weights = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    threads: options.Threads = None,
+    workers: options.Workers = None,
+    timeout_per_spectrum: options.TimeoutPerSpectrum = None,
+    strict: options.Strict = False,
+    quiet: options.Quiet = False,
+    config: options.Config = None,
+    set_: options.Assignments = None,
+) -> None:
+    """Rank structures of your own among all other candidates of each spectrum.
+
+    Candidates of the same formula are generated as duallgd predict does, and taken from databases;
+    each of your structures gets a row with its rank and probability among them, every score, and
+    the peaks that its fragments explain. One that does not fit the spectrum has a row that says
+    why. Where a spectrum has no formula, those of your structures that fit its precursor are tried.
+    """
+    from duallgd_cli.cli import display, running
+
+    display.configure_logging(quiet)
+    with loading():
+        from duallgd_cli.guide import Knowledge
+        from duallgd_cli.predict.scoring import score_structures
+        from duallgd_cli.predict.settings import PredictRequest, PredictSettings, preset_of
+        from duallgd_cli.spectra.features import count_spectra
+        from duallgd_cli.spectra.reading import spectrum_files
+
+        names = ("seed", "group_by", "formula", "adduct")
+        given = {
+            **{name: context.params[name] for name in names},
+            "formula_column": formula_col,
+            "limits.precursor_ppm": precursor_ppm,
+            **options.sampling_of(context),
+            **options.database_share(database, database_share, database_only),
+        }
+        settings = options.settings_of(
+            PredictSettings, config, given, set_ or [], {"sampling": preset_of(preset)}
+        )
+        request = PredictRequest(
+            inputs=spectrum_files(spectra),
+            output=output or running.default_output(spectra, format, "scores"),
+            format=format or "",
+            guide=options.guide_files(databases=database),
+            settings=settings,
+            workers=workers or 1,
+            force=force,
+            reads=options.reads(config=config, weights=weights),
+        )
+        knowledge = None
+        if request.guide is not None:
+            knowledge = Knowledge.read(settings.guide, request.guide)
+        from duallgd_cli.predict import api
+
+        runtime = Runtime.resolve(device, precision, threads=threads)
+        if workers is None:
+            request = replace(request, workers=runtime.default_workers)
+        model = api.load(weights, runtime=runtime)
+        total = None if quiet else count_spectra(request.inputs)
+    with (
+        running.interruptible("nothing was written; the same command starts again"),
+        display.progress(quiet, total) as shown,
+    ):
+        done = score_structures(request, structures, model, shown, knowledge)
+    running.report(done, strict)

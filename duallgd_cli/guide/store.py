@@ -1,0 +1,574 @@
+"""Databases of structures: read once into arrays on disk, and looked up there by formula.
+
+A database is a folder of plain ``.npy`` arrays, which are mapped into memory, and ``about.json``.
+Its structures are sorted by their atoms; those of a formula follow each other in the order of the
+file. `add` puts one under a name into `runtime.databases_folder`; those of files that are given by
+their path lie in the cache, by the SHA-256 of the file.
+
+G structures, U different formulas.
+"""
+
+import json
+import logging
+import os
+import re
+import shutil
+import time
+import zlib
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from itertools import islice, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli import __version__
+from duallgd_cli.chem.elements import N_ELEMENTS
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.data.structures import StructureRow, read_rows, reason_of
+from duallgd_cli.errors import (
+    FormulaError,
+    MissingInputError,
+    MoleculeError,
+    UnreadableError,
+    UsageError,
+    clip,
+    quote,
+)
+from duallgd_cli.files import DAMAGED_ARRAYS, PACKED_ENDINGS, require_file, sha256
+from duallgd_cli.guide import left_out, line_of
+from duallgd_cli.guide.analogues import Analogues, atoms_and_bits
+from duallgd_cli.runtime import cache_folder, databases_folder, in_order
+from duallgd_cli.spectra.annotation import index_ranges
+
+logger = logging.getLogger(__name__)
+
+_FORMAT: Final = 1
+_ABOUT: Final = "about.json"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MOST_ROWS: Final = 20_000_000
+_AT_HAND: Final = 2_000  # rows that are read before other processes would be at work
+_TOLD: Final = 100_000  # rows after which a log says how far the reading is
+_AT_ONCE: Final = 20_000  # structures that are put in order together
+_ABANDONED_S: Final = 3600.0
+_MOST_ATOMS: Final = 255  # of an element, as the index counts them
+# What is kept of each structure, one after the other, with the type of its items.
+_COLUMNS: Final[dict[str, np.dtype[Any]]] = {
+    "smiles": np.dtype(np.uint8),
+    "names": np.dtype(np.uint8),
+    "bits": np.dtype("u2"),
+}
+# The index: different formulas (U, N_ELEMENTS) in order, first row of each and the end (U + 1,),
+# and a checksum of what is kept of their structures (U,).
+_INDEX: Final = {"formulas": np.dtype("u1"), "rows": np.dtype("i8"), "checksums": np.dtype("u4")}
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a database holds.
+
+    Attributes:
+        file: Name of the file that it was read from.
+        sha256: Of that file.
+        structures: That it holds.
+        formulas: Different ones that these have.
+        left_out: Rows of the file that are none, by reason.
+        bytes: Of its arrays.
+        index: Checksum of what structures are looked up with.
+        duallgd: Version that read the file.
+        format: Number of the layout.
+    """
+
+    file: str
+    sha256: str
+    structures: int
+    formulas: int
+    left_out: Mapping[str, int]
+    bytes: int
+    index: int
+    duallgd: str = __version__
+    format: int = _FORMAT
+
+    @classmethod
+    def read(cls, folder: Path) -> "About":
+        """Of the database in a folder.
+
+        Raises:
+            UnreadableError: It is of another format, or damaged.
+        """
+        try:
+            values = json.loads((folder / _ABOUT).read_text("utf-8"))
+            if values["format"] != _FORMAT:
+                raise _unusable(folder, "is of another version of duallgd")
+            about = cls(**values)
+        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+            raise _unusable(folder, "is damaged") from None
+        is_told = isinstance(about.left_out, dict)
+        texts = (about.file, about.sha256, about.duallgd, *(about.left_out if is_told else ()))
+        numbers = [about.structures, about.formulas, about.bytes, about.index]
+        numbers += about.left_out.values() if is_told else ()
+        are_right = all(isinstance(text, str) for text in texts)
+        if not is_told or not are_right or {type(number) for number in numbers} != {int}:
+            raise _unusable(folder, "is damaged")
+        return about
+
+    @property
+    def said_of_left_out(self) -> str:
+        """The rows that are no structures, by reason, in words; "" where there are none."""
+        return left_out(self.left_out, "molecule")
+
+
+@dataclass(frozen=True, eq=False)
+class Database:
+    """Structures on disk, which are found by their formula.
+
+    Attributes:
+        folder: Where they lie.
+        about: What they are.
+        arrays: Of the index and of the columns, with ``smiles_start`` and so on (G + 1,): where
+            that of each structure begins, in items.
+    """
+
+    folder: Path
+    about: About
+    arrays: Mapping[str, NDArray[Any]]
+
+    @classmethod
+    def open(cls, folder: Path) -> "Database":
+        """The database in a folder; nothing of its structures is read yet.
+
+        Raises:
+            UnreadableError: It is of another format, or damaged.
+        """
+        about = About.read(folder)
+        sizes = {
+            "formulas": (about.formulas, N_ELEMENTS),
+            "rows": (about.formulas + 1,),
+            "checksums": (about.formulas,),
+            **{f"{name}_start": (about.structures + 1,) for name in _COLUMNS},
+            **dict.fromkeys(_COLUMNS),
+        }
+        kinds = {**_INDEX, **{f"{name}_start": np.dtype("i8") for name in _COLUMNS}, **_COLUMNS}
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, shape in sizes.items():
+            try:
+                mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
+            except DAMAGED_ARRAYS:
+                raise _unusable(folder, "is damaged") from None
+            is_whole = isinstance(mapped, np.ndarray) and mapped.dtype == kinds[name]
+            if not is_whole or shape not in (mapped.shape, None):
+                raise _unusable(folder, "is damaged")
+            arrays[name] = mapped.view(np.ndarray)
+        if _checksum(arrays[name] for name in _INDEX) != about.index:
+            raise _unusable(folder, "is damaged")
+        return cls(folder, about, arrays)
+
+    @classmethod
+    def of_file(cls, path: Path) -> "Database":
+        """The structures of a file, from the cache where it holds them.
+
+        Raises:
+            MissingInputError: There is no such file.
+            UnreadableError: It is of no format that is read.
+            UsageError: It holds no structure, or too many rows.
+        """
+        require_file(str(path))
+        place = cache_folder() / "databases" / sha256(path)
+        if place.is_dir():
+            try:
+                return cls.open(place)
+            except UnreadableError:
+                logger.warning("%s cannot be used, and is made again", place)
+        try:
+            _make(path, place, 1, lambda rows: None)
+            return cls.open(place)
+        except OSError as error:
+            logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
+        # Mapped files can be read on after they were deleted.
+        with TemporaryDirectory(prefix="duallgd-", ignore_cleanup_errors=True) as folder:
+            _make(path, place := Path(folder) / place.name, 1, lambda rows: None)
+            return cls.open(place)
+
+    def __len__(self) -> int:
+        return self.about.structures
+
+    def of_formulas(self, formulas: Iterable[Formula]) -> Analogues:
+        """Structures that have the atoms of one of these formulas, whatever their charge.
+
+        Only what is kept of these is read from the disk.
+
+        Raises:
+            UnreadableError: It is damaged.
+        """
+        index, rows = self.arrays["formulas"], range(self.about.formulas)
+        keys = {bytes(one.counts) for one in formulas if max(one.counts) <= _MOST_ATOMS}
+        smiles, names, counts = list[str](), list[str](), bytearray()
+        n_bits, bits = [np.zeros(0, np.int64)], [np.zeros(0, np.uint16)]
+        for key in sorted(keys):
+            place = bisect_left(rows, key, key=lambda row: index[row].tobytes())
+            if place == len(rows) or index[place].tobytes() != key:
+                continue
+            first, last = map(int, self.arrays["rows"][place : place + 2])
+            kept = _of_rows(self.arrays, first, last)
+            if _checksum(kept) != self.arrays["checksums"][place]:
+                raise _unusable(self.folder, "is damaged")
+            smiles += bytes(kept[0]).decode().split("\n")[:-1]
+            names += bytes(kept[2]).decode().split("\n")[:-1]
+            counts += key * (last - first)
+            bits.append(kept[4])
+            n_bits.append(kept[5])
+        return Analogues(
+            smiles,
+            names,
+            [""] * len(smiles),
+            np.frombuffer(counts, np.uint8).reshape(-1, N_ELEMENTS),
+            np.concatenate(n_bits),
+            np.concatenate(bits),
+        )
+
+
+def _of_rows(arrays: Mapping[str, NDArray[Any]], first: int, last: int) -> list[NDArray[Any]]:
+    """Of each column what is kept of some rows, and its lengths, one after the other."""
+    kept = []
+    for name in _COLUMNS:
+        starts = arrays[f"{name}_start"][first : last + 1]
+        kept += [arrays[name][max(0, starts[0]) : max(0, starts[-1])], np.diff(starts)]
+    return kept
+
+
+def _checksum(arrays: Iterable[NDArray[Any]]) -> int:
+    checksum = 0
+    for each in arrays:
+        checksum = zlib.crc32(each.tobytes(), checksum)
+    return checksum
+
+
+def _unusable(folder: Path, why: str) -> UnreadableError:
+    again = f"add it again with duallgd database add FILE --name {folder.name} --force"
+    if folder.parent != databases_folder():
+        again = f"delete {folder}, and it is made again"
+    return UnreadableError(f"database {folder.name} {why}; {again}")
+
+
+def name_of(file: str) -> str:
+    """What a database is called if nobody says: the name of its file without the endings."""
+    path = Path(Path(file).name)
+    return Path(path.stem).stem if path.suffix.lower() in PACKED_ENDINGS else path.stem
+
+
+def located(text: str) -> Path:
+    """The file of this path, or else the folder of the database of this name.
+
+    Raises:
+        MissingInputError: There is neither.
+        UnreadableError: There is something else at the path.
+    """
+    place = databases_folder() / text if _NAME.fullmatch(text) else None
+    try:
+        require_file(text)
+    except (MissingInputError, UnreadableError) as error:
+        if place is not None and _is_database(place):
+            return place
+        if isinstance(error, UnreadableError) or place is None:
+            raise
+        raise MissingInputError(
+            f"{text} does not exist; check the path, or name a database; {_there_are()}"
+        ) from None
+    return Path(text)
+
+
+def _is_database(place: Path) -> bool:
+    with suppress(OSError):  # a locked folder
+        return (place / _ABOUT).is_file()
+    return False
+
+
+def _there_are() -> str:
+    """Which databases can be named, for the end of a sentence."""
+    names = ", ".join(name for name, _ in entries())
+    return f"there are: {names}" if names else "duallgd database add FILE adds the first"
+
+
+def opened(text: str) -> Database:
+    """The database of a file or of a name.
+
+    Raises:
+        MissingInputError: There is neither.
+        UnreadableError: It cannot be read.
+        UsageError: The file holds no structure, or too many rows.
+    """
+    place = located(text)
+    database = Database.of_file(place) if place.is_file() else Database.open(place)
+    if database.about.said_of_left_out:
+        logger.warning("%s: %s", text, database.about.said_of_left_out)
+    return database
+
+
+def entries() -> list[tuple[str, About | str]]:
+    """All databases by name, in alphabetical order, with what they hold, or why nobody can tell."""
+    found: list[tuple[str, About | str]] = []
+    try:
+        places = sorted(databases_folder().iterdir())
+    except OSError:  # there is no such folder, or nobody may look into it
+        places = []
+    for place in places:
+        if _NAME.fullmatch(place.name) and _is_database(place):
+            try:
+                found.append((place.name, Database.open(place).about))
+            except UnreadableError as error:
+                found.append((place.name, str(error)))
+    return found
+
+
+def add(
+    source: Path,
+    name: str = "",
+    *,
+    force: bool = False,
+    workers: int = 1,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> tuple[str, About]:
+    """Read the structures of a file into a database under a name, whole or not at all.
+
+    Args:
+        source: ``.smi``, ``.csv``, ``.tsv`` or ``.sdf``, packed or not; see `data.structures`.
+        name: Of the database; "" for that of the file.
+        force: Whether one of this name is replaced.
+        workers: Processes that read structures.
+        advance: Told of each row that was read.
+
+    Returns:
+        Its name, and what it holds.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: It is of no format that is read.
+        UsageError: It holds no structure, or too many rows; the name is none, or is taken; or the
+            database cannot be written.
+        WorkerDiedError: A process was ended from outside.
+    """
+    name = name or name_of(source.name)
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{quote(name)} cannot be the name of a database; give one of letters, digits, . _ and "
+            "- with --name"
+        )
+    require_file(str(source))
+    place = databases_folder() / name
+    if os.path.lexists(place):
+        if not _is_database(place):
+            raise UsageError(f"{place} exists and is no database; take another --name")
+        if not force:
+            held = dict(entries())[name]
+            of_file = f" (of {held.file})" if isinstance(held, About) else ""
+            raise UsageError(
+                f"a database {name} exists{of_file}; take another --name, or add --force to "
+                "replace it"
+            )
+    try:
+        about = _make(source, place, workers, advance)
+    except OSError as error:
+        raise UsageError(f"database {place} cannot be written: {error.strerror}") from None
+    if about.said_of_left_out:
+        logger.warning("%s: %s", source, about.said_of_left_out)
+    return name, about
+
+
+def remove(name: str) -> None:
+    """Delete a database.
+
+    Raises:
+        MissingInputError: There is none of this name.
+        UsageError: It cannot be deleted.
+    """
+    place = databases_folder() / name
+    if not _NAME.fullmatch(name) or not _is_database(place):
+        raise MissingInputError(f"there is no database {clip(name)}; {_there_are()}")
+    try:
+        _delete(place)
+    except OSError as error:
+        raise UsageError(f"database {place} cannot be deleted: {error.strerror}") from None
+
+
+def _delete(place: Path) -> None:
+    """Delete a database, and what is no part of one never."""
+    (place / _ABOUT).unlink(missing_ok=True)  # from here on it is none
+    for path in place.glob("*.npy"):
+        path.unlink()
+    with suppress(OSError):
+        place.rmdir()
+
+
+@contextmanager
+def _whole(place: Path) -> Iterator[Path]:
+    """A folder that takes a place when the block ends well, in that of a database if there is one.
+
+    What a killed process left is removed an hour later or more.
+    """
+    for left in place.parent.glob(".*.part"):
+        with suppress(OSError):
+            if time.time() - max(path.stat().st_mtime for path in (left, *left.iterdir())) > (
+                _ABANDONED_S
+            ):
+                shutil.rmtree(left)
+    part, before = (
+        place.with_name(f".{place.name}.{os.getpid()}{ending}.part") for ending in ("", ".old")
+    )
+    part.mkdir()
+    try:
+        yield part
+        if place.exists():
+            place.rename(before)
+        part.rename(place)
+    finally:
+        if before.exists():
+            if not place.exists():
+                before.rename(place)
+            else:
+                _delete(before)
+        shutil.rmtree(part, ignore_errors=True)
+
+
+class _Kept(NamedTuple):
+    """What is kept of a structure: its atoms, and a piece of each column."""
+
+    atoms: bytes
+    pieces: tuple[bytes, ...]
+
+
+def _entry(row: StructureRow) -> _Kept | str:
+    """Of a row, or why it is no structure."""
+    try:
+        formula, bits = atoms_and_bits(row)
+    except (MoleculeError, FormulaError) as error:
+        return reason_of(error)
+    return _Kept(bytes(formula.counts), (line_of(row.smiles), line_of(row.name), bits.tobytes()))
+
+
+def _make(source: Path, place: Path, workers: int, advance: Callable[[int], None]) -> About:
+    """Make a database of a file; in memory are some 40 bytes a structure.
+
+    Raises:
+        OSError: Something cannot be written.
+        UnreadableError: The file is of no format that is read.
+        UsageError: It holds no structure, or too many rows.
+    """
+    digest, refused = sha256(source), Counter[str]()
+    atoms = bytearray()
+    lengths = {name: array("I") for name in _COLUMNS}
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        # In the order of the file. Files without a name: nothing is left of them by any end.
+        unsorted = {name: stack.enter_context(TemporaryFile(dir=place.parent)) for name in _COLUMNS}
+        rows = islice(read_rows(source), _MOST_ROWS + 1)
+        for number, entry in enumerate(_entries(rows, workers), 1):
+            if number > _MOST_ROWS:
+                raise UsageError(
+                    f"{source} holds more than {_MOST_ROWS} rows; keep those that may be in samples"
+                )
+            advance(1)
+            if number % _TOLD == 0:
+                logger.info("%s rows of %s read", f"{number:,}", source)
+            if isinstance(entry, str):
+                refused[entry] += 1
+                continue
+            atoms += entry.atoms
+            for name, piece in zip(_COLUMNS, entry.pieces, strict=True):
+                lengths[name].append(len(piece))
+                unsorted[name].write(piece)
+        about = About(source.name, digest, 0, 0, dict(refused.most_common()), 0, 0)
+        if not atoms:
+            raise UsageError(
+                f"{source} holds no molecule that can be used: "
+                f"{about.said_of_left_out or 'it is empty'}"
+            )
+        part = stack.enter_context(_whole(place))
+        order = _write_index(part, atoms)
+        for name, kind in _COLUMNS.items():
+            own = np.frombuffer(lengths[name], np.uint32)
+            _write_column(part / f"{name}.npy", unsorted[name], own, order, kind)
+        return _described(part, about)
+
+
+def _entries(rows: Iterator[StructureRow], workers: int) -> Iterator[_Kept | str]:
+    yield from map(_entry, islice(rows, _AT_HAND))
+    yield from in_order(_entry, rows, workers)
+
+
+def _write_index(folder: Path, atoms: bytearray) -> NDArray[np.int64]:
+    """Write the different formulas and the first rows of each; the order of the structures (G,)."""
+    keys = np.frombuffer(atoms, f"S{N_ELEMENTS}")
+    order = np.argsort(keys, kind="stable")
+    changes = np.flatnonzero(keys[order][1:] != keys[order][:-1]) + 1
+    firsts = np.concatenate([[0], changes])
+    counts = np.frombuffer(atoms, np.uint8).reshape(-1, N_ELEMENTS)
+    _save(folder / "formulas.npy", counts[order[firsts]])
+    _save(folder / "rows.npy", np.append(firsts, len(order)).astype(np.int64))
+    return order
+
+
+def _write_column(
+    path: Path,
+    unsorted: IO[bytes],
+    lengths: NDArray[np.uint32],
+    order: NDArray[np.int64],
+    kind: np.dtype[Any],
+) -> None:
+    """Write a column and where that of each structure starts, in the order of the structures.
+
+    Args:
+        path: Of the column.
+        unsorted: Its bytes in the order of the file.
+        lengths: In bytes, in the order of the file, (G,).
+        order: Of the structures, (G,).
+        kind: Of its items.
+    """
+    unsorted.flush()
+    source = np.memmap(unsorted, np.uint8, "r")
+    ends = np.cumsum(lengths, dtype=np.int64)
+    shape = {"shape": (source.size // kind.itemsize,), "fortran_order": False, "descr": kind.str}
+    with path.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, shape)
+        for start in range(0, len(order), _AT_ONCE):
+            rows = order[start : start + _AT_ONCE]
+            index = index_ranges(ends[rows] - lengths[rows], ends[rows])[1]
+            stream.write(source[index].tobytes())
+        stream.flush()
+        os.fsync(stream.fileno())
+    starts = np.concatenate([[0], np.cumsum(lengths[order], dtype=np.int64)]) // kind.itemsize
+    _save(path.with_name(f"{path.stem}_start.npy"), starts)
+
+
+def _described(folder: Path, about: About) -> About:
+    """Write checksums, and what a database holds, once its arrays are there."""
+    names = ["formulas", "rows", *_COLUMNS, *(f"{name}_start" for name in _COLUMNS)]
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in names
+    }
+    rows = arrays["rows"].tolist()
+    checksums = [_checksum(_of_rows(arrays, first, last)) for first, last in pairwise(rows)]
+    arrays["checksums"] = np.array(checksums, np.uint32)
+    _save(folder / "checksums.npy", arrays["checksums"])
+    about = replace(
+        about,
+        structures=rows[-1],
+        formulas=len(checksums),
+        bytes=sum(path.stat().st_size for path in folder.iterdir()),
+        index=_checksum(arrays[name] for name in _INDEX),
+    )
+    (folder / _ABOUT).write_text(json.dumps(asdict(about), indent=1) + "\n", "utf-8")
+    return about
+
+
+def _save(path: Path, values: Sequence[Any] | NDArray[Any]) -> None:
+    with path.open("wb") as stream:
+        np.save(stream, values)
+        stream.flush()
+        os.fsync(stream.fileno())

@@ -1,0 +1,336 @@
+"""`duallgd score`: structures of the user's own among all other candidates of their spectra."""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from duallgd_cli.chem.identity import inchikey, parse_smiles
+from duallgd_cli.chem.molecule import Mol, formula_of, require_expressible
+from duallgd_cli.data.structures import read_rows
+from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UsageError, counted
+from duallgd_cli.files import STANDARD_STREAM, claim, require_input
+from duallgd_cli.guide import Knowledge
+from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
+from duallgd_cli.predict.pipeline import by_feature, formula_source, results
+from duallgd_cli.predict.run import Progress, RunSummary
+from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.predict.workers import Workers
+from duallgd_cli.ranking.one_list import Ranking
+from duallgd_cli.ranking.ranking import FEATURES
+from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, predictions_of
+from duallgd_cli.scores.explanation import explained_by
+from duallgd_cli.sources import Proposal, Query
+from duallgd_cli.spectra.features import Inputs
+from duallgd_cli.spectra.formulas import FormulaLimits, FormulaSource, from_field, from_text
+from duallgd_cli.spectra.types import Feature, Hypothesis
+from duallgd_cli.writers.formats import (
+    SPECTRUM_COLUMNS,
+    inert,
+    json_line,
+    resolve_format,
+    table,
+    write_pieces,
+)
+
+NAME: Final = "mine"
+MOST: Final = 1_000  # structures; a row is written for each with every spectrum
+COLUMNS: Final = (
+    *SPECTRUM_COLUMNS,
+    *("structure", "smiles", "inchikey14", "formula", "rank", "candidates", "confidence"),
+    *("explained_peaks", "explained_intensity", "peaks", "score", *FEATURES),
+    *("sources", "status", "message"),
+)
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStructure:
+    """A structure of the user's.
+
+    Attributes:
+        name: As the file calls it, else "".
+        smiles: As it was given.
+        mol: Read; None where it cannot be.
+        formula: Of it, "" where it cannot be read.
+        block: First block of its InChIKey, likewise.
+        fault: Why it cannot be read, "" if it can.
+    """
+
+    name: str
+    smiles: str
+    mol: Mol | None = None
+    formula: str = ""
+    block: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """The source that proposes these structures, all of the formula.
+
+    Attributes:
+        structures: In the order of the file.
+        name: Of the source.
+    """
+
+    structures: Sequence[OwnStructure]
+    name: str = NAME
+
+    @property
+    def most(self) -> int:
+        """How many it may be asked for."""
+        return len(self.structures)
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """Every structure of the formula once."""
+        del n, seed
+        formula = str(query.formula)
+        unique = {one.block: one.mol for one in self.structures if one.formula == formula}
+        return (Proposal(self.name, mol) for mol in unique.values())
+
+
+def read_structures(path: Path) -> list[OwnStructure]:
+    """The structures of a file, readable or not.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: It is of no known format.
+        UsageError: It holds none, or too many.
+    """
+    found = list[OwnStructure]()
+    for row in read_rows(path):
+        if len(found) == MOST:
+            raise UsageError(
+                f"{path} holds more than {MOST:,} structures; name it with --database instead, "
+                "which keeps the likeliest"
+            )
+        fault = row.fault
+        if not fault:
+            try:
+                mol = parse_smiles(row.smiles)
+                require_expressible(mol)
+                formula, block = str(formula_of(mol)), inchikey(mol)[:14]
+            except (MoleculeError, FormulaError) as error:
+                fault = str(error)
+        if fault:
+            found.append(OwnStructure(row.name, row.smiles, fault=fault))
+        else:
+            found.append(OwnStructure(row.name, row.smiles, mol, formula, block))
+    if not found:
+        raise UsageError(f"{path} holds no structure: it is empty")
+    return found
+
+
+def score_structures(
+    request: PredictRequest,
+    path: Path,
+    model: LoadedModel,
+    tell: Progress | None = None,
+    knowledge: Knowledge | None = None,
+) -> RunSummary:
+    """Rank structures among all candidates of every feature; a row for each with each feature.
+
+    Args:
+        request: Inputs, output, format and settings.
+        path: File of structures.
+        model: Proposes, scores and ranks.
+        tell: Told of each feature, as `run.predict` tells.
+        knowledge: Of the molecules, such as databases, or None.
+
+    Raises:
+        UsageError: The output is impossible or would cost the user a file, or the structures are
+            none.
+        MissingInputError: An input does not exist.
+        UnreadableError: Nothing can be read.
+    """
+    output_format = resolve_format(request.output, request.format)
+    if output_format in {"sdf", "mztab"}:
+        raise UsageError(f"scores are written as csv, tsv or jsonl, not {output_format}")
+    for name in request.inputs:
+        if name != STANDARD_STREAM:
+            require_input(name)
+    read = [("an input, the spectra", name) for name in request.inputs]
+    files = () if request.guide is None else request.guide.places()
+    read += [
+        ("the structures", str(path)),
+        *((f"a file of --{kind}", str(place)) for kind, _, place in files),
+    ]
+    read += [(what, str(place)) for what, place in request.reads]
+    claim({"the output": request.output}, read, force=request.force)
+    structures = read_structures(path)
+    warn_uncalibrated(model, request.settings, request.guide)
+    summary, started = RunSummary(request.output), time.perf_counter()
+    with Inputs(request.inputs) as inputs:
+        rows = _rows(request, structures, model, inputs, summary, tell, knowledge)
+        if output_format == "jsonl":
+            pieces: Iterable[str] = map(json_line, rows)
+        else:
+            pieces = table(COLUMNS, map(_cells, rows), output_format)
+        write_pieces(pieces, request.output)
+    return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
+
+
+def _rows(
+    request: PredictRequest,
+    structures: Sequence[OwnStructure],
+    model: LoadedModel,
+    inputs: Inputs,
+    summary: RunSummary,
+    tell: Progress | None,
+    knowledge: Knowledge | None,
+) -> Iterator[Row]:
+    settings = request.settings
+    mine = Mine(structures)
+    again = None if model.again is None else partial(_again, model.again, mine)
+    asked = replace(model, sources=(*model.sources, mine), again=again)
+    ranking = model.ranking_for(settings, request.guide)
+    features = enumerate(inputs.features(settings.group_by, settings.adduct))
+    source = _formulas(request, structures, model.max_heavy_atoms)
+    with Workers(request.workers, again=asked.again) as workers:
+        found = results(features, asked, settings, workers, source=source, knowledge=knowledge)
+        for together in by_feature(found):
+            prediction, rows = scored(together, structures, ranking)
+            summary.counts[prediction.status] += 1
+            summary.messages.setdefault(prediction.status, prediction.message)
+            summary.n_candidates += len(prediction.candidates)
+            if tell is not None:
+                tell("scoring", len(together[0].spectra), together[0])
+            yield from rows
+
+
+def _again(again: Callable[[], LoadedModel], mine: Mine) -> LoadedModel:
+    model = again()
+    return replace(model, sources=(*model.sources, mine))
+
+
+def _formulas(
+    request: PredictRequest, structures: Sequence[OwnStructure], max_heavy_atoms: int
+) -> FormulaSource:
+    """Where formulas come from: as for `predict`, and of the structures where nothing says."""
+    settings = request.settings
+    if request.formulas is not None or settings.formula is not None:
+        return formula_source(settings, request.formulas, max_heavy_atoms)
+    formulas = list(dict.fromkeys(one.formula for one in structures if one.formula))
+    limits = replace(
+        settings.limits, max_heavy_atoms=min(settings.limits.max_heavy_atoms, max_heavy_atoms)
+    )
+    fitting = partial(_fitting, formulas=formulas, limits=limits)
+    return partial(from_field, column=settings.formula_column, limits=limits, otherwise=fitting)
+
+
+def _fitting(
+    feature: Feature, formulas: Sequence[str], limits: FormulaLimits
+) -> list[Hypothesis] | Failure:
+    """The formulas of the structures that fit the precursor, alike likely."""
+    tried = [from_text(feature, text, limits) for text in formulas]
+    found = [one for each in tried if not isinstance(each, Failure) for one in each]
+    if not found:
+        why = next((each for each in tried if isinstance(each, Failure)), None)
+        if why is not None and len(formulas) == 1:
+            return why
+        message = (
+            f"none of the {counted(len(formulas), 'formula')} of the structures fits this "
+            "precursor; check adduct and structures"
+        )
+        return Failure("formula_mismatch", message, "formula")
+    prior = -math.log(len(found))
+    note = "the formula is that of a structure to be scored"
+    return [replace(one, log_prior=prior, notes=(*one.notes, note)) for one in found]
+
+
+def scored(
+    results: Results, structures: Sequence[OwnStructure], ranking: Ranking
+) -> tuple[Prediction, list[Row]]:
+    """The prediction of a feature, and a row for each structure."""
+    candidates, top10 = ranking.rank(results)
+    prediction = predictions_of(results, candidates, top10, len(candidates))[0]
+    by_block = {one.inchikey14: one for one in candidates}
+    tried: defaultdict[str, list[HypothesisResult]] = defaultdict(list)
+    for result in results:
+        tried[result.formula].append(result)
+    named = {
+        **dict.fromkeys(COLUMNS),
+        "spectrum_id": prediction.spectrum_id,
+        "file": prediction.source.file,
+        "index": prediction.source.index,
+        "feature_id": prediction.feature_id,
+        "scans": prediction.scans,
+        "precursor_mz": prediction.precursor_mz,
+        "adduct": prediction.adduct,
+    }
+    rows = list[Row]()
+    for one in structures:
+        own = named | {"structure": one.name, "smiles": one.smiles, "formula": one.formula or None}
+        own |= {"inchikey14": one.block or None}
+        candidate = by_block.get(one.block)
+        if candidate is not None:
+            of_it = next(
+                each for each in tried[candidate.formula] if each.adduct == candidate.adduct
+            )
+            own |= _values(one, candidate, of_it, len(candidates))
+            own |= {"status": OK, "message": prediction.message}
+        else:
+            status, message = _why_not(one, prediction, tried)
+            own |= {"status": status, "message": message}
+        rows.append(own)
+    return prediction, rows
+
+
+def _values(
+    structure: OwnStructure, candidate: Candidate, result: HypothesisResult, n_candidates: int
+) -> Row:
+    """Rank, probability, scores and explained peaks of a structure."""
+    formulas = [peak.formula for peak in result.peaks]
+    explained = {place for place, _ in explained_by(structure.mol, candidate.adduct, formulas)}
+    peaks = {result.peaks[place].mz: result.peaks[place] for place in sorted(explained)}
+    shown = sum(peak.intensity for peak in peaks.values())
+    whole = sum({peak.mz: peak.intensity for peak in result.peaks}.values())
+    return {
+        "adduct": candidate.adduct,
+        "rank": candidate.rank,
+        "candidates": n_candidates,
+        "confidence": float(f"{candidate.confidence:.4g}"),
+        "explained_peaks": len(peaks),
+        "explained_intensity": round(shown / whole, 4) if whole else None,
+        "peaks": "; ".join(f"{peak.mz:.4f} {peak.formula}" for peak in peaks.values()),
+        "score": float(f"{candidate.score:.6g}"),
+        **{name: float(f"{candidate.extra_scores[name]:.6g}") for name in FEATURES},
+        "sources": " ".join(name for name in candidate.sources if name != NAME) or NAME,
+    }
+
+
+def _why_not(
+    structure: OwnStructure,
+    prediction: Prediction,
+    tried: Mapping[str, Sequence[HypothesisResult]],
+) -> tuple[str, str]:
+    """Status and message of a structure that is no candidate."""
+    if structure.fault:
+        return "unreadable_structure", structure.fault
+    if structure.formula in tried:
+        result = tried[structure.formula][0]
+        if result.status != OK:
+            return result.status, result.message
+        return "no_candidate", (
+            "left out: it breaks what candidates must be like, or is an internal salt or another "
+            "placement of charges of a likelier candidate"
+        )
+    given = [name for name in tried if name]
+    if not given:
+        return prediction.status, prediction.message
+    which = f"{given[0]}" if len(given) == 1 else f"one of {', '.join(given)}"
+    return "formula_mismatch", f"its formula is {structure.formula}, that of the spectrum {which}"
+
+
+def _cells(row: Row) -> Iterator[str]:
+    for name in COLUMNS:
+        value = row[name]
+        if isinstance(value, str):
+            yield inert(value)
+        else:
+            yield "" if value is None else repr(value)

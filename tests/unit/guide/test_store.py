@@ -1,0 +1,441 @@
+"""Databases under names: read once, looked up by formula, never half there."""
+
+import gzip
+import json
+import os
+import pickle
+import shutil
+from mmap import mmap
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import fingerprint, parse_smiles
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.guide import GuideFiles, Knowledge, Known, store
+from duallgd_cli.guide.analogues import Analogues
+from duallgd_cli.guide.store import Database
+from duallgd_cli.spectra.types import Feature
+from tests.made_spectra import made_spectrum
+
+SMILES = ("CCCCO", "CCO", "CC(C)CO", "COC", "c1ccccc1", "NCC(=O)O", "C[N+](C)(C)CC(=O)[O-]", "CCBr")
+TABLE = "CCCCO a\nCCO b\nno(\n[Fe] iron\nCC(C)CO c\nCOC d\nC.C\nc1ccccc1 e\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DUALLGD_DATABASES", str(tmp_path / "databases"))
+    return tmp_path / "databases"
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "mine.smi").write_text(TABLE)
+    return tmp_path / "mine.smi"
+
+
+def formulas(*texts):
+    return [Formula.parse(text) for text in texts]
+
+
+def held(found):
+    """What was found, as values that can be compared."""
+    return [
+        (smiles, name, counts.tolist(), bits.tolist())
+        for smiles, name, counts, bits in zip(
+            found.smiles,
+            found.names,
+            found.counts,
+            np.split(found.bits, np.cumsum(found.n_bits)[:-1]) if len(found) else [],
+            strict=True,
+        )
+    ]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.lists(st.sampled_from([*SMILES, "no("]), min_size=1, max_size=30),
+    asked=st.lists(st.sampled_from([*SMILES, "CCI", "CCCCCCCC"]), max_size=4),
+)
+def test_a_look_up_by_formula_equals_a_scan_of_the_file(tmp_path_factory, rows, asked):
+    rows = [*rows, "CCO"]
+    path = tmp_path_factory.mktemp("law") / "all.smi"
+    path.write_text("".join(f"{smiles} row-{number}\n" for number, smiles in enumerate(rows)))
+    wanted = [formula_of(parse_smiles(smiles)) for smiles in asked]
+
+    found = Database.of_file(path).of_formulas(wanted)
+
+    scanned = []
+    for number, smiles in enumerate(rows):
+        if smiles != "no(" and formula_of(mol := parse_smiles(smiles)) in wanted:
+            counts = formula_of(mol).array.tolist()
+            scanned.append((smiles, f"row-{number}", counts, fingerprint(mol).tolist()))
+    assert sorted(held(found)) == sorted(scanned)
+    for formula in set(wanted):  # and those of one formula stand as they do in the file
+        each = [row for row in scanned if row[2] == formula.array.tolist()]
+        assert held(Database.of_file(path).of_formulas([formula])) == each
+
+
+def test_the_store_and_a_scan_of_analogues_give_the_same(table):
+    wanted = formulas("C4H10O", "C2H6O", "CH4")
+
+    of_store, scanned = (kind.of_formulas(wanted) for kind in (
+        Database.of_file(table), Analogues.read(table)
+    ))  # fmt: skip
+
+    assert sorted(held(of_store)) == sorted(held(scanned))
+    assert len(of_store) == 4
+
+
+def test_more_atoms_than_a_byte_counts_are_no_molecule_of_few(table):
+    """258 atoms of hydrogen are not two."""
+    assert len(Database.of_file(table).of_formulas(formulas("C2H262O", "C260H10O"))) == 0
+    assert len(Analogues.read(table).of_formulas(formulas("C2H262O", "C260H10O"))) == 0
+
+
+def test_it_is_read_once_and_says_what_it_is(table, folder, caplog):
+    _, made = store.add(table)
+    table.unlink()
+
+    (listed,) = store.entries()
+    found = Database.open(store.located("mine")).of_formulas(formulas("C2H6O"))
+
+    assert listed == ("mine", made)
+    assert (made.file, made.structures, made.formulas) == ("mine.smi", 5, 3)
+    assert made.left_out["not a molecule"] == 1
+    assert sum(made.left_out.values()) == 3
+    assert "1 molecule left out (not a molecule)" in caplog.text
+    assert list(found.names) == ["b", "d"]
+    assert {path.name for path in folder.iterdir()} == {"mine"}
+    suffixes = {path.suffix for path in (folder / "mine").iterdir()}
+    assert suffixes == {".npy", ".json"}
+
+
+def test_its_arrays_lie_on_disk_and_only_the_formulas_of_a_feature_are_sent(tmp_path):
+    rows = (f"{'C' * (2 + n % 60)}O molecule-number-{n}\n" for n in range(6_000))
+    (tmp_path / "many.smi").write_text("".join(rows))
+    store.add(tmp_path / "many.smi")
+    knowledge = Knowledge.read(None, GuideFiles(databases=("many",)))
+    known = knowledge.of(Feature((made_spectrum(precursor_mz=75.08),)))
+
+    assert knowledge.is_small
+    for array in known.databases[0].arrays.values():
+        assert isinstance(array.base, np.memmap | mmap)
+    assert len(pickle.dumps(known.within(formulas("C4H10O")))) < 30_000  # of 100 structures
+    assert len(list(known.isomers(formulas("C4H10O")[0]))) == 100
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_several_processes_give_the_same_bytes(tmp_path, folder, monkeypatch, workers):
+    monkeypatch.setattr(store, "_AT_HAND", 3)
+    text = "".join(f"{SMILES[n % 7]} {n}\n" for n in range(40))
+    (tmp_path / "a.smi").write_text(text + "no(\n")
+    seen = []
+
+    store.add(tmp_path / "a.smi", "one")
+    store.add(tmp_path / "a.smi", "other", workers=workers, advance=seen.append)
+
+    files = [sorted((folder / name).glob("*.npy")) for name in ("one", "other")]
+    assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+    assert sum(seen) == 41
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("coconut.csv.gz", "coconut"),
+        ("PubChemLite_exposomics_20240101.csv", "PubChemLite_exposomics_20240101"),
+        ("a.b.sdf.xz", "a.b"),
+        ("mine.smi", "mine"),
+        ("list.TXT", "list"),
+    ],
+)
+def test_it_is_named_after_its_file(file, name):
+    assert store.name_of(file) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../a", "a/b", "a b", ".hidden", "-x", "é", "a\n", "a" * 101, "a\0"]
+)
+def test_names_that_are_none_are_refused(table, folder, name):
+    with pytest.raises(UsageError, match=r"letters, digits, \. _ and -"):
+        store.add(table, name or " ")
+    with pytest.raises((UsageError, MissingInputError, UnreadableError)):
+        store.remove(name)
+    assert not folder.exists()
+
+
+def test_a_file_whose_name_is_none_says_to_give_one(tmp_path, table):
+    path = table.rename(tmp_path / "my structures (1).smi")
+
+    with pytest.raises(UsageError, match="--name"):
+        store.add(path)
+
+
+def test_a_second_of_the_same_name_is_refused_unless_it_is_to_replace_it(table, tmp_path, folder):
+    first = store.add(table)
+    (tmp_path / "other.smi").write_text("CCN amine\n")
+
+    with pytest.raises(UsageError, match=r"mine.*exists.*mine\.smi.*--force"):
+        store.add(tmp_path / "other.smi", "mine")
+    assert store.entries() == [first]
+    second = store.add(tmp_path / "other.smi", "mine", force=True)
+
+    assert store.entries() == [second]
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+    assert list(Database.open(folder / "mine").of_formulas(formulas("C2H7N")).names) == ["amine"]
+
+
+def test_a_failed_replacement_leaves_the_first(table, tmp_path, folder):
+    first = store.add(table)
+    (tmp_path / "empty.smi").write_text("no(\n\nneither)\n")
+
+    with pytest.raises(UsageError, match=r"empty\.smi holds no molecule.*2 molecules left out"):
+        store.add(tmp_path / "empty.smi", "mine", force=True)
+
+    assert store.entries() == [first]
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("", UsageError, "holds no molecule"),
+        ("no(\n", UsageError, "1 molecule left out"),
+        (b"\x93NUMPY..", UnreadableError, "NumPy"),
+        (gzip.compress(b"CCO\n" * 9000)[:-20], UnreadableError, "cut off"),
+    ],
+)
+def test_a_file_without_structures_is_one_sentence_and_leaves_nothing(
+    tmp_path, folder, text, error, said
+):
+    path = tmp_path / ("bad.smi.gz" if text[:2] == b"\x1f\x8b" else "bad.smi")
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    with pytest.raises(error, match=said):
+        store.add(path, "bad")
+
+    assert not folder.exists() or not list(folder.iterdir())
+    assert store.entries() == []
+
+
+def test_too_many_rows_are_refused(table, folder, monkeypatch):
+    monkeypatch.setattr(store, "_MOST_ROWS", 7)
+
+    with pytest.raises(UsageError, match="more than 7 rows"):
+        store.add(table)
+
+    assert store.entries() == []
+
+
+def test_an_error_on_the_way_leaves_nothing(table, folder, monkeypatch):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.add(table, advance=stop)
+
+    assert not list(folder.iterdir())
+
+
+def test_a_full_disk_is_one_sentence(table, folder, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "_save", full)
+
+    with pytest.raises(UsageError, match=r"mine cannot be written: No space left"):
+        store.add(table)
+
+    assert not list(folder.iterdir())
+
+
+def test_what_a_killed_process_left_is_no_database_and_goes_in_time(table, folder, monkeypatch):
+    store.add(table)
+    shutil.copytree(folder / "mine", folder / ".other.4711.part")
+
+    assert [name for name, _ in store.entries()] == ["mine"]
+    store.add(table, "second")
+    assert (folder / ".other.4711.part").exists()
+    monkeypatch.setattr(store, "_ABANDONED_S", -1.0)
+    store.add(table, "third")
+    assert sorted(path.name for path in folder.iterdir()) == ["mine", "second", "third"]
+
+
+def about(**changes):
+    """What makes the description of a store say something else."""
+
+    def change(folder):
+        path = folder / "about.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+DAMAGES = {
+    "another format": about(format=999),
+    "other types": about(structures="many"),
+    "a list of reasons": about(left_out=["no"]),
+    "no format": lambda folder: (folder / "about.json").write_text("{}"),
+    "no JSON": lambda folder: (folder / "about.json").write_text("{"),
+    "a list": lambda folder: (folder / "about.json").write_text("[]"),
+    "an array is absent": lambda folder: (folder / "smiles.npy").unlink(),
+    "an array is cut off": lambda folder: os.truncate(folder / "smiles.npy", 130),
+    "an array is empty": lambda folder: (folder / "smiles.npy").write_bytes(b""),
+    "an array is another": lambda folder: np.save(folder / "smiles.npy", np.zeros(3)),
+    "an array is a pickle": lambda folder: np.save(
+        folder / "bits.npy", np.array([{}], object), allow_pickle=True
+    ),
+    "an index of other bytes": lambda folder: np.save(
+        folder / "formulas.npy", np.load(folder / "formulas.npy")[::-1]
+    ),
+    "too few rows": lambda folder: np.save(folder / "rows.npy", np.load(folder / "rows.npy")[:-1]),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_a_damaged_store_or_an_old_one_says_to_add_it_again(table, folder, what):
+    store.add(table)
+    DAMAGES[what](folder / "mine")
+
+    with pytest.raises(UnreadableError, match=r"mine.*database add FILE --name mine --force"):
+        Database.open(folder / "mine")
+    ((name, listed),) = store.entries()
+    assert name == "mine"
+    assert "database add" in listed
+    store.add(table, force=True)
+    assert len(Database.open(folder / "mine")) == 5
+    DAMAGES[what](folder / "mine")
+    store.remove("mine")
+    assert store.entries() == []
+
+
+@pytest.mark.parametrize("array", ["smiles", "names", "bits", "smiles_start", "bits_start"])
+def test_every_byte_that_is_looked_up_is_checked(table, folder, array):
+    store.add(table)
+    path = folder / "mine" / f"{array}.npy"
+    whole = bytearray(path.read_bytes())
+    whole[-9] ^= 1
+    path.write_bytes(whole)
+    database = Database.open(folder / "mine")
+
+    with pytest.raises(UnreadableError, match=r"damaged.*database add"):
+        database.of_formulas(formulas("C2H6O", "C4H10O", "C6H6"))
+
+
+def test_a_database_that_goes_is_gone_and_others_stay(table, folder):
+    store.add(table, "one")
+    store.add(table, "two")
+
+    store.remove("one")
+
+    assert [path.name for path in folder.iterdir()] == ["two"]
+    with pytest.raises(MissingInputError, match=r"no database one.*there are: two"):
+        store.remove("one")
+    store.remove("two")
+    with pytest.raises(MissingInputError, match=r"no database two.*database add"):
+        store.remove("two")
+
+
+def test_a_folder_that_is_no_database_is_never_removed_or_replaced(table, folder):
+    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "about.txt").write_text("mine")
+
+    with pytest.raises(MissingInputError):
+        store.remove("photos")
+    for force in (False, True):
+        with pytest.raises(UsageError, match=r"photos.*no database"):
+            store.add(table, "photos", force=force)
+
+    store.add(table, "own")
+    (folder / "own" / "notes.txt").write_text("mine")
+    store.remove("own")
+    assert (folder / "photos" / "about.txt").read_text() == "mine"
+    assert (folder / "own" / "notes.txt").read_text() == "mine"
+    assert store.entries() == []
+
+
+def test_a_file_wins_over_a_name_and_a_folder_does_not(table, tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    store.add(table, "coconut")
+    (tmp_path / "coconut").mkdir()
+    assert store.located("coconut") == folder / "coconut"
+
+    (tmp_path / "coconut").rmdir()
+    (tmp_path / "coconut").write_text("CCO\n")
+    assert store.located("coconut").samefile(tmp_path / "coconut")
+
+
+@pytest.mark.parametrize("text", ["cocnut", "nowhere/cocnut.smi", "../mine", "x" * 5000, "a\0b"])
+def test_what_is_neither_is_a_sentence_with_the_names_there_are(table, text):
+    with pytest.raises((MissingInputError, UnreadableError)) as nothing:
+        store.located(text)
+    store.add(table, "coconut")
+    with pytest.raises((MissingInputError, UnreadableError)) as some:
+        store.located(text)
+
+    if text == "cocnut":
+        assert "duallgd database add" in str(nothing.value)
+        assert "coconut" in str(some.value)
+    assert "\n" not in str(some.value)
+
+
+def test_the_identity_of_a_run_follows_the_file_that_was_added(table, tmp_path):
+    store.add(table)
+    files = GuideFiles(databases=("mine", str(table)))
+    by_name, by_file = files.identity()["databases"]
+    assert (by_name["name"], by_file["name"]) == ("mine", str(table))
+    assert by_name["sha256"] == by_file["sha256"]
+
+    table.write_text("CCO\n")
+    assert files.identity()["databases"][0] == by_name
+    store.add(table, force=True)
+    assert files.identity()["databases"][0]["sha256"] != by_name["sha256"]
+
+
+def test_a_file_is_kept_in_the_cache_and_made_again_where_that_is_broken(table, tmp_path, caplog):
+    first = Database.of_file(table)
+    (kept,) = (tmp_path / "cache" / "databases").iterdir()
+    before = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
+    second = Database.of_file(table)
+    assert before == {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
+    wanted = formulas("C2H6O", "C6H6")
+    whole = held(first.of_formulas(wanted))
+    assert held(second.of_formulas(wanted)) == whole
+
+    DAMAGES["an array is cut off"](kept)
+
+    assert held(Database.of_file(table).of_formulas(wanted)) == whole
+    assert "is made again" in caplog.text
+
+
+def test_a_file_is_read_where_nothing_can_be_kept(table, tmp_path, monkeypatch, caplog):
+    (tmp_path / "cache").write_text("a file in the way")
+
+    found = Database.of_file(table).of_formulas(formulas("C2H6O"))
+
+    assert list(found.names) == ["b", "d"]
+    assert "cannot be kept for the next run" in caplog.text
+
+
+def test_rows_that_are_no_molecule_are_counted_each_time(table, caplog):
+    store.add(table, "own")
+    for name in ("own", str(table), str(table)):
+        caplog.clear()
+        store.opened(name)
+        assert f"{name}: 1 molecule left out (not a molecule)" in caplog.text
+
+
+def test_a_database_of_a_run_holds_isomers_alone(table):
+    store.add(table)
+    known = Known(None, databases=(Database.open(store.located("mine")),))
+
+    within = known.within(formulas("C4H10O", "CH4"))
+
+    assert [list(one.names) for one in within.databases] == [["a", "c"]]
+    assert len(list(known.isomers(formulas("C6H6")[0]))) == 1

@@ -1,0 +1,226 @@
+"""How the samples are shared out among sources, and how long they may take."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.diffusion.sampler import Sampler
+from duallgd_cli.errors import OutOfTimeError, UsageError
+from duallgd_cli.guide import Known
+from duallgd_cli.predict import pipeline
+from duallgd_cli.predict.loading import Encoder, sources_of
+from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.predict.pipeline import quotas_of
+from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.sources import MOST_OF_A_DATABASE, Query
+from tests.made_graphs import small_settings, stirred
+from tests.made_spectra import ALANINE, annotated, block, mgf
+from tests.made_training import cpu
+
+BUILT_IN = ("database", "analogues", "enumerated", "templates", "noise")
+NAMES = st.sampled_from((*BUILT_IN[1:], "own", "other"))
+
+
+class Named:
+    """A source that is never asked."""
+
+    def __init__(self, name):
+        self.name = name
+
+
+class Told(Known):
+    """What a user knows: some molecules that are like it, and a database."""
+
+    def __init__(self, analogues=0, databases=0):
+        super().__init__(None, databases=("a database",) * databases)
+        object.__setattr__(self, "count", analogues)
+
+    def graphs(self, probability, formula):
+        return ["a molecule"] * self.count
+
+
+def quotas(text=None, samples=100, names=BUILT_IN, told=None, share=0.5):
+    asked = {} if text is None else {"sources": text}
+    sampling = SamplingSettings(samples=samples, database_share=share, **asked)
+    query = Query(annotated([], "C3H7NO2"), np.zeros(4096, np.float32), known=told)
+    return quotas_of(sampling, query, [Named(name) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("text", "samples", "expected"),
+    [
+        (None, 100, {"enumerated": 60, "templates": 15, "noise": 25}),
+        (None, 7, {"enumerated": 4, "templates": 1, "noise": 2}),  # the last takes the rest
+        (None, 1, {"enumerated": 0, "templates": 0, "noise": 1}),
+        ("noise=1", 30, {"noise": 30}),
+        ("noise=1 templates=1 enumerated=1", 10, {"noise": 3, "templates": 3, "enumerated": 4}),
+        ("noise=0 enumerated=5", 10, {"enumerated": 10}),
+    ],
+)
+def test_the_samples_are_shared_out_as_the_setting_says(text, samples, expected):
+    assert quotas(text, samples) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("database", "analogues", "noise"), {"noise": 100}),
+        (("enumerated", "noise"), {"enumerated": 70, "noise": 30}),
+        (("templates",), {"templates": 100}),
+    ],
+)
+def test_sources_that_are_not_there_leave_their_part_to_the_others(names, expected):
+    assert quotas("enumerated=70 templates=15 noise=30", 100, names) == expected
+
+
+def test_where_none_is_there_the_sentence_says_which_are():
+    with pytest.raises(UsageError) as refused:
+        quotas("templates=1 enumerated=2", names=("database", "analogues", "noise"))
+
+    assert str(refused.value) == (
+        "none of the sources templates, enumerated is there; there are database, analogues, noise"
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples", "half", "rest"),
+    [(100, 50, {"enumerated": 30, "templates": 7, "noise": 13}), (1, None, {"noise": 1})],
+)
+def test_half_of_the_samples_begin_with_molecules_that_the_user_knows(samples, half, rest):
+    found = quotas(samples=samples, told=Told(analogues=3))
+
+    assert found.pop("analogues", None) == half
+    assert {name: n for name, n in found.items() if n} == rest
+    assert "analogues" not in quotas(samples=samples, told=Told())
+
+
+def test_who_names_them_decides_how_many_begin_with_these():
+    text = "analogues=80 noise=20"
+
+    assert quotas(text, 50, told=Told(analogues=3)) == {"analogues": 40, "noise": 10}
+    assert quotas(text, 50, told=Told()) == {"analogues": 40, "noise": 10}  # passed on
+    assert quotas("noise=1 analogues=0", 50, told=Told(analogues=3)) == {"noise": 50}
+
+
+def test_structures_of_a_database_stand_beside_as_many_samples_as_without():
+    beside = quotas(samples=20, told=Told(databases=2))
+
+    assert beside.pop("database") == MOST_OF_A_DATABASE
+    assert beside == quotas(samples=20)
+
+
+def test_structures_of_a_database_are_all_where_the_user_believes_so():
+    found = quotas(samples=20, told=Told(analogues=3, databases=1), share=1.0)
+
+    assert found == {"database": MOST_OF_A_DATABASE}
+
+
+def test_a_source_of_the_users_is_asked_beside_the_others_or_as_the_setting_says():
+    names = (*BUILT_IN, "own")
+
+    assert quotas(names=names) == quotas() | {"own": 20}
+    assert quotas("own=30 noise=70", names=names) == {"own": 30, "noise": 70}
+    assert quotas("own=0 noise=70", 10, names=names) == {"noise": 10}
+
+
+@given(
+    parts=st.dictionaries(NAMES, st.integers(0, 999)).filter(lambda parts: any(parts.values())),
+    between=st.sampled_from([" ", ",", ", "]),
+    samples=st.integers(1, 2000),
+    there=st.sets(NAMES),
+    analogues=st.integers(0, 2),
+    databases=st.integers(0, 2),
+)
+def test_quotas_are_the_samples_for_any_setting(
+    parts, between, samples, there, analogues, databases
+):
+    text = between.join(f"{name}={part}" for name, part in parts.items())
+    told = Told(analogues, databases)
+    asked = {name: part for name, part in parts.items() if part and name in there}
+    if not asked:
+        with pytest.raises(UsageError, match="none of the sources"):
+            quotas(text, samples, sorted(there), told)
+        return
+
+    found = quotas(text, samples, sorted(there), told)
+
+    assert found.pop("database", 0) == MOST_OF_A_DATABASE * bool(databases)
+    beside = {"own", "other"} & there - parts.keys()
+    assert all(found.pop(name) == 20 for name in beside)
+    assert sum(found.values()) == samples
+    assert found.keys() <= there
+    assert min(found.values()) >= 0
+    whole, total = sum(found[name] for name in asked), sum(asked.values())
+    assert all(abs(found[name] - whole * part / total) < len(asked) for name, part in asked.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("enumerate=1", "no source 'enumerate'; there are analogues, enumerated, noise, templates"),
+        ("noise=1 library=1", "there is no source 'library'"),
+        ("database=1 noise=1", "structures of a database stand beside the samples"),
+    ],
+)
+def test_what_cannot_have_a_part_of_the_samples_is_refused_before_anything_is_read(
+    tmp_path, text, said
+):
+    model = replace(stub(), sources=(Named("noise"),))
+    spectra = mgf(tmp_path / "s.mgf", block(ALANINE))
+
+    with pytest.raises(UsageError, match=said):
+        list(model.predict(spectra, PredictSettings(sampling=SamplingSettings(sources=text))))
+
+
+def stub():
+    """A model that draws from noise with a small network, and counts how often it is waited for."""
+    network, waits = stirred(small_settings(layers=1)), []
+    return LoadedModel(
+        encode=Encoder(network.encoder, cpu()),
+        sources=sources_of(Sampler(network, cpu())),
+        scores=(),
+        ranking=RankingModel(),
+        name="w",
+        sha256="0" * 64,
+        record={"waits": waits},
+        synchronise=lambda: waits.append(1),
+    )
+
+
+def test_the_device_is_waited_for_only_under_a_time_limit(tmp_path):
+    model, spectra = stub(), mgf(tmp_path / "s.mgf", block(ALANINE))
+    waits = model.record["waits"]
+
+    for limit, least, most in ((None, 0, 0), (1000.0, 4, 20)):
+        waits.clear()
+        settings = PredictSettings(sampling=SamplingSettings(steps=4, samples=2, timeout_s=limit))
+        assert len(list(model.predict(spectra, settings))) == 1
+        assert least <= len(waits) <= most  # at least once an evaluation
+
+
+def test_the_clock_is_looked_at_when_the_device_is_done(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(pipeline.time, "monotonic", lambda: now[0])
+
+    def finish():
+        now[0] += 2.0  # what was begun takes the device two seconds
+
+    check = pipeline._deadline(3.0, finish)
+
+    check()
+    with pytest.raises(OutOfTimeError):
+        check()
+
+
+def test_a_spectrum_whose_time_is_up_is_a_row_that_says_so(tmp_path):
+    settings = PredictSettings(sampling=SamplingSettings(steps=4, samples=2, timeout_s=1e-9))
+
+    (row,) = stub().predict(mgf(tmp_path / "s.mgf", block(ALANINE)), settings)
+
+    assert row.status == "timeout"
+    assert "raise --timeout-per-spectrum" in row.message

@@ -1,0 +1,353 @@
+"""Scores of candidates: as computed by hand, on substructures and peaks from chemistry."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from duallgd_cli.chem import identity
+from duallgd_cli.chem.building_blocks import NO_BLOCKS
+from duallgd_cli.chem.environments import known_environments
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.joining import cut, known_halves
+from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
+from duallgd_cli.data.simulation import FragmentModel
+from duallgd_cli.errors import MoleculeError, OutOfTimeError, UsageError, WeightsError
+from duallgd_cli.ranking.ranking import FEATURES
+from duallgd_cli.scores import Molecule, score
+from duallgd_cli.scores.fragments import FragmentScorer
+from duallgd_cli.scores.substructures import (
+    FingerprintLikelihood,
+    FingerprintTanimoto,
+    IsomerLogOdds,
+    fitted_scores,
+)
+from duallgd_cli.sources import Query
+from duallgd_cli.train.evidence import Judge
+from tests.made_spectra import annotated as made_annotated
+
+N_BITS = 4096
+CHANCE = np.exp(-4)
+NOTHING = dict.fromkeys(
+    ("familiarity", "peaks_found", "peaks_missed", "known_halves", "contrast"), 0.0
+)
+
+
+def arrays_of(network, log_prevalence=None):
+    """What a weights file holds of a fragment model and a table."""
+    arrays = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+    table = np.zeros(N_BITS, np.float32) if log_prevalence is None else log_prevalence
+    return arrays | {"log_prevalence": table}
+
+
+def judge():
+    torch.manual_seed(1)
+    return Judge(FragmentModel(N_INPUTS, len(SHIFTS), width=8)).eval()
+
+
+def even_model(log_odds):
+    """Gives every fragment with every number of hydrogens the same log-odds."""
+    network = judge()
+    torch.nn.init.constant_(network.presence.bias, log_odds)
+    return arrays_of(network)
+
+
+def annotated(*fragments, adduct="[M+H]+", formula="C2H6O", energy=20.0, carrier=0):
+    """A spectrum explained by these fragment ions."""
+    counts = [Formula.parse(text).array for text in fragments]
+    energies, carriers = [energy] * len(counts), [carrier] * len(counts)
+    return made_annotated(counts, formula, adduct, energy_ev=energies, carrier=carriers)
+
+
+def query(seen, chance=0.5, **changes):
+    return Query(seen, np.full(N_BITS, chance, np.float32), **changes)
+
+
+def molecule(smiles):
+    mol = identity.parse_smiles(smiles)
+    return Molecule.of(mol, identity.canonical_smiles(mol))
+
+
+def scored(arrays, seen, smiles="CCO", ends=NO_BLOCKS.ends):
+    """All that a weights file with these arrays says of a molecule."""
+    scores, _ = fitted_scores(arrays, ends)
+    (values,) = score(scores, query(seen), [molecule(smiles)])
+    return values
+
+
+def test_the_network_in_plain_arrays_is_the_network():
+    network = judge()
+    for head in (network.presence, network.worth):
+        torch.nn.init.normal_(head.weight)
+        torch.nn.init.normal_(head.bias)
+    features = np.random.default_rng(1).random((5, N_INPUTS), np.float32)
+
+    got = FragmentScorer.of(arrays_of(network)).worth(features)
+
+    for said, there in zip(got, (True, False), strict=True):
+        with torch.inference_mode():
+            _, expected = network(torch.from_numpy(features), torch.full((5, 11), there))
+        np.testing.assert_allclose(said, expected.numpy(), atol=1e-4)
+
+
+def test_the_substructure_prior_is_the_mean_log_share_of_the_bits():
+    bits = identity.fingerprint(identity.parse_smiles("CCO"))
+    table = np.full(N_BITS, -9, np.float32)
+    table[bits] = np.linspace(-3, -1, len(bits))
+    got = scored(arrays_of(judge(), table), annotated("C2H5"))
+
+    assert got["familiarity"] == pytest.approx(-2, abs=1e-4)
+
+
+def test_environments_that_no_known_structure_has_count_against_a_molecule():
+    known = known_environments([identity.parse_smiles("CCO")] * 2)
+    model = arrays_of(judge()) | {"environments": known}
+
+    assert str(scored(model, annotated("C2H5"))["known_environments"]) == "0.0"  # and not -0.0
+    # By hand in tests/unit/chem/test_environments.py.
+    assert scored(model, annotated("C2H5"), "CCCO")["known_environments"] == -3
+
+
+def test_contrast_is_the_sum_of_what_the_bits_speak_for_a_molecule():
+    ethanol, told = molecule("CCO"), np.full(N_BITS, 9, np.float32)
+    told[ethanol.bits] = 0.25
+
+    (value,) = IsomerLogOdds()(query(annotated("C2H5"), isomer_log_odds=told), [ethanol])
+
+    assert value == 0.25 * len(ethanol.bits)
+    assert scored(arrays_of(judge()), annotated("C2H5"))["contrast"] == 0  # without an encoder
+
+
+def test_known_halves_are_those_of_the_blocks_that_come_with_the_weights():
+    ends = cut(map(identity.parse_smiles, ["CCO", "CCCO", "CC(C)O"])).ends
+
+    got = scored(arrays_of(judge()), annotated("C2H5"), "CCCO", ends)["known_halves"]
+
+    assert got == round(known_halves(identity.parse_smiles("CCCO"), ends), 4) != 0
+
+
+def test_agreement_with_the_fingerprint_is_read_literally():
+    """Of six likely bits four are of the molecule; its others and all others are unlikely."""
+    ethanol = molecule("CCO")
+    chance = np.full(N_BITS, 1e-4)  # as low as any chance is taken to be
+    on = ethanol.bits.tolist()
+    absent = [bit for bit in (4000, 4001) if bit not in on]
+    for bit, value in zip((*on[:4], *absent), (0.9, 0.8, 0.7, 0.2, 0.4, 0.6), strict=True):
+        chance[bit] = value
+    asked = Query(annotated("C2H5"), chance.astype(np.float32))
+
+    likelihood, tanimoto = (
+        each(asked, [ethanol])[0] for each in (FingerprintLikelihood(), FingerprintTanimoto())
+    )
+
+    expected = sum(
+        np.log(q if bit in on else 1 - q) - np.log(max(q, 1 - q)) for bit, q in enumerate(chance)
+    )
+    shared = sum(chance[bit] for bit in on)
+    either = sum(max(q, bit in on) for bit, q in enumerate(chance))
+    assert likelihood == pytest.approx(expected, abs=1e-4)
+    assert tanimoto == pytest.approx(shared / either, abs=1e-6)
+
+
+def test_the_most_probable_bits_agree_best_and_certain_chances_stay_finite():
+    ethanol, other = molecule("CCO"), molecule("COC")
+    chance = np.zeros(N_BITS, np.float32)
+    chance[ethanol.bits] = 1
+    asked = Query(annotated("C2H5"), chance)
+
+    likelihood = FingerprintLikelihood()(asked, [ethanol, other])
+    tanimoto = FingerprintTanimoto()(asked, [ethanol, other])
+
+    assert likelihood[0] == 0 > likelihood[1]
+    assert np.isfinite(likelihood).all()
+    assert 1 >= tanimoto[0] > 0.7 > tanimoto[1] > 0
+
+
+def test_fragments_count_as_on_paper():
+    """Ethanol has six fragments of eleven hydrogen counts each: 66 places, each of chance 1/2.
+
+    C2H5+ is one of them, C2H3O+ none: it would need all atoms and has fewer hydrogens than a
+    fragment may lack... but the whole molecule less four, which is in reach.
+    """
+    got = scored(even_model(0.0), annotated("C2H5", "C2H3O"))
+
+    n_places, n_found = 6 * len(SHIFTS), 2
+    found, missed = 0.1 * (np.log(0.5) - np.log(CHANCE)), 0.3 * np.log(0.5)
+    assert got["peaks_found"] == pytest.approx(n_found * found, abs=1e-4)
+    assert got["peaks_missed"] == pytest.approx((n_places - n_found) * missed, abs=1e-3)
+
+
+def test_collision_energies_count_alike_however_many_peaks_they_have():
+    low, high = annotated("C2H5", energy=10.0), annotated("C2H5", "HO", "CH3", energy=40.0)
+    names = ("subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev")
+    both = {name: np.concatenate([getattr(low, name), getattr(high, name)]) for name in names}
+
+    one, other = (scored(even_model(-1.0), seen) for seen in (low, high))
+    together = scored(even_model(-1.0), replace(low, **both))
+
+    assert together["peaks_found"] == pytest.approx(
+        (one["peaks_found"] + other["peaks_found"]) / 2, abs=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        annotated("C2H5", adduct="[M+Na]+"),  # fragments of sodium adducts are not understood
+        annotated("C2H5", carrier=1),
+        annotated(),
+    ],
+)
+def test_a_spectrum_that_says_nothing_leaves_the_substructure_prior(seen):
+    got = scored(even_model(0.0), seen)
+
+    assert {name: got[name] for name in NOTHING} == NOTHING
+
+
+def test_a_molecule_without_bonds_has_no_fragments():
+    got = scored(even_model(0.0), annotated("CH3", formula="CH4"), "C")
+
+    assert (got["peaks_found"], got["peaks_missed"]) == (0, 0)
+
+
+def test_fragments_of_a_molecule_are_cut_once_a_query(monkeypatch):
+    fragments, worth, calls = FragmentScorer.of(even_model(-1.0)), FragmentScorer.worth, []
+    monkeypatch.setattr(FragmentScorer, "worth", lambda self, x: calls.append(1) or worth(self, x))
+    asked, (ethanol, methanol) = query(annotated("C2H5")), map(molecule, ("CCO", "CO"))
+
+    first = fragments.peaks(asked, ethanol.mol)
+
+    assert fragments.peaks(asked, molecule("OCC").mol) == first
+    assert len(calls) == 1
+    fragments.peaks(asked, methanol.mol)
+    assert fragments.peaks(query(annotated("C2H5")), ethanol.mol) == first
+    assert len(calls) == 3
+
+
+def test_without_a_re_ranker_there_are_the_two_scores_that_need_no_fit():
+    scores, fragments = fitted_scores({}, NO_BLOCKS.ends)
+
+    assert fragments is None
+    assert [each.name for each in scores] == ["fingerprint_log_likelihood", "fingerprint_tanimoto"]
+
+
+def test_with_a_re_ranker_every_score_has_the_name_of_its_weight_in_the_ranking():
+    known = known_environments([identity.parse_smiles("CCO")])
+    scores, fragments = fitted_scores(arrays_of(judge()) | {"environments": known}, NO_BLOCKS.ends)
+
+    names = [each.name for each in scores]
+    assert isinstance(fragments, FragmentScorer)
+    assert len(set(names)) == len(names)
+    assert set(names) == set(FEATURES) - {"log_share", "log_prior", "repaired_share"}
+
+
+@dataclass
+class Own:
+    """A score that gives what it is told."""
+
+    values: object
+    name: str = "own"
+
+    def __call__(self, query, molecules):
+        return self.values
+
+
+@pytest.mark.parametrize("values", [[1, 2], (1.0, 2.0), np.array([1, 2], np.int8)])
+def test_numbers_of_a_score_come_in_any_form(values):
+    scores = [Own(values), Own([0.5, 0], "other")]
+
+    got = score(scores, query(annotated("C2H5")), [molecule("CCO")] * 2)
+
+    assert got == [{"own": 1.0, "other": 0.5}, {"own": 2.0, "other": 0.0}]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [1.0, [1.0], [1, 2, 3], [[1, 2]], [[1], [2]], [], [np.nan, 1], [1, np.inf], [-np.inf, 0]],
+)
+def test_a_score_that_gives_no_number_for_each_molecule_is_refused_by_name(values):
+    with pytest.raises(UsageError) as refused:
+        score([Own(values)], query(annotated("C2H5")), [molecule("CCO")] * 2)
+
+    assert str(refused.value) == "score own must give one finite number for each of 2 molecules"
+
+
+def test_of_no_molecules_nothing_is_asked_and_no_scores_say_nothing():
+    assert score([Own("never looked at")], query(annotated("C2H5")), []) == []
+    assert score([], query(annotated("C2H5")), [molecule("CCO")]) == []
+
+
+def test_time_that_is_up_is_noticed_before_each_score():
+    looked = []
+
+    def check():
+        looked.append(1)
+        if len(looked) == 2:
+            raise OutOfTimeError
+
+    with pytest.raises(OutOfTimeError):
+        score([Own([1]), Own([2])], query(annotated("C2H5"), check=check), [molecule("CCO")])
+
+
+# Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.
+SALT, SAME_SALT, DIOL = "C[N+](C)(C)CCC(O)C[O-]", "C[N+](C)(C)CCC([O-])CO", "CN(C)CCC(O)CCO"
+CARNITINE = "C[N+](C)(C)CC(O)CC(=O)[O-]"
+
+
+def test_a_molecule_knows_its_names():
+    aspirin = molecule("CC(=O)Oc1ccccc1C(=O)O")
+
+    assert aspirin.inchikey == "BSYNRYMUTXBXSQ-UHFFFAOYSA-N"
+    assert aspirin.block == "BSYNRYMUTXBXSQ"
+    assert aspirin.inchi == "InChI=1S/C9H8O4/c1-6(10)13-8-5-3-2-4-7(8)9(11)12/h2-5H,1H3,(H,11,12)"
+    assert aspirin.scaffold == "c1ccccc1"
+    assert molecule("CCO").scaffold == "acyclic"
+    np.testing.assert_array_equal(aspirin.bits, identity.fingerprint(aspirin.mol))
+
+
+def test_a_molecule_without_inchi_has_no_names():
+    with pytest.raises(MoleculeError):
+        Molecule.of(identity.parse_smiles("*CO"), "*CO")
+
+
+def test_what_differs_in_the_placement_of_charges_alone_shares_a_placement():
+    salt, same, diol, carnitine = map(molecule, (SALT, SAME_SALT, DIOL, CARNITINE))
+
+    assert [one.is_salt for one in (salt, same, diol, carnitine)] == [True, True, False, False]
+    assert salt.placement == same.placement != carnitine.placement != ""
+    assert diol.placement == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        # Before release 22 there was no worth; before others fragments were described otherwise.
+        *((name, None, rf"{name}.*evidence'") for name in ("log_prevalence", "worth.weight")),
+        ("hidden.0.weight", np.zeros((8, N_INPUTS - 2), np.float32), "another version.*evidence'"),
+        *(
+            (name, value.astype(np.float32), "the re-ranker in the weights is broken")
+            for name, value in (
+                ("log_prevalence", np.zeros(3)),
+                ("hidden.0.bias", np.zeros(3)),
+                ("hidden.2.weight", np.zeros((8, 3))),
+                ("presence.weight", np.zeros((4, 8))),
+                ("presence.bias", np.zeros((1, 11))),
+                ("worth.weight", np.zeros((11, 8))),
+                ("hidden.2.weight", np.array(0)),
+            )
+        ),
+        *(
+            ("environments", value, "the re-ranker in the weights is broken")
+            for value in (np.zeros(24, np.uint8), np.zeros(0, np.uint8), np.zeros(8, np.int64))
+        ),
+        ("environments", np.zeros((2, 4), np.uint8), "the re-ranker in the weights is broken"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_in_a_sentence(name, value, said):
+    arrays = arrays_of(judge()) | {name: value}
+
+    with pytest.raises(WeightsError, match=said):
+        fitted_scores(
+            {name: array for name, array in arrays.items() if array is not None}, NO_BLOCKS.ends
+        )
