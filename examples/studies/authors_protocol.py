@@ -12,27 +12,27 @@ every plot. As they do, molecules of other elements than their network knows are
 
 The report is that of `duallgd evaluate`; beside it ``reference.tsv`` has the scores by their rules:
 match of the whole InChI among distinct valid InChIs, Tanimoto and MCES of canonical tautomers, MCES
-at most twice the bonds of the truth. N heavy atoms of a molecule.
+at most twice the bonds of the truth. N heavy atoms of a molecule, M = N (N - 1) / 2 pairs.
 """  # noqa: E501 - a command that can be copied
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import numpy as np
 import typer
-from atom_orders import pairs_of_order
 from command import run, say, show
 from numpy.typing import NDArray
 from rdkit import rdBase
 from rdkit.Chem.MolStandardize import rdMolStandardize
 from rich.table import Table
-from their_network import ReferenceGenerator
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, SYMBOLS
+from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
 from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth
@@ -40,13 +40,23 @@ from duallgd_cli.evaluate.mces import Search
 from duallgd_cli.evaluate.report import report
 from duallgd_cli.evaluate.run import TRUE_ORDER, claim_files, inputs_of, predict_inputs
 from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import Molecule, molecule, read_predictions, write_table
-from duallgd_cli.guide import Known
+from duallgd_cli.evaluate.tables import MoleculeFigures, molecule, read_predictions, write_table
 from duallgd_cli.predict import api
-from duallgd_cli.predict.model import Generated, LoadedModel
+from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
+from duallgd_cli.sources import Proposal, Query
+from duallgd_cli.sources.network import assembled
+from duallgd_cli.spectra.types import Hypothesis
+
+try:
+    from duallgd_authors_network import generator
+except ModuleNotFoundError as missing:
+    if missing.name != "duallgd_authors_network":
+        raise
+    sys.exit(
+        "error: this is about the authors' network; run 'pip install ./plugins/authors_network'"
+    )
 
 # Reference: the search is bounded by 100, and by twice the number of bonds of the truth.
 _THRESHOLD: Final = 100.0
@@ -94,37 +104,40 @@ class TrueOrder:
 
 
 @dataclass(frozen=True, eq=False)
-class ToldGenerator(ReferenceGenerator):
+class ToldNoise(generator.AuthorsNoise):
     """The authors' network when it is shown the true order of the atoms, and says so.
 
     Attributes:
         order: That order.
     """
 
-    order: TrueOrder
+    order: TrueOrder = field(kw_only=True)
 
     def symbols(self, hypothesis: Hypothesis) -> list[str]:
         """Elements of the atoms in the true order."""
         return [SYMBOLS[n] for n in hypothesis.formula.atom_class[self.order(hypothesis)]]
 
-    def generate(
-        self,
-        annotated: AnnotatedSpectrum,
-        settings: SamplingSettings,
-        seed: int,
-        known: Known | None = None,
-    ) -> Generated:
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
         """Draw in the true order; what comes out is in the formula's order again."""
-        drawn = super().generate(annotated, settings, seed, known)
-        pairs = pairs_of_order(self.order(annotated.hypothesis))
-        assert drawn.bond_log_prob is not None
-        return replace(
-            drawn,
-            bond_class=drawn.bond_class[:, pairs],
-            bond_log_prob=drawn.bond_log_prob[:, pairs],
-            notes=(*drawn.notes, TRUE_ORDER),
-            message=TRUE_ORDER,
+        drawn = self.draw(query, n, seed)
+        pairs = pairs_of_order(self.order(query.annotated.hypothesis))
+        query.notes.append(TRUE_ORDER)
+        query.remarks.append(TRUE_ORDER)
+        samples = drawn._replace(
+            bond_class=drawn.bond_class[:, pairs], bond_log_prob=drawn.bond_log_prob[:, pairs]
         )
+        return iter(assembled(self.name, query, samples))
+
+
+def pairs_of_order(shown: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the pairs of the formula's atoms are among those of the atoms as shown, int64 (M,).
+
+    Args:
+        shown: Index in the formula's list of each atom as shown, a permutation (N,).
+    """
+    ends = np.argsort(shown)[np.stack(np.triu_indices(len(shown), 1))]
+    low, high = np.sort(ends, axis=0)
+    return np.asarray(pair_index(low, high, len(shown)))
 
 
 def told(model: LoadedModel, truths: Iterable[Truth]) -> LoadedModel:
@@ -133,24 +146,32 @@ def told(model: LoadedModel, truths: Iterable[Truth]) -> LoadedModel:
         " ".join(truth.spectrum_id.split()): elements_in_smiles_order(truth.smiles)
         for truth in truths
     }
-    generator = authors(model)
-    knowing = ToldGenerator(generator.model, generator.runtime, TrueOrder(elements))
+    source = authors(model)
+    knowing = ToldNoise(source.model, source.runtime, order=TrueOrder(elements))
     name = f"{model.name}, told the true atom order"
-    return replace(model, generator=knowing, name=name, remark=TRUE_ORDER)
+    return replace(
+        model,
+        encode=knowing.encode,
+        sources=(knowing,),
+        again=None,
+        name=name,
+        remark=TRUE_ORDER,
+    )
 
 
-def authors(model: LoadedModel) -> ReferenceGenerator:
+def authors(model: LoadedModel) -> generator.AuthorsNoise:
     """The authors' network.
 
     Raises:
         UsageError: The weights are others.
     """
-    if not isinstance(model.generator, ReferenceGenerator):
-        raise UsageError(
-            f"this is for the authors' weights, and {model.name} holds others; give --weights "
-            "FILE as 'python -m duallgd_authors_network convert' writes it"
-        )
-    return model.generator
+    for source in model.sources:
+        if isinstance(source, generator.AuthorsNoise):
+            return source
+    raise UsageError(
+        f"this is for the authors' weights, and {model.name} holds others; give --weights "
+        "FILE as 'python -m duallgd_authors_network convert' writes it"
+    )
 
 
 def keep_elements(inputs: EvaluationInputs, known: Iterable[str]) -> None:
@@ -174,7 +195,7 @@ def keep_elements(inputs: EvaluationInputs, known: Iterable[str]) -> None:
 
 
 @lru_cache(maxsize=100_000)
-def canonical_tautomer(smiles: str) -> Molecule | None:
+def canonical_tautomer(smiles: str) -> MoleculeFigures | None:
     """Describe the canonical tautomer of a SMILES, the form that the authors compare.
 
     A molecule whose tautomers cannot be enumerated stands for itself; None if it is no molecule.

@@ -17,7 +17,6 @@ from typing import Annotated
 import command
 import torch
 import typer
-from duallgd_cli.generator.network import chunk_size, formula_condition, parts_of
 from rich.table import Table
 from torch import Tensor
 
@@ -25,8 +24,10 @@ from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.diffusion.sampler import chunk_size, formula_condition
 from duallgd_cli.model.duallgd import Condition
 from duallgd_cli.model.rewritten import for_inference, rewritten_for
+from duallgd_cli.predict.loading import parts_of
 from duallgd_cli.runtime import Runtime
 
 _STEP = 250
@@ -68,7 +69,8 @@ def compare(n_atoms: int, precision: str, weights: Path, pairs: int) -> Compared
     generator = torch.Generator().manual_seed(0)
     condition = made_condition(n_atoms, model.settings.memory_bits)
     n_pairs = n_atoms * (n_atoms - 1) // 2
-    samples = chunk_size(n_pairs, SamplingSettings(), runtime.device)
+    settings = SamplingSettings()
+    samples = chunk_size(n_pairs, settings.samples, settings, runtime.device)
     drawn = torch.multinomial(_BONDS, samples * n_pairs, replacement=True, generator=generator)
     bonds, steps = drawn.view(samples, n_pairs), torch.full((samples,), _STEP)
     truth = exact.denoiser(bonds, steps, exact.denoiser.context(condition).expand(samples))

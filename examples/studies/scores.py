@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from duallgd_cli.predict.ranking import FEATURES, RankingModel
 from numpy.typing import NDArray
 
 from duallgd_cli.checkpoint import resolve_weights
@@ -25,6 +24,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.evaluate.calibrate import ScoredCase, fit, folds
 from duallgd_cli.evaluate.fitting import known_blocks, scored_cases, truths_of
 from duallgd_cli.predict.journal import read
+from duallgd_cli.ranking.ranking import FEATURES, RankingModel
 
 GROUPS: Final = {
     **{name: (name,) for name in FEATURES if name != "log_prior"},

@@ -1,4 +1,4 @@
-"""Where accuracy is lost: the decoder draws from the true fingerprints, as a perfect encoder's.
+"""Where accuracy is lost: candidates come from the true fingerprints, as a perfect encoder's.
 
     duallgd evaluate --benchmark massbank.tsv --fold val --limit 80 -o val
     python examples/studies/true_fingerprints.py val
@@ -10,75 +10,94 @@ knows the answer, so its candidates are a bound and never a result. They lie in 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 import typer
 from command import run, show
-from duallgd_cli.generator.network import ModelGenerator
 from numpy.typing import NDArray
 from rich.table import Table
-from rivals import predicted_by
-from torch import Tensor
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.molecule import assemble, disassemble
+from duallgd_cli.config import parse
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
-from duallgd_cli.evaluate import EvaluateSettings, Scores, Truth, score
+from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth, score
 from duallgd_cli.evaluate.intervals import Estimate, share
 from duallgd_cli.evaluate.report import RESULTS, ranked_of
-from duallgd_cli.evaluate.run import PREDICTIONS, TRUTH
+from duallgd_cli.evaluate.run import PREDICTIONS, SPECTRA, TRUTH
 from duallgd_cli.evaluate.tables import read_predictions, truths_of
 from duallgd_cli.predict import api
-from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.predict.model import Encode, Encoded, LoadedModel
+from duallgd_cli.predict.run import predict
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 from duallgd_cli.tables import table_rows
 
 
 @dataclass(frozen=True, eq=False)
-class TrueFingerprints(ModelGenerator):
-    """The network's decoder behind an encoder that knows the answer.
+class TrueFingerprints:
+    """An encoder that knows the answer.
 
     Attributes:
         bits: Set Morgan bits of the true molecule, by spectrum.
+        encode: The trained encoder, for what each bit speaks for a molecule beside its isomers.
     """
 
-    bits: Mapping[str, NDArray[np.uint16]] = field(kw_only=True)
+    bits: Mapping[str, NDArray[np.uint16]]
+    encode: Encode
 
-    def fingerprint(self, annotated: AnnotatedSpectrum) -> Tensor:
-        """Zeros and ones of the true molecule, float32 (4096,)."""
-        dense = torch.zeros(FINGERPRINT_BITS)
-        on = self.bits[annotated.hypothesis.feature.first.spectrum_id]
-        dense[torch.from_numpy(on.astype(np.int64))] = 1.0
-        return dense
+    def __call__(self, annotated: AnnotatedSpectrum) -> Encoded:
+        """Zeros and ones of the true molecule, float32 (4096,); the rest as the spectrum says."""
+        dense = np.zeros(FINGERPRINT_BITS, np.float32)
+        dense[self.bits[annotated.hypothesis.feature.first.spectrum_id]] = 1
+        return dense, self.encode(annotated)[1]
 
 
 def knowing(model: LoadedModel, truths: Sequence[Truth]) -> LoadedModel:
-    """The decoder of a model, which is given the true fingerprints.
+    """A model whose sources and scores are given the true fingerprints.
 
     Args:
-        model: Whose decoder is asked.
+        model: Whose encoder is replaced.
         truths: What the spectra are.
-
-    Raises:
-        UsageError: The model has no encoder that could be replaced.
     """
-    own = model.generator
-    if not isinstance(own, ModelGenerator):
-        raise UsageError(f"{model.name} has no fingerprint encoder; this is for duallgd's weights")
     bits = {
         truth.spectrum_id: identity.fingerprint(identity.parse_smiles(truth.smiles))
         for truth in truths
     }
-    given = (own.model, own.runtime, own.reranker, own.templates, own.rewritten)
     name = f"{model.name} with true fingerprints"
-    return replace(model, generator=TrueFingerprints(*given, bits=bits), name=name)
+    return replace(model, encode=TrueFingerprints(bits, model.encode), again=None, name=name)
+
+
+def predicted_by(
+    model: LoadedModel, folder: Path, found: Mapping[str, Any]
+) -> dict[str, Predicted]:
+    """What a model makes of the spectra of an evaluation; what is finished of it is kept.
+
+    Args:
+        model: Predicts with the settings and the seed of the evaluation.
+        folder: Of the evaluation.
+        found: Contents of its results.json.
+
+    Raises:
+        UsageError: It took formulas from a table.
+    """
+    given = dict(found["prediction"]["settings"])
+    if given.pop("formulas"):
+        raise UsageError("the evaluation took formulas from a table; make one that does not")
+    request = PredictRequest(
+        inputs=(str(folder / SPECTRA),),
+        output=str(folder / "true_fingerprint.csv"),
+        settings=parse(PredictSettings, given),
+        resume=(folder / "true_fingerprint.csv.journal.jsonl").exists(),
+    )
+    predict(request, model)
+    return read_predictions(Path(request.output))
 
 
 @lru_cache(maxsize=100_000)
@@ -131,7 +150,7 @@ def main(
     model = api.load(weights, runtime=Runtime.resolve(device))
     if model.sha256 != found["prediction"]["weights"]["sha256"]:
         raise UsageError(f"the evaluation used other weights than {model.name}; give --weights")
-    told = predicted_by(knowing(model, truths), folder, found, "true_fingerprint.csv")
+    told = predicted_by(knowing(model, truths), folder, found)
     settings = EvaluateSettings(top_k=tuple(found["scoring"]["top_k"]), mces=False)
     ours, bound = (
         score(truths, ranked_of(truths, predicted), settings)

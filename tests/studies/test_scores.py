@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import scores
-from duallgd_cli.predict.ranking import FEATURES
 
 from duallgd_cli.evaluate.calibrate import folds
+from duallgd_cli.ranking.ranking import FEATURES
 from tests.unit.evaluate.test_calibrate import synthetic
 
 
