@@ -209,26 +209,12 @@ class Known:
         analogues: Known molecules, and which of them are like it.
         matches: Spectra of libraries with the same precursor, best first.
         databases: Molecules one of which it is taken to be; none where candidates are drawn.
-        is_short: Whether too few samples were as they must be: more start from molecules that
-            have the required parts.
     """
 
     guide: "Guide | None"
     analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
     matches: "tuple[Match, ...]" = ()
     databases: "tuple[Analogues | Database, ...]" = ()
-    is_short: bool = False
-
-    @property
-    def says_something(self) -> bool:
-        """Whether anything is known of the feature."""
-        alike = any(one.any() for _, one in self.analogues)
-        return self.guide is not None or alike or bool(self.databases)
-
-    @property
-    def is_demanding(self) -> bool:
-        """Whether samples are drawn until enough are as they must be."""
-        return self.guide is not None
 
     @property
     def is_uncalibrated(self) -> bool:
