@@ -25,6 +25,7 @@ _BONDS: Final = {*_PI_BONDS, Chem.BondType.AROMATIC}
 # Rings or double bonds that an atom may add to those of usual valences: in SF5, or B- beside N+.
 _MORE_UNSATURATED: Final = {"B": 1, "P": 1, "I": 1, "S": 2, "Se": 2}
 _MOST_TAUTOMERS: Final = 16
+_ATTACHMENT: Final = Chem.MolFromSmarts("[#0]")
 _LONGEST_NAME: Final = 60  # of a part; what is longer is no misspelt one
 _MOST_TRANSFORMS: Final = 100
 
@@ -114,6 +115,17 @@ class Guide:
             if missing := _lacking(needed, formula):
                 message = f"{formula} cannot hold the required {quote(text)}: it lacks {missing}"
                 raise RefusedError(Failure("no_candidate", message, "sample"))
+
+    def core_molecule(self) -> Chem.Mol | None:
+        """The core with hydrogens at its open bonds; None where it is no single molecule."""
+        mol = None if self.core is None else Chem.MolFromSmiles(self.core)
+        if mol is None:
+            return None
+        bare = Chem.DeleteSubstructs(mol, _ATTACHMENT)
+        try:
+            return parse_smiles(Chem.MolToSmiles(bare))
+        except MoleculeError:
+            return None
 
     def fault(self, mol: Chem.Mol) -> str:
         """What is wrong with a molecule, "" if nothing is.

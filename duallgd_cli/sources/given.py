@@ -13,7 +13,7 @@ from duallgd_cli.runtime import stage
 from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.sources import ANALOGUES, DATABASE, LIBRARY, Proposal, Query
 from duallgd_cli.sources.collection import Collection
-from duallgd_cli.sources.enumerated import changed, shortlist
+from duallgd_cli.sources.enumerated import changed, mols_of_graphs, shortlist
 from duallgd_cli.sources.network import from_analogues
 
 # Of the proposals from analogues, those that are made of them by one change; the others start from
@@ -95,7 +95,9 @@ class AnalogueSource:
             query.memo[_LISTED] = True
             blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
             with stage("enumerate"):
-                made = query.allowed(changed(query.analogues, query.formula, blocks))
+                made = query.allowed(
+                    changed(mols_of_graphs(query.analogues), query.formula, blocks)
+                )
                 found = shortlist(made, query, int(_CHANGED * n), self.fragments)
         listed = (Proposal(self.name, mol) for mol in found)
         left = n - len(found)
