@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from layout import places
 from networks import build as build_own
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -30,8 +31,6 @@ from torch import Tensor, nn
 from duallgd_cli.checkpoint import format as own_format
 from duallgd_cli.checkpoint.format import is_reference
 from duallgd_cli.chem.elements import HEAVY
-from duallgd_cli.chem.molecule import places
-from duallgd_cli.chem.valence import Skeleton, bonds_of
 from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import (
@@ -93,8 +92,7 @@ class KnownMolecule:
 
     def places(self) -> NDArray[np.float64]:
         """Where a drawing puts its atoms, float64 (N, 2)."""
-        bonds = bonds_of(len(self.atom_class), self.bond_class)
-        return places(Skeleton.of(self.atom_class.tolist(), bonds))
+        return places(self.atom_class, self.bond_class)
 
 
 @dataclass(frozen=True)
