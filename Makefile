@@ -75,9 +75,9 @@ gpu:      ## the GPU tests; needs only torch, numpy and pytest
 parity: env  ## the authors' network against the reference arrays beside the checkout
 	$(BIN)/python -m pytest -q -m parity $(PLUGIN)/tests
 
-demo: env  ## predict structures for the example spectra with the shipped weights
+demo: env  ## predict structures for the example spectra with the shipped weights and a small database
 	mkdir -p $(dir $(DEMO))
-	$(BIN)/duallgd predict examples/spectra.mgf --formulas examples/formulas.csv -o $(DEMO) --report $(DEMO:.csv=.html) --force
+	$(BIN)/duallgd predict examples/spectra.mgf --formulas examples/formulas.csv --database examples/structures.csv -o $(DEMO) --report $(DEMO:.csv=.html) --force
 	@PYTHONPATH=. $(BIN)/python examples/demo.py $(DEMO)
 	@echo "All candidates: $(DEMO), with versions, settings and counts in $(DEMO).run.json"
 	@echo "To look at: open $(DEMO:.csv=.html) in a browser"

@@ -2,8 +2,9 @@
 
     python examples/demo.py out/demo.csv
 
-The table says for each example: the molecule, its formula, the first candidate, its confidence,
-at which rank the true structure stands, and whether the network was trained on that molecule.
+The table says for each example: the molecule, its formula, the first candidate, its confidence and
+where it comes from, up to which level the answer is certain, at which rank the true structure
+stands, and whether the network was trained on that molecule.
 The spectra are made from chemistry (`make_examples.py`), so this shows the path, not the accuracy.
 """
 
@@ -17,21 +18,15 @@ from rich.table import Table
 
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.evaluate.leakage import TrainingHashes
-from examples.make_examples import SPECTRA, feature_ids
+from examples.make_examples import SPECTRA, STRUCTURES, feature_ids
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
-STRUCTURES = {
-    "caffeine": "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
-    "tryptophan": "NC(Cc1c[nH]c2ccccc12)C(=O)O",
-    "quercetin": "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12",
-    "ibuprofen": "CC(C)Cc1ccc(C(C)C(=O)O)cc1",
-    "atropine": "CN1C2CCC1CC(OC(=O)C(CO)c1ccccc1)C2",
-    "paracetamol": "CC(=O)Nc1ccc(O)cc1",
-    "sulfamethoxazole": "Cc1cc(NS(=O)(=O)c2ccc(N)cc2)no1",
-    "citric acid": "O=C(O)CC(O)(CC(=O)O)C(=O)O",
-    "acetylcholine": "CC(=O)OCC[N+](C)(C)C",
-    "sucrose": "OCC1OC(OC2(CO)OC(CO)C(O)C2O)C(O)C(O)C1O",
-    "diclofenac": "O=C(O)Cc1ccccc1Nc1c(Cl)cccc1Cl",
+# The column that holds the probability of each level; of parts the table has none.
+_CERTAIN = {
+    "structure": "confidence",
+    "family": "family_confidence",
+    "scaffold": "scaffold_confidence",
+    "formula": "formula_probability",
 }
 
 
@@ -52,6 +47,8 @@ def compared(output: Path) -> list[dict[str, str]]:
     ):
         mine = [row for row in rows if row["feature_id"] == str(feature)]
         first = mine[0] if mine else {"smiles": "none", "confidence": "0"}
+        level = first.get("level", "")
+        chances = [float(row[_CERTAIN[level]]) for row in mine if level in _CERTAIN]
         rank = next((row["rank"] for row in mine if row["inchikey14"] == block), "not found")
         found.append(
             {
@@ -59,6 +56,8 @@ def compared(output: Path) -> list[dict[str, str]]:
                 "formula": formulas[name],
                 "first candidate": first["smiles"],
                 "confidence": f"{float(first['confidence']):.2f}",
+                "from": first.get("sources", ""),
+                "certain to": f"{level} {max(chances):.2f}" if chances else level,
                 "true structure": {"1": "first", "not found": rank}.get(rank, f"rank {rank}"),
                 "trained on": "yes" if known else "no",
             }
@@ -68,10 +67,13 @@ def compared(output: Path) -> list[dict[str, str]]:
 
 def show(rows: list[dict[str, str]]) -> None:
     """Print the table that `compared` gives, and how many first candidates are right."""
-    table = Table(*rows[0])
+    above = ("molecule", "first candidate", "confidence", "true structure")
+    below = ("formula", "from", "certain to", "trained on")
+    table = Table(*("\n".join(both) for both in zip(above, below, strict=True)), show_lines=True)
     for row in rows:
         right = row["true structure"] == "first"
-        table.add_row(*map(escape, row.values()), style="green" if right else "red")
+        cells = (escape(f"{row[a]}\n{row[b]}") for a, b in zip(above, below, strict=True))
+        table.add_row(*cells, style="green" if right else "red")
     right = sum(row["true structure"] == "first" for row in rows)
     console = Console()
     console.print(table)

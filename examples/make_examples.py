@@ -5,8 +5,9 @@ are plausible, and a seeded error of about 2 ppm stands in for an instrument. Ru
 
     python examples/make_examples.py
 
-to write ``spectra.mgf``, ``spectra.mzML`` and ``formulas.csv`` beside this file, and the spectra of
-``duallgd selftest`` into the package. The output is the same on every machine.
+to write ``spectra.mgf``, ``spectra.mzML``, ``formulas.csv`` and ``structures.csv`` beside this
+file, and the spectra of ``duallgd selftest`` into the package. The output is the same on every
+machine.
 """
 
 import base64
@@ -126,6 +127,37 @@ FORMULA=H6Cl2N2Pt
 110.0600 1000
 END IONS
 """
+STRUCTURES = {
+    "caffeine": "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
+    "tryptophan": "NC(Cc1c[nH]c2ccccc12)C(=O)O",
+    "quercetin": "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12",
+    "ibuprofen": "CC(C)Cc1ccc(C(C)C(=O)O)cc1",
+    "atropine": "CN1C2CCC1CC(OC(=O)C(CO)c1ccccc1)C2",
+    "paracetamol": "CC(=O)Nc1ccc(O)cc1",
+    "sulfamethoxazole": "Cc1cc(NS(=O)(=O)c2ccc(N)cc2)no1",
+    "citric acid": "O=C(O)CC(O)(CC(=O)O)C(=O)O",
+    "acetylcholine": "CC(=O)OCC[N+](C)(C)C",
+    "sucrose": "OCC1OC(OC2(CO)OC(CO)C(O)C2O)C(O)C(O)C1O",
+    "diclofenac": "O=C(O)Cc1ccccc1Nc1c(Cl)cccc1Cl",
+}
+# A small database for the demo: the molecules without two of them, and isomers as they are known.
+NOT_IN_DATABASE = ("atropine", "sulfamethoxazole")
+ISOMERS = {
+    "isocaffeine": "Cn1cnc2c(=O)n(C)c(=O)n(C)c12",
+    "isotryptophan": "NC(Cc1cc2ccccc2[nH]1)C(=O)O",
+    "morin": "O=c1c(O)c(-c2ccc(O)cc2O)oc2cc(O)cc(O)c12",
+    "herbacetin": "O=c1c(O)c(-c2ccc(O)cc2)oc2c(O)c(O)cc(O)c12",
+    "tricetin": "O=c1cc(-c2cc(O)c(O)c(O)c2)oc2cc(O)cc(O)c12",
+    "2-(4-butylphenyl)propanoic acid": "CCCCc1ccc(C(C)C(=O)O)cc1",
+    "littorine": "CN1C2CCC1CC(OC(=O)C(O)Cc1ccccc1)C2",
+    "metacetamol": "CC(=O)Nc1cccc(O)c1",
+    "methyl anthranilate": "COC(=O)c1ccccc1N",
+    "N-(3-methylisoxazol-5-yl)sulfanilamide": "Cc1cc(NS(=O)(=O)c2ccc(N)cc2)on1",
+    "isocitric acid": "O=C(O)CC(C(=O)O)C(O)C(=O)O",
+    "maltose": "OCC1OC(OC2C(O)C(O)C(O)OC2CO)C(O)C(O)C1O",
+    "trehalose": "OCC1OC(OC2OC(CO)C(O)C(O)C2O)C(O)C(O)C1O",
+    "meclofenamic acid": "O=C(O)c1ccccc1Nc1c(Cl)ccc(C)c1Cl",
+}
 SELFTEST_MOLECULES = ("caffeine", "ibuprofen", "paracetamol", "acetylcholine")
 
 
@@ -182,6 +214,13 @@ def formula_table() -> str:
     ids = feature_ids(SPECTRA)
     rows = [f"{ids[name]},{formula},{score}" for name, formula, score in FORMULA_TABLE]
     return "\n".join(["feature_id,formula,score", *rows, ""])
+
+
+def database() -> str:
+    """Structures by name, as a file for ``--database``."""
+    listed = {name: s for name, s in STRUCTURES.items() if name not in NOT_IN_DATABASE}
+    rows = [f"{name},{smiles}" for name, smiles in {**listed, **ISOMERS}.items()]
+    return "\n".join(["name,smiles", *rows, ""])
 
 
 def mzml(spectra: Sequence[Made]) -> str:
@@ -244,6 +283,7 @@ def main() -> None:
     files = {
         HERE / "spectra.mgf": mgf(SPECTRA, WITHOUT_FORMULA),
         HERE / "formulas.csv": formula_table(),
+        HERE / "structures.csv": database(),
         HERE / "spectra.mzML": mzml([made for made in SPECTRA if made.molecule == "caffeine"]),
         SELFTEST: mgf(short) + SELFTEST_REFUSED,
     }

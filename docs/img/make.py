@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 # File -> width, height, colours, the row that is opened, what the pointer rests on.
 VIEWS = {
-    "report-light.png": (1440, 1000, "light", 3, ".card .drawing"),
+    "report-light.png": (1440, 1400, "light", 3, ".card .drawing"),
     "report-dark.png": (1440, 1000, "dark", 2, ".parts li:last-child"),
     "report-narrow.png": (420, 1000, "light", 2, ".parts li:last-child"),
 }
