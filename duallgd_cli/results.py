@@ -318,35 +318,6 @@ class Prediction(SpectrumReference):
         each = [one.known.get("library_match", {}) for one in self.hypotheses]
         return next((one for one in each if one.get("offered")), next(filter(None, each), {}))
 
-    @property
-    def found(self) -> "Candidate | None":
-        """The structure of that spectrum if it fits: found and not generated, so of rank 0.
-
-        It has no samples, and its score is the cosine.
-        """
-        match = self.library_match
-        if not match.get("offered"):
-            return None
-        tried = next(one for one in self.hypotheses if one.known.get("library_match") == match)
-        return Candidate(
-            rank=0,
-            smiles=match["smiles"],
-            inchi=match["inchi"],
-            inchikey=match["inchikey"],
-            formula=tried.formula,
-            adduct=tried.adduct,
-            samples=0,
-            log_likelihood=None,
-            score=match["score"],
-            confidence=0.0,
-            sources=("library",),
-        )
-
-    @property
-    def offered(self) -> "tuple[Candidate, ...]":
-        """The structure found in a library, if there is one, and the candidates."""
-        return self.candidates if self.found is None else (self.found, *self.candidates)
-
 
 def predictions_of(
     results: Results,

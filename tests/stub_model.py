@@ -15,7 +15,7 @@ from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
 from duallgd_cli.sources import Proposal
-from duallgd_cli.sources.given import DatabaseSource
+from duallgd_cli.sources.given import AnalogueSource, DatabaseSource, LibrarySource
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def stub_model(delay_s=0.0):
     """A loaded model around the stub."""
     return LoadedModel(
         encode=stub_fingerprint,
-        sources=(DatabaseSource(), StubNoise(delay_s)),
+        sources=(LibrarySource(), DatabaseSource(), AnalogueSource(), StubNoise(delay_s)),
         scores=(FingerprintLikelihood(), FingerprintTanimoto()),
         ranking=RankingModel(),
         name="stub",

@@ -203,13 +203,14 @@ def measure_cell(cell: Cell, network: DualLGD, about: Row, ceiling: float) -> Ro
         which took ``over_floor`` times as long.
     """
     runtime, part = cell.runtime, "attention" if cell.part == "attention" else "forward"
+    plain = replace(runtime, compile=False)
     with torch.inference_mode():
-        # The peak of a loop is that of a step, so two of them show it.
-        brief = job_of(replace(cell, steps=min(2, cell.steps)), network)
+        # The peak of a loop is that of a step, so two of them show it; a captured graph has its
+        # memory beforehand.
+        brief = job_of(replace(cell, steps=min(2, cell.steps), runtime=plain), network)
         brief()
         memory = peak_mib(brief, runtime)
         time = timed(job_of(cell, network), runtime, cell.seconds)
-    plain = replace(runtime, compile=False)
     flop = count_flop(job_of(replace(cell, part=part, samples=1, runtime=plain), network))
     floor = flop * cell.samples * cell.steps / ceiling / 1e9
     return {

@@ -43,7 +43,8 @@ _IN_8_BIT: Final = ("denoiser.bit_embedding.", "encoder.", "contrast.")
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
 _FEATURES: Final = ".pair_attention.features"
-_KNOWN, _WALKS = "denoiser.pair_known", "denoiser.pair_walks.weight"
+# Of networks that were trained to draw around a core: how its bonds were marked. None is asked to.
+_OF_KNOWN_BONDS: Final = "denoiser.pair_known"
 _MOST_UNPACKED_BYTES: Final = 16 << 20
 DIGEST: Final = "sha256"
 _FOREIGN: Final = "preset"  # metadata that only files of other networks have: what it is called
@@ -165,9 +166,7 @@ def load(path: Path) -> Checkpoint:
         database = load_finite(metadata.get("database", "{}"))
         if "ancestors" in metadata:
             record["ancestors"] = _unpacked(metadata["ancestors"])
-    if _WALKS in tensors:
-        # Files of networks that were never given known bonds have nothing to say of them.
-        tensors.setdefault(_KNOWN, torch.zeros(settings.denoiser.pair_width))
+    tensors.pop(_OF_KNOWN_BONDS, None)
     besides = {
         part: {n.removeprefix(prefix): tensors.pop(n) for n in [*tensors] if n.startswith(prefix)}
         for part, prefix in _BESIDES.items()

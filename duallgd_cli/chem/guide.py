@@ -1,8 +1,6 @@
-"""What a chemist knows of an unknown: a core it holds, parts it must have or must not have.
+"""What a chemist knows of an unknown: a core it has, parts it must have or must not have.
 
-A core is held while molecules are drawn: its atoms are the first of their element, and the bonds
-between them do not change. S samples, A atoms of the core, N heavy atoms of the formula,
-M = N (N - 1) / 2 pairs.
+All of these choose among candidates; none changes how molecules are proposed.
 """
 
 import difflib
@@ -11,8 +9,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdqueries
 from rdkit.Chem.MolStandardize import rdMolStandardize
@@ -22,47 +18,35 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import LONGEST_SMILES, MORE_THAN_ONE, parse_smiles, sole_token
 from duallgd_cli.chem.matching import Pattern
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
-from duallgd_cli.chem.valence import FREE
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError, quote
 
-_CLASSES: Final = {
-    Chem.BondType.SINGLE: 1,
-    Chem.BondType.DOUBLE: 2,
-    Chem.BondType.TRIPLE: 3,
-    Chem.BondType.AROMATIC: 4,
-}
-_TYPES: Final = {number: one for one, number in _CLASSES.items()}
+_PI_BONDS: Final = {Chem.BondType.SINGLE: 0, Chem.BondType.DOUBLE: 1, Chem.BondType.TRIPLE: 2}
+_BONDS: Final = {*_PI_BONDS, Chem.BondType.AROMATIC}
 # Rings or double bonds that an atom may add to those of usual valences: in SF5, or B- beside N+.
 _MORE_UNSATURATED: Final = {"B": 1, "P": 1, "I": 1, "S": 2, "Se": 2}
-_EACH: Final = 4  # of so many samples the last holds another tautomer than the one given
 _MOST_TAUTOMERS: Final = 16
+_ATTACHMENT: Final = Chem.MolFromSmarts("[#0]")
 _LONGEST_NAME: Final = 60  # of a part; what is longer is no misspelt one
 _MOST_TRANSFORMS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Core:
-    """A substructure whose bonds are known.
+    """A substructure with its bonds.
 
     Attributes:
-        element: Of each atom, in the order of `elements.SYMBOLS`, (A,).
-        bonds: Of each tautomer, the one that was given first: class of the bond between each two
-            atoms of one fragment, 0 for none, `FREE` between fragments, int8 (T, A, A).
-        is_closed: Atoms that have no bond to any other atom than those of the core, bool (A,).
+        elements: How many atoms it has of each.
         unsaturation: Its rings, and its double bonds between C, N and O.
-        patterns: Find its tautomers in a molecule.
+        patterns: Find its tautomers in a molecule, the one that was given first.
     """
 
-    element: NDArray[np.int64]
-    bonds: NDArray[np.int8]
-    is_closed: NDArray[np.bool_]
+    elements: Counter[str]
     unsaturation: int
     patterns: tuple[Pattern, ...]
 
     def missing(self, formula: Formula) -> str:
         """What a formula has too little of for the core, such as ``2 O``; "" if nothing."""
-        needed = Counter(SYMBOLS[element] for element in self.element)
-        if atoms := _lacking(needed, formula):
+        if atoms := _lacking(self.elements, formula):
             return atoms
         more = sum(n * formula.counts[INDEX[one]] for one, n in _MORE_UNSATURATED.items())
         most = formula.unsaturation + more
@@ -76,68 +60,6 @@ class Core:
             RefusedError: That takes too long to say.
         """
         return any(pattern.is_in(mol, is_lenient=True) for pattern in self.patterns)
-
-    def found(
-        self, element: NDArray[np.int64], pair: NDArray[np.int64], bond_class: NDArray[np.int64]
-    ) -> NDArray[np.int64] | None:
-        """Atoms of a molecule that are those of the core, (A,), or None.
-
-        Args:
-            element: Of each atom of the molecule, (n,).
-            pair: Atoms of each bond, (b, 2).
-            bond_class: Class of each bond, (b,).
-
-        Raises:
-            RefusedError: Looking for them takes too long.
-        """
-        mol = Chem.RWMol()
-        for number in element:
-            mol.AddAtom(Chem.Atom(SYMBOLS[number]))
-        for (one, other), bond in zip(pair.tolist(), bond_class.tolist(), strict=True):
-            mol.AddBond(one, other, _TYPES[bond])
-        matches = (pattern.place_in(mol) for pattern in self.patterns)
-        return next((np.array(match) for match in matches if match), None)
-
-    def held(self, formula: Formula, place: NDArray[np.int64]) -> NDArray[np.int8]:
-        """Bond classes that are known, `FREE` elsewhere, (S, M).
-
-        Args:
-            formula: That has all atoms of the core.
-            place: Of the core's atoms among the formula's, one row for each sample, (S, A). Every
-                fourth sample holds another tautomer, if there is any.
-        """
-        n_atoms = formula.n_heavy
-        first, second = np.triu_indices(n_atoms, 1)
-        rows = []
-        for sample, own in enumerate(place):
-            turn, within = divmod(sample, _EACH)
-            others = len(self.bonds) - 1
-            tautomer = 1 + turn % others if others and within == _EACH - 1 else 0
-            square = np.full((n_atoms, n_atoms), FREE, np.int8)
-            closed = own[self.is_closed]
-            square[closed] = 0
-            square[:, closed] = 0
-            square[np.ix_(own, own)] = self.bonds[tautomer]
-            rows.append(square[first, second])
-        return np.stack(rows)
-
-    def places(self, formula: Formula, samples: int, seed: int) -> NDArray[np.int64]:
-        """Places of the core's atoms among those of a formula, (S, A): the first of their element.
-
-        In any order, as the network learnt it of atoms that are known.
-
-        Args:
-            formula: That has all atoms of the core.
-            samples: S.
-            seed: Of the order.
-        """
-        chance = np.random.default_rng(seed).random((samples, len(self.element)))
-        order, element = np.argsort(self.element + chance, 1), np.sort(self.element)
-        rank = np.arange(len(element)) - np.searchsorted(element, element)
-        first = np.searchsorted(formula.atom_class, element)
-        places = np.empty_like(order)
-        np.put_along_axis(places, order, first + rank, 1)
-        return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +116,16 @@ class Guide:
                 message = f"{formula} cannot hold the required {quote(text)}: it lacks {missing}"
                 raise RefusedError(Failure("no_candidate", message, "sample"))
 
-    def required_in(self, mol: Chem.Mol) -> NDArray[np.int64] | None:
-        """Atoms of a molecule that are the required parts, ascending; None if it lacks one.
-
-        Raises:
-            RefusedError: Looking for them takes too long.
-        """
-        matches = [_pattern(text).place_in(mol) for text in self.require]
-        if not matches or not all(matches):
+    def core_molecule(self) -> Chem.Mol | None:
+        """The core with hydrogens at its open bonds; None where it is no single molecule."""
+        mol = None if self.core is None else Chem.MolFromSmiles(self.core)
+        if mol is None:
             return None
-        return np.array(sorted({atom for match in matches for atom in match}))
+        bare = Chem.DeleteSubstructs(mol, _ATTACHMENT)
+        try:
+            return parse_smiles(Chem.MolToSmiles(bare))
+        except MoleculeError:
+            return None
 
     def fault(self, mol: Chem.Mol) -> str:
         """What is wrong with a molecule, "" if nothing is.
@@ -263,26 +185,22 @@ def read_core(text: str) -> Core:
         )
     atoms = [atom for atom in mol.GetAtoms() if atom.GetAtomicNum()]
     foreign = sorted({atom.GetSymbol() for atom in atoms} - set(SYMBOLS[:N_HEAVY]))
-    odd = {bond.GetBondType() for bond in mol.GetBonds()} - set(_CLASSES)
+    odd = {bond.GetBondType() for bond in mol.GetBonds()} - _BONDS
     if foreign or odd or not atoms:
         what = ", ".join(foreign) or "a bond that is no single, double, triple or aromatic one"
         raise UsageError(f"core {quote(text)} holds {what if atoms else 'no atom'}; leave that out")
-    number = {atom.GetIdx(): place for place, atom in enumerate(atoms)}
     open_atoms = {
         neighbour.GetIdx()
         for atom in mol.GetAtoms()
         if not atom.GetAtomicNum()
         for neighbour in atom.GetNeighbors()
     }
-    has_points = len(atoms) < mol.GetNumAtoms()
-    closed = np.array([has_points and atom.GetIdx() not in open_atoms for atom in atoms])
-    forms = _tautomers(mol)
+    points = [atom.GetIdx() for atom in mol.GetAtoms() if not atom.GetAtomicNum()]
+    closed = [atom.GetIdx() for atom in atoms if points and atom.GetIdx() not in open_atoms]
     return Core(
-        element=np.array([INDEX[atom.GetSymbol()] for atom in atoms]),
-        bonds=np.stack([_bonds(form, number) for form in forms]),
-        is_closed=closed,
+        elements=Counter(atom.GetSymbol() for atom in atoms),
         unsaturation=_unsaturation(mol),
-        patterns=tuple(Pattern(_query(form, closed, number), text) for form in forms),
+        patterns=tuple(Pattern(_query(form, closed, points), text) for form in _tautomers(mol)),
     )
 
 
@@ -291,7 +209,7 @@ def _unsaturation(mol: Chem.Mol) -> int:
     plain = Chem.Mol(mol)
     Chem.Kekulize(plain, clearAromaticFlags=True)
     orders = [
-        _CLASSES[bond.GetBondType()] - 1
+        _PI_BONDS[bond.GetBondType()]
         for bond in plain.GetBonds()
         if {bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()} <= {"C", "N", "O"}
     ]
@@ -310,29 +228,15 @@ def _tautomers(mol: Chem.Mol) -> list[Chem.Mol]:
     return [mol, *(found[smiles] for smiles in sorted(found))]
 
 
-def _bonds(mol: Chem.Mol, number: dict[int, int]) -> NDArray[np.int8]:
-    bonds = np.full((len(number), len(number)), FREE, np.int8)
-    for fragment in Chem.GetMolFrags(mol):
-        inside = [number[atom] for atom in fragment if atom in number]
-        bonds[np.ix_(inside, inside)] = 0
-    for bond in mol.GetBonds():
-        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        if begin in number and end in number:
-            one, other = number[begin], number[end]
-            bonds[one, other] = bonds[other, one] = _CLASSES[bond.GetBondType()]
-    return bonds
-
-
-def _query(mol: Chem.Mol, closed: NDArray[np.bool_], number: dict[int, int]) -> Chem.Mol:
+def _query(mol: Chem.Mol, closed: list[int], points: list[int]) -> Chem.Mol:
     """The core without its attachment points; closed atoms match only without further bonds."""
     query = Chem.RWMol(mol)
-    for index, place in number.items():
-        if closed[place]:
-            atom = rdqueries.AtomNumEqualsQueryAtom(mol.GetAtomWithIdx(index).GetAtomicNum())
-            degree = mol.GetAtomWithIdx(index).GetDegree()
-            atom.ExpandQuery(rdqueries.ExplicitDegreeEqualsQueryAtom(degree))
-            query.ReplaceAtom(index, atom)
-    for index in sorted(set(range(mol.GetNumAtoms())) - set(number), reverse=True):
+    for index in closed:
+        atom = rdqueries.AtomNumEqualsQueryAtom(mol.GetAtomWithIdx(index).GetAtomicNum())
+        degree = mol.GetAtomWithIdx(index).GetDegree()
+        atom.ExpandQuery(rdqueries.ExplicitDegreeEqualsQueryAtom(degree))
+        query.ReplaceAtom(index, atom)
+    for index in reversed(points):
         query.RemoveAtom(index)
     query.UpdatePropertyCache(strict=False)
     return query.GetMol()

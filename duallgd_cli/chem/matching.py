@@ -35,8 +35,8 @@ class Pattern:
         times = Counter(map(Chem.MolToSmarts, pieces))
         self._repeated = [(by_text[one], n) for one, n in times.items() if n > 1]
 
-    def place_in(self, mol: Chem.Mol, *, is_lenient: bool = False) -> tuple[int, ...]:
-        """The atoms of a molecule that are those of the pattern, in its order; () if it lacks them.
+    def is_in(self, mol: Chem.Mol, *, is_lenient: bool = False) -> bool:
+        """Whether a molecule has the pattern.
 
         Args:
             mol: The molecule.
@@ -51,13 +51,9 @@ class Pattern:
         # Where a piece is asked for more often than it is there, no order of trying is of use.
         for piece, limits.maxMatches in self._repeated:
             if len(mol.GetSubstructMatches(piece, limits)) < limits.maxMatches:
-                return ()
+                return False
         limits.maxMatches = 1
-        return tuple(mol.GetSubstructMatch(self.query, limits))
-
-    def is_in(self, mol: Chem.Mol, *, is_lenient: bool = False) -> bool:
-        """Whether a molecule has the pattern; see `place_in`."""
-        return bool(self.place_in(mol, is_lenient=is_lenient))
+        return bool(mol.GetSubstructMatch(self.query, limits))
 
     def _limits(self) -> Any:  # noqa: ANN401 # the types of RDKit's settings are wrong
         steps = count(1)

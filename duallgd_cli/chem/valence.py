@@ -29,8 +29,6 @@ PHOSPHORUS: Final = INDEX["P"]
 SULFUR: Final = INDEX["S"]
 SELENIUM: Final = INDEX["Se"]
 
-FREE: Final = -1  # in place of a bond class: the bond is not known, and may be any
-
 USUAL: Final = 1
 PROTON_MOVED: Final = 2
 EXOTIC: Final = 3

@@ -136,8 +136,8 @@ def predict(
         str | None,
         options.known(
             metavar="SMILES",
-            help="A substructure that is certain: its bonds are held while molecules are drawn. "
-            "With attachment points (*) its other atoms get no further bonds.",
+            help="A substructure that is certain: candidates without it are left out. With "
+            "attachment points (*) its other atoms have no further bonds.",
         ),
     ] = None,
     require: Annotated[

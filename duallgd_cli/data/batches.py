@@ -30,12 +30,10 @@ class BondGraph:
     Attributes:
         bond_class: int64 (B, M), none at padding.
         pair_mask: Real pairs, bool (B, M).
-        is_known: Pairs whose class is given, bool (B, M).
     """
 
     bond_class: Tensor
     pair_mask: Tensor
-    is_known: Tensor
 
 
 @dataclass(frozen=True)
@@ -115,8 +113,6 @@ class MoleculeCollator:
         molecules: Prepared molecules.
         noise: How to corrupt fingerprints; None keeps them.
         shuffle_share: Share of molecules whose atoms are relabelled at random within an element.
-        core_share: Share of molecules of which a core is given; its atoms come first within their
-            element, in any order.
     """
 
     def __init__(
@@ -124,11 +120,10 @@ class MoleculeCollator:
         molecules: Molecules,
         noise: ConditionNoise | None,
         shuffle_share: float = 0.0,
-        core_share: float = 0.0,
     ) -> None:
         self.molecules = molecules
         self.noise = noise
-        self.shuffle_share, self.core_share = shuffle_share, core_share
+        self.shuffle_share = shuffle_share
         sample = molecules.bits[:5_000_000]
         frequency = np.bincount(sample, minlength=int(sample.max(initial=0)) + 1)
         n_sampled = max(1, int(np.searchsorted(molecules.bit_offset, len(sample))))
@@ -148,15 +143,12 @@ class MoleculeCollator:
         one, other = molecules.bond_pair[index].T.astype(np.int64)
         square = np.zeros((len(rows), size, size), np.int64)
         square[owner, one, other] = square[owner, other, one] = molecules.bond_type[index]
-        known = np.zeros(square.shape, np.bool_)
-        if self.shuffle_share or self.core_share:
-            order, known = self._relabelled(rows, square, generator)
-            at = np.arange(len(rows))[:, None, None], order[:, :, None], order[:, None]
-            square, known = square[at], known[at]
+        if self.shuffle_share:
+            order = self._relabelled(rows, size, generator)
+            square = square[np.arange(len(rows))[:, None, None], order[:, :, None], order[:, None]]
         first, second = np.triu_indices(size, 1)
         mask = second < molecules.n_heavy[rows][:, None]
-        known = known[:, first, second] & mask
-        return BondGraph(*map(torch.from_numpy, (square[:, first, second], mask, known)))
+        return BondGraph(torch.from_numpy(square[:, first, second]), torch.from_numpy(mask))
 
     def condition(
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
@@ -195,24 +187,13 @@ class MoleculeCollator:
         )
 
     def _relabelled(
-        self, rows: NDArray[np.int64], square: NDArray[np.int64], generator: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Atoms in a new order within each element, (B, N), and pairs that are given, (B, N, N).
-
-        The order is random for some molecules; in others the atoms of a core come first.
-        """
-        n_graphs, size, _ = square.shape
+        self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Atoms in a new order within each element, random for some molecules, (B, N)."""
         atom_class, is_atom, *_ = self.formula(rows, size)
-        shuffled = generator.random((n_graphs, 1)) < self.shuffle_share
-        key = np.where(shuffled, generator.random((n_graphs, size)), np.arange(size) / size)
-        known = np.zeros(square.shape, np.bool_)
-        # Without cores no number is drawn for them, so a run without has what it always had.
-        drawn = generator.random(n_graphs if self.core_share else 0)
-        given = np.flatnonzero(drawn < self.core_share)
-        n_heavy = self.molecules.n_heavy[rows[given]]
-        core, known[given] = known_pairs(square[given], n_heavy, generator)
-        key[given] -= core * (1 + key[given] - generator.random(core.shape))
-        return np.argsort(2 * np.where(is_atom, atom_class, N_HEAVY) + key, 1), known
+        shuffled = generator.random((len(rows), 1)) < self.shuffle_share
+        key = np.where(shuffled, generator.random((len(rows), size)), np.arange(size) / size)
+        return np.argsort(2 * np.where(is_atom, atom_class, N_HEAVY) + key, 1)
 
     def _corrupted(
         self,
@@ -244,64 +225,3 @@ class MoleculeCollator:
             (molecule[kept], number[kept], -np.logaddexp(0.0, -value[kept]))
             for (molecule, number, value), kept in zip(parts, seen, strict=True)
         ]
-
-
-_RING_SHARE: Final = 0.5
-_WHOLE_SHARE: Final = 0.5
-_LEAST_SHARE: Final = 0.2
-_GROWS: Final = 0.7
-_CLOSED_SHARE: Final = 0.25
-
-
-def known_pairs(
-    bond_class: NDArray[np.int64], n_heavy: NDArray[np.int64], generator: np.random.Generator
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """A core of each molecule.
-
-    Args:
-        bond_class: Classes between all atoms, (B, N, N).
-        n_heavy: Real atoms of each, (B,).
-        generator: Chooses.
-
-    Returns:
-        Atoms of the core, (B, N), and pairs whose class is known, (B, N, N): those inside it and,
-        for some molecules, all pairs of core atoms that nothing else is bonded to.
-    """
-    bonded, n_graphs = bond_class > 0, len(bond_class)
-    allowed = np.arange(bonded.shape[1]) < n_heavy[:, None]
-    rings = _without_ends(bonded, allowed)
-    in_rings = (generator.random(n_graphs) < _RING_SHARE) & rings.any(1)
-    allowed = np.where(in_rings[:, None], rings, allowed)
-    share = generator.uniform(_LEAST_SHARE, 1, n_graphs)
-    share[generator.random(n_graphs) < _WHOLE_SHARE * in_rings] = 1
-    core = _grown(bonded, allowed, np.ceil(share * allowed.sum(1)), generator)
-    is_open = (bonded & core[:, :, None] & ~core[:, None]).any(2)
-    closed = core & ~is_open & (generator.random(n_graphs) < _CLOSED_SHARE)[:, None]
-    known = core[:, :, None] & core[:, None]
-    return core, known | closed[:, :, None] | closed[:, None]
-
-
-def _without_ends(bonded: NDArray[np.bool_], atoms: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Atoms left when chains are taken off end by end, (B, N): rings and what links them."""
-    while True:
-        left: NDArray[np.bool_] = atoms & ((bonded & atoms[:, None]).sum(2) > 1)
-        if (left == atoms).all():
-            return left
-        atoms = left
-
-
-def _grown(
-    bonded: NDArray[np.bool_],
-    allowed: NDArray[np.bool_],
-    size: NDArray[np.float64],
-    generator: np.random.Generator,
-) -> NDArray[np.bool_]:
-    """Connected atoms among those allowed, at least as many as `size` where they reach, (B, N)."""
-    first = np.where(allowed, generator.random(allowed.shape), -1).argmax(1)
-    core: NDArray[np.bool_] = np.arange(allowed.shape[1]) == first[:, None]
-    while True:
-        near = (bonded & core[:, None]).any(2) & allowed & ~core
-        near[core.sum(1) >= size] = False
-        if not near.any():
-            return core
-        core |= near & (generator.random(near.shape) < _GROWS)

@@ -23,7 +23,6 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from duallgd_cli.errors import ConfigError, quote
 from duallgd_cli.model.tensors import Denoise
@@ -193,7 +192,6 @@ _KEPT_BITS: Final = 24
 # since alpha_bar at 0 is just below one.
 LastJump = Literal["argmax", "draw"]
 
-_IMPOSSIBLE: Final = 1e-20
 # Evaluations whose mean is the likelihood of a sample.
 _SCORED: Final = 5
 
@@ -242,8 +240,7 @@ class Samples(NamedTuple):
     Attributes:
         bond_class: int64 (c, M).
         log_likelihood: Mean over the last evaluations (five at most) of the summed
-            log-probability that the network gives to the finished graph, but for bonds that are
-            known, float32 (c,).
+            log-probability that the network gives to the finished graph, float32 (c,).
         bond_log_prob: Clean-bond log-probabilities of the last evaluation, float32 (c, M, C).
     """
 
@@ -285,8 +282,6 @@ class SamplingTask:
         last_jump: How sampling ends.
         start: Graphs to begin from, noised to the plan's first step, int64 (S, M); None for pure
             noise.
-        held: Bond classes that are known, -1 where they are free, int64 (S, M); None where all
-            are. The network is given them at every step, as known.
     """
 
     plan: tuple[int, ...]
@@ -299,7 +294,6 @@ class SamplingTask:
     timestep_offset: float = 0.0
     last_jump: LastJump = "argmax"
     start: Tensor | None = None
-    held: Tensor | None = None
 
     def offset_step(self, t: int) -> int:
         """The step that the network is given at step t."""
@@ -339,13 +333,11 @@ def sample(
     Returns:
         The chunk's samples.
     """
-    held = None if task.held is None else task.held[rows]
-    bond = _with_held(_first_classes(task, rows), held)
+    bond = _first_classes(task, rows)
     recent: list[Tensor] = []
     for number, (t, s) in enumerate(pairwise(task.plan), 1):
         check()
-        shown = bond if held is None else bond + len(task.marginal) * (held >= 0)
-        logits = denoise(shown, task.offset_step(t)).float()
+        logits = denoise(bond, task.offset_step(t)).float()
         log_prob = torch.log_softmax(logits / task.temperature, -1)
         recent = [*recent[1 - _SCORED :], log_prob]
         if s or task.last_jump == "draw":
@@ -354,19 +346,8 @@ def sample(
             bond = draw_classes(posterior, task.uniform(number, rows))
         else:
             bond = log_prob.argmax(-1)
-        bond = _with_held(bond, held)
-    drawn = 1 if held is None else held < 0
-    chosen = [(p.gather(-1, bond[..., None])[..., 0] * drawn).sum(1) for p in recent]
-    log_prob = recent[-1]
-    if held is not None:  # so that a repair leaves them alone
-        certain = torch.log(one_hot(held.clamp_min(0), log_prob.shape[-1]) + _IMPOSSIBLE)
-        log_prob = torch.where(held[..., None] < 0, log_prob, certain)
-    return Samples(bond, torch.stack(chosen).mean(0), log_prob)
-
-
-def _with_held(bond: Tensor, held: Tensor | None) -> Tensor:
-    """The classes (c, M) with those that are known in place."""
-    return bond if held is None else torch.where(held < 0, bond, held)
+    chosen = [log_prob.gather(-1, bond[..., None])[..., 0].sum(1) for log_prob in recent]
+    return Samples(bond, torch.stack(chosen).mean(0), recent[-1])
 
 
 def _first_classes(task: SamplingTask, rows: slice) -> Tensor:

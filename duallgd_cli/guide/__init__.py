@@ -209,26 +209,12 @@ class Known:
         analogues: Known molecules, and which of them are like it.
         matches: Spectra of libraries with the same precursor, best first.
         databases: Molecules one of which it is taken to be; none where candidates are drawn.
-        is_short: Whether too few samples were as they must be: more start from molecules that
-            have the required parts.
     """
 
     guide: "Guide | None"
     analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
     matches: "tuple[Match, ...]" = ()
     databases: "tuple[Analogues | Database, ...]" = ()
-    is_short: bool = False
-
-    @property
-    def says_something(self) -> bool:
-        """Whether anything is known of the feature."""
-        alike = any(one.any() for _, one in self.analogues)
-        return self.guide is not None or alike or bool(self.databases)
-
-    @property
-    def is_demanding(self) -> bool:
-        """Whether samples are drawn until enough are as they must be."""
-        return self.guide is not None
 
     @property
     def is_uncalibrated(self) -> bool:
@@ -276,20 +262,20 @@ class Known:
             each = [found for one in near if (found := one.nearest(text)) is not None]
             if each:
                 analogues[block] = max(each, key=lambda one: float(one["tanimoto"]))
-        match = self._match(formula)
+        match = self.match(wanted)
         return {
             **({"analogues": analogues} if analogues else {}),
             **({"library_match": match} if match else {}),
         }
 
-    def _match(self, formula: str) -> dict[str, Any] | None:
-        """The best match, of those of the formula if there are any."""
+    def match(self, formula: Formula) -> dict[str, Any] | None:
+        """The best match, of those of the formula if there are any, as `told` says it."""
         from duallgd_cli.chem.identity import parse_smiles
 
         described = [(one, one.values()) for one in self.matches]
-        described.sort(key=lambda both: both[1]["formula"] != formula)
+        described.sort(key=lambda both: both[1]["formula"] != str(formula))
         for one, values in described:
-            offered = one.is_found and values["formula"] == formula
+            offered = one.is_found and values["formula"] == str(formula)
             if offered and self.guide is not None:
                 offered = not self.guide.fault(parse_smiles(values["smiles"]))
             return {**values, "offered": offered}

@@ -130,8 +130,6 @@ def _upper(square: Tensor, graph: LineGraph) -> Tensor:
     return square[:, graph.first, graph.second]
 
 
-# A pair whose class is known has that class plus this; the pair is part of a core that is given.
-KNOWN: Final = N_BOND_CLASSES
 # Bits less likely than this say nothing that the formula does not.
 MIN_PROBABILITY: Final = 0.02
 _TIME_WAVES: Final = 32
@@ -244,7 +242,6 @@ class Denoiser(nn.Module):
         self.atom_features = Linear(N_ATOM_FEATURES, atom)
         self.pair_token = nn.Embedding(N_PAIR_TOKENS, pair)
         self.pair_walks = Linear(N_WALKS, pair)
-        self.pair_known = nn.Parameter(torch.zeros(pair))
         self.pair_sum = Linear(atom, pair)
         self.pair_product = Linear(atom, pair)
         self.pair_hidden = Linear(3 * pair, 2 * pair)
@@ -280,8 +277,7 @@ class Denoiser(nn.Module):
         """Logits of the clean bond classes.
 
         Args:
-            bond_class: Noisy classes, int64 (B, M); none at padded pairs. A class that is known is
-                clean and has `KNOWN` added to it.
+            bond_class: Noisy classes, int64 (B, M); none at padded pairs.
             t: Noise steps, int64 (B,).
             context: What is known of these B graphs.
 
@@ -291,7 +287,6 @@ class Denoiser(nn.Module):
         known = context.condition
         graph = line_graph(known.atom_class.shape[1], bond_class.device)
         masks = Masks.of(known.atom_mask, graph)
-        is_known, bond_class = bond_class >= KNOWN, bond_class % KNOWN
         with torch.autocast(bond_class.device.type, enabled=False):
             seen = graph_features(
                 bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph
@@ -303,7 +298,6 @@ class Denoiser(nn.Module):
         y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
         y = self.y_out(relu(y))
         edges = self.pair_token(seen.pair_token) + self.pair_walks(seen.walks)
-        edges = edges + is_known[..., None] * self.pair_known
         pairs = self._start_pairs(atoms, edges + fade * context.relative, graph)
         for number, layer in enumerate(self.layers):
             bits = context.memory[number]

@@ -22,7 +22,6 @@ from torch.nn.functional import layer_norm, one_hot, pad
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
 from duallgd_cli.model.duallgd import (
-    KNOWN,
     Condition,
     Context,
     Denoiser,
@@ -362,7 +361,6 @@ class Rewritten:
         self.atom_features = _plain(denoiser.atom_features, dtype)
         self.pair_token = denoiser.pair_token.weight.to(dtype)
         self.pair_walks = _plain(denoiser.pair_walks, dtype)
-        self.pair_known = denoiser.pair_known.to(dtype)
         ends = (denoiser.pair_sum, denoiser.pair_product)
         weight, bias = torch.cat([m.weight for m in ends]), torch.cat([m.bias for m in ends])
         self.pair_ends = _Map(weight, bias, dtype)
@@ -384,8 +382,7 @@ class Rewritten:
             samples: S.
 
         Returns:
-            Noisy classes (S, M), those that are known with `KNOWN` added, and a step to float32
-            logits (S, M, N_BOND_CLASSES).
+            Noisy classes (S, M) and a step to float32 logits (S, M, N_BOND_CLASSES).
         """
         condition = context.condition
         graph = line_graph(condition.atom_class.shape[1], condition.atom_class.device)
@@ -403,16 +400,14 @@ class Rewritten:
     def _logits(self, given: _Given, bond_class: Tensor, t: int) -> Tensor:
         atoms, edges, y = self._first_states(given, bond_class, t)
         logits = self.through_layers(atoms, edges, y, given.memory, given.graph)
-        return logits.float() + one_hot(bond_class % KNOWN, N_BOND_CLASSES)  # equation 9
+        return logits.float() + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
 
     def _first_states(
         self, given: _Given, bond_class: Tensor, t: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Atoms (S, N, A), what is seen of bonds (S, M, P), and the global state."""
         known, context, graph = given.repeated, given.context, given.graph
-        is_known = bond_class >= KNOWN
-        classes = bond_class % KNOWN
-        seen = graph_features(classes, known.atom_class, known.atom_mask, known.hydrogens, graph)
+        seen = graph_features(bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph)
         start, stop = self.settings.fade_from, self.settings.fade_to
         fade = min(max((t - start) / (stop - start), 0.0), 1.0)
         atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
@@ -420,7 +415,7 @@ class Rewritten:
         y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
         y = self.y_out(torch.relu(y)).float()
         edges = self.pair_walks(seen.walks).add_(self.pair_token[seen.pair_token])
-        edges.add_(fade * context.relative + is_known[..., None] * self.pair_known)
+        edges.add_(fade * context.relative)
         return atoms, edges, y
 
     def through_layers(

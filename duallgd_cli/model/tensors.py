@@ -21,8 +21,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 B = TypeVar("B")
 
-# A denoiser as the sampler sees it: noisy classes (c, M), C added to those that are known, and one
-# step t to logits (c, M, C).
+# A denoiser as the sampler sees it: noisy classes (c, M) and one step t to logits (c, M, C).
 Denoise = Callable[[Tensor, int], Tensor]
 
 _ONEDNN: Final = (

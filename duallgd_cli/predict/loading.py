@@ -33,7 +33,7 @@ from duallgd_cli.scores.substructures import fitted_scores
 from duallgd_cli.sources import CandidateSource
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.sources.enumerated import Enumerated
-from duallgd_cli.sources.given import AnalogueSource, DatabaseSource
+from duallgd_cli.sources.given import AnalogueSource, DatabaseSource, LibrarySource
 from duallgd_cli.sources.network import Noise, Templates
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
@@ -120,6 +120,7 @@ def sources_of(
 ) -> tuple[CandidateSource, ...]:
     """The sources of a network with a collection of known molecules, in their order."""
     listed: tuple[CandidateSource, ...] = (
+        LibrarySource(),
         DatabaseSource(fragments),
         AnalogueSource(sampler, collection, fragments),
     )

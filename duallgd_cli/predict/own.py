@@ -13,10 +13,17 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from rdkit import Chem
 
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
-from duallgd_cli.errors import MoleculeError, OutOfTimeError, UsageError, counted
+from duallgd_cli.errors import (
+    FormulaError,
+    MoleculeError,
+    OutOfTimeError,
+    UsageError,
+    counted,
+)
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.scores import Molecule, Score
@@ -62,8 +69,10 @@ class OwnSource:
         try:
             mol: Any = proposal.mol
             mol = parse_smiles(mol) if isinstance(mol, str) else mol
-            is_of = mol is not None and formula_of(mol) == query.formula
-        except (MoleculeError, ValueError):
+            if not isinstance(mol, Chem.Mol):
+                raise MoleculeError(_NOT_A_MOLECULE)
+            is_of = formula_of(mol) == query.formula
+        except (MoleculeError, FormulaError):
             return Proposal(self.name, None, rejection=_NOT_A_MOLECULE)
         why = proposal.rejection or ("" if is_of else _OTHER_FORMULA)
         return proposal._replace(source=self.name, mol=mol, rejection=why)

@@ -51,6 +51,7 @@ from duallgd_cli.sources import (
     BUILT_IN,
     DATABASE,
     GIVEN,
+    LIBRARY,
     MOST_OF_A_DATABASE,
     CandidateSource,
     Proposal,
@@ -369,7 +370,7 @@ def quotas_of(
         if is_given and name not in names:
             message = f"these weights take no {name}; use duallgd's own"
             raise RefusedError(Failure("core_mismatch", message, "sample"))
-    quotas: dict[str, int] = {}
+    quotas = {LIBRARY: 1} if query.known is not None and query.known.matches else {}
     if query.known is not None and query.known.databases:
         quotas[DATABASE] = MOST_OF_A_DATABASE
         if sampling.database_share == 1:
@@ -430,7 +431,7 @@ def _told(
     """The result with what is to be said of it."""
     said, known = [], query.known
     inside = sum(DATABASE in one.sources for one in result.structures)
-    if DATABASE in quotas and len(quotas) > 1 and result.structures:
+    if DATABASE in quotas and set(quotas) - GIVEN and result.structures:
         likeliest = ", the likeliest of them" * (inside == MOST_OF_A_DATABASE)
         said = [f"{counted(inside, 'structure')} of the database among the candidates{likeliest}"]
     elif inside:
@@ -447,7 +448,7 @@ def _told(
         known={} if known is None else known.told(smiles, result.formula, query.fingerprint),
     )
     if not result.structures:
-        only_database = set(quotas) == {DATABASE}
+        only_database = not set(quotas) - GIVEN
         return _failed(result, _no_structure(query) if only_database else _empty(result))
     if known is not None and known.is_uncalibrated:
         return replace(result, message=sentences(result.message, _NOT_CALIBRATED))

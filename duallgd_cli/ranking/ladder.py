@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from duallgd_cli.results import Candidate, LikelyPart, Prediction
+from duallgd_cli.sources import LIBRARY
 
 LEVELS: Final = ("structure", "family", "scaffold", "parts", "formula", "nothing")
 # Confidence levels of Schymanski et al. 2014 (doi 10.1021/es5002105): 2a library match, 2b no other
@@ -83,12 +84,12 @@ def with_level(predictions: Iterable[Prediction], certain: float) -> Iterator[Pr
             (one for one in prediction.hypotheses if (one.formula, one.adduct) == named), None
         )
         chance = math.exp(tried.log_prior) if tried is not None and tried.formula else 0.0
-        match = prediction.library_match
+        first = prediction.candidates[:1]
         level = level_of(
             prediction.candidates,
             chance,
             certain,
             prediction.parts,
-            in_library=bool(match.get("offered")),
+            in_library=bool(first) and LIBRARY in first[0].sources,
         )
         yield replace(prediction, level=level.name, schymanski=level.schymanski)

@@ -24,19 +24,20 @@ from duallgd_cli.errors import ConfigError, UnreadableError
 from duallgd_cli.ranking.ranking import (
     FEATURES,
     RankingModel,
+    Scored,
     described,
-    rank,
     ranked,
     sigmoid,
     to_candidates,
 )
 from duallgd_cli.results import Candidate, HypothesisResult, Results, Structure
-from duallgd_cli.sources import DATABASE
+from duallgd_cli.sources import DATABASE, LIBRARY
 from duallgd_cli.spectra.types import PREDICTED
 
 # Features of a candidate that say how it came about and nothing of the molecule.
 _OF_PROPOSALS: Final = ("log_share", "repaired_share")
 _MOST_DIFFERENCE: Final = 20.0
+_LEAST: Final = 1e-300  # a probability that has a logarithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,15 @@ class Ranking:
         Returns:
             Candidates, best first, and the probability that the first ten hold the right one.
         """
+        found = self._without_library(_proposed(results))
+        return to_candidates(*with_library(*found, results), most)
+
+    def _without_library(self, results: Results) -> tuple[list[Scored], list[float]]:
+        """Ranked molecules and their probabilities, whatever a library says."""
         if self.database is None:
-            return rank(results, self.generated, most)
+            return ranked(results, self.generated)
         if self.share == 1:
-            return rank(of_databases(results), self.database, most)
+            return ranked(of_databases(results), self.database)
         apart = all(result.formula_source == PREDICTED for result in results)
         each = [[result] for result in results] if apart else [results]
         found, confidence = [], []
@@ -145,8 +151,8 @@ class Ranking:
         order = sorted(
             range(len(found)), key=lambda row: (-confidence[row], found[row].structure.inchikey)
         )
-        rows = [found[n]._replace(score=math.log(max(confidence[n], 1e-300))) for n in order]
-        return to_candidates(rows, [confidence[n] for n in order], most)
+        rows = [found[n]._replace(score=math.log(max(confidence[n], _LEAST))) for n in order]
+        return rows, [confidence[n] for n in order]
 
     def chance(self, results: Results) -> float:
         """The probability that the truth is in the databases, given one of these hypotheses."""
@@ -157,6 +163,67 @@ class Ranking:
             return 0.0
         odds = math.log(self.share / (1 - self.share)) + float(told @ self.membership.weights)
         return float(sigmoid(np.array(odds)))
+
+
+def with_library(
+    scored: Sequence[Scored], confidence: Sequence[float], results: Results
+) -> tuple[list[Scored], list[float]]:
+    """Ranked molecules with the structure of the spectrum of a library that matches.
+
+    It is right with the probability that such a match is; the others share what is left as they
+    would share all.
+
+    Args:
+        scored: Molecules, best first.
+        confidence: Of each.
+        results: Of all hypotheses of their feature.
+    """
+    hit = next(filter(None, map(_hit, results)), None)
+    if hit is None:
+        return [*scored], [*confidence]
+    own, probability = hit
+    blocks = [one.structure.block for one in scored]
+    at = blocks.index(own.structure.block) if own.structure.block in blocks else None
+    before = 0.0 if at is None else confidence[at]
+    after = max(before, probability)
+    left = (1 - after) / max(1 - before, _LEAST)
+    rest = [pair for row, pair in enumerate(zip(scored, confidence, strict=True)) if row != at]
+    first = own if at is None else scored[at]._replace(sources=own.sources)
+    pairs = [(first, after), *((one, left * value) for one, value in rest)]
+    pairs.sort(key=lambda pair: (-pair[1], pair[0].structure.inchikey))
+    rows = [one._replace(score=math.log(max(value, _LEAST))) for one, value in pairs]
+    return rows, [value for _, value in pairs]
+
+
+def _hit(result: HypothesisResult) -> tuple[Scored, float] | None:
+    """The structure that a library offers for a hypothesis, and how probably it is right."""
+    match = result.known.get("library_match", {})
+    block = match.get("inchikey", "")[:14] if match.get("offered") else ""
+    structure = next((one for one in result.structures if one.block == block), None)
+    if structure is None:
+        return None
+    alone = _with(result, [structure._replace(samples=max(structure.samples, 1))], count_all=True)
+    ((_, _, features),) = described([alone])
+    own = Scored(
+        score=0.0,
+        structure=structure,
+        result=result,
+        features=features,
+        samples=structure.samples,
+        log_likelihood=structure.log_likelihood,
+        sources=structure.sources,
+    )
+    return own, float(match.get("probability", 0.0))
+
+
+def _proposed(results: Results) -> Results:
+    """The same without a structure that a library alone proposed."""
+    alone = (LIBRARY,)
+    if not any(one.sources == alone for result in results for one in result.structures):
+        return results
+    return [
+        _with(result, [s for s in result.structures if s.sources != alone]) for result in results
+    ]
 
 
 def of_databases(results: Results) -> list[HypothesisResult]:

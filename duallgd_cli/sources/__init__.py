@@ -26,8 +26,9 @@ T = TypeVar("T")
 # Sources of the user's own structures. They propose all they have, beside what is generated.
 DATABASE: Final = "database"
 ANALOGUES: Final = "analogues"
-GIVEN: Final = frozenset({DATABASE})
-BUILT_IN: Final = frozenset({DATABASE, ANALOGUES, "enumerated", "templates", "noise"})
+LIBRARY: Final = "library"
+GIVEN: Final = frozenset({DATABASE, LIBRARY})
+BUILT_IN: Final = frozenset({DATABASE, LIBRARY, ANALOGUES, "enumerated", "templates", "noise"})
 MOST_OF_A_DATABASE: Final = 100
 _ROUND_BITS: Final = 8  # further proposals of a source have seeds that no others have
 _FEWEST: Final = 15  # that a source is asked for where some were not as they must be

@@ -62,7 +62,9 @@ class Enumerated:
         blocks, scores = self.collection.blocks, bit_scores(query)
         with stage("enumerate"):
             near = self.collection.near(query.fingerprint, query.formula)
-            changes = query.allowed(changed(near, query.formula, blocks))
+            core = None if query.constraints is None else query.constraints.core_molecule()
+            known = chain(() if core is None else (core,), mols_of_graphs(near))
+            changes = query.allowed(changed(known, query.formula, blocks))
             constrained = query.constraints is not None
             most = _LOOKED_AT if constrained else _PUT_TOGETHER
             joined = query.allowed(together(blocks, query.formula, scores, most))
@@ -72,7 +74,7 @@ class Enumerated:
 
 
 def changed(
-    known: Iterable[MolecularGraph], formula: Formula, blocks: BuildingBlocks
+    known: Iterable[Mol], formula: Formula, blocks: BuildingBlocks
 ) -> Iterator[tuple[Mol, float]]:
     """Molecules of a formula that are one change away from known ones, some more than once.
 
@@ -84,9 +86,14 @@ def changed(
     Returns:
         Molecules, made when they are asked for, and what is added to the log-odds of the bits.
     """
-    for mol in filter(None, map(molecule_of, known)):
+    for mol in known:
         for other in islice(edited(mol, formula, blocks), _MOST_OF_ONE):
             yield other, _OF_A_CHANGE
+
+
+def mols_of_graphs(graphs: Iterable[MolecularGraph]) -> Iterator[Mol]:
+    """Known molecules with their hydrogens; those that are none are left out."""
+    return (mol for graph in graphs if (mol := molecule_of(graph)) is not None)
 
 
 def bit_scores(query: Query) -> NDArray[np.float64]:

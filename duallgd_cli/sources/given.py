@@ -6,13 +6,14 @@ from itertools import chain
 from typing import Final
 
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
+from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.runtime import stage
 from duallgd_cli.scores.fragments import FragmentScorer
-from duallgd_cli.sources import ANALOGUES, DATABASE, Proposal, Query
+from duallgd_cli.sources import ANALOGUES, DATABASE, LIBRARY, Proposal, Query
 from duallgd_cli.sources.collection import Collection
-from duallgd_cli.sources.enumerated import changed, shortlist
+from duallgd_cli.sources.enumerated import changed, mols_of_graphs, shortlist
 from duallgd_cli.sources.network import from_analogues
 
 # Of the proposals from analogues, those that are made of them by one change; the others start from
@@ -49,6 +50,24 @@ class DatabaseSource:
 
 
 @dataclass(frozen=True, slots=True)
+class LibrarySource:
+    """The structure of the spectrum of a library that is most like the measured one.
+
+    Attributes:
+        name: Of the source.
+    """
+
+    name: str = LIBRARY
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """The structure, if it is of the formula and its spectrum like enough."""
+        del n, seed
+        match = None if query.known is None else query.known.match(query.formula)
+        if match is not None and match["offered"]:
+            yield Proposal(self.name, parse_smiles(match["smiles"]))
+
+
+@dataclass(frozen=True, slots=True)
 class AnalogueSource:
     """Molecules that are one change away from the user's, and samples that start from these.
 
@@ -76,7 +95,9 @@ class AnalogueSource:
             query.memo[_LISTED] = True
             blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
             with stage("enumerate"):
-                made = query.allowed(changed(query.analogues, query.formula, blocks))
+                made = query.allowed(
+                    changed(mols_of_graphs(query.analogues), query.formula, blocks)
+                )
                 found = shortlist(made, query, int(_CHANGED * n), self.fragments)
         listed = (Proposal(self.name, mol) for mol in found)
         left = n - len(found)

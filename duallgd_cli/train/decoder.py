@@ -26,7 +26,7 @@ from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.diffusion.process import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.model.duallgd import KNOWN, Condition, DualLGD, keep_bits
+from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
 from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.settings import DiffusionSettings
@@ -95,7 +95,7 @@ class _BySize:
         self.molecules, self.rows, self.sampler = molecules, rows, sampler
         self.settings, self.ranks = settings, ranks
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
-        self.collator = MoleculeCollator(molecules, noise, data.shuffle_share, data.core_share)
+        self.collator = MoleculeCollator(molecules, noise, data.shuffle_share)
 
     def plan(self, first_step: int) -> Iterator[Planned]:
         """Rows of molecules and padded size of each step, from a step on."""
@@ -210,21 +210,18 @@ def noise_steps(level: Tensor, n_steps: int) -> Tensor:
 def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """Noise clean graphs and score the denoiser's guess of the clean classes.
 
-    Pairs whose class is given have no noise and no score.
-
     Args:
         model: Its denoiser guesses, its settings hold the noise process.
         batch: On the model's device.
 
     Returns:
-        Summed cross entropy over real pairs that are not given, and their number, both scalars.
+        Summed cross entropy over real pairs, and their number, both scalars.
     """
     graph, diffusion = batch.graph, model.settings.diffusion
     t = noise_steps(batch.level, diffusion.n_steps)
-    clean, mask = graph.bond_class, graph.pair_mask & ~graph.is_known
+    clean, mask = graph.bond_class, graph.pair_mask
     share, marginal = _process(diffusion, t.device)
     noisy = torch.where(mask, corrupt(clean, share[t], marginal, batch.uniform), 0)
-    noisy = torch.where(graph.is_known, clean + KNOWN, noisy)
     logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
     losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
     return (losses * mask.flatten()).sum(), mask.sum()

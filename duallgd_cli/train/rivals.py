@@ -42,7 +42,7 @@ def rivals_of(
     from duallgd_cli.chem.identity import charge_free_smiles, fingerprint  # rdkit loads only here
     from duallgd_cli.chem.joining import together
     from duallgd_cli.chem.molecule import disassemble
-    from duallgd_cli.sources.enumerated import changed, likeliest, log_odds
+    from duallgd_cli.sources.enumerated import changed, likeliest, log_odds, mols_of_graphs
 
     molecule = int(spectra.molecule[spectrum])
     generator = np.random.default_rng((seed, molecule))
@@ -59,7 +59,7 @@ def rivals_of(
     near = templates.near(doubtful, formula)
     known = islice((one for one in near if not _same(one, itself)), BEGUN)
     joined = together(templates.blocks, formula, scores, _MOST)
-    made = chain(changed(known, formula, templates.blocks), joined)
+    made = chain(changed(mols_of_graphs(known), formula, templates.blocks), joined)
     likely = [one for _, one in likeliest(made, scores, _LIKELIEST)]
     rivals = [one for one in likely if charge_free_smiles(one) != name]
     others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(rivals))))

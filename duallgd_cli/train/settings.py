@@ -53,7 +53,6 @@ class TrainingData:
         clean_share: Share of fingerprints that are not corrupted (decoder stage).
         false_bits: False bits drawn for a fingerprint predicted without a known analogue.
         shuffle_share: Share of molecules relabelled at random within each element.
-        core_share: Share of molecules of which a part is given, as `predict --core` gives it.
         simulated_share: Share of simulated spectra in an encoder batch, where there are any.
         peak_dropout: Largest share of peak rows dropped from a training spectrum.
         workers: Processes that make batches ahead; None is 0 on a CPU and up to 8 beside a GPU.
@@ -67,14 +66,13 @@ class TrainingData:
     clean_share: float = 0.15
     false_bits: float = 450.0
     shuffle_share: float = 0.0
-    core_share: float = 0.0
     simulated_share: float = 0.5
     peak_dropout: float = 0.4
     workers: int | None = None
 
     def __post_init__(self) -> None:
         sizes = ("pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms")
-        shares = ("clean_share", "shuffle_share", "core_share", "simulated_share", "peak_dropout")
+        shares = ("clean_share", "shuffle_share", "simulated_share", "peak_dropout")
         require_range(self, "workers", "false_bits", least=0)
         require_range(self, *sizes, least=1)
         require_range(self, *shares, least=0, most=1)

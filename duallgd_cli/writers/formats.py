@@ -1,8 +1,7 @@
 """Output formats: each turns predictions into pieces of text; `write` puts them where they belong.
 
 CSV and TSV have a row for every candidate, and at least one for every spectrum or feature: one
-without candidates has a row without rank, whose status and message say why. A structure of rank 0
-was found in a spectral library and not generated; its score is the cosine. No cell breaks a row or
+without candidates has a row without rank, whose status and message say why. No cell breaks a row or
 acts in the program that shows it: control characters and line separators become spaces, and text
 that a spreadsheet would run as a formula gets an apostrophe in front. Numbers and structures are
 written as they are.
@@ -105,8 +104,6 @@ NUMBERS: Final = (
     "family_confidence",
     "scaffold_confidence",
 )
-# Cells that say nothing of a structure that was found in a library and not generated.
-_OF_GENERATED: Final = ("confidence",)
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
@@ -234,11 +231,11 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     }
     tried = {(one.formula, one.adduct): one for one in reversed(prediction.hypotheses)}
     first = tried.get((prediction.formula, prediction.adduct))
-    if not prediction.offered:
+    if not prediction.candidates:
         yield shared | _formula_cells(first)
     plain = inert(sentences(prediction.message))
     of_formula = {name: _formula_cells(one) for name, one in tried.items()}
-    for candidate in prediction.offered:
+    for candidate in prediction.candidates:
         message, like = plain, likeness(prediction.analogue_of(candidate))
         if like:
             message = inert(sentences(prediction.message, like))
@@ -261,7 +258,6 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
                 "sources": " ".join(candidate.sources),
             }
             | _ladder_cells(candidate)
-            | (dict.fromkeys(_OF_GENERATED, "") if candidate.rank == 0 else {})
         )
 
 
@@ -332,7 +328,7 @@ def values_of(prediction: Prediction) -> dict[str, Any]:
         **{name: getattr(prediction, name) for name in _OF_PREDICTION},
         "group": [asdict(one) for one in prediction.group],
         "hypotheses": [_hypothesis(result) for result in prediction.hypotheses],
-        "candidates": [_candidate(one, prediction) for one in prediction.offered],
+        "candidates": [_candidate(one, prediction) for one in prediction.candidates],
         **({"library_match": match} if (match := prediction.library_match) else {}),
         **({} if prediction.parts is None else {"parts": [*map(asdict, prediction.parts)]}),
     }
@@ -342,7 +338,6 @@ def _candidate(candidate: Candidate, prediction: Prediction) -> dict[str, Any]:
     analogue = prediction.analogue_of(candidate)
     return {
         **asdict(candidate),
-        **(dict.fromkeys(_OF_GENERATED) if candidate.rank == 0 else {}),
         "inchikey14": candidate.inchikey14,
         "family_name": family_name(candidate.family),
         **({"analogue": analogue} if analogue else {}),
@@ -394,7 +389,7 @@ def _part_rows(prediction: Prediction) -> Iterator[list[str]]:
 def _structures(predictions: Iterable[Prediction]) -> Iterator[str]:
     """SDF: a record with 2D coordinates for every candidate; others have none."""
     for prediction in predictions:
-        for candidate, row in zip(prediction.offered, rows(prediction), strict=False):
+        for candidate, row in zip(prediction.candidates, rows(prediction), strict=False):
             yield _record(prediction.spectrum_id, candidate, row)
 
 

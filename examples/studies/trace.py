@@ -19,6 +19,7 @@ import command
 import numpy as np
 import torch
 import typer
+from layout import places
 from numpy.typing import NDArray
 from rdkit import Chem
 from rdkit.Chem import rdDepictor, rdFingerprintGenerator
@@ -33,7 +34,7 @@ from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import FINGERPRINT_RADIUS, canonical_smiles
 from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.chem.repair import repair
-from duallgd_cli.chem.valence import bonds_of, pairs
+from duallgd_cli.chem.valence import pairs
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.process import sample
 from duallgd_cli.diffusion.sampler import Sampler, on_one_thread
@@ -189,14 +190,7 @@ def ending(
         if mended is not None:
             became, after = assemble(formula, mended), ", after repair of single bonds"
     if isinstance(became, Rejection):
-        bare = Chem.RWMol()
-        for atom in formula.atom_class:
-            bare.AddAtom(Chem.Atom(SYMBOLS[atom]))
-        for low, high, _ in bonds_of(formula.n_heavy, bond_class):
-            bare.AddBond(low, high, Chem.BondType.SINGLE)
-        Chem.FastFindRings(bare)
-        rdDepictor.Compute2DCoords(bare)
-        at = bare.GetConformer().GetPositions()[:, :2] * (1, -1)
+        at = places(formula.atom_class, bond_class) * (1, -1)
         first, last = at.min(0), at.max(0)
         room = (np.array([WIDTH, HEIGHT]) - 40) / np.maximum(last - first, 1e-6)
         at = (at - (first + last) / 2) * min(30.0, float(room.min())) + (WIDTH / 2, HEIGHT / 2)

@@ -108,18 +108,19 @@ def test_a_spectrum_of_a_library_is_found_and_offered_first(guided, library, tmp
 
     assert done.code == 0, done.err
     text = (tmp_path / f"out.{ending}").read_text()
-    assert ("<RANK>\n0\n" if ending == "sdf" else "found in lib.mgf") in text
+    assert ("<SOURCES>\nlibrary\n" if ending == "sdf" else "found in lib.mgf") in text
     if ending == "csv":
-        rows = [row for row in rows_of(tmp_path / "out.csv") if row["rank"] == "0"]
+        rows = [row for row in rows_of(tmp_path / "out.csv") if "library" in row["sources"]]
         assert rows
-        assert {(row["samples"], row["confidence"]) for row in rows} == {("0", "")}
-        assert all(float(row["score"]) > 0.99 for row in rows)
+        assert {row["rank"] for row in rows} == {"1"}
+        assert all(0.5 < float(row["confidence"]) < 1 for row in rows)
+        assert {row["schymanski"] for row in rows} == {"2a"}
     if ending == "jsonl":
         lines = lines_of(tmp_path / "out.jsonl")
         first = next(one for one in lines if one.get("library_match"))
         assert first["library_match"]["offered"]
-        assert first["candidates"][0]["rank"] == 0
-        assert first["candidates"][0]["confidence"] is None
+        assert "library" in first["candidates"][0]["sources"]
+        assert first["candidates"][0]["confidence"] >= first["library_match"]["probability"]
         assert first["candidates"][0]["smiles"] == first["library_match"]["smiles"]
         record = json.loads((tmp_path / "out.jsonl.run.json").read_text())
         assert record["settings"]["libraries"][0]["name"] == str(library)
@@ -128,7 +129,7 @@ def test_a_spectrum_of_a_library_is_found_and_offered_first(guided, library, tmp
 def test_what_contradicts_the_guide_is_not_offered(guided, library, tmp_path):
     guided("--library", library, "--forbid", "[#6]", "-o", "out.csv")
 
-    assert not [row for row in rows_of(tmp_path / "out.csv") if row["rank"] == "0"]
+    assert not [row for row in rows_of(tmp_path / "out.csv") if "library" in row["sources"]]
 
 
 def test_sampling_goes_on_until_enough_samples_have_the_part(guided, tmp_path):

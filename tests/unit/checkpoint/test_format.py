@@ -137,6 +137,16 @@ def test_a_built_network_is_the_one_that_was_saved(path, model):
     assert not built.training
 
 
+def test_what_networks_were_trained_with_around_a_core_is_left_out(path, checkpoint, model):
+    marks = {"denoiser.pair_known": torch.ones(model.settings.denoiser.pair_width)}
+    save(path, replace(checkpoint, tensors=checkpoint.tensors | marks))
+
+    got = load(path)
+
+    assert got.tensors.keys() == checkpoint.tensors.keys()
+    got.build()  # no tensor is left over
+
+
 def test_random_features_travel_with_the_weights(path, checkpoint):
     """Another seed in the settings changes nothing: what was drawn is stored."""
     found = load(path)

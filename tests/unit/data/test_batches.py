@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from duallgd_cli.chem.identity import inchikey_block
 from duallgd_cli.chem.molecule import assemble
-from duallgd_cli.data import batches
-from duallgd_cli.data.batches import BatchPlan, ConditionNoise, MoleculeCollator, known_pairs
+from duallgd_cli.data.batches import BatchPlan, ConditionNoise, MoleculeCollator
 from duallgd_cli.model.duallgd import MIN_PROBABILITY
 from tests.made_graphs import made_molecules
 from tests.made_prepared import molecules_of
@@ -72,8 +71,8 @@ def test_ranks_take_turns_and_share_every_epoch_out(world_size):
     assert turns == alone
 
 
-def graphs(molecules, size, share=0.0, seed=1, cores=0.0):
-    collator = MoleculeCollator(molecules, None, share, cores)
+def graphs(molecules, size, share=0.0, seed=1):
+    collator = MoleculeCollator(molecules, None, share)
     rows = np.arange(len(molecules))
     return collator.graphs(rows, size, np.random.default_rng(seed))
 
@@ -104,44 +103,16 @@ def test_atoms_and_bonds_stand_where_the_molecule_has_them_and_none_at_padding()
         assert charge[row] == molecules.charge[row]
 
 
-@pytest.mark.parametrize("cores", [0.0, 1.0])
 @pytest.mark.parametrize("seed", range(5))
-def test_relabelling_within_elements_keeps_the_molecule(seed, cores):
+def test_relabelling_within_elements_keeps_the_molecule(seed):
     molecules, size = molecules_of(), 14
 
-    graph = graphs(molecules, size, 1.0 - cores, seed, cores)
+    graph = graphs(molecules, size, 1.0, seed)
 
     for row in range(len(molecules)):
         bonds = bonds_of(graph, molecules, row, size)
         found = assemble(molecules.formula(row), bonds)
         assert molecules.inchikey[row].decode() in {inchikey_block(mol) for mol in found}
-
-
-def test_the_atoms_of_a_core_come_first_within_their_element(monkeypatch):
-    def odd_atoms(bond_class, n_heavy, generator):
-        core = (np.arange(12) % 2 == 1) & (np.arange(12) < n_heavy[:, None])
-        return core, core[:, :, None] & core[:, None]
-
-    monkeypatch.setattr(batches, "known_pairs", odd_atoms)
-    molecules = made_molecules(30, smallest=3, largest=12)
-
-    graph = graphs(molecules, 12, cores=1.0)
-
-    first, second = np.triu_indices(12, 1)
-    for row in range(30):
-        element = molecules.atom_class(row)
-        before = np.arange(len(element)) - np.searchsorted(element, element)
-        is_first = before < np.bincount(element[1::2], minlength=13)[element]
-        core = np.pad(is_first, (0, 12 - len(element)))
-        assert np.array_equal(graph.is_known[row].numpy(), core[first] & core[second])
-
-
-def test_no_core_is_given_unless_a_share_is_asked_for():
-    molecules = made_molecules(400, smallest=9, largest=9)
-
-    assert not graphs(molecules, 9).is_known.any()
-    share = graphs(molecules, 9, cores=0.3).is_known.any(1).float().mean()
-    assert float(share) == pytest.approx(0.3, abs=0.08)
 
 
 def corrupted(molecules, noise, seed=1):
@@ -187,58 +158,3 @@ def test_the_share_of_clean_fingerprints_is_the_one_asked_for():
     real = known.bit_log_prob.isfinite()
     clean = (torch.where(real, known.bit_log_prob, 0.0) == 0).all(1)
     assert 0.2 < float(clean.float().mean()) < 0.3
-
-
-def squares(molecules, size):
-    graph = MoleculeCollator(molecules, None).graphs(
-        np.arange(len(molecules)), size, np.random.default_rng(0)
-    )
-    square = np.zeros((len(molecules), size, size), np.int64)
-    first, second = np.triu_indices(size, 1)
-    square[:, first, second] = square[:, second, first] = graph.bond_class
-    return square
-
-
-@pytest.fixture(params=range(30))
-def cores(request):
-    """Molecules, their bonds, and what is given of each."""
-    molecules = molecules_of()
-    square = squares(molecules, 14)
-    given = known_pairs(square, molecules.n_heavy, np.random.default_rng(request.param))
-    return molecules, square, *given
-
-
-def test_a_core_is_a_connected_part(cores):
-    molecules, square, core, _ = cores
-
-    for row, n in enumerate(molecules.n_heavy):
-        atoms = set(np.flatnonzero(core[row]).tolist())
-        assert atoms
-        assert max(atoms) < n
-        reached = {min(atoms)}
-        for _ in atoms:
-            reached |= {b for a in reached for b in atoms if square[row, a, b]}
-        assert reached == atoms
-
-
-def test_known_are_the_pairs_of_a_core_and_those_of_atoms_that_nothing_else_is_bonded_to(cores):
-    _, square, core, known = cores
-
-    inside = core[:, :, None] & core[:, None]
-    assert known[inside].all()
-    row, one, other = np.nonzero(known & ~inside)
-    assert (core[row, one] | core[row, other]).all()
-    assert not square[row, one, other].any()
-
-
-def test_half_of_the_cores_are_rings_and_what_links_them():
-    molecules = molecules_of("CCCCc1ccccc1CCN1CCCC1CCC")
-    square, counts = squares(molecules, 20), np.zeros(2)
-    generator = np.random.default_rng(1)
-
-    for _ in range(200):
-        core, _ = known_pairs(square, molecules.n_heavy, generator)
-        degree = ((square[0] > 0) & core[0]).sum(1)
-        counts += core[0].sum() == 13, (degree[core[0]] > 1).all() and core[0].sum() == 13
-
-    assert 40 < counts[1] <= counts[0] < 100  # a quarter: half of those in rings are whole

@@ -196,39 +196,3 @@ def test_a_walk_begins_at_the_graphs_it_is_given_noised_to_the_first_step():
     assert one == 1
     torch.testing.assert_close(almost, GIVEN[1:])
     torch.testing.assert_close(noised, noise)  # nothing is left of them
-
-
-HELD = torch.tensor([[2, -1], [0, -1], [-1, 3]])
-
-
-@pytest.mark.parametrize("steps", [1, 2, 7])
-def test_known_bonds_are_there_at_the_end_count_for_nothing_and_a_repair_leaves_them(steps):
-    drawn = sample(constant, task(evenly_spaced(100, steps), held=HELD), slice(0, 3))
-
-    known = HELD >= 0
-    assert (drawn.bond_class[known] == HELD[known]).all()
-    assert (drawn.bond_class[~known] == 1).all()
-    assert (drawn.bond_log_prob.argmax(-1)[known] == HELD[known]).all()
-    assert (drawn.bond_log_prob[known].amax(-1) == 0).all()
-    expected = torch.log_softmax(constant(HELD, 0), -1)
-    torch.testing.assert_close(drawn.bond_log_prob[~known], expected[~known])
-    torch.testing.assert_close(drawn.log_likelihood, (expected[..., 1] * ~known).sum(1))
-
-
-def test_the_network_is_given_known_bonds_at_every_step_and_told_so():
-    network, seen = noting()
-
-    sample(network, task((100, 50, 1, 0), held=HELD), slice(0, 3))
-
-    known = HELD >= 0
-    assert len(seen) == 3
-    assert all((bond_class[known] == HELD[known] + 5).all() for bond_class, _ in seen)
-    assert all((bond_class[~known] < 5).all() for bond_class, _ in seen)
-
-
-def test_what_is_held_does_not_depend_on_chunks():
-    asked = task(evenly_spaced(100, 4), held=HELD)
-    whole, part = sample(constant, asked, slice(0, 3)), sample(constant, asked, slice(2, 3))
-
-    assert torch.equal(part.bond_class, whole.bond_class[2:])
-    torch.testing.assert_close(part.log_likelihood, whole.log_likelihood[2:])

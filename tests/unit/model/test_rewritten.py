@@ -30,7 +30,7 @@ SIZES = st.fixed_dictionaries(
 
 def noisy(n_atoms, samples, seed):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(0, 10, (samples, n_atoms * (n_atoms - 1) // 2), generator=generator)
+    return torch.randint(0, 5, (samples, n_atoms * (n_atoms - 1) // 2), generator=generator)
 
 
 def both(model, formula, samples, t, seed, dtype=torch.float32):

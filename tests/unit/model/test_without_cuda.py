@@ -67,7 +67,7 @@ def spectra(tmp_path_factory):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("given", [False, True], ids=["from noise", "known bonds"])
+@pytest.mark.parametrize("given", [False, True], ids=["from noise", "from graphs"])
 def test_an_evaluation_waits_for_nothing(given):
     network = stirred(small_settings()).to(META)
     sampler = Sampler(network, Runtime(META, None, False, 1))
@@ -75,7 +75,7 @@ def test_an_evaluation_waits_for_nothing(given):
     start = torch.zeros(20, 78, dtype=torch.long, device=META) if given else None
     process = torch.full((5,), 0.2, device=META), alpha_bar(500).to(META)
     plan = (500, 200, 0)
-    task = SamplingTask(plan, *process, 3, 20, 78, start=start, held=start)
+    task = SamplingTask(plan, *process, 3, 20, 78, start=start)
 
     def moved_in_a_draw():
         with Moved() as moved:

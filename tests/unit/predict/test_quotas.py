@@ -141,6 +141,7 @@ def test_quotas_are_the_samples_for_any_setting(
 ):
     text = between.join(f"{name}={part}" for name, part in parts.items())
     told = Told(analogues, databases)
+    there |= {name for name, n in (("analogues", analogues), ("database", databases)) if n}
     asked = {name: part for name, part in parts.items() if part and name in there}
     if not asked:
         with pytest.raises(UsageError, match="none of the sources"):
@@ -163,7 +164,7 @@ def test_quotas_are_the_samples_for_any_setting(
     ("text", "said"),
     [
         ("enumerate=1", "no source 'enumerate'; there are analogues, enumerated, noise, templates"),
-        ("noise=1 library=1", "there is no source 'library'"),
+        ("noise=1 library=1", "structures of a library stand beside the samples"),
         ("database=1 noise=1", "structures of a database stand beside the samples"),
     ],
 )

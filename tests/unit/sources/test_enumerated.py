@@ -5,6 +5,7 @@ import pytest
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import (
     charge_free_smiles,
     fingerprint,
@@ -14,9 +15,17 @@ from duallgd_cli.chem.identity import (
 from duallgd_cli.chem.joining import cut, together
 from duallgd_cli.chem.molecule import disassemble, formula_of
 from duallgd_cli.data.molecular_graph import graph_of_bonds
+from duallgd_cli.guide import Known
 from duallgd_cli.sources import Query, enumerated
 from duallgd_cli.sources.collection import known_molecules
-from duallgd_cli.sources.enumerated import Enumerated, bit_scores, changed, log_odds, shortlist
+from duallgd_cli.sources.enumerated import (
+    Enumerated,
+    bit_scores,
+    changed,
+    log_odds,
+    mols_of_graphs,
+    shortlist,
+)
 from tests.made_prepared import molecules_of
 from tests.made_spectra import annotated
 
@@ -50,7 +59,9 @@ def query(formula, chance, **changes):
 
 def listed(known, formula, chance, blocks, most):
     """Of known molecules by one change, the likeliest."""
-    return shortlist(changed(known, formula, blocks), query(formula, chance), most, None)
+    return shortlist(
+        changed(mols_of_graphs(known), formula, blocks), query(formula, chance), most, None
+    )
 
 
 def test_the_molecule_that_the_fingerprint_tells_comes_first():
@@ -146,7 +157,10 @@ def test_the_better_way_to_a_molecule_counts():
 
 
 def test_of_more_than_are_compared_at_once_the_likeliest_stay(monkeypatch):
-    made, asked = list(changed([graph(KNOWN)], FORMULA, BLOCKS)), query(FORMULA, told(PARACETAMOL))
+    made, asked = (
+        list(changed(mols_of_graphs([graph(KNOWN)]), FORMULA, BLOCKS)),
+        query(FORMULA, told(PARACETAMOL)),
+    )
     whole = shortlist(made, asked, 3, None)
     monkeypatch.setattr(enumerated, "_AT_ONCE", 2)
 
@@ -169,7 +183,7 @@ class Peaks:
 def ortho_and_para(**changes):
     """That the fingerprint tells ortho from para, and not by much."""
     chance = told(parse_smiles("CC(=O)Nc1ccccc1O"), doubt=0.4)
-    made = list(changed([graph(KNOWN)], FORMULA, BLOCKS))
+    made = list(changed(mols_of_graphs([graph(KNOWN)]), FORMULA, BLOCKS))
     return made, query(FORMULA, chance, **changes)
 
 
@@ -258,3 +272,16 @@ def test_the_source_has_nothing_where_nothing_can_be_made(collection):
     asked = query(Formula.parse("CHCl3"), told(CRESOL))
 
     assert list(Enumerated(collection).propose(asked, 40, seed=1)) == []
+
+
+def test_a_core_that_lacks_little_is_itself_changed():
+    core = "O=C1OC(c2ccccc2)=CC1=Cc1ccc2c(c1)OCO2"
+    formula = formula_of(parse_smiles("O=C1OC(c2ccc(OC)cc2)=CC1=Cc1ccc2c(c1)OCO2"))
+    asked = query(formula, told(PARACETAMOL), known=Known(Guide(core=core)))
+    collection = known_molecules(molecules_of("CC(=O)Nc1ccccc1", "COc1ccccc1"), 100)
+
+    found = [one.mol for one in Enumerated(collection).propose(asked, 50, 0)]
+
+    assert found
+    assert all(one.HasSubstructMatch(parse_smiles(core)) for one in found)
+    assert {str(formula_of(one)) for one in found} == {str(formula)}

@@ -56,24 +56,6 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
     assert 0.1 < float(summed / count) < 10
 
 
-def test_pairs_of_a_core_are_given_without_noise_and_are_no_part_of_the_loss(model, monkeypatch):
-    molecules = made_molecules(6, smallest=5, largest=9)
-    collator = MoleculeCollator(molecules, None, core_share=1.0)
-    rows, generator = np.arange(6), np.random.default_rng(2)
-    batch = graph_batch(collator, (rows, 9), generator)
-    graph, seen = batch.graph, []
-    monkeypatch.setattr(
-        model.denoiser, "forward", lambda bonds, *_: seen.append(bonds) or torch.zeros(6, 36, 5)
-    )
-
-    summed, count = bond_loss(model, batch)
-
-    assert (seen[0][graph.is_known] == graph.bond_class[graph.is_known] + 5).all()
-    assert (seen[0][~graph.is_known] < 5).all()
-    assert int(count) == int((graph.pair_mask & ~graph.is_known).sum())
-    assert float(summed / count) == pytest.approx(np.log(5))
-
-
 @pytest.mark.parametrize("largest", [100, 5])
 def test_the_decoder_trains_on_fold_train_and_looks_at_dev_and_val(largest):
     settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=largest))
