@@ -453,7 +453,7 @@ def _entry(row: StructureRow) -> _Kept | str:
 
 
 def _make(source: Path, place: Path, workers: int, advance: Callable[[int], None]) -> About:
-    """Make a database of a file; in memory are some 40 bytes a structure.
+    """Make a database of a file; in memory are some 60 bytes a structure.
 
     Raises:
         OSError: Something cannot be written.
