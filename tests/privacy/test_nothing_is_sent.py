@@ -174,7 +174,9 @@ def guarded(program, folder, *, is_counted=True):
     outside = folder.with_name(f"{folder.name}-outside")
     shutil.rmtree(outside, ignore_errors=True)
     home, temporary, counters = (outside / name for name in ("home", "temporary", "counters"))
-    shutil.copytree(folder / "home", home)
+    if (folder / "home").exists():
+        shutil.copytree(folder / "home", home)
+    home.mkdir(exist_ok=True, parents=True)
     before = set(home.rglob("*"))
     for made in (temporary, counters):
         made.mkdir()
