@@ -380,7 +380,7 @@ def _in_library(prediction: Prediction) -> str:
     match = prediction.library_match
     if not match:
         return ""
-    found = "found in" if match["offered"] else "nearest of its mass in"
+    found = "found in" if match.get("found") else "nearest of its mass in"
     named = match["name"] or match["smiles"]
     matched = f"cosine {match['score']:.2f}, {counted(match['matched_peaks'], 'peak')}"
     return f"{found} {match['library']}: {named} ({matched})"

@@ -14,6 +14,7 @@ log-odds) moved by what the candidates say: see `evidence`. C candidates.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -178,10 +179,10 @@ def with_library(
         confidence: Of each.
         results: Of all hypotheses of their feature.
     """
-    hit = next(filter(None, map(_hit, results)), None)
-    if hit is None:
+    hits = [hit for hit in map(_hit, results) if hit is not None]
+    if not hits:
         return [*scored], [*confidence]
-    own, probability = hit
+    own, probability = max(hits, key=itemgetter(1))
     blocks = [one.structure.block for one in scored]
     at = blocks.index(own.structure.block) if own.structure.block in blocks else None
     before = 0.0 if at is None else confidence[at]
@@ -213,7 +214,8 @@ def _hit(result: HypothesisResult) -> tuple[Scored, float] | None:
         log_likelihood=structure.log_likelihood,
         sources=structure.sources,
     )
-    return own, float(match.get("probability", 0.0))
+    chance = math.exp(result.log_prior) if result.formula_source == PREDICTED else 1.0
+    return own, chance * float(match.get("probability", 0.0))
 
 
 def _proposed(results: Results) -> Results:

@@ -36,7 +36,7 @@ from duallgd_cli.guide.hit_probability import (
     probability_of,
 )
 from duallgd_cli.guide.library import KEPT, Library
-from duallgd_cli.predict.ranking import sigmoid
+from duallgd_cli.ranking.ranking import sigmoid
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum
