@@ -267,7 +267,7 @@ def main(
     models = _models(cases)
     stated = {name: _cross_validated(own, right, folds) for name, own in models.items()}
     chosen = stated["and rivals (the model)"]
-    compared = Table("features", "cross entropy", "less than the model's", "calibration error")
+    compared = Table("features", "cross entropy", "better than the model by", "calibration error")
     for name, own in stated.items():
         missed = _missed(own, right)
         gain, error = _by_molecule(_missed(chosen, right) - missed, cases)
