@@ -3,6 +3,7 @@
 What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -33,6 +34,7 @@ from duallgd_cli.spectra.isotopes import (
 )
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
+from duallgd_cli.spectra.run import FeatureSettings, RunCounts, Shelf, features_of_run
 from duallgd_cli.spectra.types import (
     HIGHEST_MZ,
     ISOTOPES,
@@ -42,11 +44,14 @@ from duallgd_cli.spectra.types import (
     Spectrum,
 )
 
+logger = logging.getLogger(__name__)
+
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
 _MS2: Final = 2
 _LEVEL: Final = "MS level"
 _LEAST_ABOVE: Final = 0.01  # of the base peak: an ion above the precursor that is no noise
-GroupBy = Literal["feature", "none"]
+GroupBy = Literal["run", "feature", "none"]
+BY_DEFAULT: Final = FeatureSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +124,17 @@ def _why_empty(n_read: int, n_measured: int, limit: float) -> str:
 
 
 def group(
-    items: Iterable[Spectrum], by: GroupBy = "feature", adduct: str | None = None
+    items: Iterable[Spectrum],
+    by: GroupBy = "feature",
+    adduct: str | None = None,
+    settings: FeatureSettings = BY_DEFAULT,
+    counts: RunCounts | None = None,
 ) -> Iterator[Feature]:
     """Features in the order of their first spectrum.
+
+    With ``run``, files of scans are read as `features_of_run` says: of MS2 spectra that all have a
+    retention time, and none a FEATURE_ID, an adduct, a formula or a name. Other files are read as
+    with ``feature``.
 
     With ``feature``, spectra of one file become one feature where they share a FEATURE_ID (in a
     SIRIUS ``.ms`` file: a compound), the adduct, the precursor m/z within 10 ppm and, where both
@@ -137,16 +150,43 @@ def group(
 
     Args:
         items: Spectra, file after file.
-        by: ``feature``, or ``none`` for one feature per spectrum.
+        by: ``run``, ``feature``, or ``none`` for one feature per spectrum.
         adduct: Of all spectra, whatever they say; None leaves each its own.
+        settings: Of runs.
+        counts: Told what became of the spectra of runs.
     """
     if adduct is not None:
         items = (_with_adduct(one, adduct) for one in items)
-    files = groupby(items, key=lambda one: one.source.file)
-    return chain.from_iterable(_features_of_file(of_file, by) for _, of_file in files)
+    counts = RunCounts() if counts is None else counts
+    for name, of_file in groupby(items, key=lambda one: one.source.file):
+        yield from _features_of_file(name, of_file, by, settings, counts)
 
 
-def _features_of_file(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
+def _features_of_file(
+    name: str,
+    items: Iterator[Spectrum],
+    by: GroupBy,
+    settings: FeatureSettings,
+    counts: RunCounts,
+) -> Iterator[Feature]:
+    if by != "run":
+        yield from _by_id(items, by)
+        return
+    with Shelf() as shelf:
+        other = shelf.fill(items)
+        if other is None and shelf.scans:
+            yield from features_of_run(name, shelf, settings, counts)
+            return
+        if settings.is_asked_for:
+            logger.warning(
+                "%s is no run (its MS2 spectra have no retention times, or have ids, adducts, "
+                "formulas or names), so all its spectra are read",
+                name,
+            )
+        yield from _by_id(chain(shelf, [] if other is None else [other], items), "feature")
+
+
+def _by_id(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
     held: list[list[Spectrum]] = []
     by_id: defaultdict[str, list[list[Spectrum]]] = defaultdict(list)
     ms1: defaultdict[str | int, list[Spectrum]] = defaultdict(list)
@@ -317,11 +357,13 @@ class Inputs:
         names: As the user named them; ``-`` is standard input.
         n_ms1: MS1 spectra that `features` has read so far.
         n_features: What it has given so far.
+        runs: What became of the MS2 spectra of runs so far.
     """
 
     names: tuple[str, ...]
     n_ms1: int = 0
     n_features: int = 0
+    runs: RunCounts = field(default_factory=RunCounts)
     _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
     def __enter__(self) -> Self:
@@ -345,7 +387,12 @@ class Inputs:
         """Name, size and SHA-256 of each input."""
         return tuple(self._identity(name) for name in self.names)
 
-    def features(self, group_by: GroupBy, adduct: str | None = None) -> Iterator[Feature]:
+    def features(
+        self,
+        group_by: GroupBy,
+        adduct: str | None = None,
+        settings: FeatureSettings = BY_DEFAULT,
+    ) -> Iterator[Feature]:
         """Features in the order of the inputs; MS1 spectra are counted.
 
         A record that cannot be read is a feature of its own, and so is a file of which nothing can
@@ -355,7 +402,7 @@ class Inputs:
         Raises:
             UnreadableError: The only input cannot be read.
         """
-        for item in group(self._items(), group_by, adduct):
+        for item in group(self._items(), group_by, adduct, settings, self.runs):
             self.n_features += 1
             yield item
 
