@@ -178,8 +178,9 @@ def predict(
         list[Path] | None,
         options.known(
             metavar="FILE",
-            help="Spectral library with structures: .msp, .mgf, .mzML or .json. What is found "
-            "there is named; structures of similar spectra are analogues.",
+            help="Spectral library with structures: .msp, .mgf, .mzML or .json. The structure of "
+            "the best match is a candidate, as probable as such matches are right; those of similar "
+            "spectra are analogues.",
         ),
     ] = None,
     database: options.Database = None,
