@@ -179,8 +179,8 @@ def predict(
         options.known(
             metavar="FILE",
             help="Spectral library with structures: .msp, .mgf, .mzML or .json. The structure of "
-            "the best match is a candidate, as probable as such matches are right; those of similar "
-            "spectra are analogues.",
+            "the best match is a candidate, as probable as such matches are right; those of "
+            "similar spectra are analogues.",
         ),
     ] = None,
     database: options.Database = None,
