@@ -12,11 +12,10 @@ C molecules, P parts.
 import csv
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,7 @@ _MOST_WRITTEN: Final = 20_000
 _written: dict[bytes, str] = {}  # SMILES of ring systems by their atoms and bonds
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Part:
+class Part(NamedTuple):
     """A part that a molecule may contain.
 
     Attributes:
@@ -118,21 +116,16 @@ def bond_environments(smiles: Sequence[str]) -> list[list[int]]:
 
 def _environments(sketch: Sketch) -> list[int]:
     """What each bond of a molecule joins; see `bond_environments`."""
-    own = [kind[:3] for kind in sketch.atoms]  # element, hydrogens, charge
-    near: list[list[tuple[int, int]]] = [[] for _ in own]
+    near: list[list[tuple[int, int]]] = [[] for _ in sketch.atoms]
     for one, other, order, _ in sketch.bonds:
-        near[one].append((order, own[other][0]))
-        near[other].append((order, own[one][0]))
-    for around in near:
-        around.sort()
-
-    def end(atom: int, other: int, order: int) -> tuple[object, ...]:
-        others = near[atom].copy()
-        others.remove((order, own[other][0]))
-        return own[atom], tuple(others)
-
+        near[one].append((order, sketch.atoms[other][0]))
+        near[other].append((order, sketch.atoms[one][0]))
+    # Element, hydrogens and charge of an atom, and all around it, this bond included.
+    ends = [
+        hash((kind[:3], *sorted(around))) for kind, around in zip(sketch.atoms, near, strict=True)
+    ]
     return [
-        hash((order, *sorted((end(one, other, order), end(other, one, order)))))
+        hash((order, *sorted((ends[one], ends[other]))))
         for one, other, order, _ in sorted(sketch.bonds)
     ]
 
@@ -191,6 +184,15 @@ def fatty_acyl(carbons: int, double_bonds: int) -> Part:
     middle = "[CH2]" if not double_bonds else "~[CH1,CH2]"
     smarts = f"[CX3](=O)([O,N,S]){middle * (carbons - 2)}[CH3]"
     return Part(FATTY_ACYL, f"C{carbons}:{double_bonds}", smarts)
+
+
+def molecule(smiles: str) -> Chem.Mol | None:
+    """A molecule that may be changed, None where the SMILES cannot be read or has no atom.
+
+    One whose parts were asked for is not read again.
+    """
+    sketch = _sketch(smiles)
+    return Chem.Mol(sketch.mol) if sketch is not None and sketch.atoms else None
 
 
 @lru_cache(maxsize=10_000)

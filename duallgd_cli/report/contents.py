@@ -24,13 +24,11 @@ from duallgd_cli import config
 from duallgd_cli.chem.adduct import parent_formula, parse_adduct
 from duallgd_cli.chem.families import ACYCLIC, family_name
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
-from duallgd_cli.chem.parts import matches
+from duallgd_cli.chem.parts import matches, molecule
 from duallgd_cli.errors import (
     Failure,
     FormulaError,
-    MoleculeError,
     UnreadableError,
     printable,
 )
@@ -63,6 +61,7 @@ _SHOWN_CANDIDATES: Final = 10
 _DRAWN_OF_MANY: Final = 3
 _AT_ONCE: Final = 20  # features that a process takes
 _SHOWN_SCORES: Final = 4
+_DIGITS: Final = 6  # of probabilities
 _SHOWN_PARTS: Final = 12
 # What the answers of each level are certain to.
 _LEVEL_WORDS: Final = {
@@ -223,7 +222,7 @@ def _families(candidates: Sequence[Candidate]) -> list[tuple[str, float, list[in
     return [
         (
             family_name(candidates[first].family) if others else "",
-            candidates[first].family_confidence,
+            round(candidates[first].family_confidence, _DIGITS),
             [first, *others],
         )
         for first, *others in together.values()
@@ -336,7 +335,7 @@ def _feature(
 ) -> dict[str, Any]:
     """A feature with its candidates, of which those at some places are drawn."""
     spectra = _shown_spectra(shown.hypotheses, spectra)
-    molecules = {place: _molecule(shown.candidates[place].smiles) for place in drawn}
+    molecules = {place: molecule(shown.candidates[place].smiles) for place in drawn}
     described = {
         place: _candidate(shown.candidates[place], mol, shown.hypotheses)
         for place, mol in molecules.items()
@@ -428,7 +427,7 @@ def _explained(outcome: HypothesisResult, spectra: Sequence[_Peaks]) -> list[lis
         [
             *place[_key(peak.mz, peak.intensity)],
             peak.formula,
-            peak.ppm,
+            round(peak.ppm, 3),
             neutral_loss(outcome.formula, outcome.adduct, peak.formula),
         ]
         for peak in outcome.peaks
@@ -445,13 +444,6 @@ def _shown_spectra(outcomes: Results, spectra: Sequence[_Peaks]) -> Sequence[_Pe
     if not peaks:
         return []
     return [_Peaks("explained peaks only", *map(np.array, zip(*peaks, strict=True)))]
-
-
-def _molecule(smiles: str) -> Mol | None:
-    try:
-        return parse_smiles(smiles)
-    except MoleculeError:
-        return None
 
 
 def _candidate(candidate: Candidate, mol: Mol | None, outcomes: Results) -> dict[str, Any]:
@@ -481,6 +473,7 @@ def _listed(candidate: Candidate) -> dict[str, Any]:
     """All that is said of a candidate that is not drawn."""
     names = ("rank", "smiles", "inchikey", "formula", "samples", "confidence")
     values = {name: getattr(candidate, name) for name in names}
+    values["confidence"] = round(candidate.confidence, _DIGITS)
     return values | {"sources": [readable(name) for name in candidate.sources]}
 
 
@@ -491,7 +484,7 @@ def _match(match: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: float) -> float:
-    return float(np.format_float_positional(value, _SHOWN_SCORES, fractional=False))
+    return float(f"{value:.{_SHOWN_SCORES}g}")
 
 
 @lru_cache(maxsize=1000)

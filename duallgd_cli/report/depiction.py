@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 
@@ -128,13 +127,14 @@ def _drawn(mol: Mol) -> dict[str, Any]:
     for one, other, _ in bonds:
         near[one].append(other)
         near[other].append(one)
-    atoms = (mol.GetAtomWithIdx(number) for number in range(len(places)))
+    points = [complex(x, y) for x, y in places.tolist()]  # NumPy takes long for so few
+    middle = sum(points).real / len(points)
     labels = [
         _Label(
             *(number, atom.GetSymbol(), atom.GetTotalNumHs(), atom.GetFormalCharge()),
-            _side(places, number, near[number]),
+            _side(points, number, near[number], middle),
         )
-        for number, atom in enumerate(atoms)
+        for number, atom in enumerate(map(mol.GetAtomWithIdx, range(len(points))))
         if atom.GetAtomicNum() != _CARBON or atom.GetFormalCharge() or not near[number]
     ]
     room = np.full((len(places), 4), _MARGIN)  # to the left, above, to the right, below
@@ -146,7 +146,7 @@ def _drawn(mol: Mol) -> dict[str, Any]:
         "box": np.ceil(high - low).astype(int).tolist(),
         "atoms": (places - low).round(1).tolist(),
         "bonds": [
-            [one, other, order, _second_line(places, one, other, near, rings) if order == 2 else 0]
+            [one, other, order, _second_line(points, one, other, near, rings) if order == 2 else 0]
             for one, other, order in bonds
         ],
         "labels": labels,
@@ -158,20 +158,27 @@ def _bond(bond: Chem.Bond) -> tuple[int, int, int]:
     return one, other, _ORDERS.get(bond.GetBondType(), 1)
 
 
-def _side(places: NDArray[np.float64], atom: int, near: Sequence[int]) -> str:
-    """Where there is room for the hydrogens of an atom, away from its neighbours."""
+def _side(points: Sequence[complex], atom: int, near: Sequence[int], middle: float) -> str:
+    """Where there is room for the hydrogens of an atom, away from its neighbours.
+
+    Args:
+        points: Places of all atoms, x + iy.
+        atom: Whose hydrogens they are.
+        near: Its neighbours.
+        middle: Mean x of all atoms.
+    """
     if not near:
         return _RIGHT
-    x, y = (sum(places[other] for other in near) / len(near) - places[atom]) / _BOND
-    if abs(x) > _ASIDE:
-        return _LEFT if x > 0 else _RIGHT
+    away = (sum(points[other] for other in near) / len(near) - points[atom]) / _BOND
+    if abs(away.real) > _ASIDE:
+        return _LEFT if away.real > 0 else _RIGHT
     if len(near) > 1:
-        return _ABOVE if y > 0 else _BELOW
-    return _LEFT if places[atom, 0] < places[:, 0].mean() else _RIGHT
+        return _ABOVE if away.imag > 0 else _BELOW
+    return _LEFT if points[atom].real < middle else _RIGHT
 
 
 def _second_line(
-    places: NDArray[np.float64],
+    points: Sequence[complex],
     one: int,
     other: int,
     near: Sequence[Sequence[int]],
@@ -185,6 +192,6 @@ def _second_line(
         return 0
     else:
         beside = [atom for end in (one, other) for atom in near[end] if atom not in (one, other)]
-    (x, y), away = places[other] - places[one], places[beside] - places[one]
-    turned = float((x * away[:, 1] - y * away[:, 0]).sum())
+    way = (points[other] - points[one]).conjugate()
+    turned = sum((way * (points[atom] - points[one])).imag for atom in beside)
     return int(math.copysign(1, turned))

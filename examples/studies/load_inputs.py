@@ -15,6 +15,7 @@ import numpy as np
 from duallgd_cli import __version__, config
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS
+from duallgd_cli.chem.families import family, scaffold
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, inchi, inchikey_of, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
@@ -93,6 +94,9 @@ def structures(number: int, most: int) -> list[Structure]:
                     "fingerprint_log_likelihood": float(draw.normal(-60, 9)),
                     "fingerprint_tanimoto": float(draw.beta(4, 6)),
                 },
+                sources=("enumerated",),
+                family=family(mol),
+                scaffold=scaffold(mol),
             ),
         )
         if len(found) == most:

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from duallgd_cli.chem.parts import molecule
 from duallgd_cli.report import depiction
-from duallgd_cli.report.contents import _molecule
 
 
 def depictions(smiles):
-    return depiction.depictions([_molecule(text) for text in smiles])
+    return depiction.depictions([molecule(text) for text in smiles])
 
 
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
