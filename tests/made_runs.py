@@ -6,10 +6,18 @@ import json
 import zlib
 from dataclasses import replace
 
+from duallgd_cli import __version__, config
+from duallgd_cli.chem.families import family, scaffold
+from duallgd_cli.chem.identity import canonical_smiles, inchi, inchikey_of, parse_smiles
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.predict.journal import ENDING, Journal
 from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from tests.made_spectra import mgf
+from duallgd_cli.predict.settings import Header, PredictRequest, PredictSettings
+from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.results import ExplainedPeak, HypothesisResult, SpectrumReference, Structure
+from duallgd_cli.spectra.features import Inputs
+from duallgd_cli.spectra.types import Source
+from tests.made_spectra import ASPIRIN, block, mgf
 from tests.stub_model import StubNoise, stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=4))
@@ -74,3 +82,57 @@ def first_rows(rows):
 def lines_of(path):
     """The objects of a file of JSON lines."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def structure_of(smiles, samples, *sources):
+    """A molecule that sources proposed, with its names, family and scaffold."""
+    mol = parse_smiles(smiles)
+    names = canonical_smiles(mol), (name := inchi(mol)), inchikey_of(name)
+    own = {"family": family(mol), "scaffold": scaffold(mol)}
+    return Structure(*names, samples, 0, -10.0, sources=tuple(sorted(sources)), **own)
+
+
+def written_run(folder, *results, **settings):
+    """Output of a finished run whose journal holds these results, each of a feature of its own."""
+    made = mgf(folder / "made.mgf", *[block(ASPIRIN)] * len(results))
+    about = config.dump(replace(SETTINGS, **settings))
+    model = {"name": "made", "sha256": "0" * 64, "engine": "torch"}
+    model["ranking"] = config.dump(RankingModel())
+    with Inputs((str(made),)) as inputs:
+        header = Header(__version__, about, model, inputs.identity())
+        with Journal.create(folder / f"out.csv{ENDING}", header) as journal:
+            for number, result in enumerate(results):
+                source = Source(str(made), number)
+                spectrum = SpectrumReference(source, f"F{number}", precursor_mz=181.05)
+                journal.append(replace(result, feature=number, spectra=(spectrum,)))
+            journal.finish({"cases": len(results), "ms1": 0})
+    return folder / "out.csv"
+
+
+ASPIRIN_KEY = "BSYNRYMUTXBXSQ-UHFFFAOYSA-N"
+MATCH = {
+    "name": "Aspirin <b>", "library": "mine.msp", "score": 0.931, "matched_peaks": 7,
+    "smiles": "CC(=O)Oc1ccccc1C(=O)O", "inchikey": ASPIRIN_KEY, "formula": "C9H8O4",
+    "offered": True, "probability": 0.4,
+}  # fmt: skip
+
+
+def aspirin_result(**values):
+    """Isomers of aspirin: three of one family, and two that are alone."""
+    structures = (
+        structure_of("CC(=O)Oc1ccccc1C(=O)O", 5, "library", "noise"),
+        structure_of("OC(=O)C=Cc1ccc(O)c(O)c1", 6, "templates", "database"),
+        structure_of("CC(=O)Oc1cccc(C(=O)O)c1", 4, "enumerated"),
+        structure_of("CC(=O)Oc1ccc(C(=O)O)cc1", 3, "analogues", "<i>mine"),
+        structure_of("OC(=O)C(O)C(=O)c1ccccc1", 1, "noise"),
+    )
+    peaks = (
+        ExplainedPeak(139.039, 1.0, "C7H7O3", 0.5),
+        ExplainedPeak(121.0284, 0.5, "C7H5O2", 1.0),
+    )
+    shared = {
+        "formula": "C9H8O4", "adduct": "[M+H]+", "n_heavy": 13, "structures": structures,
+        "sampled": 20, "assembled": 20, "distinct": 5, "n_peaks": 3, "n_explained": 2,
+        "explained_intensity": 0.8, "peaks": peaks, "known": {"library_match": MATCH},
+    }  # fmt: skip
+    return HypothesisResult("ok", **(shared | values))

@@ -63,8 +63,8 @@ class Checkpoint:
         record: How it was trained: data, hold-outs, steps, seed, compute.
         ranking: Values of the ranking and calibration models, by name.
         reranker: Arrays of the fragment model and the substructure prior, by name; see
-            `generator.reranker`. They fit the data, not the network, and most files hold none.
-        templates: Known molecules to start samples from, by name; see `generator.templates`. Most
+            `scores.substructures`. They fit the data, not the network, and most files hold none.
+        templates: Known molecules to start samples from, by name; see `sources.collection`. Most
             files hold none.
         kernel: Their spectra, by name; see `model.fragment_kernel`.
         contrast: A second encoder that tells isomers apart, by name; see `train.contrast`.

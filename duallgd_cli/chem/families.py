@@ -42,13 +42,13 @@ _NAMES: Final = {
     "c1ccc2[nH]cnc2c1": "benzimidazole", "c1ccc2occc2c1": "benzofuran",
     "c1ccc2c(c1)CCCC2": "tetralin", "O=c1cccco1": "pyranone",
 }  # fmt: skip
-_ACYCLIC: Final = "acyclic"
+ACYCLIC: Final = "acyclic"
 
 
 def scaffold(mol: Chem.Mol) -> str:
     """SMILES of the Murcko scaffold: rings and what links them; ``acyclic`` where there is none."""
     text = canonical_smiles(MurckoScaffold.GetScaffoldForMol(mol))  # type: ignore[no-untyped-call]
-    return text or _ACYCLIC
+    return text or ACYCLIC
 
 
 def family(mol: Chem.Mol) -> str:

@@ -194,9 +194,6 @@ def read_back(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     }
 
 
-# Structures of the databases that are candidates. How many samples are drawn otherwise has no say:
-# the only one of many that was looked at would seem certain.
-MOST_CHOSEN: Final = 100
 _MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for
 
 

@@ -207,7 +207,7 @@ def _rows(
     again = None if model.again is None else partial(_again, model.again, mine)
     asked = replace(model, sources=(*model.sources, mine), again=again)
     ranking = model.ranking_for(settings, request.guide)
-    features = enumerate(inputs.features(settings.group_by, settings.adduct))
+    features = enumerate(inputs.features(*settings.grouping))
     source = _formulas(request, structures, model.max_heavy_atoms)
     with Workers(request.workers, again=asked.again) as workers:
         found = results(features, asked, settings, workers, source=source, knowledge=knowledge)

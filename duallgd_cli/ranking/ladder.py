@@ -53,19 +53,37 @@ def level_of(
         parts: What the structure contains; None if nobody asked.
         in_library: Whether a library has a spectrum that matches.
     """
-    reached = {
-        "structure": max((one.confidence for one in candidates), default=0.0),
-        "family": max((one.family_confidence for one in candidates), default=0.0),
-        "scaffold": max((one.scaffold_confidence for one in candidates), default=0.0),
-        "parts": max((part.probability for part in parts or ()), default=0.0),
-        "formula": formula_probability,
-    }
+    reached = chances(candidates, formula_probability, parts)
     name = next((name for name, value in reached.items() if value >= certain), "nothing")
     if in_library:
         return Level(name, "2a")
     if reached["structure"] >= max(certain, _NO_OTHER_FITS):
         return Level(name, "2b")
     return Level(name, _SCHYMANSKI.get(name, "5"))
+
+
+def chances(
+    candidates: Sequence[Candidate],
+    formula_probability: float,
+    parts: Sequence[LikelyPart] | None = None,
+) -> dict[str, float]:
+    """How probable the best answer of each level is, finest first; arguments as of `level_of`."""
+    return {
+        "structure": max((one.confidence for one in candidates), default=0.0),
+        "family": max((one.family_confidence for one in candidates), default=0.0),
+        "scaffold": max((one.scaffold_confidence for one in candidates), default=0.0),
+        "parts": max((part.probability for part in parts or ()), default=0.0),
+        "formula": formula_probability,
+    }
+
+
+def formula_chance(prediction: Prediction) -> float:
+    """How probable the formula of a prediction is; 1 for one that was given, 0 without any."""
+    named = (prediction.formula, prediction.adduct)
+    hypotheses = ((one.formula, one.adduct, one.log_prior) for one in prediction.hypotheses)
+    return next(
+        (math.exp(prior) for *names, prior in hypotheses if names[0] and tuple(names) == named), 0.0
+    )
 
 
 def with_level(predictions: Iterable[Prediction], certain: float) -> Iterator[Prediction]:
@@ -79,15 +97,10 @@ def with_level(predictions: Iterable[Prediction], certain: float) -> Iterator[Pr
         if not prediction.hypotheses:
             yield prediction
             continue
-        named = (prediction.formula, prediction.adduct)
-        tried = next(
-            (one for one in prediction.hypotheses if (one.formula, one.adduct) == named), None
-        )
-        chance = math.exp(tried.log_prior) if tried is not None and tried.formula else 0.0
         first = prediction.candidates[:1]
         level = level_of(
             prediction.candidates,
-            chance,
+            formula_chance(prediction),
             certain,
             prediction.parts,
             in_library=bool(first)

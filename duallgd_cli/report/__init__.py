@@ -26,6 +26,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import claim, write_atomically
 from duallgd_cli.predict.run import PAGE, files_of_runs
+from duallgd_cli.ranking.ladder import LEVELS
 from duallgd_cli.report.contents import LARGE, ReportedRun
 
 _DRAWINGS: Final = 50  # of the table of all features that are packed together
@@ -114,6 +115,8 @@ class _Pages:
             "index": "",
             "pages": self.names,
             "is_index": False,
+            "levels": LEVELS,
+            "certain": run.certain,
         }
 
     def of(self, features: Iterable[dict[str, Any]], **place: object) -> Iterator[str]:
@@ -213,5 +216,7 @@ def _row(feature: dict[str, Any]) -> list[Any]:
         feature["status"],
         first.get("smiles", ""),
         feature["part"],
+        feature["level"],
+        next((value for name, value, _ in feature["ladder"] if name == feature["level"]), None),
         " ".join([first.get("inchikey", ""), *(name for name, *_ in feature["parts"])]),
     ]

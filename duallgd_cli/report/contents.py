@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli import config
 from duallgd_cli.chem.adduct import parent_formula, parse_adduct
+from duallgd_cli.chem.families import ACYCLIC, family_name
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
@@ -37,7 +38,7 @@ from duallgd_cli.predict import journal
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.run import record_path
 from duallgd_cli.predict.settings import CERTAIN
-from duallgd_cli.ranking.ladder import with_level
+from duallgd_cli.ranking.ladder import chances, formula_chance, with_level
 from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.results import (
@@ -63,7 +64,15 @@ _DRAWN_OF_MANY: Final = 3
 _AT_ONCE: Final = 20  # features that a process takes
 _SHOWN_SCORES: Final = 4
 _SHOWN_PARTS: Final = 12
-# How a sub-formula ends that keeps metals or more than one charge.
+# What the answers of each level are certain to.
+_LEVEL_WORDS: Final = {
+    "structure": "the structure",
+    "family": "the family",
+    "scaffold": "the scaffold",
+    "parts": "parts of the structure",
+    "formula": "the formula",
+}
+_OF_MATCH: Final = ("library", "name", "score", "matched_peaks", "probability")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +98,8 @@ class ReportedRun:
 
     Attributes:
         n_features: Of the run.
-        drawn: Candidates that are drawn of each feature; the others are listed. None for all.
+        drawn: Families of which the best candidate is drawn; all others are listed. None for all.
+        certain: Probability from which on an answer counts as certain.
         missing_inputs: Inputs that are gone or changed.
     """
 
@@ -113,10 +123,14 @@ class ReportedRun:
         self.n_features = self._run.n_features
         self.drawn = None if top_k or self.n_features <= LARGE else _DRAWN_OF_MANY
         ranking = Ranking.recorded(self._header.model, self._header.settings, self._output)
-        most = min(top_k or _SHOWN_CANDIDATES, int(self._header.settings["top_k"]))
-        certain = float(self._header.settings.get("certain", CERTAIN))
+        self.certain = float(self._header.settings.get("certain", CERTAIN))
         self._values = with_arguments(
-            _values, ranking=ranking, top_k=most, drawn=self.drawn, certain=certain
+            _values,
+            ranking=ranking,
+            top_k=int(self._header.settings["top_k"]),
+            most=top_k or _SHOWN_CANDIDATES,
+            drawn=self.drawn,
+            certain=self.certain,
         )
         self._calibrated_on = ranking.generated.n_spectra
         self._inputs, self.missing_inputs = _unchanged(self._header.inputs)
@@ -160,21 +174,91 @@ def _values(
     asked: tuple[Results, Sequence[_Peaks]],
     ranking: Ranking,
     top_k: int,
+    most: int,
     drawn: int | None,
     certain: float,
 ) -> dict[str, Any]:
-    """What is shown of a feature: its results and its spectra as plain values."""
+    """What is shown of a feature: its results and its spectra as plain values.
+
+    Args:
+        asked: Results and spectra.
+        ranking: Of the run.
+        top_k: Candidates that the run wrote; the level is that of them all.
+        most: Of them that are shown.
+        drawn: See `ReportedRun`.
+        certain: Likewise.
+    """
     results, spectra = asked
     candidates, confidence_top10 = ranking.rank(results)
-    ranked = predictions_of(results, candidates, confidence_top10, top_k)
+    parts = likely_parts(results, candidates)
+    ranked = (
+        replace(one, parts=parts if one.hypotheses else ())
+        for one in predictions_of(results, candidates, confidence_top10, top_k)
+    )
     predictions = [*with_level(ranked, certain)]
-    shown = next((p for p in predictions if p.status == OK), predictions[0])
-    feature = _feature(results[0].feature, predictions, shown, spectra, drawn)
-    found = likely_parts(results, candidates) if shown.candidates else ()
+    best = next((p for p in predictions if p.status == OK), predictions[0])
+    shown = replace(best, candidates=best.candidates[:most])
+    families = _families(shown.candidates)
+    places = [*range(len(shown.candidates))]
+    if drawn is not None:
+        places = sorted(places_of[0] for _, _, places_of in families[:drawn])
+    feature = _feature(results[0].feature, predictions, shown, spectra, places)
     certainty = bond_certainty(candidates, len(shown.candidates))
-    for values, of_bonds in zip(feature["candidates"][:drawn], certainty, strict=False):
-        values["certainty"] = of_bonds
-    return feature | _parts(found, shown.candidates, drawn)
+    for place in places:
+        feature["candidates"][place]["certainty"] = certainty[place]
+    smiles = [candidate.smiles for candidate in shown.candidates]
+    return (
+        feature
+        | {"families": families}
+        | _ladder(best, certain)
+        | _parts(parts if smiles else (), smiles, [smiles[place] for place in places])
+    )
+
+
+def _families(candidates: Sequence[Candidate]) -> list[tuple[str, float, list[int]]]:
+    """Families in words, what their candidates sum to, and the places of these, best first."""
+    together: dict[object, list[int]] = {}
+    for place, candidate in enumerate(candidates):
+        together.setdefault(candidate.family or place, []).append(place)
+    return [
+        (
+            family_name(candidates[first].family) if others else "",
+            candidates[first].family_confidence,
+            [first, *others],
+        )
+        for first, *others in together.values()
+    ]
+
+
+def _ladder(prediction: Prediction, certain: float) -> dict[str, Any]:
+    """Answers from the structure to the formula with their probabilities, and which is certain."""
+    if not prediction.level:
+        return {"level": "", "certain": "", "schymanski": "", "ladder": []}
+    candidates, parts = prediction.candidates, prediction.parts or ()
+    reached = chances(candidates, formula_chance(prediction), parts)
+    answers = {"formula": readable(prediction.formula)}
+    if candidates:
+        scaffold = max(candidates, key=lambda one: one.scaffold_confidence).scaffold
+        answers |= {
+            "structure": f"candidate {max(candidates, key=lambda one: one.confidence).rank}",
+            "family": family_name(max(candidates, key=lambda one: one.family_confidence).family),
+            "scaffold": "no rings" if scaffold == ACYCLIC else scaffold,
+        }
+    if parts:
+        answers["parts"] = parts[0].name
+    said = f"nothing is certain: no answer reaches {certain:g}"
+    if prediction.level in reached:
+        said = f"certain to {_LEVEL_WORDS[prediction.level]}: {reached[prediction.level]:.2f}"
+    return {
+        "level": prediction.level,
+        "certain": said,
+        "schymanski": prediction.schymanski,
+        "ladder": [
+            [name, round(value, 4), answers[name]]
+            for name, value in reached.items()
+            if answers.get(name)
+        ],
+    }
 
 
 class _Measured:
@@ -248,16 +332,18 @@ def _feature(
     predictions: Sequence[Prediction],
     shown: Prediction,
     spectra: Sequence[_Peaks],
-    drawn: int | None,
+    drawn: Sequence[int],
 ) -> dict[str, Any]:
+    """A feature with its candidates, of which those at some places are drawn."""
     spectra = _shown_spectra(shown.hypotheses, spectra)
-    candidates = shown.candidates[:drawn]
-    molecules = [_molecule(candidate.smiles) for candidate in candidates]
-    described = [
-        _candidate(candidate, mol, shown.hypotheses)
-        for candidate, mol in zip(candidates, molecules, strict=True)
-    ]
-    drawings = depictions(molecules)  # which changes them
+    molecules = {place: _molecule(shown.candidates[place].smiles) for place in drawn}
+    described = {
+        place: _candidate(shown.candidates[place], mol, shown.hypotheses)
+        for place, mol in molecules.items()
+    }
+    drawings = depictions([*molecules.values()])  # which changes them
+    for values, drawing in zip(described.values(), drawings, strict=True):
+        values["drawing"] = drawing
     return {
         "number": number,
         "id": readable(shown.feature_id or shown.spectrum_id),
@@ -273,23 +359,19 @@ def _feature(
         "hypotheses": [_hypothesis(outcome, spectra) for outcome in shown.hypotheses],
         "spectra": [spectrum.values() for spectrum in spectra],
         "candidates": [
-            *(
-                {**values, "drawing": drawing}
-                for values, drawing in zip(described, drawings, strict=True)
-            ),
-            *map(_listed, shown.candidates[len(candidates) :]),
+            described.get(place) or _listed(candidate)
+            for place, candidate in enumerate(shown.candidates)
         ],
     }
 
 
 def _parts(
-    parts: Sequence[LikelyPart], candidates: Sequence[Candidate], drawn: int | None
+    parts: Sequence[LikelyPart], smiles: Sequence[str], drawn: Sequence[str]
 ) -> dict[str, Any]:
     """Parts that say most, with their atoms in each drawing, the three first of them in words.
 
     All others are listed by name, kind and probability alone.
     """
-    smiles = [candidate.smiles for candidate in candidates]
     few, shown = telling(parts, smiles), telling(parts, smiles, _SHOWN_PARTS)
     return {
         "parts": [
@@ -297,7 +379,7 @@ def _parts(
                 part.name,
                 part.kind,
                 round(part.probability, 4),
-                [sorted(set().union(*matches(part.smarts, one))) for one in smiles[:drawn]],
+                [sorted(set().union(*matches(part.smarts, one))) for one in drawn],
             ]
             for part in shown
         ],
@@ -379,28 +461,33 @@ def _candidate(candidate: Candidate, mol: Mol | None, outcomes: Results) -> dict
         if (outcome.formula, outcome.adduct) == (candidate.formula, candidate.adduct)
     )
     subformulas = [peak.formula for peak in outcomes[hypothesis].peaks]
-    analogues = outcomes[hypothesis].known.get("analogues", {})
+    known = outcomes[hypothesis].known
+    analogues, match = known.get("analogues", {}), known.get("library_match", {})
+    is_matched = match.get("offered") and match["inchikey"] == candidate.inchikey
     return {
-        "rank": candidate.rank,
-        "smiles": candidate.smiles,
-        "inchikey": candidate.inchikey,
-        "formula": candidate.formula,
+        **_listed(candidate),
         "adduct": candidate.adduct,
-        "samples": candidate.samples,
         "score": _short(candidate.score),
         "log_likelihood": None if (ll := candidate.log_likelihood) is None else _short(ll),
-        "confidence": candidate.confidence,
         "scores": [[name, _short(value)] for name, value in candidate.extra_scores.items()],
         "hypothesis": hypothesis,
         "like": readable(likeness(analogues.get(candidate.inchikey14, {}))),
+        "library_match": _match(match) if is_matched else None,
         "explains": explained_by(mol, candidate.adduct, subformulas),
     }
 
 
 def _listed(candidate: Candidate) -> dict[str, Any]:
-    """A candidate that is not drawn."""
+    """All that is said of a candidate that is not drawn."""
     names = ("rank", "smiles", "inchikey", "formula", "samples", "confidence")
-    return {name: getattr(candidate, name) for name in names}
+    values = {name: getattr(candidate, name) for name in names}
+    return values | {"sources": [readable(name) for name in candidate.sources]}
+
+
+def _match(match: Mapping[str, Any]) -> dict[str, Any]:
+    """The spectrum of a library that a candidate was found by."""
+    values = {name: match[name] for name in _OF_MATCH if name in match}
+    return {name: readable(v) if isinstance(v, str) else v for name, v in values.items()}
 
 
 def _short(value: float) -> float:

@@ -4,8 +4,8 @@
 
 const about = embedded("about"); // missing inputs; place of this page among others, see `write_report`
 const rows = embedded("rows").map(
-  ([id, mz, adduct, sum, confidence, top10, status, smiles, part, words], place) =>
-    ({ number: about.first + place, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part, words }));
+  ([id, mz, adduct, sum, confidence, top10, status, smiles, part, level, chance, words], place) =>
+    ({ number: about.first + place, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part, level, chance, words }));
 const byNumber = new Map(rows.map((row) => [row.number, row])); // whatever order the rows are in
 const $ = (id) => document.getElementById(id);
 const state = { sort: null, down: false, open: -1, pinned: null, shown: rows, made: 0 };
@@ -35,6 +35,7 @@ const columns = [
   ["adduct", "Adduct", (r) => r.adduct],
   ["formula", "Formula", (r) => formula(r.formula)],
   ["smiles", "First candidate", () => ""],
+  ["level", "Level", (r) => [r.level, r.chance == null ? null : el("span", { class: "quiet" }, ` ${r.chance.toFixed(2)}`)]],
   ["confidence", "Confidence", (r) => (r.smiles ? [bar(r.confidence), el("span", { class: "number" }, percent(r.confidence))] : "")],
   ["top10", "P(first ten)", (r) => (r.smiles ? percent(r.top10) : "")],
   ["part", "Most certain part", (r) => (r.part ? [r.part[0], el("span", { class: "quiet" }, ` ${r.part[1].toFixed(2)}`)] : "")],
@@ -53,11 +54,13 @@ const drawn = new IntersectionObserver((seen) => {
 function tableHead() {
   $("head").append(...columns.map(([key, title]) =>
     el("th", { class: key, scope: "col", "aria-sort": "none" },
-      el("button", { type: "button", onclick: () => sortBy(key) }, title))));
+      el("button", { type: "button", title: key === "level" && `the finest answer that is certain, which takes ${about.certain} or more`, onclick: () => sortBy(key) }, title))));
 }
 function tableBody() {
   for (const row of rows) row.text = [row.id, row.adduct, row.formula, row.smiles, row.status, row.words].join(" ").toLowerCase();
   for (const status of new Set(rows.map((row) => row.status))) $("status").append(el("option", { value: status }, status.replaceAll("_", " ")));
+  for (const level of about.levels.filter((one) => rows.some((row) => row.level === one)))
+    $("level").append(el("option", { value: level }, level === "structure" || level === "nothing" ? level : `${level} or finer`));
   new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) more(state.made + atOnce); }, { root: document.querySelector(".scroll"), rootMargin: "600px" }).observe($("more"));
 }
 function rowNode(row) {
@@ -81,12 +84,14 @@ function show(shown) {
   $("body").replaceChildren();
   more(atOnce);
 }
+// How fine the answer is that is certain, and of equal ones how certain: 0 to 6, -1 without any.
+const finer = (row) => (row.level ? about.levels.length - 1 - about.levels.indexOf(row.level) + 0.9 * (row.chance ?? 0) : -1);
 const compare = new Intl.Collator("en", { numeric: true }).compare;
 function sortBy(key) {
-  const numbers = ["mz", "confidence", "top10", "part"].includes(key);
+  const numbers = ["mz", "confidence", "top10", "part", "level"].includes(key);
   state.down = state.sort === key ? !state.down : numbers && key !== "mz";
   state.sort = key;
-  const value = (row) => (key === "part" ? (row.part ? row.part[1] : -1) : row[key] ?? -1);
+  const value = (row) => (key === "part" ? (row.part ? row.part[1] : -1) : key === "level" ? finer(row) : row[key] ?? -1);
   const order = (a, b) => (numbers ? value(a) - value(b) : compare(value(a), value(b))) * (state.down ? -1 : 1) || a.number - b.number;
   rows.sort(order);
   filter();
@@ -96,10 +101,12 @@ function sortBy(key) {
 function filter() {
   const number = (id, otherwise) => ($(id).value === "" ? otherwise : Number($(id).value));
   const [low, high, least] = [number("low", -Infinity), number("high", Infinity), number("least", 0)];
-  const words = $("text").value.toLowerCase().split(/\s+/).filter(Boolean), status = $("status").value;
+  const words = $("text").value.toLowerCase().split(/\s+/).filter(Boolean), status = $("status").value, level = $("level").value;
+  const coarsest = about.levels.indexOf(level);
   show(rows.filter((row) => {
     const inRange = row.mz == null ? low === -Infinity && high === Infinity : row.mz >= low && row.mz <= high;
-    return inRange && row.confidence >= least && (!status || row.status === status) && words.every((word) => row.text.includes(word));
+    const isFine = !level || (level === "nothing" ? row.level === level : row.level && about.levels.indexOf(row.level) <= coarsest);
+    return inRange && isFine && row.confidence >= least && (!status || row.status === status) && words.every((word) => row.text.includes(word));
   }));
   $("least-shown").textContent = percent(least);
   $("count").textContent = state.shown.length === rows.length ? `${rows.length} features` : `${state.shown.length} of ${rows.length} features`;
@@ -142,7 +149,7 @@ async function choose(number) {
 
 function whole(values) {
   const view = { cards: [], spectrum: null, values, hypothesis: values.candidates[0]?.hypothesis ?? 0 };
-  const node = el("article", { class: "feature" }, title(values), warnings(values), certain(view), spectra(view), candidates(view), tried(values));
+  const node = el("article", { class: "feature" }, title(values), warnings(values), ladder(values), contained(view), spectra(view), candidates(view), tried(values));
   return node;
 }
 function title(values) {
@@ -162,7 +169,21 @@ function warnings(values) {
   const said = values.status === "ok" && values.remarks.length ? el("p", { class: "remarks" }, values.remarks.join(" · ")) : null;
   return el("div", {}, failed, said);
 }
-function certain(view) {
+const schymanski = {
+  "2a": "a spectrum of a library matches", "2b": "no other structure fits nearly as well", 3: "tentative candidates",
+  4: "the formula alone", 5: "the exact mass alone",
+};
+// From the structure to the formula: how probable the best answer of each level is.
+function ladder(values) {
+  if (!values.level) return null;
+  const said = values.schymanski;
+  return el("section", { class: "ladder" }, el("h3", {}, "How much is certain ", el("small", {}, `the finest answer of ${about.certain} or more`)),
+    el("p", {}, el("b", {}, values.certain), said && [" · ", el("span", { title: schymanski[said] }, `Schymanski level ${said}`), el("span", { class: "quiet" }, ` (${schymanski[said]})`)]),
+    el("ol", {}, values.ladder.map(([level, chance, answer]) => el("li", { "aria-current": level === values.level && "true" },
+      el("span", { class: "rung" }, level), bar(chance), el("span", { class: "number" }, chance.toFixed(2)),
+      el("span", { class: "answer clamp", title: answer }, level === "formula" ? formula(answer) : answer)))));
+}
+function contained(view) {
   const { values } = view, others = values.other_parts;
   if (!values.parts.length && !others.length) return null;
   return el("section", { class: "parts" }, el("h3", {}, "Parts of the structure ", el("small", {}, "whichever candidate is right; point at one to see where it is")),
@@ -243,18 +264,62 @@ function ask(view, candidate) {
 function candidates(view) {
   const { values } = view;
   if (!values.candidates.length) return null;
-  view.cards = values.candidates.filter((candidate) => candidate.drawing !== undefined).map((candidate) => ({ candidate, node: card(view, candidate) }));
+  const undrawn = [], shown = [];
+  view.cards = values.candidates.filter(isDrawn).map((candidate) => ({ candidate, node: card(view, candidate) }));
+  const nodes = new Map(view.cards.map(({ candidate, node }) => [candidate, node]));
+  for (const [name, confidence, places] of values.families) {
+    const together = places.map((place) => values.candidates[place]), [first, ...others] = together;
+    if (!isDrawn(first)) { undrawn.push(...together); continue; }
+    shown.push(nodes.get(first));
+    if (others.length) shown.push(folded(nodes, name, confidence, first, others));
+  }
+  undrawn.sort((a, b) => a.rank - b.rank);
   return el("section", { class: "candidates" },
     el("h3", {}, "Candidates ", el("small", {}, "point at one to see its peaks, at a peak to see its atoms; the greener a bond, the more samples have it")),
-    el("div", { class: "cards" }, view.cards.map(({ node }) => node)), further(values));
+    el("div", { class: "cards" }, shown), listed(undrawn));
 }
-// Candidates that are not drawn: in a large report all but the first few.
-function further(values) {
-  const others = values.candidates.filter((candidate) => candidate.drawing === undefined);
+const isDrawn = (candidate) => candidate.drawing !== undefined;
+let nFolds = 0;
+// The others of a family, which a button on the card of its best opens; on paper they are all open.
+function folded(nodes, name, confidence, first, others) {
+  const id = `family-${++nFolds}`, many = others.length === 1 ? "the other" : `the ${others.length} others`;
+  const members = el("div", { class: "members", id, role: "group", "aria-label": `Others of the family of candidate ${first.rank}`, hidden: true },
+    others.filter(isDrawn).map((one) => nodes.get(one)), listed(others.filter((one) => !isDrawn(one))));
+  const button = el("button", { type: "button", "aria-expanded": "false", "aria-controls": id, onclick: () => {
+    members.hidden = !members.hidden;
+    button.setAttribute("aria-expanded", String(!members.hidden));
+    button.textContent = `${members.hidden ? "Show" : "Hide"} ${many}`;
+  } }, `Show ${many}`);
+  nodes.get(first).querySelector("header").after(el("div", { class: "fold" },
+    el("p", { class: "facts clamp", title: name }, el("b", {}, "family: "), name),
+    el("p", { class: "facts", title: "the sum over all candidates of the family, also those that are not shown" }, `${others.length + 1} candidates, together `, el("b", {}, percent(confidence))),
+    button));
+  return members;
+}
+// Candidates that are not drawn: in a large report all but the best of the first families.
+function listed(others) {
   if (!others.length) return null;
-  return el("table", { class: "plain further" }, el("tr", {}, ["", "Confidence", "Formula", "SMILES", "InChIKey", "Samples"].map((title) => el("th", {}, title))),
+  return el("div", { class: "further" }, el("table", { class: "plain" }, el("tr", {}, ["", "Confidence", "Formula", "SMILES", "InChIKey", "Samples", "From"].map((title) => el("th", { scope: "col" }, title))),
     others.map((one) => el("tr", {}, el("td", {}, el("b", { class: "rank" }, String(one.rank))), el("td", {}, percent(one.confidence)), el("td", {}, formula(one.formula)),
-      el("td", { class: "code" }, one.smiles), el("td", { class: "code" }, one.inchikey), el("td", {}, String(one.samples)))));
+      el("td", { class: "code" }, one.smiles), el("td", { class: "code" }, one.inchikey), el("td", {}, String(one.samples)), el("td", {}, origins(one))))));
+}
+// Where a candidate comes from: for each source what it is called, and what it did.
+const sources = {
+  library: ["spectral library", "a spectrum of your library with the same precursor matches"],
+  database: ["your database", "a structure of this formula in the file given with --database"],
+  enumerated: ["put together", "put together from known molecules and their building blocks, without the network"],
+  templates: ["from a known molecule", "drawn by the network, starting from a known molecule"],
+  noise: ["drawn from nothing", "drawn by the network bond by bond, starting from the formula alone"],
+  analogues: ["from your analogues", "made from a molecule given with --analogues, or from a similar spectrum of a library"],
+};
+const origins = (candidate) => el("span", { class: "origins" }, candidate.sources.map((name) => {
+  const [words, title] = Object.hasOwn(sources, name) ? sources[name] : [name, "a source of your own"];
+  return el("span", { class: "origin", title }, words);
+}));
+function libraryMatch({ library, name, score, matched_peaks: peaks, probability }) {
+  return el("p", { class: "facts match", title: "cosine of the two spectra, and how many peaks they share" },
+    el("b", {}, library), name ? `: ${name}` : "", ` · cosine ${score.toFixed(2)} · ${peaks} matched peak${peaks === 1 ? "" : "s"}`,
+    probability == null ? null : ` · right with probability ${probability.toFixed(2)}`);
 }
 function card(view, candidate) {
   const own = view.values.hypotheses[candidate.hypothesis];
@@ -266,7 +331,9 @@ function card(view, candidate) {
     el("header", {}, el("b", { class: "rank" }, String(candidate.rank)), bar(candidate.confidence, `confidence ${percent(candidate.confidence)}`),
       el("span", { class: "number" }, percent(candidate.confidence))),
     el("div", { class: "drawing" }, structure(candidate.drawing, candidate.smiles, candidate.certainty)),
-    el("p", { class: "facts" }, formula(candidate.formula), ` · ${candidate.samples} of ${own.sampled} samples · ${mine} of ${peaks} peaks`),
+    el("p", { class: "facts" }, formula(candidate.formula), candidate.samples ? ` · ${candidate.samples} of ${own.sampled} samples` : "", ` · ${mine} of ${peaks} peaks`),
+    origins(candidate),
+    candidate.library_match ? libraryMatch(candidate.library_match) : null,
     candidate.like ? el("p", { class: "facts" }, candidate.like) : null,
     el("p", { class: "code" }, candidate.inchikey),
     el("p", { class: "acts" }, copier("Copy SMILES", candidate.smiles), copier("Copy key", candidate.inchikey), elsewhere(candidate.inchikey)),

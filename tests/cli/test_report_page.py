@@ -12,6 +12,7 @@ from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.report import contents, write_report
 from duallgd_cli.report.contents import ReportedRun
 from tests.cli.test_report import HOSTILE, hostile_mgf
+from tests.made_runs import aspirin_result, written_run
 from tests.stub_model import stub_model
 
 BROWSER = next(
@@ -165,6 +166,10 @@ def test_pointing_at_a_peak_tells_its_formula_and_marks_the_atoms(visit, made):
     assert page.query_selector(".marks circle") is None
 
 
+def rank_of(card):
+    return card.query_selector(".rank").text_content()
+
+
 def test_pointing_at_a_part_marks_its_atoms_in_the_candidates_that_have_it(visit, made):
     page = visit.page
     feature = next(one for one in made[1] if one["parts"])
@@ -174,7 +179,8 @@ def test_pointing_at_a_part_marks_its_atoms_in_the_candidates_that_have_it(visit
 
     page.hover(".parts li")
 
-    for card, own in zip(page.query_selector_all(".card"), atoms, strict=True):
+    cards = sorted(page.query_selector_all(".card"), key=lambda card: int(rank_of(card)))
+    for card, own in zip(cards, atoms, strict=True):
         assert len(card.query_selector_all(".marks circle")) == len(own)
         assert ("without" in card.get_attribute("class")) is (not own)
     page.mouse.move(3, 3)
@@ -186,7 +192,18 @@ def test_pointing_at_a_part_marks_its_atoms_in_the_candidates_that_have_it(visit
 @pytest.mark.parametrize("width", [390, 1000, 1400, 2500])
 def test_no_column_is_hidden_whatever_the_width(visit, width):
     visit.page.set_viewport_size({"width": width, "height": 900})
-    names = ("id", "mz", "adduct", "formula", "smiles", "confidence", "top10", "part", "status")
+    names = (
+        "id",
+        "mz",
+        "adduct",
+        "formula",
+        "smiles",
+        "level",
+        "confidence",
+        "top10",
+        "part",
+        "status",
+    )
 
     for name in names:
         assert visit.page.is_visible(f"#head th.{name}"), name
@@ -404,9 +421,12 @@ def test_candidates_that_are_not_drawn_are_listed(browser, made, example_run, tm
     first = made[1][0]["candidates"]
 
     assert opened.page.locator(".card").count() == contents._DRAWN_OF_MANY
-    listed = opened.page.locator(".further tr").all_inner_texts()[1:]
-    assert [text.split()[0] for text in listed] == [str(one["rank"]) for one in first[3:]]
-    assert all(one["smiles"] in text for one, text in zip(first[3:], listed, strict=True))
+    ranks = [int(rank_of(card)) for card in opened.page.query_selector_all(".card")]
+    others = [one for one in first if one["rank"] not in ranks]
+    rows = opened.page.locator(".further td:first-child").all_text_contents()
+    assert sorted(map(int, rows)) == [one["rank"] for one in others]
+    text = " ".join(opened.page.locator(".further").all_text_contents())
+    assert all(one["smiles"] in text for one in others)
     with_parts = next(feature for feature in made[1] if feature["parts"])
     opened.page.click(f"#body tr:nth-child({with_parts['number'] + 1}) td.id")
     opened.page.hover(".parts li")  # marks what is drawn alone
@@ -429,3 +449,121 @@ def test_a_hostile_file_shows_as_text_and_does_nothing(browser, hostile):
     assert page.evaluate("document.documentElement.scrollWidth") <= 1400
     assert max(row.bounding_box()["height"] for row in page.query_selector_all("#body tr")) < 200
     opened.context.close()
+
+
+@pytest.fixture(scope="module")
+def folded(tmp_path_factory):
+    """The page of features with a family of three, of different levels."""
+    folder = tmp_path_factory.mktemp("folded")
+    predicted = {"formula_source": "predicted", "known": {}}
+    results = (
+        aspirin_result(),
+        aspirin_result(log_prior=-1.2, **predicted),
+        aspirin_result(sampled=2, assembled=2, **predicted),
+    )
+    write_report([written_run(folder, *results, certain=0.41)], folder / "out.html")
+    return folder / "out.html"
+
+
+@pytest.fixture
+def family(browser, folded):
+    opened = Visit(browser, folded)
+    yield opened
+    opened.context.close()
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize("width", [390, 1000, 1400])
+def test_a_family_is_one_card_that_the_keyboard_opens(family, width):
+    page = family.page
+    page.set_viewport_size({"width": width, "height": 900})
+    fold = page.locator(".fold")
+    button = page.get_by_role("button", name="Show the 2 others")
+
+    assert page.locator(".card:visible").count() == 3
+    assert "family: benzene ring + acetoxy or carboxymethyl + carboxyl, positions open" in (
+        fold.inner_text()
+    )
+    assert "3 candidates, together 43 %" in fold.inner_text()
+    assert button.get_attribute("aria-expanded") == "false"
+    button.focus()
+    page.keyboard.press("Enter")
+    button = page.get_by_role("button", name="Hide the 2 others")
+    assert button.get_attribute("aria-expanded") == "true"
+    controlled = page.locator(f"#{button.get_attribute('aria-controls')}")
+    assert controlled.get_attribute("role") == "group"
+    assert controlled.locator(".card:visible").count() == 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.keyboard.press("Enter")
+    assert page.locator(".card:visible").count() == 3
+
+
+def test_those_of_an_opened_family_are_marked_as_all_are(family):
+    page = family.page
+    page.get_by_role("button", name="Show the 2 others").click()
+
+    page.hover(".members .card .drawing")
+    assert page.locator(".peak.by").count() > 0
+    page.hover(".parts li")
+    assert page.locator(".members .card .marks circle").count() > 0
+
+
+def test_on_paper_every_family_is_open_and_has_no_button(family):
+    family.page.emulate_media(media="print")
+
+    assert family.page.locator(".card:visible").count() == 5
+    assert family.page.locator(".fold button:visible").count() == 0
+
+
+def test_the_ladder_stands_above_the_candidates(family):
+    page = family.page
+    rungs = page.locator(".ladder li")
+
+    assert "certain to the family: 0.43" in family.text(".ladder")
+    assert "Schymanski level 3" in family.text(".ladder")
+    assert page.locator(".ladder [title='a spectrum of a library matches']").count() == 1
+    assert rungs.locator(".rung").all_inner_texts() == [
+        *("structure", "family", "scaffold", "parts", "formula")
+    ]
+    assert page.locator(".ladder [aria-current=true] .rung").inner_text() == "family"
+    assert "c1ccccc1" in rungs.nth(2).inner_text()
+    above = page.locator(".ladder").bounding_box()["y"]
+    assert above < page.locator(".candidates").bounding_box()["y"]
+
+
+def test_levels_sort_from_fine_to_coarse_and_filter_what_is_as_fine(family):
+    page = family.page
+
+    assert [text.split()[0] for text in family.column("level")] == ["family", "parts", "formula"]
+    page.click("#head th.level button")
+    page.click("#head th.level button")
+    assert page.get_attribute("#head th.level", "aria-sort") == "ascending"
+    assert family.column("id") == ["F2", "F1", "F0"]
+    options = page.locator("#level option").all_inner_texts()
+    assert options == ["all", "family or finer", "parts or finer", "formula or finer"]
+    page.select_option("#level", "parts")
+    assert sorted(family.column("id")) == ["F0", "F1"]
+    page.select_option("#level", "family")
+    assert family.column("id") == ["F0"]
+    page.click("#filters button[type=reset]")
+    family.expect(page.locator("#count")).to_have_text("3 features")
+
+
+def test_a_candidate_says_in_words_where_it_comes_from(family):
+    page = family.page
+    page.get_by_role("button", name="Show the 2 others").click()
+    said = {
+        rank_of(card): [
+            (origin.inner_text(), origin.get_attribute("title"))
+            for origin in card.query_selector_all(".origin")
+        ]
+        for card in page.query_selector_all(".card")
+    }
+
+    assert [words for words, _ in said["1"]] == ["spectral library", "drawn from nothing"]
+    assert [words for words, _ in said["2"]] == ["your database", "from a known molecule"]
+    assert said["4"][0] == ("<i>mine", "a source of your own")
+    assert all(title for each in said.values() for _, title in each)
+    assert page.locator(".card .match").all_inner_texts() == [
+        "mine.msp: Aspirin <b> · cosine 0.93 · 7 matched peaks · right with probability 0.40"
+    ]

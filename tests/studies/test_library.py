@@ -45,6 +45,7 @@ def table(tmp_path):
     return tmp_path / "massbank.tsv"
 
 
+@pytest.mark.slow
 def test_a_query_is_searched_among_others_with_and_without_its_molecule(table):
     entries = entries_of(table)
     assert {entry.fold for entry in entries} == {"train", "val"}
@@ -68,6 +69,7 @@ def test_the_calibration_error_is_how_far_bins_are_off():
     assert calibration_error(stated, right, np.array([1, 0, 0, 0])) == pytest.approx(0.25)
 
 
+@pytest.mark.slow
 def test_the_study_prints_weights_and_how_far_they_hold(study, table):
     done = study(main, table)
 
