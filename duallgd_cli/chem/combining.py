@@ -70,7 +70,8 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
     both = np.stack([rows, rows[:, [0, 2, 1]]], 1)  # either way round, one after the other
     differ = np.array(uneven) & (rows[:, 1] != rows[:, 2])
     kept = np.stack([np.ones_like(differ), differ], 1)
-    return both[kept][:most]
+    chosen: NDArray[np.int64] = both[kept][:most]
+    return chosen
 
 
 def _fitting(
