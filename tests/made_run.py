@@ -5,6 +5,7 @@ dynamic exclusion; noise is in every scan. Nothing was measured.
 """
 
 import base64
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,8 +66,19 @@ class Run:
     scans: list = field(default_factory=list)
 
     def truth(self):
-        """Names of compounds by index of the scan, for MS2 scans of monoisotopic ions."""
+        """What each MS2 scan is of, by its index: a compound, its isotope (``a+``), or "" noise."""
         return {n: scan.truth for n, scan in enumerate(self.scans) if scan.level == 2}
+
+    def judged(self, features):
+        """Compounds that were chosen, how many of them are one feature, and which share theirs."""
+        truth, spread = self.truth(), {}
+        for number, feature in enumerate(features):
+            for scan in (m for one in feature.spectra for m in one.merged or (one,)):
+                spread.setdefault(truth[scan.source.index], Counter())[number] += 1
+        spread = {name: own for name, own in spread.items() if name and name[-1] != "+"}
+        mains = Counter(own.most_common(1)[0][0] for own in spread.values())
+        shared = [n for n, own in spread.items() if mains[own.most_common(1)[0][0]] > 1]
+        return len(spread), sum(len(own) == 1 for own in spread.values()), shared
 
 
 def random_compounds(rng, count, length_s, fragments=12):
@@ -125,6 +137,7 @@ def measure(
             for place, (mz, share) in enumerate(one.isotopes())
             if share * one.at(start) > THRESHOLD
         ]
+        present = _resolved(present)
         mz = scattered(np.array([entry[0] for entry in present]))
         height = np.array([entry[1] for entry in present]) * rng.normal(1, 0.08, len(present))
         mz = np.concatenate([mz, rng.uniform(100, 900, noise)])
@@ -156,6 +169,20 @@ def measure(
                     )
                 )  # fmt: skip
     return run
+
+
+def _resolved(present):
+    """Ions as a detector of resolution 40,000 shows them: what is closer is the stronger one."""
+    shown = []
+    for mz, height, whole, of in sorted(present, key=lambda entry: entry[0]):
+        if shown and mz - shown[-1][0] < mz / 40_000:
+            at, before, *names = shown.pop()
+            both = before + height
+            stronger = names if before >= height else [whole, of]
+            shown.append(((at * before + mz * height) / both, both, *stronger))
+        else:
+            shown.append((mz, height, whole, of))
+    return shown
 
 
 def _fragments(rng, compounds, time, mz, width, energy, noise):

@@ -418,8 +418,8 @@ def _journal_path(request: PredictRequest) -> Iterator[Path]:
 
 def _with_spectra(run: FinishedRun) -> FinishedRun:
     if run.totals["cases"] == 0:
-        names = ", ".join(str(entry["name"]) for entry in run.header.inputs)
-        raise UnreadableError(f"no MS2 spectrum in {names} ({run.totals['ms1']} of MS1)")
+        names = [str(entry["name"]) for entry in run.header.inputs]
+        raise UnreadableError(RunCounts.of(run.totals).nothing_left(names, run.totals["ms1"]))
     return run
 
 

@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 _MS2: Final = 2
 _IN_MEMORY_BYTES: Final = 1 << 26
 _SPAN: Final = re.compile(r"\s*(\d+(?:\.\d*)?)?\s*-\s*(\d+(?:\.\d*)?)?\s*", re.ASCII)
-# An ion whose intensity falls to this part of both neighbouring maxima eluted twice.
-_VALLEY: Final = 0.5
+# An ion whose intensity falls to this part of the maxima on both sides eluted twice.
+_VALLEY: Final = 0.65
 _NOISE: Final = 3.0  # times the faintest peak of an MS1 scan: what is no peak of an ion
 _HALF_WINDOW: Final = 0.5  # m/z, of an isolation window that the file does not give
 _PRESENT_DA: Final = 0.01  # of a precursor in MS1: files may round it
@@ -58,7 +58,7 @@ class FeatureSettings:
 
     Attributes:
         rt_window: Most seconds between one MS2 spectrum of a feature and the next. None for what
-            MS1 spectra show, which is where the ion is, and where it falls to half and rises
+            MS1 spectra show, which is where the ion is, and where it falls to two thirds and rises
             again; without them for three times the usual time between repeats, 10 to 30 s.
         rt: Retention times of spectra that are kept, in seconds, such as ``60-600``, ``60-`` or
             ``-600``; None keeps all.
@@ -146,6 +146,20 @@ class RunCounts:
         spectra, features = (totals.get(f"run_{name}", 0) for name in ("spectra", "features"))
         return cls(spectra, features, Counter(left_out))
 
+    def nothing_left(self, names: Iterable[str], n_ms1: int) -> str:
+        """Why files gave no feature.
+
+        Args:
+            names: Of the files.
+            n_ms1: MS1 spectra in them.
+        """
+        files = ", ".join(names)
+        if self.left_out:
+            return (
+                f"no MS2 spectrum of {files} is left: {_listed(self.left_out)}; widen the filters"
+            )
+        return f"no MS2 spectrum in {files} ({n_ms1} of MS1)"
+
     def record(self) -> dict[str, Any]:
         """For the record of a run; {} without runs of scans."""
         values = {"spectra": self.spectra, "features": self.features}
@@ -191,10 +205,19 @@ class _Scan:
 
 
 class _Survey(NamedTuple):
-    """An MS1 scan: its place on the shelf, retention time, polarity and faintest peak."""
+    """An MS1 scan.
 
-    place: int
+    Attributes:
+        time: Retention time, s.
+        current: Summed intensity, which tells scans of equal time apart.
+        place: On the shelf.
+        polarity: 1, -1 or 0.
+        faintest: Intensity of its faintest peak; infinite without any.
+    """
+
     time: float
+    current: float
+    place: int
     polarity: int
     faintest: float
 
@@ -243,13 +266,15 @@ class Shelf:
         return None
 
     def _enter(self, place: int, item: Spectrum) -> None:
-        time = item.retention_time_s
+        time, mz = item.retention_time_s, item.precursor_mz
+        _, heights = _positive(item)
+        with np.errstate(over="ignore"):
+            current = float(heights.sum())
         if item.ms_level == 1 and item.failure is None:
-            if time is not None and item.intensity.size:
-                faintest = float(item.intensity.min(where=item.intensity > 0, initial=math.inf))
-                self.surveys.append(_Survey(place, time, item.polarity, faintest))
+            if time is not None:
+                faintest = float(heights.min(initial=math.inf))
+                self.surveys.append(_Survey(time, current, place, item.polarity, faintest))
             return
-        mz = item.precursor_mz
         if item.failure is not None or item.ms_level != _MS2 or mz is None or time is None:
             self.others.append((place, item.source.index))
             return
@@ -264,7 +289,7 @@ class Shelf:
             low=low,
             high=high,
             intensity=_written_intensity(item),
-            current=float(item.intensity.sum()),
+            current=current,
             peaks=item.mz.size,
             ppm=TOLERANCE.tolerance_ppm(item.instrument),
         )
@@ -319,7 +344,7 @@ def features_of_run(
     for polarity in sorted({one.polarity for one in kept}):
         scans = [one for one in kept if one.polarity == polarity]
         surveys = [one for one in shelf.surveys if not polarity or one.polarity in (polarity, 0)]
-        surveys.sort(key=lambda one: (one.time, one.place))
+        surveys.sort()
         seen = _look_through(shelf, scans, surveys)
         numbers = _present(seen, scans, settings, left_out)
         groups += _grouped(seen, scans, numbers, settings)
@@ -347,10 +372,13 @@ def _merged(
 
 def _sentence(scans: int, features: int, left_out: Counter[str]) -> str:
     """What became of the MS2 spectra of a file."""
-    reasons = ", ".join(f"{number} {why}" for why, number in left_out.items())
-    said = f"; left out are {reasons}" if reasons else ""
+    said = f"; left out are {_listed(left_out)}" if left_out else ""
     spectra = counted(scans, "MS2 spectrum", "MS2 spectra")
     return f"{counted(features, 'feature')} of {spectra}{said}"
+
+
+def _listed(left_out: Counter[str]) -> str:
+    return ", ".join(f"{number} {why}" for why, number in left_out.items())
 
 
 def _filtered(
@@ -441,7 +469,7 @@ def _look_through(shelf: Shelf, scans: Sequence[_Scan], surveys: Sequence[_Surve
         for survey in pair:
             beside[survey].append(number)
     rows = []
-    for survey, (place, at, *_) in enumerate(surveys):
+    for survey, (at, _, place, *_) in enumerate(surveys):
         peak_mz, height = _positive(shelf.get(place))
         of = np.searchsorted(low, peak_mz, "right") - 1
         inside = (of >= 0) & (peak_mz <= high[of]) & (first[of] <= at) & (at <= last[of])
@@ -462,6 +490,7 @@ def _look_through(shelf: Shelf, scans: Sequence[_Scan], surveys: Sequence[_Surve
 
 
 def _positive(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """m/z and intensity of the peaks that have one."""
     possible = (spectrum.intensity > 0) & (spectrum.intensity < math.inf)
     return spectrum.mz[possible], spectrum.intensity[possible]
 
@@ -623,7 +652,7 @@ class _Trace:
 
 
 def valleys(height: NDArray[np.float64]) -> list[int]:
-    """Where a trace falls to half of what it is somewhere on both sides, at the lowest point."""
+    """Where a trace falls to two thirds of the maxima on both sides, at the lowest point."""
     found: list[int] = []
     top, low, lowest = 0.0, math.inf, 0
     for number, value in enumerate(height.tolist()):

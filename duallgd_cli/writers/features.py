@@ -77,10 +77,10 @@ def write_features(
                 usable = [one for one in feature.spectra if one.failure is None]
                 written += bool(usable)
                 yield from (_block(one) for one in (*usable, *(feature.ms1 if usable else ())))
+            if not rows:  # so that nothing is written
+                raise UnreadableError(inputs.runs.nothing_left(names, inputs.n_ms1))
 
         write_pieces(blocks(), output)
-        if not rows:
-            raise UnreadableError(f"no MS2 spectrum in {', '.join(names)} ({inputs.n_ms1} of MS1)")
         if is_file:
             write_pieces(table(COLUMNS, rows, "csv"), places["the table of features"])
     return written, inputs
