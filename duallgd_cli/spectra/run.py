@@ -255,7 +255,12 @@ class Shelf:
     def fill(self, items: Iterable[Spectrum]) -> Spectrum | None:
         """Take the spectra of a file up to the first that no run has, which is returned."""
         for item in items:
-            if item.ms_level == _MS2 and item.failure is None and not _is_scan(item):
+            # A scan as an instrument writes it, not a spectrum that somebody named.
+            named = bool(item.feature_id or item.formula_text)
+            named |= "compound_name" in canonical(item.metadata)
+            named |= bool(item.adduct_text) and item.adduct_source == GIVEN
+            is_scan = not named and item.retention_time_s is not None
+            if item.ms_level == _MS2 and item.failure is None and not is_scan:
                 return item
             if item.ms_level == 1 and item.feature_id:
                 return item
@@ -279,6 +284,9 @@ class Shelf:
             self.others.append((place, item.source.index))
             return
         low, high = _isolation(item, mz)
+        # Of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS.
+        second = (*item.metadata.get("pepmass", "").split(), "", "")[1]
+        intensity = finite(item.metadata.get("precursor_intensity", second))
         scan = _Scan(
             place=place,
             index=item.source.index,
@@ -288,19 +296,12 @@ class Shelf:
             charge=charge_of(item),
             low=low,
             high=high,
-            intensity=_written_intensity(item),
+            intensity=intensity if intensity is not None and intensity > 0 else None,
             current=current,
             peaks=item.mz.size,
             ppm=TOLERANCE.tolerance_ppm(item.instrument),
         )
         self.scans.append(scan)
-
-
-def _is_scan(item: Spectrum) -> bool:
-    """Whether an MS2 spectrum is a scan as an instrument writes it, not one that somebody named."""
-    is_named = item.feature_id or item.formula_text or "compound_name" in canonical(item.metadata)
-    has_adduct = item.adduct_text and item.adduct_source == GIVEN
-    return not (is_named or has_adduct) and item.retention_time_s is not None
 
 
 def _isolation(item: Spectrum, mz: float) -> tuple[float, float]:
@@ -313,13 +314,6 @@ def _isolation(item: Spectrum, mz: float) -> tuple[float, float]:
     middle = mz if target is None else target
     low, high = (half if offset is None else offset for offset in offsets)
     return middle - low, middle + high
-
-
-def _written_intensity(item: Spectrum) -> float | None:
-    """Intensity of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS."""
-    second = (*item.metadata.get("pepmass", "").split(), "", "")[1]
-    intensity = finite(item.metadata.get("precursor_intensity", second))
-    return intensity if intensity is not None and intensity > 0 else None
 
 
 def features_of_run(
@@ -352,29 +346,17 @@ def features_of_run(
     counts.spectra += len(shelf.scans)
     counts.features += len(groups)
     counts.left_out += left_out
-    logger.info("%s: %s", name, _sentence(len(shelf.scans), len(groups), left_out))
+    said = f"; left out are {_listed(left_out)}" if left_out else ""
+    spectra = counted(len(shelf.scans), "MS2 spectrum", "MS2 spectra")
+    logger.info("%s: %s of %s%s", name, counted(len(groups), "feature"), spectra, said)
     in_order = sorted([(one.scans[0].index, one) for one in groups], key=lambda entry: entry[0])
     features = (
         (index, _feature(shelf, group, str(number), settings))
         for number, (index, group) in enumerate(in_order, start=first + 1)
     )
     alone = ((index, Feature((shelf.get(place),))) for place, index in shelf.others)
-    yield from _merged(features, alone)
-
-
-def _merged(
-    features: Iterator[tuple[int, Feature]], alone: Iterator[tuple[int, Feature]]
-) -> Iterator[Feature]:
-    """Both in the order of their indices."""
     for _, feature in heapq.merge(features, alone, key=lambda entry: entry[0]):
         yield feature
-
-
-def _sentence(scans: int, features: int, left_out: Counter[str]) -> str:
-    """What became of the MS2 spectra of a file."""
-    said = f"; left out are {_listed(left_out)}" if left_out else ""
-    spectra = counted(scans, "MS2 spectrum", "MS2 spectra")
-    return f"{counted(features, 'feature')} of {spectra}{said}"
 
 
 def _listed(left_out: Counter[str]) -> str:
@@ -385,9 +367,8 @@ def _filtered(
     scans: Sequence[_Scan], settings: FeatureSettings, left_out: Counter[str]
 ) -> list[_Scan]:
     """The scans that are kept whatever MS1 shows; of the others the first reason is counted."""
-    (earliest, latest), (lightest, heaviest) = (
-        span_of(name, getattr(settings, name)) for name in ("rt", "mz")
-    )
+    earliest, latest = span_of("rt", settings.rt)
+    lightest, heaviest = span_of("mz", settings.mz)
     few = f"with fewer than {counted(settings.min_peaks, 'peak')}"
     kept: list[_Scan] = []
     for one in scans:
@@ -731,7 +712,8 @@ def _feature(shelf: Shelf, group: _Group, name: str, settings: FeatureSettings) 
     by_energy: defaultdict[tuple[object, ...], list[Spectrum]] = defaultdict(list)
     for one in group.scans:
         spectrum = shelf.get(one.place)
-        by_energy[_energy(spectrum)].append(spectrum)
+        mode = canonical(spectrum.metadata).get("fragmentation_mode", "")
+        by_energy[spectrum.collision_energy_text, mode, spectrum.instrument].append(spectrum)
     scans = [one for own in by_energy.values() for one in own]
     # A precursor m/z that is written in the file, so that its decimals say how exact it is.
     order = sorted(scans, key=lambda one: (one.precursor_mz, one.retention_time_s))
@@ -762,12 +744,6 @@ def _feature(shelf: Shelf, group: _Group, name: str, settings: FeatureSettings) 
         )
         spectra.append(with_isotopes(merged, {name: blocks}))
     return Feature(tuple(spectra), blocks, group.intensity)
-
-
-def _energy(spectrum: Spectrum) -> tuple[object, ...]:
-    """What spectra share that become one."""
-    mode = canonical(spectrum.metadata).get("fragmentation_mode", "")
-    return spectrum.collision_energy_text, mode, spectrum.instrument
 
 
 def _without_peaks(spectrum: Spectrum) -> Spectrum:

@@ -115,7 +115,7 @@ def _block(spectrum: Spectrum) -> str:
     lines = [
         "BEGIN IONS",
         *(f"{name}={value}" for name, value in fields.items() if value),
-        *(f"{mz!r} {intensity!r}" for mz, intensity in peaks),
+        *(" ".join(map(repr, pair)) for pair in peaks),
         "END IONS",
     ]
     return "\n".join(lines) + "\n\n"
