@@ -1,14 +1,13 @@
 """Run the command line: ``duallgd`` or ``python -m duallgd_cli``."""
 
 import errno
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, clip, printable
-from duallgd_cli.runtime import loading, prepare_environment, stoppable
+from duallgd_cli.runtime import end_at_once, loading, prepare_environment, stoppable
 
 # What is the matter with a file that was named, wherever it shows.
 _OF_A_FILE: Final = frozenset(
@@ -65,7 +64,7 @@ def run() -> None:
     except SystemExit as stopped:
         if stopped.code == InterruptedRunError.exit_code:
             sys.stderr.flush()
-            os._exit(InterruptedRunError.exit_code)
+            end_at_once()
         raise
 
 

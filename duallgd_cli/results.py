@@ -1,6 +1,6 @@
 """What comes out of a prediction, before ranking (`HypothesisResult`) and after (`Prediction`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from types import MappingProxyType, NoneType
@@ -15,6 +15,7 @@ OK = "ok"
 _TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
 _OF_A_LINE: Final = frozenset({"tallies", "scores"})  # beside the fields of a result
 _LONGEST_WORD = 200
+_MOST_NAMED: Final = 50  # spectra of one feature that each of them names
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,21 @@ class SpectrumReference:
             warnings=sentences(*remarks),
             assumptions=sentences(*spectrum.assumptions),
         )
+
+
+def references(spectra: Iterable[Spectrum]) -> tuple[SpectrumReference, ...]:
+    """Names of all spectra of a feature, those that a consensus was made of in its place.
+
+    What is said of a consensus holds for each of these; they are in the order of their file.
+    """
+    found: list[SpectrumReference] = []
+    for spectrum in spectra:
+        named = SpectrumReference.of(spectrum)
+        found += [
+            replace(named, source=one.source, spectrum_id=one.spectrum_id, scans=one.scans)
+            for one in spectrum.merged or (spectrum,)
+        ]
+    return tuple(sorted(found, key=lambda one: one.source.index))
 
 
 class Structure(NamedTuple):
@@ -360,8 +376,7 @@ def predictions_of(
         )
         if spectrum.status == OK:
             one = replace(one, hypotheses=tuple(results), group=together)
-            others = [str(source.index) for source in together if source != spectrum.source]
-            read = f"read together with index {', '.join(others)}" if others else ""
+            read = _read_together(together, spectrum.source)
             refused = (result.status for result in results if result.status != OK)
             one = replace(
                 one,
@@ -375,12 +390,20 @@ def predictions_of(
     return found
 
 
+def _read_together(together: Sequence[Source], source: Source) -> str:
+    """With which others a spectrum was read; of very many the first alone says all of them."""
+    others = [str(one.index) for one in together if one != source]
+    if source != together[0] and len(others) > _MOST_NAMED:
+        others = [others[0], f"{len(others) - 1} more"]
+    return f"read together with index {', '.join(others)}" if others else ""
+
+
 def _in_library(prediction: Prediction) -> str:
     """What a spectral library says of a feature, "" if nothing."""
     match = prediction.library_match
     if not match:
         return ""
-    found = "found in" if match["offered"] else "nearest of its mass in"
+    found = "found in" if match.get("found") else "nearest of its mass in"
     named = match["name"] or match["smiles"]
     matched = f"cosine {match['score']:.2f}, {counted(match['matched_peaks'], 'peak')}"
     return f"{found} {match['library']}: {named} ({matched})"

@@ -13,6 +13,7 @@ import logging
 import os
 import platform
 import signal
+import sys
 import threading
 import time
 from collections import defaultdict, deque
@@ -21,7 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self, TypeAlias, TypeVar, get_args
 
 from duallgd_cli import __version__
 from duallgd_cli.errors import InterruptedRunError, UsageError, WorkerDiedError, quote
@@ -295,13 +296,23 @@ def stoppable() -> Iterator[None]:
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 time.sleep(_ENDING_S)
                 os.write(2, b"error: stopped\n")
-                os._exit(InterruptedRunError.exit_code)
+                end_at_once()
 
     main = threading.get_ident()
     signal.signal(signal.SIGURG, hand_on)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     threading.Thread(target=listen, name="ctrl-c", daemon=True).start()
     yield
+
+
+def end_at_once() -> NoReturn:
+    """End a command that was stopped: threads that still compute are not waited for.
+
+    Semaphores of pools are given back first, or Python would say that they leaked.
+    """
+    if (pools := sys.modules.get("multiprocessing.util")) is not None:
+        pools._run_finalizers(0)
+    os._exit(InterruptedRunError.exit_code)
 
 
 def versions() -> dict[str, str]:

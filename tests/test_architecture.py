@@ -39,7 +39,7 @@ ALLOWED = {
     "ranking": {"config", "spectra", "results", "sources"},
     "predict": _CORE | _PREDICTING | {"formulas", "writers"},
     "formulas": {"spectra", "chem", "config", "predict", "writers", "results"},
-    "writers": {"chem", "predict", "results"},
+    "writers": {"chem", "predict", "results", "spectra"},
     "evaluate": _CORE | _PREDICTING | {"formulas"},
     "bench": _CORE - {"data"} | {"predict", "results"},
     "report": _CORE | _PREDICTING | {"writers"},

@@ -48,6 +48,7 @@ _OF_KNOWN_BONDS: Final = "denoiser.pair_known"
 _MOST_UNPACKED_BYTES: Final = 16 << 20
 DIGEST: Final = "sha256"
 _FOREIGN: Final = "preset"  # metadata that only files of other networks have: what it is called
+_WHOLE: Final = "full"  # the variant of a network; those of studies had other ones
 _READABLE: Final = 0o644
 _FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_"})
 
@@ -62,8 +63,8 @@ class Checkpoint:
         record: How it was trained: data, hold-outs, steps, seed, compute.
         ranking: Values of the ranking and calibration models, by name.
         reranker: Arrays of the fragment model and the substructure prior, by name; see
-            `generator.reranker`. They fit the data, not the network, and most files hold none.
-        templates: Known molecules to start samples from, by name; see `generator.templates`. Most
+            `scores.substructures`. They fit the data, not the network, and most files hold none.
+        templates: Known molecules to start samples from, by name; see `sources.collection`. Most
             files hold none.
         kernel: Their spectra, by name; see `model.fragment_kernel`.
         contrast: A second encoder that tells isomers apart, by name; see `train.contrast`.
@@ -92,19 +93,14 @@ class Checkpoint:
         load_strictly(encoder, self.contrast)
         return encoder.eval()
 
-    def build(self, make: Callable[[ModelSettings], DualLGD] | None = None) -> DualLGD:
+    def build(self) -> DualLGD:
         """The network in float32 with these weights, in evaluation mode.
-
-        Args:
-            make: What builds the network of a study; None for the default network.
 
         Raises:
             WeightsError: A tensor is missing, unknown or of another shape; the message lists them.
-                Or the network is that of a study, and `make` was not given.
         """
-        if make is None:
-            _require_fit(self.settings, self.tensors)
-        model = (make or DualLGD)(self.settings)
+        _require_fit(self.settings, self.tensors)
+        model = DualLGD(self.settings)
         load_strictly(model, self.tensors)
         return model.eval()
 
@@ -159,7 +155,12 @@ def load(path: Path) -> Checkpoint:
                 f"weights {path} hold the {clip(metadata[_FOREIGN])} network, which this command "
                 "does not work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
             )
-        settings = parse(ModelSettings, load_finite(metadata["settings"]))
+        sizes = load_finite(metadata["settings"])
+        if sizes.pop("variant", _WHOLE) != _WHOLE:
+            raise WeightsError(
+                f"weights {path} hold the network of a study, which is gone; use other weights"
+            )
+        settings = parse(ModelSettings, sizes)
         record = load_object(metadata["record"])
         ranking = load_finite(metadata["ranking"])
         database = load_finite(metadata.get("database", "{}"))

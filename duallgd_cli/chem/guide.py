@@ -189,6 +189,9 @@ def read_core(text: str) -> Core:
     if foreign or odd or not atoms:
         what = ", ".join(foreign) or "a bond that is no single, double, triple or aromatic one"
         raise UsageError(f"core {quote(text)} holds {what if atoms else 'no atom'}; leave that out")
+    aromatic = Chem.BondType.AROMATIC
+    if any(one.GetBondType() == aromatic and not one.IsInRing() for one in mol.GetBonds()):
+        raise UsageError(f"core {quote(text)} has an aromatic bond outside rings; leave that out")
     open_atoms = {
         neighbour.GetIdx()
         for atom in mol.GetAtoms()

@@ -15,6 +15,7 @@ from duallgd_cli.cli import (
     data,
     database,
     evaluate,
+    features,
     formulas,
     info,
     predict,
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("score", epilog=score.EPILOG)(score.score)
 app.command("formulas", epilog=formulas.EPILOG)(formulas.formulas)
+app.command("features", epilog=features.EPILOG)(features.features)
 app.command("merge", epilog=predict.MERGE_EPILOG)(predict.merge)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("train", epilog=train.EPILOG)(train.train)

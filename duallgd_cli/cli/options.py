@@ -19,15 +19,16 @@ COMMON: Final = "Common options"
 OUTPUT: Final = "Output"
 KNOWN: Final = "What you know"
 INPUT: Final = "Checks and peaks"
+RUNS: Final = "Scans of a run"
 SAMPLING: Final = "Sampling"
 MACHINE: Final = "Machine"
 LONG: Final = "Long runs"
 MESSAGES: Final = "Settings and messages"
 
 # An option in one of the panels, for what a command has of its own, too.
-common, output, known, checks, sampling, machine, long, messages = (
+common, output, known, checks, runs, sampling, machine, long, messages = (
     partial(typer.Option, rich_help_panel=panel)
-    for panel in (COMMON, OUTPUT, KNOWN, INPUT, SAMPLING, MACHINE, LONG, MESSAGES)
+    for panel in (COMMON, OUTPUT, KNOWN, INPUT, RUNS, SAMPLING, MACHINE, LONG, MESSAGES)
 )
 
 Spectra = Annotated[
@@ -42,11 +43,31 @@ Force = Annotated[bool, output("--force", help="Replace files that exist.")]
 Strict = Annotated[bool, messages("--strict", help="Exit with 1 if a spectrum was skipped.")]
 GroupBy = Annotated[
     str | None,
-    checks(
-        help="feature: spectra with the same feature id and precursor (collision energies) are "
-        "read together; none: each alone.",
-        show_default="feature",
+    runs(
+        help="run: scans of one ion that elutes (mzML, mzXML) are read together, and in other "
+        "files spectra with the same feature id and precursor; feature: the latter alone; none: "
+        "each spectrum alone.",
+        show_default="run",
     ),
+]
+RtWindow = Annotated[
+    float | None,
+    runs(
+        metavar="SECONDS",
+        help="Most time between one MS2 scan of a feature and the next. By default MS1 shows where "
+        "an ion elutes; without MS1, three times the usual time between repeats.",
+    ),
+]
+Rt = Annotated[
+    str | None, runs(metavar="FROM-TO", help="Retention times to read, in seconds: 60-600, 60-.")
+]
+Mz = Annotated[str | None, runs(metavar="FROM-TO", help="Precursor m/z to read: 100-800, -800.")]
+MinPeaks = Annotated[
+    int | None, runs(help="Fewest peaks of an MS2 scan that is read.", show_default="2")
+]
+MinIntensity = Annotated[
+    float | None,
+    runs(help="Least intensity of the precursor in MS1, or as the file gives it."),
 ]
 Adduct = Annotated[
     str | None,
@@ -199,6 +220,12 @@ _SAMPLING_SETTINGS: Final = {
     "max_memory": "max_memory_mib",
     "timeout_per_spectrum": "timeout_s",
 }
+
+
+def features_of(context: typer.Context) -> dict[str, object]:
+    """Values of the options for scans of a run, by dotted setting."""
+    names = ("rt_window", "rt", "mz", "min_peaks", "min_intensity")
+    return {f"features.{name}": context.params[name] for name in names}
 
 
 def sampling_of(context: typer.Context) -> dict[str, object]:

@@ -17,6 +17,8 @@ EPILOG = """
 
 - `duallgd predict spectra.mgf -o structures.csv`
 
+- `duallgd predict run.mzML -o out.csv --report out.html` (one answer for each ion that elutes)
+
 - `duallgd predict spectra.mgf --formula-col MY_FORMULA --steps 10`
 
 - `duallgd predict a.mgf b.mzML --formulas formulas.csv -o out.sdf --top-k 10 --seed 7`
@@ -132,6 +134,11 @@ def predict(
         ),
     ] = None,
     group_by: options.GroupBy = None,
+    rt_window: options.RtWindow = None,
+    rt: options.Rt = None,
+    mz: options.Mz = None,
+    min_peaks: options.MinPeaks = None,
+    min_intensity: options.MinIntensity = None,
     core: Annotated[
         str | None,
         options.known(
@@ -171,8 +178,9 @@ def predict(
         list[Path] | None,
         options.known(
             metavar="FILE",
-            help="Spectral library with structures: .msp, .mgf, .mzML or .json. What is found "
-            "there is named; structures of similar spectra are analogues.",
+            help="Spectral library with structures: .msp, .mgf, .mzML or .json. The structure of "
+            "the best match is a candidate, as probable as such matches are right; those of "
+            "similar spectra are analogues.",
         ),
     ] = None,
     database: options.Database = None,
@@ -221,7 +229,8 @@ def predict(
 
     Spectra need no labels: only peaks and a precursor. The molecular formula comes from a field of
     the file, an option or a table; where there is none it is predicted. Every MS2 spectrum gets
-    its candidates, or a row that says why not.
+    its candidates, or a row that says why not; scans of a run that are of one ion get them
+    together.
     """
     from duallgd_cli.cli import display, running
 
@@ -256,6 +265,7 @@ def predict(
             "annotation.ppm": ppm,
             "annotation.orbitrap_ppm": ppm,
             "annotation.qtof_ppm": ppm,
+            **options.features_of(context),
             **options.sampling_of(context),
             **options.database_share(database, database_share, database_only),
         }

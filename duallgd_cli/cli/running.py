@@ -109,6 +109,8 @@ def sentence(summary: "RunSummary") -> str:
     spectra = counted(summary.n_spectra, "spectrum", "spectra")
     words = [f"{summary.n_ok} of {spectra} with candidates"]
     words += [f"({', '.join(others)})"] if others else []
+    if 0 < summary.n_features < summary.n_spectra:
+        words.append(f"read as {counted(summary.n_features, 'feature')}")
     words.append(counted(summary.n_candidates, "candidate"))
     if summary.n_resumed:
         words.append(f"{counted(summary.n_resumed, 'feature')} taken from the journal")

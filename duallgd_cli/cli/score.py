@@ -56,6 +56,9 @@ def score(
     formula: Annotated[
         str | None, options.common(help="One formula for every spectrum, such as C9H8O4.")
     ] = None,
+    formulas: Annotated[
+        Path | None, options.common(help="CSV or TSV table of formulas by feature id.")
+    ] = None,
     adduct: options.Adduct = None,
     precursor_ppm: Annotated[
         float | None,
@@ -96,8 +99,7 @@ def score(
 
     display.configure_logging(quiet)
     with loading():
-        from duallgd_cli.guide import Knowledge
-        from duallgd_cli.predict.scoring import score_structures
+        from duallgd_cli.predict.scoring import check, score_structures
         from duallgd_cli.predict.settings import PredictRequest, PredictSettings, preset_of
         from duallgd_cli.spectra.features import count_spectra
         from duallgd_cli.spectra.reading import spectrum_files
@@ -117,15 +119,14 @@ def score(
             inputs=spectrum_files(spectra),
             output=output or running.default_output(spectra, format, "scores"),
             format=format or "",
+            formulas=formulas,
             guide=options.guide_files(databases=database),
             settings=settings,
             workers=workers or 1,
             force=force,
             reads=options.reads(config=config, weights=weights),
         )
-        knowledge = None
-        if request.guide is not None:
-            knowledge = Knowledge.read(settings.guide, request.guide)
+        read, knowledge = check(request, structures)  # before the weights load
         from duallgd_cli.predict import api
 
         runtime = Runtime.resolve(device, precision, threads=threads)
@@ -137,5 +138,5 @@ def score(
         running.interruptible("nothing was written; the same command starts again"),
         display.progress(quiet, total) as shown,
     ):
-        done = score_structures(request, structures, model, shown, knowledge)
+        done = score_structures(request, read, model, shown, knowledge)
     running.report(done, strict)

@@ -252,12 +252,6 @@ class Samples(NamedTuple):
         """The same on the CPU."""
         return Samples(*(tensor.cpu() for tensor in self))
 
-    @classmethod
-    def none(cls, n_pairs: int, n_classes: int) -> "Samples":
-        """No samples of graphs of M pairs and C bond classes."""
-        bond = torch.zeros(0, n_pairs, dtype=torch.long)
-        return cls(bond, torch.zeros(0), torch.zeros(0, n_pairs, n_classes))
-
     @staticmethod
     def join(parts: Sequence["Samples"]) -> "Samples":
         """Chunks one after the other."""

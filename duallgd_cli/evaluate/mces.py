@@ -6,6 +6,10 @@ still lower that minimum, and the solver need only look below it: distances are 
 
 Bounds and the integer program are those of myopic-mces. HiGHS solves the program, and is asked here
 how it ended: myopic-mces takes what HiGHS has when its time is over for the exact distance.
+
+RDKit's RASCAL is no substitute: it shares as many bonds as possible, whatever they weigh, and bonds
+of other orders not at all or for nothing. Of 148 pairs of a candidate and the truth of fold val
+that are up to 15 apart it has the same distance for 84, or 93 with bond orders left out.
 """
 
 import logging

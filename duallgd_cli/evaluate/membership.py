@@ -51,7 +51,7 @@ def both_worlds(
         database: Ranking of structures of a database.
 
     Returns:
-        Evidence (X, 4), whether the truth is in the database (X,), the truth of each row.
+        Evidence (X, 5), whether the truth is in the database (X,), the truth of each row.
     """
     rows, inside, names = [], [], []
     for results, truth in features:
@@ -69,7 +69,7 @@ def both_worlds(
                 rows.append(told)
                 inside.append(label)
                 names.append(truth)
-    return np.array(rows).reshape(-1, 4), np.array(inside, np.bool_), names
+    return np.array(rows).reshape(-1, 5), np.array(inside, np.bool_), names
 
 
 def fit_membership(

@@ -11,7 +11,7 @@ from duallgd_cli.files import STANDARD_STREAM, claim, require_input
 from duallgd_cli.formulas import rank_formulas, remarks
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from duallgd_cli.results import OK, sentences
+from duallgd_cli.results import OK, references, sentences
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.formulas import unnamed_ion
 from duallgd_cli.spectra.resolution import resolved
@@ -69,7 +69,7 @@ def write_formulas(request: PredictRequest) -> RunSummary:
     settings = request.settings
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:
-        features = inputs.features(settings.group_by, settings.adduct)
+        features = inputs.features(*settings.grouping)
         rows = (row for item in features for row in _rows(item, settings, summary))
         if output_format == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)
@@ -135,8 +135,8 @@ def _remarks(first: Spectrum, item: Feature) -> Iterator[str]:
     if not first.adduct_text and unnamed_ion(first) is None:
         mode = {1: "of positive ions ", -1: "of negative ions "}.get(first.polarity, "")
         yield f"no adduct is given: all {mode}were tried"
-    if len(item.spectra) > 1:
-        others = ", ".join(str(other.source.index) for other in item.spectra[1:])
+    others = ", ".join(str(other.source.index) for other in references(item.spectra)[1:])
+    if others:
         yield f"read together with index {others}"
 
 

@@ -194,9 +194,6 @@ def read_back(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     }
 
 
-# Structures of the databases that are candidates. How many samples are drawn otherwise has no say:
-# the only one of many that was looked at would seem certain.
-MOST_CHOSEN: Final = 100
 _MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for
 
 
@@ -208,12 +205,14 @@ class Known:
         guide: What it must be like, or None.
         analogues: Known molecules, and which of them are like it.
         matches: Spectra of libraries with the same precursor, best first.
+        n_peaks: Of the spectrum of the feature that has most.
         databases: Molecules one of which it is taken to be; none where candidates are drawn.
     """
 
     guide: "Guide | None"
     analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
     matches: "tuple[Match, ...]" = ()
+    n_peaks: int = 0
     databases: "tuple[Analogues | Database, ...]" = ()
 
     @property
@@ -269,17 +268,26 @@ class Known:
         }
 
     def match(self, formula: Formula) -> dict[str, Any] | None:
-        """The best match, of those of the formula if there are any, as `told` says it."""
-        from duallgd_cli.chem.identity import parse_smiles
+        """The best match, of those of the formula if there are any, as `told` says it.
 
-        described = [(one, one.values()) for one in self.matches]
-        described.sort(key=lambda both: both[1]["formula"] != str(formula))
-        for one, values in described:
-            offered = one.is_found and values["formula"] == str(formula)
-            if offered and self.guide is not None:
-                offered = not self.guide.fault(parse_smiles(values["smiles"]))
-            return {**values, "offered": offered}
-        return None
+        One of the formula that is as the guide says is ``offered`` as a candidate, with the
+        ``probability`` that it is right; ``found`` says whether the spectra are much alike.
+        """
+        from duallgd_cli.chem.identity import parse_smiles
+        from duallgd_cli.guide.hit_probability import best_hit, probability_of
+
+        hit = best_hit(self.matches, str(formula), self.n_peaks)
+        if hit is None:
+            return {**self.matches[0].values(), "offered": False} if self.matches else None
+        best, about = hit
+        values = best.values()
+        fault = "" if self.guide is None else self.guide.fault(parse_smiles(values["smiles"]))
+        return {
+            **values,
+            "offered": not fault,
+            "found": best.is_found,
+            "probability": round(probability_of(about), 4),
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -355,7 +363,8 @@ class Knowledge:
             alike = Analogues.of(rows)
             analogues += [(alike, alike.of_feature(names))] if len(alike) else []
         same = tuple(one for one in matches if one.is_same)[:_MOST_MATCHES]
-        return Known(guide, tuple(analogues), same, self.databases)
+        n_peaks = max(one.mz.size for one in feature.spectra)
+        return Known(guide, tuple(analogues), same, n_peaks, self.databases)
 
 
 def names_in_guides(feature: Feature) -> tuple[str, ...]:

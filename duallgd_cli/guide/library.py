@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _KIND: Final = "library-2"
 _MOST_SPECTRA: Final = 500_000
 # Of a spectrum of the library the most intense peaks, wherever they lie.
-_KEPT: Final = CleaningSettings(max_peaks=100, isotope_margin_da=math.inf)
+KEPT: Final = CleaningSettings(max_peaks=100, isotope_margin_da=math.inf)
 _LOOKED_UP: Final = 50  # peaks of a spectrum, for which others that share them are looked up
 _COMPARED: Final = 200  # spectra that matchms compares, of each kind
 _TOLERANCE_DA: Final = 0.02
@@ -254,7 +254,7 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     precursor_mz, polarity, n_peaks = array("d"), array("b"), array("q")
     mz, intensity = bytearray(), bytearray()  # objects would take ten times as much
     for spectrum in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
-        item, structure = clean(spectrum, _KEPT), _structure(spectrum)
+        item, structure = clean(spectrum, KEPT), _structure(spectrum)
         why = _fault(item, structure)
         if why or item.precursor_mz is None:
             refused[why] += 1

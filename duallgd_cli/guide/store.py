@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import time
 import zlib
 from array import array
@@ -187,13 +186,13 @@ class Database:
             except UnreadableError:
                 logger.warning("%s cannot be used, and is made again", place)
         try:
-            _make(path, place, 1, lambda rows: None)
+            _make(path, place, force=True)
             return cls.open(place)
         except OSError as error:
             logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
         # Mapped files can be read on after they were deleted.
         with TemporaryDirectory(prefix="duallgd-", ignore_cleanup_errors=True) as folder:
-            _make(path, place := Path(folder) / place.name, 1, lambda rows: None)
+            _make(path, place := Path(folder) / place.name, force=True)
             return cls.open(place)
 
     def __len__(self) -> int:
@@ -373,7 +372,7 @@ def add(
                 "replace it"
             )
     try:
-        about = _make(source, place, workers, advance)
+        about = _make(source, place, workers, advance, force=force)
     except OSError as error:
         raise UsageError(f"database {place} cannot be written: {error.strerror}") from None
     if about.said_of_left_out:
@@ -407,24 +406,22 @@ def _delete(place: Path) -> None:
 
 
 @contextmanager
-def _whole(place: Path) -> Iterator[Path]:
-    """A folder that takes a place when the block ends well, in that of a database if there is one.
+def _whole(place: Path, force: bool) -> Iterator[Path]:
+    """A folder that takes a place when the block ends well; with `force` that of another database.
 
     What a killed process left is removed an hour later or more.
     """
     for left in place.parent.glob(".*.part"):
         with suppress(OSError):
-            if time.time() - max(path.stat().st_mtime for path in (left, *left.iterdir())) > (
-                _ABANDONED_S
-            ):
-                shutil.rmtree(left)
-    part, before = (
-        place.with_name(f".{place.name}.{os.getpid()}{ending}.part") for ending in ("", ".old")
-    )
+            written = max(path.stat().st_mtime for path in (left, *left.iterdir()))
+            if time.time() - written > _ABANDONED_S:
+                _delete(left)
+    mark = os.urandom(4).hex()  # in containers, processes have the numbers of those before them
+    part, before = (place.with_name(f".{place.name}.{mark}.{n}.part") for n in ("new", "old"))
     part.mkdir()
     try:
         yield part
-        if place.exists():
+        if force and place.exists():
             place.rename(before)
         part.rename(place)
     finally:
@@ -433,7 +430,8 @@ def _whole(place: Path) -> Iterator[Path]:
                 before.rename(place)
             else:
                 _delete(before)
-        shutil.rmtree(part, ignore_errors=True)
+        if part.exists():
+            _delete(part)
 
 
 class _Kept(NamedTuple):
@@ -452,8 +450,15 @@ def _entry(row: StructureRow) -> _Kept | str:
     return _Kept(bytes(formula.counts), (line_of(row.smiles), line_of(row.name), bits.tobytes()))
 
 
-def _make(source: Path, place: Path, workers: int, advance: Callable[[int], None]) -> About:
-    """Make a database of a file; in memory are some 40 bytes a structure.
+def _make(
+    source: Path,
+    place: Path,
+    workers: int = 1,
+    advance: Callable[[int], None] = lambda rows: None,
+    *,
+    force: bool,
+) -> About:
+    """Make a database of a file; in memory are some 60 bytes a structure.
 
     Raises:
         OSError: Something cannot be written.
@@ -489,7 +494,7 @@ def _make(source: Path, place: Path, workers: int, advance: Callable[[int], None
                 f"{source} holds no molecule that can be used: "
                 f"{about.said_of_left_out or 'it is empty'}"
             )
-        part = stack.enter_context(_whole(place))
+        part = stack.enter_context(_whole(place, force))
         order = _write_index(part, atoms)
         for name, kind in _COLUMNS.items():
             own = np.frombuffer(lengths[name], np.uint32)

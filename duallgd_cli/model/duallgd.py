@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, pad, relu
 
 from duallgd_cli.chem.elements import LOWEST_VALENCES, N_BOND_CLASSES, N_ELEMENTS, N_HEAVY
-from duallgd_cli.errors import WeightsError, quote
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.layers import DualStreamLayer, Fusion, Masks
 from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms, line_graph
-from duallgd_cli.model.settings import FULL, DenoiserSettings, ModelSettings
+from duallgd_cli.model.settings import DenoiserSettings, ModelSettings
 from duallgd_cli.model.tensors import Linear, constants, map_tensors
 
 MAX_HOPS: Final = 6
@@ -371,18 +370,10 @@ class DualLGD(nn.Module):
 
     Args:
         settings: Sizes and process.
-
-    Raises:
-        WeightsError: They are those of a study's network.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        if settings.variant != FULL:
-            raise WeightsError(
-                f"the network {quote(settings.variant)} belongs to the studies examples/studies/"
-                "ablations.py and leak.py, which alone can run it; use other weights"
-            )
         self.settings = settings
         bits = settings.encoder.fingerprint_bits
         self.encoder = FormulaTransformer(settings.encoder)

@@ -9,9 +9,6 @@ from duallgd_cli.config import require, require_range
 MOST: Final = 1 << 16
 MOST_LAYERS: Final = 256
 
-# The default network; any other variant is one of examples/studies.
-FULL: Final = "full"
-
 
 @dataclass(frozen=True, slots=True)
 class DenoiserSettings:
@@ -121,14 +118,12 @@ class ModelSettings:
         encoder: The spectrum encoder.
         diffusion: The forward process.
         memory_bits: Fingerprint bits, by probability, that the denoiser attends to.
-        variant: `FULL`, or the name of a network that only a study in examples/studies builds.
     """
 
     denoiser: DenoiserSettings = field(default_factory=DenoiserSettings)
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
     memory_bits: int = 160
-    variant: str = FULL
 
     def __post_init__(self) -> None:
         require_range(self, "memory_bits", least=1, most=self.encoder.fingerprint_bits)

@@ -33,7 +33,7 @@ from duallgd_cli.results import Candidate, Prediction, predictions_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.scores import Score
 from duallgd_cli.sources import CandidateSource
-from duallgd_cli.spectra.features import Inputs, group
+from duallgd_cli.spectra.features import GroupBy, Inputs, group
 from duallgd_cli.spectra.reading import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
@@ -274,14 +274,16 @@ def _features(
 ) -> Iterator[Iterator[Feature]]:
     if isinstance(given, tuple):
         with Inputs(given) as inputs:
-            yield inputs.features(settings.group_by, settings.adduct)
+            yield inputs.features(*settings.grouping)
         return
     if len({one.source for one in given}) < len(given):
         # Spectra made by hand may all name the same index: here they are told apart by order.
         given = [
             replace(one, source=Source(one.source.file, index)) for index, one in enumerate(given)
         ]
-    yield group(given, settings.group_by, settings.adduct)
+    # What is given one by one is answered one by one, however it was measured.
+    by: GroupBy = "none" if settings.group_by == "none" else "feature"
+    yield group(given, by, settings.adduct)
 
 
 def _spectrum(item: object, index: int) -> Spectrum:

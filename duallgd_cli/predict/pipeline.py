@@ -43,6 +43,7 @@ from duallgd_cli.results import (
     ExplainedPeak,
     HypothesisResult,
     SpectrumReference,
+    references,
     sentences,
 )
 from duallgd_cli.runtime import stage
@@ -114,7 +115,7 @@ def results(
                 cleaned = [
                     resolved(clean(spectrum, settings.cleaning)) for spectrum in item.spectra
                 ]
-            spectra = tuple(map(SpectrumReference.of, cleaned))
+            spectra = references(cleaned)
             usable = tuple(one for one in cleaned if one.failure is None)
             tried = _hypotheses(spectra, usable, source)
             known = of_all

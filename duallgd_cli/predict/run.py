@@ -59,6 +59,7 @@ from duallgd_cli.runtime import (
     versions,
 )
 from duallgd_cli.spectra.features import Inputs
+from duallgd_cli.spectra.run import RunCounts
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import (
     TABLES,
@@ -102,6 +103,7 @@ class RunSummary:
         n_candidates: Candidates of all features; what spectra read together share counts once.
         notes: Remarks for the run record, and how often each was made.
         computing_s: Seconds of computing, of all features together.
+        n_features: Features; fewer than spectra where several are read together.
         n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
         n_resumed: Features that the journal already held.
         seconds: Wall time.
@@ -114,6 +116,7 @@ class RunSummary:
     n_candidates: int = 0
     notes: Counter[str] = field(default_factory=Counter)
     computing_s: float = 0.0
+    n_features: int = 0
     n_ms1: int = 0
     n_resumed: int = 0
     seconds: float = 0.0
@@ -125,6 +128,7 @@ class RunSummary:
             self.counts[prediction.status] += 1
             self.messages.setdefault(prediction.status, prediction.message)
             if prediction.source == prediction.group[0]:
+                self.n_features += 1
                 self.n_candidates += len(prediction.candidates)
                 self.computing_s += sum(one.seconds for one in prediction.hypotheses)
                 self.notes.update(note for one in prediction.hypotheses for note in one.notes)
@@ -135,6 +139,7 @@ class RunSummary:
         self.n_ms1 = other.n_ms1
         self.counts += other.counts
         self.messages = {**other.messages, **self.messages}
+        self.n_features += other.n_features
         self.n_candidates += other.n_candidates
         self.computing_s += other.computing_s
         self.notes += other.notes
@@ -210,7 +215,8 @@ def predict(
                             journal.append(one)
                         n_finished += one.position == one.of - 1
                         tell("predicting", 0 if one.position else len(one.spectra), one)
-                    journal.finish({"cases": inputs.n_features, "ms1": inputs.n_ms1})
+                    totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
+                    journal.finish(totals | inputs.runs.totals())
                     ids.warn()
             finished = _with_spectra(FinishedRun([path]))
             tell("writing", 0, None)
@@ -247,7 +253,7 @@ def _features(
 ) -> Iterator[tuple[int, Feature]]:
     """What this shard still has to do, with its number among the features of all shards."""
     settings = request.settings
-    features = each_in_stage("read", inputs.features(settings.group_by, settings.adduct))
+    features = each_in_stage("read", inputs.features(*settings.grouping))
     for number, item in enumerate(features):
         ids.see(item)
         if not request.shard.holds(number):
@@ -412,8 +418,8 @@ def _journal_path(request: PredictRequest) -> Iterator[Path]:
 
 def _with_spectra(run: FinishedRun) -> FinishedRun:
     if run.totals["cases"] == 0:
-        names = ", ".join(str(entry["name"]) for entry in run.header.inputs)
-        raise UnreadableError(f"no MS2 spectrum in {names} ({run.totals['ms1']} of MS1)")
+        names = [str(entry["name"]) for entry in run.header.inputs]
+        raise UnreadableError(RunCounts.of(run.totals).nothing_left(names, run.totals["ms1"]))
     return run
 
 
@@ -618,6 +624,7 @@ def _write_record(
         "counts_by_status": dict(sorted(summary.counts.items())),
         "candidates": summary.n_candidates,
         "ms1_skipped": summary.n_ms1,
+        **RunCounts.of(run.totals).record(),
         "notes": dict(sorted(summary.notes.items())),
         "times": times,
     }

@@ -126,9 +126,44 @@ def read_structures(path: Path) -> list[OwnStructure]:
     return found
 
 
+def check(request: PredictRequest, path: Path) -> tuple[list[OwnStructure], Knowledge | None]:
+    """Read structures and databases, and look at all that may be wrong before weights are loaded.
+
+    Args:
+        request: Inputs, output, format and settings.
+        path: File of structures.
+
+    Raises:
+        UsageError: The output is impossible or would cost the user a file, or the structures are
+            none.
+        MissingInputError: An input does not exist.
+        UnreadableError: One cannot be read.
+    """
+    output_format = resolve_format(request.output, request.format)
+    if output_format in {"sdf", "mztab"}:
+        raise UsageError(f"scores are written as csv, tsv or jsonl, not {output_format}")
+    for name in request.inputs:
+        if name != STANDARD_STREAM:
+            require_input(name)
+    guide = () if request.guide is None else request.guide.places()
+    tables = () if request.formulas is None else (request.formulas,)
+    read: list[tuple[str, str | Path]] = [
+        *(("an input, the spectra", name) for name in request.inputs),
+        ("an input, the structures", path),
+        *(("an input, the table of formulas", table) for table in tables),
+        *((f"an input, of --{kind}", place) for kind, _, place in guide),
+        *request.reads,
+    ]
+    claim({"the output": request.output}, read, force=request.force)
+    structures = read_structures(path)
+    if request.guide is None:
+        return structures, None
+    return structures, Knowledge.read(request.settings.guide, request.guide)
+
+
 def score_structures(
     request: PredictRequest,
-    path: Path,
+    structures: Sequence[OwnStructure],
     model: LoadedModel,
     tell: Progress | None = None,
     knowledge: Knowledge | None = None,
@@ -137,34 +172,17 @@ def score_structures(
 
     Args:
         request: Inputs, output, format and settings.
-        path: File of structures.
+        structures: From `check`, as `knowledge`.
         model: Proposes, scores and ranks.
         tell: Told of each feature, as `run.predict` tells.
         knowledge: Of the molecules, such as databases, or None.
 
     Raises:
-        UsageError: The output is impossible or would cost the user a file, or the structures are
-            none.
-        MissingInputError: An input does not exist.
         UnreadableError: Nothing can be read.
     """
-    output_format = resolve_format(request.output, request.format)
-    if output_format in {"sdf", "mztab"}:
-        raise UsageError(f"scores are written as csv, tsv or jsonl, not {output_format}")
-    for name in request.inputs:
-        if name != STANDARD_STREAM:
-            require_input(name)
-    read = [("an input, the spectra", name) for name in request.inputs]
-    files = () if request.guide is None else request.guide.places()
-    read += [
-        ("the structures", str(path)),
-        *((f"a file of --{kind}", str(place)) for kind, _, place in files),
-    ]
-    read += [(what, str(place)) for what, place in request.reads]
-    claim({"the output": request.output}, read, force=request.force)
-    structures = read_structures(path)
     warn_uncalibrated(model, request.settings, request.guide)
     summary, started = RunSummary(request.output), time.perf_counter()
+    output_format = resolve_format(request.output, request.format)
     with Inputs(request.inputs) as inputs:
         rows = _rows(request, structures, model, inputs, summary, tell, knowledge)
         if output_format == "jsonl":
@@ -189,7 +207,7 @@ def _rows(
     again = None if model.again is None else partial(_again, model.again, mine)
     asked = replace(model, sources=(*model.sources, mine), again=again)
     ranking = model.ranking_for(settings, request.guide)
-    features = enumerate(inputs.features(settings.group_by, settings.adduct))
+    features = enumerate(inputs.features(*settings.grouping))
     source = _formulas(request, structures, model.max_heavy_atoms)
     with Workers(request.workers, again=asked.again) as workers:
         found = results(features, asked, settings, workers, source=source, knowledge=knowledge)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from duallgd_cli.config import SamplingSettings, flatten, require_range
 from duallgd_cli.errors import UsageError, quote
@@ -13,8 +13,9 @@ from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.guide import GuideFiles
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.features import CleaningSettings, require_adduct
+from duallgd_cli.spectra.features import CleaningSettings, GroupBy, require_adduct
 from duallgd_cli.spectra.formulas import FormulaLimits
+from duallgd_cli.spectra.run import FeatureSettings
 
 if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
@@ -43,7 +44,9 @@ class PredictSettings:
         seed: Of the noise; together with the spectrum's content.
         top_k: Candidates written per spectrum.
         certain: Probability from which on an answer counts as certain; see `ladder`.
-        group_by: ``feature`` reads spectra that share feature id and precursor as one feature.
+        group_by: ``run`` reads MS2 scans of a run that are of one ion as one feature, and spectra
+            of other files as ``feature`` does: those that share feature id and precursor are one.
+            ``none`` reads each alone.
         adduct: The adduct of every spectrum, whatever its file says; None takes each one's own.
         formula_column: Field that holds the formula; None looks for the usual names.
         formula: The formula of every spectrum; None takes each spectrum's own, and predicts that of
@@ -54,6 +57,7 @@ class PredictSettings:
         forbid: Parts that none may have.
         max_draws: Most samples that are drawn of a feature until `sampling.samples` of them have
             what is required; None for ten times as many.
+        features: How scans of a run become features.
         limits: What a formula must satisfy.
         sampling: How molecules are drawn.
         cleaning: Which peaks are kept.
@@ -63,7 +67,7 @@ class PredictSettings:
     seed: int = 0
     top_k: int = 10
     certain: float = CERTAIN
-    group_by: Literal["feature", "none"] = "feature"
+    group_by: GroupBy = "run"
     adduct: str | None = None
     formula_column: str | None = None
     formula: str | None = None
@@ -72,6 +76,7 @@ class PredictSettings:
     require: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
     max_draws: int | None = None
+    features: FeatureSettings = field(default_factory=FeatureSettings)
     limits: FormulaLimits = field(default_factory=FormulaLimits)
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     cleaning: CleaningSettings = field(default_factory=CleaningSettings)
@@ -82,6 +87,11 @@ class PredictSettings:
         require_range(self, "certain", above=0, most=1)
         require_range(self, "formula_candidates", least=1, most=_MOST_FORMULAS)
         require_adduct(self.adduct)
+
+    @property
+    def grouping(self) -> tuple[GroupBy, str | None, FeatureSettings]:
+        """What `Inputs.features` is told."""
+        return self.group_by, self.adduct, self.features
 
     @property
     def guide(self) -> "Guide | None":

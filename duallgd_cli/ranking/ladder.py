@@ -103,6 +103,8 @@ def with_level(predictions: Iterable[Prediction], certain: float) -> Iterator[Pr
             formula_chance(prediction),
             certain,
             prediction.parts,
-            in_library=bool(first) and LIBRARY in first[0].sources,
+            in_library=bool(first)
+            and LIBRARY in first[0].sources
+            and bool(prediction.library_match.get("found")),
         )
         yield replace(prediction, level=level.name, schymanski=level.schymanski)

@@ -14,6 +14,7 @@ log-odds) moved by what the candidates say: see `evidence`. C candidates.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -50,23 +51,28 @@ class Membership:
             other generated molecules.
         leader: Weight of the confidence of the best structure of the databases, if the truth is one
             of them.
-        structures: Weight of the log number of structures of the formula.
+        peaks: Weight of how much more the peaks speak for the structure of the databases that
+            they speak for most than for any of the others (score ``peaks_found``).
+        environments: Weight of the same difference of ``known_environments``.
     """
 
     constant: float = 0.0
     advantage: float = 0.0
     leader: float = 0.0
-    structures: float = 0.0
+    peaks: float = 0.0
+    environments: float = 0.0
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """In the order of `evidence`."""
-        return np.array([self.constant, self.advantage, self.leader, self.structures])
+        return np.array([self.constant, self.advantage, self.leader, self.peaks, self.environments])
 
 
 # For the weights that come with this version, on 332 molecules of fold val; the command is in
 # examples/studies/one_list.py.
-FITTED: Final = Membership(constant=-0.18, advantage=0.22, leader=1.23, structures=-0.08)
+FITTED: Final = Membership(
+    constant=-0.3, advantage=0.2, leader=1.51, peaks=0.26, environments=-0.15
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +184,10 @@ def with_library(
         confidence: Of each.
         results: Of all hypotheses of their feature.
     """
-    hit = next(filter(None, map(_hit, results)), None)
-    if hit is None:
+    hits = [hit for hit in map(_hit, results) if hit is not None]
+    if not hits:
         return [*scored], [*confidence]
-    own, probability = hit
+    own, probability = max(hits, key=itemgetter(1))
     blocks = [one.structure.block for one in scored]
     at = blocks.index(own.structure.block) if own.structure.block in blocks else None
     before = 0.0 if at is None else confidence[at]
@@ -213,7 +219,8 @@ def _hit(result: HypothesisResult) -> tuple[Scored, float] | None:
         log_likelihood=structure.log_likelihood,
         sources=structure.sources,
     )
-    return own, float(match.get("probability", 0.0))
+    chance = math.exp(result.log_prior) if result.formula_source == PREDICTED else 1.0
+    return own, chance * float(match.get("probability", 0.0))
 
 
 def _proposed(results: Results) -> Results:
@@ -273,7 +280,7 @@ def evidence(
         database: Says which of the structures of the databases is right.
 
     Returns:
-        (4,), or None where the databases have no structure.
+        (5,), or None where the databases have no structure.
     """
     inside, others = list[float](), list[float]()
     weights = np.where([name in _OF_PROPOSALS for name in FEATURES], 0.0, generated.weights)
@@ -292,6 +299,18 @@ def evidence(
             1.0,
             min(max(advantage, -_MOST_DIFFERENCE), _MOST_DIFFERENCE),
             confidence[0],
-            math.log(len(inside)),
+            _best_difference(results, "peaks_found"),
+            _best_difference(results, "known_environments"),
         ]
     )
+
+
+def _best_difference(results: Results, score: str) -> float:
+    """The best of a score among structures of databases, less the best among the others."""
+    structures = [one for result in results for one in result.structures if score in one.scores]
+    inside, others = (
+        [one.scores[score] for one in structures if (DATABASE in one.sources) == is_inside]
+        for is_inside in (True, False)
+    )
+    difference = max(inside) - max(others) if inside and others else 0.0
+    return min(max(difference, -_MOST_DIFFERENCE), _MOST_DIFFERENCE)

@@ -3,13 +3,14 @@
 What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NamedTuple, Self
+from typing import Any, BinaryIO, Final, Literal, Self
 
 import numpy as np
 
@@ -24,38 +25,33 @@ from duallgd_cli.errors import (
     counted,
 )
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
-from duallgd_cli.spectra.annotation import AnnotationSettings
+from duallgd_cli.spectra.isotopes import (
+    SPANS,
+    charge_of,
+    differs,
+    isotope_pattern,
+    with_isotopes,
+)
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
+from duallgd_cli.spectra.run import FeatureSettings, RunCounts, Shelf, features_of_run
 from duallgd_cli.spectra.types import (
     HIGHEST_MZ,
     ISOTOPES,
     OPTION,
     Feature,
-    IsotopePattern,
     Source,
     Spectrum,
 )
 
+logger = logging.getLogger(__name__)
+
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
-SAME_PRECURSOR_PPM: Final = 10.0
-_SAME_PEAK_S: Final = 60.0  # between spectra of one chromatographic peak
 _MS2: Final = 2
 _LEVEL: Final = "MS level"
 _LEAST_ABOVE: Final = 0.01  # of the base peak: an ion above the precursor that is no noise
-# Least and largest mass of each isotope from the monoisotopic ion, Da.
-_SPANS: Final = {
-    -2: (-1.9993, -1.9927),  # 78Se to 10B2
-    -1: (-0.9964, -0.9964),  # 10B
-    1: (0.9970, 1.0063),  # 15N to 2H
-    2: (1.9957, 2.0068),  # 34S to 13C2
-    4: (3.9915, 4.0086),  # 34S2 to 18O2
-}
-_SPANS_DA: Final = np.array([(0.0, 0.0), *(_SPANS[offset] for offset in ISOTOPES)])
-_TOLERANCE: Final = AnnotationSettings()
-_LEAST: Final = 1e-30  # intensity; ratios of any two are numbers whose squares are
-
-GroupBy = Literal["feature", "none"]
+GroupBy = Literal["run", "feature", "none"]
+BY_DEFAULT: Final = FeatureSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,145 +123,18 @@ def _why_empty(n_read: int, n_measured: int, limit: float) -> str:
     )
 
 
-def _with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum]]) -> Spectrum:
-    """An MS2 spectrum with what its MS1 spectra show.
-
-    Args:
-        spectrum: Its own are those of its FEATURE_ID; without one the last before it, of its
-            polarity; in both cases those that name another precursor or time are of another ion.
-        ms1: Those of its file as far as they are read, by FEATURE_ID; of those without the last one
-            by polarity.
-    """
-    if spectrum.feature_id:
-        near = ms1.get(spectrum.feature_id, ())
-    else:
-        near = ms1.get(spectrum.polarity) or ms1.get(0, ())
-    own = [one for one in near if one.precursor_mz is None or _differs(spectrum, one) == ""]
-    found = next(filter(None, (lighter_ion(one, spectrum) for one in own)), None)
-    mz = spectrum.precursor_mz if found is None else found.mz
-    ion = replace(spectrum, precursor_mz=mz)
-    patterns = [shown for one in own if (shown := isotope_pattern(one, ion)) is not None]
-    if patterns:
-        spectrum = replace(spectrum, isotopes=sum(patterns[1:], patterns[0]))
-    if found is None or spectrum.monoisotopic_mz is not None:
-        return spectrum
-    assumption = (
-        f"MS1 shows an ion {found.ratio:.2g} times as strong at m/z {found.mz:.4f}, lighter as by "
-        f"{found.isotope}: the precursor is taken for its isotope"
-    )
-    assumptions = (*spectrum.assumptions, assumption)
-    return replace(spectrum, monoisotopic_mz=found.mz, assumptions=assumptions)
-
-
-def _same_precursor(first: Spectrum, other: Spectrum) -> bool:
-    """Whether two spectra name one precursor, or neither names any."""
-    if first.precursor_mz is None or other.precursor_mz is None:
-        return first.precursor_mz is other.precursor_mz
-    difference = abs(first.precursor_mz - other.precursor_mz)
-    return difference <= SAME_PRECURSOR_PPM * 1e-6 * first.precursor_mz
-
-
-def _differs(first: Spectrum, other: Spectrum) -> str:
-    """What says that two spectra are not of one ion of one chromatographic peak, else ""."""
-    if not _same_precursor(first, other):
-        return "precursor m/z"
-    if first.polarity * other.polarity < 0:
-        return "ion mode"
-    if first.charge and other.charge and first.charge != other.charge:
-        return "charge"
-    one, another = first.retention_time_s, other.retention_time_s
-    is_later = one is not None and another is not None and abs(one - another) > _SAME_PEAK_S
-    return "retention time" if is_later else ""
-
-
-class _LighterIon(NamedTuple):
-    """The monoisotopic ion of which a precursor is an isotope.
-
-    Attributes:
-        mz: Of it.
-        ratio: Its intensity next to that of the next isotope.
-        isotope: By which the two differ.
-    """
-
-    mz: float
-    ratio: float
-    isotope: str
-
-
-def lighter_ion(ms1: Spectrum, ms2: Spectrum) -> _LighterIon | None:
-    """The monoisotopic ion, where an MS1 spectrum shows that the precursor is an isotope of it.
-
-    A lighter ion counts where distance and ratio are those of an isotope: it is stronger than the
-    precursor, as that of carbon is, or at least nearly as strong, as that of bromine is. Lighter
-    isotopes of boron and selenium are weaker than the monoisotopic ion and do not count. Where a
-    further ion lies two below, as with several atoms of bromine or selenium, nothing is certain.
-    """
-    mz, charges = ms2.precursor_mz, max(abs(_charge(ms2)), 1)
-    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
-    peak_mz, intensity = ms1.mz[possible], ms1.intensity[possible]
-    if mz is None:
-        return None
-    tolerance_da = max(mz, _TOLERANCE.floor_mz) * 1e-6
-    tolerance_da *= _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
-
-    def strongest(at: float, within: float) -> tuple[float, float]:
-        near = np.flatnonzero(np.abs(peak_mz - at) <= within)
-        best = near[intensity[near].argmax()] if near.size else None
-        return (0.0, 0.0) if best is None else (float(peak_mz[best]), float(intensity[best]))
-
-    found = None
-    at, height = strongest(mz, tolerance_da)
-    most_carbon = 0.0108 * mz * charges / 12
-    # Distance and its width in Da, least and most of the precursor next to the lighter ion.
-    steps = (
-        ("13C", 1.00336, 0.0022, 0.008, min(1.2 * most_carbon + 0.03, 0.67)),
-        ("37Cl, 81Br or 34S", 1.9975, 0.004, 0.03, 1.4),
-    )
-    while height:
-        for isotope, distance, width, least, most in steps:
-            within = min(tolerance_da, width / charges)
-            below, lighter = strongest(at - distance / charges, within)
-            if lighter and least <= height / lighter <= most:
-                found = _LighterIon(below, lighter / height, isotope)
-                at, height = below, lighter
-                break
-        else:
-            _, further = strongest(at - 1.9975 / charges, min(tolerance_da, 0.004 / charges))
-            return None if further > 0.05 * height else found
-    return None
-
-
-def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
-    """What an MS1 spectrum shows of a precursor.
-
-    Returns:
-        None where the ion is not in it, or none of its heavier isotopes: such a list was rid of
-        isotopes, or the ion is too faint.
-    """
-    mz = ms2.precursor_mz
-    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
-    if mz is None or not possible.any():
-        return None
-    ppm = _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
-    at = mz + _SPANS_DA / max(abs(_charge(ms2)), 1)
-    tolerance = np.array([-1.0, 1.0]) * np.maximum(at, _TOLERANCE.floor_mz) * ppm * 1e-6
-    peak_mz, intensity = ms1.mz[possible], ms1.intensity[possible]
-    edges = np.searchsorted(peak_mz, at + tolerance)
-    sums = [float(intensity[start:end].sum()) for start, end in edges]
-    if sums[0] == 0 or not any(sums[1 + ISOTOPES.index(1) :]):
-        return None
-    return IsotopePattern(tuple(sums), float(intensity.min()))
-
-
-def _charge(spectrum: Spectrum) -> int:
-    adduct = parse_adduct(spectrum.adduct_text)
-    return spectrum.charge if isinstance(adduct, Failure) else adduct.charge
-
-
 def group(
-    items: Iterable[Spectrum], by: GroupBy = "feature", adduct: str | None = None
+    items: Iterable[Spectrum],
+    by: GroupBy = "feature",
+    adduct: str | None = None,
+    settings: FeatureSettings = BY_DEFAULT,
+    counts: RunCounts | None = None,
 ) -> Iterator[Feature]:
     """Features in the order of their first spectrum.
+
+    With ``run``, files of scans are read as `features_of_run` says: of MS2 spectra that all have a
+    retention time, and none a FEATURE_ID, an adduct, a formula or a name. Other files are read as
+    with ``feature``.
 
     With ``feature``, spectra of one file become one feature where they share a FEATURE_ID (in a
     SIRIUS ``.ms`` file: a compound), the adduct, the precursor m/z within 10 ppm and, where both
@@ -281,16 +150,43 @@ def group(
 
     Args:
         items: Spectra, file after file.
-        by: ``feature``, or ``none`` for one feature per spectrum.
+        by: ``run``, ``feature``, or ``none`` for one feature per spectrum.
         adduct: Of all spectra, whatever they say; None leaves each its own.
+        settings: Of runs.
+        counts: Told what became of the spectra of runs.
     """
     if adduct is not None:
         items = (_with_adduct(one, adduct) for one in items)
-    files = groupby(items, key=lambda one: one.source.file)
-    return chain.from_iterable(_features_of_file(of_file, by) for _, of_file in files)
+    counts = RunCounts() if counts is None else counts
+    for name, of_file in groupby(items, key=lambda one: one.source.file):
+        yield from _features_of_file(name, of_file, by, settings, counts)
 
 
-def _features_of_file(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
+def _features_of_file(
+    name: str,
+    items: Iterator[Spectrum],
+    by: GroupBy,
+    settings: FeatureSettings,
+    counts: RunCounts,
+) -> Iterator[Feature]:
+    if by != "run":
+        yield from _by_id(items, by)
+        return
+    with Shelf() as shelf:
+        other = shelf.fill(items)
+        if other is None and shelf.scans:
+            yield from features_of_run(name, shelf, settings, counts)
+            return
+        if settings.is_asked_for:
+            logger.warning(
+                "%s is no run (its MS2 spectra have no retention times, or have ids, adducts, "
+                "formulas or names), so all its spectra are read",
+                name,
+            )
+        yield from _by_id(chain(shelf, [] if other is None else [other], items), "feature")
+
+
+def _by_id(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
     held: list[list[Spectrum]] = []
     by_id: defaultdict[str, list[list[Spectrum]]] = defaultdict(list)
     ms1: defaultdict[str | int, list[Spectrum]] = defaultdict(list)
@@ -300,7 +196,7 @@ def _features_of_file(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Featur
         elif item.ms_level == 1:
             ms1[item.polarity] = [item]
         elif by == "none" or not item.feature_id:
-            held.append([_with_isotopes(_of_unclear_level(item), ms1)])
+            held.append([with_isotopes(_of_unclear_level(item), ms1)])
         else:
             features = by_id[item.feature_id]
             members = next((one for one in features if _apart(one[0], item) == ""), None)
@@ -330,7 +226,7 @@ def _with_levels(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
     for item in items:
         if before is not None:
             is_of_item = before.feature_id == item.feature_id and not _shows_ms1(item)
-            if is_of_item and item.ms_level == _MS2 and _differs(before, item) == "":
+            if is_of_item and item.ms_level == _MS2 and differs(before, item) == "":
                 item = _with_ms1(item, before)
                 before = replace(before, ms_level=1)
             yield before
@@ -362,14 +258,14 @@ def _shows_ms1(spectrum: Spectrum) -> bool:
     mz, intensity = spectrum.precursor_mz, spectrum.intensity
     if spectrum.ms_level != _MS2 or mz is None or not intensity.size:
         return False
-    above = intensity[spectrum.mz > mz + _SPANS[4][1] + 0.2].max(initial=0.0)
+    above = intensity[spectrum.mz > mz + SPANS[4][1] + 0.2].max(initial=0.0)
     # Without a FEATURE_ID it may be a spectrum of low energy, which has a row of its own.
     has_nothing_below = spectrum.feature_id != "" and spectrum.mz[0] > mz - 1
     if not has_nothing_below and above < _LEAST_ABOVE * intensity.max():
         return False
     said = {"ms_level", "spectype", "collision_energy"} & canonical(spectrum.metadata).keys()
     pattern = isotope_pattern(spectrum, spectrum)
-    if said or abs(_charge(spectrum)) > 1 or pattern is None:
+    if said or abs(charge_of(spectrum)) > 1 or pattern is None:
         return False
     return pattern.intensity[1 + ISOTOPES.index(1)] < 1.2 * pattern.intensity[0]
 
@@ -403,7 +299,7 @@ def _apart(first: Spectrum, other: Spectrum) -> str:
         return "adduct"
     if len({first.formula_text, other.formula_text} - {""}) > 1:
         return "formula"
-    return _differs(first, other)
+    return differs(first, other)
 
 
 def _read_apart(spectrum: Spectrum, name: str, reasons: Sequence[str]) -> Spectrum:
@@ -450,7 +346,7 @@ def _finished(
             polarity = next((one.polarity for one in entry if one.polarity), 0)
             entry = [replace(one, charge=charge, polarity=polarity) for one in entry]
         # An MS1 spectrum of the feature may have come after those of MS2.
-        yield Feature(tuple(_with_isotopes(one, ms1) if one.feature_id else one for one in entry))
+        yield Feature(tuple(with_isotopes(one, ms1) if one.feature_id else one for one in entry))
 
 
 @dataclass(slots=True)
@@ -461,11 +357,13 @@ class Inputs:
         names: As the user named them; ``-`` is standard input.
         n_ms1: MS1 spectra that `features` has read so far.
         n_features: What it has given so far.
+        runs: What became of the MS2 spectra of runs so far.
     """
 
     names: tuple[str, ...]
     n_ms1: int = 0
     n_features: int = 0
+    runs: RunCounts = field(default_factory=RunCounts)
     _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
     def __enter__(self) -> Self:
@@ -489,7 +387,12 @@ class Inputs:
         """Name, size and SHA-256 of each input."""
         return tuple(self._identity(name) for name in self.names)
 
-    def features(self, group_by: GroupBy, adduct: str | None = None) -> Iterator[Feature]:
+    def features(
+        self,
+        group_by: GroupBy,
+        adduct: str | None = None,
+        settings: FeatureSettings = BY_DEFAULT,
+    ) -> Iterator[Feature]:
         """Features in the order of the inputs; MS1 spectra are counted.
 
         A record that cannot be read is a feature of its own, and so is a file of which nothing can
@@ -499,7 +402,7 @@ class Inputs:
         Raises:
             UnreadableError: The only input cannot be read.
         """
-        for item in group(self._items(), group_by, adduct):
+        for item in group(self._items(), group_by, adduct, settings, self.runs):
             self.n_features += 1
             yield item
 

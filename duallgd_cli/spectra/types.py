@@ -114,6 +114,7 @@ class Spectrum:
         precursor_rounding_da: Largest error that rounding makes of the precursor m/z, as
             `resolution.resolved` finds it; 0 where it is written exactly.
         peak_rounding_da: The same of the peaks.
+        merged: Of a consensus spectrum the spectra that it was made of, without their peaks.
         failure: Why it has no peaks to go on with, with stage ``read``; it still gets its row.
     """
 
@@ -142,14 +143,24 @@ class Spectrum:
     monoisotopic_mz: float | None = None
     precursor_rounding_da: float = 0.0
     peak_rounding_da: float = 0.0
+    merged: tuple["Spectrum", ...] = ()
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feature:
-    """One or more spectra of one ion (collision energies, duplicates), predicted as one case."""
+    """One or more spectra of one ion (collision energies, duplicates), predicted as one case.
+
+    Attributes:
+        spectra: Of MS2, at least one; of a feature of a run one for each collision energy.
+        ms1: Of a feature of a run, what the MS1 scans nearest show around its ion.
+        precursor_intensity: Of a feature of a run, that of its ion where it is strongest; None
+            where nothing tells.
+    """
 
     spectra: tuple[Spectrum, ...]
+    ms1: tuple[Spectrum, ...] = ()
+    precursor_intensity: float | None = None
 
     @property
     def first(self) -> Spectrum:

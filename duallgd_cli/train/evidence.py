@@ -1,4 +1,4 @@
-"""Fitting what scores candidates beside the network, see `generator.reranker`.
+"""Fitting what scores candidates beside the network, see `scores.fragments`.
 
 A fragment model that is fitted to measured spectra says which peaks a molecule gives. What each
 fragment speaks for a molecule, as a peak or as none, is then fitted so that molecules of fold train

@@ -14,7 +14,7 @@ from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
 from duallgd_cli.checkpoint.lineage import lineage
 from duallgd_cli.config import dump, merge, parse
-from duallgd_cli.data.prepared import Molecules, load_molecules, load_spectra, read_manifest
+from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
@@ -43,10 +43,6 @@ class TrainingRequest:
             them, too.
         stop_after: Step at which to stop although the schedule goes on, or None.
         minutes: Time after which to stop although the schedule goes on, or None.
-        atom_order: Order in which `read` lists the atoms, for the record. Any but ``formula`` tells
-            the network what no user knows, and is for the leak study alone.
-        read: What loads the molecules of the decoder stage.
-        network: What builds the network; studies of other networks bring their own.
     """
 
     settings: RunSettings
@@ -58,9 +54,6 @@ class TrainingRequest:
     said: Mapping[str, Any] = field(default_factory=dict)
     stop_after: int | None = None
     minutes: float | None = None
-    atom_order: str = "formula"
-    read: Callable[[Path], Molecules] = load_molecules
-    network: Callable[[ModelSettings], DualLGD] = DualLGD
 
 
 def run_training(
@@ -123,10 +116,9 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
         if name == "denoiser":
             own["diffusion"] = checkpoint.settings.diffusion
             own["memory_bits"] = checkpoint.settings.memory_bits
-            own["variant"] = checkpoint.settings.variant
         settings = replace(settings, **own)
     settings = parse(ModelSettings, merge(dump(settings), request.said), "model.")
-    model = request.network(settings)
+    model = DualLGD(settings)
     for name, checkpoint in parts.items():
         prefix = f"{name}."
         own_tensors = {
@@ -149,7 +141,7 @@ def _stage(request: TrainingRequest, model: DualLGD, runtime: Runtime) -> Stage:
     settings, ranks = request.settings.training, (runtime.rank, runtime.world_size)
     _refuse_unused(request)
     if settings.stage == "decoder":
-        return DecoderStage(request.read(request.data), settings, ranks)
+        return DecoderStage(load_molecules(request.data), settings, ranks)
     spectra = load_spectra(request.data)
     simulated = None if request.simulated is None else load_spectra(request.simulated)
     if settings.stage == "encoder":
@@ -186,7 +178,6 @@ def _record(request: TrainingRequest, runtime: Runtime, origin: dict[str, Any]) 
         "runtime": str(runtime),
         "device": device_name(runtime.device),
         "training": dump(request.settings.training),
-        "atom_order": request.atom_order,
         "data": {name: _source(path) for name, path in folders.items() if path is not None},
         **lineage(origin),
     }

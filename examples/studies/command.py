@@ -15,17 +15,10 @@ from duallgd_cli.runtime import prepare_environment
 
 _WIDTH_WITHOUT_TERMINAL = 180
 
-Data = Annotated[Path, typer.Option(help="Folder made by 'duallgd data'.")]
 Output = Annotated[
     Path, typer.Option("-o", "--output", help="Folder of the study; what is finished is kept.")
 ]
-TimeBudget = Annotated[
-    str | None, typer.Option(help="Processor time of each training, such as 5m, 90s, 0.5h.")
-]
-Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Steps instead of a budget.")]
 Molecules = Annotated[int, typer.Option(min=1, help="Held-out molecules to judge by.")]
-Samples = Annotated[int, typer.Option(min=1, help="Samples of each of them.")]
-Config = Annotated[str, typer.Option(help="YAML file or preset with sizes and training.")]
 
 
 def run(command: Callable[..., Any]) -> None:

@@ -4,7 +4,7 @@
     python examples/studies/one_list.py RUN
 
 STRUCTURES hold the truth of every spectrum, as a database may. The study prints the weights of
-`predict.one_list.Membership`, fitted on all molecules, and for each world what is first and among
+`ranking.one_list.Membership`, fitted on all molecules, and for each world what is first and among
 ten and how far the stated probability is from what is right, by five-fold cross-validation:
 
 * truth in the database: one list, beside the structures of the database alone;

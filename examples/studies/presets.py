@@ -27,7 +27,7 @@ from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.predict.settings import PRESETS, PredictSettings
 from duallgd_cli.results import HypothesisResult
 
-_SECONDS: Final = "cpu_s.txt"
+SECONDS: Final = "cpu_s.txt"
 
 
 class Clock:
@@ -57,7 +57,7 @@ class Clock:
 def measured(name: str, settings: EvaluateSettings) -> dict[str, Any]:
     """Results of a preset, as results.json holds them, and ``cpu_s`` a spectrum."""
     settings.folder.mkdir(parents=True, exist_ok=True)
-    path = settings.folder / _SECONDS
+    path = settings.folder / SECONDS
     with ExitStack() as stack:
         found = evaluate(settings, Clock(name, stack.enter_context(path.open("a"))))
     assert found is not None  # no shard

@@ -11,7 +11,8 @@ has a folder in the output, and the same command goes on. (What each score is wo
 The tables are Markdown: of all molecules, of those of like size, and of those whose nearest known
 molecule of the weights is alike. "log p" is the mean log-probability that is stated for the true
 molecule, at least that of 1 in 10,000, so that one that was not proposed counts as such. Behind
-each figure is the mean of the paired differences to all sources, with its standard error.
+each figure is the mean of the paired differences to all sources, with its standard error. Seconds
+are those of the processor.
 """
 
 from collections import defaultdict
@@ -25,6 +26,7 @@ import command
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from presets import SECONDS, Clock
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
@@ -43,7 +45,7 @@ from duallgd_cli.sources.collection import Collection
 
 ALL: Final = "all"
 _LEAST: Final = 1e-4  # probability of a true molecule that was not proposed, or is given less
-_HEADER: Final = ("arm", "found", "first", "first 10", "log p", "s a spectrum")
+_HEADER: Final = ("arm", "found", "first", "first 10", "log p", "CPU-s a spectrum")
 
 
 def joined(parts: Sequence[HypothesisResult]) -> HypothesisResult:
@@ -67,33 +69,34 @@ def joined(parts: Sequence[HypothesisResult]) -> HypothesisResult:
             )
         )
     sampled = sum(part.sampled for part in parts)
-    return replace(
-        parts[0],
-        structures=tuple(structures),
-        sampled=sampled,
-        distinct=len(structures),
-        seconds=nan,
-    )
+    whole = replace(parts[0], structures=tuple(structures), sampled=sampled)
+    return replace(whole, distinct=len(structures))
 
 
-def scored(features: Iterable[Results], truths: Sequence[Truth], ranking: RankingModel) -> NDArray:
+def scored(
+    features: Iterable[Results],
+    truths: Sequence[Truth],
+    ranking: RankingModel,
+    seconds: Sequence[float] = (),
+) -> NDArray:
     """What is right: found, first, among ten, log-probability, seconds; float64 (B, 5).
 
     Args:
-        features: Results of the B spectra, in any order.
-        truths: Of the spectra.
+        features: Results of the B spectra.
+        truths: Of the spectra, in any order.
         ranking: Ranks what was proposed.
+        seconds: Processor seconds of each spectrum, as far as they are known.
     """
     rows = {}
     blocks = {truth.spectrum_id: truth.molecule for truth in truths}
-    for results in features:
+    for number, results in enumerate(features):
         spectrum = results[0].spectra[0].spectrum_id
         candidates, _ = rank(results, ranking)
         right = next((one for one in candidates if one.inchikey14 == blocks[spectrum]), None)
         place = right.rank if right else len(candidates) + FIRST + 1
         stated = max(right.confidence if right else 0.0, _LEAST)
-        seconds = sum(result.seconds for result in results)
-        rows[spectrum] = (right is not None, place == 1, place <= FIRST, log(stated), seconds)
+        spent = seconds[number] if number < len(seconds) else nan
+        rows[spectrum] = (right is not None, place == 1, place <= FIRST, log(stated), spent)
     return np.array([rows[truth.spectrum_id] for truth in truths], np.float64)
 
 
@@ -157,17 +160,13 @@ def main(
     train_hashes: Annotated[
         Path | None, typer.Option(help="Training molecules; default: beside the weights.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that predict.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
 ) -> None:
     """Predict with every set of sources; print what each is worth."""
     model = api.load(weights, runtime=Runtime.resolve("cpu", threads=1))
     quotas = parse_quotas(SamplingSettings().sources)
-    runs = {}
-    for arm, own in {
-        ALL: quotas,
-        **{name: {name: quota} for name, quota in quotas.items()},
-    }.items():
+    runs, seconds = {}, {}
+    for arm, own in ({ALL: quotas} | {name: {name: n} for name, n in quotas.items()}).items():
         named = " ".join(f"{name}={quota}" for name, quota in own.items())
         sampling = SamplingSettings(samples=sum(own.values()), sources=named)
         settings = EvaluateSettings(
@@ -183,16 +182,21 @@ def main(
             weights=weights,
             device="cpu",
             threads=1,
-            workers=workers,
+            workers=1,
             resume=True,
         )
-        command.say(f"{arm}: {named}")
         inputs = inputs_of(settings)
-        predict_inputs(settings, inputs, model=model)
+        settings.folder.mkdir(parents=True, exist_ok=True)
+        times = settings.folder / SECONDS
+        with times.open("a") as file:
+            predict_inputs(settings, inputs, Clock(arm, file), model)
         runs[arm] = list(read([settings.folder / PREDICTIONS]).features())
+        seconds[arm] = [float(line) for line in times.read_text().split()]
     truths, ranking = inputs.truths, model.ranking_for(settings.prediction).generated
-    values = {ALL: scored(runs[ALL], truths, ranking)}
-    values |= {f"{name} alone": scored(runs[name], truths, ranking) for name in quotas}
+    values = {}
+    for arm, results in runs.items():
+        title = arm if arm == ALL else f"{arm} alone"
+        values[title] = scored(results, truths, ranking, seconds[arm])
     for name in quotas:
         others = zip(*(runs[other] for other in quotas if other != name), strict=True)
         left = [[joined(same) for same in zip(*parts, strict=True)] for parts in others]

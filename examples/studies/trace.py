@@ -19,7 +19,6 @@ import command
 import numpy as np
 import torch
 import typer
-from layout import places
 from numpy.typing import NDArray
 from rdkit import Chem
 from rdkit.Chem import rdDepictor, rdFingerprintGenerator
@@ -28,13 +27,13 @@ from torch import Tensor
 
 from duallgd_cli.chem import parts
 from duallgd_cli.chem.adduct import parent_formula
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, SYMBOLS
+from duallgd_cli.chem.elements import ATOMIC_NUMBERS, FINGERPRINT_BITS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import FINGERPRINT_RADIUS, canonical_smiles
 from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.chem.repair import repair
-from duallgd_cli.chem.valence import pairs
+from duallgd_cli.chem.valence import bonds_of, pairs
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.process import sample
 from duallgd_cli.diffusion.sampler import Sampler, on_one_thread
@@ -210,6 +209,21 @@ def ending(
     named = [p.name for p in found if not (p.kind == parts.RING_SYSTEM and "1" in p.name)]
     holds = f"; contains {', '.join(named)}" if named else ""
     return Ending(mol, f"{smiles}{after}{holds}", at, inside.replace("</svg>", ""))
+
+
+def places(atom_class: NDArray[np.integer], bond_class: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Places of N atoms with bonds among their M pairs, float64 (N, 2), bonds about 1.5 long."""
+    bare = Chem.RWMol()
+    for element in atom_class.tolist():
+        atom = Chem.Atom(ATOMIC_NUMBERS[element])
+        atom.SetNoImplicit(True)
+        bare.AddAtom(atom)
+    for low, high, _ in bonds_of(len(atom_class), bond_class):
+        bare.AddBond(low, high, Chem.BondType.SINGLE)
+    Chem.FastFindRings(bare)
+    rdDepictor.Compute2DCoords(bare)
+    drawn: NDArray[np.float64] = bare.GetConformer().GetPositions()[:, :2]
+    return drawn
 
 
 def frame(

@@ -74,6 +74,12 @@ COMMANDS = [
         "formulas", {"": "s.mgf"}, {"out/x.mgf": "--format csv -o out/x.mgf"}
     ),
     Command(
+        "score",
+        {"": "s.mgf", "--structures": "m.smi"}
+        | dict.fromkeys(("--database", "--config", "--weights"), ""),
+        {"out/x.csv": "-o out/x.csv"},
+    ),
+    Command(
         "evaluate --formula predict",
         {"--benchmark": "labelled.tsv"}
         | dict.fromkeys(("--analogues", "--database", "--train-hashes", "--train-data"), "")

@@ -159,6 +159,9 @@ predict SPECTRA -o x.csv --guide NAME
 predict SPECTRA -o x.csv --library NAME
 predict SPECTRA -o x.csv --analogues NAME
 predict SPECTRA -o x.csv --database NAME
+score NAME --structures table.csv
+score SPECTRA --structures NAME
+score SPECTRA --structures table.csv -o NAME.csv
 predict SPECTRA -o x.csv --config NAME
 predict SPECTRA -o x.csv --weights NAME
 merge NAME -o x.csv

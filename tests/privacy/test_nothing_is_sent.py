@@ -57,6 +57,7 @@ SLOW = {
         f"predict spectra.mgf {SMALL} -o a.sdf --analogues structures.smi --library library.mgf",
         f"predict spectra.mgf {SMALL} -o chosen.jsonl --database structures.smi",
     ],
+    "score": [f"score spectra.mgf --structures structures.smi {SMALL} -o scores.csv"],
     "database": [
         "database add structures.smi",
         "database list",
@@ -173,7 +174,9 @@ def guarded(program, folder, *, is_counted=True):
     outside = folder.with_name(f"{folder.name}-outside")
     shutil.rmtree(outside, ignore_errors=True)
     home, temporary, counters = (outside / name for name in ("home", "temporary", "counters"))
-    shutil.copytree(folder / "home", home)
+    if (folder / "home").exists():
+        shutil.copytree(folder / "home", home)
+    home.mkdir(exist_ok=True, parents=True)
     before = set(home.rglob("*"))
     for made in (temporary, counters):
         made.mkdir()

@@ -362,10 +362,9 @@ def test_average_precision_is_one_where_all_true_ones_come_first():
 def drawn_twice(sampled=100):
     """A feature of 100 samples: 50 became A, 30 B (10 repaired), 2 C, the rest no molecule."""
     structures = (
-        structure("A", 50, alternatives=4),
+        structure("A", 50),
         structure("B", 30, repaired=10),
         structure("C", 2),
-        structure("D", 0, alternatives=6),
     )
     return (outcome(*structures, sampled=sampled),)
 
@@ -376,7 +375,7 @@ def test_a_part_of_the_samples_is_one_that_might_have_been_drawn(n):
 
     assert part.sampled == n
     assert sum(one.samples for one in part.structures) <= n
-    assert all(one.samples or one.alternatives for one in part.structures)
+    assert all(one.samples for one in part.structures)
     assert all(one.repaired <= one.samples for one in part.structures)
 
 

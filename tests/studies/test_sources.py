@@ -30,7 +30,7 @@ def merged(*proposals):
     """The result of a spectrum S with these proposals."""
     query = Query(None, np.zeros(FINGERPRINT_BITS, np.float32))
     spectra = (SpectrumReference(Source("made.mgf", 0), "S"),)
-    result = HypothesisResult(OK, formula="C3H8O", n_heavy=4, spectra=spectra, seconds=2.0)
+    result = HypothesisResult(OK, formula="C3H8O", n_heavy=4, spectra=spectra)
     return merge(result, proposals, query, ())
 
 
@@ -56,7 +56,7 @@ def test_the_truth_is_found_first_among_ten_or_not():
 
     def of(smiles):
         truth = Truth("S", smiles, inchikey_block(parse_smiles(smiles)))
-        return sources.scored(results, [truth], neutral)[0]
+        return sources.scored(results, [truth], neutral, [2.0])[0]
 
     found, first, ten, log_p, seconds = of("CCCO")
     assert (found, first, ten, seconds) == (1, 1, 1, 2.0)
@@ -93,7 +93,7 @@ def test_a_row_has_paired_differences_to_all_sources():
 
 @pytest.mark.slow
 def test_every_source_has_its_rows_and_a_second_run_predicts_nothing(
-    study, table, hashes, monkeypatch
+    study, table, hashes, tmp_path, monkeypatch
 ):
     own = stub_model()
     asked = []
@@ -114,6 +114,8 @@ def test_every_source_has_its_rows_and_a_second_run_predicts_nothing(
     again = study(sources.main, table, *options.split(), hashes)
 
     assert again.out == first.out
+    times = (tmp_path / "out" / "noise" / "cpu_s.txt").read_text().split()
+    assert len(times) == 3
     assert len(asked) == predicted == 3 * (3 + 3)
     whole = first.out.partition("at most 20 heavy atoms")[0].splitlines()
     assert [line.split(" | ")[0].removeprefix("| ") for line in whole[5:-1]] == [

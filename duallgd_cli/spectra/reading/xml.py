@@ -292,6 +292,7 @@ def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], Isola
     found = isolated(str(ion.get("selected ion m/z", "")), target, width, middle)
     return {
         "precursor_mz": found.precursor_mz,
+        "precursor_intensity": str(ion.get("peak intensity", "")),
         "charge": str(ion.get("charge state", "")).removesuffix(".0"),
         "collision_energy": _energy(activation),
         "fragmentation_mode": "; ".join(name for name, value in activation.items() if value == ""),
@@ -341,6 +342,7 @@ def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Reco
         "ionmode": str(info.get("polarity", "")),
         "rtinseconds": seconds,
         "precursor_mz": found.precursor_mz,
+        "precursor_intensity": str(precursor.get("precursorIntensity", "")),
         "charge": str(precursor.get("precursorCharge", "")),
         "precursor_scan": str(precursor.get("precursorScanNum", "")),
         "collision_energy": str(info.get("collisionEnergy", "")),

@@ -12,6 +12,13 @@ from torch.testing import assert_close
 from duallgd_authors_network.denoiser import NoisyGraphs, ReferenceDenoiser
 from duallgd_authors_network.encoder import CountEmbedding, FormulaPeaks, ReferenceEncoder
 from duallgd_authors_network.features import cycles, laplacian
+from duallgd_authors_network.settings import (
+    ReferenceDenoiserSettings,
+    ReferenceEncoderSettings,
+    ReferenceSettings,
+)
+from duallgd_authors_network.weights_file import ReferenceDualLGD
+from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.model.line_graph import line_graph, to_square
 from plugins.authors_network.tests.made_reference import SETTINGS
 
@@ -178,3 +185,39 @@ def test_counts_of_255_and_more_share_one_embedding():
     assert (got[0, 9:27] == 0.25).all()
     assert not (got[0, :9] == 0.25).all()
     assert (got[0, 27:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 67_538_757),
+        ({"streams": "atoms", "readout": "edges"}, 65_753_349),
+        ({"synchronisation": "none"}, 66_508_357),
+        ({"synchronisation": "pairs"}, 66_714_437),
+        ({"synchronisation": "atoms"}, 67_332_677),
+        ({"global_feed": 2048}, 78_029_637),
+        ({"kernel": "softmax"}, 67_538_757),
+    ],
+)
+def test_the_denoiser_has_as_many_parameters_as_published(changes, count):
+    """67.56 million by the paper's table (label tab:params); its rows that name one module each."""
+    with torch.device("meta"):  # shapes alone: no memory, no time
+        parts = parameter_counts(ReferenceDenoiser(ReferenceDenoiserSettings(**changes)), depth=1)
+
+    assert sum(parts.values()) == count
+    if not changes:
+        assert parts["dual_layers"] / 1e6 == pytest.approx(0.58, abs=0.025)
+        assert (parts["p_from_d"] + parts["d_from_p"]) / 1e6 == pytest.approx(1.03, abs=0.025)
+        assert parts["global_fuse"] / 1e6 == pytest.approx(12.13, abs=0.025)
+
+
+@pytest.mark.parametrize(
+    ("width", "fragment_bits", "count"), [(256, 512, 15_164_196), (512, 2048, 23_364_644)]
+)
+def test_encoder_and_projection_have_the_released_sizes(width, fragment_bits, count):
+    encoder = ReferenceEncoderSettings(width=width, fragment_bits=fragment_bits)
+
+    with torch.device("meta"):
+        network = ReferenceDualLGD(ReferenceSettings(encoder=encoder), ("encoder", "projection"))
+
+    assert parameter_counts(network, depth=1) == {"encoder": count, "projection": 8_390_656}

@@ -348,6 +348,16 @@ def test_sizes_are_compared_before_memory_is_taken_for_them(path, part, sizes):
     assert peak_mib() - before < 100
 
 
+def test_networks_of_a_study_are_refused_and_files_that_say_they_are_none_are_read(path, model):
+    settings = json.loads(metadata_of(path)["settings"])
+
+    rewritten(path, settings=json.dumps(settings | {"variant": "full"}))
+    assert load(path).settings == model.settings
+    rewritten(path, settings=json.dumps(settings | {"variant": "single-stream"}))
+    with pytest.raises(WeightsError, match="hold the network of a study, which is gone; use other"):
+        load(path)
+
+
 def test_records_of_earlier_runs_that_would_fill_the_memory_are_refused(path):
     pack = zlib.compressobj(9)
     bomb = b"".join([pack.compress(b" " * (1 << 24)) for _ in range(16)] + [pack.flush()])

@@ -67,7 +67,9 @@ def test_no_formula_is_refused_that_has_a_molecule_which_is_the_core(smiles):
     assert not read_core(smiles).missing(formula_of(Chem.MolFromSmiles(smiles)))
 
 
-@pytest.mark.parametrize("text", ["c1cc", "", "[Fe]", "*", "C~C", "[Na+].[Cl-]", "[H][H]"])
+@pytest.mark.parametrize(
+    "text", ["c1cc", "", "[Fe]", "*", "C~C", "[Na+].[Cl-]", "[H][H]", "C:C", "CC:C"]
+)
 def test_what_is_no_core_is_refused_by_name(text):
     with pytest.raises(UsageError, match="core"):
         read_core(text)

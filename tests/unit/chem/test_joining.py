@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
-from duallgd_cli.chem.combining import likeliest
+from duallgd_cli.chem.combining import is_even, likeliest
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
@@ -180,3 +180,10 @@ def test_a_linker_is_turned_only_where_that_makes_another_molecule(smiles, made)
     mol = parse_smiles(smiles)
 
     assert len(list(together(of(smiles), formula_of(mol), EVEN, 99))) == made
+
+
+@pytest.mark.parametrize(
+    ("linker", "even"), [("*C*", True), ("*c1ccc(*)cc1", True), ("*OC*", False)]
+)
+def test_a_linker_is_even_if_its_ends_may_be_exchanged(linker, even):
+    assert is_even(linker) == even

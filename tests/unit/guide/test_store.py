@@ -191,6 +191,21 @@ def test_a_second_of_the_same_name_is_refused_unless_it_is_to_replace_it(table, 
     assert list(Database.open(folder / "mine").of_formulas(formulas("C2H7N")).names) == ["amine"]
 
 
+def test_of_two_that_are_added_at_once_the_first_stays(table, tmp_path, folder):
+    (tmp_path / "other.smi").write_text("CCN amine\n")
+    other = []
+
+    def meanwhile(_):
+        if not other:
+            other.append(store.add(tmp_path / "other.smi", "mine"))
+
+    with pytest.raises(UsageError, match="mine cannot be written"):
+        store.add(table, advance=meanwhile)
+
+    assert store.entries() == other
+    assert [path.name for path in folder.iterdir()] == ["mine"]
+
+
 def test_a_failed_replacement_leaves_the_first(table, tmp_path, folder):
     first = store.add(table)
     (tmp_path / "empty.smi").write_text("no(\n\nneither)\n")

@@ -122,7 +122,7 @@ def test_a_structure_that_scores_best_speaks_for_the_database():
 
     assert high[1] > low[1]
     assert high[2] == low[2]  # of one structure each
-    assert high[3] == low[3] == 0  # of one structure
+    assert (high[3], high[4]) == (low[3], low[4]) == (0, 0)  # neither is scored
     model = ranking(advantage=0.5, leader=0.5)
     assert model.chance(strong) > model.chance(weak)
 
@@ -151,3 +151,93 @@ def test_evidence_is_finite_where_nothing_else_was_proposed():
     told = evidence((outcome(in_database("D"), sampled=0),), GENERATED, OF_DATABASE)
 
     assert np.isfinite(told).all()
+
+
+def matched(*structures, probability, block="L", offered=True, **values):
+    """A hypothesis with the best match of a library."""
+    match = {
+        "inchikey": structure(block).inchikey, "offered": offered, "probability": probability,
+    }  # fmt: skip
+    return outcome(*structures, known={"library_match": match}, **values)
+
+
+IN_LIBRARY = structure("L", 0, sources=("library",), log_likelihood=None, fingerprint_tanimoto=0.2)
+DRAWN = (structure("A", 5, fingerprint_tanimoto=0.6), structure("B", 3, fingerprint_tanimoto=0.5))
+
+
+def test_the_structure_of_a_matching_spectrum_is_as_probable_as_such_matches_are_right():
+    plain = confidences(Ranking(GENERATED).rank((outcome(*DRAWN),))[0])
+
+    ranked, ten = Ranking(GENERATED).rank((matched(*DRAWN, IN_LIBRARY, probability=0.9),))
+
+    first, *others = ranked
+    assert (first.smiles, first.rank, first.samples) == ("L", 1, 0)
+    assert first.confidence == pytest.approx(0.9)
+    assert first.sources == ("library",)
+    assert math.exp(first.score) == pytest.approx(0.9)
+    shares = {one.smiles: one.confidence for one in others}
+    assert shares == pytest.approx({name: 0.1 * value for name, value in plain.items()})
+    assert ten == pytest.approx(0.9 + 0.1 * sum(plain.values()))
+
+
+def test_a_match_that_was_generated_too_keeps_the_higher_probability():
+    both = structure("A", 5, sources=("library", "noise"), fingerprint_tanimoto=0.6)
+    plain = confidences(Ranking(GENERATED).rank((outcome(*DRAWN),))[0])
+
+    low, high = (
+        confidences(
+            Ranking(GENERATED).rank((matched(both, DRAWN[1], block="A", probability=probability),))[
+                0
+            ]
+        )
+        for probability in (plain["A"] / 2, 0.95)
+    )
+
+    assert low == pytest.approx(plain)
+    assert high["A"] == pytest.approx(0.95)
+    assert high["B"] == pytest.approx(plain["B"] * 0.05 / (1 - plain["A"]))
+
+
+def test_a_match_that_is_not_offered_changes_nothing():
+    plain = Ranking(GENERATED).rank((outcome(*DRAWN),))[0]
+
+    ranked = Ranking(GENERATED).rank((matched(*DRAWN, probability=0.9, offered=False),))[0]
+
+    assert confidences(ranked) == confidences(plain)
+
+
+def test_under_a_predicted_formula_a_match_is_as_probable_as_the_formula_lets_it():
+    likely, unlikely = (
+        matched(
+            *DRAWN, IN_LIBRARY,
+            probability=0.9, formula_source="predicted", log_prior=math.log(chance),
+            formula=formula,
+        )
+        for chance, formula in ((0.6, "C9H8O4"), (0.4, "C8H4O5"))
+    )  # fmt: skip
+
+    ranked, _ = Ranking(GENERATED).rank((likely, unlikely))
+
+    assert confidences(ranked)["L"] == pytest.approx(0.54)
+    assert sum(confidences(ranked).values()) <= 1
+
+
+@given(
+    probability=st.floats(0, 1),
+    share=st.floats(0.01, 0.99),
+    block=st.sampled_from(["A", "D", "E", "L"]),
+)
+def test_with_a_database_and_a_library_all_probabilities_sum_to_one_at_most(
+    probability, share, block
+):
+    structures = MIXED if block != "L" else (*MIXED, IN_LIBRARY)
+
+    ranked, _ = ranking(share).rank(
+        (matched(*structures, block=block, probability=probability, sampled=9),)
+    )
+
+    values = [one.confidence for one in ranked]
+    assert values == sorted(values, reverse=True)
+    assert sum(values) <= 1 + 1e-9
+    assert confidences(ranked)[block] >= probability - 1e-9
+    assert len(ranked) == len(structures)

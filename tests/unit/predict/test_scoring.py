@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.guide import GuideFiles, Knowledge
+from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict import scoring
-from duallgd_cli.predict.scoring import read_structures, score_structures
+from duallgd_cli.predict.scoring import check, read_structures, score_structures
 from tests.made_runs import SETTINGS, request, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
@@ -27,10 +27,11 @@ def mine(tmp_path):
     return tmp_path / "mine.smi"
 
 
-def score(folder, mine, *blocks, model=None, knowledge=None, **values):
+def score(folder, mine, *blocks, model=None, **values):
     made = mgf(folder / "in.mgf", *blocks)
     asked = request(made, folder / "scores.csv", **values)
-    score_structures(asked, mine, model or stub_model(), knowledge=knowledge)
+    structures, knowledge = check(asked, mine)
+    score_structures(asked, structures, model or stub_model(), knowledge=knowledge)
     return rows_of(folder / "scores.csv")
 
 
@@ -92,10 +93,7 @@ def test_structures_of_a_database_are_among_the_candidates(tmp_path, mine, monke
     files = GuideFiles(databases=(str(tmp_path / "all.smi"),))
     settings = replace(SETTINGS, sampling=replace(SETTINGS.sampling, samples=1))
 
-    rows = score(
-        *(tmp_path, mine, block(ASPIRIN)),
-        knowledge=Knowledge.read(None, files), guide=files, settings=settings,
-    )  # fmt: skip
+    rows = score(tmp_path, mine, block(ASPIRIN), guide=files, settings=settings)
 
     assert "database" in rows[0]["sources"]
     assert int(rows[0]["candidates"]) >= 3
@@ -105,7 +103,7 @@ def test_lines_of_json_hold_the_same_values(tmp_path, mine):
     (row, *_) = score(tmp_path, mine, block(ASPIRIN))
     asked = request(str(tmp_path / "in.mgf"), tmp_path / "scores.jsonl")
 
-    score_structures(asked, mine, stub_model())
+    score_structures(asked, read_structures(mine), stub_model())
 
     line = json.loads((tmp_path / "scores.jsonl").read_text().splitlines()[0])
     assert list(line) == list(row)
@@ -140,5 +138,5 @@ def test_no_input_is_overwritten(tmp_path, mine):
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
 
     with pytest.raises(UsageError, match="the structures"):
-        score_structures(request(made, mine, format="csv", force=True), mine, stub_model())
+        check(request(made, mine, format="csv", force=True), mine)
     assert mine.read_text() == FILE

@@ -1,0 +1,74 @@
+"""`duallgd features`: what is made of the scans of a run before anything is predicted."""
+
+import logging
+from typing import Annotated
+
+import typer
+
+from duallgd_cli.cli import options
+
+logger = logging.getLogger(__name__)
+
+EPILOG = """
+**Examples**
+
+- `duallgd features run.mzML -o features.mgf`, then look at features.csv
+
+- `duallgd features run.mzML -o features.mgf --rt 60-600 --min-intensity 1e5`
+
+- `duallgd predict features.mgf -o out.csv` (the same candidates as `duallgd predict run.mzML`)
+
+Exit codes: 0 written, 2 usage, 65 nothing readable, 66 input missing, 130 interrupted.
+"""
+
+
+def features(
+    context: typer.Context,
+    spectra: options.Spectra,
+    output: Annotated[
+        str | None,
+        options.common(
+            "--output",
+            "-o",
+            help="MGF file to write; the table beside it ends in .csv. - is standard output, "
+            "without a table. By default the first input's name with .features.mgf, in this "
+            "folder.",
+        ),
+    ] = None,
+    group_by: options.GroupBy = None,
+    rt_window: options.RtWindow = None,
+    rt: options.Rt = None,
+    mz: options.Mz = None,
+    min_peaks: options.MinPeaks = None,
+    min_intensity: options.MinIntensity = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+    config: options.Config = None,
+    set_: options.Assignments = None,
+) -> None:
+    """Group the MS2 scans of a run into features, one for each ion that elutes.
+
+    Scans of one ion and one collision energy become a consensus spectrum. Writes an MGF file with a
+    record for each feature and energy, and a table with a row for each feature: when it elutes, of
+    which scans it is made, how strong its ion is, and what is doubtful about it.
+    """
+    from duallgd_cli.cli import display, running
+
+    display.configure_logging(quiet)
+    from duallgd_cli.errors import counted
+    from duallgd_cli.files import STANDARD_STREAM
+    from duallgd_cli.predict.settings import PredictSettings
+    from duallgd_cli.spectra.reading import spectrum_files
+    from duallgd_cli.writers.features import table_path, write_features
+
+    given = {"group_by": group_by, **options.features_of(context)}
+    settings = options.settings_of(PredictSettings, config, given, set_ or [])
+    output = output or running.default_output(spectra, "mgf", "features")
+    with running.interruptible("the output is not whole; the same command starts again"):
+        written, inputs = write_features(
+            spectrum_files(spectra), output, settings.group_by, settings.features, force=force
+        )
+    places = output if output == STANDARD_STREAM else f"{output} and {table_path(output)}"
+    others = inputs.n_features - written
+    unusable = f" ({others} without a usable spectrum)" if others else ""
+    logger.info("%s%s -> %s", counted(written, "feature"), unusable, places)

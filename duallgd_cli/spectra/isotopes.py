@@ -1,0 +1,162 @@
+"""What MS1 spectra show of the ion of an MS2 spectrum: its isotopes, and whether it is one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.errors import Failure
+from duallgd_cli.spectra.annotation import AnnotationSettings
+from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
+
+SAME_PRECURSOR_PPM: Final = 10.0
+_SAME_PEAK_S: Final = 60.0  # between spectra of one chromatographic peak
+# Least and largest mass of each isotope from the monoisotopic ion, Da.
+SPANS: Final = {
+    -2: (-1.9993, -1.9927),  # 78Se to 10B2
+    -1: (-0.9964, -0.9964),  # 10B
+    1: (0.9970, 1.0063),  # 15N to 2H
+    2: (1.9957, 2.0068),  # 34S to 13C2
+    4: (3.9915, 4.0086),  # 34S2 to 18O2
+}
+SPANS_DA: Final = np.array([(0.0, 0.0), *(SPANS[offset] for offset in ISOTOPES)])
+_TOLERANCE: Final = AnnotationSettings()
+_LEAST: Final = 1e-30  # intensity; ratios of any two are numbers whose squares are
+
+
+def with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum]]) -> Spectrum:
+    """An MS2 spectrum with what its MS1 spectra show.
+
+    Args:
+        spectrum: Its own are those of its FEATURE_ID; without one the last before it, of its
+            polarity; in both cases those that name another precursor or time are of another ion.
+        ms1: Those of its file as far as they are read, by FEATURE_ID; of those without the last one
+            by polarity.
+    """
+    if spectrum.feature_id:
+        near = ms1.get(spectrum.feature_id, ())
+    else:
+        near = ms1.get(spectrum.polarity) or ms1.get(0, ())
+    own = [one for one in near if one.precursor_mz is None or differs(spectrum, one) == ""]
+    found = next(filter(None, (lighter_ion(one, spectrum) for one in own)), None)
+    mz = spectrum.precursor_mz if found is None else found.mz
+    ion = replace(spectrum, precursor_mz=mz)
+    patterns = [shown for one in own if (shown := isotope_pattern(one, ion)) is not None]
+    if patterns:
+        spectrum = replace(spectrum, isotopes=sum(patterns[1:], patterns[0]))
+    if found is None or spectrum.monoisotopic_mz is not None:
+        return spectrum
+    assumption = (
+        f"MS1 shows an ion {found.ratio:.2g} times as strong at m/z {found.mz:.4f}, lighter as by "
+        f"{found.isotope}: the precursor is taken for its isotope"
+    )
+    assumptions = (*spectrum.assumptions, assumption)
+    return replace(spectrum, monoisotopic_mz=found.mz, assumptions=assumptions)
+
+
+def _same_precursor(first: Spectrum, other: Spectrum) -> bool:
+    """Whether two spectra name one precursor, or neither names any."""
+    if first.precursor_mz is None or other.precursor_mz is None:
+        return first.precursor_mz is other.precursor_mz
+    difference = abs(first.precursor_mz - other.precursor_mz)
+    return difference <= SAME_PRECURSOR_PPM * 1e-6 * first.precursor_mz
+
+
+def differs(first: Spectrum, other: Spectrum) -> str:
+    """What says that two spectra are not of one ion of one chromatographic peak, else ""."""
+    if not _same_precursor(first, other):
+        return "precursor m/z"
+    if first.polarity * other.polarity < 0:
+        return "ion mode"
+    if first.charge and other.charge and first.charge != other.charge:
+        return "charge"
+    one, another = first.retention_time_s, other.retention_time_s
+    is_later = one is not None and another is not None and abs(one - another) > _SAME_PEAK_S
+    return "retention time" if is_later else ""
+
+
+class _LighterIon(NamedTuple):
+    """The monoisotopic ion of which a precursor is an isotope.
+
+    Attributes:
+        mz: Of it.
+        ratio: Its intensity next to that of the next isotope.
+        isotope: By which the two differ.
+    """
+
+    mz: float
+    ratio: float
+    isotope: str
+
+
+def lighter_ion(ms1: Spectrum, ms2: Spectrum) -> _LighterIon | None:
+    """The monoisotopic ion, where an MS1 spectrum shows that the precursor is an isotope of it.
+
+    A lighter ion counts where distance and ratio are those of an isotope: it is stronger than the
+    precursor, as that of carbon is, or at least nearly as strong, as that of bromine is. Lighter
+    isotopes of boron and selenium are weaker than the monoisotopic ion and do not count. Where a
+    further ion lies two below, as with several atoms of bromine or selenium, nothing is certain.
+    """
+    mz, charges = ms2.precursor_mz, max(abs(charge_of(ms2)), 1)
+    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
+    peak_mz, intensity = ms1.mz[possible], ms1.intensity[possible]
+    if mz is None:
+        return None
+    tolerance_da = max(mz, _TOLERANCE.floor_mz) * 1e-6
+    tolerance_da *= _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
+
+    def strongest(at: float, within: float) -> tuple[float, float]:
+        near = np.flatnonzero(np.abs(peak_mz - at) <= within)
+        best = near[intensity[near].argmax()] if near.size else None
+        return (0.0, 0.0) if best is None else (float(peak_mz[best]), float(intensity[best]))
+
+    found = None
+    at, height = strongest(mz, tolerance_da)
+    most_carbon = 0.0108 * mz * charges / 12
+    # Distance and its width in Da, least and most of the precursor next to the lighter ion.
+    steps = (
+        ("13C", 1.00336, 0.0022, 0.008, min(1.2 * most_carbon + 0.03, 0.67)),
+        ("37Cl, 81Br or 34S", 1.9975, 0.004, 0.03, 1.4),
+    )
+    while height:
+        for isotope, distance, width, least, most in steps:
+            within = min(tolerance_da, width / charges)
+            below, lighter = strongest(at - distance / charges, within)
+            if lighter and least <= height / lighter <= most:
+                found = _LighterIon(below, lighter / height, isotope)
+                at, height = below, lighter
+                break
+        else:
+            _, further = strongest(at - 1.9975 / charges, min(tolerance_da, 0.004 / charges))
+            return None if further > 0.05 * height else found
+    return None
+
+
+def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
+    """What an MS1 spectrum shows of a precursor.
+
+    Returns:
+        None where the ion is not in it, or none of its heavier isotopes: such a list was rid of
+        isotopes, or the ion is too faint.
+    """
+    mz = ms2.precursor_mz
+    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
+    if mz is None or not possible.any():
+        return None
+    ppm = _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
+    at = mz + SPANS_DA / max(abs(charge_of(ms2)), 1)
+    tolerance = np.array([-1.0, 1.0]) * np.maximum(at, _TOLERANCE.floor_mz) * ppm * 1e-6
+    peak_mz, intensity = ms1.mz[possible], ms1.intensity[possible]
+    edges = np.searchsorted(peak_mz, at + tolerance)
+    sums = [float(intensity[start:end].sum()) for start, end in edges]
+    if sums[0] == 0 or not any(sums[1 + ISOTOPES.index(1) :]):
+        return None
+    return IsotopePattern(tuple(sums), float(intensity.min()))
+
+
+def charge_of(spectrum: Spectrum) -> int:
+    """Signed charge of the ion, of its adduct if that is understood; 0 where nothing tells."""
+    adduct = parse_adduct(spectrum.adduct_text)
+    return spectrum.charge if isinstance(adduct, Failure) else adduct.charge

@@ -1,0 +1,760 @@
+"""From the scans of a run to features: what was measured of one ion while it eluted.
+
+A run is read once. Spectra wait on a shelf, in memory or on the disk where they are many; what
+tells them apart stays in memory. Then the MS1 scans are looked through for the precursors, MS2
+scans are grouped, and those of one group are fetched from the shelf.
+"""
+
+import heapq
+import logging
+import math
+import pickle
+import re
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import IO, Any, Final, NamedTuple, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.config import require, require_range
+from duallgd_cli.errors import counted, quote
+from duallgd_cli.spectra.consensus import TOLERANCE, consensus
+from duallgd_cli.spectra.isotopes import SPANS_DA, charge_of, with_isotopes
+from duallgd_cli.spectra.reading.quantities import collision_energy_ev, finite
+from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, canonical_key
+from duallgd_cli.spectra.types import GIVEN, Feature, Spectrum
+
+logger = logging.getLogger(__name__)
+
+_MS2: Final = 2
+_IN_MEMORY_BYTES: Final = 1 << 26
+_SPAN: Final = re.compile(r"\s*(\d+(?:\.\d*)?)?\s*-\s*(\d+(?:\.\d*)?)?\s*", re.ASCII)
+# An ion whose intensity falls to this part of the maxima on both sides eluted twice.
+_VALLEY: Final = 0.65
+_NOISE: Final = 3.0  # times the faintest peak of an MS1 scan: what is no peak of an ion
+_HALF_WINDOW: Final = 0.5  # m/z, of an isolation window that the file does not give
+_PRESENT_DA: Final = 0.01  # of a precursor in MS1: files may round it
+_BEFORE_S: Final = 60.0  # that MS1 is looked through before the first and after the last MS2 scan
+# Seconds between MS2 scans of one ion: least, for want of repeats, and most.
+_WINDOW_S: Final = (10.0, 15.0, 30.0)
+_TIMES_THE_GAP: Final = 3.0
+_MS1_OF_A_FEATURE: Final = 3
+_AROUND_DA: Final = 6.0  # of an MS1 scan that is kept with a feature
+_LEFT_OUT: Final = "left out: "
+# Why scans are left out.
+OUTSIDE_RT: Final = "outside the retention times"
+OUTSIDE_MZ: Final = "outside the precursor m/z"
+FAINT: Final = "with a precursor below the least intensity"
+ABSENT: Final = "with a precursor that is not in MS1"
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSettings:
+    """How the MS2 spectra of a run become features, and which are left out.
+
+    Attributes:
+        rt_window: Most seconds between one MS2 spectrum of a feature and the next. None for what
+            MS1 spectra show, which is where the ion is, and where it falls to two thirds and rises
+            again; without them for three times the usual time between repeats, 10 to 30 s.
+        rt: Retention times of spectra that are kept, in seconds, such as ``60-600``, ``60-`` or
+            ``-600``; None keeps all.
+        mz: Precursor m/z that are kept, written likewise.
+        min_peaks: Fewest peaks of a spectrum that is kept.
+        min_intensity: Least intensity of the precursor in the MS1 spectra before and after, or as
+            the file gives it; a spectrum of which nothing tells is kept.
+        in_ms1: Whether a spectrum is left out whose precursor neither of these shows. Where they
+            show less than half of all precursors of a file, none is left out.
+        min_share: Share of the spectra of one energy, each counted by its summed intensity, that
+            have a peak which is kept.
+        chimeric_share: Of the intensity in the isolation window: another ion that has more of it
+            is said.
+    """
+
+    rt_window: float | None = None
+    rt: str | None = None
+    mz: str | None = None
+    min_peaks: int = 2
+    min_intensity: float = 0.0
+    in_ms1: bool = True
+    min_share: float = 0.5
+    chimeric_share: float = 0.3
+
+    def __post_init__(self) -> None:
+        require_range(self, "rt_window", "min_intensity", least=0)
+        require_range(self, "min_peaks", least=0)
+        require_range(self, "min_share", "chimeric_share", least=0, most=1)
+        for name in ("rt", "mz"):
+            span_of(name, getattr(self, name))
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether any filter is not as it is by default."""
+        default = FeatureSettings()
+        names = ("rt", "mz", "min_peaks", "min_intensity", "rt_window")
+        return any(getattr(self, name) != getattr(default, name) for name in names)
+
+
+def span_of(name: str, text: str | None) -> tuple[float, float]:
+    """The ends of a span such as ``60-600``; an open one is infinite, and so is None.
+
+    Raises:
+        ConfigError: The text is no span.
+    """
+    if text is None:
+        return -math.inf, math.inf
+    match = _SPAN.fullmatch(text)
+    low, high = (-math.inf, math.inf)
+    if match is not None:
+        low, high = float(match[1] or -math.inf), float(match[2] or math.inf)
+    is_span = match is not None and any(match.groups()) and low < high
+    require(is_span, f"{name} must be a span such as 60-600, 60- or -600, not {quote(text)}")
+    return low, high
+
+
+@dataclass(slots=True)
+class RunCounts:
+    """What became of the MS2 spectra of runs.
+
+    Attributes:
+        spectra: MS2 spectra of runs, those that are left out included.
+        features: What they became.
+        left_out: Spectra that are in no feature, by reason.
+    """
+
+    spectra: int = 0
+    features: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def totals(self) -> dict[str, int]:
+        """The counts by name, for a journal; {} without runs."""
+        left_out = {f"{_LEFT_OUT}{why}": number for why, number in self.left_out.items()}
+        named = {"run_spectra": self.spectra, "run_features": self.features, **left_out}
+        return named if self.spectra else {}
+
+    @classmethod
+    def of(cls, totals: Mapping[str, int]) -> Self:
+        """The counts that `totals` gave, whatever else is among them."""
+        left_out = {
+            why: number
+            for name, number in totals.items()
+            if (why := name.removeprefix(_LEFT_OUT)) != name
+        }
+        spectra, features = (totals.get(f"run_{name}", 0) for name in ("spectra", "features"))
+        return cls(spectra, features, Counter(left_out))
+
+    def nothing_left(self, names: Iterable[str], n_ms1: int) -> str:
+        """Why files gave no feature.
+
+        Args:
+            names: Of the files.
+            n_ms1: MS1 spectra in them.
+        """
+        files = ", ".join(names)
+        if self.left_out:
+            return (
+                f"no MS2 spectrum of {files} is left: {_listed(self.left_out)}; widen the filters"
+            )
+        return f"no MS2 spectrum in {files} ({n_ms1} of MS1)"
+
+    def record(self) -> dict[str, Any]:
+        """For the record of a run; {} without runs of scans."""
+        values = {"spectra": self.spectra, "features": self.features}
+        return {"scans": {**values, "left_out": dict(self.left_out)}} if self.spectra else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What tells an MS2 scan apart.
+
+    Attributes:
+        place: On the shelf.
+        index: In its file.
+        time: Retention time, s.
+        mz: Of the precursor.
+        polarity: 1, -1 or 0.
+        charge: Signed, 0 if unknown.
+        low: Lower end of the isolation window, m/z.
+        high: Upper end.
+        intensity: Of the precursor, as the file gives it, or None.
+        current: Summed intensity of its peaks.
+        peaks: How many these are.
+        ppm: Within which its precursor is known.
+    """
+
+    place: int
+    index: int
+    time: float
+    mz: float
+    polarity: int
+    charge: int
+    low: float
+    high: float
+    intensity: float | None
+    current: float
+    peaks: int
+    ppm: float
+
+    @property
+    def tolerance_da(self) -> float:
+        """Within which its precursor is known, m/z."""
+        return max(self.mz, TOLERANCE.floor_mz) * self.ppm * 1e-6
+
+
+class _Survey(NamedTuple):
+    """An MS1 scan.
+
+    Attributes:
+        time: Retention time, s.
+        current: Summed intensity, which tells scans of equal time apart.
+        place: On the shelf.
+        polarity: 1, -1 or 0.
+        faintest: Intensity of its faintest peak; infinite without any.
+    """
+
+    time: float
+    current: float
+    place: int
+    polarity: int
+    faintest: float
+
+
+class Shelf:
+    """The spectra of one file in its order; a context manager, since a large one lies on the disk.
+
+    Attributes:
+        scans: MS2 scans of which precursor and retention time are known.
+        surveys: MS1 scans.
+        others: Place and index of what stands alone, such as a record that cannot be read.
+    """
+
+    def __init__(self) -> None:
+        self.scans: list[_Scan] = []
+        self.surveys: list[_Survey] = []
+        self.others: list[tuple[int, int]] = []
+        self._places: list[int] = []
+        self._file = cast("IO[bytes]", tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES))  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[Spectrum]:
+        return map(self.get, self._places)
+
+    def get(self, place: int) -> Spectrum:
+        """The spectrum at a place."""
+        self._file.seek(place)
+        return cast("Spectrum", pickle.load(self._file))
+
+    def fill(self, items: Iterable[Spectrum]) -> Spectrum | None:
+        """Take the spectra of a file up to the first that no run has, which is returned."""
+        for item in items:
+            # A scan as an instrument writes it, not a spectrum that somebody named.
+            named = bool(item.feature_id or item.formula_text)
+            named |= "compound_name" in canonical(item.metadata)
+            named |= bool(item.adduct_text) and item.adduct_source == GIVEN
+            is_scan = not named and item.retention_time_s is not None
+            if item.ms_level == _MS2 and item.failure is None and not is_scan:
+                return item
+            if item.ms_level == 1 and item.feature_id:
+                return item
+            place = self._file.tell()
+            pickle.dump(item, self._file, pickle.HIGHEST_PROTOCOL)
+            self._places.append(place)
+            self._enter(place, item)
+        return None
+
+    def _enter(self, place: int, item: Spectrum) -> None:
+        time, mz = item.retention_time_s, item.precursor_mz
+        _, heights = _positive(item)
+        with np.errstate(over="ignore"):
+            current = float(heights.sum())
+        if item.ms_level == 1 and item.failure is None:
+            if time is not None:
+                faintest = float(heights.min(initial=math.inf))
+                self.surveys.append(_Survey(time, current, place, item.polarity, faintest))
+            return
+        if item.failure is not None or item.ms_level != _MS2 or mz is None or time is None:
+            self.others.append((place, item.source.index))
+            return
+        low, high = _isolation(item, mz)
+        # Of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS.
+        second = (*item.metadata.get("pepmass", "").split(), "", "")[1]
+        intensity = finite(item.metadata.get("precursor_intensity", second))
+        scan = _Scan(
+            place=place,
+            index=item.source.index,
+            time=time,
+            mz=mz,
+            polarity=item.polarity,
+            charge=charge_of(item),
+            low=low,
+            high=high,
+            intensity=intensity if intensity is not None and intensity > 0 else None,
+            current=current,
+            peaks=item.mz.size,
+            ppm=TOLERANCE.tolerance_ppm(item.instrument),
+        )
+        self.scans.append(scan)
+
+
+def _isolation(item: Spectrum, mz: float) -> tuple[float, float]:
+    """Ends of the isolation window."""
+    said = item.metadata
+    names = ("target_mz", "lower_offset", "upper_offset")
+    target, *offsets = (finite(said.get(f"isolation_window_{name}", "")) for name in names)
+    width = finite(said.get("isolation_window_width", ""))
+    half = width / 2 if width else _HALF_WINDOW
+    middle = mz if target is None else target
+    low, high = (half if offset is None else offset for offset in offsets)
+    return middle - low, middle + high
+
+
+def features_of_run(
+    name: str, shelf: Shelf, settings: FeatureSettings, counts: RunCounts
+) -> Iterator[Feature]:
+    """Features of a run in the order of their first spectra, numbered on from `counts`.
+
+    MS2 spectra are one feature that have one polarity and precursor m/z, within the tolerance of
+    the instrument, while the ion elutes. Of each collision energy it has one spectrum, which says
+    what it was made of (`Spectrum.merged`). Which features there are depends on the spectra alone,
+    not on their order in the file.
+
+    Args:
+        name: Of the file, for what is said of it.
+        shelf: With all its spectra.
+        settings: How they are grouped, and which are left out.
+        counts: Of all runs so far; counted on before the first feature.
+    """
+    groups: list[_Group] = []
+    left_out: Counter[str] = Counter()
+    kept = _filtered(shelf.scans, settings, left_out)
+    for polarity in sorted({one.polarity for one in kept}):
+        scans = [one for one in kept if one.polarity == polarity]
+        surveys = [one for one in shelf.surveys if not polarity or one.polarity in (polarity, 0)]
+        surveys.sort()
+        seen = _look_through(shelf, scans, surveys)
+        numbers = _present(seen, scans, settings, left_out)
+        groups += _grouped(seen, scans, numbers, settings)
+    first = counts.features
+    counts.spectra += len(shelf.scans)
+    counts.features += len(groups)
+    counts.left_out += left_out
+    said = f"; left out are {_listed(left_out)}" if left_out else ""
+    spectra = counted(len(shelf.scans), "MS2 spectrum", "MS2 spectra")
+    logger.info("%s: %s of %s%s", name, counted(len(groups), "feature"), spectra, said)
+    in_order = sorted([(one.scans[0].index, one) for one in groups], key=lambda entry: entry[0])
+    features = (
+        (index, _feature(shelf, group, str(number), settings))
+        for number, (index, group) in enumerate(in_order, start=first + 1)
+    )
+    alone = ((index, Feature((shelf.get(place),))) for place, index in shelf.others)
+    for _, feature in heapq.merge(features, alone, key=lambda entry: entry[0]):
+        yield feature
+
+
+def _listed(left_out: Counter[str]) -> str:
+    return ", ".join(f"{number} {why}" for why, number in left_out.items())
+
+
+def _filtered(
+    scans: Sequence[_Scan], settings: FeatureSettings, left_out: Counter[str]
+) -> list[_Scan]:
+    """The scans that are kept whatever MS1 shows; of the others the first reason is counted."""
+    earliest, latest = span_of("rt", settings.rt)
+    lightest, heaviest = span_of("mz", settings.mz)
+    few = f"with fewer than {counted(settings.min_peaks, 'peak')}"
+    kept: list[_Scan] = []
+    for one in scans:
+        if not earliest <= one.time <= latest:
+            left_out[OUTSIDE_RT] += 1
+        elif not lightest <= one.mz <= heaviest:
+            left_out[OUTSIDE_MZ] += 1
+        elif one.peaks < settings.min_peaks:
+            left_out[few] += 1
+        else:
+            kept.append(one)
+    return kept
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the MS1 scans of a polarity show of the precursors of its MS2 scans.
+
+    Letters: S MS2 scans, W MS1 scans, T points of traces.
+
+    Attributes:
+        time: Of the MS1 scans, ascending, (W,).
+        place: Of them on the shelf, (W,).
+        floor: Intensity up to which an MS1 peak may be noise.
+        near: Numbers of the MS1 scans before and after each MS2 scan, -1 where there is none,
+            int64 (S, 2).
+        intensity: Of each precursor in these, the larger one; 0 where it is in neither, (S,).
+        other: Share of the isolation window that the strongest other ion has, (S,).
+        other_mz: Of that ion, (S,).
+        cluster: Of each MS2 scan: those of neighbouring precursor m/z, int64 (S,).
+        points: Number of the MS1 scan, m/z and intensity of what it shows of each cluster.
+    """
+
+    time: NDArray[np.float64]
+    place: list[int]
+    floor: float
+    near: NDArray[np.int64]
+    intensity: NDArray[np.float64]
+    other: NDArray[np.float64]
+    other_mz: NDArray[np.float64]
+    cluster: NDArray[np.int64]
+    points: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]
+
+
+def _look_through(shelf: Shelf, scans: Sequence[_Scan], surveys: Sequence[_Survey]) -> _Seen:
+    """Read the MS1 scans of a polarity once, for all precursors."""
+    time = np.array([one.time for one in scans])
+    mz = np.array([one.mz for one in scans])
+    tolerance = np.array([one.tolerance_da for one in scans])
+    order = np.argsort(mz, kind="stable")
+    # Between clusters there is room for the tolerances of both.
+    parted = np.diff(mz[order]) > tolerance[order][1:] + tolerance[order][:-1]
+    cluster = np.empty(len(scans), np.int64)
+    cluster[order] = np.concatenate([[0], np.cumsum(parted)])
+    n_clusters = int(cluster.max()) + 1
+    low, first = np.full(n_clusters, np.inf), np.full(n_clusters, np.inf)
+    high, last = -low, -first
+    np.minimum.at(low, cluster, mz - tolerance)
+    np.maximum.at(high, cluster, mz + tolerance)
+    np.minimum.at(first, cluster, time - _BEFORE_S)
+    np.maximum.at(last, cluster, time + _BEFORE_S)
+    survey_time = np.array([one.time for one in surveys])
+    after = np.searchsorted(survey_time, time)
+    near = np.column_stack([after - 1, np.where(after < len(surveys), after, -1)])
+    faintest = [one.faintest for one in surveys if one.faintest < math.inf]
+    seen = _Seen(
+        time=survey_time,
+        place=[one.place for one in surveys],
+        floor=_NOISE * float(np.median(faintest)) if faintest else 0.0,
+        near=near,
+        intensity=np.zeros(len(scans)),
+        other=np.zeros(len(scans)),
+        other_mz=np.zeros(len(scans)),
+        cluster=cluster,
+        points=[],
+    )
+    beside: defaultdict[int, list[int]] = defaultdict(list)
+    for number, pair in enumerate(near.tolist()):
+        for survey in pair:
+            beside[survey].append(number)
+    rows = []
+    for survey, (at, _, place, *_) in enumerate(surveys):
+        peak_mz, height = _positive(shelf.get(place))
+        of = np.searchsorted(low, peak_mz, "right") - 1
+        inside = (of >= 0) & (peak_mz <= high[of]) & (first[of] <= at) & (at <= last[of])
+        kept = np.flatnonzero(inside)
+        rows.append((of[kept], np.full(kept.size, survey), peak_mz[kept], height[kept]))
+        for number in beside[survey]:
+            _look_beside(seen, number, scans[number], survey, peak_mz, height)
+    if rows:
+        of, *columns = (np.concatenate(column) for column in zip(*rows, strict=True))
+        by_cluster = np.argsort(of, kind="stable")
+        edges = np.searchsorted(of[by_cluster], np.arange(n_clusters + 1))
+        ordered = [column[by_cluster] for column in columns]
+        seen.points = [
+            (ordered[0][start:end], ordered[1][start:end], ordered[2][start:end])
+            for start, end in pairwise(edges)
+        ]
+    return seen
+
+
+def _positive(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """m/z and intensity of the peaks that have one."""
+    possible = (spectrum.intensity > 0) & (spectrum.intensity < math.inf)
+    return spectrum.mz[possible], spectrum.intensity[possible]
+
+
+def _look_beside(
+    seen: _Seen,
+    number: int,
+    scan: _Scan,
+    survey: int,
+    mz: NDArray[np.float64],
+    height: NDArray[np.float64],
+) -> None:
+    """Take note of what an MS1 scan shows of the isolation window of an MS2 scan next to it."""
+    within = max(scan.tolerance_da, _PRESENT_DA)
+    start, end = np.searchsorted(mz, (scan.mz - within, scan.mz + within))
+    strength = float(height[start:end].max(initial=0.0))
+    seen.intensity[number] = max(seen.intensity[number], strength)
+    apart = [abs(seen.time[one] - scan.time) if one >= 0 else math.inf for one in seen.near[number]]
+    if survey != seen.near[number][int(np.argmin(apart))]:
+        return
+    start, end = np.searchsorted(mz, (scan.low, scan.high))
+    inside, heights = mz[start:end], height[start:end]
+    total = float(heights.sum())
+    if not total:
+        return
+    spans = scan.mz + SPANS_DA / max(abs(scan.charge), 1)
+    own = [(inside >= least - within) & (inside <= most + within) for least, most in spans]
+    foreign = np.where(np.any(own, axis=0), 0.0, heights)
+    strongest = int(foreign.argmax())
+    seen.other[number] = foreign[strongest] / total
+    seen.other_mz[number] = inside[strongest]
+
+
+def _present(
+    seen: _Seen, scans: Sequence[_Scan], settings: FeatureSettings, left_out: Counter[str]
+) -> list[int]:
+    """Numbers of the scans whose precursor is strong enough; the others are counted."""
+    is_seen = seen.intensity > 0
+    is_needed = settings.in_ms1 and 2 * int(is_seen.sum()) >= len(scans)
+    if settings.in_ms1 and not is_needed and len(seen.time):
+        logger.warning(
+            "MS1 spectra show %d of %s alone, so none is left out for that; check their m/z",
+            int(is_seen.sum()), counted(len(scans), "precursor"),
+        )  # fmt: skip
+    numbers = []
+    for number, one in enumerate(scans):
+        if is_needed and not is_seen[number]:
+            left_out[ABSENT] += 1
+            continue
+        intensity = float(seen.intensity[number]) or one.intensity
+        if intensity is not None and intensity < settings.min_intensity:
+            left_out[FAINT] += 1
+            continue
+        numbers.append(number)
+    return numbers
+
+
+@dataclass(slots=True)
+class _Group:
+    """Scans of one feature.
+
+    Attributes:
+        scans: In the order of their file.
+        time: When the ion is strongest, s.
+        intensity: Of the ion then, None where nothing tells.
+        places: Of MS1 scans near, on the shelf, in the order of their times.
+        remark: What was isolated with it, else "".
+    """
+
+    scans: list[_Scan]
+    time: float
+    intensity: float | None
+    places: list[int]
+    remark: str
+
+
+def _grouped(
+    seen: _Seen, scans: Sequence[_Scan], numbers: Sequence[int], settings: FeatureSettings
+) -> Iterator[_Group]:
+    """The features of a polarity: from the strongest scan on, whatever is of its ion."""
+    clusters: defaultdict[int, list[int]] = defaultdict(list)
+    for number in numbers:
+        clusters[int(seen.cluster[number])].append(number)
+    gap_s = settings.rt_window
+    usual_s = _usual_gap_s([[scans[n].time for n in own] for own in clusters.values()])
+    for cluster, own in clusters.items():
+        left = sorted(own, key=lambda n: _rank(float(seen.intensity[n]), scans[n]))
+        while left:
+            seed = scans[left[0]]
+            charges = (seed.charge, *(scans[n].charge for n in left if _near(seed, scans[n])))
+            charge = next(filter(None, charges), 0)
+            near = [n for n in left if _near(seed, scans[n]) and scans[n].charge in (0, charge)]
+            trace = _Trace.of(seen, cluster, seed)
+            together = _together(trace, [scans[n] for n in near], seed, gap_s, usual_s)
+            chosen = {one.index for one in together}
+            members = [n for n in near if scans[n].index in chosen]
+            left = [n for n in left if scans[n].index not in chosen]
+            yield _group(seen, trace, members, scans, settings, usual_s)
+
+
+def _rank(intensity: float, scan: _Scan) -> tuple[float, ...]:
+    """Sorts the strongest scan first; the place in the file decides between equals alone."""
+    return (-(intensity or scan.intensity or 0.0), -scan.current, scan.time, scan.mz, scan.index)
+
+
+def _near(seed: _Scan, scan: _Scan) -> bool:
+    return abs(scan.mz - seed.mz) <= seed.tolerance_da
+
+
+def _usual_gap_s(times: Iterable[Sequence[float]]) -> float:
+    """Most seconds between scans of one ion where MS1 does not tell, by what is usual in the run.
+
+    Args:
+        times: Of the scans of each precursor m/z.
+    """
+    least, otherwise, most = _WINDOW_S
+    gaps = np.concatenate([[0.0], *(np.diff(np.sort(own)) for own in times)])[1:]
+    gaps = gaps[gaps <= 2 * most]
+    return float(np.clip(_TIMES_THE_GAP * np.median(gaps), least, most)) if gaps.size else otherwise
+
+
+@dataclass(slots=True)
+class _Trace:
+    """How strong an ion is from one MS1 scan to the next.
+
+    Attributes:
+        first: Number of the first of these MS1 scans.
+        time: Of each, (W,).
+        height: Of the ion, 0 where it is not seen, (W,).
+        ends: Times at which the ion falls to a valley and one peak of it ends.
+    """
+
+    first: int
+    time: NDArray[np.float64]
+    height: NDArray[np.float64]
+    ends: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, seen: _Seen, cluster: int, seed: _Scan) -> Self:
+        """The trace of a precursor; without MS1 scans an empty one."""
+        if not seen.points or not seen.points[cluster][0].size:
+            return cls(0, np.zeros(0), np.zeros(0), np.zeros(0))
+        number, mz, intensity = seen.points[cluster]
+        first, last = int(number.min()), int(number.max())
+        own = np.abs(mz - seed.mz) <= seed.tolerance_da
+        height = np.zeros(last - first + 1)
+        np.maximum.at(height, number[own] - first, intensity[own])
+        time = seen.time[first : last + 1]
+        smooth = np.maximum(height, seen.floor)
+        if smooth.size > 2:
+            smooth[1:-1] = np.median([smooth[:-2], smooth[1:-1], smooth[2:]], axis=0)
+        return cls(first, time, height, time[valleys(smooth)])
+
+    def is_seen(self, start: float, end: float) -> bool:
+        """Whether most MS1 scans between two times show the ion."""
+        between = slice(*np.searchsorted(self.time, (start, end)))
+        heights = self.height[between]
+        return heights.size > 0 and 2 * int((heights > 0).sum()) >= heights.size
+
+
+def valleys(height: NDArray[np.float64]) -> list[int]:
+    """Where a trace falls to two thirds of the maxima on both sides, at the lowest point."""
+    found: list[int] = []
+    top, low, lowest = 0.0, math.inf, 0
+    for number, value in enumerate(height.tolist()):
+        if low <= _VALLEY * min(top, value):
+            found.append(lowest)
+            top, low, lowest = value, value, number
+        elif value > top:
+            top, low, lowest = value, value, number
+        elif value < low:
+            low, lowest = value, number
+    return found
+
+
+def _together(
+    trace: _Trace, near: Sequence[_Scan], seed: _Scan, gap_s: float | None, usual_s: float
+) -> list[_Scan]:
+    """Those of some scans of one m/z that are of the peak of the ion that a scan is of."""
+    peak = int(np.searchsorted(trace.ends, seed.time))
+    own = sorted(
+        (one for one in near if int(np.searchsorted(trace.ends, one.time)) == peak),
+        key=lambda one: (one.time, one.index),
+    )
+    runs: list[list[_Scan]] = [[own[0]]]
+    for before, after in pairwise(own):
+        wide = after.time - before.time > (usual_s if gap_s is None else gap_s)
+        if wide and (gap_s is not None or not trace.is_seen(before.time, after.time)):
+            runs.append([])
+        runs[-1].append(after)
+    return next(run for run in runs if seed in run)
+
+
+def _group(
+    seen: _Seen,
+    trace: _Trace,
+    members: Sequence[int],
+    scans: Sequence[_Scan],
+    settings: FeatureSettings,
+    usual_s: float,
+) -> _Group:
+    """A group with what MS1 shows of it."""
+    own = [scans[n] for n in members]
+    times = [one.time for one in own]
+    strongest = min(members, key=lambda n: _rank(float(seen.intensity[n]), scans[n]))
+    time, intensity = scans[strongest].time, scans[strongest].intensity
+    # The ion may be strongest before the first or after the last of its MS2 scans.
+    bounds = np.concatenate([[-math.inf], trace.ends, [math.inf]])
+    peak = int(np.searchsorted(trace.ends, times[0]))
+    start = max(min(times) - usual_s, bounds[peak])
+    end = min(max(times) + usual_s, bounds[peak + 1])
+    between = np.arange(*np.searchsorted(trace.time, (start, end)))
+    places: list[int] = []
+    if between.size and trace.height[between].any():
+        apex = int(between[trace.height[between].argmax()])
+        time, intensity = float(trace.time[apex]), float(trace.height[apex])
+        beside = seen.near[members].ravel() - trace.first
+        near: set[int] = {apex, *beside[(beside >= 0) & (beside < trace.height.size)].tolist()}
+        shown = sorted(near, key=lambda n: (-float(trace.height[n]), n))[:_MS1_OF_A_FEATURE]
+        numbers = sorted(trace.first + n for n in shown if trace.height[n] > 0)
+        places = [seen.place[n] for n in numbers]
+    chimeric = [n for n in members if seen.other[n] > settings.chimeric_share]
+    remark = ""
+    if 2 * len(chimeric) > len(members):
+        worst = max(chimeric, key=lambda n: float(seen.other[n]))
+        spectra = counted(len(members), "spectrum", "spectra")
+        remark = (
+            f"chimeric: in {len(chimeric)} of {spectra} another ion was isolated too (m/z "
+            f"{seen.other_mz[worst]:.4f}, {seen.other[worst]:.0%} of the window in MS1), so "
+            "fragments of both may be among the peaks"
+        )
+    own.sort(key=lambda one: one.index)
+    return _Group(own, time, intensity, places, remark)
+
+
+def _feature(shelf: Shelf, group: _Group, name: str, settings: FeatureSettings) -> Feature:
+    """The spectra of a group from the shelf, those of one energy as one."""
+    by_energy: defaultdict[tuple[object, ...], list[Spectrum]] = defaultdict(list)
+    for one in group.scans:
+        spectrum = shelf.get(one.place)
+        mode = canonical(spectrum.metadata).get("fragmentation_mode", "")
+        by_energy[spectrum.collision_energy_text, mode, spectrum.instrument].append(spectrum)
+    scans = [one for own in by_energy.values() for one in own]
+    # A precursor m/z that is written in the file, so that its decimals say how exact it is.
+    order = sorted(scans, key=lambda one: (one.precursor_mz, one.retention_time_s))
+    middle = order[(len(order) - 1) // 2]
+    mz = middle.precursor_mz
+    precursor = {k: v for k, v in middle.metadata.items() if canonical_key(k) in PRECURSOR}
+    shared: dict[str, Any] = {
+        "feature_id": name,
+        "precursor_mz": mz,
+        "retention_time_s": round(group.time, 3),
+        "charge": next((one.charge for one in scans if one.charge), 0),
+        "polarity": scans[0].polarity,
+    }
+    blocks = tuple(_around(shelf.get(place), shared) for place in group.places)
+    spectra = []
+    for own in by_energy.values():
+        merged = consensus(own, settings.min_share)
+        others = {k: v for k, v in merged.metadata.items() if canonical_key(k) not in PRECURSOR}
+        text, instrument = merged.collision_energy_text, merged.instrument
+        merged = replace(
+            merged,
+            **shared,
+            metadata=others | precursor,
+            collision_energy_ev=collision_energy_ev(text, mz, instrument),
+            warnings=(*merged.warnings, *filter(None, [group.remark])),
+            assumptions=tuple(dict.fromkeys(said for one in own for said in one.assumptions)),
+            merged=tuple(map(_without_peaks, own)),
+        )
+        spectra.append(with_isotopes(merged, {name: blocks}))
+    return Feature(tuple(spectra), blocks, group.intensity)
+
+
+def _without_peaks(spectrum: Spectrum) -> Spectrum:
+    nothing = np.zeros(0)
+    return replace(spectrum, mz=nothing, intensity=nothing, metadata={}, warnings=())
+
+
+def _around(survey: Spectrum, shared: dict[str, Any]) -> Spectrum:
+    """What an MS1 scan shows around an ion, and its faintest peak: what it would have shown."""
+    mz, intensity = _positive(survey)
+    kept = np.abs(mz - shared["precursor_mz"]) <= _AROUND_DA
+    kept[intensity.argmin()] = True
+    named = {name: shared[name] for name in ("feature_id", "precursor_mz", "charge", "polarity")}
+    return replace(survey, mz=mz[kept], intensity=intensity[kept], metadata={}, **named)

@@ -1,0 +1,157 @@
+"""What was made of a run, to look at: its features as MGF, and a table of them beside it.
+
+The MGF is read as the run is: `predict` gives the same candidates of both.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.files import STANDARD_STREAM, claim
+from duallgd_cli.results import references, sentences
+from duallgd_cli.spectra.features import GroupBy, Inputs
+from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, first
+from duallgd_cli.spectra.run import FeatureSettings
+from duallgd_cli.spectra.types import Feature, Spectrum
+from duallgd_cli.writers.formats import inert, table, write_pieces
+
+COLUMNS: Final = (
+    "feature_id",
+    "file",
+    "indices",
+    "polarity",
+    "charge",
+    "precursor_mz",
+    "rt_seconds",
+    "rt_start",
+    "rt_end",
+    "scans",
+    "energies",
+    "precursor_intensity",
+    "remarks",
+)
+_NUMBER: Final = re.compile(r"\d+(?:\.\d*)?")
+
+
+def write_features(
+    names: tuple[str, ...],
+    output: str,
+    group_by: GroupBy,
+    settings: FeatureSettings,
+    *,
+    force: bool = False,
+) -> tuple[int, Inputs]:
+    """Write the features of files of spectra as MGF, and as a table beside it.
+
+    Args:
+        names: Files.
+        output: MGF to write; the table has its name and the ending ``.csv``. Standard output takes
+            the MGF alone.
+        group_by: See `spectra.features.group`.
+        settings: Of runs.
+        force: Replace files that exist.
+
+    Returns:
+        How many features were written, and the inputs, which have counted what they read.
+
+    Raises:
+        UsageError: A file would be lost or cannot be written.
+        MissingInputError: An input does not exist.
+        UnreadableError: There is no feature.
+    """
+    is_file = output != STANDARD_STREAM
+    places = {"the output": output}
+    if is_file:
+        places["the table of features"] = table_path(output)
+    with Inputs(names) as inputs:
+        claim(places, [("an input, the spectra", name) for name in names], force=force)
+        rows: list[list[str]] = []
+        written = 0
+
+        def blocks() -> Iterator[str]:
+            nonlocal written
+            for feature in inputs.features(group_by, None, settings):
+                rows.append([inert(cell) for cell in _cells(feature)])
+                usable = [one for one in feature.spectra if one.failure is None]
+                written += bool(usable)
+                yield from (_block(one) for one in (*usable, *(feature.ms1 if usable else ())))
+            if not rows:  # so that nothing is written
+                raise UnreadableError(inputs.runs.nothing_left(names, inputs.n_ms1))
+
+        write_pieces(blocks(), output)
+        if is_file:
+            write_pieces(table(COLUMNS, rows, "csv"), places["the table of features"])
+    return written, inputs
+
+
+def table_path(output: str) -> str:
+    """Where the table of features lies: ``features.csv`` for ``features.mgf``."""
+    return str(Path(output).with_suffix(".csv"))
+
+
+def _block(spectrum: Spectrum) -> str:
+    """An MGF record; numbers are as exact as they are in memory."""
+    charge = f"{abs(spectrum.charge)}{'+' if spectrum.charge > 0 else '-'}"
+    mode = {1: "positive", -1: "negative"}.get(spectrum.polarity, "")
+    scans = [one.scans or str(one.source.index) for one in spectrum.merged]
+    fields = {
+        "FEATURE_ID": spectrum.feature_id,
+        "PEPMASS": _precursor(spectrum),
+        "CHARGE": charge if spectrum.charge else "",
+        "IONMODE": mode,
+        "ADDUCT": spectrum.adduct_text,
+        "FORMULA": spectrum.formula_text,
+        "RTINSECONDS": "" if (time := spectrum.retention_time_s) is None else repr(float(time)),
+        "MSLEVEL": str(spectrum.ms_level),
+        "COLLISION_ENERGY": spectrum.collision_energy_text,
+        "INSTRUMENT_TYPE": spectrum.instrument,
+        "SCANS": ",".join(scans) or spectrum.scans,
+        "MERGED_SCANS": str(len(scans)) if scans else "",
+        "FILENAME": spectrum.source.file,
+    }
+    peaks = zip(spectrum.mz.tolist(), spectrum.intensity.tolist(), strict=True)
+    lines = [
+        "BEGIN IONS",
+        *(f"{name}={value}" for name, value in fields.items() if value),
+        *(" ".join(map(repr, pair)) for pair in peaks),
+        "END IONS",
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
+def _precursor(spectrum: Spectrum) -> str:
+    """The precursor m/z as its file has it, whose decimals say how exact it is."""
+    mz = spectrum.precursor_mz
+    if mz is None:
+        return ""
+    written = _NUMBER.findall(first(canonical(spectrum.metadata), PRECURSOR))
+    return next((text for text in written if float(text) == mz), repr(float(mz)))
+
+
+def _cells(feature: Feature) -> Iterator[str]:
+    """Cells of the row of a feature."""
+    spectrum, intensity = feature.first, feature.precursor_intensity
+    scans = [scan for one in feature.spectra for scan in one.merged or (one,)]
+    times = sorted(one.retention_time_s for one in scans if one.retention_time_s is not None)
+    energies = dict.fromkeys(one.collision_energy_text for one in feature.spectra)
+    said = [text for one in feature.spectra for text in (*one.warnings, *one.assumptions)]
+    failure = spectrum.failure.message if spectrum.failure else ""
+    indices = [str(one.source.index) for one in references(feature.spectra)]
+    cells: Mapping[str, object] = {
+        "feature_id": spectrum.feature_id,
+        "file": spectrum.source.file,
+        "indices": " ".join(indices),
+        "polarity": {1: "positive", -1: "negative"}.get(spectrum.polarity, ""),
+        "charge": abs(spectrum.charge) or "",
+        "precursor_mz": "" if spectrum.precursor_mz is None else repr(float(spectrum.precursor_mz)),
+        "rt_seconds": "" if (time := spectrum.retention_time_s) is None else f"{time:.6g}",
+        "rt_start": f"{times[0]:.6g}" if times else "",
+        "rt_end": f"{times[-1]:.6g}" if times else "",
+        "scans": len(indices),
+        "energies": " ".join(sorted(filter(None, energies))),
+        "precursor_intensity": "" if intensity is None else f"{intensity:.6g}",
+        "remarks": sentences(failure, *dict.fromkeys(said)),
+    }
+    return (str(cells[name]) for name in COLUMNS)

@@ -1,0 +1,403 @@
+"""Features of runs of which the truth is known."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from duallgd_cli.errors import ConfigError
+from duallgd_cli.spectra.features import Inputs, group
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.run import FeatureSettings, span_of, valleys
+from tests import made_run
+from tests.made_run import Compound, compound, measure, mgf_of_run, mzml, mzxml
+from tests.made_spectra import made_spectrum
+
+
+def features_of(path, by="run", **settings):
+    with Inputs((str(path),)) as inputs:
+        return list(inputs.features(by, None, FeatureSettings(**settings))), inputs.runs
+
+
+def members(feature):
+    return sorted(scan.source.index for one in feature.spectra for scan in one.merged or (one,))
+
+
+def feature_at(features, mz, ppm=10):
+    return [one for one in features if abs(one.first.precursor_mz - mz) <= mz * ppm * 1e-6]
+
+
+def hard_cases(rng):
+    """Isomers 20 s apart, isobars 5 ppm apart, and two compounds of one time."""
+    return [
+        compound(rng, "isomer A", 333.1, 100, 2e6, sigma=4),
+        compound(rng, "isomer B", 333.1, 120, 1e6, sigma=4),
+        compound(rng, "isobar A", 444.2, 150, 2e6, sigma=4),
+        compound(rng, "isobar B", 444.2 * (1 + 5e-6), 180, 5e5, sigma=4),
+        compound(rng, "together A", 222.1, 60, 1e6),
+        compound(rng, "together B", 255.1, 60, 1e6),
+    ]
+
+
+@pytest.fixture(scope="module", params=[{}, {"exclusion_s": 0.0, "top": 8}, {"repeat": True}])
+def made(request, tmp_path_factory):
+    """A run with dynamic exclusion, one without, and one that repeats with all energies."""
+    rng = np.random.default_rng(3)
+    compounds = [*made_run.random_compounds(rng, 40, 240), *hard_cases(rng)]
+    run = measure(rng, compounds, 240, **request.param)
+    return run, mzml(run, tmp_path_factory.mktemp("run") / "run.mzML")
+
+
+def test_nearly_every_compound_is_one_feature_and_no_two_are(made):
+    run, path = made
+
+    features, counts = features_of(path)
+
+    chosen, alone, shared = run.judged(features)
+    assert chosen > 30
+    assert alone >= 0.95 * chosen
+    assert shared == []
+    assert counts.features == len(features)
+    assert [one.first.feature_id for one in features] == [
+        str(n) for n in range(1, len(features) + 1)
+    ]
+
+
+def test_every_ms2_scan_is_in_one_feature_or_counted(made):
+    run, path = made
+
+    features, counts = features_of(path, min_peaks=20, rt="30-200", mz="150-650", min_intensity=5e4)
+
+    kept = [index for one in features for index in members(one)]
+    assert len(kept) == len(set(kept))
+    assert set(kept) <= set(run.truth())
+    assert len(kept) + sum(counts.left_out.values()) == counts.spectra == len(run.truth())
+    assert len(counts.left_out) >= 3
+    scans = [run.scans[index] for index in kept]
+    assert all(30 <= one.time <= 200 and 150 <= one.precursor_mz <= 650 for one in scans)
+
+
+def test_energies_stay_apart_and_each_spectrum_says_what_it_is_of(made):
+    run, path = made
+
+    for feature in features_of(path)[0]:
+        written = {round(run.scans[index].precursor_mz, 5) for index in members(feature)}
+        assert {one.precursor_mz for one in feature.spectra} <= written
+        energies = [one.collision_energy_text for one in feature.spectra]
+        assert len(set(energies)) == len(energies)
+        for spectrum in feature.spectra:
+            scans = [run.scans[one.source.index] for one in spectrum.merged]
+            assert {str(one.energy) for one in scans} == {spectrum.collision_energy_text}
+            assert (np.diff(spectrum.mz) > 0).all()
+
+
+def one_compound(**values):
+    rng = np.random.default_rng(7)
+    return [compound(rng, "a", 301.1, 40, **{"height": 1e6, "sigma": 4.0} | values)]
+
+
+@pytest.fixture
+def simple(tmp_path):
+    """A run of one compound, and the file of it."""
+    run = measure(np.random.default_rng(1), one_compound(), 80, noise=20)
+    return run, mzml(run, tmp_path / "run.mzML")
+
+
+def test_mzxml_gives_the_features_of_mzml(simple, tmp_path):
+    run, path = simple
+    other = mzxml(run, tmp_path / "run.mzXML")
+
+    assert [*map(members, features_of(other)[0])] == [*map(members, features_of(path)[0])]
+
+
+def test_a_consensus_has_the_fragments_and_little_else(simple):
+    run, path = simple
+
+    (feature,) = feature_at(features_of(path)[0], 301.1)
+
+    (strongest, *_) = sorted(feature.spectra, key=lambda one: -len(one.merged))
+    fragments = np.append([mz for mz, _ in run.compounds[0].fragments], 301.1)
+    near = np.abs(strongest.mz[:, None] - fragments).min(axis=1) < 5e-6 * strongest.mz
+    assert strongest.intensity[near].sum() > 0.99 * strongest.intensity.sum()
+    assert feature.precursor_intensity == pytest.approx(1e6, rel=0.3)
+    assert feature.first.retention_time_s == pytest.approx(40, abs=3)
+
+
+def test_an_isotope_that_was_chosen_is_a_feature_that_says_so(simple):
+    _, path = simple
+
+    (light,) = feature_at(features_of(path)[0], 301.1)
+    (heavy,) = feature_at(features_of(path)[0], 301.1 + made_run.ISOTOPE_DA)
+
+    assert light.first.monoisotopic_mz is None
+    assert light.isotopes.intensity[3] / light.isotopes.intensity[0] == pytest.approx(
+        0.23, abs=0.06
+    )
+    assert heavy.first.monoisotopic_mz == pytest.approx(301.1, abs=0.003)
+    assert "taken for its isotope" in heavy.first.assumptions[0]
+
+
+def test_what_was_isolated_together_is_said(tmp_path):
+    rng = np.random.default_rng(2)
+    pair = [
+        compound(rng, "a", 301.1, 40, 1e6, sigma=4),
+        compound(rng, "b", 301.35, 41, 8e5, sigma=4),
+    ]
+    path = mzml(measure(rng, pair, 80), tmp_path / "run.mzML")
+
+    first = feature_at(features_of(path)[0], 301.1)[0].first
+    narrow = feature_at(features_of(path, chimeric_share=0.9)[0], 301.1)[0].first
+
+    assert first.warnings[0].startswith("chimeric: in ")
+    assert "m/z 301.3" in first.warnings[0]
+    assert narrow.warnings == ()
+
+
+def test_a_blank_has_no_feature_of_a_compound(tmp_path):
+    path = mzml(measure(np.random.default_rng(4), [], 60), tmp_path / "blank.mzML")
+
+    features, counts = features_of(path)
+
+    assert features == []
+    assert counts.spectra == 0
+
+
+def test_an_ion_that_never_stops_is_one_feature(tmp_path):
+    rng = np.random.default_rng(5)
+    whole = Compound("background", 391.28, 150, 3e5, 1e4, ((149.02, 1.0), (167.03, 0.4)))
+    run = measure(rng, [whole], 300)
+
+    features, _ = features_of(mzml(run, tmp_path / "run.mzML"))
+
+    assert len(feature_at(features, 391.28)) == 1
+
+
+def test_polarities_and_charges_stay_apart(tmp_path):
+    positive = measure(np.random.default_rng(1), one_compound(), 80)
+    both = made_run.Run(positive.compounds, [one for one in positive.scans for _ in (0, 1)])
+    path = tmp_path / "run.mzML"
+    mzml(both, path)
+    text, is_second = [], False
+    for line in path.read_text("utf-8").splitlines(keepends=True):
+        negative = line.replace("MS:1000130", "MS:1000129").replace(
+            "positive scan", "negative scan"
+        )
+        text.append(negative if is_second else line)
+        is_second = not is_second
+    path.write_text("".join(text), "utf-8")
+
+    found = feature_at(features_of(path)[0], 301.1)
+
+    assert sorted(one.first.polarity for one in found) == [-1, 1]
+    assert len({len(members(one)) for one in found}) == 1
+
+
+def ms2(index, time, mz=301.1, charge=0, file="run.mzML", **more):
+    return made_spectrum(
+        [100.0, 150.0], [1.0, 2.0], index, file, precursor_mz=mz, retention_time_s=time,
+        charge=charge, collision_energy_text="30", instrument="orbitrap", **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("items", "settings", "expected"),
+    [
+        ([(0, 10.0), (1, 12.0), (2, 14.0)], {}, [[0, 1, 2]]),
+        ([(0, 10.0), (1, 12.0), (2, 90.0)], {}, [[0, 1], [2]]),
+        ([(0, 10.0), (1, 12.0), (2, 20.0)], {"rt_window": 5.0}, [[0, 1], [2]]),
+        ([(0, 10.0), (1, 12.0, 301.1 * (1 + 6e-6))], {}, [[0, 1]]),
+        ([(0, 10.0), (1, 12.0, 301.1 * (1 + 9e-6))], {}, [[0], [1]]),
+        ([(0, 10.0, 301.1, 1), (1, 12.0, 301.1, 2)], {}, [[0], [1]]),
+        ([(0, 10.0, 301.1, 1), (1, 12.0), (2, 13.0, 301.1, 1)], {}, [[0, 1, 2]]),
+    ],
+)
+def test_what_is_of_one_ion_without_ms1(items, settings, expected):
+    spectra = [ms2(*item) for item in items]
+
+    found = list(group(spectra, "run", None, FeatureSettings(**settings)))
+
+    assert [*map(members, found)] == expected
+
+
+def test_ms1_says_that_an_ion_eluted_twice():
+    times = np.arange(0, 60, 2.0)
+    height = 1e5 * np.exp(-(((times - 20) / 5) ** 2)) + 1e5 * np.exp(-(((times - 40) / 5) ** 2)) + 1
+    survey = [
+        made_spectrum([301.1, 500.0], [h, 10.0], n, "run.mzML", retention_time_s=t, ms_level=1)
+        for n, (t, h) in enumerate(zip(times, height, strict=True))
+    ]
+    scans = [ms2(100, 24.5), ms2(101, 36.5)]
+
+    with_ms1 = list(group([*survey, *scans], "run"))
+    without = list(group(scans, "run"))
+
+    assert [*map(members, with_ms1)] == [[100], [101]]
+    assert [*map(members, without)] == [[100, 101]]
+    assert [one.first.retention_time_s for one in with_ms1] == [20, 40]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"feature_id": "7"},
+        {"adduct_text": "[M+H]+"},
+        {"formula_text": "C6H12O6"},
+        {"metadata": {"name": "glucose"}},
+    ],
+)
+def test_spectra_that_somebody_named_are_no_run(more, caplog):
+    items = [ms2(0, 10.0), ms2(1, 11.0), ms2(2, 12.0, **more), ms2(3, 13.0)]
+
+    found = list(group(items, "run"))
+
+    assert [*map(members, found)] == [[0], [1], [2], [3]]
+    assert caplog.text == ""
+    list(group(items, "run", None, FeatureSettings(mz="100-200")))
+    assert "run.mzML is no run" in caplog.text
+
+
+def test_spectra_without_retention_times_are_no_run():
+    items = [ms2(0, None), ms2(1, None)]
+
+    assert [*map(members, group(items, "run"))] == [[0], [1]]
+
+
+def test_an_adduct_for_all_leaves_a_run_a_run():
+    (feature,) = group([ms2(0, 10.0), ms2(1, 11.0)], "run", "[M+Na]+")
+
+    assert feature.first.adduct_text == "[M+Na]+"
+
+
+def test_a_record_that_cannot_be_read_stands_alone_in_its_place(simple, tmp_path):
+    _, path = simple
+    whole = features_of(path)[0]
+    torn = tmp_path / "torn.mzML"
+    content = (tmp_path / "run.mzML").read_bytes()
+    torn.write_bytes(content[: content.index(b'id="scan=60"') + 400])
+
+    features, counts = features_of(torn)
+
+    assert features[-1].first.failure.status == "unreadable"
+    assert 1 < len(features) <= len(whole) + 1
+    assert counts.features == len(features) - 1
+
+
+def test_repeats_in_mgf_are_grouped_by_their_times(tmp_path):
+    rng = np.random.default_rng(3)
+    run = measure(rng, made_run.random_compounds(rng, 25, 240), 240)
+    path = mgf_of_run(run, tmp_path / "run.mgf")
+    # In the file MS2 scans alone are numbered.
+    only = made_run.Run(run.compounds, [one for one in run.scans if one.level == 2])
+
+    chosen, alone, shared = only.judged(features_of(path)[0])
+
+    assert alone >= 0.95 * chosen
+    assert shared == []
+
+
+def test_several_runs_are_numbered_on(simple, tmp_path):
+    run, path = simple
+    other = mzml(run, tmp_path / "other.mzML")
+
+    with Inputs((path, other)) as inputs:
+        features = list(inputs.features("run"))
+
+    half = len(features) // 2
+    assert [one.first.feature_id for one in features] == [*map(str, range(1, 2 * half + 1))]
+    assert [*map(members, features[:half])] == [*map(members, features[half:])]
+
+
+def test_precursors_that_ms1_does_not_show_are_left_out(simple, caplog):
+    _, path = simple
+    items = list(read(path))
+    absent = made_spectrum(
+        [100.0, 150.0], None, len(items), path, precursor_mz=777.7, retention_time_s=40.0,
+        polarity=1,
+    )  # fmt: skip
+    with Inputs((path,)) as inputs:
+        counts = inputs.runs
+        found = list(group([*items, absent], "run", None, FeatureSettings(), counts))
+
+    assert counts.left_out == {"with a precursor that is not in MS1": 1}
+    assert not feature_at(found, 777.7)
+    kept = list(group([*items, absent], "run", None, FeatureSettings(in_ms1=False)))
+    assert len(feature_at(kept, 777.7)) == 1
+    surveys = [one for one in items if one.ms_level == 1]
+    caplog.clear()
+    assert len(list(group([*surveys, absent], "run"))) == 1
+    assert "MS1 spectra show 0 of 1 precursor" in caplog.text
+
+
+def test_what_was_left_out_is_said_in_one_line(simple, caplog):
+    run, path = simple
+    caplog.set_level(logging.INFO)
+
+    features, _ = features_of(path, min_peaks=16)
+
+    (line,) = [one.message for one in caplog.records if "MS2 spectra" in one.message]
+    total = len(run.truth())
+    assert line.startswith(
+        f"{path}: {len(features)} features of {total} MS2 spectra; left out are "
+    )
+    assert line.endswith("with fewer than 16 peaks")
+
+
+@pytest.mark.parametrize(
+    ("heights", "expected"),
+    [
+        ([], []),
+        ([5.0], []),
+        ([1, 5, 9, 5, 1], []),
+        ([1, 9, 1, 9, 1], [2]),
+        ([9, 7, 9], []),
+        ([9, 3, 2, 3, 2.5, 9], [2]),
+        ([9, 1, 1, 1, 9, 1, 5], [1, 5]),
+        ([1, 2, 4, 8, 4, 2, 1, 2, 1], [6]),
+    ],
+)
+def test_valleys(heights, expected):
+    assert valleys(np.array(heights, float)) == expected
+
+
+@pytest.mark.parametrize("text", ["", "-", "60", "a-b", "9-3", "60-60", "1e3-2e3"])
+def test_a_span_that_is_none_is_refused(text):
+    with pytest.raises(ConfigError, match="rt must be a span such as 60-600"):
+        FeatureSettings(rt=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [("60-600", (60, 600)), ("60-", (60, np.inf)), (" - 6.5", (-np.inf, 6.5)), ("0-5", (0, 5))],
+)
+def test_a_span(text, ends):
+    assert span_of("rt", text) == ends
+
+
+LARGE = """
+import resource, sys, time
+from duallgd_cli.spectra.features import Inputs
+with Inputs((sys.argv[1],)) as inputs:
+    features = sum(1 for _ in inputs.features("run"))
+print(features, time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+@pytest.mark.slow
+def test_ten_thousand_scans_take_less_than_a_minute_and_500_mib(tmp_path):
+    import subprocess
+    import sys
+
+    rng = np.random.default_rng(5)
+    compounds = made_run.random_compounds(rng, 600, 1600)
+    run = measure(rng, compounds, 1600, cycle_s=0.8, top=5, noise=400)
+    assert len(run.scans) >= 10_000
+    path = mzml(run, tmp_path / "run.mzML")
+
+    done = subprocess.run(
+        [sys.executable, "-c", LARGE, path], capture_output=True, text=True, check=True
+    )
+
+    features, seconds, mebibytes = map(float, done.stdout.split())
+    assert features > 500
+    assert seconds < 60
+    assert mebibytes < 500
