@@ -77,7 +77,7 @@ class FeatureSettings:
     rt_window: float | None = None
     rt: str | None = None
     mz: str | None = None
-    min_peaks: int = 2
+    min_peaks: int = 1
     min_intensity: float = 0.0
     in_ms1: bool = True
     min_share: float = 0.5

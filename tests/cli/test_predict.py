@@ -28,7 +28,7 @@ def test_examples_give_candidates_for_every_spectrum(duallgd, spectra, formulas,
     rows = rows_of(text)
     assert done.code == 0
     assert done.out == ""
-    assert "12 of 12 spectra with candidates, 22 candidates" in done.err
+    assert "12 of 12 spectra with candidates, read as 11 features, 22 candidates" in done.err
     assert text.splitlines()[0] == HEADER
     assert {index for row in rows for index in row["indices"].split()} == set(map(str, range(12)))
     assert {row["status"] for row in rows} == {"ok"}

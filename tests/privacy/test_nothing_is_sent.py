@@ -57,6 +57,7 @@ SLOW = {
         f"predict spectra.mgf {SMALL} -o a.sdf --analogues structures.smi --library library.mgf",
         f"predict spectra.mgf {SMALL} -o chosen.jsonl --database structures.smi",
     ],
+    "features": ["features spectra.mzML -o features.mgf"],
     "score": [f"score spectra.mgf --structures structures.smi {SMALL} -o scores.csv"],
     "database": [
         "database add structures.smi",
