@@ -63,7 +63,7 @@ Rt = Annotated[
 ]
 Mz = Annotated[str | None, runs(metavar="FROM-TO", help="Precursor m/z to read: 100-800, -800.")]
 MinPeaks = Annotated[
-    int | None, runs(help="Fewest peaks of an MS2 scan that is read.", show_default="2")
+    int | None, runs(help="Fewest peaks of an MS2 scan that is read.", show_default="1")
 ]
 MinIntensity = Annotated[
     float | None,
