@@ -548,15 +548,14 @@ def write_all(
     """
     output = request.output
     output_format = resolve_format(output, request.format)
-    in_lines = request.parts and output_format == "jsonl"
     if request.shard.count > 1:
         deque(summary.watch(run), maxlen=0)
         return
     if output_format in WHOLE:
-        text = pieces(summary.watch(run, parts=in_lines), output_format, run.header)
+        text = pieces(summary.watch(run, parts=request.parts), output_format, run.header)
         write_pieces(text, output)
     else:
-        work = with_arguments(_text, output_format=output_format, parts=in_lines)
+        work = with_arguments(_text, output_format=output_format, parts=request.parts)
         texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
         write_pieces(_joined(texts, summary, output_format), output)
     if request.parts:

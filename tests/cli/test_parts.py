@@ -1,5 +1,7 @@
 """`--parts`: a table of what structures contain, from a run or from its journal."""
 
+from pathlib import Path
+
 import pytest
 from rich.console import Console
 
@@ -26,6 +28,15 @@ def test_every_part_has_a_probability_and_merge_writes_the_same(
     assert (tmp_path / "again.parts.csv").read_text() == moved
     assert sum(len(line["parts"]) for line in lines_of(tmp_path / "with.jsonl")) == len(rows)
     assert '"parts"' not in (tmp_path / "without.jsonl").read_text(encoding="utf-8")
+
+
+def test_a_table_has_the_level_of_the_json_lines(duallgd, own_run):
+    for name in ("table.csv", "lines.jsonl"):
+        assert duallgd("merge", own_run, "-o", name, "--parts", "-q").code == 0
+    levels = [line["level"] for line in lines_of(Path("lines.jsonl"))]
+    firsts = [row["level"] for row in rows_of(Path("table.csv")) if row["rank"] in ("", "1")]
+    assert firsts == levels
+    assert "parts" in levels
 
 
 def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):
