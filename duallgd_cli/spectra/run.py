@@ -5,6 +5,7 @@ tells them apart stays in memory. Then the MS1 scans are looked through for the 
 scans are grouped, and those of one group are fetched from the shelf.
 """
 
+import hashlib
 import heapq
 import logging
 import math
@@ -209,14 +210,14 @@ class _Survey(NamedTuple):
 
     Attributes:
         time: Retention time, s.
-        current: Summed intensity, which tells scans of equal time apart.
+        content: A hash of its peaks, which tells scans of equal time apart.
         place: On the shelf.
         polarity: 1, -1 or 0.
         faintest: Intensity of its faintest peak; infinite without any.
     """
 
     time: float
-    current: float
+    content: bytes
     place: int
     polarity: int
     faintest: float
@@ -272,14 +273,15 @@ class Shelf:
 
     def _enter(self, place: int, item: Spectrum) -> None:
         time, mz = item.retention_time_s, item.precursor_mz
-        _, heights = _positive(item)
-        with np.errstate(over="ignore"):
-            current = float(heights.sum())
+        peak_mz, heights = _positive(item)
         if item.ms_level == 1 and item.failure is None:
             if time is not None:
+                content = hashlib.sha256(peak_mz.tobytes() + heights.tobytes()).digest()
                 faintest = float(heights.min(initial=math.inf))
-                self.surveys.append(_Survey(time, current, place, item.polarity, faintest))
+                self.surveys.append(_Survey(time, content, place, item.polarity, faintest))
             return
+        with np.errstate(over="ignore"):
+            current = float(heights.sum())
         if item.failure is not None or item.ms_level != _MS2 or mz is None or time is None:
             self.others.append((place, item.source.index))
             return
@@ -574,7 +576,8 @@ def _grouped(
 
 def _rank(intensity: float, scan: _Scan) -> tuple[float, ...]:
     """Sorts the strongest scan first; the place in the file decides between equals alone."""
-    return (-(intensity or scan.intensity or 0.0), -scan.current, scan.time, scan.mz, scan.index)
+    strength = intensity or scan.intensity or 0.0
+    return (-strength, -scan.current, scan.time, scan.mz, scan.charge, scan.index)
 
 
 def _near(seed: _Scan, scan: _Scan) -> bool:

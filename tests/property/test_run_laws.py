@@ -109,6 +109,21 @@ def test_every_ms2_scan_is_in_one_feature_or_left_out_and_counted(scans, values)
     assert [min(one) for one in found] == sorted(min(one) for one in found)
 
 
+def test_ms1_scans_of_one_time_and_one_summed_intensity_are_told_apart_by_their_peaks():
+    """The ion is in one of them, and an MS2 scan a second later."""
+    scans = [
+        ("ms1", 0.0, 1, [10.0, 10.0, 1e5], 0),
+        ("ms1", 0.0, 1, [1e5, 10.0, 10.0], 0),
+        ("ms2", 0.0, 1, 200.0, (0, 1)),
+        ("ms2", 1.0, 1, 200.002, (0, 1)),
+    ]
+    first, other = (
+        grouped(as_spectra([scans[n] for n in order], order))[0]
+        for order in ([0, 1, 2, 3], [1, 0, 2, 3])
+    )
+    assert set(first) == set(other)
+
+
 @settings(deadline=None)
 @given(runs(), st.randoms())
 def test_grouping_does_not_depend_on_the_order_of_scans_of_equal_time(scans, random):
