@@ -34,6 +34,10 @@ _TRIED: Final = 30
 _OF_A_LINKER: Final = 80.0
 _OF_FREQUENCY: Final = 4.0
 
+# Any numbers whose sums tell sets of atoms and of bits apart.
+_KEYS: Final = np.random.default_rng(0).integers(1, 1 << 40, N_ELEMENTS + FINGERPRINT_BITS)
+ATOM_KEY, BIT_KEY = _KEYS[:N_ELEMENTS], _KEYS[N_ELEMENTS:]
+
 
 class KnownEnds(NamedTuple):
     """Which ends are known, in arrays that are quickly sent to other processes.
@@ -41,10 +45,17 @@ class KnownEnds(NamedTuple):
     Attributes:
         key: Of the SMILES of each, ascending, (E,).
         log_seen: Log of how many molecules have it, (E,).
+        most_seen: The largest of these by the sum of the keys of an end's atoms, `ATOM_KEY`, and of
+            its bits that lie away from the open bond, `BIT_KEY`.
     """
 
     key: NDArray[np.int64]
     log_seen: NDArray[np.float32]
+    most_seen: Mapping[int, float]
+
+    def most_of(self, look: int) -> float:
+        """The most that an end of this key can have, minus infinity where there is none."""
+        return self.most_seen.get(look, -np.inf)
 
     def of(self, smiles: str) -> float | None:
         """Log of how many molecules have an end, or None of an unknown one."""
@@ -130,8 +141,13 @@ class BuildingBlocks:
     def ends(self) -> KnownEnds:
         """Those with one open bond."""
         key = np.array([_key(text) for text in self.smiles[: self.n_ends]], np.int64)
-        order = key.argsort()
-        return KnownEnds(key[order], np.log(self.seen[: self.n_ends], dtype=np.float32)[order])
+        log_seen = np.log(self.seen[: self.n_ends], dtype=np.float32)
+        order, look = key.argsort(), self.counts[: self.n_ends] @ ATOM_KEY
+        if len(look):
+            starts = self._starts[: self.n_ends]
+            look += np.add.reduceat(BIT_KEY[self.bits[: self._starts[self.n_ends]]], starts)
+        most_seen = dict(sorted(zip(look.tolist(), log_seen.tolist(), strict=True)))
+        return KnownEnds(key[order], log_seen[order], most_seen)
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import Final
 
-from rdkit import Chem
+from rdkit import Chem, rdBase
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
 from duallgd_cli.chem.identity import canonical_smiles
@@ -67,14 +67,16 @@ def family(mol: Chem.Mol) -> str:
     if not bonds:
         return canonical_smiles(mol)
     cut = Chem.FragmentOnBonds(mol, bonds, dummyLabels=[(0, 0)] * len(bonds))
-    for atom in cut.GetAtoms():
-        if atom.GetAtomicNum() == 0:
-            atom.SetAtomicNum(1)
-    try:
-        pieces = Chem.GetMolFrags(cut, asMols=True, sanitizeFrags=True)
-        return ".".join(sorted(canonical_smiles(Chem.RemoveHs(piece)) for piece in pieces))
-    except Chem.MolSanitizeException:
-        return canonical_smiles(mol)
+    pieces = [_closed(piece) for piece in Chem.MolToSmiles(cut).split(".")]
+    return ".".join(sorted(pieces)) if all(pieces) else canonical_smiles(mol)
+
+
+@lru_cache(maxsize=20_000)  # candidates share most of their pieces
+def _closed(piece: str) -> str:
+    """A piece with hydrogen in place of what was cut off, "" where that is no molecule."""
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromSmiles(piece.replace("*", "[H]"))
+    return "" if mol is None else canonical_smiles(mol)
 
 
 @lru_cache(maxsize=4096)

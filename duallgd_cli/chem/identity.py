@@ -144,13 +144,22 @@ def bits_away(mol: Chem.Mol, places: Sequence[int]) -> NDArray[np.uint16]:
         mol: A molecule.
         places: Indices of the atoms, at least one.
     """
+    bit, atom, radius = surroundings(mol)
+    far = Chem.GetDistanceMatrix(mol)[list(places)].min(0)
+    return np.unique(bit[far[atom] > radius]).astype(np.uint16)
+
+
+def surroundings(mol: Chem.Mol) -> NDArray[np.int64]:
+    """Bits of the Morgan fingerprint, ascending, and the atom and radius each stands for, (3, E).
+
+    A bit that stands for several surroundings comes as often.
+    """
     extra = rdFingerprintGenerator.AdditionalOutput()
     extra.AllocateBitInfoMap()
     _generator(FINGERPRINT_BITS).GetFingerprint(mol, additionalOutput=extra)
-    far = Chem.GetDistanceMatrix(mol)[list(places)].min(0)
     found = extra.GetBitInfoMap().items()
-    away = [bit for bit, seen in found if any(far[atom] > radius for atom, radius in seen)]
-    return np.array(sorted(away), np.uint16)
+    rows = [(bit, *place) for bit, seen in sorted(found) for place in seen]
+    return np.array(rows, np.int64).reshape(-1, 3).T
 
 
 def unfold_bits(

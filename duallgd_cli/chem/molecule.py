@@ -98,9 +98,17 @@ def disassemble(mol: Chem.Mol) -> Disassembled:
     return _in_canonical_order(flat, element, formula_of(mol))
 
 
-def read_back(mol: Chem.Mol, formula: Formula) -> Disassembled:
-    """What `disassemble` gives of a molecule of `assemble` after its `canonical_smiles`."""
-    return _in_canonical_order(mol, formula.atom_class, formula)
+def read_back(mol: Chem.Mol) -> Disassembled:
+    """What `disassemble` gives of a molecule that a bond matrix can express.
+
+    It must have been named last by `canonical_smiles`, whose order of the atoms is taken.
+
+    Raises:
+        UnsupportedElementError: An element outside the vocabulary.
+    """
+    formula = formula_of(mol)
+    element = np.array([_ELEMENT_OF[atom.GetAtomicNum()] for atom in _atoms(mol)], dtype=np.int64)
+    return _in_canonical_order(mol, element, formula)
 
 
 def _in_canonical_order(

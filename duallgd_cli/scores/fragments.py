@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import canonical_smiles
-from duallgd_cli.chem.molecule import Mol, disassemble
+from duallgd_cli.chem.molecule import Disassembled, Mol, read_back
 from duallgd_cli.data.fragmentation import (
     BY_CHANCE,
     CARRIED,
@@ -104,11 +104,10 @@ class FragmentScorer:
         smiles = canonical_smiles(mol)
         if smiles not in known:
             measured = query.once("measured", lambda: _measured(query.annotated))
-            known[smiles] = self._peaks(measured, mol)
+            known[smiles] = self._peaks(measured, read_back(mol))
         return known[smiles]
 
-    def _peaks(self, measured: Sequence[_Explained], mol: Mol) -> tuple[float, float]:
-        parts = disassemble(mol)
+    def _peaks(self, measured: Sequence[_Explained], parts: Disassembled) -> tuple[float, float]:
         if not measured or not parts.bond_class.any():
             return 0.0, 0.0
         graph = graph_of_bonds(parts.formula, parts.bond_class)

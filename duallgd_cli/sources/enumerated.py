@@ -3,6 +3,7 @@
 Many more are made than are proposed; those that fingerprint and peaks speak for most are.
 """
 
+from bisect import insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -64,12 +65,13 @@ class Enumerated:
             near = self.collection.near(query.fingerprint, query.formula)
             core = None if query.constraints is None else query.constraints.core_molecule()
             known = chain(() if core is None else (core,), mols_of_graphs(near))
-            changes = query.allowed(changed(known, query.formula, blocks))
+            best = Likeliest(scores, _COMPARED * n)
+            best.add(query.allowed(changed(known, query.formula, blocks)))
             constrained = query.constraints is not None
             most = _LOOKED_AT if constrained else _PUT_TOGETHER
             joined = query.allowed(together(blocks, query.formula, scores, most))
-            molecules = chain(changes, islice(joined, _PUT_TOGETHER))
-            found = shortlist(molecules, query, n, self.fragments)
+            best.add(islice(joined, _PUT_TOGETHER))
+            found = by_peaks(best, query, n, self.fragments)
         return (Proposal(self.name, mol) for mol in found)
 
 
@@ -124,27 +126,71 @@ def shortlist(
         most: Largest number of them.
         fragments: Compares them by the peaks, or None.
     """
-    compared = likeliest(molecules, bit_scores(query), _COMPARED * most)
+    best = Likeliest(bit_scores(query), _COMPARED * most)
+    best.add(molecules)
+    return by_peaks(best, query, most, fragments)
+
+
+def by_peaks(
+    best: "Likeliest", query: Query, most: int, fragments: FragmentScorer | None
+) -> list[Mol]:
+    """The likeliest by the fingerprint in the order that the peaks give them; see `shortlist`."""
     if fragments is None:
-        return [mol for _, mol in compared[:most]]
-    peaks = [sum(fragments.peaks(query, mol)) for _, mol in compared]
-    cost = [cost - _OF_PEAKS * worth for (cost, _), worth in zip(compared, peaks, strict=True)]
-    return [compared[row][1] for row in np.argsort(cost, kind="stable")[:most]]
+        return [mol for _, mol in best.molecules[:most]]
+    peaks = [sum(fragments.peaks(query, mol)) for _, mol in best.molecules]
+    cost = [
+        cost - _OF_PEAKS * worth for (cost, _), worth in zip(best.molecules, peaks, strict=True)
+    ]
+    return [best.molecules[row][1] for row in np.argsort(cost, kind="stable")[:most]]
 
 
-def likeliest(
-    molecules: Iterable[tuple[Mol, float]], scores: NDArray[np.float64], most: int
-) -> list[tuple[float, Mol]]:
-    """Cost and molecule of those whose bits score best, all of different graphs, in order."""
-    best: dict[str, tuple[float, Mol]] = {}
-    waiting = iter(molecules)
-    while batch := list(islice(waiting, _AT_ONCE)):
-        costs = [(-worth - scores[fingerprint(mol)].sum(), mol) for mol, worth in batch]
-        own: dict[str, tuple[float, Mol]] = {}
-        for cost, mol in sorted(costs, key=_cost):
-            if len(own) == most:
-                break
-            own.setdefault(charge_free_smiles(mol), (cost, mol))  # tautomers may share a graph
-        both = sorted([*best.items(), *own.items()], key=lambda item: -_cost(item[1]))
-        best = dict(sorted(dict(both).items(), key=lambda item: _cost(item[1]))[:most])
-    return list(best.values())
+class Likeliest:
+    """The molecules whose bits score best, all of different graphs, of many that are shown.
+
+    A molecule that is of no use is not even named, which takes longer than to compare it.
+    """
+
+    def __init__(self, scores: NDArray[np.float64], most: int) -> None:
+        """Without any molecule yet.
+
+        Args:
+            scores: Of each bit, (F,).
+            most: Number of molecules that are kept.
+        """
+        self._scores, self._most = scores, most
+        self._best: dict[str, tuple[float, Mol]] = {}
+        self._costs: list[float] = []  # of these, in order
+        self._limit = np.inf  # what costs as much does not stay
+
+    @property
+    def molecules(self) -> list[tuple[float, Mol]]:
+        """Cost and molecule, in order."""
+        return list(self._best.values())
+
+    def add(self, molecules: Iterable[tuple[Mol, float]]) -> None:
+        """Show it molecules, with what is added to the scores of the bits of each.
+
+        Args:
+            molecules: Made when they are asked for.
+        """
+        waiting = iter(molecules)
+        while batch := list(islice(waiting, _AT_ONCE)):
+            costs = [(-worth - self._scores[fingerprint(mol)].sum(), mol) for mol, worth in batch]
+            for cost, mol in sorted(costs, key=_cost):
+                if cost >= self._limit:
+                    break
+                self._take(charge_free_smiles(mol), cost, mol)  # tautomers may share a graph
+            kept = sorted(self._best.items(), key=lambda item: _cost(item[1]))[: self._most]
+            self._best = dict(kept)
+            self._costs = self._costs[: self._most]
+
+    def _take(self, name: str, cost: float, mol: Mol) -> None:
+        """Keep a molecule, in place of a dearer one of the same graph."""
+        if (before := self._best.get(name)) is not None:
+            if before[0] <= cost:
+                return
+            self._costs.remove(before[0])
+        self._best[name] = cost, mol
+        insort(self._costs, cost)
+        if len(self._costs) >= self._most:
+            self._limit = self._costs[self._most - 1]

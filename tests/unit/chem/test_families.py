@@ -50,6 +50,7 @@ def test_molecules_of_other_pieces_are_not(one, other):
         ),
         ("O=[N+]([O-])c1ccccc1", "O=[NH+][O-].c1ccccc1", "benzene ring + nitro, positions open"),
         ("C[N+](C)(C)CC(=O)[O-]", "C[N+](C)(C)CC(=O)[O-]", "C[N+](C)(C)CC(=O)[O-]"),
+        ("C[n+]1ccccc1", "C.c1cc[nH+]cc1", "c1cc[nH+]cc1 + methyl, positions open"),
     ],
 )
 def test_pieces_and_their_names(smiles, pieces, name):

@@ -1,19 +1,20 @@
 """Building blocks of known molecules, and molecules of them: examples, and what always holds."""
 
 from dataclasses import replace
-from itertools import combinations, combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rdkit import Chem
 
 from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
 from duallgd_cli.chem.combining import is_even, likeliest
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
-from duallgd_cli.chem.joining import cut, known_halves, together
+from duallgd_cli.chem.joining import _cuttable, _parts, _read, cut, joined, known_halves, together
 from duallgd_cli.chem.molecule import disassemble, formula_of
 from tests.made_molecules import QUESTIONS
 
@@ -165,6 +166,34 @@ def test_halves_are_known_by_how_many_molecules_have_them(smiles, value):
     ends = of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1", "CC(C)=O").ends
 
     assert known_halves(parse_smiles(smiles), ends) == pytest.approx(value, abs=1e-6)
+
+
+WHOLE = (*MADE_UP, *QUESTIONS.values())
+
+
+def plainly(mol, ends):
+    """Of all bonds, each cut and both parts named."""
+    values = [[ends.of(text) for text in _parts(mol, (bond,))] for bond in _cuttable(mol)]
+    return max([0.0, *(sum(halves) for halves in values if None not in halves)])
+
+
+def joined_ends(one, other):
+    """A molecule of two known halves, which nobody has seen together."""
+    made = joined(_read(one).mol, _read(one).places[0], _read(other))
+    Chem.SanitizeMol(made)
+    return made.GetMol()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(WHOLE), min_size=1, max_size=6), st.sampled_from(WHOLE))
+def test_halves_are_those_of_which_all_bonds_are_cut(known, smiles):
+    """Of molecules whose halves are known, of others, and of those that have two halves anew."""
+    blocks = of(*known)
+    ends = blocks.ends
+    made = [joined_ends(*pair) for pair in pairwise(blocks.smiles[: blocks.n_ends][:9])]
+
+    for mol in (parse_smiles(smiles), *map(parse_smiles, known), *made):
+        assert known_halves(mol, ends) == plainly(mol, ends)
 
 
 @pytest.mark.parametrize(

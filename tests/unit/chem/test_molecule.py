@@ -11,7 +11,7 @@ from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE, BOND_SINGLE, INDEX
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
+from duallgd_cli.chem.molecule import assemble, disassemble, formula_of, read_back
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 from tests.made_molecules import QUESTIONS, disassembled, real_structures, shuffled
@@ -85,6 +85,21 @@ def test_a_shuffled_bond_matrix_gives_the_molecule_back(smiles):
         atom_class, bond_class = shuffled(parts.atom_class, parts.bond_class, order)
         result = assemble(parts.formula, bond_class, atom_class)
         assert smiles_of(result) == smiles_of(plain)
+
+
+@pytest.mark.parametrize("smiles", QUESTIONS.values(), ids=QUESTIONS.keys())
+def test_a_named_molecule_is_read_back_as_it_is_disassembled(smiles):
+    mol = parse_smiles(smiles)
+    order = np.random.default_rng(0).permutation(mol.GetNumAtoms()).tolist()
+    other = Chem.RenumberAtoms(mol, order)
+    canonical_smiles(other)
+
+    expected, found = disassemble(other), read_back(other)
+
+    assert found.formula == expected.formula
+    np.testing.assert_array_equal(found.atom_class, expected.atom_class)
+    np.testing.assert_array_equal(found.bond_class, expected.bond_class)
+    np.testing.assert_array_equal(found.order, expected.order)
 
 
 def test_atoms_of_the_molecule_are_rows_of_the_matrix():

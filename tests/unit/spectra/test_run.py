@@ -388,8 +388,8 @@ def test_ten_thousand_scans_take_less_than_500_mib(tmp_path):
     import sys
 
     rng = np.random.default_rng(5)
-    compounds = made_run.random_compounds(rng, 600, 1700)
-    run = measure(rng, compounds, 1700, cycle_s=0.8, top=5, noise=400)
+    compounds = made_run.random_compounds(rng, 700, 1800)
+    run = measure(rng, compounds, 1800, cycle_s=0.8, top=5, noise=400)
     assert len(run.scans) >= 10_000
     path = mzml(run, tmp_path / "run.mzML")
 
