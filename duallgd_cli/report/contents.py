@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from functools import partial as with_arguments
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,11 +46,12 @@ from duallgd_cli.results import (
     Prediction,
     Results,
     predictions_of,
+    references,
 )
 from duallgd_cli.runtime import in_order
 from duallgd_cli.scores.explanation import KEPT, explained_by, subformula_of
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
-from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.run import FeatureSettings, RunCounts
 from duallgd_cli.spectra.types import Source, Spectrum
 from duallgd_cli.writers.formats import likeness
 
@@ -160,8 +160,7 @@ class ReportedRun:
 
     def features(self) -> Iterator[dict[str, Any]]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
-        settings = config.parse(CleaningSettings, self._header.settings["cleaning"])
-        measured = _Measured(self._inputs, settings)
+        measured = _Measured(self._inputs, self._header.settings)
         asked = (
             (results, measured.take([one.source for one in results[0].spectra]))
             for results in self._run.features()
@@ -261,24 +260,30 @@ def _ladder(prediction: Prediction, certain: float) -> dict[str, Any]:
 
 
 class _Measured:
-    """Cleaned spectra, read on as they are asked for: what is held is what is asked for later."""
+    """Cleaned spectra of features, read on as they are asked for: what is held is asked for later.
 
-    def __init__(self, names: Sequence[str], settings: CleaningSettings) -> None:
+    Features are those of the run, so a consensus spectrum is what it was when it was explained.
+    """
+
+    def __init__(self, names: Sequence[str], settings: Mapping[str, Any]) -> None:
         self._names = frozenset(names)
-        items = chain.from_iterable(map(read, names))
-        self._items = (clean(item, settings) for item in items if item.ms_level > 1)
-        self._held: dict[Source, Spectrum] = {}
+        self._cleaning = config.parse(CleaningSettings, settings["cleaning"])
+        of_runs = config.parse(FeatureSettings, settings.get("features", {}))
+        inputs = Inputs(tuple(names), runs=RunCounts(is_quiet=True))
+        by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
+        self._features = inputs.features(by, adduct, of_runs)
+        self._held: dict[Source, list[_Peaks]] = {}
 
     def take(self, sources: Sequence[Source]) -> list[_Peaks]:
-        """Those of these spectra that have peaks, in their order; each can be had once."""
-        own = [source for source in sources if source.file in self._names]
-        while any(source not in self._held for source in own):
-            item = next(self._items, None)
-            if item is None:
+        """Spectra with peaks of the feature that was read from these; each can be had once."""
+        while sources[0].file in self._names and sources[0] not in self._held:
+            feature = next(self._features, None)
+            if feature is None:
                 break
-            self._held[item.source] = replace(item, metadata={})
-        taken = (self._held.pop(source, None) for source in own)
-        return [_peaks(item) for item in taken if item is not None and item.failure is None]
+            cleaned = [clean(one, self._cleaning) for one in feature.spectra]
+            peaks = [_peaks(one) for one in cleaned if one.failure is None]
+            self._held[references(feature.spectra)[0].source] = peaks
+        return self._held.pop(sources[0], [])
 
 
 def _unchanged(inputs: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:

@@ -124,11 +124,13 @@ class RunCounts:
         spectra: MS2 spectra of runs, those that are left out included.
         features: What they became.
         left_out: Spectra that are in no feature, by reason.
+        is_quiet: Whether nothing is said of a file, since it was when it was read before.
     """
 
     spectra: int = 0
     features: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    is_quiet: bool = False
 
     def totals(self) -> dict[str, int]:
         """The counts by name, for a journal; {} without runs."""
@@ -350,7 +352,8 @@ def features_of_run(
     counts.left_out += left_out
     said = f"; left out are {_listed(left_out)}" if left_out else ""
     spectra = counted(len(shelf.scans), "MS2 spectrum", "MS2 spectra")
-    logger.info("%s: %s of %s%s", name, counted(len(groups), "feature"), spectra, said)
+    level = logging.DEBUG if counts.is_quiet else logging.INFO
+    logger.log(level, "%s: %s of %s%s", name, counted(len(groups), "feature"), spectra, said)
     in_order = sorted([(one.scans[0].index, one) for one in groups], key=lambda entry: entry[0])
     features = (
         (index, _feature(shelf, group, str(number), settings))

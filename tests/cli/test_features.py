@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from duallgd_cli.report.contents import ReportedRun
 from tests.made_run import Run, measure, mgf_of_run, mzml, of_molecule
 from tests.made_runs import lines_of, rows_of
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE
@@ -106,6 +107,19 @@ def test_shards_and_an_interrupted_run_have_the_features_of_the_whole(duallgd, r
     whole = (tmp_path / "whole.csv").read_bytes()
     assert (tmp_path / "o.csv").read_bytes() == whole
     assert (tmp_path / "torn.csv").read_bytes() == whole
+
+
+def test_the_page_of_a_run_shows_its_consensus_spectra(duallgd, run_file, tmp_path):
+    done = duallgd("predict", run_file, "-o", "o.csv", *FAST[:-1], "--report", "o.html")
+
+    features = list(ReportedRun([tmp_path / "o.csv"]).features())
+    table = rows_of(tmp_path / "o.csv")
+    assert len(features) == len({row["feature_id"] for row in table})
+    for feature in features:
+        assert 1 <= len(feature["spectra"]) <= 3
+        assert "explained peaks only" not in {one["label"] for one in feature["spectra"]}
+    assert any(row["explained"] for one in features for row in one["hypotheses"])
+    assert done.err.count("MS2 spectra") == 1
 
 
 def test_none_reads_each_scan_alone(duallgd, run_file, tmp_path, measured):
