@@ -193,8 +193,8 @@ def predict(
     if output is not None:
         names = [throughput.RESULTS, *((throughput.PROFILE,) if profile else ())]
         _claim(output, names, weights, force, spectra or ())
-    # Which samples start late depends on the formula; without any, each takes all the steps.
-    given = {**options.sampling_of(context), "sampling.analogue_share": 0.0}
+    # How late a sample from a template starts depends on the formula; others take all steps.
+    given = {"sampling.sources": "enumerated=60 noise=40", **options.sampling_of(context)}
     settings = options.settings_of(PredictSettings, None, given, [])
     runtime = Runtime.resolve(device, precision, threads=threads)
     formulas = made_formulas(atoms, made)
