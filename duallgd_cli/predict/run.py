@@ -5,7 +5,6 @@ import json
 import logging
 import platform
 import re
-import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,9 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial as with_arguments
+from io import StringIO
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, counted
@@ -62,17 +64,20 @@ from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.run import RunCounts
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import (
+    PART_COLUMNS,
     TABLES,
     WHOLE,
+    lines_of,
+    part_rows,
     pieces,
     resolve_format,
-    write_parts,
     write_pieces,
 )
 from duallgd_cli.writers.summaries import SUMMARIES, summary_paths, write_summary
 
 logger = logging.getLogger(__name__)
 
+_BLOCK: Final = 1 << 20  # characters that are copied at once
 _AT_ONCE: Final = 1000  # spectra that are ranked and written as one piece of text
 _MOST_WORKERS: Final = 16
 _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
@@ -104,6 +109,7 @@ class RunSummary:
         notes: Remarks for the run record, and how often each was made.
         computing_s: Seconds of computing, of all features together.
         n_features: Features; fewer than spectra where several are read together.
+        n_few: Features with candidates, but of too few samples to state parts.
         n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
         n_resumed: Features that the journal already held.
         seconds: Wall time.
@@ -117,14 +123,20 @@ class RunSummary:
     notes: Counter[str] = field(default_factory=Counter)
     computing_s: float = 0.0
     n_features: int = 0
+    n_few: int = 0
     n_ms1: int = 0
     n_resumed: int = 0
     seconds: float = 0.0
 
-    def watch(self, run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
-        """The predictions of a run, counted on their way to a writer; see `predictions`."""
+    def watch(self, run: FinishedRun, parts: IO[str] | None = None) -> Iterator[Prediction]:
+        """The predictions of a run, counted on their way to a writer; see `predictions`.
+
+        Args:
+            run: Finished.
+            parts: Takes the rows of the table of parts; None if nobody asked for them.
+        """
         self.n_ms1 = run.totals.get("ms1", 0)
-        for prediction in predictions(run, parts=parts):
+        for prediction in predictions(run, parts=parts is not None):
             self.counts[prediction.status] += 1
             self.messages.setdefault(prediction.status, prediction.message)
             if prediction.source == prediction.group[0]:
@@ -132,6 +144,11 @@ class RunSummary:
                 self.n_candidates += len(prediction.candidates)
                 self.computing_s += sum(one.seconds for one in prediction.hypotheses)
                 self.notes.update(note for one in prediction.hypotheses for note in one.notes)
+                if parts is not None:
+                    parts.writelines(lines_of(part_rows(prediction), "csv"))
+                    self.n_few += bool(prediction.candidates) and not is_enough(
+                        prediction.hypotheses
+                    )
             yield prediction
 
     def add(self, other: "RunSummary") -> None:
@@ -140,6 +157,7 @@ class RunSummary:
         self.counts += other.counts
         self.messages = {**other.messages, **self.messages}
         self.n_features += other.n_features
+        self.n_few += other.n_few
         self.n_candidates += other.n_candidates
         self.computing_s += other.computing_s
         self.notes += other.notes
@@ -412,7 +430,7 @@ def _journal_path(request: PredictRequest) -> Iterator[Path]:
     if path is not None:
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="duallgd-") as folder:
+    with TemporaryDirectory(prefix="duallgd-") as folder:
         yield Path(folder) / "journal.jsonl"
 
 
@@ -458,20 +476,6 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
                 ranked = [replace(one, parts=found if one.hypotheses else ()) for one in ranked]
             ranked = [*with_level(ranked, certain)]
         yield ranked[position]
-
-
-def _with_parts(run: FinishedRun) -> Iterator[Prediction]:
-    """The predictions of a run with their parts; says of how many features none can be stated."""
-    few = 0
-    for prediction in predictions(run, parts=True):
-        is_first = prediction.source == prediction.group[0]
-        few += is_first and bool(prediction.candidates) and not is_enough(prediction.hypotheses)
-        yield prediction
-    if few:
-        logger.warning(
-            "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
-            counted(few, "feature"), FEWEST_SAMPLES,
-        )  # fmt: skip
 
 
 def merge(
@@ -551,33 +555,47 @@ def write_all(
     if request.shard.count > 1:
         deque(summary.watch(run), maxlen=0)
         return
-    if output_format in WHOLE:
-        text = pieces(summary.watch(run, parts=request.parts), output_format, run.header)
+    # What structures contain takes minutes, so its table is made on the way of the output.
+    with TemporaryFile("w+", encoding="utf-8", errors="backslashreplace", newline="") as parts:
+        given = parts if request.parts else None
+        if output_format in WHOLE:
+            text = pieces(summary.watch(run, given), output_format, run.header)
+        else:
+            work = with_arguments(_text, output_format=output_format, parts=request.parts)
+            texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
+            text = _joined(texts, summary, output_format, parts)
         write_pieces(text, output)
-    else:
-        work = with_arguments(_text, output_format=output_format, parts=request.parts)
-        texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
-        write_pieces(_joined(texts, summary, output_format), output)
-    if request.parts:
-        write_parts(_with_parts(run), parts_path(Path(output)))
-    if request.summaries:
-        for name, path in summary_paths(request.summaries, Path(output)).items():
-            write_summary(predictions(run), name, path)
+        if request.parts:
+            parts.seek(0)
+            header = lines_of([PART_COLUMNS], "csv")
+            blocks = iter(lambda: parts.read(_BLOCK), "")
+            write_atomically(parts_path(Path(output)), chain(header, blocks))
+    if summary.n_few:
+        logger.warning(
+            "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
+            counted(summary.n_few, "feature"), FEWEST_SAMPLES,
+        )  # fmt: skip
+    for name, path in summary_paths(request.summaries, Path(output)).items():
+        write_summary(predictions(run), name, path)
 
 
-def _text(run: FinishedRun, output_format: str, parts: bool) -> tuple[str, RunSummary]:
-    """Text of some spectra of a run, and their counts."""
-    summary = RunSummary("")
-    watched = summary.watch(run, parts=parts)
-    return "".join(pieces(watched, output_format, run.header)), summary
+def _text(run: FinishedRun, output_format: str, parts: bool) -> tuple[str, str, RunSummary]:
+    """Text of some spectra of a run, rows of the table of their parts, and their counts."""
+    summary, table = RunSummary(""), StringIO()
+    watched = summary.watch(run, table if parts else None)
+    return "".join(pieces(watched, output_format, run.header)), table.getvalue(), summary
 
 
 def _joined(
-    texts: Iterable[tuple[str, RunSummary]], summary: RunSummary, output_format: str
+    texts: Iterable[tuple[str, str, RunSummary]],
+    summary: RunSummary,
+    output_format: str,
+    parts: IO[str],
 ) -> Iterator[str]:
-    """Text of all spectra, the columns named once; the summary learns the counts."""
-    for position, (text, counts) in enumerate(texts):
+    """Text of all spectra, the columns named once; the summary and the parts grow on the way."""
+    for position, (text, table, counts) in enumerate(texts):
         summary.add(counts)
+        parts.write(table)
         yield text.partition("\n")[2] if position and output_format in TABLES else text
 
 

@@ -1,6 +1,9 @@
 """Features of runs of which the truth is known."""
 
 import logging
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -373,24 +376,27 @@ def test_a_span(text, ends):
     assert span_of("rt", text) == ends
 
 
+# The peak is VmHWM: `ru_maxrss` begins with that of the process that started this one.
 LARGE = """
-import resource, sys
+import sys
+from pathlib import Path
 from duallgd_cli.spectra.features import Inputs
 with Inputs((sys.argv[1],)) as inputs:
     features = sum(1 for _ in inputs.features("run"))
-print(features, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+status = Path("/proc/self/status").read_text()
+print(features, int(status.split("VmHWM:")[1].split()[0]) / 1024)
 """
 
 
 @pytest.mark.slow
-def test_nine_thousand_scans_take_less_than_500_mib(tmp_path):
-    import subprocess
-    import sys
-
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="this system tells no peak of memory"
+)
+def test_ten_thousand_scans_take_less_than_500_mib(tmp_path):
     rng = np.random.default_rng(5)
     compounds = made_run.random_compounds(rng, 600, 1600)
-    run = measure(rng, compounds, 1600, cycle_s=0.8, top=5, noise=400)
-    assert len(run.scans) > 9_000
+    run = measure(rng, compounds, 1600, cycle_s=0.7, top=5, noise=400)
+    assert len(run.scans) >= 10_000
     path = mzml(run, tmp_path / "run.mzML")
 
     done = subprocess.run(
