@@ -301,7 +301,7 @@ def predict(
         if workers is None:
             request = replace(request, workers=runtime.default_workers)
         model = api.load(weights, runtime=runtime)
-        total = None if quiet else count_spectra(request.inputs)
+        total = None if quiet else count_spectra(request.inputs, *settings.grouping)
         if total is not None:
             total = -(-total // request.shard.count)  # about: features go to shards in turn
     with display.progress(quiet, total) as shown:

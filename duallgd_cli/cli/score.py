@@ -67,6 +67,11 @@ def score(
         ),
     ] = None,
     group_by: options.GroupBy = None,
+    rt_window: options.RtWindow = None,
+    rt: options.Rt = None,
+    mz: options.Mz = None,
+    min_peaks: options.MinPeaks = None,
+    min_intensity: options.MinIntensity = None,
     database: options.Database = None,
     database_share: options.DatabaseShare = None,
     database_only: options.DatabaseOnly = False,
@@ -109,6 +114,7 @@ def score(
             **{name: context.params[name] for name in names},
             "formula_column": formula_col,
             "limits.precursor_ppm": precursor_ppm,
+            **options.features_of(context),
             **options.sampling_of(context),
             **options.database_share(database, database_share, database_only),
         }
@@ -133,7 +139,7 @@ def score(
         if workers is None:
             request = replace(request, workers=runtime.default_workers)
         model = api.load(weights, runtime=runtime)
-        total = None if quiet else count_spectra(request.inputs)
+        total = None if quiet else count_spectra(request.inputs, *settings.grouping)
     with (
         running.interruptible("nothing was written; the same command starts again"),
         display.progress(quiet, total) as shown,

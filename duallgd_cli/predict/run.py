@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, counted
+from duallgd_cli.errors import InterruptedRunError, UsageError, counted
 from duallgd_cli.files import (
     STANDARD_STREAM,
     claim,
@@ -50,6 +50,7 @@ from duallgd_cli.results import (
     HypothesisResult,
     Prediction,
     predictions_of,
+    references,
 )
 from duallgd_cli.runtime import (
     default_threads,
@@ -59,7 +60,7 @@ from duallgd_cli.runtime import (
     versions,
 )
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.run import RunCounts
+from duallgd_cli.spectra.run import record as record_of_scans
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import (
     TABLES,
@@ -216,9 +217,9 @@ def predict(
                         n_finished += one.position == one.of - 1
                         tell("predicting", 0 if one.position else len(one.spectra), one)
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
-                    journal.finish(totals | inputs.runs.totals())
+                    journal.finish(totals | inputs.runs)
                     ids.warn()
-            finished = _with_spectra(FinishedRun([path]))
+            finished = FinishedRun([path])
             tell("writing", 0, None)
             with stage("write"):
                 write_all(finished, summary, request)
@@ -261,7 +262,7 @@ def _features(
         if number not in finished:
             yield number, item
         else:
-            tell("predicting", len(item.spectra), None)
+            tell("predicting", len(references(item.spectra)), None)
 
 
 def check(request: PredictRequest) -> Knowledge | None:
@@ -414,13 +415,6 @@ def _journal_path(request: PredictRequest) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="duallgd-") as folder:
         yield Path(folder) / "journal.jsonl"
-
-
-def _with_spectra(run: FinishedRun) -> FinishedRun:
-    if run.totals["cases"] == 0:
-        names = [str(entry["name"]) for entry in run.header.inputs]
-        raise UnreadableError(RunCounts.of(run.totals).nothing_left(names, run.totals["ms1"]))
-    return run
 
 
 def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) -> str:
@@ -623,7 +617,7 @@ def _write_record(
         "counts_by_status": dict(sorted(summary.counts.items())),
         "candidates": summary.n_candidates,
         "ms1_skipped": summary.n_ms1,
-        **RunCounts.of(run.totals).record(),
+        **record_of_scans(run.totals),
         "notes": dict(sorted(summary.notes.items())),
         "times": times,
     }

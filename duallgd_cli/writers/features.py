@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from duallgd_cli.errors import UnreadableError
 from duallgd_cli.files import STANDARD_STREAM, claim
 from duallgd_cli.results import references, sentences
 from duallgd_cli.spectra.features import GroupBy, Inputs
@@ -77,8 +76,6 @@ def write_features(
                 usable = [one for one in feature.spectra if one.failure is None]
                 written += bool(usable)
                 yield from (_block(one) for one in (*usable, *(feature.ms1 if usable else ())))
-            if not rows:  # so that nothing is written
-                raise UnreadableError(inputs.runs.nothing_left(names, inputs.n_ms1))
 
         write_pieces(blocks(), output)
         if is_file:
