@@ -203,6 +203,15 @@ Summary = Annotated[
         "for Cytoscape). Repeat for several.",
     ),
 ]
+Features = Annotated[
+    Path | None,
+    output(
+        metavar="TABLE",
+        help="Table of features of mzmine, MS-DIAL, SIRIUS, XCMS or Progenesis QI. It comes back "
+        "as OUT.features.csv, answers beside its own columns; its adducts hold where the spectra "
+        "name none.",
+    ),
+]
 Quiet = Annotated[bool, messages("--quiet", "-q", help="Show errors only.")]
 Config = Annotated[Path | None, messages(help="YAML file of settings.")]
 Assignments = Annotated[

@@ -86,6 +86,7 @@ def predict(
     ] = None,
     parts: options.Parts = False,
     summary: options.Summary = None,
+    features: options.Features = None,
     force: options.Force = False,
     formula_col: Annotated[
         str | None,
@@ -277,6 +278,7 @@ def predict(
             output=output or running.default_output(spectra, format),
             format=format or "",
             formulas=formulas,
+            features=features,
             guide=options.guide_files(
                 analogues=analogues, libraries=library, tables=guide, databases=database
             ),
@@ -334,6 +336,7 @@ def merge(
     ] = None,
     parts: options.Parts = False,
     summary: options.Summary = None,
+    features: options.Features = None,
     force: options.Force = False,
     partial: Annotated[
         bool,
@@ -362,6 +365,7 @@ def merge(
             format or "",
             parts=parts,
             summaries=summary or (),
+            features=features,
             partial=partial,
             force=force,
         )
