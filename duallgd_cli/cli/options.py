@@ -236,6 +236,15 @@ Summary = Annotated[
         "for Cytoscape). Repeat for several.",
     ),
 ]
+Features = Annotated[
+    Path | None,
+    output(
+        metavar="TABLE",
+        help="Table of features of mzmine, MS-DIAL, SIRIUS, XCMS or Progenesis QI. It comes back "
+        "as OUT.features.csv, answers beside its own columns; its adducts hold where the spectra "
+        "name none.",
+    ),
+]
 Quiet = Annotated[bool, messages("--quiet", "-q", help="Show errors only.")]
 Config = Annotated[Path | None, messages(help="YAML file of settings.")]
 Assignments = Annotated[
@@ -253,6 +262,7 @@ _SAMPLING_SETTINGS: Final = {
     "max_memory": "max_memory_mib",
     "timeout_per_spectrum": "timeout_s",
 }
+_FILTERS: Final = ("rt_window", "rt", "mz", "min_peaks", "min_intensity")
 # Likewise of all that predicts.
 _SETTINGS: Final = {
     **{name: (name,) for name in ("top_k", "certain", "seed", "group_by", "adduct", "formula")},
@@ -262,11 +272,13 @@ _SETTINGS: Final = {
     "precursor_ppm": ("limits.precursor_ppm", "formula_search.precursor_ppm"),
     "ppm": ("annotation.ppm", "annotation.orbitrap_ppm", "annotation.qtof_ppm"),
     "core": ("sampling.core",),
-    **{
-        name: (f"features.{name}",)
-        for name in ("rt_window", "rt", "mz", "min_peaks", "min_intensity")
-    },
+    **{name: (f"features.{name}",) for name in _FILTERS},
 }
+
+
+def features_of(context: typer.Context) -> dict[str, object]:
+    """Values of the options for scans of a run, by dotted setting."""
+    return {f"features.{name}": context.params[name] for name in _FILTERS}
 
 
 def sampling_of(context: typer.Context) -> dict[str, object]:

@@ -86,6 +86,7 @@ def predict(
     ] = None,
     parts: options.Parts = False,
     summary: options.Summary = None,
+    features: options.Features = None,
     force: options.Force = False,
     formula_col: options.FormulaColumn = None,
     formula: options.OneFormula = None,
@@ -215,6 +216,7 @@ def predict(
         request = replace(
             running.request_of(context, config, "structures"),
             formulas=formulas,
+            features=features,
             guide=options.guide_files(
                 analogues=analogues, libraries=library, tables=guide, databases=database
             ),
@@ -260,6 +262,7 @@ def merge(
     ] = None,
     parts: options.Parts = False,
     summary: options.Summary = None,
+    features: options.Features = None,
     force: options.Force = False,
     partial: Annotated[
         bool,
@@ -288,6 +291,7 @@ def merge(
             format or "",
             parts=parts,
             summaries=summary or (),
+            features=features,
             partial=partial,
             force=force,
         )

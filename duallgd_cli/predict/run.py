@@ -20,12 +20,13 @@ from types import MappingProxyType
 from typing import IO, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, counted
+from duallgd_cli.errors import InterruptedRunError, UsageError, counted
 from duallgd_cli.files import (
     STANDARD_STREAM,
     claim,
     require_input,
     same_place,
+    sha256,
     write_atomically,
 )
 from duallgd_cli.guide import Knowledge
@@ -52,6 +53,7 @@ from duallgd_cli.results import (
     HypothesisResult,
     Prediction,
     predictions_of,
+    references,
 )
 from duallgd_cli.runtime import (
     default_threads,
@@ -60,9 +62,11 @@ from duallgd_cli.runtime import (
     stage,
     versions,
 )
+from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.run import RunCounts
+from duallgd_cli.spectra.run import record as record_of_scans
 from duallgd_cli.spectra.types import Feature
+from duallgd_cli.writers.features import write_joined
 from duallgd_cli.writers.formats import (
     PART_COLUMNS,
     TABLES,
@@ -84,10 +88,11 @@ _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
 _SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
 # The files of a run, as messages name them.
 OUTPUT, RECORD, JOURNAL = "the output", "the run record", "the journal"
-PARTS, PAGE = "the table of parts", "the page"
+PARTS, PAGE, FEATURES = "the table of parts", "the page", "the table of features"
 _OF_A_RUN: Final = "a journal of the run"
 # What a run reads.
 _SPECTRA, _FORMULA_TABLE = "an input, the spectra", "an input, the table of formulas"
+_FEATURE_TABLE: Final = "an input, the table of features"
 _GUIDES: Final = {
     "analogues": "an input, the analogues",
     "libraries": "an input, the library",
@@ -234,9 +239,9 @@ def predict(
                         n_finished += one.position == one.of - 1
                         tell("predicting", 0 if one.position else len(one.spectra), one)
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
-                    journal.finish(totals | inputs.runs.totals())
+                    journal.finish(totals | inputs.runs)
                     ids.warn()
-            finished = _with_spectra(FinishedRun([path]))
+            finished = FinishedRun([path])
             tell("writing", 0, None)
             with stage("write"):
                 write_all(finished, summary, request)
@@ -259,7 +264,9 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
     named = {"name": model.name, "sha256": model.sha256}
     return Header(
         version=__version__,
-        settings=config.dump(request.settings) | table_identity(request.formulas, request.guide),
+        settings=config.dump(request.settings)
+        | table_identity(request.formulas, request.guide)
+        | ({} if (of := request.features) is None else {"features_sha256": sha256(of)}),
         model={**named, **ranked, **{name: value for name, value in said.items() if value}},
         inputs=inputs.identity(),
         shard=str(request.shard),
@@ -271,7 +278,10 @@ def _features(
 ) -> Iterator[tuple[int, Feature]]:
     """What this shard still has to do, with its number among the features of all shards."""
     settings = request.settings
-    features = each_in_stage("read", inputs.features(*settings.grouping))
+    features = inputs.features(*settings.grouping)
+    if request.features is not None:
+        features = FeatureTable(request.features).applied(features)
+    features = each_in_stage("read", features)
     for number, item in enumerate(features):
         ids.see(item)
         if not request.shard.holds(number):
@@ -279,7 +289,7 @@ def _features(
         if number not in finished:
             yield number, item
         else:
-            tell("predicting", len(item.spectra), None)
+            tell("predicting", len(references(item.spectra)), None)
 
 
 def check(request: PredictRequest) -> Knowledge | None:
@@ -298,6 +308,8 @@ def check(request: PredictRequest) -> Knowledge | None:
         if name != STANDARD_STREAM:
             require_input(name)
     claim_run(request)
+    if request.features is not None:
+        FeatureTable(request.features)
     formula_source(request.settings, request.formulas, request.settings.limits.max_heavy_atoms)
     guide = request.settings.guide  # reads the core and the parts
     return None if files is None else Knowledge.read(guide, files)
@@ -325,10 +337,10 @@ def claim_run(
     """
     resolve_format(request.output, request.format)
     guide = () if request.guide is None else request.guide.places()
-    tables = () if request.formulas is None else (request.formulas,)
+    tables = ((_FORMULA_TABLE, request.formulas), (_FEATURE_TABLE, request.features))
     read: list[tuple[str, str | Path]] = [
         *((_SPECTRA, name) for name in request.inputs),
-        *((_FORMULA_TABLE, name) for name in tables),
+        *((kind, name) for kind, name in tables if name is not None),
         *((_GUIDES[kind], place) for kind, _, place in guide),
         *request.reads,
         *inputs,
@@ -368,6 +380,8 @@ def _outputs(request: PredictRequest) -> dict[str, str | Path]:
     del files[JOURNAL], files[PAGE]
     if not request.parts:
         del files[PARTS]
+    if request.features is None:
+        del files[FEATURES]
     return {**files, **({} if request.page is None else {PAGE: request.page})}
 
 
@@ -387,6 +401,7 @@ def run_files(output: str | Path, summaries: Iterable[str] = SUMMARIES) -> dict[
         RECORD: record_path(path),
         JOURNAL: path.parent / f"{path.name}{ENDING}",
         PARTS: parts_path(path),
+        FEATURES: features_path(path),
         PAGE: path.parent / f"{path.stem}.html",
         **{f"the table for {name}": at for name, at in summary_paths(summaries, path).items()},
     }
@@ -434,13 +449,6 @@ def _journal_path(request: PredictRequest) -> Iterator[Path]:
         yield Path(folder) / "journal.jsonl"
 
 
-def _with_spectra(run: FinishedRun) -> FinishedRun:
-    if run.totals["cases"] == 0:
-        names = [str(entry["name"]) for entry in run.header.inputs]
-        raise UnreadableError(RunCounts.of(run.totals).nothing_left(names, run.totals["ms1"]))
-    return run
-
-
 def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) -> str:
     if request.journal_path() is None:
         return "stopped; nothing is kept of a run to standard output without --journal FILE"
@@ -485,6 +493,7 @@ def merge(
     *,
     parts: bool = False,
     summaries: Collection[str] = (),
+    features: Path | None = None,
     partial: bool = False,
     force: bool = False,
 ) -> RunSummary:
@@ -498,6 +507,7 @@ def merge(
         format_name: One of `writers.FORMATS`; empty decides by the ending.
         parts: Whether to say what structures contain; see `PredictRequest`.
         summaries: Tables for other programs.
+        features: Table of features, which comes back with the answers.
         partial: Write what is finished, whatever is missing or still going on.
         force: Replace files that exist.
 
@@ -510,9 +520,11 @@ def merge(
         format=format_name,
         parts=parts,
         summaries=tuple(summaries),
+        features=features,
     )
     resolve_format(output, format_name)
     inputs = files_of_runs(names)
+    inputs += [] if features is None else [(_FEATURE_TABLE, features)]
     is_own = any(kind == OUTPUT and same_place(path, output) for kind, path in inputs)
     own = (OUTPUT, RECORD) if is_own and not partial else ()
     claim(_outputs(request), inputs, force=force, own=own)
@@ -570,6 +582,9 @@ def write_all(
             header = lines_of([PART_COLUMNS], "csv")
             blocks = iter(lambda: parts.read(_BLOCK), "")
             write_atomically(parts_path(Path(output)), chain(header, blocks))
+    if request.features is not None:
+        table = FeatureTable(request.features)
+        write_joined(predictions(run, parts=True), table, features_path(Path(output)))
     if summary.n_few:
         logger.warning(
             "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
@@ -602,6 +617,11 @@ def _joined(
 def parts_path(output: Path) -> Path:
     """Where the parts of a run lie: ``out.parts.csv`` for ``out.csv``."""
     return output.parent / f"{output.stem}.parts.csv"
+
+
+def features_path(output: Path) -> Path:
+    """Where a table of features lies that comes back: ``out.features.csv`` for ``out.csv``."""
+    return output.parent / f"{output.stem}.features.csv"
 
 
 def record_path(output: Path) -> Path:
@@ -641,7 +661,7 @@ def _write_record(
         "counts_by_status": dict(sorted(summary.counts.items())),
         "candidates": summary.n_candidates,
         "ms1_skipped": summary.n_ms1,
-        **RunCounts.of(run.totals).record(),
+        **record_of_scans(run.totals),
         "notes": dict(sorted(summary.notes.items())),
         "times": times,
     }
