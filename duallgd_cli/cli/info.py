@@ -46,7 +46,10 @@ _ACCURACY: Final = {"top1": "first candidate right", "top10": "among the first t
 _MEASURED: Final = (
     "{:.0f} held-out molecules, formula known, by cross-validation (duallgd calibrate)"
 )
-_SHOWN: Final = ("note", "stage", "version", "core_hours", "recipe", "commit")
+_SHOWN: Final = (
+    *("note", "stage", "version", "core_hours", "recipe", "commit", "sources", "hold_outs"),
+    "cost",
+)
 
 
 def info(
@@ -123,7 +126,8 @@ def _lines(
 
 def config(
     command: Annotated[
-        Literal["predict", "train"], typer.Argument(help="Command whose settings are shown.")
+        Literal["predict", "train", "recipe"],
+        typer.Argument(help="Command whose settings are shown."),
     ] = "predict",
 ) -> None:
     """Print every setting with its default and what it does, as YAML for `--config`.
@@ -138,6 +142,11 @@ def config(
         from duallgd_cli.predict.settings import PredictSettings
 
         typer.echo(commented_yaml(PredictSettings()), nl=False)
+    elif command == "recipe":
+        from duallgd_cli.train.settings import RecipeSettings
+
+        made = RecipeSettings(("spectra.mgf",), ("structures.tsv",))
+        typer.echo(commented_yaml(made), nl=False)
     else:
         from duallgd_cli.train.settings import run_settings
 

@@ -1,28 +1,62 @@
 """`duallgd train`: prepared data to weights."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.cli.display import duration, training_display
-from duallgd_cli.errors import InterruptedRunError
-from duallgd_cli.files import claim
+from duallgd_cli.cli.display import counting, duration, training_display
+from duallgd_cli.errors import InterruptedRunError, UsageError, counted
+from duallgd_cli.files import claim, require_input
+from duallgd_cli.runtime import Runtime
 
 EPILOG: Final = (
-    "Examples: `duallgd train --stage decoder --data prepared/structures -o runs/decoder` · "
+    "Examples: `duallgd train recipes/tiny.yaml -o run` makes a whole weights file · "
+    "`duallgd train recipes/shipped.yaml --data DATA -o run --until simulate` · one stage: "
+    "`duallgd train --stage decoder --data prepared/structures -o runs/decoder` · "
     "`duallgd train --stage joint --data prepared/massbank --structures prepared/structures "
     "--simulated prepared/simulated --init-denoiser runs/decoder --init-encoder runs/encoder "
     "-o runs/joint` · the same command again goes on with an interrupted run"
 )
 
+_OF_ONE_STAGE: Final = (
+    "stage", "structures", "simulated", "init_denoiser", "init_encoder", "config", "stop_after",
+    "minutes",
+)  # fmt: skip
+
 
 def train(
-    data: Annotated[Path, typer.Option(help="Folder made by 'duallgd data'.")],
+    context: typer.Context,
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(help="YAML file of a recipe: data to a whole weights file, all stages."),
+    ] = None,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder of the run; resumed if it holds one.")
-    ],
+        Path | None,
+        typer.Option("-o", "--output", help="Folder of the run; resumed if it holds one."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Draw the figures of a run into its folder plots; train nothing."
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder made by 'duallgd data'; of a recipe the folder that its files are named "
+            "from (default: the recipe's own)."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Last stage of a recipe for now, such as simulate.")
+    ] = None,
+    first: Annotated[
+        str | None,
+        typer.Option("--from", help="Stage of a recipe to make again, with all after it."),
+    ] = None,
     stage: Annotated[str | None, typer.Option(help="decoder, encoder or joint.")] = None,
     structures: Annotated[
         list[Path] | None,
@@ -78,12 +112,46 @@ def train(
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Train the denoiser, the spectrum encoder, or both together.
+    """Follow a recipe from data to weights, or train one stage: denoiser, encoder or both together.
 
-    Needs torch and numpy alone, so prepared data can be carried to another machine. Every figure
-    goes to `metrics.jsonl` in the output folder; the weights to `model.safetensors`.
+    A recipe's finished stages are skipped, and the same command goes on where one was stopped. One
+    stage needs torch and numpy alone, so prepared data can be carried to another machine. Every
+    figure goes to `metrics.jsonl` in the output folder; the weights to `model.safetensors`.
     """
-    files = {name: output / name for name in ("metrics.jsonl", "state.pt", "model.safetensors")}
+    if plot is not None:
+        from duallgd_cli.train.plot import plot_run
+
+        logs = plot_run(plot)
+        typer.echo(f"{counted(len(logs), 'stage')} in {plot / 'plots'}", err=True)
+        return
+    if output is None:
+        raise UsageError("no folder for the run; name one with -o")
+    runtime_options = {"device": device, "precision": precision, "compile": compile_layers}
+    if recipe is not None:
+        refused = options.given_of(context, _OF_ONE_STAGE)
+        if refused is not None:
+            raise UsageError(
+                f"{refused} is for one stage; a recipe says it in its YAML, or by --set"
+            )
+        _follow(
+            recipe,
+            output,
+            data,
+            overrides or [],
+            until,
+            first,
+            quiet,
+            lambda: Runtime.resolve(**runtime_options, threads=threads),
+        )
+        return
+    if data is None or until or first:
+        raise UsageError(
+            "--until and --from are for a recipe; give one, such as recipes/tiny.yaml"
+            if data is not None
+            else "nothing to train on; give a recipe, or --stage and --data"
+        )
+    names = ("metrics.jsonl", "state.pt", "model.safetensors", "best.safetensors")
+    files = {name: output / name for name in names}
     init = {
         name: path / "model.safetensors" if path.is_dir() else path  # or the folder of a run
         for name, path in (("denoiser", init_denoiser), ("encoder", init_encoder))
@@ -102,7 +170,6 @@ def train(
         own=[f"the run's {name}" for name in files] if files["state.pt"].is_file() else (),
         makes_folders=True,
     )
-    from duallgd_cli.runtime import Runtime
     from duallgd_cli.train.run import TrainingRequest, run_training
     from duallgd_cli.train.settings import run_settings, said
 
@@ -119,9 +186,7 @@ def train(
         stop_after=stop_after,
         minutes=minutes,
     )
-    runtime = Runtime.resolve(
-        device=device, precision=precision, compile=compile_layers, threads=threads
-    )
+    runtime = Runtime.resolve(**runtime_options, threads=threads)
     total, quiet = settings.training.steps, quiet or runtime.rank > 0
     try:
         with training_display(total, min(total, stop_after or total), quiet) as on_step:
@@ -142,3 +207,40 @@ def _ending(record: dict[str, Any], steps: int, weights: Path) -> str:
         f"stopped at step {record['step']} of {steps} as asked; weights so far are {weights}, "
         "and the same command without that limit goes on"
     )
+
+
+def _follow(
+    recipe: Path,
+    output: Path,
+    base: Path | None,
+    overrides: list[str],
+    until: str | None,
+    first: str | None,
+    quiet: bool,
+    resolve: Callable[[], Runtime],
+) -> None:
+    """Follow a recipe in the folder of a run."""
+    require_input(str(recipe))
+    claim(
+        {"the run's recipe": output / "recipe.yaml"},
+        [("an input, the recipe", recipe)],
+        force=True,
+        makes_folders=True,
+    )
+    from duallgd_cli.config import assigned
+    from duallgd_cli.train.recipe import NAMES, follow, read_recipe
+    from duallgd_cli.train.stages import WEIGHTS, Displays
+
+    runtime = resolve()
+    quiet = quiet or runtime.rank > 0
+    shows = Displays(
+        lambda text: None if quiet else typer.echo(text, err=True),
+        lambda what: counting(what, quiet),
+        lambda steps: training_display(steps, steps, quiet),
+    )
+    run = read_recipe(recipe, assigned(overrides), base, output, runtime, shows)
+    follow(run, until or NAMES[-1], first)
+    if not until or until == NAMES[-1]:
+        shows.say(f"done: weights are {output / WEIGHTS}; card.md there says what they are made of")
+    else:
+        shows.say(f"done until {until}; the same command without --until goes on")

@@ -1,7 +1,7 @@
 """`duallgd weights`: check weights files, list what they were trained on, add parts to them."""
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -80,20 +80,10 @@ def hashes(
     force: _Force = False,
 ) -> None:
     """List, as hashes, the molecules of fold train, so that evaluations can look for overlap."""
-    from duallgd_cli.data.prepared import load_molecules
-
     _claim(output, force, *prepared, *(() if also is None else (also,)))
-    from duallgd_cli.evaluate.leakage import TrainingHashes
+    from duallgd_cli.train.additions import training_molecules
 
-    before = None if also is None else TrainingHashes.read(also)
-    keys: list[str] = []
-    for folder in prepared:
-        found = load_molecules(folder)
-        trained = found.in_folds("train") & (found.n_heavy <= max_atoms)
-        keys += [key.decode("ascii") for key in found.inchikey[trained].tolist()]
-    listed = TrainingHashes.of(keys)
-    if before is not None:
-        listed = listed.joined(before)
+    listed = training_molecules(prepared, max_atoms, () if also is None else (also,))
     listed.write(output)
     typer.echo(f"{counted(len(listed), 'molecule')} in {output}", err=True)
 
@@ -120,44 +110,11 @@ def evidence(
     dropped: until 'duallgd calibrate' fits another, the scores are recorded and do not count.
     """
     _claim(output, force, weights, structures, spectra)
-    from dataclasses import replace
-
-    import numpy as np
-
-    from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.chem.environments import known_environments
     from duallgd_cli.cli.display import counting
-    from duallgd_cli.data.prepared import load_molecules, load_spectra
-    from duallgd_cli.sources.collection import Collection, mols_of
-    from duallgd_cli.train.contrast import fit_contrast
-    from duallgd_cli.train.evidence import fit_evidence, one_of_each
-    from duallgd_cli.train.rivals import rivals_of
+    from duallgd_cli.train.additions import add_reranker
 
-    checkpoint = weights_format.load(weights)
-    known, measured = load_molecules(structures), load_spectra(spectra)
-    rivals: dict[int, Any] = {}
-    contrast: dict[str, Any] = {}
-    told: dict[str, Any] = {}
-    if checkpoint.templates:
-        templates, encoder = Collection.of(checkpoint.templates), checkpoint.build().encoder
-        with counting("molecules with their rivals") as advance:
-            for number in (seed, seed + 1):  # two spectra of each, doubted in two ways
-                for spectrum in one_of_each(measured, number):
-                    row = int(measured.molecule[spectrum])
-                    made = rivals_of(measured, spectrum, encoder, templates, number)
-                    rivals[row] = (*(rivals.get(row) or made[:1]), *made[1:])
-                    advance(1)
-        with counting("steps of the contrastive encoder") as advance:
-            contrast, told = fit_contrast(encoder, measured, rivals, seed, advance)
-    with counting("structures") as advance:
-        rows = np.flatnonzero(known.in_folds("train"))
-        seen = known_environments(mols_of(known, rows, advance))
-    with counting("steps of the fragment model") as advance:
-        tensors, fitted = fit_evidence(known, seen, measured, rivals, steps, seed, advance)
-    record = {**checkpoint.record, "evidence": {**fitted, **told}}
-    asking = replace(checkpoint, reranker=tensors, contrast=contrast, record=record, ranking={})
-    weights_format.save(output, asking)
-    described = ", ".join(f"{name} {value}" for name, value in {**fitted, **told}.items())
+    fitted = add_reranker(weights, structures, spectra, output, counting, steps=steps, seed=seed)
+    described = ", ".join(f"{name} {value}" for name, value in fitted.items())
     typer.echo(f"wrote {output}: {described}", err=True)
 
 
@@ -189,28 +146,19 @@ def analogues(
     The ranking is dropped: fit another by 'duallgd calibrate'.
     """
     _claim(output, force, weights, molecules, *(() if structures is None else (structures,)))
-    from dataclasses import replace
-
-    from duallgd_cli.checkpoint import format as weights_format
     from duallgd_cli.cli.display import counting
-    from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
-    from duallgd_cli.sources.collection import known_molecules
-    from duallgd_cli.train.known_spectra import fit_kernel
+    from duallgd_cli.train.additions import add_templates
 
-    checkpoint = weights_format.load(weights)
-    others = None if structures is None else load_molecules(structures)
-    with counting("molecules cut into building blocks") as advance:
-        known = known_molecules(load_molecules(molecules), max_atoms, others, advance)
-    kernel = {}
-    if read_manifest(molecules).get("kind") == "spectra":
-        encoder = checkpoint.build().encoder
-        kernel = fit_kernel(encoder, load_spectra(molecules), known.molecules)
-    added = replace(checkpoint, templates=known.tensors(), kernel=kernel, ranking={})
-    weights_format.save(output, added)
-    found = counted(len(known.molecules), "template")
-    with_spectra = f" with {len(kernel['place'])} fragments and losses" if kernel else ""
-    n_blocks = counted(len(known.blocks.smiles), "building block")
-    typer.echo(f"wrote {output}: {found}{with_spectra}, {n_blocks}", err=True)
+    counts = add_templates(
+        weights, molecules, output, counting, structures=structures, max_atoms=max_atoms
+    )
+    templates, fragments, blocks = counts.values()
+    with_spectra = f" with {fragments} fragments and losses" if fragments else ""
+    typer.echo(
+        f"wrote {output}: {counted(templates, 'template')}{with_spectra}, "
+        f"{counted(blocks, 'building block')}",
+        err=True,
+    )
 
 
 def _claim(output: Path, force: bool, *inputs: Path) -> None:

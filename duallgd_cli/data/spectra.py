@@ -12,7 +12,7 @@ import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.chem.identity import parse_smiles, smiles_of_inchi
 from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write, write_report
 from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.errors import (
@@ -25,6 +25,7 @@ from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.reading.record import is_missing
 from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
 
 
@@ -121,13 +122,17 @@ def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> N
 
 
 def _labelled(spectrum: Spectrum, number: int) -> Labelled:
-    smiles = spectrum.metadata.get("smiles", "").strip()
+    smiles, inchi = (
+        "" if is_missing(text) else text.strip().strip('"')
+        for text in (spectrum.metadata.get(name, "") for name in ("smiles", "inchi"))
+    )
+    smiles = smiles or smiles_of_inchi(inchi)
     fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
     if spectrum.ms_level != 2:
         detail = f"MS level {spectrum.ms_level}"
         return RejectedSpectrum(number, spectrum.spectrum_id, "not an MS2 spectrum", detail)
     if not smiles:
-        return RejectedSpectrum(number, spectrum.spectrum_id, "no structure", "no field SMILES")
+        return RejectedSpectrum(number, spectrum.spectrum_id, "no structure", "no SMILES or InChI")
     if fold not in FOLDS:
         return RejectedSpectrum(number, spectrum.spectrum_id, "unknown fold", fold)
     bare = replace(spectrum, metadata={})
@@ -218,8 +223,8 @@ def read_labelled(source: Path) -> Iterator[Labelled]:
     """Read a data set whose layout is recognised by its form.
 
     That is an NPLIB1 folder, a table in the MassSpecGym layout, or any spectrum file whose records
-    name a SMILES. The energy is taken from collision_energy_text where there is such a column,
-    since a prediction starts from text as well. A record without a fold belongs to train.
+    name a SMILES or an InChI. The energy is taken from collision_energy_text where there is such a
+    column, since a prediction starts from text as well. A record without a fold belongs to train.
 
     Args:
         source: Folder, or TSV, MGF or MSP, plain or packed.

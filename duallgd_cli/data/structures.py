@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Final
 
@@ -157,7 +157,7 @@ class PreparedMolecule:
 
 
 def prepare_structures(
-    source: Path,
+    source: Path | Sequence[Path],
     out: Path,
     *,
     holdout: frozenset[str] = frozenset(),
@@ -169,7 +169,7 @@ def prepare_structures(
 
     Args:
         source: ``.tsv``, ``.csv`` (column smiles, optional fold), ``.smi`` or ``.sdf``, plain or
-            compressed (.gz, .xz).
+            compressed (.gz, .xz); or several of them.
         out: Folder for the arrays, the manifest and ``report.tsv`` of rejected rows.
         holdout: InChIKey first blocks that must not be trained on; they are left out and counted.
         limit: Read only so many rows.
@@ -183,7 +183,8 @@ def prepare_structures(
         MissingInputError: No such file.
         UnreadableError: Nothing in it became a molecule.
     """
-    rows = islice(read_rows(source), limit)
+    sources = [source] if isinstance(source, Path) else list(source)
+    rows = islice(chain.from_iterable(map(read_rows, sources)), limit)
     done: dict[str, tuple[PreparedMolecule, int]] = {}
     rejected: list[tuple[int, str, str]] = []
     for row, result in in_order(_prepare_row, rows, workers):
@@ -197,11 +198,15 @@ def prepare_structures(
             done[result.inchikey] = (result, FOLDS.index(row.fold))
         advance(1)
     if not done:
-        raise UnreadableError(f"{source} holds no structure that can be used; see its columns")
+        named = ", ".join(map(str, sources))
+        raise UnreadableError(f"{named} holds no structure that can be used; see its columns")
     reasons = Counter(reason for _, _, reason in rejected)
     record = {
         "kind": "structures",
-        "source": {"file": source.name, "sha256": sha256(source)},
+        "source": {
+            "file": ", ".join(path.name for path in sources),
+            "sha256": ", ".join(map(sha256, sources)),
+        },
         "molecules": len(done),
         "rejected": dict(reasons.most_common()),
         "holdout_keys": len(holdout),

@@ -27,7 +27,7 @@ from duallgd_cli.train.simulator import one_cycle
 
 # Log-odds of bits, summed up, are about ten times too sure of a molecule.
 _SHRUNK: Final = 0.1
-_STEPS, _SPECTRA = 450, 128
+_SPECTRA: Final = 128
 # The encoder knows the molecules it was trained on; what is left out keeps it from leaning on that.
 _DROPOUT, _PEAK_DROPOUT = 0.25, 0.3
 _LEARNING_RATE, _WEIGHT_DECAY = 3e-4, 0.05
@@ -39,6 +39,8 @@ def fit_contrast(
     rivals: Mapping[int, Sequence[Rival]],
     seed: int = 1,
     advance: Callable[[int], None] = lambda steps: None,
+    *,
+    steps: int = 450,
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Train a copy of an encoder to tell molecules of fold train from others of their formula.
 
@@ -48,6 +50,7 @@ def fit_contrast(
         rivals: By row of a molecule, itself first; the molecules that have none are left out.
         seed: Random seed.
         advance: Told each step.
+        steps: Optimiser steps.
 
     Returns:
         Tensors of the copy, whose logits are what bits speak for a molecule, and what to keep on
@@ -59,9 +62,9 @@ def fit_contrast(
     if not able:
         return {}, {}
     model = _shrunk(encoder)
-    descend = one_cycle(model, _LEARNING_RATE, _WEIGHT_DECAY, _STEPS, rising=0.2, steepest=5.0)
+    descend = one_cycle(model, _LEARNING_RATE, _WEIGHT_DECAY, steps, rising=0.2, steepest=5.0)
     first: list[bool] = []
-    for _ in range(_STEPS):
+    for _ in range(steps):
         drawn = (sampler.draw_from(i, generator) for i in generator.choice(able, _SPECTRA).tolist())
         molecules, numbers = zip(*drawn, strict=True)
         rows = [augment(from_prepared(spectra, own), _PEAK_DROPOUT, generator) for own in numbers]
@@ -71,7 +74,7 @@ def fit_contrast(
         first = [int(one.argmax()) == 0 for one in scores]
         descend(loss)
         advance(1)
-    record = {"contrasted": _STEPS * _SPECTRA, "first_of_isomers": float(np.mean(first))}
+    record = {"contrasted": steps * _SPECTRA, "first_of_isomers": float(np.mean(first))}
     return dict(model.eval().state_dict()), record
 
 

@@ -36,13 +36,14 @@ from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
 
 _log = logging.getLogger(__name__)
 STATE: Final = "state.pt"
+BEST: Final = "best.safetensors"  # the averaged model at the best look at held-out data
 _ONE_REQUEST_S: Final = 1.0
 
 
 @contextmanager
 def process_group(runtime: Runtime) -> Iterator[None]:
-    """Join the processes that torchrun describes in the environment; alone, do nothing."""
-    if runtime.world_size == 1:
+    """Join the processes that torchrun describes; alone, or where they are joined, do nothing."""
+    if runtime.world_size == 1 or dist.is_initialized():
         yield
         return
     backend = "nccl" if runtime.device.type == "cuda" else "gloo"
@@ -103,12 +104,14 @@ class TrainingProgress:
         seconds: Spent on them, looks at held-out data left out.
         samples: Graphs or spectra trained on, of all ranks, repeats counted.
         validation: Latest figures on held-out data.
+        best: Least `verdict` on them so far, or None.
     """
 
     step: int = 0
     seconds: float = 0.0
     samples: int = 0
     validation: dict[str, float] = field(default_factory=dict)
+    best: float | None = None
 
 
 class DivergenceError(DuallgdError):
@@ -129,7 +132,7 @@ def train(
         model: On its device; changed in place.
         stage: Batches and losses.
         settings: Settings of the run.
-        out: Folder for ``metrics.jsonl``, ``state.pt`` and ``model.safetensors``.
+        out: Folder for ``metrics.jsonl``, ``state.pt``, ``model.safetensors`` and `BEST`.
         runtime: Precision, and which of the processes that train together this one is.
         hooks: Callbacks, and when to stop before the schedule's end.
 
@@ -292,6 +295,11 @@ class _Run:
             with self.runtime.autocast():
                 progress.validation = stage.validate(self.averaged)
             self._log(progress.validation)
+            judged, best = verdict(progress.validation), progress.best
+            if judged is not None and (best is None or judged < best):
+                progress.best = judged
+                if not self.runtime.rank:
+                    save(self.out / BEST, self._checkpoint(), torch.float16)
         if progress.step % settings.checkpoint_every == 0:
             self.save()
 
@@ -302,6 +310,12 @@ class _Run:
         with (self.out / "metrics.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"step": self.progress.step, **figures}) + "\n")
 
+    def _checkpoint(self) -> Checkpoint:
+        """The averaged model, and how far it has come."""
+        progress = self.progress
+        record = self.hooks.record | asdict(progress) | {"seconds": round(progress.seconds, 1)}
+        return Checkpoint(self.model.settings, dict(self.averaged.state_dict()), record)
+
     def save(self) -> Checkpoint:
         """Write the state to resume from and the averaged model.
 
@@ -309,23 +323,33 @@ class _Run:
             DivergenceError: There is nothing worth saving.
         """
         self._settle()
-        progress = self.progress
-        tensors = dict(self.averaged.state_dict())
-        record = self.hooks.record | asdict(progress) | {"seconds": round(progress.seconds, 1)}
-        checkpoint = Checkpoint(self.model.settings, tensors, record)
+        checkpoint = self._checkpoint()
         if not self.runtime.rank:
             state = {
                 "model": self.model.state_dict(),
-                "averaged": tensors,
+                "averaged": checkpoint.tensors,
                 "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
                 "settings": dump(self.settings),
-                "progress": asdict(progress),
+                "progress": asdict(self.progress),
             }
             with replaced(self.out / STATE) as temporary:
                 torch.save(state, temporary)
             save(self.out / "model.safetensors", checkpoint, torch.float16)
-            _log.info("saved step %d in %s", progress.step, self.out)
+            _log.info("saved step %d in %s", self.progress.step, self.out)
         return checkpoint
+
+
+def verdict(figures: dict[str, float]) -> float | None:
+    """One number that says how good a network is on held-out data, the less the better; or None.
+
+    That is the mean cross entropy of bonds, from predicted fingerprints where there is such, or
+    that of the fingerprint.
+    """
+    for name in ("predicted_nll", "nll", "fp_bce"):
+        values = [value for figure, value in figures.items() if figure.startswith(name)]
+        if values:
+            return sum(values) / len(values)
+    return None
 
 
 def _that_matter(settings: dict[str, Any]) -> dict[str, Any]:

@@ -124,6 +124,114 @@ class RunSettings:
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
 
+@dataclass(frozen=True, slots=True)
+class AlikeSettings:
+    """Structures that are like measured molecules.
+
+    Attributes:
+        limit: So many of fold train.
+        min_atoms: Heavy atoms of the smallest.
+        max_atoms: Heavy atoms of the largest.
+    """
+
+    limit: int = 400_000
+    min_atoms: int = 1
+    max_atoms: int = 100
+
+    def __post_init__(self) -> None:
+        require_range(self, "limit", "min_atoms", "max_atoms", least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationSettings:
+    """Simulated spectra, one of each structure.
+
+    Attributes:
+        limit: Structures for the encoder, at random; None for all.
+        joint_limit: Structures for the joint stage, whose spectra are others; None for all.
+        max_atoms: Heavy atoms of the largest.
+        steps: Of fitting the fragment model to the measured spectra.
+    """
+
+    limit: int | None = 400_000
+    joint_limit: int | None = 100_000
+    max_atoms: int = 40
+    steps: int = 7_000
+
+    def __post_init__(self) -> None:
+        require_range(self, "limit", "joint_limit", "steps", least=1)
+        require_range(self, "max_atoms", least=2)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawSettings:
+    """A run over fold val that ranking or confidence is fitted on.
+
+    Attributes:
+        samples: Drawn of each molecule.
+        steps: Of the sampler.
+        limit: Molecules, always the same; None for all.
+    """
+
+    samples: int = 100
+    steps: int = 10
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        require_range(self, "samples", "steps", "limit", least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeSettings:
+    """All that `duallgd train RECIPE` makes a weights file of.
+
+    Attributes:
+        spectra: Files of measured spectra with structures, or folders of them: MGF, MSP, tables in
+            the MassSpecGym layout, mzSpecLib, MassBank records.
+        structures: Files of structures: tables with SMILES or InChI, SMILES lists, SDF.
+        holdout: Lists of molecules that are never looked at: InChIKeys, SMILES or tables of them.
+        validation: Share of the molecules of fold train that become fold val, which nothing is
+            trained on; 0 where the files name that fold.
+        start: Weights that the decoder starts from; "" for none.
+        seed: Of everything.
+        alike: Structures that are simulated and that the joint stage trains on.
+        large: Large molecules, which get turns of their own in the joint stage; None for none.
+        cations: Permanent cations that are made from the structures; 0 for none.
+        simulate: Simulated spectra.
+        decoder: Network and settings of that stage, as `duallgd train --config` takes them.
+        encoder: Likewise.
+        joint: Likewise.
+        evidence_steps: Of the fragment model of the re-ranker.
+        contrast_steps: Of the encoder that tells isomers apart.
+        draws: Runs over fold val: ranking is fitted on the first, confidence on all.
+    """
+
+    spectra: tuple[str, ...]
+    structures: tuple[str, ...]
+    holdout: tuple[str, ...] = ()
+    validation: float = 0.0
+    start: str = ""
+    seed: int = 1
+    alike: AlikeSettings = field(default_factory=AlikeSettings)
+    large: AlikeSettings | None = None
+    cations: int = 0
+    simulate: SimulationSettings = field(default_factory=SimulationSettings)
+    decoder: RunSettings = field(default_factory=RunSettings)
+    encoder: RunSettings = field(default_factory=RunSettings)
+    joint: RunSettings = field(default_factory=RunSettings)
+    evidence_steps: int = 2_500
+    contrast_steps: int = 450
+    draws: tuple[DrawSettings, ...] = (DrawSettings(),)
+
+    def __post_init__(self) -> None:
+        require(bool(self.spectra), "spectra must name a file of labelled spectra")
+        require(bool(self.structures), "structures must name a file of structures")
+        require(bool(self.draws), "draws must hold a run over fold val")
+        require_range(self, "validation", least=0, below=1)
+        require_range(self, "cations", "seed", least=0)
+        require_range(self, "evidence_steps", "contrast_steps", least=1)
+
+
 def run_settings(config: str | None, overrides: list[str]) -> RunSettings:
     """Settings of a run from a preset's name or a YAML file, with dotted overrides.
 

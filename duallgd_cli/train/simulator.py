@@ -5,9 +5,11 @@ Molecules count alike, however many spectra they have.
 Letters: S spectra, C fragments.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import OneCycleLR
 
+from duallgd_cli.checkpoint.format import load_object, load_strictly, read_tensors, write_tensors
 from duallgd_cli.data.fragmentation import (
     CARRIED,
     N_INPUTS,
@@ -123,6 +126,24 @@ def fit_simulator(
     figures = _figures(model, [held_out[i] for i in generator.permutation(len(held_out))])
     record = {"spectra": len(train), "steps": steps, "seed": seed, "val": figures}
     return Simulator(model, [one.ion for one in train], weight), record
+
+
+def save_simulator(path: Path, model: FragmentModel, record: Mapping[str, Any]) -> None:
+    """Write a fragment model and what is on record of it."""
+    write_tensors(path, model.state_dict(), {"record": json.dumps(record)})
+
+
+def load_simulator(path: Path, spectra: PreparedSpectra) -> tuple[Simulator, dict[str, Any]]:
+    """A fragment model that was saved, with the ions of fold train, molecules alike; its record."""
+    tensors, metadata = read_tensors(path)
+    model = FragmentModel(N_INPUTS, len(SHIFTS), len(tensors["hidden.0.bias"]))
+    load_strictly(model, tensors)
+    rows = simulated_rows(spectra, "train")
+    columns = (spectra.adduct[rows], spectra.instrument[rows], spectra.energy_ev[rows])
+    ions = [Ion(*ion) for ion in zip(*(column.tolist() for column in columns), strict=True)]
+    molecule = spectra.molecule[rows]
+    weight = 1 / np.bincount(molecule)[molecule]
+    return Simulator(model, ions, weight), load_object(metadata.get("record", "{}"))
 
 
 def list_measured(

@@ -146,3 +146,46 @@ def test_a_file_of_settings_holds_for_weights_to_start_from(duallgd, structures,
     assert (settings.fade_to, settings.layers) == (250, 1)
     assert deeper.code == 69
     assert "leave its sizes out of --set and --config" in deeper.err
+
+
+def test_the_figures_of_a_run_are_drawn(duallgd, structures, tmp_path):
+    held_out = structures_folder(tmp_path / "held", fold=[0] * 8 + [1] * 4)
+    duallgd("train", "--data", held_out, "-o", "run/decoder", *TINY)
+
+    done = duallgd("train", "--plot", "run")
+    missing = duallgd("train", "--plot", structures)
+
+    assert (done.code, done.err.splitlines()[-1]) == (0, "1 stage in run/plots")
+    assert (tmp_path / "run" / "plots" / "decoder.png").stat().st_size > 10_000
+    assert missing.code == 66
+    assert "holds no metrics.jsonl; give the folder of a run of duallgd train" in missing.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-o", "run"], "nothing to train on; give a recipe, or --stage and --data"),
+        (["--data", "a"], "no folder for the run; name one with -o"),
+        (["--data", "a", "-o", "run", "--until", "joint"], "--until and --from are for a recipe"),
+        (["a.yaml", "-o", "run", "--stage", "joint"], "--stage is for one stage; a recipe says it"),
+        (["none.yaml", "-o", "run"], "none.yaml does not exist; check the path"),
+    ],
+)
+def test_a_recipe_and_one_stage_are_told_apart(duallgd, tmp_path, arguments, said):
+    (tmp_path / "a.yaml").write_text("spectra: [a.mgf]\nstructures: [b.smi]\n")
+
+    done = duallgd("train", *arguments)
+
+    assert done.code in {2, 66}
+    assert said in done.err
+
+
+def test_every_setting_of_a_recipe_is_shown_and_read_back(duallgd, tmp_path):
+    shown = duallgd("config", "recipe").out
+
+    (tmp_path / "recipe.yaml").write_text(shown)
+    done = duallgd("train", "recipe.yaml", "-o", "run")
+
+    assert "draws:" in shown
+    assert "Files of measured spectra" in shown
+    assert "spectra.mgf does not exist; check the paths of the recipe" in done.err

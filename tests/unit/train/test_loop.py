@@ -18,11 +18,13 @@ from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.train import loop
 from duallgd_cli.train.loop import (
+    BEST,
     DivergenceError,
     interruptible,
     learning_rate,
     optimisers,
     sum_gradients,
+    verdict,
 )
 from duallgd_cli.train.settings import OptimiserSettings
 from tests import made_training
@@ -376,3 +378,32 @@ def test_what_is_brought_near_orthogonal_has_singular_values_about_one():
         values = torch.linalg.svdvals(near.float())
         assert near.shape == some.shape
         assert 0.6 < values.min() < values.max() < 1.3
+
+
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        ({"fp_bce": 9.0, "nll_50": 1.0, "nll_250": 3.0}, 2.0),
+        ({"fp_bce": 9.0, "nll_50": 1.0, "predicted_nll_50": 5.0}, 5.0),
+        ({"fp_bce": 9.0, "fp_tanimoto": 0.4}, 9.0),
+        ({}, None),
+    ],
+)
+def test_a_look_at_held_out_data_gives_one_verdict(figures, expected):
+    assert verdict(figures) == expected
+
+
+def test_the_best_network_is_kept_beside_the_last(tmp_path, monkeypatch):
+    """Also over an interruption: what was best before still is."""
+    looks = {2: 5.0, 4: 3.0, 6: 4.0, 8: 3.5, 10: 9.0, 12: 8.0}
+    settings = made_settings(validate_every=2)
+    stage = decoder_stage(settings)
+    told = iter(looks.values())
+    monkeypatch.setattr(stage, "validate", lambda model: {"nll_50": next(told)})
+
+    run(tmp_path, settings, stage=stage, stop_after=5)
+    run(tmp_path, settings, stage=stage)
+
+    best, last = (load(tmp_path / name) for name in (BEST, MODEL))
+    assert (best.record["step"], best.record["best"]) == (4, 3.0)
+    assert (last.record["step"], last.record["best"]) == (12, 3.0)

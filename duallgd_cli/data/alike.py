@@ -1,0 +1,170 @@
+"""Structures like those that have been measured, drawn from many that nobody has.
+
+Large collections hold what chemists make; spectra are taken of what occurs. What a network of
+little training has seen should be the latter. A domain classifier learns to tell the training
+molecules of measured spectra from structures by their Morgan bits; structures are then drawn
+without replacement, with its odds as weights. The measured molecules may be kept with them, for
+what is measured often, as lipids are, may hardly occur among structures.
+
+Letters: G molecules, F fingerprint bits.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
+
+from duallgd_cli.data.prepared import (
+    FOLDS,
+    MANIFEST,
+    RAGGED,
+    Molecules,
+    PreparedSpectra,
+    load_molecules,
+    load_spectra,
+    offsets,
+    origin,
+    read_manifest,
+    write,
+)
+from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.files import sha256
+
+_N_BITS: Final = 4096
+_COMPARED: Final = 40_000
+_DECAY: Final = 0.002
+_ITERATIONS: Final = 100
+_FURTHEST: Final = 4.0
+Bits = tuple[Tensor, Tensor]
+
+
+def morgan_bits(molecules: Molecules, rows: NDArray[np.integer[Any]]) -> Bits:
+    """Set Morgan bits of G molecules, int64, one after the other, and where each begins, (G,)."""
+    own = [molecules.fingerprint_bits(int(row)) for row in rows]
+    start = offsets(len(bits) for bits in own)[:-1]
+    return torch.from_numpy(np.concatenate(own).astype(np.int64)), torch.from_numpy(start)
+
+
+def log_odds(bits: Bits, weight: Tensor) -> Tensor:
+    """Of being a measured molecule, (G,), by weights of bits and a constant, (F + 1,)."""
+    return embedding_bag(bits[0], weight[:-1, None], bits[1], mode="sum")[:, 0] + weight[-1]
+
+
+def domain_classifier(known: Bits, others: Bits) -> Tensor:
+    """Weights of Morgan bits that tell known molecules from others, float64 (F + 1,).
+
+    Logistic regression, both groups counting the same, with a small penalty on all weights but the
+    last, the constant.
+    """
+    weight = torch.zeros(_N_BITS + 1, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([weight], max_iter=_ITERATIONS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        parts = [
+            binary_cross_entropy_with_logits(z, torch.full_like(z, is_known))
+            for z, is_known in ((log_odds(known, weight), 1.0), (log_odds(others, weight), 0.0))
+        ]
+        total = sum(parts, _DECAY / 2 * weight[:-1].square().sum())
+        total.backward()
+        return total
+
+    optimiser.step(loss)
+    return weight.detach()
+
+
+def select_alike(
+    structures: Path,
+    output: Path,
+    reference_spectra: Path,
+    limit: int,
+    *,
+    min_atoms: int = 1,
+    max_atoms: int = 100,
+    with_measured: bool = False,
+    seed: int = 1,
+) -> dict[str, object]:
+    """Write the structures of fold train that are most like measured molecules; others are kept.
+
+    Args:
+        structures: Folder made by `duallgd data structures`.
+        output: Folder for the arrays.
+        reference_spectra: Folder made by `duallgd data spectra`; its fold train is used.
+        limit: Training structures to keep.
+        min_atoms: Smaller molecules are left out on both sides.
+        max_atoms: Larger molecules are left out on both sides.
+        with_measured: Keep the training molecules of the spectra, too.
+        seed: Random seed.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UsageError: The output is an input, or the structures are spectra.
+        UnreadableError: No molecule of these sizes is there.
+    """
+    if output.resolve() in {structures.resolve(), reference_spectra.resolve()}:
+        raise UsageError(f"{output} holds what the output is made of; give another output")
+    source = read_manifest(structures)
+    if source.get("kind") == "spectra":
+        raise UsageError(f"{structures} holds spectra; give a folder of 'duallgd data structures'")
+    spectra = load_spectra(reference_spectra)
+    molecules, measured = load_molecules(structures), spectra.molecules
+    train, known = (
+        np.flatnonzero(some & (own.n_heavy >= min_atoms) & (own.n_heavy <= max_atoms))
+        for own, some in ((molecules, molecules.in_folds("train")), (measured, _trained(spectra)))
+    )
+    if with_measured:
+        train = train[~np.isin(molecules.inchikey[train], measured.inchikey[known])]
+    if not len(train) or not len(known):
+        raise UnreadableError(
+            f"{reference_spectra if len(train) else structures} holds no molecule of fold train of "
+            f"{min_atoms} to {max_atoms} heavy atoms; ask for other sizes, or give another folder"
+        )
+    generator = np.random.default_rng(seed)
+    compared = np.sort(generator.permutation(train)[:_COMPARED])
+    weight = domain_classifier(morgan_bits(measured, known), morgan_bits(molecules, compared))
+    odds = log_odds(morgan_bits(molecules, train), weight).numpy()
+    # The largest of log-weights with Gumbel noise are a draw without replacement.
+    noise = generator.gumbel(size=len(odds))
+    drawn = np.argsort(-(odds.clip(max=_FURTHEST) + noise))[:limit]
+    rows = np.concatenate([train[drawn], np.flatnonzero(~molecules.in_folds("train"))])
+    arrays = molecules.take(np.sort(rows)).arrays()
+    if with_measured:
+        arrays = join(measured.take(known), Molecules(**arrays))
+    record = {
+        "molecules": len(arrays["fold"]),
+        "made_from": origin(
+            structures,
+            reference_sha256=sha256(reference_spectra / MANIFEST),
+            limit=limit,
+            min_atoms=min_atoms,
+            max_atoms=max_atoms,
+            measured=with_measured,
+            seed=seed,
+        ),
+        "mean_log_odds": float(odds[drawn].mean()),
+        "mean_log_odds_before": float(odds.mean()),
+    }
+    about = ("format_version", "arrays")  # of the folder, not of its data
+    kept = {name: value for name, value in source.items() if name not in about}
+    return write(output, arrays, kept | record)
+
+
+def _trained(spectra: PreparedSpectra) -> NDArray[np.bool_]:
+    """Which molecules have a spectrum of fold train, (G,)."""
+    own = spectra.molecule[spectra.spectrum_fold == FOLDS.index("train")]
+    return np.isin(np.arange(len(spectra.molecules)), own)
+
+
+def join(one: Molecules, other: Molecules) -> dict[str, NDArray[Any]]:
+    """Arrays of two collections, one after the other."""
+    both = one.arrays(), other.arrays()
+    joined = {name: np.concatenate([part[name] for part in both]) for name in both[0]}
+    for name in RAGGED:
+        joined[name] = offsets(np.concatenate([np.diff(part[name]) for part in both]))
+    return joined

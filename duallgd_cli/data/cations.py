@@ -1,0 +1,143 @@
+"""Permanent cations made from neutral structures, which collections of structures leave out.
+
+Salts are stripped and charges taken away before structures are collected, so ammonium, pyridinium,
+phosphonium and flavylium ions are missing there; in spectra ([M]+) they are not. Each is made as
+chemists make it, or as plants do: amines and ring nitrogens are alkylated, halides given to
+triphenylphosphine, flavones and flavonols reduced to anthocyanidins.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdChemReactions
+
+from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
+from duallgd_cli.data.structures import read_rows
+from duallgd_cli.errors import MoleculeError, UnreadableError
+
+# What alkylates, each as often as the others.
+_ALKYL: Final = ("C", "CC", "Cc1ccccc1", "CCCC", "CCCCCCCCCCCC")
+
+
+@dataclass(frozen=True)
+class CationType:
+    """A type of cation.
+
+    Attributes:
+        name: In the output.
+        hint: What a SMILES must hold for its molecule to be looked at: most rows are passed over so
+            once only a rare type is still wanted.
+        site: SMARTS of what reacts, its atoms mapped.
+        product: SMARTS of what it becomes; ``{R}`` stands for an alkyl group.
+    """
+
+    name: str
+    hint: str
+    site: str
+    product: str
+
+    @cached_property
+    def reactions(self) -> tuple[rdChemReactions.ChemicalReaction, ...]:
+        """For each alkyl group, or the only one."""
+        products = dict.fromkeys(self.product.replace("{R}", alkyl) for alkyl in _ALKYL)
+        texts = [f"{self.site}>>{product}" for product in products]
+        return tuple(rdChemReactions.ReactionFromSmarts(text) for text in texts)
+
+
+# The rarest first: a molecule becomes one cation.
+CATION_TYPES: Final = (
+    CationType(
+        "flavylium",
+        "o",
+        "[O]=[c:1]1[c:2][c:3](-[c:4])[o:5][c:6][c:7]1",
+        "[cH:1]1[c:2][c:3](-[c:4])[o+:5][c:6][c:7]1",
+    ),
+    CationType(
+        "phosphonium",
+        "",
+        "[CX4;!$(C(F)F);!$(C([Cl,Br,I])[Cl,Br,I]):1][Cl,Br,I]",
+        "[C:1][P+](c1ccccc1)(c1ccccc1)c1ccccc1",
+    ),
+    CationType(
+        "imidazolium",
+        "n",
+        "[n;X2;r5:1]%11:[c:2]:[n;X3:3]:[c:4]:[c:5]:%11",
+        "[n+:1]%11({R}):[c:2]:[n:3]:[c:4]:[c:5]:%11",
+    ),
+    CationType("pyridinium", "n", "[n;X2;r6;!$(n:[n,o,s]):1]", "[n+:1]{R}"),
+    CationType(
+        "ammonium",
+        "N",
+        "[NX3;H0;!$(N-[C,S,P]=[O,S,N]);!$(N-a);!$(N-C=C);!$(N-[!#6]);!$(N-C#N):1]",
+        "[N+:1]{R}",
+    ),
+)
+
+
+def cations(source: Path, limit: int, seed: int = 1) -> list[tuple[str, str]]:
+    """Cations made from the structures of fold train in a file, at most one of each.
+
+    Args:
+        source: As `data.structures.read_rows` reads them.
+        limit: Cations of all types; none is more than its equal share of them.
+        seed: Of sites and alkyl groups.
+
+    Returns:
+        Canonical SMILES and type of each.
+
+    Raises:
+        MissingInputError: No such file.
+        UnreadableError: It holds nothing that a cation could be made of.
+    """
+    made = list(islice(_made(source, -(-limit // len(CATION_TYPES)), seed), limit))
+    if not made:
+        raise UnreadableError(f"{source} holds no structure that a cation could be made of")
+    return made
+
+
+def _made(source: Path, most: int, seed: int) -> Iterator[tuple[str, str]]:
+    """SMILES and type of every cation, until there are enough of each type."""
+    generator, counts = np.random.default_rng(seed), Counter[str]()
+    for row in read_rows(source):
+        wanted = [one for one in CATION_TYPES if counts[one.name] < most]
+        if not wanted:
+            return
+        hinted = [one for one in wanted if one.hint in row.smiles]
+        made = _first(row.smiles, hinted, generator) if row.fold == "train" and hinted else None
+        if made is not None:
+            counts[made[1]] += 1
+            yield made
+
+
+def _first(
+    smiles: str, types: list[CationType], generator: np.random.Generator
+) -> tuple[str, str] | None:
+    """The first of the types that the molecule can become, at one of its sites."""
+    try:
+        mol = parse_smiles(smiles)
+    except MoleculeError:
+        return None
+    for one in types:
+        reaction = one.reactions[generator.integers(len(one.reactions))]
+        made = reaction.RunReactants((mol,))
+        if made:
+            cation = _whole(made[generator.integers(len(made))][0])
+            if cation is not None:
+                return cation, one.name
+    return None
+
+
+def _whole(product: Chem.Mol) -> str | None:
+    """Canonical SMILES of a product that is one molecule of charge 1, or None."""
+    with rdBase.BlockLogs():
+        if Chem.SanitizeMol(product, catchErrors=True) or Chem.GetFormalCharge(product) != 1:
+            return None
+    smiles = canonical_smiles(product)
+    return None if "." in smiles else smiles

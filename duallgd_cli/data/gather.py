@@ -1,0 +1,151 @@
+"""Labelled spectra of many files as one table in the MassSpecGym layout, and who is held out.
+
+Whatever `spectra.reading` reads is taken, with the structure as SMILES or InChI. The table holds
+folds train and val; the molecules of all other folds, and those on hold-out lists, are left out.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from duallgd_cli.chem.identity import inchikey_block, parse_smiles
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.data.prepared import write_report
+from duallgd_cli.data.spectra import Labelled, RejectedSpectrum, read_labelled
+from duallgd_cli.data.structures import ON_HOLDOUT, reason_of
+from duallgd_cli.errors import FormulaError, MissingInputError, MoleculeError, UnreadableError
+from duallgd_cli.files import write_atomically
+
+COLUMNS: Final = (
+    "identifier", "mzs", "intensities", "smiles", "inchikey", "formula", "precursor_mz", "adduct",
+    "instrument_type", "collision_energy", "fold",
+)  # fmt: skip
+_HASHED: Final = 1 << 32
+
+
+def gather_spectra(
+    sources: Sequence[Path],
+    table: Path,
+    keys: Path,
+    *,
+    holdout: frozenset[str] = frozenset(),
+    validation: float = 0.0,
+    seed: int = 1,
+) -> dict[str, int]:
+    """Write the spectra of all files that may be looked at as one table.
+
+    Args:
+        sources: Files of spectra with structures, or folders of them.
+        table: To write; ``report.tsv`` beside it says of each record left out why.
+        keys: To write: InChIKey first blocks that must not be trained on.
+        holdout: First blocks that are left out altogether.
+        validation: Share of the molecules of fold train that are moved to fold val.
+        seed: Of that choice, which depends on nothing else but the molecule.
+
+    Returns:
+        Numbers of spectra by fold, of molecules that are held out (``held out``), of those that
+        stand in several folds (``in several folds``), and of records left out by reason.
+
+    Raises:
+        MissingInputError: A file is not there.
+        UnreadableError: None holds a labelled spectrum of fold train.
+    """
+    counts, held, trained = Counter[str](), set(holdout), set[str]()
+    left_out: list[tuple[object, ...]] = []
+    names = Counter[str]()
+
+    def rows() -> Iterator[Sequence[str]]:
+        for path in files_of(sources):
+            for record in read_labelled(path):
+                screened = _screened(record, holdout)
+                if isinstance(screened, RejectedSpectrum):
+                    counts[screened.reason] += 1
+                    left_out.append((path.name, *screened))
+                    continue
+                row, block, fold = screened
+                # A number that depends on the molecule and the seed alone.
+                digest = hashlib.sha256(f"{seed} {block}".encode()).digest()
+                drawn = int.from_bytes(digest[:4], "big") / _HASHED
+                if fold == "train" and drawn < validation:
+                    fold = row["fold"] = "val"
+                (trained if fold == "train" else held).add(block)
+                counts[fold] += 1
+                names[row["identifier"]] += 1
+                if names[row["identifier"]] > 1:  # the truth is looked up by it
+                    row["identifier"] += f"-{names[row['identifier']]}"
+                if fold in ("train", "val"):
+                    yield [row[name] for name in COLUMNS]
+
+    lines = ("\t".join(cells) + "\n" for cells in chain([COLUMNS], rows()))
+    write_atomically(table, lines)
+    write_report(table.with_name("report.tsv"), ("file", *RejectedSpectrum._fields), left_out)
+    if not trained - held:
+        raise UnreadableError(
+            f"no spectrum with a structure is of fold train; {table.with_name('report.tsv')} says "
+            "why records were left out"
+        )
+    write_atomically(keys, (f"{block}\n" for block in sorted(held)))
+    return {**counts, "held out": len(held), "in several folds": len(trained & held)}
+
+
+def files_of(sources: Iterable[Path]) -> Iterator[Path]:
+    """The files, and those in the folders, in order.
+
+    Raises:
+        MissingInputError: There is no such file, or none in a folder.
+    """
+    for source in sources:
+        if not source.exists():
+            raise MissingInputError(f"{source} does not exist; check the paths of the recipe")
+        if not source.is_dir():
+            yield source
+            continue
+        inside = [path for path in sorted(source.rglob("*")) if path.is_file()]
+        if not inside:
+            raise MissingInputError(f"{source} is empty; put files of spectra into it")
+        yield from inside
+
+
+def _screened(
+    record: Labelled, holdout: frozenset[str]
+) -> tuple[dict[str, str], str, str] | RejectedSpectrum:
+    """Cells of a record, the first block of its InChIKey and its fold; or why it is left out."""
+    if isinstance(record, RejectedSpectrum):
+        return record
+    spectrum = record.feature.first
+    block, formula, trouble = _described(record.smiles)
+    if block in holdout:
+        trouble = ON_HOLDOUT
+    if trouble:
+        return RejectedSpectrum(record.number, spectrum.spectrum_id, trouble, record.smiles)
+    energy, precursor = spectrum.collision_energy_ev, spectrum.precursor_mz
+    row = {
+        "identifier": spectrum.spectrum_id,
+        "mzs": ",".join(map(repr, spectrum.mz.tolist())),
+        "intensities": ",".join(map(repr, spectrum.intensity.tolist())),
+        "smiles": record.smiles,
+        "inchikey": block,
+        "formula": formula,
+        "precursor_mz": "" if precursor is None else repr(float(precursor)),
+        "adduct": spectrum.adduct_text,
+        "instrument_type": spectrum.instrument,
+        "collision_energy": "" if energy is None else repr(float(energy)),
+        "fold": record.fold,
+    }
+    return row, block, record.fold
+
+
+@lru_cache(maxsize=4096)  # records of one molecule stand together
+def _described(smiles: str) -> tuple[str, str, str]:
+    """First block of the InChIKey and formula of a structure; or "", "" and why it has none."""
+    try:
+        mol = parse_smiles(smiles)
+        return inchikey_block(mol), str(formula_of(mol)), ""
+    except FormulaError:
+        return "", "", "unsupported element"
+    except MoleculeError as error:
+        return "", "", reason_of(error)
