@@ -1,6 +1,6 @@
 """What large inputs cost: processor time and most memory of one process, for each of several loads.
 
-    python examples/studies/load.py                                     # the table of docs/scale.md
+    python examples/studies/load.py                                # the table of docs/long-runs.md
     python examples/studies/load.py --only report --features 2000       # one line of it, smaller
 
 Inputs are made first (see `load_inputs`), in a folder that is used again by the next call with the
