@@ -37,6 +37,8 @@ lint: env  ## ruff check, ruff format --check, mypy --strict
 
 # The fast tests first, a line a file; of the slow ones a line each, since some take a minute.
 test: env  ## every test that needs no GPU: the fast ones, then the slow ones
+	@echo "The fast tests, a line a file with the proportion that is done, then the slow ones, a line a test."
+	@echo "On two idle cores some minutes for the former and some more for the latter; the slowest are named."
 	$(BIN)/python -m pytest -m "not slow and not gpu" --durations=10
 	$(BIN)/python -m pytest -v -m "slow and not gpu" --durations=10
 
@@ -76,22 +78,21 @@ parity: env  ## the authors' network against the reference arrays beside the che
 	$(BIN)/python -m pytest -q -m parity $(PLUGIN)/tests
 
 demo: env  ## predict structures for the example spectra with the shipped weights and a small database
+	@echo "Predicting structures for the twelve example spectra: a minute on an idle core."
 	mkdir -p $(dir $(DEMO))
 	$(BIN)/duallgd predict examples/spectra.mgf --formulas examples/formulas.csv --database examples/structures.csv -o $(DEMO) --report $(DEMO:.csv=.html) --force
 	@PYTHONPATH=. $(BIN)/python examples/demo.py $(DEMO)
 	@echo "All candidates: $(DEMO), with versions, settings and counts in $(DEMO).run.json"
 	@echo "To look at: open $(DEMO:.csv=.html) in a browser"
 
-pictures: demo  ## docs/img from the demo's report; needs Chromium
+pictures: demo  ## docs/img: the demo's report, which needs Chromium, and the plot of calibration
 	$(BIN)/python docs/img/make.py $(DEMO:.csv=.html)
+	$(BIN)/python docs/img/calibration.py
 
 docs: env  ## the documents as a site, build/site, with the help of every command
 	rm -rf build/docs build/site
 	mkdir -p build
 	cp -r docs build/docs
-	sed -e 's|](docs/|](|g' -e 's|src="docs/|src="|g' README.md > build/docs/index.md
-	cp -r CHANGELOG.md CONTRIBUTING.md CITATION.cff LICENSE build/docs
-	mkdir build/docs/weights && cp weights/README.md build/docs/weights
 	$(BIN)/typer duallgd_cli.cli utils docs --name duallgd --output build/docs/commands.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
 

@@ -22,7 +22,7 @@ __all__ = [
     "predict_spectra",
     "to_dataframe",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> object:

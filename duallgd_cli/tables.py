@@ -79,12 +79,19 @@ def table_lines(path: Path, known: Collection[str] = ()) -> Iterator[Line]:
     likely = ",\t;" if name.lower().endswith(".csv") else "\t,;"
     with open_text(path) as file:
         try:
-            yield from _lines(file, likely, known)
+            yield from lines_of(file, likely, known)
         except DAMAGED as error:
             raise UnreadableError(damaged(path, error)) from None
 
 
-def _lines(file: Iterator[str], likely: str, known: Collection[str]) -> Iterator[Line]:
+def lines_of(file: Iterator[str], likely: str, known: Collection[str] = ()) -> Iterator[Line]:
+    """Lines of a table from those of its text; see `table_lines`.
+
+    Args:
+        file: From the line that names the columns on.
+        likely: What may divide cells; of equally many the first counts.
+        known: See `table_lines`.
+    """
     number, comment, delimiter, header = 0, "", "", ""
     for text in file:
         number += 1

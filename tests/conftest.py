@@ -101,6 +101,14 @@ def own_run(example_run, tmp_path):
     return tmp_path / "own" / "out.csv"
 
 
+@pytest.fixture
+def databases(monkeypatch, tmp_path):
+    """The folder of databases of this test; what is read is kept beside it."""
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DUALLGD_DATABASES", str(tmp_path / "databases"))
+    return tmp_path / "databases"
+
+
 @pytest.fixture(scope="session")
 def shared():
     """The folder with data and parity arrays that may lie beside the checkout."""

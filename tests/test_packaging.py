@@ -10,6 +10,7 @@ import sys
 import tomllib
 import zipfile
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -200,12 +201,13 @@ def test_what_the_image_copies_is_there_and_enough_for_the_wheel(tmp_path):
 
 def test_every_document_is_in_the_site():
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
-    pages = {page for entry in nav for page in entry.values()}
+    pages = [page for entry in nav for page in entry.values()]
+    inner = chain.from_iterable(page for page in pages if isinstance(page, list))
+    pages += [page for entry in inner for page in entry.values()]
 
-    assert pages == {path.name for path in (ROOT / "docs").glob("*.md")} | {
-        "index.md",
-        "commands.md",
-    }
+    docs = ROOT / "docs"
+    written = {str(path.relative_to(docs)) for path in docs.rglob("*.md")}
+    assert {page for page in pages if isinstance(page, str)} == written | {"commands.md"}
 
 
 @pytest.mark.slow
@@ -243,3 +245,15 @@ def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
                 broken.append(f"{page.relative_to(site)}: {link}")
     assert broken == []
     assert "duallgd predict" in (site / "commands" / "index.html").read_text("utf-8")
+
+
+def test_one_version_everywhere():
+    """The citation, the newest change and the classifiers are of the version that is installed."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    changes = re.findall(r"^## (\S+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    pythons = [line for line in PROJECT["classifiers"] if line.startswith("Programming Language")]
+
+    assert cited["version"] == changes[0] == duallgd_cli.__version__
+    assert cited["license"] == PROJECT["license"]["text"] == "MIT"
+    assert PROJECT["requires-python"].removeprefix(">=") == pythons[0].rpartition(" ")[2]
+    assert "Development Status :: 4 - Beta" in PROJECT["classifiers"]

@@ -57,12 +57,10 @@ def features(
     display.configure_logging(quiet)
     from duallgd_cli.errors import counted
     from duallgd_cli.files import STANDARD_STREAM
-    from duallgd_cli.predict.settings import PredictSettings
     from duallgd_cli.spectra.reading import spectrum_files
     from duallgd_cli.writers.features import table_path, write_features
 
-    given = {"group_by": group_by, **options.features_of(context)}
-    settings = options.settings_of(PredictSettings, config, given, set_ or [])
+    settings = options.prediction_of(context, config)
     output = output or running.default_output(spectra, "mgf", "features")
     with running.interruptible("the output is not whole; the same command starts again"):
         written, inputs = write_features(

@@ -3,6 +3,8 @@
 import sys
 from typing import Annotated
 
+import typer
+
 from duallgd_cli.cli import options
 from duallgd_cli.files import STANDARD_STREAM
 
@@ -20,6 +22,7 @@ Exit codes: as for duallgd predict.
 
 
 def formulas(
+    context: typer.Context,
     spectra: options.Spectra,
     output: Annotated[
         str | None,
@@ -45,6 +48,11 @@ def formulas(
         ),
     ] = None,
     group_by: options.GroupBy = None,
+    rt_window: options.RtWindow = None,
+    rt: options.Rt = None,
+    mz: options.Mz = None,
+    min_peaks: options.MinPeaks = None,
+    min_intensity: options.MinIntensity = None,
     force: options.Force = False,
     strict: options.Strict = False,
     quiet: options.Quiet = False,
@@ -69,6 +77,7 @@ def formulas(
         "adduct": adduct,
         "formula_search.precursor_ppm": precursor_ppm,
         "formula_search.elements": elements,
+        **options.features_of(context),
     }
     settings = options.settings_of(PredictSettings, None, asked, [])
     if output is None:

@@ -11,6 +11,7 @@ from duallgd_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from duallgd_cli.guide import GuideFiles
+    from duallgd_cli.predict.settings import PredictSettings
 
 S = TypeVar("S")
 
@@ -69,6 +70,27 @@ MinIntensity = Annotated[
     float | None,
     runs(help="Least intensity of the precursor in MS1, or as the file gives it."),
 ]
+FormulaColumn = Annotated[
+    str | None,
+    common(
+        help="Field of the file that holds the molecular formula. By default FORMULA, then "
+        "MOLECULAR_FORMULA, then any field with FORMULA in its name."
+    ),
+]
+OneFormula = Annotated[
+    str | None,
+    common(
+        help="One formula for every spectrum, such as C9H8O4; the word predict ignores the "
+        "formulas of the files."
+    ),
+]
+FormulaTable = Annotated[
+    Path | None,
+    common(
+        help="CSV or TSV table of formulas by feature id, as SIRIUS and msbuddy export it; "
+        "several rows a feature are all tried."
+    ),
+]
 Adduct = Annotated[
     str | None,
     checks(
@@ -81,6 +103,14 @@ Elements = Annotated[
         help="Elements of the formulas that are looked for, each with its largest number if one "
         "follows, such as CHNOPS or CHNOCl2.",
         show_default="CHNOPSFClBrIBSiSe",
+    ),
+]
+PrecursorPpm = Annotated[
+    float | None,
+    checks(
+        help="Largest difference between precursor m/z and formula, ppm. Where formulas are "
+        "predicted, by default 5 for Orbitraps, and 100 at most.",
+        show_default="10.0",
     ),
 ]
 Preset = Annotated[
@@ -112,6 +142,9 @@ TimeShift = Annotated[
 Temperature = Annotated[
     float | None,
     sampling(help="Below 1 draws the likelier molecules more often.", show_default="1.0"),
+]
+Seed = Annotated[
+    int | None, sampling(help="Random seed: same seed, same candidates.", show_default="0")
 ]
 Weights = Annotated[
     str | None, machine(help="Weights file or name. By default those that come with duallgd.")
@@ -203,6 +236,15 @@ Summary = Annotated[
         "for Cytoscape). Repeat for several.",
     ),
 ]
+Features = Annotated[
+    Path | None,
+    output(
+        metavar="TABLE",
+        help="Table of features of mzmine, MS-DIAL, SIRIUS, XCMS or Progenesis QI. It comes back "
+        "as OUT.features.csv, answers beside its own columns; its adducts hold where the spectra "
+        "name none.",
+    ),
+]
 Quiet = Annotated[bool, messages("--quiet", "-q", help="Show errors only.")]
 Config = Annotated[Path | None, messages(help="YAML file of settings.")]
 Assignments = Annotated[
@@ -220,12 +262,23 @@ _SAMPLING_SETTINGS: Final = {
     "max_memory": "max_memory_mib",
     "timeout_per_spectrum": "timeout_s",
 }
+_FILTERS: Final = ("rt_window", "rt", "mz", "min_peaks", "min_intensity")
+# Likewise of all that predicts.
+_SETTINGS: Final = {
+    **{name: (name,) for name in ("top_k", "certain", "seed", "group_by", "adduct", "formula")},
+    **{name: (name,) for name in ("formula_candidates", "require", "forbid", "max_draws")},
+    "formula_col": ("formula_column",),
+    "elements": ("formula_search.elements",),
+    "precursor_ppm": ("limits.precursor_ppm", "formula_search.precursor_ppm"),
+    "ppm": ("annotation.ppm", "annotation.orbitrap_ppm", "annotation.qtof_ppm"),
+    "core": ("sampling.core",),
+    **{name: (f"features.{name}",) for name in _FILTERS},
+}
 
 
 def features_of(context: typer.Context) -> dict[str, object]:
     """Values of the options for scans of a run, by dotted setting."""
-    names = ("rt_window", "rt", "mz", "min_peaks", "min_intensity")
-    return {f"features.{name}": context.params[name] for name in names}
+    return {f"features.{name}": context.params[name] for name in _FILTERS}
 
 
 def sampling_of(context: typer.Context) -> dict[str, object]:
@@ -237,7 +290,7 @@ def sampling_of(context: typer.Context) -> dict[str, object]:
     }
 
 
-def database_share(database: object, share: float | None, only: bool) -> dict[str, object]:
+def database_share(database: object, share: float | None, only: bool | None) -> dict[str, object]:
     """The setting that the options of a database stand for.
 
     Raises:
@@ -279,6 +332,36 @@ def guide_files(**files: Sequence[Path | str] | None) -> "GuideFiles | None":
 
     given = {name: tuple(map(str, paths)) for name, paths in files.items() if paths}
     return GuideFiles(**given) if given else None
+
+
+def prediction_of(context: typer.Context, config: Path | None) -> "PredictSettings":
+    """The settings that the options of a command stand for.
+
+    Args:
+        context: Of the command, which may have any of the options.
+        config: YAML file, or None.
+
+    Raises:
+        ConfigError: A setting is unknown, of the wrong type or out of range.
+        UsageError: Options exclude each other, or there is no such preset.
+    """
+    from duallgd_cli.formulas import MOST_PPM
+    from duallgd_cli.predict.settings import PredictSettings, preset_of
+
+    values = context.params
+    given = {
+        setting: values[name] or None if isinstance(values[name], list | tuple) else values[name]
+        for name, settings in _SETTINGS.items()
+        if name in values
+        for setting in settings
+    }
+    if given.get("formula_search.precursor_ppm") is not None:
+        given["formula_search.precursor_ppm"] = min(values["precursor_ppm"], MOST_PPM)
+    given |= sampling_of(context)
+    database = (values.get(name) for name in ("database", "database_share", "database_only"))
+    given |= database_share(*database)
+    preset = {"sampling": preset_of(values.get("preset"))}
+    return settings_of(PredictSettings, config, given, values["set_"] or (), preset)
 
 
 def settings_of(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.runtime import Runtime, loading
+from duallgd_cli.runtime import loading
 
 logger = logging.getLogger(__name__)
 
@@ -86,28 +86,11 @@ def predict(
     ] = None,
     parts: options.Parts = False,
     summary: options.Summary = None,
+    features: options.Features = None,
     force: options.Force = False,
-    formula_col: Annotated[
-        str | None,
-        options.common(
-            help="Field of the file that holds the molecular formula. By default FORMULA, then "
-            "MOLECULAR_FORMULA, then any field with FORMULA in its name."
-        ),
-    ] = None,
-    formula: Annotated[
-        str | None,
-        options.common(
-            help="One formula for every spectrum, such as C9H8O4; the word predict ignores the "
-            "formulas of the files."
-        ),
-    ] = None,
-    formulas: Annotated[
-        Path | None,
-        options.common(
-            help="CSV or TSV table of formulas by feature id, as SIRIUS and msbuddy export it; "
-            "several rows a feature are all tried."
-        ),
-    ] = None,
+    formula_col: options.FormulaColumn = None,
+    formula: options.OneFormula = None,
+    formulas: options.FormulaTable = None,
     adduct: options.Adduct = None,
     formula_candidates: Annotated[
         int | None,
@@ -118,14 +101,7 @@ def predict(
         ),
     ] = None,
     elements: options.Elements = None,
-    precursor_ppm: Annotated[
-        float | None,
-        options.checks(
-            help="Largest difference between precursor m/z and formula, ppm. Where formulas are "
-            "predicted, by default 5 for Orbitraps, and 100 at most.",
-            show_default="10.0",
-        ),
-    ] = None,
+    precursor_ppm: options.PrecursorPpm = None,
     ppm: Annotated[
         float | None,
         options.checks(
@@ -201,10 +177,7 @@ def predict(
     schedule: options.Schedule = None,
     time_shift: options.TimeShift = None,
     temperature: options.Temperature = None,
-    seed: Annotated[
-        int | None,
-        options.sampling(help="Random seed: same seed, same candidates.", show_default="0"),
-    ] = None,
+    seed: options.Seed = None,
     weights: options.Weights = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
@@ -236,74 +209,29 @@ def predict(
 
     display.configure_logging(quiet)
     with loading():
-        from duallgd_cli.formulas import MOST_PPM
         from duallgd_cli.predict.run import check
         from duallgd_cli.predict.run import predict as predict_files
-        from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard, preset_of
-        from duallgd_cli.spectra.features import count_spectra
-        from duallgd_cli.spectra.reading import spectrum_files
+        from duallgd_cli.predict.settings import Shard
 
-        same = (
-            "top_k",
-            "certain",
-            "seed",
-            "group_by",
-            "formula",
-            "adduct",
-            "formula_candidates",
-            "max_draws",
-        )
-        given = {
-            **{name: context.params[name] for name in same},
-            "formula_column": formula_col,
-            "formula_search.elements": elements,
-            "formula_search.precursor_ppm": precursor_ppm and min(precursor_ppm, MOST_PPM),
-            "require": require or None,
-            "forbid": forbid or None,
-            "sampling.core": core,
-            "limits.precursor_ppm": precursor_ppm,
-            "annotation.ppm": ppm,
-            "annotation.orbitrap_ppm": ppm,
-            "annotation.qtof_ppm": ppm,
-            **options.features_of(context),
-            **options.sampling_of(context),
-            **options.database_share(database, database_share, database_only),
-        }
-        settings = options.settings_of(
-            PredictSettings, config, given, set_ or [], {"sampling": preset_of(preset)}
-        )
-        request = PredictRequest(
-            inputs=spectrum_files(spectra),
-            output=output or running.default_output(spectra, format),
-            format=format or "",
+        request = replace(
+            running.request_of(context, config, "structures"),
             formulas=formulas,
+            features=features,
             guide=options.guide_files(
                 analogues=analogues, libraries=library, tables=guide, databases=database
             ),
-            settings=settings,
             shard=Shard.parse(shard) if shard else Shard(),
             resume=resume,
             journal=journal,
-            workers=workers or 1,
             parts=parts,
             summaries=tuple(summary or ()),
             page=report,
-            force=force,
-            reads=options.reads(config=config, weights=weights),
         )
         knowledge = check(request)  # what is wrong with files is said before the weights load
         watched = display.is_interactive(quiet)
         if watched:
             logger.info("loading libraries and weights ...")
-        from duallgd_cli.predict import api
-
-        runtime = Runtime.resolve(device, precision, threads=threads)
-        if workers is None:
-            request = replace(request, workers=runtime.default_workers)
-        model = api.load(weights, runtime=runtime)
-        total = None if quiet else count_spectra(request.inputs)
-        if total is not None:
-            total = -(-total // request.shard.count)  # about: features go to shards in turn
+        request, model, total = running.load(context, request)
     with display.progress(quiet, total) as shown:
         done = predict_files(request, model, shown, knowledge)
     if watched:
@@ -334,6 +262,7 @@ def merge(
     ] = None,
     parts: options.Parts = False,
     summary: options.Summary = None,
+    features: options.Features = None,
     force: options.Force = False,
     partial: Annotated[
         bool,
@@ -362,6 +291,7 @@ def merge(
             format or "",
             parts=parts,
             summaries=summary or (),
+            features=features,
             partial=partial,
             force=force,
         )

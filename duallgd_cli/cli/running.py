@@ -6,16 +6,21 @@ Where output goes, what is said at the end or after Ctrl-C, and the exit code.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from duallgd_cli.cli import options
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, counted
 from duallgd_cli.files import PACKED_ENDINGS, STANDARD_STREAM
+from duallgd_cli.runtime import Runtime
 
 if TYPE_CHECKING:
+    from duallgd_cli.predict.model import LoadedModel
     from duallgd_cli.predict.run import RunSummary
+    from duallgd_cli.predict.settings import PredictRequest
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +58,61 @@ def default_output(inputs: list[str], format_name: str | None, results: str = "s
     name = name if name.name.strip(".") else name.resolve()  # a folder may be called . or ..
     stem = Path(name.stem).stem if name.suffix in PACKED_ENDINGS else name.stem
     return f"{stem}.{results}.{format_name or 'csv'}"
+
+
+def request_of(context: typer.Context, config: Path | None, results: str) -> "PredictRequest":
+    """What the options that all commands that predict have ask for.
+
+    Args:
+        context: Of the command.
+        config: YAML file of settings, or None.
+        results: See `default_output`.
+
+    Raises:
+        ConfigError: A setting is unknown, of the wrong type or out of range.
+        UsageError: Options exclude each other, or the request is impossible.
+        WeightsError: There are no such weights.
+    """
+    from duallgd_cli.predict.settings import PredictRequest
+    from duallgd_cli.spectra.reading import spectrum_files
+
+    values = context.params
+    return PredictRequest(
+        inputs=spectrum_files(values["spectra"]),
+        output=values["output"] or default_output(values["spectra"], values["format"], results),
+        format=values["format"] or "",
+        settings=options.prediction_of(context, config),
+        workers=values["workers"] or 1,
+        force=values["force"],
+        reads=options.reads(config=config, weights=values["weights"]),
+    )
+
+
+def load(
+    context: typer.Context, request: "PredictRequest"
+) -> "tuple[PredictRequest, LoadedModel, int | None]":
+    """Load the weights of a command that predicts.
+
+    Returns:
+        The request with as many workers as the machine takes, unless the user said; the model; and
+        how many spectra there are for a bar to count, None where nobody watches.
+
+    Raises:
+        UsageError: The machine has no such device.
+        WeightsError: The weights cannot be read.
+    """
+    from duallgd_cli.predict import api
+    from duallgd_cli.spectra.features import count_spectra
+
+    values = context.params
+    runtime = Runtime.resolve(values["device"], values["precision"], threads=values["threads"])
+    if values["workers"] is None:
+        request = replace(request, workers=runtime.default_workers)
+    model = api.load(values["weights"], runtime=runtime)
+    total = None if values["quiet"] else count_spectra(request.inputs, *request.settings.grouping)
+    if total is not None:
+        total = -(-total // request.shard.count)  # about: features go to shards in turn
+    return request, model, total
 
 
 def write_page(summary: "RunSummary", page: Path) -> None:

@@ -1,6 +1,5 @@
 """`duallgd score`: structures of one's own against spectra."""
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +7,7 @@ from typing import Annotated
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.runtime import Runtime, loading
-
-logger = logging.getLogger(__name__)
+from duallgd_cli.runtime import loading
 
 EPILOG = """
 **Examples**
@@ -49,34 +46,24 @@ def score(
         str | None, options.output(help="csv, tsv or jsonl; by default from the output's ending.")
     ] = None,
     force: options.Force = False,
-    formula_col: Annotated[
-        str | None,
-        options.common(help="Field of the file that holds the formula; see duallgd predict."),
-    ] = None,
-    formula: Annotated[
-        str | None, options.common(help="One formula for every spectrum, such as C9H8O4.")
-    ] = None,
-    formulas: Annotated[
-        Path | None, options.common(help="CSV or TSV table of formulas by feature id.")
-    ] = None,
+    formula_col: options.FormulaColumn = None,
+    formula: options.OneFormula = None,
+    formulas: options.FormulaTable = None,
     adduct: options.Adduct = None,
-    precursor_ppm: Annotated[
-        float | None,
-        options.checks(
-            help="Largest difference between precursor m/z and formula, ppm.", show_default="10.0"
-        ),
-    ] = None,
+    precursor_ppm: options.PrecursorPpm = None,
     group_by: options.GroupBy = None,
+    rt_window: options.RtWindow = None,
+    rt: options.Rt = None,
+    mz: options.Mz = None,
+    min_peaks: options.MinPeaks = None,
+    min_intensity: options.MinIntensity = None,
     database: options.Database = None,
     database_share: options.DatabaseShare = None,
     database_only: options.DatabaseOnly = False,
     preset: options.Preset = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
-    seed: Annotated[
-        int | None,
-        options.sampling(help="Random seed: same seed, same candidates.", show_default="0"),
-    ] = None,
+    seed: options.Seed = None,
     weights: options.Weights = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
@@ -100,40 +87,12 @@ def score(
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.scoring import check, score_structures
-        from duallgd_cli.predict.settings import PredictRequest, PredictSettings, preset_of
-        from duallgd_cli.spectra.features import count_spectra
-        from duallgd_cli.spectra.reading import spectrum_files
 
-        names = ("seed", "group_by", "formula", "adduct")
-        given = {
-            **{name: context.params[name] for name in names},
-            "formula_column": formula_col,
-            "limits.precursor_ppm": precursor_ppm,
-            **options.sampling_of(context),
-            **options.database_share(database, database_share, database_only),
-        }
-        settings = options.settings_of(
-            PredictSettings, config, given, set_ or [], {"sampling": preset_of(preset)}
-        )
-        request = PredictRequest(
-            inputs=spectrum_files(spectra),
-            output=output or running.default_output(spectra, format, "scores"),
-            format=format or "",
-            formulas=formulas,
-            guide=options.guide_files(databases=database),
-            settings=settings,
-            workers=workers or 1,
-            force=force,
-            reads=options.reads(config=config, weights=weights),
-        )
+        request = running.request_of(context, config, "scores")
+        guide = options.guide_files(databases=database)
+        request = replace(request, formulas=formulas, guide=guide)
         read, knowledge = check(request, structures)  # before the weights load
-        from duallgd_cli.predict import api
-
-        runtime = Runtime.resolve(device, precision, threads=threads)
-        if workers is None:
-            request = replace(request, workers=runtime.default_workers)
-        model = api.load(weights, runtime=runtime)
-        total = None if quiet else count_spectra(request.inputs)
+        request, model, total = running.load(context, request)
     with (
         running.interruptible("nothing was written; the same command starts again"),
         display.progress(quiet, total) as shown,

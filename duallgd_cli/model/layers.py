@@ -16,6 +16,7 @@ from duallgd_cli.model.line_graph import (
 )
 from duallgd_cli.model.settings import DenoiserSettings
 from duallgd_cli.model.tensors import (
+    LayerNorm,
     Linear,
     cast_once,
     favor_attention,
@@ -55,7 +56,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, factor: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width)
+        self.norm = LayerNorm(width)
         self.up = Linear(width, factor * width)
         self.down = Linear(factor * width, width)
 
@@ -86,7 +87,7 @@ class AtomAttention(nn.Module):
         super().__init__()
         width = settings.atom_width
         self.heads = settings.atom_heads
-        self.norm = nn.LayerNorm(width)
+        self.norm = LayerNorm(width)
         self.qkv = Linear(width, 3 * width)
         self.bias = Linear(settings.pair_width, self.heads)
         self.out = Linear(width, width)
@@ -113,7 +114,7 @@ class BitAttention(nn.Module):
         super().__init__()
         width = settings.atom_width
         self.heads = settings.atom_heads
-        self.norm = nn.LayerNorm(width)
+        self.norm = LayerNorm(width)
         self.query = Linear(width, width)
         self.key_value = Linear(width, 2 * width)
         self.out = Linear(width, width)
@@ -150,7 +151,7 @@ class PairAttention(nn.Module):
         super().__init__()
         width = settings.pair_width
         self.heads = settings.pair_heads
-        self.norm = nn.LayerNorm(width)
+        self.norm = LayerNorm(width)
         self.qkv = Linear(width, 3 * width)
         self.out = Linear(width, width)
         generator = torch.Generator().manual_seed(settings.feature_seed + layer)
@@ -203,7 +204,7 @@ class Fusion(nn.Module):
         width = settings.global_width
         self.inner = Linear(width + settings.atom_width + settings.pair_width, width)
         self.outer = Linear(width, width)
-        self.norm = nn.LayerNorm(width)
+        self.norm = LayerNorm(width)
 
     def forward(self, y: Tensor, atoms: Tensor, pairs: Tensor, masks: Masks) -> Tensor:
         """(B, global_width) from y, atoms (B, N, atom_width) and pairs (B, M, pair_width)."""
@@ -229,8 +230,8 @@ class DualStreamLayer(nn.Module):
         self.pair_feed = FeedForward(pair, settings.pair_feed)
         self.atoms_from_pairs = AtomsFromPairs(atom, pair, *cross)
         self.pairs_from_atoms = PairsFromAtoms(pair, atom, *cross)
-        self.cross_norm_atoms = nn.LayerNorm(atom)
-        self.cross_norm_pairs = nn.LayerNorm(pair)
+        self.cross_norm_atoms = LayerNorm(atom)
+        self.cross_norm_pairs = LayerNorm(pair)
 
     def forward(
         self,

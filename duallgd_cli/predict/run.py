@@ -5,7 +5,6 @@ import json
 import logging
 import platform
 import re
-import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,17 +12,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial as with_arguments
+from io import StringIO
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, counted
+from duallgd_cli.errors import InterruptedRunError, UsageError, counted
 from duallgd_cli.files import (
     STANDARD_STREAM,
     claim,
     require_input,
     same_place,
+    sha256,
     write_atomically,
 )
 from duallgd_cli.guide import Knowledge
@@ -50,6 +53,7 @@ from duallgd_cli.results import (
     HypothesisResult,
     Prediction,
     predictions_of,
+    references,
 )
 from duallgd_cli.runtime import (
     default_threads,
@@ -58,31 +62,37 @@ from duallgd_cli.runtime import (
     stage,
     versions,
 )
+from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.run import RunCounts
+from duallgd_cli.spectra.run import record as record_of_scans
 from duallgd_cli.spectra.types import Feature
+from duallgd_cli.writers.features import write_joined
 from duallgd_cli.writers.formats import (
+    PART_COLUMNS,
     TABLES,
     WHOLE,
+    lines_of,
+    part_rows,
     pieces,
     resolve_format,
-    write_parts,
     write_pieces,
 )
 from duallgd_cli.writers.summaries import SUMMARIES, summary_paths, write_summary
 
 logger = logging.getLogger(__name__)
 
+_BLOCK: Final = 1 << 20  # characters that are copied at once
 _AT_ONCE: Final = 1000  # spectra that are ranked and written as one piece of text
 _MOST_WORKERS: Final = 16
 _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
 _SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
 # The files of a run, as messages name them.
 OUTPUT, RECORD, JOURNAL = "the output", "the run record", "the journal"
-PARTS, PAGE = "the table of parts", "the page"
+PARTS, PAGE, FEATURES = "the table of parts", "the page", "the table of features"
 _OF_A_RUN: Final = "a journal of the run"
 # What a run reads.
 _SPECTRA, _FORMULA_TABLE = "an input, the spectra", "an input, the table of formulas"
+_FEATURE_TABLE: Final = "an input, the table of features"
 _GUIDES: Final = {
     "analogues": "an input, the analogues",
     "libraries": "an input, the library",
@@ -104,6 +114,7 @@ class RunSummary:
         notes: Remarks for the run record, and how often each was made.
         computing_s: Seconds of computing, of all features together.
         n_features: Features; fewer than spectra where several are read together.
+        n_few: Features with candidates, but of too few samples to state parts.
         n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
         n_resumed: Features that the journal already held.
         seconds: Wall time.
@@ -117,14 +128,20 @@ class RunSummary:
     notes: Counter[str] = field(default_factory=Counter)
     computing_s: float = 0.0
     n_features: int = 0
+    n_few: int = 0
     n_ms1: int = 0
     n_resumed: int = 0
     seconds: float = 0.0
 
-    def watch(self, run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
-        """The predictions of a run, counted on their way to a writer; see `predictions`."""
+    def watch(self, run: FinishedRun, parts: IO[str] | None = None) -> Iterator[Prediction]:
+        """The predictions of a run, counted on their way to a writer; see `predictions`.
+
+        Args:
+            run: Finished.
+            parts: Takes the rows of the table of parts; None if nobody asked for them.
+        """
         self.n_ms1 = run.totals.get("ms1", 0)
-        for prediction in predictions(run, parts=parts):
+        for prediction in predictions(run, parts=parts is not None):
             self.counts[prediction.status] += 1
             self.messages.setdefault(prediction.status, prediction.message)
             if prediction.source == prediction.group[0]:
@@ -132,6 +149,11 @@ class RunSummary:
                 self.n_candidates += len(prediction.candidates)
                 self.computing_s += sum(one.seconds for one in prediction.hypotheses)
                 self.notes.update(note for one in prediction.hypotheses for note in one.notes)
+                if parts is not None:
+                    parts.writelines(lines_of(part_rows(prediction), "csv"))
+                    self.n_few += bool(prediction.candidates) and not is_enough(
+                        prediction.hypotheses
+                    )
             yield prediction
 
     def add(self, other: "RunSummary") -> None:
@@ -140,6 +162,7 @@ class RunSummary:
         self.counts += other.counts
         self.messages = {**other.messages, **self.messages}
         self.n_features += other.n_features
+        self.n_few += other.n_few
         self.n_candidates += other.n_candidates
         self.computing_s += other.computing_s
         self.notes += other.notes
@@ -216,9 +239,9 @@ def predict(
                         n_finished += one.position == one.of - 1
                         tell("predicting", 0 if one.position else len(one.spectra), one)
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
-                    journal.finish(totals | inputs.runs.totals())
+                    journal.finish(totals | inputs.runs)
                     ids.warn()
-            finished = _with_spectra(FinishedRun([path]))
+            finished = FinishedRun([path])
             tell("writing", 0, None)
             with stage("write"):
                 write_all(finished, summary, request)
@@ -241,7 +264,9 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
     named = {"name": model.name, "sha256": model.sha256}
     return Header(
         version=__version__,
-        settings=config.dump(request.settings) | table_identity(request.formulas, request.guide),
+        settings=config.dump(request.settings)
+        | table_identity(request.formulas, request.guide)
+        | ({} if (of := request.features) is None else {"features_sha256": sha256(of)}),
         model={**named, **ranked, **{name: value for name, value in said.items() if value}},
         inputs=inputs.identity(),
         shard=str(request.shard),
@@ -253,7 +278,10 @@ def _features(
 ) -> Iterator[tuple[int, Feature]]:
     """What this shard still has to do, with its number among the features of all shards."""
     settings = request.settings
-    features = each_in_stage("read", inputs.features(*settings.grouping))
+    features = inputs.features(*settings.grouping)
+    if request.features is not None:
+        features = FeatureTable(request.features).applied(features)
+    features = each_in_stage("read", features)
     for number, item in enumerate(features):
         ids.see(item)
         if not request.shard.holds(number):
@@ -261,7 +289,7 @@ def _features(
         if number not in finished:
             yield number, item
         else:
-            tell("predicting", len(item.spectra), None)
+            tell("predicting", len(references(item.spectra)), None)
 
 
 def check(request: PredictRequest) -> Knowledge | None:
@@ -280,6 +308,8 @@ def check(request: PredictRequest) -> Knowledge | None:
         if name != STANDARD_STREAM:
             require_input(name)
     claim_run(request)
+    if request.features is not None:
+        FeatureTable(request.features)
     formula_source(request.settings, request.formulas, request.settings.limits.max_heavy_atoms)
     guide = request.settings.guide  # reads the core and the parts
     return None if files is None else Knowledge.read(guide, files)
@@ -307,10 +337,10 @@ def claim_run(
     """
     resolve_format(request.output, request.format)
     guide = () if request.guide is None else request.guide.places()
-    tables = () if request.formulas is None else (request.formulas,)
+    tables = ((_FORMULA_TABLE, request.formulas), (_FEATURE_TABLE, request.features))
     read: list[tuple[str, str | Path]] = [
         *((_SPECTRA, name) for name in request.inputs),
-        *((_FORMULA_TABLE, name) for name in tables),
+        *((kind, name) for kind, name in tables if name is not None),
         *((_GUIDES[kind], place) for kind, _, place in guide),
         *request.reads,
         *inputs,
@@ -350,6 +380,8 @@ def _outputs(request: PredictRequest) -> dict[str, str | Path]:
     del files[JOURNAL], files[PAGE]
     if not request.parts:
         del files[PARTS]
+    if request.features is None:
+        del files[FEATURES]
     return {**files, **({} if request.page is None else {PAGE: request.page})}
 
 
@@ -369,6 +401,7 @@ def run_files(output: str | Path, summaries: Iterable[str] = SUMMARIES) -> dict[
         RECORD: record_path(path),
         JOURNAL: path.parent / f"{path.name}{ENDING}",
         PARTS: parts_path(path),
+        FEATURES: features_path(path),
         PAGE: path.parent / f"{path.stem}.html",
         **{f"the table for {name}": at for name, at in summary_paths(summaries, path).items()},
     }
@@ -412,15 +445,8 @@ def _journal_path(request: PredictRequest) -> Iterator[Path]:
     if path is not None:
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="duallgd-") as folder:
+    with TemporaryDirectory(prefix="duallgd-") as folder:
         yield Path(folder) / "journal.jsonl"
-
-
-def _with_spectra(run: FinishedRun) -> FinishedRun:
-    if run.totals["cases"] == 0:
-        names = [str(entry["name"]) for entry in run.header.inputs]
-        raise UnreadableError(RunCounts.of(run.totals).nothing_left(names, run.totals["ms1"]))
-    return run
 
 
 def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) -> str:
@@ -460,20 +486,6 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
         yield ranked[position]
 
 
-def _with_parts(run: FinishedRun) -> Iterator[Prediction]:
-    """The predictions of a run with their parts; says of how many features none can be stated."""
-    few = 0
-    for prediction in predictions(run, parts=True):
-        is_first = prediction.source == prediction.group[0]
-        few += is_first and bool(prediction.candidates) and not is_enough(prediction.hypotheses)
-        yield prediction
-    if few:
-        logger.warning(
-            "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
-            counted(few, "feature"), FEWEST_SAMPLES,
-        )  # fmt: skip
-
-
 def merge(
     names: list[Path],
     output: str,
@@ -481,6 +493,7 @@ def merge(
     *,
     parts: bool = False,
     summaries: Collection[str] = (),
+    features: Path | None = None,
     partial: bool = False,
     force: bool = False,
 ) -> RunSummary:
@@ -494,6 +507,7 @@ def merge(
         format_name: One of `writers.FORMATS`; empty decides by the ending.
         parts: Whether to say what structures contain; see `PredictRequest`.
         summaries: Tables for other programs.
+        features: Table of features, which comes back with the answers.
         partial: Write what is finished, whatever is missing or still going on.
         force: Replace files that exist.
 
@@ -506,9 +520,11 @@ def merge(
         format=format_name,
         parts=parts,
         summaries=tuple(summaries),
+        features=features,
     )
     resolve_format(output, format_name)
     inputs = files_of_runs(names)
+    inputs += [] if features is None else [(_FEATURE_TABLE, features)]
     is_own = any(kind == OUTPUT and same_place(path, output) for kind, path in inputs)
     own = (OUTPUT, RECORD) if is_own and not partial else ()
     claim(_outputs(request), inputs, force=force, own=own)
@@ -551,39 +567,61 @@ def write_all(
     if request.shard.count > 1:
         deque(summary.watch(run), maxlen=0)
         return
-    if output_format in WHOLE:
-        text = pieces(summary.watch(run, parts=request.parts), output_format, run.header)
+    # What structures contain takes minutes, so its table is made on the way of the output.
+    with TemporaryFile("w+", encoding="utf-8", errors="backslashreplace", newline="") as parts:
+        given = parts if request.parts else None
+        if output_format in WHOLE:
+            text = pieces(summary.watch(run, given), output_format, run.header)
+        else:
+            work = with_arguments(_text, output_format=output_format, parts=request.parts)
+            texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
+            text = _joined(texts, summary, output_format, parts)
         write_pieces(text, output)
-    else:
-        work = with_arguments(_text, output_format=output_format, parts=request.parts)
-        texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
-        write_pieces(_joined(texts, summary, output_format), output)
-    if request.parts:
-        write_parts(_with_parts(run), parts_path(Path(output)))
-    if request.summaries:
-        for name, path in summary_paths(request.summaries, Path(output)).items():
-            write_summary(predictions(run), name, path)
+        if request.parts:
+            parts.seek(0)
+            header = lines_of([PART_COLUMNS], "csv")
+            blocks = iter(lambda: parts.read(_BLOCK), "")
+            write_atomically(parts_path(Path(output)), chain(header, blocks))
+    if request.features is not None:
+        table = FeatureTable(request.features)
+        write_joined(predictions(run, parts=True), table, features_path(Path(output)))
+    if summary.n_few:
+        logger.warning(
+            "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
+            counted(summary.n_few, "feature"), FEWEST_SAMPLES,
+        )  # fmt: skip
+    for name, path in summary_paths(request.summaries, Path(output)).items():
+        write_summary(predictions(run), name, path)
 
 
-def _text(run: FinishedRun, output_format: str, parts: bool) -> tuple[str, RunSummary]:
-    """Text of some spectra of a run, and their counts."""
-    summary = RunSummary("")
-    watched = summary.watch(run, parts=parts)
-    return "".join(pieces(watched, output_format, run.header)), summary
+def _text(run: FinishedRun, output_format: str, parts: bool) -> tuple[str, str, RunSummary]:
+    """Text of some spectra of a run, rows of the table of their parts, and their counts."""
+    summary, table = RunSummary(""), StringIO()
+    watched = summary.watch(run, table if parts else None)
+    return "".join(pieces(watched, output_format, run.header)), table.getvalue(), summary
 
 
 def _joined(
-    texts: Iterable[tuple[str, RunSummary]], summary: RunSummary, output_format: str
+    texts: Iterable[tuple[str, str, RunSummary]],
+    summary: RunSummary,
+    output_format: str,
+    parts: IO[str],
 ) -> Iterator[str]:
-    """Text of all spectra, the columns named once; the summary learns the counts."""
-    for position, (text, counts) in enumerate(texts):
+    """Text of all spectra, the columns named once; the summary and the parts grow on the way."""
+    for position, (text, table, counts) in enumerate(texts):
         summary.add(counts)
+        parts.write(table)
         yield text.partition("\n")[2] if position and output_format in TABLES else text
 
 
 def parts_path(output: Path) -> Path:
     """Where the parts of a run lie: ``out.parts.csv`` for ``out.csv``."""
     return output.parent / f"{output.stem}.parts.csv"
+
+
+def features_path(output: Path) -> Path:
+    """Where a table of features lies that comes back: ``out.features.csv`` for ``out.csv``."""
+    return output.parent / f"{output.stem}.features.csv"
 
 
 def record_path(output: Path) -> Path:
@@ -623,7 +661,7 @@ def _write_record(
         "counts_by_status": dict(sorted(summary.counts.items())),
         "candidates": summary.n_candidates,
         "ms1_skipped": summary.n_ms1,
-        **RunCounts.of(run.totals).record(),
+        **record_of_scans(run.totals),
         "notes": dict(sorted(summary.notes.items())),
         "times": times,
     }

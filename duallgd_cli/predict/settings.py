@@ -171,6 +171,7 @@ class PredictRequest:
         output: File to write, or ``-`` for standard output.
         format: csv, tsv, jsonl, sdf or mztab; empty decides by the output's ending.
         formulas: Table of formulas by feature id, or None.
+        features: Table of features, which comes back with the answers, or None.
         guide: Files that say what is known of the molecules, or None.
         settings: What decides the result.
         shard: The part of the features to predict.
@@ -188,6 +189,7 @@ class PredictRequest:
     output: str
     format: str = ""
     formulas: Path | None = None
+    features: Path | None = None
     guide: GuideFiles | None = None
     settings: PredictSettings = field(default_factory=PredictSettings)
     shard: Shard = field(default_factory=Shard)
@@ -206,6 +208,8 @@ class PredictRequest:
         twice = sorted({name for name in self.inputs if self.inputs.count(name) > 1})
         if twice:
             raise UsageError(f"input {twice[0]} is named twice; name each file once")
+        if self.features and self.output == STANDARD_STREAM:
+            raise UsageError("--features needs an output file to lie beside; name one with -o")
         others = (("--parts", self.parts), ("--summary", self.summaries), ("--report", self.page))
         for option in (option for option, given in others if given):
             if self.shard.count > 1:

@@ -8,6 +8,7 @@ endless titles); the page itself never reads a text as anything but text.
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +52,7 @@ from duallgd_cli.results import (
 from duallgd_cli.runtime import in_order
 from duallgd_cli.scores.explanation import KEPT, explained_by, subformula_of
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
-from duallgd_cli.spectra.run import FeatureSettings, RunCounts
+from duallgd_cli.spectra.run import FeatureSettings
 from duallgd_cli.spectra.types import Source, Spectrum
 from duallgd_cli.writers.formats import likeness
 
@@ -269,7 +270,7 @@ class _Measured:
         self._names = frozenset(names)
         self._cleaning = config.parse(CleaningSettings, settings["cleaning"])
         of_runs = config.parse(FeatureSettings, settings.get("features", {}))
-        inputs = Inputs(tuple(names), runs=RunCounts(is_quiet=True))
+        inputs = Inputs(tuple(names), level=logging.DEBUG)
         by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
         self._features = inputs.features(by, adduct, of_runs)
         self._held: dict[Source, list[_Peaks]] = {}

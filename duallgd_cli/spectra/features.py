@@ -4,7 +4,7 @@ What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 """
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,13 @@ from duallgd_cli.spectra.isotopes import (
 )
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
-from duallgd_cli.spectra.run import FeatureSettings, RunCounts, Shelf, features_of_run
+from duallgd_cli.spectra.run import (
+    FeatureSettings,
+    features_of_run,
+    is_of_run,
+    nothing_left,
+    scan_of,
+)
 from duallgd_cli.spectra.types import (
     HIGHEST_MZ,
     ISOTOPES,
@@ -128,7 +134,8 @@ def group(
     by: GroupBy = "feature",
     adduct: str | None = None,
     settings: FeatureSettings = BY_DEFAULT,
-    counts: RunCounts | None = None,
+    counts: Counter[str] | None = None,
+    level: int = logging.INFO,
 ) -> Iterator[Feature]:
     """Features in the order of their first spectrum.
 
@@ -154,12 +161,13 @@ def group(
         adduct: Of all spectra, whatever they say; None leaves each its own.
         settings: Of runs.
         counts: Told what became of the spectra of runs.
+        level: Of the line of a log that says so.
     """
     if adduct is not None:
         items = (_with_adduct(one, adduct) for one in items)
-    counts = RunCounts() if counts is None else counts
+    counts = Counter() if counts is None else counts
     for name, of_file in groupby(items, key=lambda one: one.source.file):
-        yield from _features_of_file(name, of_file, by, settings, counts)
+        yield from _features_of_file(name, of_file, by, settings, counts, level)
 
 
 def _features_of_file(
@@ -167,23 +175,25 @@ def _features_of_file(
     items: Iterator[Spectrum],
     by: GroupBy,
     settings: FeatureSettings,
-    counts: RunCounts,
+    counts: Counter[str],
+    level: int,
 ) -> Iterator[Feature]:
-    if by != "run":
-        yield from _by_id(items, by)
-        return
-    with Shelf() as shelf:
-        other = shelf.fill(items)
-        if other is None and shelf.scans:
-            yield from features_of_run(name, shelf, settings, counts)
-            return
-        if settings.is_asked_for:
-            logger.warning(
-                "%s is no run (its MS2 spectra have no retention times, or have ids, adducts, "
-                "formulas or names), so all its spectra are read",
-                name,
-            )
-        yield from _by_id(chain(shelf, [] if other is None else [other], items), "feature")
+    scans: list[Spectrum] = []
+    why = f"with --group-by {by}"
+    if by == "run":
+        why = "since it is no run (its MS2 spectra have no retention times, or have ids, adducts, "
+        why += "formulas or names)"
+        for item in items:
+            scans.append(item)
+            if not is_of_run(item):
+                break
+        else:
+            if any(map(scan_of, scans)):
+                yield from features_of_run(name, scans, settings, counts, level)
+                return
+    if settings.is_asked_for:
+        logger.warning("all spectra of %s are read, %s", name, why)
+    yield from _by_id(chain(scans, items), "none" if by == "none" else "feature")
 
 
 def _by_id(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
@@ -357,13 +367,15 @@ class Inputs:
         names: As the user named them; ``-`` is standard input.
         n_ms1: MS1 spectra that `features` has read so far.
         n_features: What it has given so far.
-        runs: What became of the MS2 spectra of runs so far.
+        runs: What became of the MS2 spectra of runs so far, by name.
+        level: Of the line of a log that says so of each.
     """
 
     names: tuple[str, ...]
     n_ms1: int = 0
     n_features: int = 0
-    runs: RunCounts = field(default_factory=RunCounts)
+    runs: Counter[str] = field(default_factory=Counter)
+    level: int = logging.INFO
     _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
     def __enter__(self) -> Self:
@@ -400,11 +412,13 @@ class Inputs:
         error. See `group` for the arguments.
 
         Raises:
-            UnreadableError: The only input cannot be read.
+            UnreadableError: The only input cannot be read, or there is no feature.
         """
-        for item in group(self._items(), group_by, adduct, settings, self.runs):
+        for item in group(self._items(), group_by, adduct, settings, self.runs, self.level):
             self.n_features += 1
             yield item
+        if not self.n_features:
+            raise UnreadableError(nothing_left(self.names, self.runs, self.n_ms1))
 
     def _items(self) -> Iterator[Spectrum]:
         for name in self.names:
@@ -426,17 +440,24 @@ class Inputs:
         return {"name": name, "bytes": size, "sha256": digest}
 
 
-def count_spectra(names: tuple[str, ...]) -> int | None:
-    """How many outcomes a run over these inputs will have; None where one can be read only once.
+def count_spectra(
+    names: tuple[str, ...],
+    group_by: GroupBy,
+    adduct: str | None = None,
+    settings: FeatureSettings = BY_DEFAULT,
+) -> int | None:
+    """How many spectra a run over these inputs will account for; None where that is not known.
 
-    Reads the files, which takes seconds where predicting takes hours. What cannot be read is left
-    for the run itself to complain about.
+    Reads the files, which takes seconds where predicting takes hours; those that can be read only
+    once are not. What cannot be read is left for the run itself to complain about. See `group` for
+    the arguments.
     """
-    inputs = Inputs(names)
+    inputs = Inputs(names, level=logging.DEBUG)
     try:
         if any(map(_flows, names)):
             return None
-        return sum(1 for _ in inputs.features("none"))
+        features = inputs.features(group_by, adduct, settings)
+        return sum(len(one.merged) or 1 for feature in features for one in feature.spectra)
     except (DuallgdError, OSError):
         return None
 

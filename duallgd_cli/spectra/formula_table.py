@@ -100,7 +100,7 @@ def read_table(path: str) -> dict[str, Rows]:
     for cells in table:
         rows = _single(cells, formula, *score) if formula else _several(cells, numbered)
         for column, by_name in zip(identifiers, found.values(), strict=True):
-            for name in _names(cells.get(column, "")):
+            for name in cell_names(cells.get(column, "")):
                 by_name.setdefault(name, []).extend(rows)
     return found
 
@@ -117,19 +117,19 @@ def _score_column(header: Sequence[str], table: Sequence[Mapping[str, str]]) -> 
     Values between 0 and 1 are probabilities, others logarithms of some.
     """
     for name in _SCORES:
-        values = [_number(row.get(name, "")) for row in table] if name in header else []
+        values = [cell_number(row.get(name, "")) for row in table] if name in header else []
         numbers = [value for value in values if value is not None]
         if numbers:
             return name, min(numbers) >= 0 and max(numbers) <= 1
     return "", False
 
 
-def _number(cell: str) -> float | None:
+def cell_number(cell: str) -> float | None:
     """The number of a cell, whose decimals may follow a comma; None without one."""
     return finite(_DECIMAL_COMMA.sub(r"\1.\2", cell))
 
 
-def _names(cell: str) -> list[str]:
+def cell_names(cell: str) -> list[str]:
     """What a cell may name: spreadsheets turn 12 into 12.0, SIRIUS joins number, file and name."""
     name = cell.strip()
     names = [name, name.removesuffix(".0")]
@@ -145,8 +145,8 @@ def _single(
     text = cells.get(formula, "").strip()
     if is_missing(text):
         return []
-    value = _number(cells.get(score, ""))
-    rank = next((r for name in _RANKS if (r := _number(cells.get(name, "")))), None)
+    value = cell_number(cells.get(score, ""))
+    rank = next((r for name in _RANKS if (r := cell_number(cells.get(name, "")))), None)
     if value is not None:
         log_weight = _log(value) if is_probability else value
     else:
@@ -161,7 +161,7 @@ def _several(cells: Mapping[str, str], numbered: Sequence[str]) -> list[TableRow
     """
     texts = [cells.get(name, "").strip() for name in numbered]
     texts = [text for text in texts if not is_missing(text)]
-    fdr = _number(cells.get(_FDR, ""))
+    fdr = cell_number(cells.get(_FDR, ""))
     if fdr is None or not 0 <= fdr <= 1:
         weights = [1 / (i + 1) for i in range(len(texts))]
     else:

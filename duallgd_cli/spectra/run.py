@@ -1,22 +1,18 @@
 """From the scans of a run to features: what was measured of one ion while it eluted.
 
-A run is read once. Spectra wait on a shelf, in memory or on the disk where they are many; what
-tells them apart stays in memory. Then the MS1 scans are looked through for the precursors, MS2
-scans are grouped, and those of one group are fetched from the shelf.
+The MS1 scans are looked through for the precursors of the MS2 scans, and these are grouped.
 """
 
 import hashlib
 import heapq
 import logging
 import math
-import pickle
 import re
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import IO, Any, Final, NamedTuple, Self, cast
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +28,6 @@ from duallgd_cli.spectra.types import GIVEN, Feature, Spectrum
 logger = logging.getLogger(__name__)
 
 _MS2: Final = 2
-_IN_MEMORY_BYTES: Final = 1 << 26
 _SPAN: Final = re.compile(r"\s*(\d+(?:\.\d*)?)?\s*-\s*(\d+(?:\.\d*)?)?\s*", re.ASCII)
 # An ion whose intensity falls to this part of the maxima on both sides eluted twice.
 _VALLEY: Final = 0.65
@@ -45,7 +40,8 @@ _WINDOW_S: Final = (10.0, 15.0, 30.0)
 _TIMES_THE_GAP: Final = 3.0
 _MS1_OF_A_FEATURE: Final = 3
 _AROUND_DA: Final = 6.0  # of an MS1 scan that is kept with a feature
-_LEFT_OUT: Final = "left out: "
+# Names of counts of what became of the MS2 spectra of runs.
+SPECTRA, FEATURES, _LEFT_OUT = "run_spectra", "run_features", "left out: "
 # Why scans are left out.
 OUTSIDE_RT: Final = "outside the retention times"
 OUTSIDE_MZ: Final = "outside the precursor m/z"
@@ -116,57 +112,35 @@ def span_of(name: str, text: str | None) -> tuple[float, float]:
     return low, high
 
 
-@dataclass(slots=True)
-class RunCounts:
-    """What became of the MS2 spectra of runs.
+def left_out(counts: Mapping[str, int]) -> dict[str, int]:
+    """How many MS2 spectra of runs are in no feature, by reason."""
+    return {
+        why: number
+        for name, number in counts.items()
+        if (why := name.removeprefix(_LEFT_OUT)) != name
+    }
 
-    Attributes:
-        spectra: MS2 spectra of runs, those that are left out included.
-        features: What they became.
-        left_out: Spectra that are in no feature, by reason.
-        is_quiet: Whether nothing is said of a file, since it was when it was read before.
+
+def nothing_left(names: Iterable[str], counts: Mapping[str, int], n_ms1: int) -> str:
+    """Why files gave no feature.
+
+    Args:
+        names: Of the files.
+        counts: What became of their MS2 spectra.
+        n_ms1: MS1 spectra in them.
     """
+    files = ", ".join(names)
+    if why := left_out(counts):
+        return f"no MS2 spectrum of {files} is left: {_listed(why)}; widen the filters"
+    return f"no MS2 spectrum in {files} ({n_ms1} of MS1)"
 
-    spectra: int = 0
-    features: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    is_quiet: bool = False
 
-    def totals(self) -> dict[str, int]:
-        """The counts by name, for a journal; {} without runs."""
-        left_out = {f"{_LEFT_OUT}{why}": number for why, number in self.left_out.items()}
-        named = {"run_spectra": self.spectra, "run_features": self.features, **left_out}
-        return named if self.spectra else {}
-
-    @classmethod
-    def of(cls, totals: Mapping[str, int]) -> Self:
-        """The counts that `totals` gave, whatever else is among them."""
-        left_out = {
-            why: number
-            for name, number in totals.items()
-            if (why := name.removeprefix(_LEFT_OUT)) != name
-        }
-        spectra, features = (totals.get(f"run_{name}", 0) for name in ("spectra", "features"))
-        return cls(spectra, features, Counter(left_out))
-
-    def nothing_left(self, names: Iterable[str], n_ms1: int) -> str:
-        """Why files gave no feature.
-
-        Args:
-            names: Of the files.
-            n_ms1: MS1 spectra in them.
-        """
-        files = ", ".join(names)
-        if self.left_out:
-            return (
-                f"no MS2 spectrum of {files} is left: {_listed(self.left_out)}; widen the filters"
-            )
-        return f"no MS2 spectrum in {files} ({n_ms1} of MS1)"
-
-    def record(self) -> dict[str, Any]:
-        """For the record of a run; {} without runs of scans."""
-        values = {"spectra": self.spectra, "features": self.features}
-        return {"scans": {**values, "left_out": dict(self.left_out)}} if self.spectra else {}
+def record(counts: Mapping[str, int]) -> dict[str, Any]:
+    """What became of MS2 spectra, for the record of a run; {} without runs of scans."""
+    if not counts.get(SPECTRA):
+        return {}
+    values = {"spectra": counts[SPECTRA], "features": counts[FEATURES]}
+    return {"scans": {**values, "left_out": left_out(counts)}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,32 +148,31 @@ class _Scan:
     """What tells an MS2 scan apart.
 
     Attributes:
-        place: On the shelf.
-        index: In its file.
+        spectrum: As read.
         time: Retention time, s.
         mz: Of the precursor.
-        polarity: 1, -1 or 0.
         charge: Signed, 0 if unknown.
         low: Lower end of the isolation window, m/z.
         high: Upper end.
         intensity: Of the precursor, as the file gives it, or None.
         current: Summed intensity of its peaks.
-        peaks: How many these are.
         ppm: Within which its precursor is known.
     """
 
-    place: int
-    index: int
+    spectrum: Spectrum
     time: float
     mz: float
-    polarity: int
     charge: int
     low: float
     high: float
     intensity: float | None
     current: float
-    peaks: int
     ppm: float
+
+    @property
+    def index(self) -> int:
+        """Its place in the file."""
+        return self.spectrum.source.index
 
     @property
     def tolerance_da(self) -> float:
@@ -207,105 +180,39 @@ class _Scan:
         return max(self.mz, TOLERANCE.floor_mz) * self.ppm * 1e-6
 
 
-class _Survey(NamedTuple):
-    """An MS1 scan.
-
-    Attributes:
-        time: Retention time, s.
-        content: A hash of its peaks, which tells scans of equal time apart.
-        place: On the shelf.
-        polarity: 1, -1 or 0.
-        faintest: Intensity of its faintest peak; infinite without any.
-    """
-
-    time: float
-    content: bytes
-    place: int
-    polarity: int
-    faintest: float
+def is_of_run(item: Spectrum) -> bool:
+    """Whether a spectrum is a scan as an instrument writes it, not one that somebody named."""
+    if item.failure is not None or item.ms_level > _MS2:
+        return True
+    if item.ms_level == 1:
+        return not item.feature_id
+    named = item.feature_id or item.formula_text or "compound_name" in canonical(item.metadata)
+    is_named = bool(named) or (item.adduct_text != "" and item.adduct_source == GIVEN)
+    return item.retention_time_s is not None and not is_named
 
 
-class Shelf:
-    """The spectra of one file in its order; a context manager, since a large one lies on the disk.
-
-    Attributes:
-        scans: MS2 scans of which precursor and retention time are known.
-        surveys: MS1 scans.
-        others: Place and index of what stands alone, such as a record that cannot be read.
-    """
-
-    def __init__(self) -> None:
-        self.scans: list[_Scan] = []
-        self.surveys: list[_Survey] = []
-        self.others: list[tuple[int, int]] = []
-        self._places: list[int] = []
-        self._file = cast("IO[bytes]", tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES))  # noqa: SIM115
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-
-    def __iter__(self) -> Iterator[Spectrum]:
-        return map(self.get, self._places)
-
-    def get(self, place: int) -> Spectrum:
-        """The spectrum at a place."""
-        self._file.seek(place)
-        return cast("Spectrum", pickle.load(self._file))
-
-    def fill(self, items: Iterable[Spectrum]) -> Spectrum | None:
-        """Take the spectra of a file up to the first that no run has, which is returned."""
-        for item in items:
-            # A scan as an instrument writes it, not a spectrum that somebody named.
-            named = bool(item.feature_id or item.formula_text)
-            named |= "compound_name" in canonical(item.metadata)
-            named |= bool(item.adduct_text) and item.adduct_source == GIVEN
-            is_scan = not named and item.retention_time_s is not None
-            if item.ms_level == _MS2 and item.failure is None and not is_scan:
-                return item
-            if item.ms_level == 1 and item.feature_id:
-                return item
-            place = self._file.tell()
-            pickle.dump(item, self._file, pickle.HIGHEST_PROTOCOL)
-            self._places.append(place)
-            self._enter(place, item)
+def scan_of(item: Spectrum) -> _Scan | None:
+    """An MS2 scan of which precursor and retention time are known; None for anything else."""
+    time, mz = item.retention_time_s, item.precursor_mz
+    if item.failure is not None or item.ms_level != _MS2 or mz is None or time is None:
         return None
-
-    def _enter(self, place: int, item: Spectrum) -> None:
-        time, mz = item.retention_time_s, item.precursor_mz
-        peak_mz, heights = _positive(item)
-        if item.ms_level == 1 and item.failure is None:
-            if time is not None:
-                content = hashlib.sha256(peak_mz.tobytes() + heights.tobytes()).digest()
-                faintest = float(heights.min(initial=math.inf))
-                self.surveys.append(_Survey(time, content, place, item.polarity, faintest))
-            return
-        with np.errstate(over="ignore"):
-            current = float(heights.sum())
-        if item.failure is not None or item.ms_level != _MS2 or mz is None or time is None:
-            self.others.append((place, item.source.index))
-            return
-        low, high = _isolation(item, mz)
-        # Of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS.
-        second = (*item.metadata.get("pepmass", "").split(), "", "")[1]
-        intensity = finite(item.metadata.get("precursor_intensity", second))
-        scan = _Scan(
-            place=place,
-            index=item.source.index,
-            time=time,
-            mz=mz,
-            polarity=item.polarity,
-            charge=charge_of(item),
-            low=low,
-            high=high,
-            intensity=intensity if intensity is not None and intensity > 0 else None,
-            current=current,
-            peaks=item.mz.size,
-            ppm=TOLERANCE.tolerance_ppm(item.instrument),
-        )
-        self.scans.append(scan)
+    with np.errstate(over="ignore"):
+        current = float(_positive(item)[1].sum())
+    low, high = _isolation(item, mz)
+    # Of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS.
+    second = (*item.metadata.get("pepmass", "").split(), "", "")[1]
+    intensity = finite(item.metadata.get("precursor_intensity", second))
+    return _Scan(
+        spectrum=item,
+        time=time,
+        mz=mz,
+        charge=charge_of(item),
+        low=low,
+        high=high,
+        intensity=intensity if intensity is not None and intensity > 0 else None,
+        current=current,
+        ppm=TOLERANCE.tolerance_ppm(item.instrument),
+    )
 
 
 def _isolation(item: Spectrum, mz: float) -> tuple[float, float]:
@@ -321,55 +228,72 @@ def _isolation(item: Spectrum, mz: float) -> tuple[float, float]:
 
 
 def features_of_run(
-    name: str, shelf: Shelf, settings: FeatureSettings, counts: RunCounts
+    name: str,
+    spectra: Sequence[Spectrum],
+    settings: FeatureSettings,
+    counts: Counter[str],
+    level: int = logging.INFO,
 ) -> Iterator[Feature]:
     """Features of a run in the order of their first spectra, numbered on from `counts`.
 
     MS2 spectra are one feature that have one polarity and precursor m/z, within the tolerance of
     the instrument, while the ion elutes. Of each collision energy it has one spectrum, which says
     what it was made of (`Spectrum.merged`). Which features there are depends on the spectra alone,
-    not on their order in the file.
+    not on their order in the file. What stands alone, such as a record that cannot be read, is a
+    feature of its own.
 
     Args:
         name: Of the file, for what is said of it.
-        shelf: With all its spectra.
+        spectra: All of the file.
         settings: How they are grouped, and which are left out.
         counts: Of all runs so far; counted on before the first feature.
+        level: Of the line of a log that says what became of the spectra.
     """
+    scans, surveys, alone = [], [], []
+    for item in spectra:
+        if scan := scan_of(item):
+            scans.append(scan)
+        elif item.ms_level == 1 and item.failure is None:
+            surveys += [item] if item.retention_time_s is not None else []
+        else:
+            alone.append((item.source.index, Feature((item,))))
+    surveys.sort(key=_order)
     groups: list[_Group] = []
-    left_out: Counter[str] = Counter()
-    kept = _filtered(shelf.scans, settings, left_out)
-    for polarity in sorted({one.polarity for one in kept}):
-        scans = [one for one in kept if one.polarity == polarity]
-        surveys = [one for one in shelf.surveys if not polarity or one.polarity in (polarity, 0)]
-        surveys.sort()
-        seen = _look_through(shelf, scans, surveys)
-        numbers = _present(seen, scans, settings, left_out)
-        groups += _grouped(seen, scans, numbers, settings)
-    first = counts.features
-    counts.spectra += len(shelf.scans)
-    counts.features += len(groups)
-    counts.left_out += left_out
-    said = f"; left out are {_listed(left_out)}" if left_out else ""
-    spectra = counted(len(shelf.scans), "MS2 spectrum", "MS2 spectra")
-    level = logging.DEBUG if counts.is_quiet else logging.INFO
-    logger.log(level, "%s: %s of %s%s", name, counted(len(groups), "feature"), spectra, said)
-    in_order = sorted([(one.scans[0].index, one) for one in groups], key=lambda entry: entry[0])
+    dropped: Counter[str] = Counter()
+    kept = _filtered(scans, settings, dropped)
+    for polarity in sorted({one.spectrum.polarity for one in kept}):
+        own = [one for one in kept if one.spectrum.polarity == polarity]
+        of_it = [one for one in surveys if not polarity or one.polarity in (polarity, 0)]
+        seen = _look_through(own, of_it)
+        groups += _grouped(seen, own, _present(seen, own, settings, dropped), settings)
+    first = counts[FEATURES]
+    counts.update({SPECTRA: len(scans), FEATURES: len(groups)})
+    counts.update({f"{_LEFT_OUT}{why}": number for why, number in dropped.items()})
+    said = f"; left out are {_listed(dropped)}" if dropped else ""
+    what = counted(len(scans), "MS2 spectrum", "MS2 spectra")
+    logger.log(level, "%s: %s of %s%s", name, counted(len(groups), "feature"), what, said)
+    groups.sort(key=lambda one: one.scans[0].index)
     features = (
-        (index, _feature(shelf, group, str(number), settings))
-        for number, (index, group) in enumerate(in_order, start=first + 1)
+        (group.scans[0].index, _feature(group, str(number), settings))
+        for number, group in enumerate(groups, start=first + 1)
     )
-    alone = ((index, Feature((shelf.get(place),))) for place, index in shelf.others)
     for _, feature in heapq.merge(features, alone, key=lambda entry: entry[0]):
         yield feature
 
 
-def _listed(left_out: Counter[str]) -> str:
-    return ", ".join(f"{number} {why}" for why, number in left_out.items())
+def _order(survey: Spectrum) -> tuple[float, bytes, int]:
+    """Sorts MS1 scans by time; a hash of their peaks tells those of one time apart."""
+    mz, heights = _positive(survey)
+    content = hashlib.sha256(mz.tobytes() + heights.tobytes()).digest()
+    return survey.retention_time_s or 0.0, content, survey.source.index
+
+
+def _listed(dropped: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {why}" for why, number in dropped.items())
 
 
 def _filtered(
-    scans: Sequence[_Scan], settings: FeatureSettings, left_out: Counter[str]
+    scans: Sequence[_Scan], settings: FeatureSettings, dropped: Counter[str]
 ) -> list[_Scan]:
     """The scans that are kept whatever MS1 shows; of the others the first reason is counted."""
     earliest, latest = span_of("rt", settings.rt)
@@ -378,11 +302,11 @@ def _filtered(
     kept: list[_Scan] = []
     for one in scans:
         if not earliest <= one.time <= latest:
-            left_out[OUTSIDE_RT] += 1
+            dropped[OUTSIDE_RT] += 1
         elif not lightest <= one.mz <= heaviest:
-            left_out[OUTSIDE_MZ] += 1
-        elif one.peaks < settings.min_peaks:
-            left_out[few] += 1
+            dropped[OUTSIDE_MZ] += 1
+        elif one.spectrum.mz.size < settings.min_peaks:
+            dropped[few] += 1
         else:
             kept.append(one)
     return kept
@@ -396,7 +320,7 @@ class _Seen:
 
     Attributes:
         time: Of the MS1 scans, ascending, (W,).
-        place: Of them on the shelf, (W,).
+        surveys: These scans.
         floor: Intensity up to which an MS1 peak may be noise.
         near: Numbers of the MS1 scans before and after each MS2 scan, -1 where there is none,
             int64 (S, 2).
@@ -408,7 +332,7 @@ class _Seen:
     """
 
     time: NDArray[np.float64]
-    place: list[int]
+    surveys: Sequence[Spectrum]
     floor: float
     near: NDArray[np.int64]
     intensity: NDArray[np.float64]
@@ -418,7 +342,7 @@ class _Seen:
     points: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]
 
 
-def _look_through(shelf: Shelf, scans: Sequence[_Scan], surveys: Sequence[_Survey]) -> _Seen:
+def _look_through(scans: Sequence[_Scan], surveys: Sequence[Spectrum]) -> _Seen:
     """Read the MS1 scans of a polarity once, for all precursors."""
     time = np.array([one.time for one in scans])
     mz = np.array([one.mz for one in scans])
@@ -435,13 +359,14 @@ def _look_through(shelf: Shelf, scans: Sequence[_Scan], surveys: Sequence[_Surve
     np.maximum.at(high, cluster, mz + tolerance)
     np.minimum.at(first, cluster, time - _BEFORE_S)
     np.maximum.at(last, cluster, time + _BEFORE_S)
-    survey_time = np.array([one.time for one in surveys])
+    survey_time = np.array([one.retention_time_s or 0.0 for one in surveys])
     after = np.searchsorted(survey_time, time)
     near = np.column_stack([after - 1, np.where(after < len(surveys), after, -1)])
-    faintest = [one.faintest for one in surveys if one.faintest < math.inf]
+    peaks = [*map(_positive, surveys)]
+    faintest = [height.min() for _, height in peaks if height.size]
     seen = _Seen(
         time=survey_time,
-        place=[one.place for one in surveys],
+        surveys=surveys,
         floor=_NOISE * float(np.median(faintest)) if faintest else 0.0,
         near=near,
         intensity=np.zeros(len(scans)),
@@ -455,8 +380,7 @@ def _look_through(shelf: Shelf, scans: Sequence[_Scan], surveys: Sequence[_Surve
         for survey in pair:
             beside[survey].append(number)
     rows = []
-    for survey, (at, _, place, *_) in enumerate(surveys):
-        peak_mz, height = _positive(shelf.get(place))
+    for survey, (at, (peak_mz, height)) in enumerate(zip(survey_time, peaks, strict=True)):
         of = np.searchsorted(low, peak_mz, "right") - 1
         inside = (of >= 0) & (peak_mz <= high[of]) & (first[of] <= at) & (at <= last[of])
         kept = np.flatnonzero(inside)
@@ -511,7 +435,7 @@ def _look_beside(
 
 
 def _present(
-    seen: _Seen, scans: Sequence[_Scan], settings: FeatureSettings, left_out: Counter[str]
+    seen: _Seen, scans: Sequence[_Scan], settings: FeatureSettings, dropped: Counter[str]
 ) -> list[int]:
     """Numbers of the scans whose precursor is strong enough; the others are counted."""
     is_seen = seen.intensity > 0
@@ -524,11 +448,11 @@ def _present(
     numbers = []
     for number, one in enumerate(scans):
         if is_needed and not is_seen[number]:
-            left_out[ABSENT] += 1
+            dropped[ABSENT] += 1
             continue
         intensity = float(seen.intensity[number]) or one.intensity
         if intensity is not None and intensity < settings.min_intensity:
-            left_out[FAINT] += 1
+            dropped[FAINT] += 1
             continue
         numbers.append(number)
     return numbers
@@ -542,14 +466,14 @@ class _Group:
         scans: In the order of their file.
         time: When the ion is strongest, s.
         intensity: Of the ion then, None where nothing tells.
-        places: Of MS1 scans near, on the shelf, in the order of their times.
+        ms1: Scans near, in the order of their times.
         remark: What was isolated with it, else "".
     """
 
     scans: list[_Scan]
     time: float
     intensity: float | None
-    places: list[int]
+    ms1: list[Spectrum]
     remark: str
 
 
@@ -690,7 +614,7 @@ def _group(
     start = max(min(times) - usual_s, bounds[peak])
     end = min(max(times) + usual_s, bounds[peak + 1])
     between = np.arange(*np.searchsorted(trace.time, (start, end)))
-    places: list[int] = []
+    ms1: list[Spectrum] = []
     if between.size and trace.height[between].any():
         apex = int(between[trace.height[between].argmax()])
         time, intensity = float(trace.time[apex]), float(trace.height[apex])
@@ -698,7 +622,7 @@ def _group(
         near: set[int] = {apex, *beside[(beside >= 0) & (beside < trace.height.size)].tolist()}
         shown = sorted(near, key=lambda n: (-float(trace.height[n]), n))[:_MS1_OF_A_FEATURE]
         numbers = sorted(trace.first + n for n in shown if trace.height[n] > 0)
-        places = [seen.place[n] for n in numbers]
+        ms1 = [seen.surveys[n] for n in numbers]
     chimeric = [n for n in members if seen.other[n] > settings.chimeric_share]
     remark = ""
     if 2 * len(chimeric) > len(members):
@@ -710,14 +634,13 @@ def _group(
             "fragments of both may be among the peaks"
         )
     own.sort(key=lambda one: one.index)
-    return _Group(own, time, intensity, places, remark)
+    return _Group(own, time, intensity, ms1, remark)
 
 
-def _feature(shelf: Shelf, group: _Group, name: str, settings: FeatureSettings) -> Feature:
-    """The spectra of a group from the shelf, those of one energy as one."""
+def _feature(group: _Group, name: str, settings: FeatureSettings) -> Feature:
+    """The spectra of a group, those of one energy as one."""
     by_energy: defaultdict[tuple[object, ...], list[Spectrum]] = defaultdict(list)
-    for one in group.scans:
-        spectrum = shelf.get(one.place)
+    for spectrum in (one.spectrum for one in group.scans):
         mode = canonical(spectrum.metadata).get("fragmentation_mode", "")
         by_energy[spectrum.collision_energy_text, mode, spectrum.instrument].append(spectrum)
     scans = [one for own in by_energy.values() for one in own]
@@ -733,7 +656,7 @@ def _feature(shelf: Shelf, group: _Group, name: str, settings: FeatureSettings) 
         "charge": next((one.charge for one in scans if one.charge), 0),
         "polarity": scans[0].polarity,
     }
-    blocks = tuple(_around(shelf.get(place), shared) for place in group.places)
+    blocks = tuple(_around(survey, shared) for survey in group.ms1)
     spectra = []
     for own in by_energy.values():
         merged = consensus(own, settings.min_share)

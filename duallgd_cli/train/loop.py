@@ -407,13 +407,72 @@ def optimisers(module: nn.Module, settings: OptimiserSettings) -> tuple[torch.op
     # An orthogonal step makes little sense where one side holds a handful of numbers.
     narrow = [(n, p) for n, p in matrices if min(p.shape) < _NARROW]
     wide = [(n, p) for n, p in matrices if min(p.shape) >= _NARROW]
-    muon = torch.optim.Muon(
+    muon = _Muon(
         wide,
         lr=settings.learning_rate,
         weight_decay=settings.weight_decay,
         adjust_lr_fn="match_rms_adamw",  # one learning rate does for both
     )
     return muon, _adamw(settings, (narrow, settings.weight_decay), (rest, 0.0))
+
+
+class _Muon(torch.optim.Muon):
+    """Muon that makes all matrices of a shape orthogonal in one batch on a GPU.
+
+    One by one, the small matrices of a denoiser are some 4,000 kernels a step, and launching them
+    takes longer than the network. Settings and state are those of the class above.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One step; on a CPU that of the class above."""
+        if all(p.device.type == "cpu" for group in self.param_groups for p in group["params"]):
+            return super().step(closure)  # type: ignore[no-any-return,no-untyped-call]
+        for group in self.param_groups:
+            self._step_by_shape(group)
+        return None
+
+    def _step_by_shape(self, group: dict[str, Any]) -> None:
+        parameters: list[Tensor] = []
+        gradients: list[Tensor] = []
+        momenta: list[Tensor] = []
+        self._init_group(group, parameters, gradients, momenta)
+        torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+        updates = torch._foreach_lerp(gradients, momenta, group["momentum"])  # Nesterov's
+        torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+        by_shape: dict[torch.Size, list[int]] = {}
+        for number, parameter in enumerate(parameters):
+            by_shape.setdefault(parameter.shape, []).append(number)
+        for shape, members in by_shape.items():
+            stacked = torch.stack([updates[number] for number in members])
+            steps = orthogonal(stacked, group["ns_coefficients"], group["ns_steps"], group["eps"])
+            rate = 0.2 * math.sqrt(max(shape)) * group["lr"]  # match_rms_adamw
+            own = [parameters[number] for number in members]
+            torch._foreach_add_(own, list(steps.to(own[0].dtype).unbind()), alpha=-rate)
+
+
+def orthogonal(
+    matrices: Tensor, coefficients: tuple[float, float, float], steps: int, least: float
+) -> Tensor:
+    """Matrices brought near to orthogonal ones by Newton and Schulz's iteration.
+
+    Args:
+        matrices: (k, m, n).
+        coefficients: Of X, X X^T X and (X X^T)^2 X.
+        steps: Iterations.
+        least: Norm below which a matrix counts as zero.
+
+    Returns:
+        bfloat16 (k, m, n), all singular values about one.
+    """
+    a, b, c = coefficients
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    x = (matrices.mT if is_tall else matrices).bfloat16()
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp_min(least)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if is_tall else x
 
 
 def _adamw(

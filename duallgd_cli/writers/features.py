@@ -1,21 +1,23 @@
-"""What was made of a run, to look at: its features as MGF, and a table of them beside it.
+"""Features as tables: what was made of a run, beside its MGF, and a table that comes back.
 
 The MGF is read as the run is: `predict` gives the same candidates of both.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from duallgd_cli.errors import UnreadableError
-from duallgd_cli.files import STANDARD_STREAM, claim
-from duallgd_cli.results import references, sentences
+from duallgd_cli.files import STANDARD_STREAM, claim, write_atomically
+from duallgd_cli.results import Prediction, references, sentences
+from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import GroupBy, Inputs
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, first
 from duallgd_cli.spectra.run import FeatureSettings
 from duallgd_cli.spectra.types import Feature, Spectrum
-from duallgd_cli.writers.formats import inert, table, write_pieces
+from duallgd_cli.writers.formats import inert, rows, table, write_pieces
 
 COLUMNS: Final = (
     "feature_id",
@@ -32,6 +34,13 @@ COLUMNS: Final = (
     "precursor_intensity",
     "remarks",
 )
+# Beside the columns of a table of features, each after ``duallgd_``.
+_ANSWERS: Final = (
+    *("feature_id", "joined_by", "formula", "smiles", "inchikey", "confidence", "level", "parts"),
+    *("adduct", "adduct_source", "status", "message"),
+)
+_MOST_PARTS: Final = 5
+_LIKELY: Final = 0.5  # least probability of a part in the table of features
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?")
 
 
@@ -67,22 +76,20 @@ def write_features(
         places["the table of features"] = table_path(output)
     with Inputs(names) as inputs:
         claim(places, [("an input, the spectra", name) for name in names], force=force)
-        rows: list[list[str]] = []
+        lines: list[list[str]] = []
         written = 0
 
         def blocks() -> Iterator[str]:
             nonlocal written
             for feature in inputs.features(group_by, None, settings):
-                rows.append([inert(cell) for cell in _cells(feature)])
+                lines.append([inert(cell) for cell in _cells(feature)])
                 usable = [one for one in feature.spectra if one.failure is None]
                 written += bool(usable)
                 yield from (_block(one) for one in (*usable, *(feature.ms1 if usable else ())))
-            if not rows:  # so that nothing is written
-                raise UnreadableError(inputs.runs.nothing_left(names, inputs.n_ms1))
 
         write_pieces(blocks(), output)
         if is_file:
-            write_pieces(table(COLUMNS, rows, "csv"), places["the table of features"])
+            write_pieces(table(COLUMNS, lines, "csv"), places["the table of features"])
     return written, inputs
 
 
@@ -155,3 +162,52 @@ def _cells(feature: Feature) -> Iterator[str]:
         "remarks": sentences(failure, *dict.fromkeys(said)),
     }
     return (str(cells[name]) for name in COLUMNS)
+
+
+def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path: Path) -> None:
+    """Write a table of features with the answers beside its own columns, which stay as they are.
+
+    Rows are in the order of the table, whatever became of them; features that are in none of them
+    come last. Lines before the names of the columns are kept.
+
+    Args:
+        predictions: Of a whole run, with parts.
+        features: The table.
+        path: Of a CSV file.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    answers: defaultdict[int, list[list[str]]] = defaultdict(list)
+    alone: list[list[str]] = []
+    for prediction in predictions:
+        if prediction.source != prediction.group[0]:
+            continue
+        scans = "" if prediction.feature_id else prediction.scans
+        names = (prediction.feature_id, prediction.spectrum_id, prediction.name, scans)
+        place, by, _ = features.row_of(names, prediction.precursor_mz, prediction.rt_seconds)
+        cells = next(rows(prediction))
+        likely = [one for one in prediction.parts or () if one.probability >= _LIKELY]
+        cells |= {
+            "feature_id": cells["feature_id"] or cells["spectrum_id"],
+            "joined_by": by,
+            "parts": "; ".join(f"{o.name} {o.probability:.2f}" for o in likely[:_MOST_PARTS]),
+        }
+        of_row = alone if place is None else answers[place]
+        of_row.append([cells[name] for name in _ANSWERS])
+    nothing = dict.fromkeys(_ANSWERS, "") | {
+        "status": "no_spectrum",
+        "message": "no spectrum has the id and m/z of this row, or its m/z and retention time",
+    }
+    bare = [""] * len(features.columns)
+    heads = [*features.before, [*features.columns, *(f"duallgd_{name}" for name in _ANSWERS)]]
+    lines = chain(
+        heads[1:],
+        (
+            [*row.cells, *answer]
+            for place, row in enumerate(features.rows)
+            for answer in answers[place] or [[*nothing.values()]]
+        ),
+        ([*bare, *answer] for answer in alone),
+    )
+    write_atomically(path, table(heads[0], lines, "csv"))

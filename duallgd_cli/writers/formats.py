@@ -185,19 +185,23 @@ def pieces(predictions: Iterable[Prediction], name: str, header: Header) -> Iter
 
 
 def table(columns: Iterable[str], lines: Iterable[Iterable[str]], name: str) -> Iterator[str]:
-    """A table as text.
+    """The text of a table: its header and then its rows, as `lines_of` gives them."""
+    return lines_of(chain([columns], lines), name)
+
+
+def lines_of(rows: Iterable[Iterable[str]], name: str) -> Iterator[str]:
+    """Rows of a table as text.
 
     Args:
-        columns: Of the header.
-        lines: Cells of each row.
+        rows: Cells of each.
         name: csv or tsv.
 
     Yields:
-        The header and each row, line breaks included; cells are quoted where needed.
+        Each row, its line break included; cells are quoted where needed.
     """
     text = io.StringIO()
     line = csv.writer(text, delimiter="," if name == "csv" else "\t", lineterminator="\n")
-    for cells in map(tuple, chain([columns], lines)):
+    for cells in map(tuple, rows):
         line.writerow(cells if "".join(cells).isprintable() else map(printable, cells))
         yield text.getvalue()
         text.seek(0)
@@ -362,21 +366,8 @@ def _hypothesis(outcome: HypothesisResult) -> dict[str, Any]:
     }
 
 
-def write_parts(predictions: Iterable[Prediction], output: Path) -> None:
-    """Write the table of parts: of every feature those that its true structure may contain.
-
-    Args:
-        predictions: Of whole cases, in order, with parts.
-        output: CSV file to write, whole or not at all.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    lines = (row for one in predictions if one.source == one.group[0] for row in _part_rows(one))
-    write_atomically(output, table(PART_COLUMNS, lines, "csv"))
-
-
-def _part_rows(prediction: Prediction) -> Iterator[list[str]]:
+def part_rows(prediction: Prediction) -> Iterator[list[str]]:
+    """Cells of the table of parts: what the true structure of a feature may contain."""
     source = prediction.source
     names = (prediction.spectrum_id, source.file, prediction.feature_id, prediction.formula)
     spectrum_id, file, feature_id, formula = map(inert, names)

@@ -1,6 +1,6 @@
 """What large inputs cost: processor time and most memory of one process, for each of several loads.
 
-    python examples/studies/load.py                                     # the table of docs/scale.md
+    python examples/studies/load.py                                # the table of docs/long-runs.md
     python examples/studies/load.py --only report --features 2000       # one line of it, smaller
 
 Inputs are made first (see `load_inputs`), in a folder that is used again by the next call with the
@@ -8,7 +8,6 @@ same sizes. Each load is a command of its own, as a user types it; of a database
 the reading is looked at, first of the file and then of what was kept of it.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -78,6 +77,16 @@ class Cost:
     peak_bytes: int
 
 
+# A process begins with the peak of memory of the one that started it, so a small one starts each.
+_MEASURED = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(process.pid, 0)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss << 10)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def measured(load: Load, folder: Path) -> Cost:
     """Run a load in a process of its own.
 
@@ -85,12 +94,11 @@ def measured(load: Load, folder: Path) -> Cost:
         CalledProcessError: It failed.
     """
     own_cache = ["env", f"DUALLGD_CACHE={folder / 'cache'}"]
-    process = subprocess.Popen([*own_cache, sys.executable, *map(str, load.arguments)])
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, process.args)
-    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss << 10)
+    process = [*own_cache, sys.executable, *map(str, load.arguments)]
+    command = [sys.executable, "-c", _MEASURED, *process]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    seconds, peak_bytes = done.stdout.split()
+    return Cost(float(seconds), int(peak_bytes))
 
 
 def reports(folder: Path, sizes: Sizes) -> list[Load]:

@@ -10,14 +10,9 @@ import pytest
 
 from tests.made_runs import rows_of
 
+pytestmark = pytest.mark.usefixtures("databases")
+
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("DUALLGD_DATABASES", str(tmp_path / "databases"))
-    return tmp_path / "databases"
 
 
 @pytest.fixture
@@ -68,11 +63,11 @@ def test_a_file_and_a_name_give_the_same_candidates(duallgd, spectra, formulas, 
     assert (tmp_path / "file.csv").read_bytes() == (tmp_path / "name.csv").read_bytes()
 
 
-def test_the_list_says_what_there_is(duallgd, mine, folder):
+def test_the_list_says_what_there_is(duallgd, mine, databases):
     empty = duallgd("database", "list")
     duallgd("database", "add", mine)
     duallgd("database", "add", mine, "--name", "a-copy", "-q")
-    (folder / "mine" / "bits.npy").unlink()
+    (databases / "mine" / "bits.npy").unlink()
     listed = duallgd("database", "list")
 
     assert (empty.code, empty.out) == (0, "")
@@ -119,7 +114,7 @@ def test_a_name_that_nobody_added_says_which_there_are(duallgd, spectra, mine):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_reading_that_is_ended_leaves_nothing(tmp_path, folder, how, workers):
+def test_a_reading_that_is_ended_leaves_nothing(tmp_path, databases, how, workers):
     rows = "".join(f"{'C' * (2 + n % 40)}O molecule-{n}\n" for n in range(60_000))
     (tmp_path / "large.smi").write_text(rows)
     # As the command, but telling sooner how far it is.
@@ -138,4 +133,4 @@ def test_a_reading_that_is_ended_leaves_nothing(tmp_path, folder, how, workers):
     assert process.returncode == (-how if how == signal.SIGKILL else 130), said
     assert "Traceback" not in said
     assert how == signal.SIGKILL or "nothing is kept; the same command starts again" in said
-    assert not list(folder.iterdir())
+    assert not list(databases.iterdir())

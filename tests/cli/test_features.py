@@ -183,11 +183,22 @@ def test_standard_output_takes_the_mgf_alone(duallgd, run_file, tmp_path):
         ("features absent.mzML", 66, "absent.mzML"),
         ("features RUN --rt 5000-", 65, "is left: 52 outside the retention times; widen the"),
         ("predict RUN -o o.csv --rt 5000-", 65, "is left: 52 outside the retention times"),
-        ("predict SPECTRA -o o.csv --mz 100-150 --samples 2 --steps 1", 0, "is no run"),
+        ("predict SPECTRA -o o.csv --mz 100-150 --samples 2 --steps 1", 0, "since it is no run"),
+        ("formulas SPECTRA -o o.csv --mz 100-150", 0, "since it is no run"),
+        ("formulas RUN -o o.csv --rt 9-3", 2, "rt must be a span such as 60-600"),
+        ("features RUN --group-by none --mz 100-150", 0, "run.mzML are read, with --group-by none"),
+        ("formulas RUN -o o.csv --rt 5000-", 65, "is left: 52 outside the retention times"),
+        (
+            "score RUN -o o.csv --structures MINE --samples 2 --steps 1 --rt 5000-",
+            65,
+            "is left: 52 outside the retention times",
+        ),
     ],
 )
-def test_what_is_refused_or_said(duallgd, run_file, spectra, arguments, code, said):
-    words = [{"RUN": run_file, "SPECTRA": spectra}.get(one, one) for one in arguments.split()]
+def test_what_is_refused_or_said(duallgd, run_file, spectra, tmp_path, arguments, code, said):
+    (tmp_path / "mine.smi").write_text("Cn1cnc2c1c(=O)n(C)c(=O)n2C caffeine\n")
+    files = {"RUN": run_file, "SPECTRA": spectra, "MINE": "mine.smi"}
+    words = [files.get(one, one) for one in arguments.split()]
 
     done = duallgd(*words)
 

@@ -6,6 +6,9 @@ import pytest
 from rich.console import Console
 
 from duallgd_cli.cli import display
+from duallgd_cli.predict import run
+from duallgd_cli.predict.journal import read
+from duallgd_cli.predict.parts import likely_parts
 from duallgd_cli.writers.formats import PART_COLUMNS
 from tests.made_runs import lines_of, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
@@ -39,14 +42,29 @@ def test_a_table_has_the_level_of_the_json_lines(duallgd, own_run):
     assert "parts" in levels
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "mztab"])
+def test_parts_are_looked_for_once_a_feature(duallgd, example_run, own_run, monkeypatch, ending):
+    asked = []
+    monkeypatch.setattr(
+        run, "likely_parts", lambda *given: asked.append(given) or likely_parts(*given)
+    )
+
+    assert duallgd("merge", own_run, "-o", f"again.{ending}", "--parts", "-q").code == 0
+
+    moved = example_run.with_suffix(".parts.csv").read_text()
+    moved = moved.replace(str(example_run.parent), str(own_run.parent))
+    assert Path("again.parts.csv").read_text() == moved
+    assert len(asked) == len(list(read([own_run]).features()))
+
+
 def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
-    run = ("predict", made, "-o", "out.csv", "--parts", "-q", "--samples", "12")
-    duallgd(*run)
+    command = ("predict", made, "-o", "out.csv", "--parts", "-q", "--samples", "12")
+    duallgd(*command)
     before = (tmp_path / "out.parts.csv").read_bytes()
     (tmp_path / "out.parts.csv").unlink()
 
-    done = duallgd(*run, "--resume")
+    done = duallgd(*command, "--resume")
 
     assert (done.code, (tmp_path / "out.parts.csv").read_bytes()) == (0, before)
 

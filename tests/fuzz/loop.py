@@ -9,9 +9,7 @@ import random
 import sys
 import zipfile
 from collections import Counter
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 from duallgd_cli import __main__
 from duallgd_cli.errors import DuallgdError
@@ -128,10 +126,6 @@ _WAYS = (
 )  # fmt: skip
 
 
-MOST_MIB = 512  # above what the process held before
-_PROCESS = Path("/proc/self")
-
-
 def fuzz(count, seed, try_one):
     """Try `count` broken inputs; how often each outcome or error in a sentence came.
 
@@ -161,32 +155,6 @@ def assert_sentence(text):
     assert text.strip(), "an empty message"
     assert "\n" not in text, f"more than one line: {text!r}"
     assert len(text) < 600, f"too long: {text!r}"
-
-
-@contextmanager
-def bounded_memory():
-    """The list that is given holds, after the block, by how many MiB the process grew at its peak.
-
-    It stays empty where the system does not tell.
-
-    Raises:
-        AssertionError: More than `MOST_MIB`.
-    """
-    grown = []
-    try:
-        (_PROCESS / "clear_refs").write_text("5")  # forgets the peak so far
-    except OSError:
-        yield grown
-        return
-    before = _mib("VmRSS")
-    yield grown
-    grown.append(max(0, _mib("VmHWM") - before))
-    assert grown[0] <= MOST_MIB, f"{grown[0]} MiB more at the peak"
-
-
-def _mib(name):
-    status = (_PROCESS / "status").read_text()
-    return int(status.split(f"{name}:")[1].split()[0]) // 1024
 
 
 def run(*arguments):

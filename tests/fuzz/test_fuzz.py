@@ -22,11 +22,13 @@ from duallgd_cli.train.settings import run_settings
 from examples.make_examples import SPECTRA
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.kills import kill_and_resume
-from tests.fuzz.loop import assert_sentence, bounded_memory, fuzz, mutate, packed_as, run
+from tests.fuzz.loop import assert_sentence, fuzz, mutate, packed_as, run
 from tests.fuzz.weights import fuzz_weights
+from tests.memory import bounded_memory
 from tests.stub_model import stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=2))
+MOST_MIB = 512  # above what the process held before
 
 
 def broken_file(rng, folder):
@@ -278,7 +280,7 @@ def test_broken_input_gives_one_sentence_or_what_sound_input_gives(
 ):
     monkeypatch.chdir(tmp_path)
 
-    with bounded_memory() as grown:
+    with bounded_memory(MOST_MIB) as grown:
         seen = fuzz(TIMES * count, "tests", tmp_path)
 
     sys.stdout.write(f"{fuzz.__name__} of {TIMES * count}: {dict(seen)}, {grown} MiB more\n")

@@ -1,5 +1,6 @@
 """Laws of runs: grouping and consensus."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from duallgd_cli.spectra.consensus import consensus
 from duallgd_cli.spectra.features import group
-from duallgd_cli.spectra.run import FeatureSettings, RunCounts
+from duallgd_cli.spectra.run import FEATURES, FeatureSettings, left_out
 from duallgd_cli.spectra.types import Source
 from tests.made_spectra import made_spectrum
 
@@ -86,7 +87,7 @@ def as_spectra(scans, indices):
 
 
 def grouped(items, **values):
-    counts = RunCounts()
+    counts = Counter()
     features = list(group(items, "run", None, FeatureSettings(**values), counts))
     return [
         frozenset(scan.source.index for one in feature.spectra for scan in one.merged or (one,))
@@ -104,8 +105,8 @@ def test_every_ms2_scan_is_in_one_feature_or_left_out_and_counted(scans, values)
     members = [index for one in found for index in one]
     n_ms2 = sum(one.ms_level == 2 for one in items)
     assert len(members) == len(set(members))
-    assert len(members) + sum(counts.left_out.values()) == n_ms2
-    assert counts.features == len(found)
+    assert len(members) + sum(left_out(counts).values()) == n_ms2
+    assert counts[FEATURES] == len(found)
     assert [min(one) for one in found] == sorted(min(one) for one in found)
 
 

@@ -2,13 +2,11 @@
 
 import json
 import re
-import subprocess
-import sys
 from itertools import chain
 
 import load_inputs
 import pytest
-from load import main
+from load import Load, main, measured
 from rdkit import Chem
 
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
@@ -19,21 +17,6 @@ from duallgd_cli.report.contents import ReportedRun
 from duallgd_cli.spectra import reading
 
 MIB = 1 << 20
-
-
-def python(*arguments):
-    """Seconds of the processor and most bytes of a process of its own."""
-    code = (
-        "import os, subprocess, sys; p = subprocess.Popen(sys.argv[1:]); "
-        "_, status, used = os.wait4(p.pid, 0); "
-        "print(status, used.ru_utime + used.ru_stime, used.ru_maxrss << 10)"
-    )
-    command = [sys.executable, "-c", code, sys.executable, *map(str, arguments)]
-    status, seconds, peak = subprocess.run(
-        command, capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert status == "0"
-    return float(seconds), int(peak)
 
 
 @pytest.mark.parametrize("number", range(0, 60, 7))
@@ -106,10 +89,11 @@ def test_a_large_report_is_an_index_and_pages_with_bounds_on_memory_and_size(tmp
     output = load_inputs.run(tmp_path, count, 5, shards=2)
     page = tmp_path / "report.html"
 
-    _, peak = python("-m", "duallgd_cli", "report", output, "-q", "-o", page)
+    arguments = ["-m", "duallgd_cli", "report", output, "-q", "-o", page]
+    cost = measured(Load("report", "", arguments), tmp_path)
 
     pages = sorted((tmp_path / "report_files").iterdir())
-    assert peak < 260 * MIB
+    assert cost.peak_bytes < 260 * MIB
     assert sum(one.stat().st_size for one in (page, *pages)) < 8_000 * count
     assert [one.name for one in pages] == ["0001.html", "0002.html", "0003.html"]
     index = page.read_text("utf-8")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from duallgd_authors_network.core import LoadedModel, Runtime
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def can_load(path: Path) -> bool:

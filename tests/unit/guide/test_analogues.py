@@ -19,16 +19,13 @@ from duallgd_cli.guide.analogues import Analogues, difference
 from duallgd_cli.sources.collection import exchanged, starts
 from duallgd_cli.writers.formats import likeness
 
+pytestmark = pytest.mark.usefixtures("databases")
+
 QUERCETIN = "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"
 ISORHAMNETIN = "COc1cc(-c2oc3cc(O)cc(O)c3c(=O)c2O)ccc1O"
 MORIN = "O=c1c(O)c(-c2ccc(O)cc2O)oc2cc(O)cc(O)c12"
 TELLS_NOTHING = np.full(FINGERPRINT_BITS, 0.01, np.float32)
 KNOWN = (QUERCETIN, "CCCCO", "Cn1cnc2c1c(=O)[nH]c(=O)n2C", "c1ccccc1C(=O)O", "NCCc1ccccc1")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
 
 
 def read(path, text):

@@ -11,15 +11,12 @@ from duallgd_cli.guide import library
 from duallgd_cli.guide.library import Library, analogues_among
 from duallgd_cli.spectra.types import Source, Spectrum
 
+pytestmark = pytest.mark.usefixtures("databases")
+
 pytest.importorskip("matchms")
 
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
 PEAKS = ((56.05, 10), (83.06, 20), (110.0713, 40), (138.0662, 100), (195.0877, 60))
-
-
-@pytest.fixture(autouse=True)
-def own_cache(monkeypatch, tmp_path):
-    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
 
 
 def msp(peaks=PEAKS, precursor=195.0877, name="caffeine", **fields):

@@ -22,15 +22,10 @@ from duallgd_cli.guide.store import Database
 from duallgd_cli.spectra.types import Feature
 from tests.made_spectra import made_spectrum
 
+pytestmark = pytest.mark.usefixtures("databases")
+
 SMILES = ("CCCCO", "CCO", "CC(C)CO", "COC", "c1ccccc1", "NCC(=O)O", "C[N+](C)(C)CC(=O)[O-]", "CCBr")
 TABLE = "CCCCO a\nCCO b\nno(\n[Fe] iron\nCC(C)CO c\nCOC d\nC.C\nc1ccccc1 e\n"
-
-
-@pytest.fixture(autouse=True)
-def folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("DUALLGD_DATABASES", str(tmp_path / "databases"))
-    return tmp_path / "databases"
 
 
 @pytest.fixture
@@ -98,7 +93,7 @@ def test_more_atoms_than_a_byte_counts_are_no_molecule_of_few(table):
     assert len(Analogues.read(table).of_formulas(formulas("C2H262O", "C260H10O"))) == 0
 
 
-def test_it_is_read_once_and_says_what_it_is(table, folder, caplog):
+def test_it_is_read_once_and_says_what_it_is(table, databases, caplog):
     _, made = store.add(table)
     table.unlink()
 
@@ -111,8 +106,8 @@ def test_it_is_read_once_and_says_what_it_is(table, folder, caplog):
     assert sum(made.left_out.values()) == 3
     assert "1 molecule left out (not a molecule)" in caplog.text
     assert list(found.names) == ["b", "d"]
-    assert {path.name for path in folder.iterdir()} == {"mine"}
-    suffixes = {path.suffix for path in (folder / "mine").iterdir()}
+    assert {path.name for path in databases.iterdir()} == {"mine"}
+    suffixes = {path.suffix for path in (databases / "mine").iterdir()}
     assert suffixes == {".npy", ".json"}
 
 
@@ -131,7 +126,7 @@ def test_its_arrays_lie_on_disk_and_only_the_formulas_of_a_feature_are_sent(tmp_
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_several_processes_give_the_same_bytes(tmp_path, folder, monkeypatch, workers):
+def test_several_processes_give_the_same_bytes(tmp_path, databases, monkeypatch, workers):
     monkeypatch.setattr(store, "_AT_HAND", 3)
     text = "".join(f"{SMILES[n % 7]} {n}\n" for n in range(40))
     (tmp_path / "a.smi").write_text(text + "no(\n")
@@ -140,7 +135,7 @@ def test_several_processes_give_the_same_bytes(tmp_path, folder, monkeypatch, wo
     store.add(tmp_path / "a.smi", "one")
     store.add(tmp_path / "a.smi", "other", workers=workers, advance=seen.append)
 
-    files = [sorted((folder / name).glob("*.npy")) for name in ("one", "other")]
+    files = [sorted((databases / name).glob("*.npy")) for name in ("one", "other")]
     assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
     assert sum(seen) == 41
 
@@ -162,12 +157,12 @@ def test_it_is_named_after_its_file(file, name):
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "../a", "a/b", "a b", ".hidden", "-x", "é", "a\n", "a" * 101, "a\0"]
 )
-def test_names_that_are_none_are_refused(table, folder, name):
+def test_names_that_are_none_are_refused(table, databases, name):
     with pytest.raises(UsageError, match=r"letters, digits, \. _ and -"):
         store.add(table, name or " ")
     with pytest.raises((UsageError, MissingInputError, UnreadableError)):
         store.remove(name)
-    assert not folder.exists()
+    assert not databases.exists()
 
 
 def test_a_file_whose_name_is_none_says_to_give_one(tmp_path, table):
@@ -177,7 +172,9 @@ def test_a_file_whose_name_is_none_says_to_give_one(tmp_path, table):
         store.add(path)
 
 
-def test_a_second_of_the_same_name_is_refused_unless_it_is_to_replace_it(table, tmp_path, folder):
+def test_a_second_of_the_same_name_is_refused_unless_it_is_to_replace_it(
+    table, tmp_path, databases
+):
     first = store.add(table)
     (tmp_path / "other.smi").write_text("CCN amine\n")
 
@@ -187,11 +184,11 @@ def test_a_second_of_the_same_name_is_refused_unless_it_is_to_replace_it(table, 
     second = store.add(tmp_path / "other.smi", "mine", force=True)
 
     assert store.entries() == [second]
-    assert [path.name for path in folder.iterdir()] == ["mine"]
-    assert list(Database.open(folder / "mine").of_formulas(formulas("C2H7N")).names) == ["amine"]
+    assert [path.name for path in databases.iterdir()] == ["mine"]
+    assert list(Database.open(databases / "mine").of_formulas(formulas("C2H7N")).names) == ["amine"]
 
 
-def test_of_two_that_are_added_at_once_the_first_stays(table, tmp_path, folder):
+def test_of_two_that_are_added_at_once_the_first_stays(table, tmp_path, databases):
     (tmp_path / "other.smi").write_text("CCN amine\n")
     other = []
 
@@ -203,10 +200,10 @@ def test_of_two_that_are_added_at_once_the_first_stays(table, tmp_path, folder):
         store.add(table, advance=meanwhile)
 
     assert store.entries() == other
-    assert [path.name for path in folder.iterdir()] == ["mine"]
+    assert [path.name for path in databases.iterdir()] == ["mine"]
 
 
-def test_a_failed_replacement_leaves_the_first(table, tmp_path, folder):
+def test_a_failed_replacement_leaves_the_first(table, tmp_path, databases):
     first = store.add(table)
     (tmp_path / "empty.smi").write_text("no(\n\nneither)\n")
 
@@ -214,7 +211,7 @@ def test_a_failed_replacement_leaves_the_first(table, tmp_path, folder):
         store.add(tmp_path / "empty.smi", "mine", force=True)
 
     assert store.entries() == [first]
-    assert [path.name for path in folder.iterdir()] == ["mine"]
+    assert [path.name for path in databases.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +224,7 @@ def test_a_failed_replacement_leaves_the_first(table, tmp_path, folder):
     ],
 )
 def test_a_file_without_structures_is_one_sentence_and_leaves_nothing(
-    tmp_path, folder, text, error, said
+    tmp_path, databases, text, error, said
 ):
     path = tmp_path / ("bad.smi.gz" if text[:2] == b"\x1f\x8b" else "bad.smi")
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -235,11 +232,11 @@ def test_a_file_without_structures_is_one_sentence_and_leaves_nothing(
     with pytest.raises(error, match=said):
         store.add(path, "bad")
 
-    assert not folder.exists() or not list(folder.iterdir())
+    assert not databases.exists() or not list(databases.iterdir())
     assert store.entries() == []
 
 
-def test_too_many_rows_are_refused(table, folder, monkeypatch):
+def test_too_many_rows_are_refused(table, databases, monkeypatch):
     monkeypatch.setattr(store, "_MOST_ROWS", 7)
 
     with pytest.raises(UsageError, match="more than 7 rows"):
@@ -248,17 +245,17 @@ def test_too_many_rows_are_refused(table, folder, monkeypatch):
     assert store.entries() == []
 
 
-def test_an_error_on_the_way_leaves_nothing(table, folder, monkeypatch):
+def test_an_error_on_the_way_leaves_nothing(table, databases, monkeypatch):
     def stop(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         store.add(table, advance=stop)
 
-    assert not list(folder.iterdir())
+    assert not list(databases.iterdir())
 
 
-def test_a_full_disk_is_one_sentence(table, folder, monkeypatch):
+def test_a_full_disk_is_one_sentence(table, databases, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -267,19 +264,19 @@ def test_a_full_disk_is_one_sentence(table, folder, monkeypatch):
     with pytest.raises(UsageError, match=r"mine cannot be written: No space left"):
         store.add(table)
 
-    assert not list(folder.iterdir())
+    assert not list(databases.iterdir())
 
 
-def test_what_a_killed_process_left_is_no_database_and_goes_in_time(table, folder, monkeypatch):
+def test_what_a_killed_process_left_is_no_database_and_goes_in_time(table, databases, monkeypatch):
     store.add(table)
-    shutil.copytree(folder / "mine", folder / ".other.4711.part")
+    shutil.copytree(databases / "mine", databases / ".other.4711.part")
 
     assert [name for name, _ in store.entries()] == ["mine"]
     store.add(table, "second")
-    assert (folder / ".other.4711.part").exists()
+    assert (databases / ".other.4711.part").exists()
     monkeypatch.setattr(store, "_ABANDONED_S", -1.0)
     store.add(table, "third")
-    assert sorted(path.name for path in folder.iterdir()) == ["mine", "second", "third"]
+    assert sorted(path.name for path in databases.iterdir()) == ["mine", "second", "third"]
 
 
 def about(**changes):
@@ -314,42 +311,42 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("what", DAMAGES)
-def test_a_damaged_store_or_an_old_one_says_to_add_it_again(table, folder, what):
+def test_a_damaged_store_or_an_old_one_says_to_add_it_again(table, databases, what):
     store.add(table)
-    DAMAGES[what](folder / "mine")
+    DAMAGES[what](databases / "mine")
 
     with pytest.raises(UnreadableError, match=r"mine.*database add FILE --name mine --force"):
-        Database.open(folder / "mine")
+        Database.open(databases / "mine")
     ((name, listed),) = store.entries()
     assert name == "mine"
     assert "database add" in listed
     store.add(table, force=True)
-    assert len(Database.open(folder / "mine")) == 5
-    DAMAGES[what](folder / "mine")
+    assert len(Database.open(databases / "mine")) == 5
+    DAMAGES[what](databases / "mine")
     store.remove("mine")
     assert store.entries() == []
 
 
 @pytest.mark.parametrize("array", ["smiles", "names", "bits", "smiles_start", "bits_start"])
-def test_every_byte_that_is_looked_up_is_checked(table, folder, array):
+def test_every_byte_that_is_looked_up_is_checked(table, databases, array):
     store.add(table)
-    path = folder / "mine" / f"{array}.npy"
+    path = databases / "mine" / f"{array}.npy"
     whole = bytearray(path.read_bytes())
     whole[-9] ^= 1
     path.write_bytes(whole)
-    database = Database.open(folder / "mine")
+    database = Database.open(databases / "mine")
 
     with pytest.raises(UnreadableError, match=r"damaged.*database add"):
         database.of_formulas(formulas("C2H6O", "C4H10O", "C6H6"))
 
 
-def test_a_database_that_goes_is_gone_and_others_stay(table, folder):
+def test_a_database_that_goes_is_gone_and_others_stay(table, databases):
     store.add(table, "one")
     store.add(table, "two")
 
     store.remove("one")
 
-    assert [path.name for path in folder.iterdir()] == ["two"]
+    assert [path.name for path in databases.iterdir()] == ["two"]
     with pytest.raises(MissingInputError, match=r"no database one.*there are: two"):
         store.remove("one")
     store.remove("two")
@@ -357,9 +354,9 @@ def test_a_database_that_goes_is_gone_and_others_stay(table, folder):
         store.remove("two")
 
 
-def test_a_folder_that_is_no_database_is_never_removed_or_replaced(table, folder):
-    (folder / "photos").mkdir(parents=True)
-    (folder / "photos" / "about.txt").write_text("mine")
+def test_a_folder_that_is_no_database_is_never_removed_or_replaced(table, databases):
+    (databases / "photos").mkdir(parents=True)
+    (databases / "photos" / "about.txt").write_text("mine")
 
     with pytest.raises(MissingInputError):
         store.remove("photos")
@@ -368,18 +365,18 @@ def test_a_folder_that_is_no_database_is_never_removed_or_replaced(table, folder
             store.add(table, "photos", force=force)
 
     store.add(table, "own")
-    (folder / "own" / "notes.txt").write_text("mine")
+    (databases / "own" / "notes.txt").write_text("mine")
     store.remove("own")
-    assert (folder / "photos" / "about.txt").read_text() == "mine"
-    assert (folder / "own" / "notes.txt").read_text() == "mine"
+    assert (databases / "photos" / "about.txt").read_text() == "mine"
+    assert (databases / "own" / "notes.txt").read_text() == "mine"
     assert store.entries() == []
 
 
-def test_a_file_wins_over_a_name_and_a_folder_does_not(table, tmp_path, monkeypatch, folder):
+def test_a_file_wins_over_a_name_and_a_folder_does_not(table, tmp_path, monkeypatch, databases):
     monkeypatch.chdir(tmp_path)
     store.add(table, "coconut")
     (tmp_path / "coconut").mkdir()
-    assert store.located("coconut") == folder / "coconut"
+    assert store.located("coconut") == databases / "coconut"
 
     (tmp_path / "coconut").rmdir()
     (tmp_path / "coconut").write_text("CCO\n")

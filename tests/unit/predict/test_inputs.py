@@ -24,7 +24,7 @@ def test_a_pipe_is_an_input_like_any_other(tmp_path):
     writer = threading.Thread(target=pipe.write_bytes, args=((tmp_path / "in.mgf").read_bytes(),))
     writer.start()
 
-    assert count_spectra((str(pipe),)) is None  # counting would leave nothing for the run
+    assert count_spectra((str(pipe),), "none") is None  # counting would leave nothing for the run
     summary = predict(request(str(pipe), output), stub_model())
     writer.join()
 
@@ -41,7 +41,7 @@ def test_an_input_that_cannot_be_looked_at_is_an_error_in_words():
         Inputs((TOO_LONG,)),
     ):
         pass
-    assert count_spectra((TOO_LONG,)) is None
+    assert count_spectra((TOO_LONG,), "run") is None
 
 
 def test_a_link_to_itself_is_a_missing_input(tmp_path):

@@ -16,6 +16,7 @@ import torch
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.duallgd import DualLGD
+from duallgd_cli.train import loop
 from duallgd_cli.train.loop import (
     BEST,
     DivergenceError,
@@ -346,6 +347,37 @@ def test_every_parameter_but_the_frozen_is_optimised_once(matrices):
     assert sorted(id(p) for group in groups for p in group["params"]) == own
     if matrices == "muon":  # an orthogonal step makes little sense on a handful of numbers
         assert all(min(p.shape) >= 16 for p in groups[0]["params"])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_muon_by_shape_is_torch_s_muon(steps):
+    shapes = [(24, 48), (48, 24), (24, 48), (32, 32)]
+    generator = torch.Generator().manual_seed(4)
+    start = [torch.randn(shape, generator=generator) for shape in shapes]
+    gradients = [[torch.randn(s, generator=generator) for s in shapes] for _ in range(steps)]
+    ends = []
+    for by_shape in (False, True):
+        own = [torch.nn.Parameter(matrix.clone()) for matrix in start]
+        muon = loop._Muon(own, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
+        for step in gradients:
+            for parameter, gradient in zip(own, step, strict=True):
+                parameter.grad = gradient.clone()
+            with torch.no_grad():
+                muon._step_by_shape(muon.param_groups[0]) if by_shape else muon.step()
+        ends.append([(p.detach(), muon.state[p]["momentum_buffer"]) for p in own])
+    for (one, momentum), (other, expected) in zip(*ends, strict=True):
+        torch.testing.assert_close(momentum, expected)
+        # Products in bfloat16 round by their order.
+        torch.testing.assert_close(one, other, atol=0.05 * 0.1 * steps, rtol=0.01)
+
+
+def test_what_is_brought_near_orthogonal_has_singular_values_about_one():
+    matrices = torch.randn(3, 20, 50, generator=torch.Generator().manual_seed(1))
+    for some in (matrices, matrices.mT.contiguous()):
+        near = loop.orthogonal(some, (3.4445, -4.7750, 2.0315), 5, 1e-7)
+        values = torch.linalg.svdvals(near.float())
+        assert near.shape == some.shape
+        assert 0.6 < values.min() < values.max() < 1.3
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,269 @@
+"""Tables of features: exports of mzmine, MS-DIAL, SIRIUS, XCMS and Progenesis QI, and plain ones.
+
+A row is a feature with an id, m/z, a retention time and perhaps an adduct; the other columns, such
+as areas, are kept as they are. MS-DIAL and Progenesis QI write lines before the one that names the
+columns, R may leave out the name of its first column. A row is of a feature of the spectra that
+has its id and about its m/z, or about its m/z and retention time: ids alone may be numbers of
+another file.
+"""
+
+import csv
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.errors import Failure, UnreadableError, clip, counted, quote
+from duallgd_cli.files import DAMAGED, damaged, open_text
+from duallgd_cli.spectra.formula_table import cell_names, cell_number
+from duallgd_cli.spectra.formulas import names_in_tables
+from duallgd_cli.spectra.reading.record import is_missing
+from duallgd_cli.spectra.types import OPTION, TABLE, Feature, Spectrum
+from duallgd_cli.tables import lines_of, plain
+
+logger = logging.getLogger(__name__)
+
+# Names of columns in lower case without anything but letters and digits, the likelier first.
+_IDS: Final = (
+    *("mappingfeatureid", "alignedfeatureid", "featureid", "rowid", "alignmentid", "peakid"),
+    *("compound", "rownames", "feature", "id", "name"),
+)
+_MZ: Final = ("rowmz", "averagemz", "mzmed", "precursormz", "ionmass", "mzmean", "mz")
+# Retention times: in seconds, in either unit (median of XCMS), and in minutes. XCMS calls rtmin
+# what others call the least, so it comes after what XCMS writes beside it.
+_SECONDS: Final = ("retentiontimeinseconds", "rtseconds", "rtsec", "rts", "retentiontimes")
+_EITHER: Final = ("rtmed", "rt", "rtmean")
+_MINUTES: Final = (
+    *("rowretentiontime", "averagertmin", "retentiontimemin", "retentiontimeinminutes"),
+    *("rtminutes", "rtmin"),
+)
+_RT: Final = (*_SECONDS, *_EITHER, *_MINUTES, "retentiontime")
+_ADDUCTS: Final = (
+    *("bestion", "ionidentitiesionidentities", "adducttype", "adduct", "adducts", "iontype"),
+)
+_OF_MZMINE: Final = "rtrangemin"  # stands beside its retention times, which are in minutes
+_LONGEST_S: Final = 100.0  # a largest retention time below it is one in minutes
+_MOST_BEFORE: Final = 20  # lines before the names of the columns
+_OURS: Final = "duallgd_"
+# What is of one feature: m/z of a row and of an id that it shares, and retention times.
+_SAME_PPM, _SAME_DA, _SAME_DA_OF_ID = 10.0, 0.005, 0.02
+_SAME_S, _SAME_S_OF_ID = 20.0, 30.0
+_SHOWN: Final = 3
+
+
+class Row(NamedTuple):
+    """A feature of a table.
+
+    Attributes:
+        cells: As many as there are columns.
+        mz: Of it, or None.
+        rt_s: Retention time, s, or None.
+        adduct: As written, else "".
+    """
+
+    cells: Sequence[str]
+    mz: float | None
+    rt_s: float | None
+    adduct: str
+
+
+class Joined(NamedTuple):
+    """The row that a feature of the spectra is.
+
+    Attributes:
+        place: Of the row, None if there is none.
+        by: ``id``, ``m/z and RT`` or "".
+        remark: What is doubtful, else "".
+    """
+
+    place: int | None
+    by: str = ""
+    remark: str = ""
+
+
+class FeatureTable:
+    """A table of features.
+
+    Attributes:
+        before: Cells of the lines before the names of the columns.
+        columns: Their names, without those that this program adds.
+        rows: All of them.
+        guess: What was guessed of it, else "".
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: It is no table of features.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._name, self.guess = path.name, ""
+        self.before, (names, *lines) = _read(path)
+        header = [plain(name) for name in names]
+        kept = [at for at, name in enumerate(names) if not name.startswith(_OURS)]
+        self.columns = [names[at] for at in kept]
+
+        def first(likely: Sequence[str]) -> int | None:
+            return next((header.index(name) for name in likely if name in header), None)
+
+        mz, rt, adduct = first(_MZ), first(_RT), first(_ADDUCTS)
+        ids = [header.index(name) for name in _IDS if name in header]
+        ids += [0] if names[0] == "" else []
+        unit_s = 1.0 if rt is None else self._unit_s(names[rt], header, [one[rt] for one in lines])
+        self.rows: list[Row] = []
+        self._by_id: defaultdict[str, list[int]] = defaultdict(list)
+        for place, cells in enumerate(lines):
+            at = None if mz is None else cell_number(cells[mz])
+            time = None if rt is None else cell_number(cells[rt])
+            text = "" if adduct is None or is_missing(cells[adduct]) else cells[adduct]
+            time_s = None if time is None else time * unit_s
+            self.rows.append(Row([cells[n] for n in kept], at, time_s, text))
+            for name in dict.fromkeys(name for n in ids for name in cell_names(cells[n])):
+                self._by_id[name].append(place)
+        self._mz = np.array([np.nan if one.mz is None else one.mz for one in self.rows])
+        self._rt = np.array([np.nan if one.rt_s is None else one.rt_s for one in self.rows])
+
+    def _unit_s(self, written: str, header: Sequence[str], cells: Sequence[str]) -> float:
+        """Seconds in the unit of the retention times."""
+        name = plain(written)
+        if name in _SECONDS:
+            return 1.0
+        if name in _MINUTES or (name == "rt" and _OF_MZMINE in header):
+            return 60.0
+        longest = max(filter(None, map(cell_number, cells)), default=0.0)
+        is_minutes = longest < _LONGEST_S
+        if name != "rtmed" or is_minutes:
+            self.guess = (
+                f"{self._name}: retention times in the column {quote(written)} are at most "
+                f"{longest:.6g} and taken for {'minutes' if is_minutes else 'seconds'}; name it "
+                "rt_seconds or rt_minutes if that is wrong"
+            )
+        return 60.0 if is_minutes else 1.0
+
+    def row_of(self, names: Sequence[str], mz: float | None, rt_s: float | None) -> Joined:
+        """The row of a feature.
+
+        Args:
+            names: Of the feature, the likelier first.
+            mz: Of its precursor, or None.
+            rt_s: Retention time, s, or None.
+        """
+        same_id = dict.fromkeys(at for name in names for at in self._by_id.get(name, ()))
+        agreeing = [
+            place
+            for place in same_id
+            if mz is None or not abs(self._mz[place] - mz) > max(_SAME_DA_OF_ID, 2e-5 * mz)
+        ]
+        apart_s = np.abs(self._rt - (np.nan if rt_s is None else rt_s))
+        if agreeing:
+            place = min(agreeing, key=lambda one: np.nan_to_num(apart_s[one]))
+            remark = ""
+            if apart_s[place] > _SAME_S_OF_ID:
+                remark = f"the retention time is {rt_s:.6g} s in the file and "
+                remark += f"{self._rt[place]:.6g} s in the table of features"
+            return Joined(place, "id", remark)
+        if mz is None or rt_s is None:
+            return Joined(None)
+        apart = np.abs(self._mz - mz) / max(_SAME_DA, _SAME_PPM * 1e-6 * mz)
+        near = np.flatnonzero((apart <= 1) & (apart_s <= _SAME_S))
+        if not near.size:
+            return Joined(None)
+        best = int(near[np.argmin(apart[near] ** 2 + (apart_s[near] / _SAME_S) ** 2)])
+        remark = ""
+        if near.size > 1:
+            remark = f"{near.size} rows of the table of features have this m/z and retention time; "
+            remark += "the nearest is used"
+        return Joined(best, "m/z and RT", remark)
+
+    def applied(self, features: Iterable[Feature]) -> Iterator[Feature]:
+        """Features with the adducts of their rows; says at the end what is in no row, or in none.
+
+        An adduct of the spectrum file, or one that is given for all, goes before that of the table;
+        where both differ the feature says so.
+        """
+        if self.guess:
+            logger.warning("%s", self.guess)
+        how: defaultdict[str, int] = defaultdict(int)
+        unseen, without = set(range(len(self.rows))), list[str]()
+        for feature in features:
+            spectrum = feature.first
+            names = names_in_tables(feature)
+            place, by, remark = self.row_of(names, spectrum.precursor_mz, spectrum.retention_time_s)
+            if place is None:
+                without.append((*names, spectrum.spectrum_id)[0])
+                yield feature
+                continue
+            how[by] += 1
+            unseen.discard(place)
+            adduct = self.rows[place].adduct
+            yield replace(
+                feature,
+                spectra=tuple(_with_adduct(one, adduct, remark) for one in feature.spectra),
+            )
+        said = ", ".join(f"{number} by {by}" for by, number in how.items()) or "none"
+        text = f"{self._name}: {counted(sum(how.values()), 'feature')} joined ({said})"
+        if not unseen and not without:
+            logger.info("%s", text)
+            return
+        rows = ", ".join(self.rows[place].cells[0] for place in islice(sorted(unseen), _SHOWN))
+        lacking = f" (features {', '.join(map(clip, without[:_SHOWN]))})" if without else ""
+        logger.warning(
+            "%s; without a spectrum are %s%s, in no row are %s%s",
+            text, counted(len(unseen), "row"), f" (rows {clip(rows)})" if rows else "",
+            counted(len(without), "feature"), lacking,
+        )  # fmt: skip
+
+
+def _read(path: Path) -> tuple[list[list[str]], list[Sequence[str]]]:
+    """Lines before the names of the columns, and the rows from these on."""
+    try:
+        with open_text(path) as file:
+            texts = list(file)
+    except DAMAGED as error:
+        raise UnreadableError(damaged(path, error)) from None
+    for at, text in enumerate(texts[:_MOST_BEFORE]):
+        for delimiter in "\t;,":
+            names = {plain(name) for name in _split(text, delimiter)}
+            if names & {*_MZ} and names & {*_IDS, *_RT}:
+                break
+        else:
+            continue
+        rest = texts[at:]
+        if len(rest) > 1 and len(_split(rest[1], delimiter)) == len(_split(text, delimiter)) + 1:
+            rest[0] = f'""{delimiter}{text}'  # R names no column of the names of its rows
+        rows: list[Sequence[str]] = []
+        for line in lines_of(iter(rest), delimiter):
+            if line.fault:
+                raise UnreadableError(f"{path}, line {at + line.number}: {line.fault}")
+            rows.append(line.cells)
+        return [_split(before, delimiter) for before in texts[:at]], rows
+    begins = next((one.strip() for one in texts if one.strip()), "nothing")
+    raise UnreadableError(
+        f"{path} is no table of features: no line names a column of m/z (such as row m/z, Average "
+        f"Mz or mzmed) beside one of ids or retention times; it begins with {clip(begins)}"
+    )
+
+
+def _split(text: str, delimiter: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter), [])]
+
+
+def _with_adduct(spectrum: Spectrum, text: str, remark: str) -> Spectrum:
+    """A spectrum with the adduct of its row, and what the two say of it differently."""
+    own, said = spectrum.adduct_text, [remark]
+    adduct = parse_adduct(text) if text else None
+    if isinstance(adduct, Failure):
+        said += [] if own else [f"in the table of features: {adduct.message}"]
+    elif adduct and not own and adduct.polarity * spectrum.polarity < 0:
+        said.append(f"the adduct {text} of the table of features has another ion mode: left out")
+    elif adduct and not own:
+        spectrum = replace(spectrum, adduct_text=text, adduct_source=TABLE)
+    elif adduct and parse_adduct(own) != adduct:
+        whose = "of --adduct" if spectrum.adduct_source == OPTION else "of the file"
+        said.append(f"the adduct {clip(own)} {whose} is used, not {text} of the table of features")
+    return replace(spectrum, warnings=(*spectrum.warnings, *filter(None, said)))
