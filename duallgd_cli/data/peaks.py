@@ -1,7 +1,7 @@
 """Annotated peaks, from a prediction, from prepared data or simulated, as one padded batch."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.spectra.types import AnnotatedSpectrum, as_trained, instrument_index
 
 MAX_ROWS: Final = 64
-# Noise of `augment`: of log intensities, of masses, and how often energy or instrument is unknown.
+# Noise of `packed_batch`: of log intensities, of masses; how often energy or instrument is unknown.
 JITTER, NOISE_PPM, ENERGY_DROP, INSTRUMENT_DROP = 0.3, 1.0, 0.2, 0.1
 
 
@@ -91,33 +91,6 @@ def most_intense(intensity: NDArray[np.floating]) -> NDArray[np.int64]:
     return np.sort(order[:MAX_ROWS])
 
 
-def augment(rows: PeakRows, dropout: float, generator: np.random.Generator) -> PeakRows:
-    """A curated library spectrum made to look like one from a lab's own run.
-
-    Peaks go missing, intensities wobble, masses are off, energy or instrument are not recorded.
-
-    Args:
-        rows: As measured.
-        dropout: Largest share of rows that are dropped.
-        generator: Source of randomness.
-    """
-    keep = generator.random(len(rows.carrier)) >= generator.random() * dropout
-    numbers = rows.numbers[keep].copy()
-    numbers[:, 0] *= np.exp(generator.normal(0, JITTER, len(numbers)))
-    numbers[:, 0] /= max(float(numbers[:, 0].max(initial=0)), 1e-6)
-    numbers[:, 1] += generator.normal(0, NOISE_PPM, len(numbers)) + generator.normal(0, NOISE_PPM)
-    if generator.random() < ENERGY_DROP:
-        numbers[:, 4] = np.nan
-    instrument = 0 if generator.random() < INSTRUMENT_DROP else rows.instrument
-    return replace(
-        rows,
-        subformula=rows.subformula[keep],
-        numbers=numbers,
-        carrier=rows.carrier[keep],
-        instrument=instrument,
-    )
-
-
 def peak_batch(spectra: Sequence[PeakRows]) -> PeakBatch:
     """Pad rows of several spectra to one batch."""
     width = max(1, *(len(s.carrier) for s in spectra))
@@ -144,9 +117,10 @@ def packed_batch(
     sources: Iterable[tuple[PreparedSpectra, Sequence[Sequence[int]], float]],
     generator: np.random.Generator,
 ) -> PackedBatch:
-    """Prepared spectra without padding, made to look like those of a lab's own run.
+    """Prepared spectra without padding, curated as they are made to look like a lab's own run.
 
-    Each is what `augment` makes of what `from_prepared` gives, but all are made at once.
+    Each is what `from_prepared` gives, but peaks go missing, intensities wobble, masses are off,
+    energy or instrument are not recorded.
 
     Args:
         sources: Prepared spectra; for each spectrum of the batch the numbers of one or more of the

@@ -1,7 +1,6 @@
 """The encoder stage: predict the Morgan fingerprint from annotated peaks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -11,17 +10,13 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from duallgd_cli.data.peaks import (
-    PeakRows,
-    augment,
-    from_prepared,
     packed_batch,
-    peak_batch,
     prepared_batch,
 )
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch, PeakBatch
+from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch
 from duallgd_cli.train.settings import TrainingSettings
 
 _MERGED: Final = 3
@@ -29,24 +24,6 @@ _VALIDATION_SPECTRA: Final = 1_000
 # Not the run's own, so that figures of runs can be put side by side.
 VALIDATION_SEED: Final = 0
 _THRESHOLDS: Final = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
-
-
-@dataclass(frozen=True, eq=False)
-class SpectrumBatch:
-    """What an encoder step needs, on one device.
-
-    Attributes:
-        peaks: Peaks of B spectra.
-        fingerprint: True bits, bool (B, F).
-    """
-
-    peaks: PeakBatch
-    fingerprint: Tensor
-
-    @property
-    def n_samples(self) -> int:
-        """B."""
-        return len(self.fingerprint)
 
 
 class GrowingSpectra(Protocol):
@@ -90,21 +67,6 @@ class SpectrumSampler:
         """Spectra of molecules at random, each as `draw_from` gives them."""
         drawn = generator.integers(len(self.molecules), size=n_spectra).tolist()
         return [self.draw_from(place, generator)[1] for place in drawn]
-
-    def rows(
-        self, settings: TrainingSettings, generator: np.random.Generator, index: int
-    ) -> tuple[PeakRows, NDArray[np.uint16]]:
-        """Augmented peaks of a draw, and the true bits.
-
-        Args:
-            settings: Settings of the run.
-            generator: Source of randomness.
-            index: Index of the molecule in `molecules`.
-        """
-        molecule, numbers = self.draw_from(index, generator)
-        peaks = from_prepared(self.spectra, numbers)
-        own = augment(peaks, settings.data.peak_dropout, generator)
-        return own, self.spectra.molecules.fingerprint_bits(molecule)
 
 
 class EncoderStage:
@@ -201,12 +163,6 @@ def validation_spectra(spectra: PreparedSpectra) -> NDArray[np.int64]:
     val = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
     chosen = np.random.default_rng(VALIDATION_SEED).permutation(val)[:_VALIDATION_SPECTRA]
     return np.sort(chosen)
-
-
-def spectrum_batch(drawn: Sequence[tuple[PeakRows, NDArray[np.uint16]]]) -> SpectrumBatch:
-    """Spectra with their true bits, as `SpectrumSampler.rows` gives them, as one batch."""
-    rows, bits = zip(*drawn, strict=True)
-    return SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
 
 
 def by_molecule(

@@ -10,7 +10,6 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data import peaks as peaks_module
 from duallgd_cli.data.peaks import (
     MAX_ROWS,
-    augment,
     from_annotated,
     from_prepared,
     packed_batch,
@@ -117,44 +116,6 @@ def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
     np.testing.assert_allclose(rows.numbers[:, 2], mz[:2])
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_an_augmented_spectrum_is_a_part_of_the_one_it_came_from(seed):
-    rows = from_annotated(annotated(n_rows=30, instrument="qtof"))
-    rows.numbers[:, 4] = 20
-    before = rows.numbers.copy()
-
-    got, again = (augment(rows, 0.4, np.random.default_rng(seed)) for _ in range(2))
-
-    np.testing.assert_array_equal(rows.numbers, before)
-    np.testing.assert_array_equal(again.numbers, got.numbers)
-    place = [np.flatnonzero(rows.numbers[:, 2] == mz).item() for mz in got.numbers[:, 2]]
-    assert place == sorted(place)
-    assert 10 <= len(place) <= 30
-    np.testing.assert_array_equal(got.subformula, rows.subformula[place])
-    np.testing.assert_array_equal(got.carrier, rows.carrier[place])
-    np.testing.assert_array_equal(got.numbers[:, 3], rows.numbers[place, 3])
-    assert got.numbers[:, 0].max() == pytest.approx(1)
-    assert (got.numbers[:, 0] > 0).all()
-    assert np.abs(got.numbers[:, 1] - rows.numbers[place, 1]).max() < 8
-    energies = got.numbers[:, 4]
-    assert np.isnan(energies).all() or (energies == 20).all()
-    assert got.instrument in (0, rows.instrument)
-    assert got.adduct == rows.adduct
-    np.testing.assert_array_equal(got.parent, rows.parent)
-
-
-def test_energy_and_instrument_are_sometimes_left_out():
-    rows = from_annotated(annotated(n_rows=10, instrument="qtof"))
-    rows.numbers[:, 4] = 20
-    drawn = [augment(rows, 0.0, np.random.default_rng(seed)) for seed in range(400)]
-
-    missing = np.mean([np.isnan(one.numbers[:, 4]).all() for one in drawn])
-    unknown = np.mean([one.instrument == 0 for one in drawn])
-
-    assert 0.14 < missing < 0.26
-    assert 0.05 < unknown < 0.15
-
-
 def test_rows_are_padded_to_the_longest_spectrum_and_none_to_one():
     spectra = [from_annotated(annotated(n_rows=n, seed=n)) for n in (3, 0, 7)]
 
@@ -170,7 +131,7 @@ def test_rows_are_padded_to_the_longest_spectrum_and_none_to_one():
         np.testing.assert_array_equal(batch.subformula[b][own], rows.subformula)
         np.testing.assert_array_equal(batch.parent[b], rows.parent)
     assert not batch.intensity[~batch.mask].any()
-    empty = peak_batch([augment(spectra[1], 0.4, np.random.default_rng(1)), spectra[1]])
+    empty = peak_batch([spectra[1], spectra[1]])
     assert empty.mask.tolist() == [[False], [False]]
 
 
