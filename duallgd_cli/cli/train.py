@@ -61,7 +61,8 @@ def train(
     structures: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Prepared structures, for the joint stage; repeatable: folders take turns."
+            help="Prepared structures, for the joint stage; repeatable: folders take turns. For "
+            "the encoder stage one folder, which is simulated as it learns."
         ),
     ] = None,
     simulated: Annotated[

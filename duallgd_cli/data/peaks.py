@@ -1,8 +1,8 @@
 """Annotated peaks, from a prediction, from prepared data or simulated, as one padded batch."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.data.prepared import PreparedSpectra
-from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.model.encoder import PackedBatch, PeakBatch
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.spectra.types import AnnotatedSpectrum, as_trained, instrument_index
 
 MAX_ROWS: Final = 64
-# Noise of `augment`: of log intensities, of masses, and how often energy or instrument is unknown.
+# Noise of `packed_batch`: of log intensities, of masses; how often energy or instrument is unknown.
 JITTER, NOISE_PPM, ENERGY_DROP, INSTRUMENT_DROP = 0.3, 1.0, 0.2, 0.1
 
 
@@ -91,33 +91,6 @@ def most_intense(intensity: NDArray[np.floating]) -> NDArray[np.int64]:
     return np.sort(order[:MAX_ROWS])
 
 
-def augment(rows: PeakRows, dropout: float, generator: np.random.Generator) -> PeakRows:
-    """A curated library spectrum made to look like one from a lab's own run.
-
-    Peaks go missing, intensities wobble, masses are off, energy or instrument are not recorded.
-
-    Args:
-        rows: As measured.
-        dropout: Largest share of rows that are dropped.
-        generator: Source of randomness.
-    """
-    keep = generator.random(len(rows.carrier)) >= generator.random() * dropout
-    numbers = rows.numbers[keep].copy()
-    numbers[:, 0] *= np.exp(generator.normal(0, JITTER, len(numbers)))
-    numbers[:, 0] /= max(float(numbers[:, 0].max(initial=0)), 1e-6)
-    numbers[:, 1] += generator.normal(0, NOISE_PPM, len(numbers)) + generator.normal(0, NOISE_PPM)
-    if generator.random() < ENERGY_DROP:
-        numbers[:, 4] = np.nan
-    instrument = 0 if generator.random() < INSTRUMENT_DROP else rows.instrument
-    return replace(
-        rows,
-        subformula=rows.subformula[keep],
-        numbers=numbers,
-        carrier=rows.carrier[keep],
-        instrument=instrument,
-    )
-
-
 def peak_batch(spectra: Sequence[PeakRows]) -> PeakBatch:
     """Pad rows of several spectra to one batch."""
     width = max(1, *(len(s.carrier) for s in spectra))
@@ -138,3 +111,87 @@ def peak_batch(spectra: Sequence[PeakRows]) -> PeakBatch:
         torch.from_numpy(mask), torch.from_numpy(np.stack([s.parent for s in spectra])),
         torch.tensor([s.adduct for s in spectra]), torch.tensor([s.instrument for s in spectra]),
     )  # fmt: skip
+
+
+def packed_batch(
+    sources: Iterable[tuple[PreparedSpectra, Sequence[Sequence[int]], float]],
+    generator: np.random.Generator,
+) -> PackedBatch:
+    """Prepared spectra without padding, curated as they are made to look like a lab's own run.
+
+    Each is what `from_prepared` gives, but peaks go missing, intensities wobble, masses are off,
+    energy or instrument are not recorded.
+
+    Args:
+        sources: Prepared spectra; for each spectrum of the batch the numbers of one or more of the
+            same ion; and the largest share of rows that are dropped.
+        generator: Source of randomness.
+    """
+    parts = [_packed(*source, generator) for source in sources if len(source[1])]
+    n_before = np.cumsum([0, *(len(part["adduct"]) for part in parts)])
+    for part, before in zip(parts, n_before.tolist(), strict=False):
+        part["spectrum"] += before
+        part["bit_spectrum"] += before
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    n_tokens = 1 + np.bincount(joined["spectrum"], minlength=n_before[-1])
+    start = np.concatenate([[0], np.cumsum(n_tokens)]).astype(np.int32)
+    t = {name: torch.from_numpy(values) for name, values in joined.items()}
+    intensity, ppm, mz, share, energy = t["numbers"].T.contiguous().unsqueeze(-1)
+    none, real = torch.zeros(1, dtype=torch.int64), torch.ones(len(mz), 1, dtype=torch.bool)
+    rows = PeakBatch(
+        t["subformula"][:, None], intensity, ppm, mz, share, t["carrier"][:, None], energy,
+        real, none, none, none,
+    )  # fmt: skip
+    return PackedBatch(
+        rows, t["spectrum"], t["parent"], t["adduct"], t["instrument"], torch.from_numpy(start),
+        int(n_tokens.max()), t["bit"], t["bit_spectrum"],
+    )  # fmt: skip
+
+
+def _packed(
+    spectra: PreparedSpectra,
+    groups: Sequence[Sequence[int]],
+    dropout: float,
+    generator: np.random.Generator,
+) -> dict[str, NDArray[Any]]:
+    """Arrays of some spectra, rows of each after those of the one before."""
+    numbers = np.array([number for group in groups for number in group])
+    owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    first = np.array([group[0] for group in groups])
+    own, index = index_ranges(spectra.peak_offset[numbers], spectra.peak_offset[numbers + 1])
+    owner = owner[own]
+    if (np.bincount(owner, minlength=len(groups)) > MAX_ROWS).any():
+        brightest = np.lexsort((-spectra.intensity[index].astype(np.float32), owner))
+        place = np.arange(len(owner)) - np.searchsorted(owner, owner)[brightest]
+        kept = np.sort(brightest[place < MAX_ROWS])
+        owner, index = owner[kept], index[kept]
+    lost = generator.random(len(groups), np.float32) * dropout
+    seen = generator.random(len(owner), np.float32) >= lost[owner]
+    owner, index = owner[seen], index[seen]
+    columns = (
+        spectra.intensity, spectra.ppm, spectra.mz, spectra.share, spectra.peak_energy_ev,
+    )  # fmt: skip
+    values = np.stack([column[index].astype(np.float32) for column in columns], 1)
+    values[:, 0] *= np.exp(JITTER * generator.standard_normal(len(owner), np.float32))
+    brightest_of = np.zeros(len(groups), np.float32)
+    np.maximum.at(brightest_of, owner, values[:, 0])
+    values[:, 0] /= np.maximum(brightest_of, 1e-6)[owner]
+    off = NOISE_PPM * generator.standard_normal(len(groups), np.float32)
+    values[:, 1] += NOISE_PPM * generator.standard_normal(len(owner), np.float32) + off[owner]
+    values[(generator.random(len(groups)) < ENERGY_DROP)[owner], 4] = np.nan
+    molecule, adduct = spectra.molecule[first], spectra.adduct[first].astype(np.int64)
+    change = np.array([one.change for one in ADDUCTS], np.float32)
+    bit_offset = spectra.molecules.bit_offset
+    bit_spectrum, bit = index_ranges(bit_offset[molecule], bit_offset[molecule + 1])
+    nameless = generator.random(len(groups)) < INSTRUMENT_DROP
+    return {
+        "subformula": spectra.subformula[index],
+        "numbers": values,
+        "carrier": spectra.carrier[index].astype(np.int64),
+        "spectrum": owner,
+        "parent": spectra.molecules.atom_counts[molecule].astype(np.float32) + change[adduct],
+        "adduct": adduct,
+        "instrument": np.where(nameless, 0, spectra.instrument[first].astype(np.int64)),
+        "bit": spectra.molecules.bits[bit].astype(np.int64),
+        "bit_spectrum": bit_spectrum,
+    }

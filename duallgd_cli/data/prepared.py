@@ -206,14 +206,18 @@ def spectrum_arrays(
         molecule: Row of the molecule of each.
     """
     # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.
-    every = np.concatenate([spectrum["subformula"] for spectrum in spectra])
+    none = np.zeros((0, N_ELEMENTS), np.uint8)
+    every = np.concatenate([none, *(spectrum["subformula"] for spectrum in spectra)])
     table, index = np.unique(every, axis=0, return_inverse=True)
     return {
         "molecule": np.asarray(molecule, np.int32),
         "peak_offset": offsets(len(spectrum["mz"]) for spectrum in spectra),
         "subformula_table": table,
         "subformula_index": index.reshape(-1).astype(np.uint32),
-        **{name: np.concatenate([s[name] for s in spectra]) for name in _BY_PEAK},
+        **{
+            name: np.concatenate([np.zeros(0, dtype), *(s[name] for s in spectra)])
+            for name, dtype in _BY_PEAK.items()
+        },
         **{name: np.array([s[name] for s in spectra], t) for name, t in _BY_SPECTRUM.items()},
     }
 

@@ -272,7 +272,7 @@ class KnownFormulas(NamedTuple):
 
 @cache
 def known_formulas() -> KnownFormulas:
-    """The table that comes with duallgd; ``weights/recipe/formulas.py`` made it."""
+    """The table that comes with duallgd; ``recipes/formulas.py`` made it."""
     with np.load(FILE) as file:
         code = np.append(np.cumsum(file["step"].astype(np.int64)), -1)
         empty = np.zeros((1, len(GROUPS)), dtype=np.uint8)

@@ -1,6 +1,6 @@
 """Scores of formulas that a precursor allows: prior, mass error, and what the peaks say.
 
-The fitted numbers come from ``weights/recipe/formulas.py``.
+The fitted numbers come from ``recipes/formulas.py``.
 
 Letters: K candidates, D columns, H hidden units, P peaks, M explanations (see `peaks`).
 """

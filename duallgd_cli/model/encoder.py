@@ -1,7 +1,8 @@
 """Formula transformer: peaks as sub-formulas, attended to as a set (after MIST).
 
-Padding is masked with -inf, so a spectrum's result does not depend on its batch. Letters: B
-spectra, K peak rows, F fingerprint bits.
+Padding is masked with -inf, so a spectrum's result does not depend on its batch. Large batches to
+train on come without padding, one spectrum's rows after the other's. Letters: B spectra, K peak
+rows, P peak rows of all spectra, T tokens (B + P), H heads, F fingerprint bits.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import relu, scaled_dot_product_attention
+from torch.nn.functional import one_hot, relu, scaled_dot_product_attention
 
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.model.settings import EncoderSettings
@@ -27,6 +28,8 @@ N_COUNT_FEATURES: Final = len(_STEPS) + 1
 _ENERGY_SCALE_EV: Final = 50.0
 # Spectra computed together on a CPU: fewer carry less padding, more fill its caches.
 _AT_ONCE: Final = 16
+# Devices that have no attention without padding.
+_PADDED_ON: Final = ("cpu", "mps")
 # Attributes of a batch that have a row for each peak.
 _BY_ROW: Final = (
     *("subformula", "intensity", "ppm", "mz"),
@@ -85,6 +88,58 @@ class PeakBatch:
             yield index, replace(own, **cut)
 
 
+@dataclass(frozen=True, eq=False)
+class PackedBatch:
+    """Peaks of B spectra, one spectrum after the other.
+
+    Attributes:
+        rows: The P rows, each as a spectrum of its own with one row; what the whole ion is, is of
+            no account there.
+        spectrum: That each row is of, ascending, int64 (P,).
+        parent: Counts of the whole ions, (B, N_ELEMENTS).
+        adduct: Of each spectrum, int64 (B,).
+        instrument: Of each spectrum, int64 (B,).
+        start: Where each spectrum's tokens begin, the whole ion first, and the end, int32 (B + 1,).
+        longest: Tokens of a spectrum, at most.
+        bit: True bits of the fingerprints, one spectrum's after the other's, int64.
+        bit_spectrum: The spectrum of each of them, int64.
+    """
+
+    rows: PeakBatch
+    spectrum: Tensor
+    parent: Tensor
+    adduct: Tensor
+    instrument: Tensor
+    start: Tensor
+    longest: int
+    bit: Tensor
+    bit_spectrum: Tensor
+
+    @property
+    def n_samples(self) -> int:
+        """B."""
+        return len(self.parent)
+
+    def padded(self) -> PeakBatch:
+        """The same with padding, which a CPU computes faster, in parts of like length."""
+        place = torch.arange(self.longest - 1, device=self.start.device)
+        mask = place < self.start.diff()[:, None] - 1
+        rows = {}
+        for name in _BY_ROW[:-1]:
+            flat = getattr(self.rows, name)[:, 0]
+            rows[name] = flat.new_zeros(*mask.shape, *flat.shape[1:])
+            rows[name][mask] = flat
+        return PeakBatch(
+            **rows, mask=mask, parent=self.parent, adduct=self.adduct, instrument=self.instrument
+        )
+
+    def truth(self, n_bits: int) -> Tensor:
+        """True bits as float 0/1, (B, n_bits)."""
+        dense = torch.zeros(len(self.parent), n_bits, device=self.bit.device)
+        dense[self.bit_spectrum, self.bit] = 1
+        return dense
+
+
 class FormulaTransformer(nn.Module):
     """Annotated peaks to fingerprint logits.
 
@@ -111,9 +166,13 @@ class FormulaTransformer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         self.fingerprint = nn.Linear(settings.summary, settings.fingerprint_bits)
 
-    def forward(self, peaks: PeakBatch) -> Tensor:
+    def forward(self, peaks: PeakBatch | PackedBatch) -> Tensor:
         """Fingerprint logits, (B, F)."""
-        if peaks.mask.device.type == "cpu":
+        if isinstance(peaks, PackedBatch) and peaks.start.device.type in _PADDED_ON:
+            peaks = peaks.padded()
+        if isinstance(peaks, PackedBatch):
+            summary = self.packed_summary(peaks)
+        elif peaks.mask.device.type == "cpu":
             summary = self._summary_by_length(peaks)
         else:
             summary = self._summary(peaks)
@@ -140,6 +199,35 @@ class FormulaTransformer(nn.Module):
         tokens = self.norm(tokens)
         return torch.cat([tokens[:, 0], self._pooled(tokens, mask)], -1)
 
+    def packed_summary(self, batch: PackedBatch) -> Tensor:
+        """The same as `_summary` of a batch without padding."""
+        n_spectra = len(batch.parent)
+        parent = self.parent_out(relu(self.parent_in(count_features(batch.parent.float()))))
+        parent = parent + self.adduct(batch.adduct) + self.instrument(batch.instrument)
+        peaks = replace(batch.rows, parent=batch.parent.float()[batch.spectrum])
+        rows = self.peak_out(relu(self.peak_in(peak_features(peaks)[:, 0])))
+        # The gradient of a product is one; that of an embedding sorts all rows by their carriers.
+        carrier = one_hot(batch.rows.carrier[:, 0], _N_CARRIERS)
+        rows = rows + carrier.to(rows.dtype) @ self.carrier.weight.to(rows.dtype)
+        each = torch.arange(n_spectra, device=rows.device)
+        spectrum, order = torch.cat([each, batch.spectrum]).sort(stable=True)
+        tokens = torch.cat([parent, rows.to(parent.dtype)]).index_select(0, order)
+        for tensor in (tokens, batch.start):  # of another length in every batch
+            torch._dynamo.maybe_mark_dynamic(tensor, 0)
+        for layer in self.layers:
+            tokens = layer(tokens, batch.start, batch.longest)
+        tokens = self.norm(tokens)
+        score = self.pool(tokens).float()
+        most = score.new_full((n_spectra, self.heads), -torch.inf)
+        of_head = spectrum[:, None].expand(-1, self.heads)
+        most = most.scatter_reduce(0, of_head, score.detach(), "amax")
+        weight = torch.exp(score - most[spectrum])
+        total = weight.new_zeros(n_spectra, self.heads).index_add(0, spectrum, weight)
+        weight = weight / total.index_select(0, spectrum)
+        mean = (weight[..., None] * tokens.unflatten(-1, (self.heads, -1))).float().flatten(1)
+        mean = mean.new_zeros(n_spectra, mean.shape[1]).index_add(0, spectrum, mean)
+        return torch.cat([tokens[batch.start[:-1].long()].float(), mean], -1)
+
     def _pooled(self, tokens: Tensor, mask: Tensor) -> Tensor:
         score = self.pool(tokens).float().masked_fill(~mask.unsqueeze(-1), -torch.inf)
         weight = torch.softmax(score, 1).to(tokens.dtype)  # (B, K+1, H)
@@ -162,16 +250,54 @@ class _Layer(nn.Module):
         self.down = nn.Linear(4 * width, width)
         self.dropout = nn.Dropout(settings.dropout)
 
-    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, mask: Tensor, longest: int = 0) -> Tensor:
+        """Attend and feed forward.
+
+        Args:
+            tokens: (B, K + 1, W), or (T, W) without padding.
+            mask: Real tokens, bool (B, K + 1); without padding where each spectrum begins, and
+                the end, int32 (B + 1,).
+            longest: Tokens of a spectrum at most, without padding.
+        """
         qkv = self.qkv(self.attention_norm(tokens)).unflatten(-1, (3, self.heads, -1))
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        # On a CPU the fused kernel's backward pass alone took two fifths of a training step.
-        is_slow = self.training and tokens.device.type == "cpu"
-        with sdpa_kernel(SDPBackend.MATH) if is_slow else nullcontext():
-            mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
-        tokens = tokens + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
+        if longest:
+            mixed = _attended(qkv[:, 0], qkv[:, 1], qkv[:, 2], mask, longest).flatten(1)
+        else:
+            query, key, value = qkv.permute(2, 0, 3, 1, 4)
+            mixed = _masked(query, key, value, mask, self.training)
+            mixed = mixed.transpose(1, 2).flatten(2)
+        tokens = tokens + self.dropout(self.out(mixed))
         hidden = relu(self.up(self.feed_norm(tokens)))
         return tokens + self.dropout(self.down(hidden))
+
+
+def _masked(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, training: bool) -> Tensor:
+    """Attention among real tokens, (B, H, K, D) each."""
+    # On a CPU the fused kernel's backward pass alone took two fifths of a training step.
+    is_slow = training and query.device.type == "cpu"
+    with sdpa_kernel(SDPBackend.MATH) if is_slow else nullcontext():
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
+
+
+def _attended(query: Tensor, key: Tensor, value: Tensor, start: Tensor, longest: int) -> Tensor:
+    """Attention within each spectrum, (T, H, D) each."""
+    if query.device.type not in _PADDED_ON:
+        from torch.nn.attention.varlen import varlen_attn
+
+        # Half precision alone; what the rest is computed in is the caller's.
+        halves = [tensor.bfloat16() for tensor in (query, key, value)]
+        own = varlen_attn(halves[0], halves[1], halves[2], start, start, longest, longest)
+        assert isinstance(own, Tensor)  # two where the logarithms of the sums are asked for
+        return own.to(value.dtype)
+    sizes = start.diff()
+    mask = torch.arange(longest, device=start.device) < sizes[:, None]
+    padded = []
+    for tensor in (query, key, value):
+        room = tensor.new_zeros(*mask.shape, *tensor.shape[1:])
+        room[mask] = tensor
+        padded.append(room.transpose(1, 2))
+    mixed = _masked(padded[0], padded[1], padded[2], mask, query.requires_grad)
+    return mixed.transpose(1, 2)[mask]
 
 
 def count_features(counts: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 Right first candidates are rare, but what most samples have in common is often right. A probability
 is a logistic function of how many of the weighted candidates and of the samples have the part, and
 of how usual the part is in known structures of that formula. Both were fitted by
-``weights/recipe/parts.py`` and lie in ``parts.npz``. Of fewer than `FEWEST_SAMPLES` samples, which
+``recipes/parts.py`` and lie in ``parts.npz``. Of fewer than `FEWEST_SAMPLES` samples, which
 the fit has not seen, nothing is said: one of two is no share. C candidates, P parts, S signs.
 """
 

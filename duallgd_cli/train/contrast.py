@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from duallgd_cli.data.molecular_graph import Rival
-from duallgd_cli.data.peaks import augment, from_prepared, peak_batch
+from duallgd_cli.data.peaks import packed_batch
 from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.train.encoder import SpectrumSampler
@@ -67,9 +67,9 @@ def fit_contrast(
     for _ in range(steps):
         drawn = (sampler.draw_from(i, generator) for i in generator.choice(able, _SPECTRA).tolist())
         molecules, numbers = zip(*drawn, strict=True)
-        rows = [augment(from_prepared(spectra, own), _PEAK_DROPOUT, generator) for own in numbers]
+        batch = packed_batch([(spectra, numbers, _PEAK_DROPOUT)], generator)
         bits = [[one.bits for one in rivals[molecule]] for molecule in molecules]
-        scores = bit_sums(model(peak_batch(rows)), bits)
+        scores = bit_sums(model(batch), bits)
         loss = torch.stack([one.logsumexp(0) - one[0] for one in scores]).mean()
         first = [int(one.argmax()) == 0 for one in scores]
         descend(loss)

@@ -22,21 +22,19 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, MoleculeCollator
-from duallgd_cli.data.peaks import prepared_batch
+from duallgd_cli.data.peaks import packed_batch, prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.diffusion.process import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
-from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.model.encoder import PackedBatch, PeakBatch
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.train.encoder import (
     VALIDATION_SEED,
     EncoderStage,
-    SpectrumBatch,
     SpectrumSampler,
-    spectrum_batch,
 )
 from duallgd_cli.train.settings import TrainingSettings
 
@@ -62,7 +60,7 @@ class GraphBatch:
     condition: Condition
     level: Tensor
     uniform: Tensor
-    spectra: SpectrumBatch | None = None
+    spectra: PackedBatch | None = None
 
     @property
     def n_samples(self) -> int:
@@ -109,9 +107,10 @@ class _BySize:
         if self.sampler is None:
             return graph_batch(self.collator, planned, generator)
         places = np.searchsorted(self.sampler.molecules, planned[0]).tolist()
-        drawn = [self.sampler.rows(self.settings, generator, place) for place in places]
+        groups = [self.sampler.draw_from(place, generator)[1] for place in places]
+        drawn = (self.sampler.spectra, groups, self.settings.data.peak_dropout)
         graphs = graph_batch(self.collator, planned, generator)
-        return replace(graphs, spectra=spectrum_batch(drawn))
+        return replace(graphs, spectra=packed_batch([drawn], generator))
 
 
 class DecoderStage(_BySize):
@@ -326,11 +325,11 @@ class JointStage:
             model.encoder.eval()  # it says what it will say in use
         if batch.spectra is None:
             return bond_loss(model, batch)
-        condition, logits = self._predicted(model, batch.spectra.peaks, batch.condition)
+        condition, logits = self._predicted(model, batch.spectra, batch.condition)
         summed, pairs = bond_loss(model, replace(batch, condition=condition))
         if self.frozen:
             return summed, pairs
-        truth = batch.spectra.fingerprint.float()
+        truth = batch.spectra.truth(logits.shape[1])
         entropy = binary_cross_entropy_with_logits(logits, truth, reduction="sum")
         return summed + _FINGERPRINT_WEIGHT * entropy / truth.sum() * pairs, pairs
 
@@ -347,11 +346,12 @@ class JointStage:
         return figures | self.decoders[0].validate(model) if self.decoders else figures
 
     def _predicted(
-        self, model: DualLGD, peaks: PeakBatch, known: Condition
+        self, model: DualLGD, peaks: PeakBatch | PackedBatch, known: Condition
     ) -> tuple[Condition, Tensor]:
         """Formulas with the fingerprints predicted from spectra, and the logits of those (B, F)."""
         logits = model.encoder(peaks).float()
         if self.kernel is not None:
-            logits = self.kernel.mixed(logits, peaks)
+            whole = peaks.padded() if isinstance(peaks, PackedBatch) else peaks
+            logits = self.kernel.mixed(logits, whole)
         bit, log_prob = keep_bits(torch.sigmoid(logits), model.settings.memory_bits)
         return replace(known, bit=bit, bit_log_prob=log_prob), logits

@@ -1,9 +1,7 @@
 """The encoder stage: predict the Morgan fingerprint from annotated peaks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import repeat
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import torch
@@ -11,11 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from duallgd_cli.data.peaks import PeakRows, augment, from_prepared, peak_batch, prepared_batch
-from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
+from duallgd_cli.data.peaks import (
+    packed_batch,
+    prepared_batch,
+)
+from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch
 from duallgd_cli.train.settings import TrainingSettings
 
 _MERGED: Final = 3
@@ -25,22 +26,14 @@ VALIDATION_SEED: Final = 0
 _THRESHOLDS: Final = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
 
 
-@dataclass(frozen=True, eq=False)
-class SpectrumBatch:
-    """What an encoder step needs, on one device.
+class GrowingSpectra(Protocol):
+    """Spectra that become more; see `train.beside`."""
 
-    Attributes:
-        peaks: Peaks of B spectra.
-        fingerprint: True bits, bool (B, F).
-    """
-
-    peaks: PeakBatch
-    fingerprint: Tensor
+    spectra: PreparedSpectra
 
     @property
-    def n_samples(self) -> int:
-        """B."""
-        return len(self.fingerprint)
+    def count(self) -> int:
+        """So many are there, from the first on."""
 
 
 class SpectrumSampler:
@@ -70,21 +63,10 @@ class SpectrumSampler:
         n_more = int(generator.integers(_MERGED + 1)) if generator.random() < 0.4 else 0
         return int(self.molecules[index]), [first, *more[:n_more].tolist()]
 
-    def rows(
-        self, settings: TrainingSettings, generator: np.random.Generator, index: int | None = None
-    ) -> tuple[PeakRows, NDArray[np.uint16]]:
-        """Augmented peaks of a draw, and the true bits.
-
-        Args:
-            settings: Settings of the run.
-            generator: Source of randomness.
-            index: Index of the molecule in `molecules`, or None to draw one.
-        """
-        chosen = int(generator.integers(len(self.molecules))) if index is None else index
-        molecule, numbers = self.draw_from(chosen, generator)
-        peaks = from_prepared(self.spectra, numbers)
-        own = augment(peaks, settings.data.peak_dropout, generator)
-        return own, self.spectra.molecules.fingerprint_bits(molecule)
+    def groups(self, n_spectra: int, generator: np.random.Generator) -> list[list[int]]:
+        """Spectra of molecules at random, each as `draw_from` gives them."""
+        drawn = generator.integers(len(self.molecules), size=n_spectra).tolist()
+        return [self.draw_from(place, generator)[1] for place in drawn]
 
 
 class EncoderStage:
@@ -95,6 +77,7 @@ class EncoderStage:
         simulated: Prepared simulated spectra to train on beside them, or None.
         settings: Settings of the run.
         ranks: This process, from 0, and the number of processes.
+        beside: Spectra that other processes simulate meanwhile, or None.
     """
 
     def __init__(
@@ -103,33 +86,52 @@ class EncoderStage:
         simulated: PreparedSpectra | None,
         settings: TrainingSettings,
         ranks: tuple[int, int] = (0, 1),
+        beside: GrowingSpectra | None = None,
     ) -> None:
-        self.spectra, self.settings, self.ranks = spectra, settings, ranks
+        self.spectra, self.settings, self.ranks, self.beside = spectra, settings, ranks, beside
         self.measured = SpectrumSampler(spectra)
         self.simulated = None if simulated is None else SpectrumSampler(simulated)
-        share = settings.data.simulated_share if simulated is not None else 0.0
+        is_mixed = simulated is not None or beside is not None
+        share = settings.data.simulated_share if is_mixed else 0.0
         self.n_simulated = round(settings.data.spectra_per_batch * share)
+        # Until then none is measured.
+        self.measured_from = round(settings.steps * settings.data.measured_from) if is_mixed else 0
         self.validation = validation_spectra(spectra)
 
-    def plan(self, first_step: int) -> Iterator[None]:
-        """Nothing: spectra are drawn by the step's own generator."""
+    def plan(self, first_step: int) -> Iterator[int]:
+        """How many spectra were simulated beside the run when a step is planned, 0 without such."""
         del first_step
-        return repeat(None)
+        while True:
+            yield 0 if self.beside is None else self.beside.count
 
-    def collate(self, planned: None, step: int) -> SpectrumBatch:
-        """Measured and simulated spectra: a function of seed, step and rank."""
-        del planned
+    def collate(self, planned: int, step: int) -> PackedBatch:
+        """Measured and simulated spectra: a function of seed, step and rank, and of the plan."""
         generator = np.random.default_rng((self.settings.seed, step, self.ranks[0]))
-        n_measured = self.settings.data.spectra_per_batch - self.n_simulated
-        sources = [self.measured] * n_measured
-        if self.simulated is not None:
-            sources += [self.simulated] * self.n_simulated
-        return spectrum_batch([source.rows(self.settings, generator) for source in sources])
+        data = self.settings.data
+        n_spectra = data.spectra_per_batch
+        n_simulated = n_spectra if step < self.measured_from else self.n_simulated
+        sources: list[tuple[PreparedSpectra, list[list[int]], float]] = [
+            (
+                self.spectra,
+                self.measured.groups(n_spectra - n_simulated, generator),
+                data.peak_dropout,
+            )
+        ]
+        dropout = data.peak_dropout if data.simulated_dropout is None else data.simulated_dropout
+        if self.beside is not None:
+            # Later ones more often, as the first would else be seen many more times in all.
+            places = np.sqrt(generator.random(n_simulated)) * planned
+            groups = [[place] for place in places.astype(np.int64).tolist()]
+            sources.append((self.beside.spectra, groups, dropout))
+        elif self.simulated is not None:
+            groups = self.simulated.groups(n_simulated, generator)
+            sources.append((self.simulated.spectra, groups, dropout))
+        return packed_batch(sources, generator)
 
-    def loss(self, model: DualLGD, batch: SpectrumBatch) -> tuple[Tensor, Tensor]:
+    def loss(self, model: DualLGD, batch: PackedBatch) -> tuple[Tensor, Tensor]:
         """Summed binary cross entropy, and the number of bits that are set."""
-        logits = model.encoder(batch.peaks).float()
-        truth = batch.fingerprint.float()
+        logits = model.encoder(batch).float()
+        truth = batch.truth(logits.shape[1])
         return binary_cross_entropy_with_logits(logits, truth, reduction="sum"), truth.sum()
 
     @torch.no_grad()
@@ -148,17 +150,19 @@ class EncoderStage:
         return fingerprint_figures(torch.cat(probability), true_bits(self.spectra, self.validation))
 
 
+def begin_with_frequencies(encoder: FormulaTransformer, molecules: Molecules) -> None:
+    """Let a new encoder say how often each bit is set, which it would take many steps to learn."""
+    n_bits = len(encoder.fingerprint.bias)
+    often = np.bincount(molecules.bits, minlength=n_bits) / len(molecules)
+    with torch.no_grad():
+        encoder.fingerprint.bias.copy_(torch.logit(torch.from_numpy(often).clamp(1e-4, 1 - 1e-4)))
+
+
 def validation_spectra(spectra: PreparedSpectra) -> NDArray[np.int64]:
     """Rows of up to 1,000 spectra of fold val, the same for every run, ascending; or none."""
     val = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
     chosen = np.random.default_rng(VALIDATION_SEED).permutation(val)[:_VALIDATION_SPECTRA]
     return np.sort(chosen)
-
-
-def spectrum_batch(drawn: Sequence[tuple[PeakRows, NDArray[np.uint16]]]) -> SpectrumBatch:
-    """Spectra with their true bits, as `SpectrumSampler.rows` gives them, as one batch."""
-    rows, bits = zip(*drawn, strict=True)
-    return SpectrumBatch(peak_batch(rows), dense_bits(bits).bool())
 
 
 def by_molecule(

@@ -483,11 +483,12 @@ def _adamw(
 
 
 def learning_rate(step: int, steps: int, settings: OptimiserSettings) -> float:
-    """One cycle: linear up, cosine down to a share of the peak."""
+    """One cycle: linear up, level for a while, cosine down to a share of the peak."""
     warmup = max(1, round(steps * settings.warmup_share))
     if step < warmup:
         return settings.learning_rate * (step + 1) / warmup
-    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
+    level = warmup + round(steps * settings.hold_share)
+    progress = min(1.0, max(0, step - level) / max(1, steps - level))
     low = settings.final_share
     return settings.learning_rate * (low + (1 - low) * (1 + math.cos(math.pi * progress)) / 2)
 

@@ -4,9 +4,10 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -14,17 +15,21 @@ from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
 from duallgd_cli.checkpoint.lineage import lineage
 from duallgd_cli.config import dump, merge, parse
-from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
+from duallgd_cli.data.prepared import PreparedSpectra, load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
-from duallgd_cli.runtime import Runtime, device_name
+from duallgd_cli.runtime import Runtime, available_cores, device_name
+from duallgd_cli.train.beside import Pool, simulated_beside, simulated_molecules
 from duallgd_cli.train.decoder import DecoderStage, JointStage
-from duallgd_cli.train.encoder import EncoderStage
+from duallgd_cli.train.encoder import EncoderStage, begin_with_frequencies
 from duallgd_cli.train.known_spectra import kernel_beside
 from duallgd_cli.train.loop import Hooks, process_group, train
 from duallgd_cli.train.prefetch import Stage
 from duallgd_cli.train.settings import RunSettings
+from duallgd_cli.train.simulator import fit_simulator, load_simulator, save_simulator
+
+_SPECTRA_TO_BEGIN_WITH: Final = 20_000
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,11 @@ class TrainingRequest:
         settings: Settings of network and run.
         out: Folder of the run.
         data: Prepared spectra (encoder, joint) or molecules (decoder).
-        structures: Folders of prepared structures beside spectra, for the joint stage.
+        structures: Folders of prepared structures beside spectra: for the joint stage, or one that
+            is simulated while the encoder stage goes on.
         simulated: Prepared simulated spectra beside measured ones, or None.
+        simulator: Fragment model for that, fitted and written where there is none; None for the
+            one in the folder of the run.
         init: Weights to start from, part by part: ``encoder``, ``denoiser``. Their settings of that
             part go before those of `settings`.
         said: What was said of ``model``, such as ``{"denoiser": {"fade_to": 0}}``, which holds for
@@ -50,6 +58,7 @@ class TrainingRequest:
     data: Path
     structures: tuple[Path, ...] = ()
     simulated: Path | None = None
+    simulator: Path | None = None
     init: dict[str, Path] = field(default_factory=dict)
     said: Mapping[str, Any] = field(default_factory=dict)
     stop_after: int | None = None
@@ -82,11 +91,11 @@ def run_training(
     # Parts that a stage does not train keep their weights and get no moments.
     model.encoder.requires_grad_(settings.stage != "decoder" and not settings.freeze_encoder)
     model.denoiser.requires_grad_(settings.stage != "encoder")
-    stage = _stage(request, model, runtime)
-    model.to(runtime.device)
-    if runtime.compile:
-        compile_layers(model)
-    with process_group(runtime):
+    with process_group(runtime), ExitStack() as stack:
+        stage = _stage(request, model, runtime, stack)
+        model.to(runtime.device)
+        if runtime.compile:
+            compile_layers(model)
         record = _record(request, runtime, origin)
         hooks = Hooks(on_step, record, request.stop_after, request.minutes)
         return train(model, stage, settings, request.out, runtime, hooks)
@@ -136,7 +145,7 @@ def _network(request: TrainingRequest) -> tuple[DualLGD, dict[str, Any]]:
     return model, {name: checkpoint.record for name, checkpoint in parts.items()}
 
 
-def _stage(request: TrainingRequest, model: DualLGD, runtime: Runtime) -> Stage:
+def _stage(request: TrainingRequest, model: DualLGD, runtime: Runtime, stack: ExitStack) -> Stage:
     """What is trained on; the model is still on the CPU."""
     settings, ranks = request.settings.training, (runtime.rank, runtime.world_size)
     _refuse_unused(request)
@@ -145,12 +154,36 @@ def _stage(request: TrainingRequest, model: DualLGD, runtime: Runtime) -> Stage:
     spectra = load_spectra(request.data)
     simulated = None if request.simulated is None else load_spectra(request.simulated)
     if settings.stage == "encoder":
-        return EncoderStage(spectra, simulated, settings, ranks)
+        if "encoder" not in request.init:
+            begin_with_frequencies(model.encoder, spectra.molecules)
+        beside = _beside(request, spectra, runtime, stack) if request.structures else None
+        return EncoderStage(spectra, simulated, settings, ranks, beside)
     structures = [load_molecules(folder) for folder in request.structures]
     kernel = None
     if settings.freeze_encoder:
         kernel = kernel_beside(model.encoder.eval(), spectra).to(runtime.device)
     return JointStage(spectra, structures, simulated, settings, ranks, kernel)
+
+
+def _beside(
+    request: TrainingRequest, spectra: PreparedSpectra, runtime: Runtime, stack: ExitStack
+) -> Pool:
+    """Spectra of the structures, simulated in other processes until the stack is closed."""
+    (structures,), settings = request.structures, request.settings.training
+    path = request.simulator or request.out / "simulator.safetensors"
+    if not path.is_file():
+        fitted, record = fit_simulator(spectra, seed=settings.seed)
+        save_simulator(path, fitted.model, record)
+    simulator, _ = load_simulator(path, spectra)
+    molecules = load_molecules(structures)
+    simulated_molecules(molecules)  # that there are any is said here, and not by each process
+    cores = available_cores() // runtime.world_size
+    processes = settings.data.simulators or max(1, cores - 2)
+    pool = Pool(molecules, request.out / f"pool-{runtime.rank}", settings.data.pool)
+    seed, first = settings.seed + runtime.rank, min(settings.data.pool // 2, _SPECTRA_TO_BEGIN_WITH)
+    return stack.enter_context(
+        simulated_beside(structures, simulator, pool, processes, seed, first)
+    )
 
 
 def _refuse_unused(request: TrainingRequest) -> None:
@@ -160,10 +193,10 @@ def _refuse_unused(request: TrainingRequest) -> None:
         raise UsageError("stage decoder trains on structures alone; leave --simulated out")
     if stage == "decoder" and request.structures:
         raise UsageError("stage decoder trains on the structures of --data; leave --structures out")
-    if stage == "encoder" and request.structures:
+    if stage == "encoder" and len(request.structures) + (request.simulated is not None) > 1:
         raise UsageError(
-            "stage encoder trains on spectra alone; make some of these structures with "
-            "'duallgd data simulate' and give them as --simulated"
+            "stage encoder takes simulated spectra by --simulated, or one folder of --structures "
+            "that are simulated as it learns; give one of them"
         )
 
 

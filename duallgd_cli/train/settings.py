@@ -18,6 +18,7 @@ class OptimiserSettings:
         matrices: What updates the matrices of linear maps; AdamW updates all else.
         learning_rate: Learning rate at its peak.
         warmup_share: Share of the steps in which the rate rises.
+        hold_share: Share of the steps in which it then stays at the peak.
         final_share: Rate at the end, as a share of the peak.
         weight_decay: On matrices; biases, norms and embeddings have none.
         beta2: Second-moment decay.
@@ -28,6 +29,7 @@ class OptimiserSettings:
     matrices: Literal["adamw", "muon"] = "muon"
     learning_rate: float = 1e-3
     warmup_share: float = 0.05
+    hold_share: float = 0.0
     final_share: float = 0.01
     weight_decay: float = 0.01
     beta2: float = 0.99
@@ -38,7 +40,7 @@ class OptimiserSettings:
         require_range(self, "learning_rate", "clip", above=0)
         require_range(self, "weight_decay", least=0)
         require_range(self, "final_share", least=0, most=1)
-        require_range(self, "beta2", "warmup_share", "ema", least=0, below=1)
+        require_range(self, "beta2", "warmup_share", "hold_share", "ema", least=0, below=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,13 @@ class TrainingData:
         false_bits: False bits drawn for a fingerprint predicted without a known analogue.
         shuffle_share: Share of molecules relabelled at random within each element.
         simulated_share: Share of simulated spectra in an encoder batch, where there are any.
+        measured_from: Share of the steps after which measured spectra come beside simulated ones,
+            where there are any (encoder stage).
         peak_dropout: Largest share of peak rows dropped from a training spectrum.
+        simulated_dropout: The same of simulated ones in the encoder stage; None as for others.
+        simulators: Processes that simulate spectra beside the encoder stage, where it is given
+            structures; None for all cores but two.
+        pool: Most simulated spectra that are kept of those.
         workers: Processes that make batches ahead; None is 0 on a CPU and up to 8 beside a GPU.
             Changes no number, so a run may go on with another.
     """
@@ -67,12 +75,22 @@ class TrainingData:
     false_bits: float = 450.0
     shuffle_share: float = 0.0
     simulated_share: float = 0.5
+    measured_from: float = 0.0
     peak_dropout: float = 0.4
+    simulated_dropout: float | None = None
+    simulators: int | None = None
+    pool: int = 6_000_000
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        sizes = ("pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms")
-        shares = ("clean_share", "shuffle_share", "simulated_share", "peak_dropout")
+        sizes = (
+            *("pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms"),
+            *("simulators", "pool"),
+        )
+        shares = (
+            *("clean_share", "shuffle_share", "simulated_share", "peak_dropout"),
+            *("measured_from", "simulated_dropout"),
+        )
         require_range(self, "workers", "false_bits", least=0)
         require_range(self, *sizes, least=1)
         require_range(self, *shares, least=0, most=1)
@@ -148,12 +166,15 @@ class SimulationSettings:
 
     Attributes:
         limit: Structures for the encoder, at random; None for all.
+        beside: Whether the encoder's spectra are simulated while it learns, by all cores but two,
+            instead of before: for a GPU that would wait for them.
         joint_limit: Structures for the joint stage, whose spectra are others; None for all.
         max_atoms: Heavy atoms of the largest.
         steps: Of fitting the fragment model to the measured spectra.
     """
 
     limit: int | None = 400_000
+    beside: bool = False
     joint_limit: int | None = 100_000
     max_atoms: int = 40
     steps: int = 7_000

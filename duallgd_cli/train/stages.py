@@ -143,9 +143,9 @@ def _simulate(run: RecipeRun) -> None:
         save_simulator(run.out / _SIMULATOR, fitted.model, record)
     simulator, record = load_simulator(run.out / _SIMULATOR, spectra)
     # Spectra that the encoder has not seen tell the denoiser how far to trust it.
-    for number, (name, limit) in enumerate(
-        (("simulated", settings.limit), ("simulated-joint", settings.joint_limit))
-    ):
+    folders = {} if settings.beside else {"simulated": settings.limit}
+    folders["simulated-joint"] = settings.joint_limit
+    for number, (name, limit) in enumerate(folders.items()):
         selection = Selection(limit, settings.max_atoms, run.settings.seed + number)
         with run.shows.counting("spectra") as advance:
             prepare_simulated(
@@ -169,8 +169,10 @@ def _decoder(run: RecipeRun) -> None:
 
 
 def _encoder(run: RecipeRun) -> None:
-    simulated = run.out / "simulated"
-    _train(run, "encoder", run.settings.encoder, "measured", simulated=simulated)
+    given: dict[str, Any] = {"simulated": run.out / "simulated"}
+    if run.settings.simulate.beside:
+        given = {"structures": (run.out / "alike",), "simulator": run.out / _SIMULATOR}
+    _train(run, "encoder", run.settings.encoder, "measured", **given)
 
 
 def _joint(run: RecipeRun) -> None:

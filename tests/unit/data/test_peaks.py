@@ -7,9 +7,19 @@ import torch
 from duallgd_cli.chem.adduct import BY_NAME, parse_adduct
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, METALS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.peaks import MAX_ROWS, augment, from_annotated, from_prepared, peak_batch
+from duallgd_cli.data import peaks as peaks_module
+from duallgd_cli.data.peaks import (
+    MAX_ROWS,
+    from_annotated,
+    from_prepared,
+    packed_batch,
+    peak_batch,
+)
+from duallgd_cli.model.encoder import FormulaTransformer
+from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
+from duallgd_cli.train.encoder import dense_bits
 from tests.made_prepared import SPECTRA, cells_of, made_spectra
 from tests.made_spectra import annotated as made_annotated
 from tests.made_spectra import made_spectrum
@@ -20,6 +30,10 @@ FORMULAS = ("C9H8O4", "C9H8O4", "C9H8O4", "C8H10N4O2", "C2H5NO2", "C6H6O2", "C10
 @pytest.fixture(scope="module")
 def spectra(tmp_path_factory):
     return made_spectra(tmp_path_factory.mktemp("made") / "spectra")
+
+
+def generator():
+    return np.random.default_rng(1)
 
 
 def annotated(adduct="[M+H]+", n_rows=5, instrument="", seed=1):
@@ -102,44 +116,6 @@ def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
     np.testing.assert_allclose(rows.numbers[:, 2], mz[:2])
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_an_augmented_spectrum_is_a_part_of_the_one_it_came_from(seed):
-    rows = from_annotated(annotated(n_rows=30, instrument="qtof"))
-    rows.numbers[:, 4] = 20
-    before = rows.numbers.copy()
-
-    got, again = (augment(rows, 0.4, np.random.default_rng(seed)) for _ in range(2))
-
-    np.testing.assert_array_equal(rows.numbers, before)
-    np.testing.assert_array_equal(again.numbers, got.numbers)
-    place = [np.flatnonzero(rows.numbers[:, 2] == mz).item() for mz in got.numbers[:, 2]]
-    assert place == sorted(place)
-    assert 10 <= len(place) <= 30
-    np.testing.assert_array_equal(got.subformula, rows.subformula[place])
-    np.testing.assert_array_equal(got.carrier, rows.carrier[place])
-    np.testing.assert_array_equal(got.numbers[:, 3], rows.numbers[place, 3])
-    assert got.numbers[:, 0].max() == pytest.approx(1)
-    assert (got.numbers[:, 0] > 0).all()
-    assert np.abs(got.numbers[:, 1] - rows.numbers[place, 1]).max() < 8
-    energies = got.numbers[:, 4]
-    assert np.isnan(energies).all() or (energies == 20).all()
-    assert got.instrument in (0, rows.instrument)
-    assert got.adduct == rows.adduct
-    np.testing.assert_array_equal(got.parent, rows.parent)
-
-
-def test_energy_and_instrument_are_sometimes_left_out():
-    rows = from_annotated(annotated(n_rows=10, instrument="qtof"))
-    rows.numbers[:, 4] = 20
-    drawn = [augment(rows, 0.0, np.random.default_rng(seed)) for seed in range(400)]
-
-    missing = np.mean([np.isnan(one.numbers[:, 4]).all() for one in drawn])
-    unknown = np.mean([one.instrument == 0 for one in drawn])
-
-    assert 0.14 < missing < 0.26
-    assert 0.05 < unknown < 0.15
-
-
 def test_rows_are_padded_to_the_longest_spectrum_and_none_to_one():
     spectra = [from_annotated(annotated(n_rows=n, seed=n)) for n in (3, 0, 7)]
 
@@ -155,5 +131,64 @@ def test_rows_are_padded_to_the_longest_spectrum_and_none_to_one():
         np.testing.assert_array_equal(batch.subformula[b][own], rows.subformula)
         np.testing.assert_array_equal(batch.parent[b], rows.parent)
     assert not batch.intensity[~batch.mask].any()
-    empty = peak_batch([augment(spectra[1], 0.4, np.random.default_rng(1)), spectra[1]])
+    empty = peak_batch([spectra[1], spectra[1]])
     assert empty.mask.tolist() == [[False], [False]]
+
+
+@pytest.fixture
+def without_noise(monkeypatch):
+    for name in ("JITTER", "NOISE_PPM", "ENERGY_DROP", "INSTRUMENT_DROP"):
+        monkeypatch.setattr(peaks_module, name, 0.0)
+
+
+GROUPS = ([0, 1], [3], [2], [4], [0])
+
+
+@pytest.mark.usefixtures("without_noise")
+@pytest.mark.parametrize("most", [64, 3])
+def test_a_packed_batch_is_the_spectra_one_after_the_other(spectra, monkeypatch, most):
+    monkeypatch.setattr(peaks_module, "MAX_ROWS", most)
+
+    batch = packed_batch([(spectra, GROUPS[:2], 0.0), (spectra, GROUPS[2:], 0.0)], generator())
+
+    expected = [from_prepared(spectra, group) for group in GROUPS]
+    padded = peak_batch(expected)
+    brightest = padded.intensity.amax(1, keepdim=True).clamp_min(1e-6)
+    assert batch.start.diff().tolist() == [1 + len(rows.carrier) for rows in expected]
+    for name, values in vars(batch.padded()).items():
+        wanted = padded.intensity / brightest if name == "intensity" else getattr(padded, name)
+        torch.testing.assert_close(values.to(wanted.dtype), wanted, equal_nan=True)
+    bits = [spectra.molecules.fingerprint_bits(int(spectra.molecule[g[0]])) for g in GROUPS]
+    assert torch.equal(batch.truth(4096), dense_bits(bits))
+
+
+def test_noise_takes_peaks_and_moves_the_others_a_little(spectra):
+    groups = [[0]] * 4000
+    whole, few = (packed_batch([(spectra, groups, share)], generator()) for share in (0.0, 0.4))
+    stored = from_prepared(spectra, [0])
+
+    n_rows = len(stored.carrier)
+    assert 0.75 < len(few.spectrum) / (4000 * n_rows) < 0.85  # each loses up to two fifths
+    moved = whole.rows.ppm[:, 0].reshape(4000, n_rows) - torch.from_numpy(stored.numbers[:, 1])
+    assert 1.3 < float(moved.std()) < 1.5  # root of two
+    assert 0.17 < float(whole.rows.energy_ev.isnan().float().mean()) < 0.23
+    assert 0.08 < float((whole.instrument == 0).float().mean()) < 0.12
+    assert set(whole.rows.intensity.reshape(4000, n_rows).amax(1).tolist()) == {1.0}
+
+
+def test_a_spectrum_of_which_no_peak_is_left_is_its_ion(spectra):
+    network = FormulaTransformer(EncoderSettings(width=16, layers=1, summary=16)).eval()
+
+    batch = packed_batch([(spectra, GROUPS[:3], 1e9)], generator())
+
+    assert not len(batch.spectrum)
+    assert batch.start.tolist() == [0, 1, 2, 3]
+    assert network(batch).isfinite().all()
+
+
+def test_without_padding_the_network_says_the_same(spectra):
+    torch.manual_seed(2)
+    network = FormulaTransformer(EncoderSettings(width=32, layers=2, summary=16)).eval()
+    batch = packed_batch([(spectra, GROUPS, 0.2)], generator())
+
+    torch.testing.assert_close(network.packed_summary(batch), network._summary(batch.padded()))

@@ -1,6 +1,6 @@
 """Confidence holds for any number of samples: judged on draws for molecules of known structure.
 
-The numbers were recorded by ``weights/recipe/recorded_draws.py`` on molecules that no network was
+The numbers were recorded by ``recipes/recorded_draws.py`` on molecules that no network was
 trained on; they hold scores and counts, no structures.
 """
 

@@ -134,15 +134,12 @@ def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
     assert seen == {number for number, row in enumerate(SPECTRA) if row[-1] == "train"}
 
 
-def test_a_molecule_is_drawn_or_named_and_comes_with_its_bits(spectra):
+def test_all_molecules_are_drawn_alike(spectra):
     sampler, generator = SpectrumSampler(spectra), np.random.default_rng(1)
-    bits = [spectra.molecules.fingerprint_bits(int(m)).tolist() for m in sampler.molecules]
 
-    named = [sampler.rows(SETTINGS, generator, place)[1].tolist() for place in range(len(bits))]
-    drawn = [bits.index(sampler.rows(SETTINGS, generator)[1].tolist()) for _ in range(60)]
+    drawn = [int(spectra.molecule[group[0]]) for group in sampler.groups(60, generator)]
 
-    assert named == bits
-    assert min(drawn.count(place) for place in range(len(bits))) > 10
+    assert min(drawn.count(int(molecule)) for molecule in sampler.molecules) > 10
 
 
 @pytest.mark.parametrize(("share", "n_simulated"), [(0.5, 3), (0.33, 2), (0.0, 0), (1.0, 6)])
@@ -156,12 +153,11 @@ def test_an_encoder_batch_holds_measured_and_simulated_spectra(
         for name, source in (("measured", spectra), ("simulated", simulated))
     }
 
-    batch = stage.collate(None, 0)
+    batch = stage.collate(0, 0)
 
     assert stage.n_simulated == n_simulated
-    assert batch.n_samples == len(batch.peaks.mask) == len(batch.fingerprint) == 6
-    assert batch.fingerprint.shape[1] == 4096
-    for row, own in enumerate(batch.fingerprint):  # simulated ones come last
+    assert batch.n_samples == len(batch.adduct) == 6
+    for row, own in enumerate(batch.truth(4096)):  # simulated ones come last
         source = "measured" if row < 6 - n_simulated else "simulated"
         assert tuple(own.nonzero().flatten().tolist()) in truth[source]
 
@@ -230,7 +226,7 @@ def test_spectra_and_graphs_of_a_joint_batch_are_of_the_same_molecules(spectra, 
         batch = stage.collate(planned, step)
         # Ions that are simulated or made here differ from their molecules by hydrogens alone.
         np.testing.assert_array_equal(
-            batch.spectra.peaks.parent[:, :HYDROGEN], batch.condition.formula[:, :HYDROGEN]
+            batch.spectra.parent[:, :HYDROGEN], batch.condition.formula[:, :HYDROGEN]
         )
         assert batch.n_samples == batch.spectra.n_samples
 
@@ -298,3 +294,18 @@ def test_a_frozen_encoder_says_the_same_each_time_and_only_the_denoiser_learns(s
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     assert all(parameter.grad is None for parameter in model.encoder.parameters())
     assert any(parameter.grad is not None for parameter in model.denoiser.parameters())
+
+
+def test_measured_spectra_join_simulated_ones_after_a_share_of_the_steps(spectra, simulated):
+    data = replace(SETTINGS.data, simulated_share=0.5, measured_from=0.25)
+    stage = EncoderStage(spectra, simulated, replace(SETTINGS, steps=8, data=data))
+    measured = {int(molecule) for molecule in spectra.molecule}
+    bits = {tuple(spectra.molecules.fingerprint_bits(m).tolist()) for m in measured}
+
+    n_measured = [
+        sum(tuple(own.nonzero().flatten().tolist()) in bits for own in batch.truth(4096)[:3])
+        for batch in (stage.collate(0, step) for step in range(4))
+    ]
+
+    assert n_measured[2:] == [3, 3]
+    assert min(n_measured[:2]) < 3

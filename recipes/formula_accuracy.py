@@ -1,9 +1,9 @@
 """How good the ranking of formulas is: the tables of docs/formulas.md.
 
-    python weights/recipe/formula_accuracy.py evaluate DATA RUNS     # prints the tables
-    python weights/recipe/formula_accuracy.py isotopes DATA RUNS     # the same with drawn patterns
-    python weights/recipe/formula_accuracy.py unlabelled DATA RUNS   # spectra for duallgd predict
-    python weights/recipe/formula_accuracy.py structures DATA RUNS   # what it made of them
+    python recipes/formula_accuracy.py evaluate DATA RUNS     # prints the tables
+    python recipes/formula_accuracy.py isotopes DATA RUNS     # the same with drawn patterns
+    python recipes/formula_accuracy.py unlabelled DATA RUNS   # spectra for duallgd predict
+    python recipes/formula_accuracy.py structures DATA RUNS   # what it made of them
 
 DATA holds massbank/massbank.tsv.xz, of which fold val is read, and extra/extra.tsv.xz. RUNS/given
 is an output of duallgd evaluate on fold val, formulas given; the last two need it.

@@ -1,7 +1,7 @@
 """Makes the two files by which `duallgd formulas` ranks.
 
-    python weights/recipe/formulas.py known DATA RUNS        # duallgd_cli/formulas/known.npz
-    python weights/recipe/formulas.py fit DATA RUNS          # duallgd_cli/formulas/model.npz
+    python recipes/formulas.py known DATA RUNS        # duallgd_cli/formulas/known.npz
+    python recipes/formulas.py fit DATA RUNS          # duallgd_cli/formulas/model.npz
 
 DATA holds massbank/massbank.tsv.xz and structures/structures.tsv.xz, RUNS is a folder for what lies
 between. Fitted on fold train, sharpened on fold val; fold test is never read. The structure of a

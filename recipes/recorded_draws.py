@@ -3,7 +3,7 @@
 Scores of candidates, best first, which of them is right, and what the samples say besides are kept;
 no structure, formula or name is.
 
-    python weights/recipe/recorded_draws.py duallgd.safetensors --run val/predictions.csv \
+    python recipes/recorded_draws.py duallgd.safetensors --run val/predictions.csv \
         --truth val/truth.tsv -o tests/unit/evaluate/recorded_draws.npz
 """
 

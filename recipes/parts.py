@@ -1,6 +1,6 @@
 """The numbers behind `--parts`, ``duallgd_cli/predict/parts.npz``, and how far to trust them.
 
-    python weights/recipe/parts.py DATA --run val/predictions.csv --truth val/truth.tsv
+    python recipes/parts.py DATA --run val/predictions.csv --truth val/truth.tsv
 
 DATA holds massbank/massbank.tsv.xz and structures/structures.tsv.xz, of which rows of fold train
 are read. The runs are of fold val. Calibration and figures are cross-validated by molecule.
