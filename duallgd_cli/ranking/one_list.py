@@ -154,22 +154,26 @@ class Ranking:
         Returns:
             Candidates, best first, and the probability that the first ten hold the right one.
         """
-        found = self._without_library(_proposed(results))
+        proposed = _proposed(results)
+        if self.database is None:
+            found = ranked(proposed, self.generated)
+        elif self.share == 1:
+            found = ranked(of_databases(proposed), self.database)
+        else:
+            found = self._in_one_list(proposed, self.database)
         return to_candidates(*with_library(*found, results), most)
 
-    def _without_library(self, results: Results) -> tuple[list[Scored], list[float]]:
-        """Ranked molecules and their probabilities, whatever a library says."""
-        if self.database is None:
-            return ranked(results, self.generated)
-        if self.share == 1:
-            return ranked(of_databases(results), self.database)
+    def _in_one_list(
+        self, results: Results, database: RankingModel
+    ) -> tuple[list[Scored], list[float]]:
+        """Molecules of both kinds, best first, and their probabilities."""
         apart = all(result.formula_source == PREDICTED for result in results)
         each = [[result] for result in results] if apart else [results]
         found, confidence = [], []
         for together in each:
             chance = self.chance(together)
             for part, model, weight in (
-                (of_databases(together), self.database, chance),
+                (of_databases(together), database, chance),
                 (without_databases(together), self.generated, 1 - chance),
             ):
                 molecules, conditional = ranked(part, model)
