@@ -110,7 +110,7 @@ class Structure(NamedTuple):
         repaired: How many of `samples` needed repair to become a molecule.
         log_likelihood: Mean over the samples drawn that became it; None where none was drawn.
         sources: Names of the sources that proposed it, in alphabetical order.
-        family: Pieces that it shares with its family, see `chem.families`.
+        family: Pieces that it shares with its family, see `chem.identity`.
         scaffold: SMILES of its Murcko scaffold, or ``acyclic``; likewise.
         scores: By name of the score; see `scores`.
     """
@@ -241,7 +241,7 @@ class Candidate:
         extra_scores: Further numbers by name: the features behind the score, ``repaired`` samples.
         sources: Where it comes from: ``noise``, ``templates``, ``analogues``, ``enumerated``,
             ``database`` or ``library``, in alphabetical order.
-        family: Its pieces, the same for all that differ in positions alone; see `chem.families`.
+        family: Its pieces, the same for all that differ in positions alone; see `chem.identity`.
         family_confidence: Summed confidence of all candidates of its family, written or not.
         scaffold: SMILES of its Murcko scaffold, or ``acyclic``.
         scaffold_confidence: Summed confidence of all candidates with it.
@@ -306,7 +306,7 @@ class Prediction(SpectrumReference):
         group: The spectra read together, this one included.
         seconds: Wall time of the whole feature.
         parts: What the true structure contains, likeliest first; None if nobody asked.
-        level: The finest level that is certain, one of `ladder.LEVELS`; "" of a spectrum that was
+        level: The finest level that is certain, one of `one_list.LEVELS`; "" of a spectrum that was
             not predicted.
         schymanski: The confidence level that it corresponds to.
     """

@@ -7,8 +7,14 @@ import zlib
 from dataclasses import replace
 
 from duallgd_cli import __version__, config
-from duallgd_cli.chem.families import family, scaffold
-from duallgd_cli.chem.identity import canonical_smiles, inchi, inchikey_of, parse_smiles
+from duallgd_cli.chem.identity import (
+    canonical_smiles,
+    family,
+    inchi,
+    inchikey_of,
+    parse_smiles,
+    scaffold,
+)
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.journal import ENDING, Journal
 from duallgd_cli.predict.run import predict

@@ -3,7 +3,7 @@
 A molecule that nobody has measured mostly consists of parts that somebody has. Known molecules are
 cut at one or two single bonds outside rings: a part with one open bond is an end, one with two a
 linker. Two ends, or two ends on a linker, that have the formula's atoms between them make a
-molecule of it (`chem.combining`).
+molecule of it (`chem.joining`).
 
 B blocks, F fingerprint bits, K of the blocks.
 """

@@ -1,5 +1,6 @@
 """`duallgd score`: structures of the user's own among all other candidates of their spectra."""
 
+import logging
 import math
 import time
 from collections import defaultdict
@@ -35,6 +36,8 @@ from duallgd_cli.writers.formats import (
     table,
     write_pieces,
 )
+
+logger = logging.getLogger(__name__)
 
 NAME: Final = "mine"
 MOST: Final = 1_000  # structures; a row is written for each with every spectrum
@@ -99,7 +102,7 @@ def read_structures(path: Path) -> list[OwnStructure]:
     Raises:
         MissingInputError: There is no such file.
         UnreadableError: It is of no known format.
-        UsageError: It holds none, or too many.
+        UsageError: It holds none, or too many, or none of them can be read.
     """
     found = list[OwnStructure]()
     for row in read_rows(path):
@@ -122,6 +125,14 @@ def read_structures(path: Path) -> list[OwnStructure]:
             found.append(OwnStructure(row.name, row.smiles, mol, formula, block))
     if not found:
         raise UsageError(f"{path} holds no structure: it is empty")
+    faults = [one.fault for one in found if one.fault]
+    if len(faults) == len(found):
+        raise UsageError(f"{path} holds no structure that can be read; of the first: {faults[0]}")
+    if faults:
+        structures = counted(len(found), "structure")
+        logger.warning(
+            "%s: %d of %s cannot be read; their rows say why", path, len(faults), structures
+        )
     return found
 
 

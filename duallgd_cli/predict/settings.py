@@ -43,7 +43,7 @@ class PredictSettings:
     Attributes:
         seed: Of the noise; together with the spectrum's content.
         top_k: Candidates written per spectrum.
-        certain: Probability from which on an answer counts as certain; see `ladder`.
+        certain: Probability from which on an answer counts as certain; see `level_of`.
         group_by: ``run`` reads MS2 scans of a run that are of one ion as one feature, and spectra
             of other files as ``feature`` does: those that share feature id and precursor are one.
             ``none`` reads each alone.

@@ -8,14 +8,17 @@ right, and the ranking of generated molecules says which of the others is:
     \ \text{for the others}
 
 The probability p that the truth is in the databases is the user's belief (`database_share`, its
-log-odds) moved by what the candidates say: see `evidence`. C candidates.
+log-odds) moved by what the candidates say: see `evidence`.
+
+The exact structure is seldom decidable; coarser answers often are. The level of a feature is the
+finest one whose probability reaches what the user calls certain. C candidates.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +34,14 @@ from duallgd_cli.ranking.ranking import (
     sigmoid,
     to_candidates,
 )
-from duallgd_cli.results import Candidate, HypothesisResult, Results, Structure
+from duallgd_cli.results import (
+    Candidate,
+    HypothesisResult,
+    LikelyPart,
+    Prediction,
+    Results,
+    Structure,
+)
 from duallgd_cli.sources import DATABASE, LIBRARY
 from duallgd_cli.spectra.types import PREDICTED
 
@@ -39,6 +49,17 @@ from duallgd_cli.spectra.types import PREDICTED
 _OF_PROPOSALS: Final = ("log_share", "repaired_share")
 _MOST_DIFFERENCE: Final = 20.0
 _LEAST: Final = 1e-300  # a probability that has a logarithm
+LEVELS: Final = ("structure", "family", "scaffold", "parts", "formula", "nothing")
+# Confidence levels of Schymanski et al. 2014 (doi 10.1021/es5002105): 2a library match, 2b no other
+# structure fits, 3 tentative candidates, 4 formula, 5 mass. A prediction alone is 2b at most.
+_SCHYMANSKI: Final = {
+    "structure": "3",
+    "family": "3",
+    "scaffold": "3",
+    "parts": "3",
+    "formula": "4",
+}
+_NO_OTHER_FITS: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +154,26 @@ class Ranking:
         Returns:
             Candidates, best first, and the probability that the first ten hold the right one.
         """
-        found = self._without_library(_proposed(results))
+        proposed = _proposed(results)
+        if self.database is None:
+            found = ranked(proposed, self.generated)
+        elif self.share == 1:
+            found = ranked(of_databases(proposed), self.database)
+        else:
+            found = self._in_one_list(proposed, self.database)
         return to_candidates(*with_library(*found, results), most)
 
-    def _without_library(self, results: Results) -> tuple[list[Scored], list[float]]:
-        """Ranked molecules and their probabilities, whatever a library says."""
-        if self.database is None:
-            return ranked(results, self.generated)
-        if self.share == 1:
-            return ranked(of_databases(results), self.database)
+    def _in_one_list(
+        self, results: Results, database: RankingModel
+    ) -> tuple[list[Scored], list[float]]:
+        """Molecules of both kinds, best first, and their probabilities."""
         apart = all(result.formula_source == PREDICTED for result in results)
         each = [[result] for result in results] if apart else [results]
         found, confidence = [], []
         for together in each:
             chance = self.chance(together)
             for part, model, weight in (
-                (of_databases(together), self.database, chance),
+                (of_databases(together), database, chance),
                 (without_databases(together), self.generated, 1 - chance),
             ):
                 molecules, conditional = ranked(part, model)
@@ -314,3 +339,88 @@ def _best_difference(results: Results, score: str) -> float:
     )
     difference = max(inside) - max(others) if inside and others else 0.0
     return min(max(difference, -_MOST_DIFFERENCE), _MOST_DIFFERENCE)
+
+
+class Level(NamedTuple):
+    """What is certain of a feature.
+
+    Attributes:
+        name: One of `LEVELS`.
+        schymanski: The level of Schymanski et al. that it corresponds to: 2a, 2b, 3, 4 or 5.
+    """
+
+    name: str
+    schymanski: str
+
+
+def level_of(
+    candidates: Sequence[Candidate],
+    formula_probability: float,
+    certain: float,
+    parts: Sequence[LikelyPart] | None = None,
+    in_library: bool = False,
+) -> Level:
+    """The finest level whose probability is at least `certain`.
+
+    Args:
+        candidates: Of the feature, best first.
+        formula_probability: Of the formula of the first; 1 for one that was given.
+        certain: Above 0, at most 1.
+        parts: What the structure contains; None if nobody asked.
+        in_library: Whether a library has a spectrum that matches.
+    """
+    reached = chances(candidates, formula_probability, parts)
+    name = next((name for name, value in reached.items() if value >= certain), "nothing")
+    if in_library:
+        return Level(name, "2a")
+    if reached["structure"] >= max(certain, _NO_OTHER_FITS):
+        return Level(name, "2b")
+    return Level(name, _SCHYMANSKI.get(name, "5"))
+
+
+def chances(
+    candidates: Sequence[Candidate],
+    formula_probability: float,
+    parts: Sequence[LikelyPart] | None = None,
+) -> dict[str, float]:
+    """How probable the best answer of each level is, finest first; arguments as of `level_of`."""
+    return {
+        "structure": max((one.confidence for one in candidates), default=0.0),
+        "family": max((one.family_confidence for one in candidates), default=0.0),
+        "scaffold": max((one.scaffold_confidence for one in candidates), default=0.0),
+        "parts": max((part.probability for part in parts or ()), default=0.0),
+        "formula": formula_probability,
+    }
+
+
+def formula_chance(prediction: Prediction) -> float:
+    """How probable the formula of a prediction is; 1 for one that was given, 0 without any."""
+    named = (prediction.formula, prediction.adduct)
+    hypotheses = ((one.formula, one.adduct, one.log_prior) for one in prediction.hypotheses)
+    return next(
+        (math.exp(prior) for *names, prior in hypotheses if names[0] and tuple(names) == named), 0.0
+    )
+
+
+def with_level(predictions: Iterable[Prediction], certain: float) -> Iterator[Prediction]:
+    """The predictions with their levels.
+
+    Args:
+        predictions: Ranked, with parts if anybody asked.
+        certain: Probability from which on a level is certain.
+    """
+    for prediction in predictions:
+        if not prediction.hypotheses:
+            yield prediction
+            continue
+        first = prediction.candidates[:1]
+        level = level_of(
+            prediction.candidates,
+            formula_chance(prediction),
+            certain,
+            prediction.parts,
+            in_library=bool(first)
+            and LIBRARY in first[0].sources
+            and bool(prediction.library_match.get("found")),
+        )
+        yield replace(prediction, level=level.name, schymanski=level.schymanski)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli import config
 from duallgd_cli.chem.adduct import parent_formula, parse_adduct
-from duallgd_cli.chem.families import ACYCLIC, family_name
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import ACYCLIC, family_name
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.chem.parts import matches, molecule
 from duallgd_cli.errors import (
@@ -36,8 +36,7 @@ from duallgd_cli.predict import journal
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.run import record_path
 from duallgd_cli.predict.settings import CERTAIN
-from duallgd_cli.ranking.ladder import chances, formula_chance, with_level
-from duallgd_cli.ranking.one_list import Ranking
+from duallgd_cli.ranking.one_list import Ranking, chances, formula_chance, with_level
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.results import (
     OK,

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem import families, identity
+from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import Mol, is_internal_salt, is_zwitterion
 from duallgd_cli.errors import UsageError
 from duallgd_cli.sources import Query
@@ -71,13 +71,13 @@ class Molecule:
 
     @cached_property
     def family(self) -> str:
-        """See `chem.families`."""
-        return families.family(self.mol)
+        """See `chem.identity`."""
+        return identity.family(self.mol)
 
     @cached_property
     def scaffold(self) -> str:
-        """See `chem.families`."""
-        return families.scaffold(self.mol)
+        """See `chem.identity`."""
+        return identity.scaffold(self.mol)
 
     @property
     def _is_charged(self) -> bool:

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from duallgd_cli.checkpoint import format as weights_format
-from duallgd_cli.chem.environments import known_environments
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.evaluate.leakage import TrainingHashes
+from duallgd_cli.scores.substructures import known_environments
 from duallgd_cli.sources.collection import Collection, known_molecules, mols_of
 from duallgd_cli.train.contrast import fit_contrast
 from duallgd_cli.train.evidence import fit_evidence, one_of_each

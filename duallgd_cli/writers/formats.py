@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from duallgd_cli.chem.families import family_name
+from duallgd_cli.chem.identity import family_name
 from duallgd_cli.errors import UsageError, printable, quote
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict.settings import Header

@@ -15,9 +15,15 @@ import numpy as np
 from duallgd_cli import __version__, config
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS
-from duallgd_cli.chem.families import family, scaffold
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import canonical_smiles, inchi, inchikey_of, parse_smiles
+from duallgd_cli.chem.identity import (
+    canonical_smiles,
+    family,
+    inchi,
+    inchikey_of,
+    parse_smiles,
+    scaffold,
+)
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.fragmentation import pieces

@@ -5,8 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rdkit import Chem
 
-from duallgd_cli.chem.families import _NAMES, family, family_name, scaffold
-from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
+from duallgd_cli.chem.identity import (
+    _NAMES,
+    canonical_smiles,
+    family,
+    family_name,
+    parse_smiles,
+    scaffold,
+)
 
 ORTHO, META, PARA = "Cc1ccccc1O", "Cc1cccc(O)c1", "Cc1ccc(O)cc1"
 

@@ -10,11 +10,20 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
-from duallgd_cli.chem.combining import is_even, likeliest
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
-from duallgd_cli.chem.joining import _cuttable, _parts, _read, cut, joined, known_halves, together
+from duallgd_cli.chem.joining import (
+    _cuttable,
+    _parts,
+    _read,
+    cut,
+    is_even,
+    joined,
+    known_halves,
+    likeliest,
+    together,
+)
 from duallgd_cli.chem.molecule import disassemble, formula_of
 from tests.made_molecules import QUESTIONS
 

@@ -69,6 +69,12 @@ def test_they_are_ranked_among_all_candidates_with_probability_and_peaks(tmp_pat
     assert [first[name] for name in same] == [second[name] for name in same]
 
 
+def test_structures_that_cannot_be_read_are_said_before_anything_is_predicted(mine, caplog):
+    read_structures(mine)
+
+    assert f"{mine}: 1 of 5 structures cannot be read; their rows say why" in caplog.text
+
+
 def test_without_a_formula_those_of_the_structures_that_fit_are_tried(tmp_path, mine):
     unlabelled = block(ASPIRIN).replace("FORMULA=C9H8O4\n", "")
 
@@ -124,7 +130,12 @@ def test_processes_score_the_same(tmp_path, mine):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("", "holds no structure: it is empty"), ("CCO a\n" * 4, "more than 3 structures")],
+    [
+        ("", "holds no structure: it is empty"),
+        ("CCO a\n" * 4, "more than 3 structures"),
+        ("no( a\nC1CC b\n", "holds no structure that can be read; of the first: 'no[(]' is not"),
+        ("[Fe] a\n", "holds no structure that can be read; of the first: .* holds Fe"),
+    ],
 )
 def test_a_file_of_none_or_too_many_is_refused(tmp_path, monkeypatch, text, words):
     monkeypatch.setattr(scoring, "MOST", 3)

@@ -8,7 +8,6 @@ import torch
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
-from duallgd_cli.chem.environments import known_environments
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.joining import cut, known_halves
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
@@ -22,6 +21,7 @@ from duallgd_cli.scores.substructures import (
     FingerprintTanimoto,
     IsomerLogOdds,
     fitted_scores,
+    known_environments,
 )
 from duallgd_cli.sources import Query
 from duallgd_cli.train.evidence import Judge

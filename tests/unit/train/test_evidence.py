@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from duallgd_cli.chem.adduct import BY_NAME
-from duallgd_cli.chem.environments import known_environments
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
@@ -15,6 +14,7 @@ from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
+from duallgd_cli.scores.substructures import known_environments
 from duallgd_cli.train import contrast
 from duallgd_cli.train.contrast import bit_sums, fit_contrast
 from duallgd_cli.train.evidence import (
