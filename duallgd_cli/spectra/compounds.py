@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure
-from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.types import LINKED, Spectrum
 
 # How frequent ions are in electrospray, among those that are measured of a molecule.
@@ -88,12 +87,6 @@ class OfCompound(NamedTuple):
 
     compound: int
     adducts: tuple[tuple[str, float], ...] = ()
-
-
-def adducts_of(text: str) -> list[tuple[str, float]]:
-    """What is written of the ions that a feature may be, such as ``[M+H]+ 0.6, [M+Na]+ 0.4``."""
-    pairs = (one.rpartition(" ") for one in text.split(", "))
-    return [(name, share) for name, _, words in pairs if (share := finite(words)) is not None]
 
 
 def with_compound(
