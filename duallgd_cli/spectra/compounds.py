@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure
-from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.types import LINKED, Spectrum
 
 # How frequent ions are in electrospray, among those that are measured of a molecule.
@@ -40,7 +39,7 @@ _FREQUENCIES: Final = {
 }  # fmt: skip
 # Heavier isotopes: Da, and how often one is measured where the ion is.
 _ISOTOPES: Final = ((0.0, 1.0), (1.00336, 0.2), (1.99705, 0.04), (2.00671, 0.06))
-_HEAVIEST_RATIO: Final = 1.4  # of an isotope next to its ion: that of bromine
+_HALOGEN: Final = 1.4  # largest intensity of 81Br next to its ion
 _NEAR_S: Final = 10.0  # between retention times of ions of one molecule, at most
 _SPREAD_S: Final = 2.5  # standard deviation of their difference
 # A feature is that much likelier near a mass than anywhere: masses have few decimals.
@@ -88,12 +87,6 @@ class OfCompound(NamedTuple):
 
     compound: int
     adducts: tuple[tuple[str, float], ...] = ()
-
-
-def adducts_of(text: str) -> list[tuple[str, float]]:
-    """What is written of the ions that a feature may be, such as ``[M+H]+ 0.6, [M+Na]+ 0.4``."""
-    pairs = (one.rpartition(" ") for one in text.split(", "))
-    return [(name, share) for name, _, words in pairs if (share := finite(words)) is not None]
 
 
 def with_compound(
@@ -264,16 +257,20 @@ class _Linker:
             # Scans of one ion may have become two features; isomers elute apart.
             if same is not None and abs(self._time[same] - self._time[one.node]) > _SPREAD_S:
                 continue
-            light = kept.get((one.adduct, 0), anchor.node)
-            if one.isotope and (
-                (one.adduct, 0) not in kept
-                or self._ions[one.node].height > _HEAVIEST_RATIO * self._ions[light].height
-            ):
+            light = kept.get((one.adduct, 0))
+            if one.isotope and (light is None or not self._may_be_isotope(one, light)):
                 continue
             kept.setdefault((one.adduct, one.isotope), one.node)
             chosen.append(one)
             total += gain
         return _Hypothesis(total, (anchor, *chosen)) if chosen and total > _LEAST_GAIN else None
+
+    def _may_be_isotope(self, one: _PossibleIon, light: int) -> bool:
+        """Whether a feature is no stronger next to an ion than that isotope of it can be."""
+        ion = self._ions[light]
+        carbon = 1.3 * 0.0108 * ion.mz * max(ion.charge, 1) / 12 + 0.05
+        most = (0.0, carbon, _HALOGEN, carbon**2 / 2 + 0.05)[one.isotope]
+        return self._ions[one.node].height <= most * ion.height
 
     def _elution(self, first: int, other: int) -> float:
         """Log odds of one molecule by how alike ions elute; 0 where MS1 does not show it."""

@@ -25,7 +25,7 @@ from duallgd_cli.errors import (
     printable,
     quote,
 )
-from duallgd_cli.spectra.compounds import SURE, adducts_of, with_compound
+from duallgd_cli.spectra.compounds import SURE, with_compound
 from duallgd_cli.spectra.reading.ions import MISSING, Remarks, ion_of
 from duallgd_cli.spectra.reading.quantities import (
     collision_energy_ev,
@@ -277,7 +277,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
     if compound_id := fields.get("compound_id", ""):
-        adducts = adducts_of(fields.get("ion_probabilities", ""))
+        pairs = (one.rpartition(" ") for one in fields.get("ion_probabilities", "").split(", "))
+        adducts = [(name, share) for name, _, text in pairs if (share := finite(text)) is not None]
         # An adduct that somebody has corrected since then stays as it is.
         if adducts and spectrum.adduct_text != (adducts[0][0] if adducts[0][1] >= SURE else ""):
             adducts = []
