@@ -26,6 +26,7 @@ class SpectrumReference:
         source: File and index.
         spectrum_id: Identifier, not necessarily unique.
         feature_id: FEATURE_ID, else "".
+        compound_id: What features of one molecule share, else "".
         scans: SCANS or native id, else "".
         precursor_mz: m/z, or None.
         formula_text: Formula as written in the file, else "".
@@ -43,6 +44,7 @@ class SpectrumReference:
     source: Source
     spectrum_id: str
     feature_id: str = ""
+    compound_id: str = ""
     scans: str = ""
     precursor_mz: float | None = None
     formula_text: str = ""
@@ -64,6 +66,7 @@ class SpectrumReference:
             source=spectrum.source,
             spectrum_id=spectrum.spectrum_id,
             feature_id=spectrum.feature_id,
+            compound_id=spectrum.compound_id,
             scans=spectrum.scans,
             precursor_mz=spectrum.precursor_mz,
             formula_text=spectrum.formula_text,

@@ -6,7 +6,7 @@ dynamic exclusion; noise is in every scan. Nothing was measured.
 
 import base64
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class Scan:
     width: float = 1.0
     truth: str = ""
     parent: int = 0
+    polarity: int = 1
 
 
 @dataclass
@@ -99,6 +100,32 @@ def compound(rng, name, mz, rt, height=1e6, fragments=12, sigma=None):
     heights = rng.lognormal(0, 1, fragments)
     pairs = tuple(zip(at.tolist(), (heights / heights.max()).tolist(), strict=True))
     return Compound(name, mz, rt, height, sigma or float(rng.uniform(2.5, 5)), pairs)
+
+
+def ions_of(rng, name, mass, rt, heights, sigma=None):
+    """Ions of one molecule as compounds ``NAME/[M+H]+``, which elute alike.
+
+    Args:
+        rng: Of fragments.
+        name: Of the molecule.
+        mass: Of it, Da.
+        rt: Retention time, s.
+        heights: Of each ion, by adduct.
+        sigma: Of the peak, s.
+    """
+    sigma = sigma or float(rng.uniform(2.5, 5))
+    for adduct, height in heights.items():
+        ion = parse_adduct(adduct)
+        mz = (mass * ion.molecules + ion.mass_shift) / abs(ion.charge)
+        made = compound(rng, f"{name}/{adduct}", mz, rt, height, sigma=sigma)
+        yield replace(made, charge=abs(ion.charge))
+
+
+def together(positive, negative):
+    """One run of two of both polarities, scans in the order of their times."""
+    negative = [replace(one, polarity=-1) for one in negative.scans]
+    scans = sorted([*positive.scans, *negative], key=lambda one: one.time)
+    return Run((), scans)
 
 
 def of_molecule(molecule, name, rt, height=1e6):
@@ -207,7 +234,7 @@ def _fragments(rng, compounds, time, mz, width, energy, noise):
 
 def mzml(run, path, polarity=1, order=None):
     """Write a run as mzML; `order` is that of its scans in the file."""
-    sign = ("MS:1000130", "positive scan") if polarity > 0 else ("MS:1000129", "negative scan")
+    signs = {1: ("MS:1000130", "positive scan"), -1: ("MS:1000129", "negative scan")}
     with path.open("w", encoding="utf-8") as file:
         file.write(
             '<?xml version="1.0" encoding="utf-8"?>\n<mzML xmlns="http://psi.hupo.org/ms/mzml" '
@@ -217,6 +244,7 @@ def mzml(run, path, polarity=1, order=None):
             f'<spectrumList count="{len(run.scans)}">'
         )
         for place, n in enumerate(range(len(run.scans)) if order is None else order):
+            sign = signs[run.scans[n].polarity * polarity]
             file.write(_mzml_scan(run.scans[n], place, n + 1, sign))
         file.write("</spectrumList></run></mzML>\n")
     return str(path)

@@ -290,26 +290,3 @@ def test_size_rules_are_never_switched_off():
     size = re.compile(r"noqa:.*(C901|PLR09)")
 
     assert not [n for p, n in zip(FILES, NAMES, strict=True) if size.search(p.read_text("utf-8"))]
-
-
-MOST_TYPES_OF_PREDICT = 20
-
-
-def test_few_types_cross_the_door_of_the_predict_room():
-    classes = {
-        node.name
-        for path, name in zip(FILES, NAMES, strict=True)
-        if room_of(name) == "predict"
-        for node in tree_of(path).body
-        if isinstance(node, ast.ClassDef)
-    }
-
-    crossing = {
-        module.rpartition(".")[2]
-        for path, name in zip(FILES, NAMES, strict=True)
-        if room_of(name) != "predict"
-        for module, _ in imports_of(path)
-        if target_room(module) == "predict"
-    } & classes
-
-    assert len(crossing) <= MOST_TYPES_OF_PREDICT, sorted(crossing)

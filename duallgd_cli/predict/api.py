@@ -27,7 +27,6 @@ from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.own import with_own
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.settings import PredictSettings, preset_of
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.ranking.ladder import with_level
 from duallgd_cli.results import Candidate, Prediction, predictions_of
 from duallgd_cli.runtime import Runtime, versions
@@ -165,9 +164,9 @@ def predictions(
     }
 
     def computed() -> Iterator[Prediction]:
-        with Workers(workers, again=model.again) as pool, _features(given, chosen) as features:
+        with _features(given, chosen) as features:
             drawn = results(
-                enumerate(features), model, chosen, pool, source=source, knowledge=knowledge
+                enumerate(features), model, chosen, workers, source=source, knowledge=knowledge
             )
             for together in by_feature(drawn):
                 candidates, top10 = ranking.rank(together)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -36,7 +36,6 @@ from duallgd_cli.guide import GuideFiles, Knowledge, Known
 from duallgd_cli.predict.merging import KNOWN_MOLECULE, merge
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PREDICT, PredictSettings
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.ranking.ranking import LEAST_EXPLAINED
 from duallgd_cli.results import (
     OK,
@@ -46,7 +45,7 @@ from duallgd_cli.results import (
     references,
     sentences,
 )
-from duallgd_cli.runtime import stage
+from duallgd_cli.runtime import ELSEWHERE, Processes, add_seconds, stage
 from duallgd_cli.sources import (
     ANALOGUES,
     BUILT_IN,
@@ -78,27 +77,29 @@ _AT_HAND: Final = 3  # features that are predicted before processes would be at 
 _MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
 _OF_AN_OWN_SOURCE: Final = 20  # proposals of one that the settings do not name
 _SEED_BYTES: Final = 8
+_GO_ON: Final = "finished work is kept, and --resume with fewer --workers goes on"
+_networks: Final = list[LoadedModel]()  # of a process that predicts
 
 
 def results(
     features: Iterable[tuple[int, Feature]],
     model: LoadedModel,
     settings: PredictSettings,
-    workers: Workers,
+    workers: int = 1,
     *,
     source: FormulaSource | None = None,
     knowledge: Knowledge | None = None,
 ) -> Iterator[HypothesisResult]:
     """What each hypothesis of each feature gives, in order: the loop of every prediction.
 
-    With several workers each feature is predicted by one of them; otherwise, and where analogues
-    are too many to be sent, one after the other in this process.
+    With several workers each feature is predicted by one of them, with a network of its own;
+    otherwise, and where analogues are too many to be sent, one after the other in this process.
 
     Args:
         features: With their numbers in the whole input.
         model: Draws the molecules.
         settings: What decides the result.
-        workers: Processes that predict features.
+        workers: Processes that predict features; results do not depend on their number.
         source: Of formulas; None for those of the spectra, and as the settings say.
         knowledge: Of the molecules; None for what the settings say alone.
 
@@ -124,7 +125,8 @@ def results(
                 known = knowledge.of(Feature(usable)).within(formulas)
             yield _Asked(number, spectra, tried, known)
 
-    if workers.again is None or (knowledge is not None and not knowledge.is_small):
+    is_large = knowledge is not None and not knowledge.is_small
+    if workers == 1 or model.again is None or is_large:
         return _in_turn(asked(), model, settings)
     return _in_processes(asked(), model, settings, workers)
 
@@ -165,23 +167,41 @@ class _Asked(NamedTuple):
 
 
 def _in_processes(
-    features: Iterator[_Asked], model: LoadedModel, settings: PredictSettings, workers: Workers
+    features: Iterator[_Asked], model: LoadedModel, settings: PredictSettings, workers: int
 ) -> Iterator[HypothesisResult]:
     """Each feature by a process; the first few here, before these would be at work."""
     yield from _in_turn(islice(features, _AT_HAND), model, settings)
-    waiting = deque[Callable[[], list[HypothesisResult]]]()
-    for one in features:
-        waiting.append(workers.predict(partial(_of_feature, one, settings)))
-        while len(waiting) > 2 * workers.count:
-            yield from waiting.popleft()()
-    while waiting:
-        yield from waiting.popleft()()
+    waiting = deque[Callable[[], tuple[list[HypothesisResult], float]]]()
+    for following in features:  # only then are there processes
+        with Processes(workers, _GO_ON) as processes:
+            for one in chain((following,), features):
+                waiting.append(processes.submit(_of_feature, model.again, one, settings))
+                if len(waiting) > 2 * workers:
+                    yield from _awaited(waiting.popleft())
+            while waiting:
+                yield from _awaited(waiting.popleft())
+
+
+def _awaited(
+    wait: Callable[[], tuple[list[HypothesisResult], float]],
+) -> list[HypothesisResult]:
+    found, seconds = wait()
+    add_seconds(ELSEWHERE, seconds)
+    return found
 
 
 def _of_feature(
-    asked: _Asked, settings: PredictSettings, model: LoadedModel
-) -> list[HypothesisResult]:
-    return list(_in_turn([asked], model, settings))
+    again: Callable[[], LoadedModel], asked: _Asked, settings: PredictSettings
+) -> tuple[list[HypothesisResult], float]:
+    """What a process that has a network of its own, or loads it, gives; and the seconds it took."""
+    started = time.perf_counter()
+    if not _networks:
+        try:
+            _networks.append(again())
+        except RuntimeError as error:  # the GPU is full, or takes one process alone
+            why = str(error).partition("\n")[0]
+            raise UsageError(f"a process cannot load the network ({why}); {_GO_ON}") from None
+    return list(_in_turn([asked], _networks[0], settings)), time.perf_counter() - started
 
 
 def _in_turn(

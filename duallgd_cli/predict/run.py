@@ -44,8 +44,7 @@ from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest
-from duallgd_cli.predict.unmatched import TableIds
-from duallgd_cli.predict.workers import Workers
+from duallgd_cli.predict.unmatched import telling_unmatched
 from duallgd_cli.ranking.ladder import with_level
 from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.results import (
@@ -224,15 +223,13 @@ def predict(
             tell("reading", 0, None)
             source = formula_source(settings, request.formulas, model.max_heavy_atoms)
             open_journal = Journal.resume if request.resume else Journal.create
-            workers = Workers(request.workers, again=model.again)
-            with open_journal(path, run_header(request, model, inputs)) as journal, workers:
+            with open_journal(path, run_header(request, model, inputs)) as journal:
                 kept = journal.finished
                 summary.n_resumed = n_finished = len(kept)
                 if journal.end is None:
                     tell("predicting", 0, None)
-                    ids = TableIds(request.formulas, knowledge)
-                    features = _features(request, inputs, kept, tell, ids)
-                    given = (features, model, settings, workers)
+                    features = _features(request, inputs, kept, tell, knowledge)
+                    given = (features, model, settings, request.workers)
                     for one in results(*given, source=source, knowledge=knowledge):
                         with stage("write"):
                             journal.append(one)
@@ -240,7 +237,6 @@ def predict(
                         tell("predicting", 0 if one.position else len(one.spectra), one)
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
                     journal.finish(totals | inputs.runs)
-                    ids.warn()
             finished = FinishedRun([path])
             tell("writing", 0, None)
             with stage("write"):
@@ -274,16 +270,20 @@ def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> H
 
 
 def _features(
-    request: PredictRequest, inputs: Inputs, finished: set[int], tell: Progress, ids: TableIds
+    request: PredictRequest,
+    inputs: Inputs,
+    finished: set[int],
+    tell: Progress,
+    knowledge: Knowledge | None,
 ) -> Iterator[tuple[int, Feature]]:
     """What this shard still has to do, with its number among the features of all shards."""
-    settings = request.settings
-    features = inputs.features(*settings.grouping)
+    features = inputs.features(*request.settings.grouping)
     if request.features is not None:
         features = FeatureTable(request.features).applied(features)
     features = each_in_stage("read", features)
+    if request.formulas is not None or knowledge is not None:
+        features = telling_unmatched(features, request.formulas, knowledge)
     for number, item in enumerate(features):
-        ids.see(item)
         if not request.shard.holds(number):
             continue
         if number not in finished:

@@ -19,7 +19,6 @@ from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.run import Progress, RunSummary
 from duallgd_cli.predict.settings import PredictRequest
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, predictions_of
@@ -209,16 +208,15 @@ def _rows(
     ranking = model.ranking_for(settings, request.guide)
     features = enumerate(inputs.features(*settings.grouping))
     source = _formulas(request, structures, model.max_heavy_atoms)
-    with Workers(request.workers, again=asked.again) as workers:
-        found = results(features, asked, settings, workers, source=source, knowledge=knowledge)
-        for together in by_feature(found):
-            prediction, rows = scored(together, structures, ranking)
-            summary.counts[prediction.status] += 1
-            summary.messages.setdefault(prediction.status, prediction.message)
-            summary.n_candidates += len(prediction.candidates)
-            if tell is not None:
-                tell("scoring", len(together[0].spectra), together[0])
-            yield from rows
+    found = results(features, asked, settings, request.workers, source=source, knowledge=knowledge)
+    for together in by_feature(found):
+        prediction, rows = scored(together, structures, ranking)
+        summary.counts[prediction.status] += 1
+        summary.messages.setdefault(prediction.status, prediction.message)
+        summary.n_candidates += len(prediction.candidates)
+        if tell is not None:
+            tell("scoring", len(together[0].spectra), together[0])
+        yield from rows
 
 
 def _again(again: Callable[[], LoadedModel], mine: Mine) -> LoadedModel:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -17,45 +17,6 @@ from duallgd_cli.spectra.types import Feature
 logger = logging.getLogger(__name__)
 
 _SHOWN: Final = 3
-
-
-class TableIds:
-    """Ids that tables name, and which of them features had so far.
-
-    Args:
-        formulas: Table of formulas, or None.
-        knowledge: Of guides and analogues, or None.
-    """
-
-    def __init__(self, formulas: Path | None, knowledge: Knowledge | None) -> None:
-        self._tables: list[_Ids] = []
-        if formulas is not None:
-            self._tables.append(_Ids("--formulas", names_in_tables, _names_of_rows(formulas)))
-        if knowledge is not None:
-            features = (name for one in knowledge.analogues for name in one.features if name)
-            rows = [(name,) for name in dict.fromkeys(chain(knowledge.guides, features))]
-            self._tables.append(_Ids("--guide or --analogues", names_in_guides, rows))
-
-    def see(self, feature: Feature) -> None:
-        """Take note of a feature."""
-        for table in self._tables:
-            table.missing.difference_update(table.names_of(feature))
-
-    def warn(self) -> None:
-        """Say which ids no feature had, now that all features were seen."""
-        for table in self._tables:
-            rows = (row for row in table.rows if table.missing.issuperset(row))
-            ids = list(dict.fromkeys(row[0] for row in rows))
-            if ids:
-                shown = ", ".join(map(quote, ids[:_SHOWN]))
-                logger.warning(
-                    "%s of %s %s no feature of the input: %s%s; check the ids",
-                    counted(len(ids), "id"),
-                    table.option,
-                    "match" if len(ids) > 1 else "matches",
-                    shown,
-                    " and others" if len(ids) > _SHOWN else "",
-                )
 
 
 @dataclass(slots=True)
@@ -76,6 +37,45 @@ class _Ids:
 
     def __post_init__(self) -> None:
         self.missing = {name for row in self.rows for name in row}
+
+    def warn(self) -> None:
+        """Say which ids no feature had, now that all features were seen."""
+        rows = (row for row in self.rows if self.missing.issuperset(row))
+        ids = list(dict.fromkeys(row[0] for row in rows))
+        if ids:
+            logger.warning(
+                "%s of %s %s no feature of the input: %s%s; check the ids",
+                counted(len(ids), "id"),
+                self.option,
+                "match" if len(ids) > 1 else "matches",
+                ", ".join(map(quote, ids[:_SHOWN])),
+                " and others" if len(ids) > _SHOWN else "",
+            )
+
+
+def telling_unmatched(
+    features: Iterable[Feature], formulas: Path | None, knowledge: Knowledge | None
+) -> Iterator[Feature]:
+    """The features; at their end it is said which ids of tables none of them had.
+
+    Args:
+        features: All of the input.
+        formulas: Table of formulas, or None.
+        knowledge: Of guides and analogues, or None.
+    """
+    tables: list[_Ids] = []
+    if formulas is not None:
+        tables.append(_Ids("--formulas", names_in_tables, _names_of_rows(formulas)))
+    if knowledge is not None:
+        named = (name for one in knowledge.analogues for name in one.features if name)
+        rows = [(name,) for name in dict.fromkeys(chain(knowledge.guides, named))]
+        tables.append(_Ids("--guide or --analogues", names_in_guides, rows))
+    for feature in features:
+        for table in tables:
+            table.missing.difference_update(table.names_of(feature))
+        yield feature
+    for table in tables:
+        table.warn()
 
 
 def _names_of_rows(path: Path) -> list[tuple[str, ...]]:

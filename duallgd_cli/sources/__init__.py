@@ -105,8 +105,10 @@ class Query:
         made: T = self.memo[name]
         return made
 
-    def allowed(self, molecules: "Iterable[tuple[Mol, float]]") -> "Iterator[tuple[Mol, float]]":
+    def allowed(self, molecules: "Iterable[tuple[Mol, float]]") -> "Iterable[tuple[Mol, float]]":
         """Those of molecules, each with a number, that are as they must be."""
+        if self.constraints is None:
+            return molecules
         return (pair for pair in molecules if not self.fault(pair[0]))
 
     def fault(self, mol: "Mol") -> str:
@@ -162,10 +164,11 @@ def propose(
         asked = wanted
         while asked > 0:
             begun, n = (seed + (drawn << _ROUND_BITS)) & _MOST_SEED, 0
-            for proposal in _proposals(source, query, asked, begun):
+            for proposal in source.propose(query, asked, begun):
                 n += 1
-                allowed += not proposal.rejection or query.constraints is None
-                yield proposal
+                fault = "" if proposal.mol is None else query.fault(proposal.mol)
+                allowed += not (fault or proposal.rejection) or query.constraints is None
+                yield proposal._replace(rejection=fault) if fault else proposal
             drawn += n
             if n < asked:
                 break
@@ -174,10 +177,3 @@ def propose(
             asked = asked if allowed < wanted else 0
         if source.name not in GIVEN:
             lacking = max(0, wanted - drawn)
-
-
-def _proposals(source: CandidateSource, query: Query, n: int, seed: int) -> Iterator[Proposal]:
-    """What a source gives, held to the constraints."""
-    for proposal in source.propose(query, n, seed):
-        fault = query.fault(proposal.mol) if proposal.mol is not None else ""
-        yield proposal._replace(rejection=fault) if fault else proposal

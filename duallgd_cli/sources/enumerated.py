@@ -4,7 +4,7 @@ Many more are made than are proposed; those that fingerprint and peaks speak for
 """
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
@@ -65,12 +65,11 @@ class Enumerated:
             near = self.collection.near(query.fingerprint, query.formula)
             core = None if query.constraints is None else query.constraints.core_molecule()
             known = chain(() if core is None else (core,), mols_of_graphs(near))
-            best = Likeliest(scores, _COMPARED * n)
-            best.add(query.allowed(changed(known, query.formula, blocks)))
-            constrained = query.constraints is not None
-            most = _LOOKED_AT if constrained else _PUT_TOGETHER
+            near_by = query.allowed(changed(known, query.formula, blocks))
+            most = _PUT_TOGETHER if query.constraints is None else _LOOKED_AT
             joined = query.allowed(together(blocks, query.formula, scores, most))
-            best.add(islice(joined, _PUT_TOGETHER))
+            first = islice(joined, _PUT_TOGETHER)
+            best = likeliest(scores, _COMPARED * n, near_by, first)
             found = by_peaks(best, query, n, self.fragments)
         return (Proposal(self.name, mol) for mol in found)
 
@@ -93,9 +92,9 @@ def changed(
             yield other, _OF_A_CHANGE
 
 
-def mols_of_graphs(graphs: Iterable[MolecularGraph]) -> Iterator[Mol]:
+def mols_of_graphs(graphs: Iterable[MolecularGraph]) -> Iterable[Mol]:
     """Known molecules with their hydrogens; those that are none are left out."""
-    return (mol for graph in graphs if (mol := molecule_of(graph)) is not None)
+    return filter(None, map(molecule_of, graphs))
 
 
 def bit_scores(query: Query) -> NDArray[np.float64]:
@@ -126,71 +125,54 @@ def shortlist(
         most: Largest number of them.
         fragments: Compares them by the peaks, or None.
     """
-    best = Likeliest(bit_scores(query), _COMPARED * most)
-    best.add(molecules)
+    best = likeliest(bit_scores(query), _COMPARED * most, molecules)
     return by_peaks(best, query, most, fragments)
 
 
 def by_peaks(
-    best: "Likeliest", query: Query, most: int, fragments: FragmentScorer | None
+    best: Sequence[tuple[float, Mol]], query: Query, most: int, fragments: FragmentScorer | None
 ) -> list[Mol]:
     """The likeliest by the fingerprint in the order that the peaks give them; see `shortlist`."""
     if fragments is None:
-        return [mol for _, mol in best.molecules[:most]]
-    peaks = [sum(fragments.peaks(query, mol)) for _, mol in best.molecules]
-    cost = [
-        cost - _OF_PEAKS * worth for (cost, _), worth in zip(best.molecules, peaks, strict=True)
-    ]
-    return [best.molecules[row][1] for row in np.argsort(cost, kind="stable")[:most]]
+        return [mol for _, mol in best[:most]]
+    cost = [cost - _OF_PEAKS * sum(fragments.peaks(query, mol)) for cost, mol in best]
+    return [best[row][1] for row in np.argsort(cost, kind="stable")[:most]]
 
 
-class Likeliest:
+def likeliest(
+    scores: NDArray[np.float64], most: int, *streams: Iterable[tuple[Mol, float]]
+) -> list[tuple[float, Mol]]:
     """The molecules whose bits score best, all of different graphs, of many that are shown.
 
     A molecule that is of no use is not even named, which takes longer than to compare it.
+
+    Args:
+        scores: Of each bit, (F,).
+        most: Number of molecules that are kept.
+        streams: Molecules, made when they are asked for, with what is added to the scores of the
+            bits of each.
+
+    Returns:
+        Cost and molecule, in order of the costs.
     """
-
-    def __init__(self, scores: NDArray[np.float64], most: int) -> None:
-        """Without any molecule yet.
-
-        Args:
-            scores: Of each bit, (F,).
-            most: Number of molecules that are kept.
-        """
-        self._scores, self._most = scores, most
-        self._best: dict[str, tuple[float, Mol]] = {}
-        self._costs: list[float] = []  # of these, in order
-        self._limit = np.inf  # what costs as much does not stay
-
-    @property
-    def molecules(self) -> list[tuple[float, Mol]]:
-        """Cost and molecule, in order."""
-        return list(self._best.values())
-
-    def add(self, molecules: Iterable[tuple[Mol, float]]) -> None:
-        """Show it molecules, with what is added to the scores of the bits of each.
-
-        Args:
-            molecules: Made when they are asked for.
-        """
-        waiting = iter(molecules)
+    best: dict[str, tuple[float, Mol]] = {}
+    costs: list[float] = []  # of these, in order
+    limit = np.inf  # what costs as much does not stay
+    for waiting in map(iter, streams):
         while batch := list(islice(waiting, _AT_ONCE)):
-            costs = [(-worth - self._scores[fingerprint(mol)].sum(), mol) for mol, worth in batch]
-            for cost, mol in sorted(costs, key=_cost):
-                if cost >= self._limit:
+            priced = [(-worth - scores[fingerprint(mol)].sum(), mol) for mol, worth in batch]
+            for cost, mol in sorted(priced, key=_cost):
+                if cost >= limit:
                     break
-                self._take(charge_free_smiles(mol), cost, mol)  # tautomers may share a graph
-            kept = sorted(self._best.items(), key=lambda item: _cost(item[1]))[: self._most]
-            self._best = dict(kept)
-            self._costs = self._costs[: self._most]
-
-    def _take(self, name: str, cost: float, mol: Mol) -> None:
-        """Keep a molecule, in place of a dearer one of the same graph."""
-        if (before := self._best.get(name)) is not None:
-            if before[0] <= cost:
-                return
-            self._costs.remove(before[0])
-        self._best[name] = cost, mol
-        insort(self._costs, cost)
-        if len(self._costs) >= self._most:
-            self._limit = self._costs[self._most - 1]
+                name = charge_free_smiles(mol)  # tautomers may share a graph
+                if (before := best.get(name)) is not None:
+                    if before[0] <= cost:
+                        continue
+                    costs.remove(before[0])
+                best[name] = cost, mol
+                insort(costs, cost)
+                if len(costs) >= most:
+                    limit = costs[most - 1]
+            best = dict(sorted(best.items(), key=lambda item: _cost(item[1]))[:most])
+            del costs[most:]
+    return list(best.values())

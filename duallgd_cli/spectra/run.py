@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import counted, quote
+from duallgd_cli.spectra.compounds import ElutingIon, OfCompound, link, with_compound
 from duallgd_cli.spectra.consensus import TOLERANCE, consensus
 from duallgd_cli.spectra.isotopes import SPANS_DA, charge_of, with_isotopes
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev, finite
@@ -41,7 +42,10 @@ _TIMES_THE_GAP: Final = 3.0
 _MS1_OF_A_FEATURE: Final = 3
 _AROUND_DA: Final = 6.0  # of an MS1 scan that is kept with a feature
 # Names of counts of what became of the MS2 spectra of runs.
-SPECTRA, FEATURES, _LEFT_OUT = "run_spectra", "run_features", "left out: "
+SPECTRA, FEATURES, COMPOUNDS, _LEFT_OUT = (
+    *("run_spectra", "run_features", "run_compounds"),
+    "left out: ",
+)
 # Why scans are left out.
 OUTSIDE_RT: Final = "outside the retention times"
 OUTSIDE_MZ: Final = "outside the precursor m/z"
@@ -69,6 +73,7 @@ class FeatureSettings:
             have a peak which is kept.
         chimeric_share: Of the intensity in the isolation window: another ion that has more of it
             is said.
+        link: Whether features are linked to compounds, which tells the adducts of some.
     """
 
     rt_window: float | None = None
@@ -79,6 +84,7 @@ class FeatureSettings:
     in_ms1: bool = True
     min_share: float = 0.5
     chimeric_share: float = 0.3
+    link: bool = True
 
     def __post_init__(self) -> None:
         require_range(self, "rt_window", "min_intensity", least=0)
@@ -139,7 +145,8 @@ def record(counts: Mapping[str, int]) -> dict[str, Any]:
     """What became of MS2 spectra, for the record of a run; {} without runs of scans."""
     if not counts.get(SPECTRA):
         return {}
-    values = {"spectra": counts[SPECTRA], "features": counts[FEATURES]}
+    names = {"spectra": SPECTRA, "features": FEATURES, "compounds": COMPOUNDS}
+    values = {name: counts.get(key, 0) for name, key in names.items()}
     return {"scans": {**values, "left_out": left_out(counts)}}
 
 
@@ -266,17 +273,25 @@ def features_of_run(
         of_it = [one for one in surveys if not polarity or one.polarity in (polarity, 0)]
         seen = _look_through(own, of_it)
         groups += _grouped(seen, own, _present(seen, own, settings, dropped), settings)
-    first = counts[FEATURES]
+    groups.sort(key=lambda one: one.scans[0].index)
+    is_open = settings.link and not any(one.spectrum.adduct_text for one in kept)
+    linked = link([one.ion for one in groups]) if is_open else []
+    first, before = counts[FEATURES], counts[COMPOUNDS]
     counts.update({SPECTRA: len(scans), FEATURES: len(groups)})
+    counts[COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
     counts.update({f"{_LEFT_OUT}{why}": number for why, number in dropped.items()})
     said = f"; left out are {_listed(dropped)}" if dropped else ""
     what = counted(len(scans), "MS2 spectrum", "MS2 spectra")
     logger.log(level, "%s: %s of %s%s", name, counted(len(groups), "feature"), what, said)
-    groups.sort(key=lambda one: one.scans[0].index)
     features = (
-        (group.scans[0].index, _feature(group, str(number), settings))
-        for number, group in enumerate(groups, start=first + 1)
+        (group.scans[0].index, _feature(group, str(first + number + 1), settings))
+        for number, group in enumerate(groups)
     )
+    if linked:
+        features = (
+            (index, _linked(feature, linked[number], before))
+            for number, (index, feature) in enumerate(features)
+        )
     for _, feature in heapq.merge(features, alone, key=lambda entry: entry[0]):
         yield feature
 
@@ -468,6 +483,7 @@ class _Group:
         intensity: Of the ion then, None where nothing tells.
         ms1: Scans near, in the order of their times.
         remark: What was isolated with it, else "".
+        ion: What tells of which compound it is.
     """
 
     scans: list[_Scan]
@@ -475,6 +491,7 @@ class _Group:
     intensity: float | None
     ms1: list[Spectrum]
     remark: str
+    ion: ElutingIon
 
 
 def _grouped(
@@ -532,18 +549,20 @@ class _Trace:
         time: Of each, (W,).
         height: Of the ion, 0 where it is not seen, (W,).
         ends: Times at which the ion falls to a valley and one peak of it ends.
+        mz: Of the ion, as MS1 shows it.
     """
 
     first: int
     time: NDArray[np.float64]
     height: NDArray[np.float64]
     ends: NDArray[np.float64]
+    mz: float
 
     @classmethod
     def of(cls, seen: _Seen, cluster: int, seed: _Scan) -> Self:
         """The trace of a precursor; without MS1 scans an empty one."""
         if not seen.points or not seen.points[cluster][0].size:
-            return cls(0, np.zeros(0), np.zeros(0), np.zeros(0))
+            return cls(0, np.zeros(0), np.zeros(0), np.zeros(0), seed.mz)
         number, mz, intensity = seen.points[cluster]
         first, last = int(number.min()), int(number.max())
         own = np.abs(mz - seed.mz) <= seed.tolerance_da
@@ -553,7 +572,8 @@ class _Trace:
         smooth = np.maximum(height, seen.floor)
         if smooth.size > 2:
             smooth[1:-1] = np.median([smooth[:-2], smooth[1:-1], smooth[2:]], axis=0)
-        return cls(first, time, height, time[valleys(smooth)])
+        centre = float(np.average(mz[own], weights=intensity[own])) if own.any() else seed.mz
+        return cls(first, time, height, time[valleys(smooth)], centre)
 
     def is_seen(self, start: float, end: float) -> bool:
         """Whether most MS1 scans between two times show the ion."""
@@ -634,7 +654,37 @@ def _group(
             "fragments of both may be among the peaks"
         )
     own.sort(key=lambda one: one.index)
-    return _Group(own, time, intensity, ms1, remark)
+    ion = ElutingIon(
+        mz=trace.mz,
+        tolerance_da=own[0].tolerance_da,
+        rt_s=time,
+        polarity=own[0].spectrum.polarity,
+        charge=next((abs(one.charge) for one in own if one.charge), 0) or _charge(ms1, trace.mz),
+        height=intensity or 0.0,
+        time=trace.time[between],
+        trace=trace.height[between],
+    )
+    return _Group(own, time, intensity, ms1, remark, ion)
+
+
+def _charge(ms1: Iterable[Spectrum], mz: float) -> int:
+    """Charge of an ion by the distance of its isotopes in MS1 scans, 0 where these do not tell."""
+    shown: Counter[int] = Counter()
+    for survey in ms1:
+        peak_mz, height = _positive(survey)
+        at = mz + np.array([0.0, 1.00336, 1.00336 / 2])
+        edges = np.searchsorted(peak_mz, at + 5e-6 * mz * np.array([[-1.0], [1.0]]))
+        main, single, double = (float(height[s:e].max(initial=0.0)) for s, e in edges.T)
+        shown[2 if 0.02 * main < double < 1.4 * main else 1 if single > 0.005 * main else 0] += 1
+    charge, _ = shown.most_common(1)[0] if shown else (0, 0)
+    return charge
+
+
+def _linked(feature: Feature, membership: OfCompound, before: int) -> Feature:
+    """A feature with its compound, numbered on from those before, and perhaps its adduct."""
+    number = str(before + membership.compound + 1)
+    spectra = (with_compound(one, number, membership.adducts) for one in feature.spectra)
+    return replace(feature, spectra=tuple(spectra), adducts=membership.adducts)
 
 
 def _feature(group: _Group, name: str, settings: FeatureSettings) -> Feature:

@@ -21,6 +21,7 @@ TABLE: Final = "table"
 PREDICTED: Final = "predicted"
 OPTION: Final = "option"  # adducts alone
 INFERRED: Final = "inferred"  # adducts alone
+LINKED: Final = "linked"  # adducts alone: by further ions of the molecule
 HIGHEST_MZ: Final = 1e6  # beyond any analyser: a broken number
 # Instruments by their index in prepared data and in the networks; "" is unknown.
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
@@ -88,6 +89,7 @@ class Spectrum:
         source: File and 0-based index among all its spectra (MS1 blocks counted).
         spectrum_id: Best identifier found, or ``<file stem>:<index>``; not necessarily unique.
         feature_id: FEATURE_ID of the file, else "".
+        compound_id: What features of one molecule share, else "".
         scans: SCANS or native scan id of the file, else "".
         mz: float64 (P,), ascending.
         intensity: float64 (P,), as read (cleaning makes the base peak 1).
@@ -97,7 +99,8 @@ class Spectrum:
         unread_ion: What the file says of charge or polarity that was not understood, where nothing
             else tells it, else "": without an adduct no ion may be assumed.
         adduct_text: Adduct as written, else "".
-        adduct_source: Who wrote it: ``file``, or ``option`` where one is given for all spectra.
+        adduct_source: Who says so: ``file``, ``table`` (of features), ``linked`` (further ions of
+            the molecule), or ``option`` where one is given for all spectra.
         formula_text: Formula as written under the recognised field names, else "".
         collision_energy_text: As written, else "".
         collision_energy_ev: One number in eV, or None (`spectra.reading.record` decides).
@@ -124,6 +127,7 @@ class Spectrum:
     intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     precursor_mz: float | None = None
     feature_id: str = ""
+    compound_id: str = ""
     scans: str = ""
     charge: int = 0
     polarity: int = 0
@@ -156,11 +160,14 @@ class Feature:
         ms1: Of a feature of a run, what the MS1 scans nearest show around its ion.
         precursor_intensity: Of a feature of a run, that of its ion where it is strongest; None
             where nothing tells.
+        adducts: Of a feature of a run that is linked to others, what it may be with probabilities,
+            likeliest first.
     """
 
     spectra: tuple[Spectrum, ...]
     ms1: tuple[Spectrum, ...] = ()
     precursor_intensity: float | None = None
+    adducts: tuple[tuple[str, float], ...] = ()
 
     @property
     def first(self) -> Spectrum:

@@ -42,7 +42,7 @@ def rivals_of(
     from duallgd_cli.chem.identity import charge_free_smiles, fingerprint  # rdkit loads only here
     from duallgd_cli.chem.joining import together
     from duallgd_cli.chem.molecule import disassemble
-    from duallgd_cli.sources.enumerated import Likeliest, changed, log_odds, mols_of_graphs
+    from duallgd_cli.sources.enumerated import changed, likeliest, log_odds, mols_of_graphs
 
     molecule = int(spectra.molecule[spectrum])
     generator = np.random.default_rng((seed, molecule))
@@ -58,10 +58,10 @@ def rivals_of(
     name, scores = charge_free_smiles(mol), log_odds(doubtful)
     near = templates.near(doubtful, formula)
     known = islice((one for one in near if not _same(one, itself)), BEGUN)
-    best = Likeliest(scores, _LIKELIEST)
-    best.add(changed(mols_of_graphs(known), formula, templates.blocks))
-    best.add(together(templates.blocks, formula, scores, _MOST))
-    rivals = [one for _, one in best.molecules if charge_free_smiles(one) != name]
+    near_by = changed(mols_of_graphs(known), formula, templates.blocks)
+    joined = together(templates.blocks, formula, scores, _MOST)
+    best = likeliest(scores, _LIKELIEST, near_by, joined)
+    rivals = [one for _, one in best if charge_free_smiles(one) != name]
     others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(rivals))))
     chosen = rivals[:_FIRST] + [rivals[row] for row in others[: _RIVALS - _FIRST]]
     graphs = (graph_of_bonds(one.formula, one.bond_class) for one in map(disassemble, chosen))

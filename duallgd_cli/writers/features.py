@@ -5,7 +5,7 @@ The MGF is read as the run is: `predict` gives the same candidates of both.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,11 @@ COLUMNS: Final = (
     "scans",
     "energies",
     "precursor_intensity",
+    "compound_id",
+    "adduct",
+    "adduct_source",
+    "adduct_probability",
+    "next_adduct",
     "remarks",
 )
 # Beside the columns of a table of features, each after ``duallgd_``.
@@ -85,7 +90,8 @@ def write_features(
                 lines.append([inert(cell) for cell in _cells(feature)])
                 usable = [one for one in feature.spectra if one.failure is None]
                 written += bool(usable)
-                yield from (_block(one) for one in (*usable, *(feature.ms1 if usable else ())))
+                yield from (_block(one, feature.adducts) for one in usable)
+                yield from (_block(one, ()) for one in (feature.ms1 if usable else ()))
 
         write_pieces(blocks(), output)
         if is_file:
@@ -98,13 +104,15 @@ def table_path(output: str) -> str:
     return str(Path(output).with_suffix(".csv"))
 
 
-def _block(spectrum: Spectrum) -> str:
+def _block(spectrum: Spectrum, adducts: Sequence[tuple[str, float]]) -> str:
     """An MGF record; numbers are as exact as they are in memory."""
     charge = f"{abs(spectrum.charge)}{'+' if spectrum.charge > 0 else '-'}"
     mode = {1: "positive", -1: "negative"}.get(spectrum.polarity, "")
     scans = [one.scans or str(one.source.index) for one in spectrum.merged]
     fields = {
         "FEATURE_ID": spectrum.feature_id,
+        "COMPOUND_ID": spectrum.compound_id,
+        "ION_PROBABILITIES": ", ".join(f"{name} {share:.4g}" for name, share in adducts),
         "PEPMASS": _precursor(spectrum),
         "CHARGE": charge if spectrum.charge else "",
         "IONMODE": mode,
@@ -159,6 +167,11 @@ def _cells(feature: Feature) -> Iterator[str]:
         "scans": len(indices),
         "energies": " ".join(sorted(filter(None, energies))),
         "precursor_intensity": "" if intensity is None else f"{intensity:.6g}",
+        "compound_id": spectrum.compound_id,
+        "adduct": spectrum.adduct_text,
+        "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
+        "adduct_probability": f"{feature.adducts[0][1]:.4g}" if feature.adducts else "",
+        "next_adduct": " ".join(f"{name} {share:.2g}" for name, share in feature.adducts[1:2]),
         "remarks": sentences(failure, *dict.fromkeys(said)),
     }
     return (str(cells[name]) for name in COLUMNS)

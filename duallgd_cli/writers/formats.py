@@ -75,6 +75,7 @@ COLUMNS: Final = (
     "scaffold_confidence",
     "level",
     "schymanski",
+    "compound_id",
 )
 PART_COLUMNS: Final = (
     "spectrum_id",
@@ -111,7 +112,7 @@ _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x202
 _OF_PREDICTION: Final = (
     *("feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message"),
     *("confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions"),
-    *("level", "schymanski"),
+    *("level", "schymanski", "compound_id"),
 )
 # Named as the columns of the tables are, without what has no place in a structure file.
 _LEFT_OUT: Final = {"status", "message", "warnings"}
@@ -232,6 +233,7 @@ def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
         "assumptions": inert(prediction.assumptions),
         "level": prediction.level,
         "schymanski": prediction.schymanski,
+        "compound_id": inert(prediction.compound_id),
     }
     tried = {(one.formula, one.adduct): one for one in reversed(prediction.hypotheses)}
     first = tried.get((prediction.formula, prediction.adduct))

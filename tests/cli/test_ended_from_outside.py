@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.fuzz.kills import workers_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 
 STUB = (sys.executable, "-m", "tests.fuzz.stub_command")
@@ -40,16 +41,6 @@ def wait_for(run, output, n_lines, n_processes=0):
             return found
         time.sleep(0.02)
     raise AssertionError(f"it ended before: {run.communicate()[1]}")
-
-
-def workers_of(pid):
-    listed = subprocess.run(
-        ["ps", "-ww", "-o", "pid=", "-o", "args=", "--ppid", str(pid)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "spawn_main" in line]
 
 
 # While they load libraries, and while they are at work.

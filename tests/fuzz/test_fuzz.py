@@ -14,7 +14,6 @@ from duallgd_cli.errors import ConfigError, Failure, UsageError
 from duallgd_cli.predict import api
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import table_source
 from duallgd_cli.spectra.reading import read
@@ -52,8 +51,7 @@ def broken_archive(rng, folder):
 
 def fuzz_reading(count, seed, folder):
     """Predict `count` broken files with the stand-in; how often each status or error came."""
-    with Workers(1) as workers:
-        return fuzz(count, seed, lambda rng: _statuses(broken_file(rng, folder), workers))
+    return fuzz(count, seed, lambda rng: _statuses(broken_file(rng, folder)))
 
 
 def fuzz_archives(count, seed, folder):
@@ -69,11 +67,11 @@ def _read(path):
         yield "spectra" if item.failure is None else "unreadable"
 
 
-def _statuses(path, workers):
+def _statuses(path):
     seen = Counter()
     with Inputs((str(path),)) as inputs:
         features = list(enumerate(inputs.features(SETTINGS.group_by)))
-        found = list(results(features, stub_model(), SETTINGS, workers))
+        found = list(results(features, stub_model(), SETTINGS))
     assert {one.feature for one in found} == {number for number, _ in features}, "one vanished"
     for result in found:
         seen[result.status] += 1

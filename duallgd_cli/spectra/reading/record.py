@@ -25,6 +25,7 @@ from duallgd_cli.errors import (
     printable,
     quote,
 )
+from duallgd_cli.spectra.compounds import SURE, adducts_of, with_compound
 from duallgd_cli.spectra.reading.ions import MISSING, Remarks, ion_of
 from duallgd_cli.spectra.reading.quantities import (
     collision_energy_ev,
@@ -250,7 +251,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     if record.refusal is None:
         remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
     order = np.argsort(record.mz, kind="stable")
-    return Spectrum(
+    spectrum = Spectrum(
         source=source,
         spectrum_id=spectrum_id,
         mz=record.mz[order],
@@ -275,6 +276,13 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
+    if compound_id := fields.get("compound_id", ""):
+        adducts = adducts_of(fields.get("ion_probabilities", ""))
+        # An adduct that somebody has corrected since then stays as it is.
+        if adducts and spectrum.adduct_text != (adducts[0][0] if adducts[0][1] >= SURE else ""):
+            adducts = []
+        return with_compound(spectrum, compound_id, adducts)
+    return spectrum
 
 
 def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None) -> Iterator[str]:

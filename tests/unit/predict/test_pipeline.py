@@ -5,7 +5,6 @@ import pytest
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.predict.workers import Workers
 from duallgd_cli.spectra.features import Inputs
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
@@ -27,9 +26,7 @@ def features(tmp_path):
 
 def test_results_of_a_feature_come_together_in_order(features):
     items, source = features
-    with Workers(1) as workers:
-        drawn = results(items, stub_model(), SETTINGS, workers, source=source)
-        whole = list(by_feature(drawn))
+    whole = list(by_feature(results(items, stub_model(), SETTINGS, source=source)))
 
     assert [together[0].feature for together in whole] == [0, 1, 2]
     for together in whole:

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import time
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 import torch
@@ -14,14 +15,16 @@ from duallgd_cli.errors import UsageError, WorkerDiedError
 from duallgd_cli.files import memory_bytes
 from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.api import predict_spectra
+from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from duallgd_cli.predict.workers import Workers
+from duallgd_cli.spectra.features import Inputs
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=8))
 _SECONDS = 20.0
+_STOPPED = 6  # the feature before which Ctrl-C comes
 
 
 @pytest.fixture
@@ -78,49 +81,50 @@ def test_of_a_database_they_are_given_what_has_the_formula(spectra, tmp_path, mo
     assert "1 structure of the database among the candidates" in written[0]
 
 
-def _die(_):
+def predicted(spectra, again, features=lambda inputs: inputs.features("none")):
+    """Results of the spectra, by two processes."""
+    with Inputs((str(spectra),)) as inputs:
+        model = replace(stub_model(), again=again)
+        return list(results(enumerate(features(inputs)), model, SETTINGS, 2))
+
+
+def _die():
     os._exit(9)
 
 
-def _wait(_):
+def _wait():
     time.sleep(_SECONDS)
 
 
-def test_a_process_that_was_killed_is_a_sentence_that_says_how_to_go_on():
-    with Workers(2, again=stub_model) as workers:
-        wait = workers.predict(_die)
-
-        with pytest.raises(WorkerDiedError, match="is kept, and --resume with fewer --workers"):
-            wait()
-        with pytest.raises(WorkerDiedError, match="is kept, and --resume with fewer --workers"):
-            workers.predict(_wait)
-
-
-def full():
+def _full():
     raise torch.OutOfMemoryError("CUDA out of memory\nand how much of it")
 
 
-def test_a_process_without_room_for_the_network_is_a_sentence_too():
-    with (
-        Workers(2, again=full) as workers,
-        pytest.raises(UsageError, match=r"\(CUDA out of memory\); finished work is kept, and --re"),
-    ):
-        workers.predict(_wait)()
+@pytest.mark.parametrize(
+    ("again", "error", "said"),
+    [
+        (_die, WorkerDiedError, "is kept, and --resume with fewer --workers"),
+        (_full, UsageError, r"\(CUDA out of memory\); finished work is kept, and --re"),
+    ],
+)
+def test_a_process_that_ends_is_a_sentence_that_says_how_to_go_on(spectra, again, error, said):
+    with pytest.raises(error, match=said):
+        predicted(spectra, again)
 
 
-def _stopped_while_two_are_at_work():
-    with Workers(2, again=stub_model) as workers:
-        for _ in range(2):
-            workers.predict(_wait)
-        while len(multiprocessing.active_children()) < 2:
+def _stopped_while_two_are_at_work(inputs):
+    for number, feature in enumerate(inputs.features("none")):
+        while number == _STOPPED and len(multiprocessing.active_children()) < 2:
             time.sleep(0.01)
-        raise KeyboardInterrupt
+        if number == _STOPPED:
+            raise KeyboardInterrupt
+        yield feature
 
 
-def test_whoever_stops_does_not_wait_for_what_is_under_way():
+def test_whoever_stops_does_not_wait_for_what_is_under_way(spectra):
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        _stopped_while_two_are_at_work()
+        predicted(spectra, _wait, _stopped_while_two_are_at_work)
     for child in multiprocessing.active_children():
         child.join(_SECONDS)
 
@@ -128,9 +132,10 @@ def test_whoever_stops_does_not_wait_for_what_is_under_way():
     assert time.monotonic() - started < _SECONDS
 
 
-def test_one_process_is_none_beside_this_one():
-    assert Workers(1, again=stub_model).again is None
-    assert Workers(2, again=stub_model).again is stub_model
+def test_few_features_are_predicted_in_this_process(spectra):
+    found = predicted(spectra, _die, lambda inputs: islice(inputs.features("none"), 3))
+
+    assert [one.status for one in found] == ["ok"] * 3
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ HEADER = (
     "inchikey,inchikey14,score,confidence,samples,log_likelihood,status,message,"
     "confidence_top10,indices,name,rt_seconds,collision_energy,warnings,"
     "formula_source,formula_rank,formula_probability,adduct_source,assumptions,"
-    "sources,family,family_confidence,scaffold,scaffold_confidence,level,schymanski"
+    "sources,family,family_confidence,scaffold,scaffold_confidence,level,schymanski,"
+    "compound_id"
 )
 
 
@@ -127,7 +128,7 @@ def test_a_candidate_is_a_row(tmp_path):
         *("InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "LFQSCWFLJHTTHZ"),
         *("-1.23457", "0.1235", "31", "-12.3457", "ok", "", "0.25", "4 6"),
         *("ethanol", "61.5", "20 eV", "peaks left out; minutes", "file", "1", "1"),
-        *("inferred", "minutes", "noise", "methyl", "0.5", "acyclic", "0.75", "family", "3"),
+        *("inferred", "minutes", "noise", "methyl", "0.5", "acyclic", "0.75", "family", "3", ""),
     ]
     assert (second[8], second[18]) == ("2", "")  # rank and message
 

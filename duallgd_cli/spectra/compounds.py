@@ -1,0 +1,308 @@
+"""Features of one molecule: its adducts, losses, dimers, doubly charged ions and isotopes.
+
+Every feature may be any of the usual ions of a molecule, each as probable as it is frequent. Where
+features that elute together are ions of one neutral mass, that is weighed against the chance that
+another feature lies there: the odds of a compound are those of its ions times, for each further
+feature, the likelihood of its m/z, retention time and elution over that chance. Compounds are
+taken from the best on, no feature twice.
+
+Letters: N features, E entries (a feature and an ion that it may be).
+"""
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duallgd_cli.chem.adduct import Adduct, parse_adduct
+from duallgd_cli.errors import Failure
+from duallgd_cli.spectra.reading.quantities import finite
+from duallgd_cli.spectra.types import LINKED, Spectrum
+
+# How frequent ions are in electrospray, among those that are measured of a molecule.
+_FREQUENCIES: Final = {
+    1: {
+        "[M+H]+": 0.6, "[M+Na]+": 0.12, "[M+NH4]+": 0.07, "[M-H2O+H]+": 0.07, "[M+K]+": 0.03,
+        "[M+2H]2+": 0.03, "[2M+H]+": 0.02, "[M-2H2O+H]+": 0.015, "[2M+Na]+": 0.01,
+        "[M-NH3+H]+": 0.01, "[M+ACN+H]+": 0.01, "[M+H+Na]2+": 0.005, "[2M+NH4]+": 0.005,
+        "[M-H+2Na]+": 0.005,
+    },
+    -1: {
+        "[M-H]-": 0.68, "[M+HCOO]-": 0.1, "[M+Cl]-": 0.06, "[M+CH3COO]-": 0.04, "[2M-H]-": 0.04,
+        "[M-H2O-H]-": 0.03, "[M-CO2-H]-": 0.02, "[M-2H]2-": 0.02, "[M+Na-2H]-": 0.01,
+    },
+}  # fmt: skip
+# Heavier isotopes: Da, and how often one is measured where the ion is.
+_ISOTOPES: Final = ((0.0, 1.0), (1.00336, 0.2), (1.99705, 0.04), (2.00671, 0.06))
+_HEAVIEST_RATIO: Final = 1.4  # of an isotope next to its ion: that of bromine
+_NEAR_S: Final = 10.0  # between retention times of ions of one molecule, at most
+_SPREAD_S: Final = 2.5  # standard deviation of their difference
+# A feature is that much likelier near a mass than anywhere: masses have few decimals.
+_DENSITY: Final = 8 / 500
+_ELUTION: Final = ((0.9, 1.0), (0.7, 0.0), (0.5, -2.0), (-2.0, -6.0))  # log odds by correlation
+_APART: Final = -2.0  # log odds of ions whose elutions hardly overlap
+_FEWEST_POINTS: Final = 5  # of an elution that is compared
+_LEAST_GAIN: Final = 3.0  # log odds of a compound over its features being strangers
+SURE: Final = 0.9  # least probability of an adduct that is taken for known
+_LEAST_SHOWN: Final = 0.01
+
+
+class ElutingIon(NamedTuple):
+    """What linking looks at of a feature.
+
+    Attributes:
+        mz: Of the precursor.
+        tolerance_da: Within which it is known, m/z.
+        rt_s: When it is strongest, s.
+        polarity: 1, -1 or 0.
+        charge: Without its sign, 0 if unknown.
+        height: When it is strongest; 0 if unknown.
+        time: Of its elution in MS1, s, ascending; may be empty.
+        trace: Intensity at these times.
+    """
+
+    mz: float
+    tolerance_da: float
+    rt_s: float
+    polarity: int
+    charge: int = 0
+    height: float = 0.0
+    time: NDArray[np.float64] = np.zeros(0)
+    trace: NDArray[np.float64] = np.zeros(0)
+
+
+class OfCompound(NamedTuple):
+    """The compound of a feature.
+
+    Attributes:
+        compound: Number of it, from 0 in the order of its first feature.
+        adducts: Name and probability of what the feature may be, likeliest first; none of a feature
+            that is alone.
+    """
+
+    compound: int
+    adducts: tuple[tuple[str, float], ...] = ()
+
+
+def adducts_of(text: str) -> list[tuple[str, float]]:
+    """What is written of the ions that a feature may be, such as ``[M+H]+ 0.6, [M+Na]+ 0.4``."""
+    pairs = (one.rpartition(" ") for one in text.split(", "))
+    return [(name, share) for name, _, words in pairs if (share := finite(words)) is not None]
+
+
+def with_compound(
+    spectrum: Spectrum, compound_id: str, adducts: Sequence[tuple[str, float]]
+) -> Spectrum:
+    """A spectrum with its compound, and its adduct where that is hardly in doubt.
+
+    Args:
+        spectrum: Of a feature.
+        compound_id: Of its compound.
+        adducts: What it may be with probabilities, likeliest first; none of a feature that is
+            alone.
+    """
+    if not adducts:
+        return replace(spectrum, compound_id=compound_id)
+    shown = [f"{name} ({probability:.2g})" for name, probability in adducts]
+    if adducts[0][1] >= SURE:
+        spectrum = replace(spectrum, adduct_text=adducts[0][0], adduct_source=LINKED)
+        said = f"adduct {shown[0]} by other ions of compound {compound_id}"
+        said += f"; next is {shown[1]}" if shown[1:] else ""
+    else:
+        said = f"one of several ions of compound {compound_id}: {' or '.join(shown[:3])}"
+    assumptions = (said, *spectrum.assumptions)
+    return replace(spectrum, compound_id=compound_id, assumptions=assumptions)
+
+
+class _PossibleIon(NamedTuple):
+    """A feature as an ion: its number, the adduct, which isotope, and how probable that is."""
+
+    node: int
+    adduct: str
+    isotope: int
+    mass: float
+    tolerance_da: float
+    prior: float
+
+
+class _Hypothesis(NamedTuple):
+    """A compound that there may be: log odds over strangers, and its features as ions."""
+
+    gain: float
+    entries: tuple[_PossibleIon, ...]
+
+
+@cache
+def _adducts(polarity: int) -> tuple[tuple[Adduct, float], ...]:
+    found = ((parse_adduct(name), share) for name, share in _FREQUENCIES[polarity].items())
+    return tuple((one, math.log(share)) for one, share in found if not isinstance(one, Failure))
+
+
+def link(ions: Sequence[ElutingIon]) -> list[OfCompound]:
+    """The compound of each feature of a run, and what ion of it the feature is."""
+    entries = sorted(
+        (entry for node, ion in enumerate(ions) for entry in _entries(node, ion)),
+        key=lambda one: one.mass,
+    )
+    linker = _Linker(ions, entries)
+    best: list[defaultdict[str, float]] = [defaultdict(lambda: -math.inf) for _ in ions]
+    for one in entries:
+        if not one.isotope:
+            best[one.node][one.adduct] = one.prior - linker.alone[one.node]
+    waiting: list[tuple[float, int, _Hypothesis]] = []
+    for hypothesis in linker.hypotheses():
+        for one in hypothesis.entries:
+            best[one.node][one.adduct] = max(best[one.node][one.adduct], hypothesis.gain)
+        waiting.append((-hypothesis.gain, len(waiting), hypothesis))
+    heapq.heapify(waiting)
+    taken: dict[int, int] = {}
+    while waiting:
+        _, order, hypothesis = heapq.heappop(waiting)
+        anchor, *others = hypothesis.entries
+        free = [one for one in others if one.node not in taken]
+        if anchor.node in taken or not free:
+            continue
+        if len(free) < len(others):
+            rest = linker.scored(anchor, free)
+            if rest is not None:
+                heapq.heappush(waiting, (-rest.gain, order, rest))
+            continue
+        for one in hypothesis.entries:
+            taken[one.node] = anchor.node
+    numbers: dict[int, int] = {}
+    return [
+        OfCompound(
+            numbers.setdefault(taken.get(node, node), len(numbers)),
+            _probabilities(best[node]) if node in taken else (),
+        )
+        for node in range(len(ions))
+    ]
+
+
+def _entries(node: int, ion: ElutingIon) -> list[_PossibleIon]:
+    """What a feature may be."""
+    return [
+        _PossibleIon(
+            node,
+            adduct.name,
+            isotope,
+            adduct.neutral_mass(ion.mz - distance / abs(adduct.charge)),
+            ion.tolerance_da * abs(adduct.charge) / adduct.molecules,
+            math.log(share) if isotope else prior,
+        )
+        for polarity in ((ion.polarity,) if ion.polarity else (1, -1))
+        for adduct, prior in _adducts(polarity)
+        if ion.charge in (0, abs(adduct.charge))
+        for isotope, (distance, share) in enumerate(_ISOTOPES)
+    ]
+
+
+class _Linker:
+    """Weighs compounds against strangers.
+
+    Attributes:
+        alone: Log probability of the likeliest ion of each feature, (N,): what it is of a stranger.
+    """
+
+    def __init__(self, ions: Sequence[ElutingIon], entries: Sequence[_PossibleIon]) -> None:
+        self._ions, self._entries = ions, entries
+        self._time = np.array([ion.rt_s for ion in ions])
+        ordered = np.sort(self._time)
+        edges = [np.searchsorted(ordered, self._time + end) for end in (-_NEAR_S, _NEAR_S)]
+        self._near = np.maximum(edges[1] - edges[0] - 1, 1)
+        self._elutions: dict[tuple[int, int], float] = {}
+        self.alone = [-math.inf] * len(ions)
+        for one in entries:
+            if not one.isotope:
+                self.alone[one.node] = max(self.alone[one.node], one.prior)
+
+    def hypotheses(self) -> Iterator[_Hypothesis]:
+        """Compounds likelier than strangers, each around an ion that is no heavier isotope."""
+        entries = self._entries
+        mass = np.array([one.mass for one in entries])
+        tolerance = np.array([one.tolerance_da for one in entries])
+        node = np.array([one.node for one in entries], np.int64)
+        time = self._time[node]
+        widest = float(tolerance.max(initial=0.0))
+        starts = np.searchsorted(mass, mass - tolerance - widest)
+        ends = np.searchsorted(mass, mass + tolerance + widest, "right")
+        for place, anchor in enumerate(entries):
+            if anchor.isotope or ends[place] - starts[place] < 2:
+                continue
+            near = np.arange(starts[place], ends[place])
+            near = near[
+                (node[near] != anchor.node)
+                & (np.abs(time[near] - time[place]) <= _NEAR_S)
+                & (np.abs(mass[near] - mass[place]) <= tolerance[near] + tolerance[place])
+            ]
+            if near.size and (found := self.scored(anchor, [entries[n] for n in near])):
+                yield found
+
+    def scored(self, anchor: _PossibleIon, others: Sequence[_PossibleIon]) -> _Hypothesis | None:
+        """The compound of an ion and others of its mass; None where strangers are likelier."""
+        by_node: dict[int, tuple[float, _PossibleIon]] = {}
+        for one in others:
+            within = anchor.tolerance_da + one.tolerance_da
+            chance = min(self._near[anchor.node] * 2 * within * _DENSITY, 1.0)
+            apart = 3 * (one.mass - anchor.mass) / math.hypot(anchor.tolerance_da, one.tolerance_da)
+            late = (self._time[one.node] - self._time[anchor.node]) / _SPREAD_S
+            gain = one.prior - self.alone[one.node] - math.log(chance) - (apart**2 + late**2) / 2
+            gain += self._elution(anchor.node, one.node)
+            if gain > by_node.get(one.node, (0.0,))[0]:
+                by_node[one.node] = gain, one
+        kept: dict[tuple[str, int], int] = {(anchor.adduct, 0): anchor.node}
+        chosen: list[_PossibleIon] = []
+        total = anchor.prior - self.alone[anchor.node]
+        for gain, one in sorted(by_node.values(), key=lambda pair: (pair[1].isotope, -pair[0])):
+            same = kept.get((one.adduct, one.isotope))
+            # Scans of one ion may have become two features; isomers elute apart.
+            if same is not None and abs(self._time[same] - self._time[one.node]) > _SPREAD_S:
+                continue
+            light = kept.get((one.adduct, 0), anchor.node)
+            if one.isotope and (
+                (one.adduct, 0) not in kept
+                or self._ions[one.node].height > _HEAVIEST_RATIO * self._ions[light].height
+            ):
+                continue
+            kept.setdefault((one.adduct, one.isotope), one.node)
+            chosen.append(one)
+            total += gain
+        return _Hypothesis(total, (anchor, *chosen)) if chosen and total > _LEAST_GAIN else None
+
+    def _elution(self, first: int, other: int) -> float:
+        """Log odds of one molecule by how alike ions elute; 0 where MS1 does not show it."""
+        pair = (min(first, other), max(first, other))
+        if pair not in self._elutions:
+            one, another = (self._ions[node] for node in pair)
+            self._elutions[pair] = _alike(one, another)
+        return self._elutions[pair]
+
+
+def _alike(first: ElutingIon, other: ElutingIon) -> float:
+    if min(first.time.size, other.time.size) < _FEWEST_POINTS:
+        return 0.0
+    inside = (first.time >= other.time[0]) & (first.time <= other.time[-1])
+    if inside.sum() < _FEWEST_POINTS:
+        return _APART
+    one = first.trace[inside]
+    another = np.interp(first.time[inside], other.time, other.trace)
+    one, another = one - one.mean(), another - another.mean()
+    size = math.sqrt(float(one @ one) * float(another @ another))
+    correlation = float(one @ another) / size if size else 0.0
+    return next(odds for least, odds in _ELUTION if correlation >= least)
+
+
+def _probabilities(gains: dict[str, float]) -> tuple[tuple[str, float], ...]:
+    """Adducts with their probabilities, likeliest first."""
+    most = max(gains.values())
+    odds = {name: math.exp(gain - most) for name, gain in gains.items()}
+    total = sum(odds.values())
+    ordered = sorted(odds, key=lambda name: -odds[name])
+    shares = [(name, odds[name] / total) for name in ordered]
+    return tuple(one for one in shares if one[1] >= _LEAST_SHOWN)

@@ -1,0 +1,203 @@
+"""Which features are ions of one molecule, and which ion each is; runs of which that is known."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.spectra.compounds import ElutingIon, link, with_compound
+from duallgd_cli.spectra.features import Inputs, group
+from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.run import FeatureSettings
+from tests.made_run import ions_of, measure, mzml, together
+from tests.made_spectra import made_spectrum
+
+CAFFEINE = 194.080376
+# What is measured beside the first ion of a polarity, and how much of it.
+POSITIVE = {
+    "[M+Na]+": 0.3, "[M+NH4]+": 0.25, "[M-H2O+H]+": 0.3, "[M+K]+": 0.12, "[M+2H]2+": 0.2,
+    "[2M+H]+": 0.1, "[2M+Na]+": 0.1,
+}  # fmt: skip
+NEGATIVE = {"[M+HCOO]-": 0.3, "[M+Cl]-": 0.2, "[2M-H]-": 0.15, "[M-H2O-H]-": 0.1}
+
+
+def ion(adduct, mass=CAFFEINE, rt=60.0, isotope=0.0, charge=0, height=1e6):
+    of = parse_adduct(adduct)
+    mz = (mass * of.molecules + of.mass_shift + isotope) / abs(of.charge)
+    return ElutingIon(mz, 7e-6 * mz, rt, of.polarity, charge, height)
+
+
+@pytest.mark.parametrize(
+    "ions",
+    [
+        "[M+H]+ [M+Na]+",
+        "[M+Na]+ [M+K]+",
+        "[M+H]+ [M-H]-",
+        "[M+H]+ [M+Na]+ [M+NH4]+ [2M+Na]+ [M-H2O+H]+",
+        "[M-H]- [M+HCOO]- [M+Cl]- [2M-H]-",
+        "[M+H]+ [M+2H]2+ [M+Na]+ [M+K]+",
+    ],
+)
+def test_ions_of_one_molecule_are_linked_and_named(ions):
+    names = ions.split()
+
+    found = link([ion(name) for name in names])
+
+    assert [one.compound for one in found] == [0] * len(names)
+    assert [one.adducts[0][0] for one in found] == names
+    assert all(one.adducts[0][1] > 0.9 for one in found)
+
+
+@pytest.mark.parametrize(
+    "ions",
+    [
+        [ion("[M+H]+")],
+        [],
+        [ion("[M+H]+"), ion("[M+Na]+", rt=75)],
+        [ion("[M+H]+"), ion("[M+Na]+", CAFFEINE * (1 + 3e-5))],
+        [ion("[M+H]+"), ion("[M+Na]+", charge=2)],
+        [ion("[M+H]+"), ion("[M+H]+", rt=66)],  # isomers
+        [ion("[M+H]+"), ion("[M+H]+", isotope=1.00336, height=9e6)],  # stronger than isotopes are
+        [ion("[M+H]+"), ion("[M+H]+", CAFFEINE + 43.9898)],
+    ],
+)
+def test_strangers_stay_alone(ions):
+    found = link(ions)
+
+    assert [one.compound for one in found] == [*range(len(ions))]
+    assert {one.adducts for one in found} <= {()}
+
+
+def test_an_isotope_is_of_the_compound_of_its_ion_and_tells_no_adduct():
+    found = link([ion("[M+H]+"), ion("[M+H]+", isotope=1.00336, height=1e5)])
+
+    assert [one.compound for one in found] == [0, 0]
+    (first, other) = (dict(one.adducts) for one in found)
+    assert first["[M+H]+"] == pytest.approx(0.6, abs=0.05)
+    assert first["[M+Na]+"] == pytest.approx(0.12, abs=0.02)
+    assert other.keys() == first.keys()
+
+
+def test_a_difference_that_two_pairs_of_adducts_have_is_not_decided():
+    """A dimer beside its monomer, and a singly beside a doubly charged ion, differ alike."""
+    light, heavy = ion("[M+H]+"), ion("[2M+H]+")
+
+    unsaid = link([light, heavy])
+    said = link([light._replace(charge=2), heavy])
+
+    assert dict(unsaid[1].adducts).keys() == {"[2M+H]+", "[M+H]+"}
+    assert max(share for _, share in unsaid[1].adducts) < 0.9
+    assert [one.adducts[0][0] for one in said] == ["[M+2H]2+", "[M+H]+"]
+
+
+def test_what_elutes_otherwise_is_of_another_molecule():
+    time = np.arange(40, 80, 1.0)
+    peak, later = (np.exp(-(((time - at) / 4) ** 2)) for at in (60, 65))
+    ions = [ion("[M+H]+"), ion("[M+Na]+"), ion("[M+Na]+", rt=65)]
+
+    alike = link([ions[0]._replace(time=time, trace=peak), ions[1]._replace(time=time, trace=peak)])
+    apart = link(
+        [ions[0]._replace(time=time, trace=peak), ions[2]._replace(time=time, trace=later)]
+    )
+
+    assert [one.compound for one in alike] == [0, 0]
+    assert [one.compound for one in apart] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("adducts", "adduct", "said"),
+    [
+        ((), "", ""),
+        ([("[M+Na]+", 0.97), ("[M+K]+", 0.02)], "[M+Na]+",
+         "adduct [M+Na]+ (0.97) by other ions of compound 5; next is [M+K]+ (0.02)"),
+        ([("[M+Na]+", 1.0)], "[M+Na]+", "adduct [M+Na]+ (1) by other ions of compound 5"),
+        ([("[2M+H]+", 0.6), ("[M+H]+", 0.4)], "",
+         "one of several ions of compound 5: [2M+H]+ (0.6) or [M+H]+ (0.4)"),
+    ],
+)  # fmt: skip
+def test_a_spectrum_says_what_is_known_of_its_adduct(adducts, adduct, said):
+    found = with_compound(made_spectrum([100.0]), "5", adducts)
+
+    assert (found.compound_id, found.adduct_text) == ("5", adduct)
+    assert found.adduct_source == ("linked" if adduct else "file")
+    assert found.assumptions == ((said,) if said else ())
+
+
+def molecules(rng, count, length_s, share):
+    """Ions of both polarities of random molecules, with a share of what may stand beside them."""
+    made, positive, negative = [], [], []
+    while len(made) < count:
+        mass, rt = float(rng.uniform(150, 600)), float(rng.uniform(20, length_s - 20))
+        if any(abs(m - mass) < 0.1 and abs(r - rt) < 60 for m, r in made):
+            continue
+        name, height, sigma = f"m{len(made)}", 10 ** rng.uniform(5.3, 6.8), rng.uniform(2.5, 5)
+        made.append((mass, rt))
+        for ions, first, others in (
+            (positive, "[M+H]+", POSITIVE), (negative, "[M-H]-", NEGATIVE)
+        ):  # fmt: skip
+            beside = {one: part for one, part in others.items() if rng.random() < share}
+            heights = {
+                one: height * part * rng.uniform(0.5, 1.5)
+                for one, part in ({first: 1.0} | beside).items()
+            }
+            ions += ions_of(rng, name, mass, rt, heights, sigma)
+    return positive, negative
+
+
+def features_of(run, tmp_path, **settings):
+    with Inputs((mzml(run, tmp_path / "run.mzML"),)) as inputs:
+        return list(inputs.features("run", None, FeatureSettings(**settings)))
+
+
+def judged(features, run):
+    """Compounds of each molecule, molecules of each compound, and adducts with the true ones."""
+    truth, compounds, inside, adducts = run.truth(), defaultdict(set), defaultdict(set), []
+    for feature in features:
+        scans = (m.source.index for one in feature.spectra for m in one.merged or (one,))
+        name = Counter(truth[index] for index in scans).most_common(1)[0][0]
+        molecule, _, adduct = name.partition("/")
+        if molecule:
+            compounds[molecule].add(feature.first.compound_id)
+            inside[feature.first.compound_id].add(molecule)
+        if feature.first.adduct_text:
+            adducts.append(
+                (feature.first.adduct_text, adduct.replace("++", "+").replace("-+", "-"))
+            )
+    return compounds, inside, adducts
+
+
+def made_run_of(rng, count, length_s, share=0.45):
+    positive, negative = molecules(rng, count, length_s, share)
+    return together(measure(rng, positive, length_s), measure(rng, negative, length_s))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "share"), [(0, 0.45), (1, 0.45), (2, 0.15)])
+def test_molecules_of_a_run_of_both_polarities_are_linked_and_no_two_are_one(seed, share, tmp_path):
+    run = made_run_of(np.random.default_rng(seed), 60, 600, share)
+
+    compounds, inside, adducts = judged(features_of(run, tmp_path), run)
+
+    assert len(compounds) == 60
+    assert sum(len(ids) == 1 for ids in compounds.values()) >= 0.95 * 60
+    assert max(map(len, inside.values())) == 1
+    assert len(adducts) > 300
+    assert all(told == true for told, true in adducts)
+
+
+def test_a_run_tells_compounds_and_adducts_of_its_features(tmp_path):
+    run = made_run_of(np.random.default_rng(5), 4, 120)
+
+    features = features_of(run, tmp_path)
+
+    compounds, inside, adducts = judged(features, run)
+    assert [len(ids) for ids in compounds.values()] == [1] * 4
+    assert max(map(len, inside.values())) == 1
+    assert len(adducts) > 12
+    assert all(told == true for told, true in adducts)
+    assert {one.first.adduct_source for one in features if one.first.adduct_text} == {"linked"}
+    again = features_of(run, tmp_path, link=False)
+    assert {(one.first.compound_id, one.first.adduct_text) for one in again} == {("", "")}
+    forced = group(read(str(tmp_path / "run.mzML")), "run", "[M+H]+")
+    assert {one.first.compound_id for one in forced} == {""}
