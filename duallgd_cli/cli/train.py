@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -12,9 +12,13 @@ from duallgd_cli.errors import InterruptedRunError, UsageError, counted
 from duallgd_cli.files import claim, require_input
 from duallgd_cli.runtime import Runtime
 
+if TYPE_CHECKING:
+    from duallgd_cli.train.stages import Displays
+
 EPILOG: Final = (
     "Examples: `duallgd train recipes/tiny.yaml -o run` makes a whole weights file · "
-    "`duallgd train recipes/shipped.yaml --data DATA -o run --until simulate` · one stage: "
+    "`duallgd train recipes/shipped.yaml --data DATA -o run --until simulate` · "
+    "`duallgd train --adapt my_standards.msp -o mine.safetensors` · one stage: "
     "`duallgd train --stage decoder --data prepared/structures -o runs/decoder` · "
     "`duallgd train --stage joint --data prepared/massbank --structures prepared/structures "
     "--simulated prepared/simulated --init-denoiser runs/decoder --init-encoder runs/encoder "
@@ -43,6 +47,15 @@ def train(
             metavar="RUN", help="Draw the figures of a run into its folder plots; train nothing."
         ),
     ] = None,
+    adapt: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SPECTRA",
+            help="Labelled spectra of your own standards, 20 or more: the weights get to know "
+            "them; -o names the new file.",
+        ),
+    ] = None,
+    weights: options.Weights = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -128,6 +141,9 @@ def train(
     if output is None:
         raise UsageError("no folder for the run; name one with -o")
     runtime_options = {"device": device, "precision": precision, "compile": compile_layers}
+    if adapt is not None:
+        _adapt(adapt, output, weights, force, quiet, runtime_options, threads)
+        return
     if recipe is not None:
         refused = options.given_of(context, _OF_ONE_STAGE)
         if refused is not None:
@@ -210,6 +226,43 @@ def _ending(record: dict[str, Any], steps: int, weights: Path) -> str:
     )
 
 
+def _adapt(
+    standards: Path,
+    output: Path,
+    weights: str | None,
+    force: bool,
+    quiet: bool,
+    runtime_options: dict[str, str],
+    threads: int | None,
+) -> None:
+    """Write weights that know a laboratory's standards."""
+    from duallgd_cli.checkpoint import resolve_weights
+
+    start = resolve_weights(weights)
+    read = [("an input, the weights", start), ("an input, the spectra", standards)]
+    claim({"the new weights": output}, read, force=force, makes_folders=True)
+    from duallgd_cli.train.adapt import AdaptSettings, adapt
+
+    runtime = Runtime.resolve(**runtime_options, threads=threads)
+    try:
+        adapt(AdaptSettings(standards, start, output), runtime, _displays(quiet))
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            "stopped before the new weights were written; the same command goes on"
+        ) from None
+
+
+def _displays(quiet: bool) -> "Displays":
+    """What shows how far a recipe, or an adaptation, is."""
+    from duallgd_cli.train.stages import Displays
+
+    return Displays(
+        lambda text: None if quiet else typer.echo(text, err=True),
+        lambda what: counting(what, quiet),
+        lambda steps: training_display(steps, steps, quiet),
+    )
+
+
 def _follow(
     recipe: Path,
     output: Path,
@@ -230,15 +283,11 @@ def _follow(
     )
     from duallgd_cli.config import assigned
     from duallgd_cli.train.recipe import NAMES, follow, read_recipe
-    from duallgd_cli.train.stages import WEIGHTS, Displays
+    from duallgd_cli.train.stages import WEIGHTS
 
     runtime = resolve()
     quiet = quiet or runtime.rank > 0
-    shows = Displays(
-        lambda text: None if quiet else typer.echo(text, err=True),
-        lambda what: counting(what, quiet),
-        lambda steps: training_display(steps, steps, quiet),
-    )
+    shows = _displays(quiet)
     run = read_recipe(recipe, assigned(overrides), base, output, runtime, shows)
     follow(run, until or NAMES[-1], first)
     if not until or until == NAMES[-1]:

@@ -219,24 +219,53 @@ def prepare_structures(
 
 
 def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
-    """Read lists with one InChIKey, or its first block, a line; ``#`` starts a comment.
+    """Read lists of molecules: InChIKeys or their first blocks, or structures.
+
+    A text has a key a line, and ``#`` starts a comment; a table has a column inchikey, or SMILES or
+    InChI; a SMILES list or an SDF has structures.
 
     Raises:
         MissingInputError: No such file.
-        UnreadableError: A line that is not an InChIKey.
+        UnreadableError: A line names no molecule.
     """
     keys: set[str] = set()
     for path in paths:
         if not path.is_file():
             raise MissingInputError(f"hold-out list {path} does not exist")
-        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
-            key = line.partition("#")[0].strip()
+        for number, key in _held_out(path):
             block = key[:_BLOCK_LETTERS]
-            if key and not (len(block) == _BLOCK_LETTERS and block.isalpha() and block.isupper()):
-                raise UnreadableError(f"{path}:{number} is not an InChIKey: {quote(key)}")
-            if key:
-                keys.add(block)
+            if not (len(block) == _BLOCK_LETTERS and block.isalpha() and block.isupper()):
+                raise UnreadableError(
+                    f"{path}:{number} is not an InChIKey: {quote(key)}; correct or remove the "
+                    "line, and name a list of SMILES .smi"
+                )
+            keys.add(block)
     return frozenset(keys)
+
+
+def _held_out(path: Path) -> Iterator[tuple[int, str]]:
+    """Number of each line of a hold-out list, and its InChIKey; what is no molecule as it is."""
+    is_packed = path.suffix in PACKED_ENDINGS
+    ending = Path(path.stem if is_packed else path.name).suffix.lower()
+    if ending in _TABLES:
+        lines = table_lines(path, {"inchikey"})
+        names = [plain(name) for name in next(lines, Line(1, ())).cells]
+        if "inchikey" in names:
+            place = names.index("inchikey")
+            yield from ((one.number, one.fault or one.cells[place]) for one in lines)
+            return
+    if ending in _TABLES | (_LISTS - {".txt"}) | {".sdf", ".sd"}:
+        for row in read_rows(path):
+            try:
+                yield row.line, row.fault or inchikey_block(parse_smiles(row.smiles))
+            except MoleculeError:
+                yield row.line, row.smiles
+        return
+    with open_text(path) as stream:
+        for number, text in enumerate(stream, 1):
+            key = text.partition("#")[0].strip()
+            if key and not (number == 1 and plain(key) == "inchikey"):
+                yield number, key
 
 
 def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:

@@ -165,8 +165,7 @@ def _timed(run: RecipeRun, name: str) -> Iterator[None]:
             earlier = costs.get(name, {"s": 0.0, "core_s": 0.0})
             added = zip(earlier.items(), spent, strict=True)
             costs[name] = {what: round(old + new, 1) for (what, old), new in added}
-            text = json.dumps(costs, indent=1)
-            (run.out / COSTS).write_text(text, encoding="utf-8")
+            write_atomically(run.out / COSTS, [json.dumps(costs, indent=1), "\n"])
 
 
 def _mark(out: Path, stage: RecipeStage) -> Path:

@@ -14,7 +14,9 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.diffusion.process import SamplingTask, alpha_bar
 from duallgd_cli.diffusion.sampler import Sampler, chunk_size
+from duallgd_cli.model.encoder import PackedBatch, PeakBatch
 from duallgd_cli.model.rewritten import for_inference
+from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
 from duallgd_cli.train.loop import optimisers, update_average
@@ -77,6 +79,34 @@ def test_fingerprints_are_those_of_the_cpu():
     expected, got = (on(device).encoder(peaks.to(device)).cpu() for device in (CPU, CUDA))
 
     torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
+
+
+def without_padding(peaks):
+    """The same spectra one after the other, with no true bits."""
+    spectrum, place = peaks.mask.nonzero(as_tuple=True)
+    flat = {
+        name: getattr(peaks, name)[spectrum, place][:, None]
+        for name in ("subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev")
+    }
+    none = torch.zeros(1, dtype=torch.int64)
+    real = torch.ones(len(spectrum), 1, dtype=torch.bool)
+    rows = PeakBatch(**flat, mask=real, parent=none, adduct=none, instrument=none)
+    n_tokens = 1 + peaks.mask.sum(1)
+    start = torch.cat([none, n_tokens.cumsum(0)]).int()
+    return PackedBatch(
+        rows, spectrum, peaks.parent, peaks.adduct, peaks.instrument, start, int(n_tokens.max()),
+        none[:0], none[:0],
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def test_fingerprints_of_a_batch_without_padding_are_those_of_the_cpu():
+    peaks = peak_batch([made_peaks(n_rows) for n_rows in (0, 3, 20)])
+    packed = map_tensors(without_padding(peaks), lambda tensor: tensor.to(CUDA))
+
+    expected, got = on(CPU).encoder(peaks), on(CUDA).encoder(packed).cpu()
+
+    torch.testing.assert_close(got, expected, atol=3e-2, rtol=3e-2)  # attention in half precision
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 
 import numpy as np
 import pytest
@@ -276,3 +277,43 @@ def test_preparing_again_leaves_no_manifest_of_the_old_data_behind(folder):
     assert len(before) == len(SMILES), "what is mapped stays"
     assert before.fingerprint_bits(0).tolist() == sorted(fingerprint(parse_smiles(SMILES[0])))
     assert not list(folder.glob(".*"))
+
+
+ETHANOL, ACETIC_ACID = "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "InChI=1S/C2H4O2/c1-2(3)4/h1H3,(H,3,4)"
+KEYS = {"LFQSCWFLJHTTHZ", "QTBSBXVTEAMEQO"}  # ethanol, acetic acid
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.txt", "LFQSCWFLJHTTHZ # ethanol\n\nQTBSBXVTEAMEQO-UHFFFAOYSA-N\n"),
+        ("a.keys", "inchikey\nLFQSCWFLJHTTHZ\nQTBSBXVTEAMEQO\n"),
+        ("a.smi", "CCO ethanol\nCC(=O)O\n"),
+        ("a.csv", "name,SMILES\nethanol,CCO\nacetic acid,CC(=O)O\n"),
+        ("a.tsv", f"inchi\tname\n{ETHANOL}\ta\n{ACETIC_ACID}\tb\n"),
+        ("a.tsv", "InChIKey\tsmiles\nLFQSCWFLJHTTHZ-UHFFFAOYSA-N\t?\nQTBSBXVTEAMEQO\t\n"),
+    ],
+)  # fmt: skip
+def test_hold_out_lists_of_several_formats_name_the_same_molecules(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+
+    assert read_holdout([tmp_path / name]) == KEYS
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("a.txt", "LFQSCWFLJHTTHZ\nCCO\n", "a.txt:2 is not an InChIKey: 'CCO'"),
+        ("a.smi", "CCO\nC1CC\n", "a.smi:2 is not an InChIKey: 'C1CC'"),
+        ("a.csv", "smiles\nCCO\n\nnone\n", "a.csv:4 is not an InChIKey: 'none'"),
+        ("a.tsv", "inchikey\tname\nshort\tx\n", "a.tsv:2 is not an InChIKey: 'short'"),
+        ("a.csv", "name\nx\n", "no column smiles or inchi"),
+    ],
+)
+def test_a_line_of_a_hold_out_list_that_names_no_molecule_is_never_passed_over(
+    tmp_path, name, text, place
+):
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(UnreadableError, match=re.escape(place)):
+        read_holdout([tmp_path / name])

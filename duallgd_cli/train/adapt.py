@@ -1,0 +1,172 @@
+"""`duallgd train --adapt`: weights that know a laboratory's own standards.
+
+The standards become templates with their building blocks and spectra, as `duallgd weights
+analogues` adds those of fold train. Of enough of them, drawn with the weights that do not know them
+yet, the confidence is fitted anew, of more the ranking too. The network stays as it is.
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+
+from duallgd_cli.checkpoint.format import Checkpoint, load, save
+from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks
+from duallgd_cli.config import SamplingSettings
+from duallgd_cli.data.alike import join
+from duallgd_cli.data.gather import gather_spectra
+from duallgd_cli.data.prepared import Molecules, load_spectra
+from duallgd_cli.data.spectra import prepare_spectra
+from duallgd_cli.errors import UnreadableError, WeightsError, counted
+from duallgd_cli.evaluate.fitting import fit_weights_file
+from duallgd_cli.evaluate.leakage import TrainingHashes
+from duallgd_cli.evaluate.run import evaluate
+from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.files import sha256
+from duallgd_cli.predict.settings import PredictSettings
+from duallgd_cli.runtime import Runtime, available_cores
+from duallgd_cli.sources.collection import Collection, known_molecules
+from duallgd_cli.train.known_spectra import known_spectra
+from duallgd_cli.train.stages import Displays
+
+FEWEST_SPECTRA: Final = 20
+# Molecules from which the confidence is fitted anew, and from which the order of candidates is.
+ENOUGH_FOR_CONFIDENCE: Final = 100
+ENOUGH_FOR_RANKING: Final = 300
+_HASHES: Final = ".train.hashes"
+_LARGEST: Final = 100  # heavy atoms of a template
+
+
+@dataclass(frozen=True)
+class AdaptSettings:
+    """How weights are adapted.
+
+    Attributes:
+        standards: File of labelled spectra, or a folder of such.
+        weights: That go on.
+        out: The new weights; a folder of the same name beside it keeps what was drawn.
+        seed: Of what is drawn.
+        sampling: How molecules are drawn to fit the confidence.
+    """
+
+    standards: Path
+    weights: Path
+    out: Path
+    seed: int = 1
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+
+
+def adapt(settings: AdaptSettings, runtime: Runtime, shows: Displays) -> None:
+    """Write weights that know the standards; the same call goes on with an interrupted one.
+
+    Raises:
+        UnreadableError: There are too few labelled spectra.
+        WeightsError: The weights hold no templates.
+    """
+    work, checkpoint = settings.out.with_suffix(".adapt"), load(settings.weights)
+    if not checkpoint.templates or not checkpoint.kernel:
+        raise WeightsError(
+            f"weights {settings.weights} hold no templates with spectra that others could be added "
+            "to; run 'duallgd weights analogues' first"
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    table = work / "standards.tsv"
+    counts = gather_spectra([settings.standards], table, work / "held-out.keys")
+    shows.say(", ".join(f"{count} {what}" for what, count in counts.items()))
+    with shows.counting("spectra") as advance:
+        prepare_spectra(table, work / "standards", workers=available_cores(), advance=advance)
+    spectra = load_spectra(work / "standards")
+    if len(spectra) < FEWEST_SPECTRA:
+        usable = counted(len(spectra), "usable spectrum", "usable spectra")
+        raise UnreadableError(
+            f"{settings.standards} has {usable}; give "
+            f"{FEWEST_SPECTRA} or more, {work / 'report.tsv'} says why others were left out"
+        )
+    earlier = Collection.of(checkpoint.templates)
+    is_new = ~np.isin(spectra.molecules.inchikey, earlier.molecules.inchikey)
+    fresh = spectra.molecules.take(np.flatnonzero(is_new & spectra.molecules.in_folds("train")))
+    checkpoint = _fitted(settings, checkpoint, len(fresh), runtime, shows)
+    if len(fresh):
+        with shows.counting("molecules cut into building blocks") as advance:
+            added = known_molecules(fresh, _LARGEST, None, advance)
+        kernel = known_spectra(spectra, added.molecules)
+        names = ("n_places", "place", "weight")
+        joined = {name: torch.cat([checkpoint.kernel[name], kernel[name]]) for name in names}
+        both = Molecules(**join(earlier.molecules, added.molecules))
+        collection = Collection(both, merged(earlier.blocks, added.blocks))
+        checkpoint = replace(
+            checkpoint, templates=collection.tensors(), kernel={**checkpoint.kernel, **joined}
+        )
+    described = {
+        "spectra": len(spectra),
+        "molecules": len(spectra.molecules),
+        "new_molecules": len(fresh),
+        "sha256": sha256(table),
+        "from": sha256(settings.weights),
+    }
+    record = {**checkpoint.record, "adapted": described}
+    save(settings.out, replace(checkpoint, record=record), torch.float16, short_codes=True)
+    keys = [key.decode("ascii") for key in spectra.molecules.inchikey.tolist()]
+    before = settings.weights.with_suffix(_HASHES)
+    listed = TrainingHashes.of(keys)
+    if before.is_file():
+        listed = listed.joined(TrainingHashes.read(before))
+    listed.write(settings.out.with_suffix(_HASHES))
+    shows.say(f"{counted(len(fresh), 'molecule')} more in {settings.out}")
+
+
+def _fitted(
+    settings: AdaptSettings, checkpoint: Checkpoint, n_fresh: int, runtime: Runtime, shows: Displays
+) -> Checkpoint:
+    """With confidence, or ranking too, fitted to the standards, drawn as if they were unknown."""
+    if n_fresh < ENOUGH_FOR_CONFIDENCE:
+        shows.say(
+            f"ranking and confidence stay: {counted(n_fresh, 'molecule')} that the weights do not "
+            f"know, {ENOUGH_FOR_CONFIDENCE} are enough for the confidence and {ENOUGH_FOR_RANKING} "
+            "for the ranking"
+        )
+        return checkpoint
+    work, keep = settings.out.with_suffix(".adapt"), n_fresh < ENOUGH_FOR_RANKING
+    with shows.counting("molecules drawn") as advance:
+        evaluate(
+            EvaluateSettings(
+                benchmark=str(work / "standards.tsv"), fold="train", spectra_per_molecule="1",
+                out=work / "drawn", mces=False, drop_leaked=True, weights=str(settings.weights),
+                prediction=PredictSettings(seed=settings.seed, sampling=settings.sampling),
+                device=str(runtime.device), precision=runtime.precision, threads=runtime.threads,
+                resume=True, force=True,
+            ),
+            lambda stage, n_spectra, result: advance(n_spectra),
+        )  # fmt: skip
+    runs, truth = [work / "drawn" / "predictions.csv"], work / "drawn" / "truth.tsv"
+    fitted = work / "fitted.safetensors"
+    _, held = fit_weights_file(settings.weights, runs, truth, fitted, keep_ranking=keep)
+    shows.say(
+        f"{'confidence' if keep else 'ranking and confidence'} fitted to {n_fresh} molecules, "
+        f"cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}"
+    )
+    own = load(fitted)
+    return replace(checkpoint, ranking=own.ranking, record=own.record)
+
+
+def merged(one: BuildingBlocks, other: BuildingBlocks) -> BuildingBlocks:
+    """Blocks of two collections, ends before linkers, the most frequent first."""
+    seen: dict[str, int] = {}
+    where: dict[str, tuple[BuildingBlocks, int, slice]] = {}
+    for blocks in (one, other):
+        stop = np.cumsum(blocks.n_bits, dtype=np.int64).tolist()
+        start = [0, *stop[:-1]]
+        for row, smiles in enumerate(blocks.smiles):
+            seen[smiles] = seen.get(smiles, 0) + int(blocks.seen[row])
+            where.setdefault(smiles, (blocks, row, slice(start[row], stop[row])))
+    order = sorted(where, key=lambda smiles: (smiles.count(OPEN), -seen[smiles], smiles))
+    rows = [where[smiles] for smiles in order]
+    return BuildingBlocks(
+        tuple(order),
+        np.array([blocks.counts[row] for blocks, row, _ in rows], np.uint8),
+        np.array([seen[smiles] for smiles in order], np.int32),
+        np.array([blocks.n_bits[row] for blocks, row, _ in rows], np.uint16),
+        np.concatenate([blocks.bits[bits] for blocks, _, bits in rows]),
+    )
