@@ -162,7 +162,9 @@ def propose(
         asked = wanted
         while asked > 0:
             begun, n = (seed + (drawn << _ROUND_BITS)) & _MOST_SEED, 0
-            for proposal in _proposals(source, query, asked, begun):
+            for proposal in source.propose(query, asked, begun):
+                fault = query.fault(proposal.mol) if proposal.mol is not None else ""
+                proposal = proposal._replace(rejection=fault) if fault else proposal
                 n += 1
                 allowed += not proposal.rejection or query.constraints is None
                 yield proposal
@@ -174,10 +176,3 @@ def propose(
             asked = asked if allowed < wanted else 0
         if source.name not in GIVEN:
             lacking = max(0, wanted - drawn)
-
-
-def _proposals(source: CandidateSource, query: Query, n: int, seed: int) -> Iterator[Proposal]:
-    """What a source gives, held to the constraints."""
-    for proposal in source.propose(query, n, seed):
-        fault = query.fault(proposal.mol) if proposal.mol is not None else ""
-        yield proposal._replace(rejection=fault) if fault else proposal

@@ -10,11 +10,20 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
-from duallgd_cli.chem.combining import is_even, likeliest
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
-from duallgd_cli.chem.joining import _cuttable, _parts, _read, cut, joined, known_halves, together
+from duallgd_cli.chem.joining import (
+    _cuttable,
+    _parts,
+    _read,
+    cut,
+    is_even,
+    joined,
+    known_halves,
+    likeliest,
+    together,
+)
 from duallgd_cli.chem.molecule import disassemble, formula_of
 from tests.made_molecules import QUESTIONS
 
@@ -108,7 +117,7 @@ def test_all_parts_that_fit_are_found(known, wanted, seed):
 def test_where_nothing_fits_nothing_is_made():
     assert not list(together(of(ASPIRIN), Formula.parse("C60H10"), EVEN, 9))
     assert not list(together(NO_BLOCKS, Formula.parse("C9H8O4"), EVEN, 9))
-    assert NO_BLOCKS.ends.of("*C") is None
+    assert NO_BLOCKS.ends.log_seen.get("*C") is None
 
 
 def test_blocks_do_not_depend_on_the_order_of_molecules():
@@ -173,7 +182,7 @@ WHOLE = (*MADE_UP, *QUESTIONS.values())
 
 def plainly(mol, ends):
     """Of all bonds, each cut and both parts named."""
-    values = [[ends.of(text) for text in _parts(mol, (bond,))] for bond in _cuttable(mol)]
+    values = [[ends.log_seen.get(text) for text in _parts(mol, (bond,))] for bond in _cuttable(mol)]
     return max([0.0, *(sum(halves) for halves in values if None not in halves)])
 
 
