@@ -15,13 +15,7 @@ from duallgd_cli.sources import LIBRARY
 LEVELS: Final = ("structure", "family", "scaffold", "parts", "formula", "nothing")
 # Confidence levels of Schymanski et al. 2014 (doi 10.1021/es5002105): 2a library match, 2b no other
 # structure fits, 3 tentative candidates, 4 formula, 5 mass. A prediction alone is 2b at most.
-_SCHYMANSKI: Final = {
-    "structure": "3",
-    "family": "3",
-    "scaffold": "3",
-    "parts": "3",
-    "formula": "4",
-}
+_SCHYMANSKI: Final = {**dict.fromkeys(LEVELS[:4], "3"), "formula": "4"}
 _NO_OTHER_FITS: Final = 0.95
 
 
@@ -87,12 +81,7 @@ def formula_chance(prediction: Prediction) -> float:
 
 
 def with_level(predictions: Iterable[Prediction], certain: float) -> Iterator[Prediction]:
-    """The predictions with their levels.
-
-    Args:
-        predictions: Ranked, with parts if anybody asked.
-        certain: Probability from which on a level is certain.
-    """
+    """The predictions with their levels."""
     for prediction in predictions:
         if not prediction.hypotheses:
             yield prediction
