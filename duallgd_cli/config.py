@@ -108,11 +108,7 @@ def parse_quotas(text: str) -> dict[str, int]:
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse a setting that is out of range.
-
-    Raises:
-        ConfigError: With `message`, where `condition` is false.
-    """
+    """Refuse a setting that is out of range."""
     if not condition:
         raise ConfigError(message)
 
@@ -240,11 +236,7 @@ class _Loader(yaml.SafeLoader):
     """YAML's plain values, but no key twice in one mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """A mapping, as the base class does.
-
-        Raises:
-            ConstructorError: A key stands twice.
-        """
+        """A mapping, as the base class does."""
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:

@@ -122,11 +122,7 @@ def require_file(path: str) -> None:
 
 
 def foreign_format(head: bytes) -> str:
-    """What a file is that is no text and no archive of one, and what to do; "" for others.
-
-    Args:
-        head: Its first bytes, some hundred.
-    """
+    """What a file is that is no text and no archive of one, and what to do; "" for others."""
     if head.startswith(b"PK\x03\x04") and any(sign in head[:4096] for sign in _OFFICE):
         return "an Excel workbook or another office document; save its sheet as CSV"
     return next((said for sign, said in _FOREIGN if head.startswith(sign)), "")
@@ -275,11 +271,7 @@ def write_atomically(path: Path, pieces: Iterable[str]) -> None:
 
 
 def unpacked(raw: BinaryIO) -> BinaryIO:
-    """The content of a stream of gzip, xz or bzip2, told by its first bytes; others as they are.
-
-    Args:
-        raw: Seekable, at its start.
-    """
+    """The content of a stream of gzip, xz or bzip2, told by its first bytes; others as they are."""
     start = raw.read(8)
     raw.seek(0)
     make = next((make for sign, make in _UNPACKERS.items() if start.startswith(sign)), None)
@@ -302,11 +294,7 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to the start.
-
-        Raises:
-            UnsupportedOperation: Another byte is asked for.
-        """
+        """Go to the start."""
         if offset or whence:
             raise io.UnsupportedOperation("an archive is read from its start")
         self._packed.seek(0)
@@ -397,11 +385,7 @@ codecs.register_error(LATIN1, _as_latin1)
 
 
 def encoding_of(head: bytes) -> str:
-    """The encoding of a text: UTF-8, or UTF-16 with a byte-order mark; "" where it is no text.
-
-    Args:
-        head: Its first bytes.
-    """
+    """The encoding of a text: UTF-8, or UTF-16 with a byte-order mark; "" where it is no text."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     # A few control characters, NUL too, are damage in a text; many are another kind of file.

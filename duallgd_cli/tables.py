@@ -175,11 +175,9 @@ def _rows(lines: Iterator[str], delimiter: str, number: int) -> Iterator[Line]:
         number += len(feed.taken)
 
 
-def table_rows(
-    path: Path, required: Sequence[str] = (), also: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[dict[str, str]]:
+def table_rows(path: Path, required: Sequence[str] = ()) -> Iterator[dict[str, str]]:
     """Rows of a table by lower-case column names; see `numbered_rows`."""
-    return (row for _, row in numbered_rows(path, required, also))
+    return (row for _, row in numbered_rows(path, required))
 
 
 def numbered_rows(

@@ -15,11 +15,7 @@ _LEAST: Final = 1e-6  # of what a logarithm can show
 
 
 def require_matplotlib() -> None:
-    """Find out before minutes of measuring whether its plot can be drawn.
-
-    Raises:
-        UsageError: It cannot.
-    """
+    """Find out before minutes of measuring whether its plot can be drawn."""
     if find_spec("matplotlib") is None:
         raise UsageError(
             "--plot needs matplotlib, which is not installed; pip install 'duallgd[plots]', or "
@@ -28,12 +24,7 @@ def require_matplotlib() -> None:
 
 
 def write_plot(folder: Path, study: Mapping[str, Any]) -> None:
-    """Draw ``scaling.png`` and ``scaling.svg``.
-
-    Args:
-        folder: Exists.
-        study: Contents of results.json.
-    """
+    """Draw ``scaling.png`` and ``scaling.svg``."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -148,14 +148,6 @@ def run_study(
 ) -> dict[str, Any]:
     """Measure everything; after each cell the output folder holds what there is so far.
 
-    Args:
-        cells: As `cells_of` gives them.
-        output: Folder; made if need be.
-        say: Told cells done, all of them, and which was the last.
-
-    Returns:
-        What is also written to results.json.
-
     Raises:
         DuallgdError: A cell cannot be measured.
     """
@@ -189,12 +181,6 @@ def run_study(
 
 def measure_cell(cell: Cell, network: DualLGD, about: Row, ceiling: float) -> Row:
     """Measure a cell.
-
-    Args:
-        cell: What to measure.
-        network: With the cell's kernel.
-        about: Columns that say which network it is.
-        ceiling: Of the machine, in GFLOP/s.
 
     Returns:
         Its line of the table. ``time_s`` is a median with the interquartile range ``iqr_s``;

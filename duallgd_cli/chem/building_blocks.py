@@ -8,7 +8,6 @@ molecule of it (`chem.joining`).
 B blocks, F fingerprint bits, K of the blocks.
 """
 
-import hashlib
 import io
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -40,29 +39,16 @@ ATOM_KEY, BIT_KEY = _KEYS[:N_ELEMENTS], _KEYS[N_ELEMENTS:]
 
 
 class KnownEnds(NamedTuple):
-    """Which ends are known, in arrays that are quickly sent to other processes.
+    """Which ends are known.
 
     Attributes:
-        key: Of the SMILES of each, ascending, (E,).
-        log_seen: Log of how many molecules have it, (E,).
+        log_seen: Log of how many molecules have each, by its SMILES.
         most_seen: The largest of these by the sum of the keys of an end's atoms, `ATOM_KEY`, and of
             its bits that lie away from the open bond, `BIT_KEY`.
     """
 
-    key: NDArray[np.int64]
-    log_seen: NDArray[np.float32]
+    log_seen: Mapping[str, float]
     most_seen: Mapping[int, float]
-
-    def most_of(self, look: int) -> float:
-        """The most that an end of this key can have, minus infinity where there is none."""
-        return self.most_seen.get(look, -np.inf)
-
-    def of(self, smiles: str) -> float | None:
-        """Log of how many molecules have an end, or None of an unknown one."""
-        key = _key(smiles)
-        place = int(np.searchsorted(self.key, key))
-        is_known = place < len(self.key) and self.key[place] == key
-        return float(self.log_seen[place]) if is_known else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,14 +126,13 @@ class BuildingBlocks:
     @cached_property
     def ends(self) -> KnownEnds:
         """Those with one open bond."""
-        key = np.array([_key(text) for text in self.smiles[: self.n_ends]], np.int64)
-        log_seen = np.log(self.seen[: self.n_ends], dtype=np.float32)
-        order, look = key.argsort(), self.counts[: self.n_ends] @ ATOM_KEY
+        log_seen = np.log(self.seen[: self.n_ends], dtype=np.float32).tolist()
+        look = self.counts[: self.n_ends] @ ATOM_KEY
         if len(look):
             starts = self._starts[: self.n_ends]
             look += np.add.reduceat(BIT_KEY[self.bits[: self._starts[self.n_ends]]], starts)
-        most_seen = dict(sorted(zip(look.tolist(), log_seen.tolist(), strict=True)))
-        return KnownEnds(key[order], log_seen[order], most_seen)
+        most_seen = dict(sorted(zip(look.tolist(), log_seen, strict=True)))
+        return KnownEnds(dict(zip(self.smiles, log_seen, strict=False)), most_seen)
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
@@ -195,8 +180,3 @@ NO_BLOCKS: Final = BuildingBlocks(
     np.zeros(0, np.uint16),
     np.zeros(0, np.uint16),
 )
-
-
-def _key(smiles: str) -> int:
-    digest = hashlib.blake2b(smiles.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, signed=True)

@@ -50,12 +50,7 @@ _GIVEN_UP: Final = np.array(_HYDROGEN)
 
 
 def edited(known: Chem.Mol, formula: Formula, blocks: BuildingBlocks) -> Iterator[Chem.Mol]:
-    """Molecules of a formula that one change makes of a known one; some come more than once.
-
-    Args:
-        known: A sanitised molecule without stereochemistry.
-        formula: Of the unknown.
-        blocks: What may be put in place of a group or a hydrogen.
+    """Molecules of a formula that one change makes of a sanitised one; some come more than once.
 
     Yields:
         Sanitised molecules, all of this formula.

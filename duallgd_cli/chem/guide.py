@@ -7,7 +7,8 @@ import difflib
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from itertools import count
+from typing import Any, Final
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdqueries
@@ -16,7 +17,6 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 from duallgd_cli.chem.elements import INDEX, MAX_HEAVY_ATOMS, N_ELEMENTS, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import LONGEST_SMILES, MORE_THAN_ONE, parse_smiles, sole_token
-from duallgd_cli.chem.matching import Pattern
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError, quote
 
@@ -28,6 +28,66 @@ _MOST_TAUTOMERS: Final = 16
 _ATTACHMENT: Final = Chem.MolFromSmarts("[#0]")
 _LONGEST_NAME: Final = 60  # of a part; what is longer is no misspelt one
 _MOST_TRANSFORMS: Final = 100
+
+
+_MOST_STEPS: Final = 100_000  # a tenth of a second; patterns of chemists take some thousands
+
+
+class Pattern:
+    """A substructure to be found in molecules.
+
+    Attributes:
+        query: Its atoms and bonds.
+    """
+
+    def __init__(self, query: Chem.Mol, text: str) -> None:
+        """Take a pattern.
+
+        Args:
+            query: Its atoms and bonds, in any number of pieces.
+            text: How the user wrote it, for messages.
+        """
+        self.query, self._text = query, text
+        pieces = Chem.GetMolFrags(query, asMols=True, sanitizeFrags=False)
+        by_text = {Chem.MolToSmarts(piece): piece for piece in pieces}
+        times = Counter(map(Chem.MolToSmarts, pieces))
+        self._repeated = [(by_text[one], n) for one, n in times.items() if n > 1]
+
+    def is_in(self, mol: Chem.Mol, *, is_lenient: bool = False) -> bool:
+        """Whether a molecule has the pattern.
+
+        Args:
+            mol: The molecule.
+            is_lenient: Whether conjugated bonds match aromatic ones: what is a quinone alone may
+                be part of an aromatic ring.
+
+        Raises:
+            RefusedError: Looking for them takes too many steps.
+        """
+        limits = self._limits()
+        limits.aromaticMatchesConjugated = is_lenient
+        # Where a piece is asked for more often than it is there, no order of trying is of use.
+        for piece, limits.maxMatches in self._repeated:
+            if len(mol.GetSubstructMatches(piece, limits)) < limits.maxMatches:
+                return False
+        limits.maxMatches = 1
+        return bool(mol.GetSubstructMatch(self.query, limits))
+
+    def _limits(self) -> Any:  # noqa: ANN401 # the types of RDKit's settings are wrong
+        steps = count(1)
+
+        def allow(*_: Chem.Atom) -> bool:
+            if next(steps) > _MOST_STEPS:
+                message = (
+                    f"looking for {quote(self._text)} in one molecule takes more than "
+                    f"{_MOST_STEPS:,} steps; write it with fewer wildcards and fewer parts apart"
+                )
+                raise RefusedError(Failure("no_candidate", message, "sample"))
+            return True
+
+        limits = Chem.SubstructMatchParameters()
+        limits.setExtraAtomCheckFunc(allow)
+        return limits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,11 +307,7 @@ def _query(mol: Chem.Mol, closed: list[int], points: list[int]) -> Chem.Mol:
 
 @lru_cache(maxsize=256)
 def _pattern(text: str) -> Pattern:
-    """The pattern of a part of the catalogue, or of a SMARTS.
-
-    Raises:
-        UsageError: It is neither.
-    """
+    """The pattern of a part of the catalogue, or of a SMARTS."""
     if len(text) > LONGEST_SMILES:
         raise UsageError(
             f"the SMARTS {quote(text)} has {len(text):,} characters; write at most "

@@ -29,10 +29,6 @@ def sole_token(text: str, what: str = "SMILES") -> str:
 
     RDKit would take what follows the first blank or line break for a name, and drop it.
 
-    Args:
-        text: As somebody wrote it.
-        what: It is.
-
     Raises:
         MoleculeError: Something follows it.
     """
@@ -64,7 +60,13 @@ def parse_smiles(text: str) -> Chem.Mol:
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(text)
         if mol is None:
-            raise MoleculeError(f"{quote(text)} is not a molecule: {_problem(text)}")
+            loose = Chem.MolFromSmiles(text, sanitize=False)
+            if loose is None:
+                why = "the SMILES does not parse"
+            else:
+                problems = Chem.DetectChemistryProblems(loose)
+                why = problems[0].Message() if problems else "it cannot be sanitised"
+            raise MoleculeError(f"{quote(text)} is not a molecule: {why}")
         Chem.RemoveStereochemistry(mol)
     if mol.GetNumAtoms() == 0:
         raise MoleculeError("an empty SMILES is not a molecule; write one such as CCO")
@@ -142,12 +144,7 @@ def fingerprint(mol: Chem.Mol, n_bits: int = FINGERPRINT_BITS) -> NDArray[np.uin
 
 
 def bits_away(mol: Chem.Mol, places: Sequence[int]) -> NDArray[np.uint16]:
-    """Bits of the Morgan fingerprint whose surroundings reach none of some atoms, ascending.
-
-    Args:
-        mol: A molecule.
-        places: Indices of the atoms, at least one.
-    """
+    """Bits of the Morgan fingerprint whose surroundings reach none of some atoms, ascending."""
     bit, atom, radius = surroundings(mol)
     far = Chem.GetDistanceMatrix(mol)[list(places)].min(0)
     return np.unique(bit[far[atom] > radius]).astype(np.uint16)
@@ -164,16 +161,6 @@ def surroundings(mol: Chem.Mol) -> NDArray[np.int64]:
     found = extra.GetBitInfoMap().items()
     rows = [(bit, *place) for bit, seen in sorted(found) for place in seen]
     return np.array(rows, np.int64).reshape(-1, 3).T
-
-
-def unfold_bits(
-    on_bits: Sequence[NDArray[np.uint16]], n_bits: int = FINGERPRINT_BITS
-) -> NDArray[np.bool_]:
-    """Turn lists of set bits into a dense array, shape (B, n_bits)."""
-    dense = np.zeros((len(on_bits), n_bits), dtype=np.bool_)
-    for row, bits in zip(dense, on_bits, strict=True):
-        row[bits] = True
-    return dense
 
 
 def tanimoto(a: NDArray[np.uint16], b: NDArray[np.uint16]) -> float:
@@ -199,14 +186,6 @@ def most_alike(
 @cache
 def _generator(n_bits: int) -> rdFingerprintGenerator.FingerprintGenerator64:
     return rdFingerprintGenerator.GetMorganGenerator(radius=FINGERPRINT_RADIUS, fpSize=n_bits)
-
-
-def _problem(text: str) -> str:
-    loose = Chem.MolFromSmiles(text, sanitize=False)
-    if loose is None:
-        return "the SMILES does not parse"
-    problems = Chem.DetectChemistryProblems(loose)
-    return str(problems[0].Message()) if problems else "it cannot be sanitised"
 
 
 # Pieces as chemists call them, each as the molecule that it is once hydrogens stand at the cuts.

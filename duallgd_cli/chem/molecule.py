@@ -46,6 +46,7 @@ _SUSPICIOUS: Final = Chem.MolFromSmarts(f"[!0*,#1,{'&'.join(f'!#{n}' for n in AT
 _ODD_BOND: Final = Chem.MolFromSmarts("*!-!=!#!:*")
 # Each answer costs a sanitisation; the right one is among the first few (see tests).
 _MAX_BUILT: Final = 12
+_MAX_READINGS: Final = 4
 # Aromatic bonds before their Kekule form is chosen: any type that sets no aromatic flags.
 _DRAFT_BOND: Final = (
     Chem.BondType.ZERO,
@@ -128,7 +129,6 @@ def assemble(
     formula: Formula,
     bond_class: NDArray[np.integer],
     atom_class: NDArray[np.integer] | None = None,
-    limit: int = 4,
     tiers: Sequence[int] = TIERS,
 ) -> tuple[Chem.Mol, ...] | Rejection:
     """Turn bond classes into the molecules of a formula that have these bonds.
@@ -141,7 +141,6 @@ def assemble(
         formula: Formula that every molecule must have.
         bond_class: Bond class of each pair, shape (M,).
         atom_class: Element of each row, shape (N,); the formula's own order if None.
-        limit: How many molecules to return at most.
         tiers: Kinds of atoms that may occur, see `chem.hydrogens.complete`.
 
     Returns:
@@ -151,14 +150,19 @@ def assemble(
     Raises:
         ValueError: The atoms are not those of the formula, or M does not fit their number.
     """
-    element = _elements(formula, atom_class)
+    atom_class = formula.atom_class if atom_class is None else atom_class
+    if not np.array_equal(np.bincount(atom_class, minlength=N_HEAVY), formula.counts[:N_HEAVY]):
+        raise ValueError(f"the {atom_class.size} atoms are not the heavy atoms of {formula}")
+    element: list[int] = atom_class.tolist()
     n = len(element)
     if bond_class.shape != (n * (n - 1) // 2,):
         raise ValueError(f"{n} atoms need {n * (n - 1) // 2} pairs, found {bond_class.shape}")
     if not formula.has_even_electrons:
         return Rejection("radical")
     skeleton = Skeleton.of(element, bonds_of(n, bond_class))
-    draft = _draft(skeleton)
+    draft = Chem.RWMol(_unbonded(skeleton.element))
+    for low, high, bond in skeleton.bonds:
+        draft.AddBond(low, high, _DRAFT_BOND[bond])
     Chem.FastFindRings(draft)
     rank = list(Chem.CanonicalRankAtoms(draft, breakTies=True, includeChirality=False))
     answers = complete(skeleton.relabelled(rank), formula.hydrogens, formula.charge, tiers)
@@ -169,24 +173,7 @@ def assemble(
     exact = [mol for mol in built if mol is not None and _is_exact(mol, formula)]
     if len(exact) > 1:
         exact.sort(key=lambda mol: _misfit(mol, skeleton))
-    molecules = _distinct(exact, limit)
-    return molecules or Rejection("sanitisation")
-
-
-def _elements(formula: Formula, atom_class: NDArray[np.integer] | None) -> list[int]:
-    if atom_class is None:
-        atom_class = formula.atom_class
-    if not np.array_equal(np.bincount(atom_class, minlength=N_HEAVY), formula.counts[:N_HEAVY]):
-        raise ValueError(f"the {atom_class.size} atoms are not the heavy atoms of {formula}")
-    elements: list[int] = atom_class.tolist()
-    return elements
-
-
-def _draft(skeleton: Skeleton) -> Chem.RWMol:
-    draft = Chem.RWMol(_unbonded(skeleton.element))
-    for low, high, bond in skeleton.bonds:
-        draft.AddBond(low, high, _DRAFT_BOND[bond])
-    return draft
+    return _distinct(exact) or Rejection("sanitisation")
 
 
 @lru_cache(maxsize=16)  # one formula after the other
@@ -235,8 +222,8 @@ def _is_exact(mol: Chem.Mol, formula: Formula) -> bool:
     return rdMolDescriptors.CalcMolFormula(mol) == str(formula) or formula_of(mol) == formula
 
 
-def _distinct(mols: Sequence[Chem.RWMol], limit: int) -> tuple[Chem.Mol, ...]:
-    """The first molecules, up to the limit, that differ in the InChIKey first block."""
+def _distinct(mols: Sequence[Chem.RWMol]) -> tuple[Chem.Mol, ...]:
+    """The first molecules, four at most, that differ in the InChIKey first block."""
     if len(mols) < 2:
         return tuple(mol.GetMol() for mol in mols)
     by_smiles: dict[str, Chem.RWMol] = {}
@@ -248,7 +235,7 @@ def _distinct(mols: Sequence[Chem.RWMol], limit: int) -> tuple[Chem.Mol, ...]:
             by_block.setdefault(inchikey_block(mol), mol.GetMol())
         except MoleculeError:  # nothing that InChI cannot name is compared or ranked
             continue
-        if len(by_block) == limit:
+        if len(by_block) == _MAX_READINGS:
             break
     return tuple(by_block.values())
 
@@ -324,7 +311,15 @@ def require_expressible(mol: Chem.Mol) -> None:
         raise MoleculeError(f"the molecule has {fragments} fragments; exactly one is needed")
     if mol.HasSubstructMatch(_SUSPICIOUS) or mol.GetAtomsMatchingQuery(_RADICAL):
         for atom in _atoms(mol):
-            _refuse_atom(atom)
+            if atom.GetIsotope():
+                raise MoleculeError("the molecule holds isotope labels; remove them first")
+            if atom.GetAtomicNum() == ATOMIC_NUMBERS[HYDROGEN]:
+                raise MoleculeError("the molecule holds explicit hydrogen atoms; remove them first")
+            _refuse_element(atom)
+            if atom.GetNumRadicalElectrons():
+                raise MoleculeError(
+                    "the molecule has unpaired electrons; radicals are not supported"
+                )
     for bond in _bonds(mol) if mol.HasSubstructMatch(_ODD_BOND) else ():
         if bond.GetBondType() not in _EXPRESSIBLE:
             raise MoleculeError(
@@ -338,14 +333,3 @@ def _refuse_element(atom: Chem.Atom) -> None:
         raise UnsupportedElementError(
             f"the molecule holds {atom.GetSymbol()}; supported elements are {' '.join(SYMBOLS)}"
         )
-
-
-def _refuse_atom(atom: Chem.Atom) -> None:
-    number = atom.GetAtomicNum()
-    if atom.GetIsotope():
-        raise MoleculeError("the molecule holds isotope labels; remove them first")
-    if number == ATOMIC_NUMBERS[HYDROGEN]:
-        raise MoleculeError("the molecule holds explicit hydrogen atoms; remove them first")
-    _refuse_element(atom)
-    if atom.GetNumRadicalElectrons():
-        raise MoleculeError("the molecule has unpaired electrons; radicals are not supported")

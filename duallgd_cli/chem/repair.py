@@ -12,28 +12,17 @@ change, C the number of bond classes.
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES
-from duallgd_cli.chem.faults import (
-    AROMATIC_CHANGE,
-    ONE_PI,
-    OPEN_PI,
-    ORDER_CHANGE,
-    ORDERS,
-    atom_table,
-    change_table,
-    kind_of,
-    pi_share,
-    possible_kinds,
-)
+from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection, complete
-from duallgd_cli.chem.valence import ORDINARY, Skeleton, bonds_of, match, pairs
+from duallgd_cli.chem.valence import ORDINARY, Skeleton, bonds_of, match, pairs, plain_states
 
 _CHILDREN: Final = 10
 _LEAST_LOG_PROB: Final = -30.0
@@ -49,6 +38,111 @@ _TOLERANCE: Final = 0.9
 
 # First columns of the three quantities in `_change_table`.
 _COLUMNS: Final = range(0, 3 * N_BOND_CLASSES, N_BOND_CLASSES)
+
+# Change of order sum and of aromatic bonds from an old class (rows) to a new one (columns).
+ORDERS: Final = (0, 1, 2, 3, 1)
+ORDER_CHANGE: Final = tuple(tuple(new - old for new in ORDERS) for old in ORDERS)
+_IS_AROMATIC: Final = (0, 0, 0, 0, 1)
+AROMATIC_CHANGE: Final = tuple(tuple(new - old for new in _IS_AROMATIC) for old in _IS_AROMATIC)
+
+_MAX_SUM: Final = 32
+_MAX_AROMATIC: Final = 6
+# Atoms that are possible but seldom meant count as a part of a broken rule.
+_LONE_AROMATIC_BOND: Final = 0.5
+_CHARGE: Final = 0.25
+_UNUSUAL_CHARGE: Final = 1.0
+# An aromatic atom's share in the pi system.
+NO_PI, ONE_PI, OPEN_PI = range(3)
+
+
+def kind_of(element: int, order_sum: int, n_aromatic: int) -> int:
+    """Row of an atom in the tables of atoms."""
+    row = element * _MAX_SUM + min(order_sum, _MAX_SUM - 1)
+    return row * _MAX_AROMATIC + min(n_aromatic, _MAX_AROMATIC - 1)
+
+
+@cache
+def atom_table(is_cation: bool) -> list[tuple[float, float, float]]:
+    """Fault, and least and greatest hydrogens minus charge, of every kind of atom.
+
+    The sum of hydrogens minus charge over all atoms is fixed by the formula, while a single N+ and
+    its O- leave it as it is: so it can be judged before any charge is placed.
+
+    Returns:
+        Rows as `kind_of` numbers them: elements, then order sums, then aromatic bonds.
+    """
+    kinds = np.ndindex(N_HEAVY, _MAX_SUM, _MAX_AROMATIC)
+    return [_entry(element, n, rings, is_cation) for element, n, rings in kinds]
+
+
+@cache
+def change_table(is_cation: bool, rule_nats: float) -> NDArray[np.float64]:
+    """What a change of one bond changes at an atom, in nats.
+
+    Returns:
+        Fault, half the least and half the negative of the greatest contribution, each for all new
+        classes: rows as of `atom_table`, for each of these all old classes, shape (rows x C, 3 C).
+    """
+    shape = (N_HEAVY, _MAX_SUM, _MAX_AROMATIC, 3)
+    table = np.array(atom_table(is_cation)).reshape(shape) * (1, 0.5, -0.5) * rule_nats
+    orders = np.arange(_MAX_SUM)[:, None, None, None] + np.array(ORDER_CHANGE)
+    aromatic = np.arange(_MAX_AROMATIC)[:, None, None] + np.array(AROMATIC_CHANGE)
+    after = table[:, np.clip(orders, 0, _MAX_SUM - 1), np.clip(aromatic, 0, _MAX_AROMATIC - 1)]
+    change = after - table[:, :, :, None, None]  # (elements, sums, aromatic, C old, C new, 3)
+    return np.ascontiguousarray(change.swapaxes(-1, -2)).reshape(-1, 3 * N_BOND_CLASSES)
+
+
+@cache
+def possible_kinds() -> NDArray[np.bool_]:
+    """Whether an atom can have these bonds, rows as of `atom_table`."""
+    kinds = np.ndindex(N_HEAVY, _MAX_SUM, _MAX_AROMATIC)
+    return np.array([bool(plain_states(element, n, rings > 0)) for element, n, rings in kinds])
+
+
+@cache
+def pi_share(element: int, order_sum: int) -> int:
+    """Whether an aromatic atom's share in the pi system is none, one, or open."""
+    shares = {state.pi for state in plain_states(element, order_sum, aromatic=True)}
+    if len(shares) != 1:
+        return OPEN_PI
+    return ONE_PI if shares == {1} else NO_PI
+
+
+def _entry(
+    element: int, order_sum: int, n_aromatic: int, is_cation: bool
+) -> tuple[float, float, float]:
+    states = plain_states(element, order_sum, n_aromatic > 0)
+    if not states:
+        return _impossible(element, order_sum, n_aromatic, is_cation)
+    if not is_cation:
+        # A neutral molecule seldom has a charge where the atom can do without one.
+        states = tuple(s for s in states if s.charge == 0) or states
+    cost = _CHARGE if is_cation else _UNUSUAL_CHARGE
+    if element == INDEX["N"]:
+        cost = 0.0  # judged by its neighbours, see `_EditSearch`
+    fault = cost * min(abs(state.charge) for state in states)
+    if n_aromatic == 1:
+        fault += _LONE_AROMATIC_BOND
+    contributions = [state.hydrogens - state.charge for state in states]
+    return fault, min(contributions), max(contributions)
+
+
+def _impossible(
+    element: int, order_sum: int, n_aromatic: int, is_cation: bool
+) -> tuple[float, float, float]:
+    """Entry of an atom whose bonds do not fit it: judged by the nearest order sum that does."""
+    # No halogen is aromatic at all: judge it as if its bonds were single.
+    for kind in (n_aromatic, 0):
+        nearest = [
+            (abs(order_sum - n), n) for n in range(_MAX_SUM) if plain_states(element, n, kind > 0)
+        ]
+        if nearest:
+            break
+    distance, possible = min(nearest)
+    fault, _, most = _entry(element, possible, kind, is_cation)
+    # Bonds beyond the valence count as hydrogens that others lack: mending restores the count.
+    contribution = most + possible - order_sum
+    return fault + max(distance, 1), contribution, contribution
 
 
 class _Attempt(NamedTuple):
@@ -80,15 +174,9 @@ _ATTEMPTS: Final = (
 class _State:
     """A bond matrix on the way.
 
-    What only a walk over its graph can tell is found anew only where a change can matter to it.
-
     Attributes:
         bond_class: Of the pairs that may change, shape (P,).
         kind: Row of each atom in the tables of atoms, shape (N,).
-        order_sum: Sum of bond orders of each atom, aromatic bonds as one.
-        n_aromatic: Aromatic bonds of each atom.
-        bonded: Bit mask of each atom's neighbours.
-        ring: Bit mask of each atom's neighbours by aromatic bonds.
         of_atoms: Sums of the faults, least and most contributions of all atoms, three numbers.
         nats: Negative log-probability.
         edits: Changed pairs and their new classes.
@@ -99,10 +187,6 @@ class _State:
 
     bond_class: NDArray[np.int64]
     kind: NDArray[np.int64]
-    order_sum: list[int]
-    n_aromatic: list[int]
-    bonded: list[int]
-    ring: list[int]
     of_atoms: tuple[float, ...]
     nats: float
     edits: dict[int, int]
@@ -213,7 +297,7 @@ class _EditSearch:
         """States, most promising first: the lowest sum of improbability and broken rules."""
         # Energy, order of arrival, state, and the edit still to be made, if there is one.
         waiting: list[tuple[float, int, _State, tuple[int, int] | None]] = [
-            (0.0, 0, self._first(), None)
+            (0.0, 0, self._state({}, self._start_nats), None)
         ]
         seen: set[frozenset[tuple[int, int]]] = set()
         arrivals = 0
@@ -241,10 +325,13 @@ class _EditSearch:
         _, least, most = state.of_atoms
         return max(0.0, least - self._wanted, self._wanted - most) / 2
 
-    def _first(self) -> _State:
-        n = len(self._elements)
+    def _state(self, edits: dict[int, int], nats: float) -> _State:
+        """The bond matrix with these pairs changed, and all that is to be known of it."""
+        bond_class, n = self._start.copy(), len(self._elements)
+        bond_class[list(edits)] = list(edits.values())
+        # Of each atom: its bonds' orders, aromatic bonds, and bit masks of neighbours by either.
         order_sum, n_aromatic, bonded, ring = [0] * n, [0] * n, [0] * n, [0] * n
-        for low, high, bond in bonds_of(n, self._start):
+        for low, high, bond in bonds_of(n, bond_class):
             for end, other in ((low, high), (high, low)):
                 bonded[end] |= 1 << other
                 order_sum[end] += ORDERS[bond]
@@ -254,18 +341,13 @@ class _EditSearch:
         kind = [kind_of(*atom) for atom in zip(self._elements, order_sum, n_aromatic, strict=True)]
         table = atom_table(self._is_cation)
         of_atoms = [table[k] for k in kind] or [(0.0, 0.0, 0.0)]
-        fault, least, most = (sum(column) for column in zip(*of_atoms, strict=True))
         return _State(
-            bond_class=self._start[self._open],
+            bond_class=bond_class[self._open],
             kind=np.array(kind, dtype=np.int64),
-            order_sum=order_sum,
-            n_aromatic=n_aromatic,
-            bonded=bonded,
-            ring=ring,
-            of_atoms=(fault, least, most),
-            nats=self._start_nats,
-            edits={},
-            fragments=_fragments(bonded),
+            of_atoms=tuple(sum(column) for column in zip(*of_atoms, strict=True)),
+            nats=nats,
+            edits=edits,
+            fragments=list(_groups((1 << n) - 1, bonded)),
             unpaired=self._unpaired(ring, order_sum),
             uncompensated_cations=self._uncompensated_cations(bonded, order_sum),
         )
@@ -273,45 +355,11 @@ class _EditSearch:
     def _edited(self, state: _State, place: int, new: int) -> _State:
         """The state with one of the pairs that may change in another class."""
         old, pair = int(state.bond_class[place]), self._pairs[place]
-        low, high = int(self._low[place]), int(self._high[place])
-        bond_class = state.bond_class.copy()
-        bond_class[place] = new
         edits = state.edits | {pair: new}
         if new == self._start[pair]:
             del edits[pair]
-        bonded, ring, fragments = state.bonded, state.ring, state.fragments
-        if BOND_NONE in (old, new):
-            bonded = _toggled(bonded, low, high)
-            fragments = _fragments(bonded)
-        if BOND_AROMATIC in (old, new):
-            ring = _toggled(ring, low, high)
-        order_sum, n_aromatic = state.order_sum.copy(), state.n_aromatic.copy()
-        kind = state.kind.copy()
-        table, of_atoms = atom_table(self._is_cation), state.of_atoms
-        for end in (low, high):
-            order_sum[end] += ORDER_CHANGE[old][new]
-            n_aromatic[end] += AROMATIC_CHANGE[old][new]
-            before = table[kind[end]]
-            kind[end] = kind_of(self._elements[end], order_sum[end], n_aromatic[end])
-            each = zip(of_atoms, before, table[kind[end]], strict=True)
-            of_atoms = tuple(total - gone + come for total, gone, come in each)
-        unpaired = state.unpaired
-        if any(masks[end] for masks in (state.ring, ring) for end in (low, high)):
-            unpaired = self._unpaired(ring, order_sum)
-        return _State(
-            bond_class=bond_class,
-            kind=kind,
-            order_sum=order_sum,
-            n_aromatic=n_aromatic,
-            bonded=bonded,
-            ring=ring,
-            of_atoms=of_atoms,
-            nats=state.nats + float(self._nats[place, new] - self._nats[place, old]),
-            edits=edits,
-            fragments=fragments,
-            unpaired=unpaired,
-            uncompensated_cations=self._uncompensated_cations(bonded, order_sum),
-        )
+        nats = state.nats + float(self._nats[place, new] - self._nats[place, old])
+        return self._state(edits, nats)
 
     def _children(self, state: _State) -> list[tuple[float, tuple[int, int]]]:
         """The most promising single changes, with a lower bound of their energies."""
@@ -398,14 +446,6 @@ def _smallest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     return places[np.argsort(values[places], kind="stable")[:count]]
 
 
-def _toggled(masks: list[int], low: int, high: int) -> list[int]:
-    """The masks with the bond between two atoms made where absent, cut where present."""
-    changed = masks.copy()
-    changed[low] ^= 1 << high
-    changed[high] ^= 1 << low
-    return changed
-
-
 def _members(mask: int) -> list[int]:
     """Atoms of a bit mask, ascending."""
     atoms = []
@@ -414,11 +454,6 @@ def _members(mask: int) -> list[int]:
         atoms.append(low.bit_length() - 1)
         mask ^= low
     return atoms
-
-
-def _fragments(bonded: list[int]) -> list[int]:
-    """Connected fragments of all atoms, as bit masks."""
-    return list(_groups((1 << len(bonded)) - 1, bonded))
 
 
 def _groups(atoms: int, neighbours: list[int]) -> Iterator[int]:

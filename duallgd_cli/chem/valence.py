@@ -258,12 +258,7 @@ class _Atom(NamedTuple):
 
 
 def states(skeleton: Skeleton, tier: int) -> list[tuple[State, ...]]:
-    """Possible states of every atom, cheapest first; empty where the bonds are too many.
-
-    Args:
-        skeleton: Atoms and bonds.
-        tier: One of `TIERS`; a higher tier adds rarer states to those of the lower ones.
-    """
+    """Possible states of every atom, cheapest first; empty where the bonds are too many."""
     atoms = range(len(skeleton.element))
     cations = [_is_cation(skeleton, atom) for atom in atoms]
     has_cations = any(cations) or any(
@@ -307,8 +302,12 @@ _NEVER: Final = (EXOTIC + 1, 0)
 
 def _tier_and_cost(atom: _Atom, state: State) -> tuple[int, int]:
     """Tier that a state belongs to, and its cost."""
-    if atom.aromatic and not _fits_a_ring(atom, state):
-        return _NEVER
+    if atom.aromatic:
+        # An sp3 centre in an aromatic ring (CH2, NH2+) is no aromatic atom.
+        is_tetrahedral = atom.order_sum + state.hydrogens > 3 and state.hydrogens > 0
+        lacks_pi = state.pi == 0 and state.charge > 0 and atom.element == NITROGEN
+        if is_tetrahedral or state.hydrogens > 1 or (lacks_pi and atom.order_sum < 4):
+            return _NEVER
     if state.charge > 0:
         return _cost_of_cation(atom, state)
     if state.charge < 0:
@@ -316,18 +315,17 @@ def _tier_and_cost(atom: _Atom, state: State) -> tuple[int, int]:
     return _cost_of_neutral(atom, state)
 
 
-def _fits_a_ring(atom: _Atom, state: State) -> bool:
-    # An sp3 centre in an aromatic ring (CH2, NH2+) is no aromatic atom.
-    if atom.order_sum + state.hydrogens > 3 and state.hydrogens:
-        return False
-    return state.hydrogens <= 1 and not (
-        state.pi == 0 and state.charge > 0 and atom.element == NITROGEN and atom.order_sum < 4
-    )
+# Where an aromatic N-H is likelier: in a five-membered ring, but not beside a bridgehead nitrogen.
+_RING_HYDROGEN: Final = {Site.FIVE_RING: 1, Site.BESIDE_BRIDGEHEAD: 3}
 
 
 def _cost_of_neutral(atom: _Atom, state: State) -> tuple[int, int]:
     if atom.aromatic:
-        return _cost_of_neutral_aromatic(atom, state)
+        if atom.element in (SULFUR, SELENIUM) and (state.pi or state.hydrogens):
+            return (EXOTIC, 10) if state.hydrogens else (USUAL, 5)
+        if atom.element == CARBON or state.pi or not state.hydrogens:
+            return USUAL, 0
+        return USUAL, _RING_HYDROGEN.get(atom.site, 2)
     if atom.order_sum in _CATION_SUMS.get(atom.element, ()) and atom.element != PHOSPHORUS:
         return EXOTIC, 6
     if atom.element == PHOSPHORUS and atom.order_sum == 4 and atom.site != Site.HAS_DOUBLE:
@@ -336,18 +334,6 @@ def _cost_of_neutral(atom: _Atom, state: State) -> tuple[int, int]:
         return PROTON_MOVED, 3
     is_likely_oxide = atom.element == OXYGEN and atom.site == Site.BESIDE_AROMATIC_NITROGEN
     return USUAL, int(is_likely_oxide)
-
-
-def _cost_of_neutral_aromatic(atom: _Atom, state: State) -> tuple[int, int]:
-    if atom.element in (SULFUR, SELENIUM) and (state.pi or state.hydrogens):
-        return (EXOTIC, 10) if state.hydrogens else (USUAL, 5)
-    if atom.element == CARBON or state.pi or not state.hydrogens:
-        return USUAL, 0
-    return USUAL, _RING_HYDROGEN.get(atom.site, 2)
-
-
-# Where an aromatic N-H is likelier: in a five-membered ring, but not beside a bridgehead nitrogen.
-_RING_HYDROGEN: Final = {Site.FIVE_RING: 1, Site.BESIDE_BRIDGEHEAD: 3}
 
 
 def _anion_is_the_rule(atom: _Atom) -> bool:
@@ -361,21 +347,16 @@ def _anion_is_the_rule(atom: _Atom) -> bool:
 def _cost_of_cation(atom: _Atom, state: State) -> tuple[int, int]:
     if atom.element == CARBON:
         return EXOTIC, 12
+    if state.hydrogens and atom.element != NITROGEN:
+        return EXOTIC, 14
     if state.hydrogens:
-        return _cost_of_protonated(atom)
+        is_basic = atom.aromatic or atom.site == Site.IMINE
+        return PROTON_MOVED, 4 if is_basic else 8 if atom.site == Site.AMIDE else 5
     if not (atom.aromatic and state.pi):
         return USUAL, 6 if atom.site == Site.HAS_DOUBLE else 0
     if atom.element != NITROGEN:
         return USUAL, 4
     return USUAL, 1 if atom.site == Site.HAS_OXYGEN else 2
-
-
-def _cost_of_protonated(atom: _Atom) -> tuple[int, int]:
-    if atom.element != NITROGEN:
-        return EXOTIC, 14
-    if atom.aromatic or atom.site == Site.IMINE:
-        return PROTON_MOVED, 4
-    return PROTON_MOVED, 8 if atom.site == Site.AMIDE else 5
 
 
 _ACIDITY: Final = {
@@ -419,7 +400,9 @@ def _site(skeleton: Skeleton, atom: int, cations: list[bool], has_cations: bool)
     if element == NITROGEN:
         return _site_of_nitrogen(skeleton, atom)
     if element in (OXYGEN, SULFUR, SELENIUM) and skeleton.order_sum[atom] == 1:
-        return _site_of_acid(skeleton, atom)
+        neighbour = skeleton.neighbours[atom][0][0]
+        acid = Site.ACID if skeleton.element[neighbour] == CARBON else Site.STRONG_ACID
+        return acid if _has_oxo(skeleton, neighbour) else Site.PLAIN
     if element != PHOSPHORUS:
         return Site.PLAIN
     has_double = any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom])
@@ -448,15 +431,11 @@ def _is_substituted_aromatic_nitrogen(skeleton: Skeleton, atom: int) -> bool:
 
 
 def _site_of_nitrogen(skeleton: Skeleton, atom: int) -> Site:
-    if skeleton.n_aromatic[atom]:
-        return _site_of_ring_nitrogen(skeleton, atom)
-    if any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom]):
-        return Site.IMINE
-    beside_oxo = any(_has_oxo(skeleton, neighbour) for neighbour, _ in skeleton.neighbours[atom])
-    return Site.AMIDE if beside_oxo else Site.PLAIN
-
-
-def _site_of_ring_nitrogen(skeleton: Skeleton, atom: int) -> Site:
+    if not skeleton.n_aromatic[atom]:
+        if any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom]):
+            return Site.IMINE
+        beside_oxo = any(_has_oxo(skeleton, other) for other, _ in skeleton.neighbours[atom])
+        return Site.AMIDE if beside_oxo else Site.PLAIN
     for neighbour, bond in skeleton.neighbours[atom]:
         if bond == BOND_AROMATIC:
             if skeleton.element[neighbour] == NITROGEN and skeleton.n_aromatic[neighbour] == 3:
@@ -464,13 +443,6 @@ def _site_of_ring_nitrogen(skeleton: Skeleton, atom: int) -> Site:
         elif skeleton.element[neighbour] == OXYGEN and skeleton.order_sum[neighbour] == 1:
             return Site.HAS_OXYGEN
     return Site.FIVE_RING if _in_aromatic_five_ring(skeleton, atom) else Site.PLAIN
-
-
-def _site_of_acid(skeleton: Skeleton, atom: int) -> Site:
-    neighbour = skeleton.neighbours[atom][0][0]
-    if not _has_oxo(skeleton, neighbour):
-        return Site.PLAIN
-    return Site.ACID if skeleton.element[neighbour] == CARBON else Site.STRONG_ACID
 
 
 def _has_oxo(skeleton: Skeleton, atom: int) -> bool:

@@ -39,9 +39,6 @@ def alpha_bar(n_steps: int) -> Tensor:
     The cosine runs over n_steps + 2 points including both ends, as in the released system, so
     alpha_bar at step 0 is slightly below one.
 
-    Args:
-        n_steps: T.
-
     Returns:
         float32 (T + 1,), decreasing; index = step.
     """
@@ -203,24 +200,16 @@ def stream_key(seed: int, stream: int) -> int:
 
 def uniform(key: int, start: int, stop: int, device: torch.device) -> Tensor:
     """The numbers `start` to `stop` of a stream, in [0, 1) in steps of 2^-24, float32."""
-    word = torch.arange(start + 1, stop + 1, device=device)
-    word *= _signed(_STEP)
-    word += _signed(key)
-    shifted = torch.empty_like(word)
+    word = torch.arange(start + 1, stop + 1, device=device) * _signed(_STEP) + _signed(key)
     for shift, factor in _ROUNDS:
-        _fold(word, shift, shifted)
-        word *= _signed(factor)
-    _fold(word, _LAST_SHIFT, shifted)
-    word >>= 64 - _KEPT_BITS
-    word &= (1 << _KEPT_BITS) - 1
-    return word.float().mul_(2.0**-_KEPT_BITS)
+        word = (word ^ _shifted(word, shift)) * _signed(factor)
+    word = word ^ _shifted(word, _LAST_SHIFT)
+    return _shifted(word, 64 - _KEPT_BITS).float() * 2.0**-_KEPT_BITS
 
 
-def _fold(word: Tensor, shift: int, shifted: Tensor) -> None:
-    """Exclusive or of a word with itself moved right, in place; the sign bit is a bit like any."""
-    torch.bitwise_right_shift(word, shift, out=shifted)
-    shifted &= (1 << (64 - shift)) - 1
-    word ^= shifted
+def _shifted(word: Tensor, shift: int) -> Tensor:
+    """A word moved right; its sign bit is a bit like any."""
+    return (word >> shift) & ((1 << (64 - shift)) - 1)
 
 
 def _mixed(word: int) -> int:
@@ -317,12 +306,6 @@ def sample(
     check: Callable[[], None] = lambda: None,
 ) -> Samples:
     """Draw a chunk of samples; the task's `last_jump` ends them.
-
-    Args:
-        denoise: The network, with its condition bound.
-        task: Plan, process and noise.
-        rows: Which of the S samples this chunk draws.
-        check: Called before every evaluation; may raise to stop.
 
     Returns:
         The chunk's samples.

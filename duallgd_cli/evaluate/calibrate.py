@@ -116,14 +116,7 @@ class Validation:
 def scored_case(
     results: Results, truth: str, model: RankingModel, alike: Mapping[str, float] | None = None
 ) -> ScoredCase:
-    """Candidates with their scores; molecules under several hypotheses count once, at their best.
-
-    Args:
-        results: Of all hypotheses of the feature, all structures included.
-        truth: InChIKey of the right structure, or its first block.
-        model: Its `alternative_weight` enters the features, its weights choose the best hypothesis.
-        alike: Similarity of candidates to the truth by InChIKey, if it is known.
-    """
+    """Candidates with their scores; molecules of several hypotheses count once, at their best."""
     best: dict[str, tuple[float, str, NDArray[np.float64]]] = {}
     for structure, _, features in described(results):
         score = float(np.dot(features, model.weights))
@@ -146,10 +139,6 @@ def fit_ranking(cases: Sequence[ScoredCase], start: RankingModel | None = None) 
 
     Spectra of which no candidate is right, nor known to be like the truth, say nothing. Without any
     others `start` is returned.
-
-    Args:
-        cases: Spectra with the truth.
-        start: What weights are shrunk towards; None for the neutral defaults.
     """
     model = start or RankingModel()
     useful = [case for case in cases if len(case.keys) and case.wanted.any()]
@@ -237,11 +226,7 @@ def cross_validate(
     *,
     keep_ranking: bool = False,
 ) -> Validation:
-    """Fit on all folds but one and judge on that one, in turn.
-
-    Raises:
-        ValueError: No spectra.
-    """
+    """Fit on all folds but one and judge on that one, in turn."""
     models, held_out = [], []
     for rest, fold in folds(cases):
         held_out += fold

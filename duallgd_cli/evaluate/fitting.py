@@ -26,7 +26,7 @@ from duallgd_cli.files import sha256
 from duallgd_cli.predict.journal import FinishedRun, read
 from duallgd_cli.ranking.one_list import of_databases
 from duallgd_cli.ranking.ranking import RankingModel
-from duallgd_cli.results import HypothesisResult, Results
+from duallgd_cli.results import Results
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.tables import table_rows
 
@@ -132,16 +132,14 @@ def scored_cases(
                 f"the truth has no InChIKey for spectrum {quote(name)}; fill that cell"
             )
         if truth["inchikey"][:_BLOCK] not in known:
-            results = tuple(_without(known, result) for result in results)
+            results = tuple(
+                replace(one, structures=tuple(s for s in one.structures if s.block not in known))
+                for one in results
+            )
         results = tuple(of_databases(results) if of_database else results)
         alike = _alike(results, truth["smiles"])
         case = scored_case(results, truth["inchikey"], model, alike)
         yield replace(case, of_database=of_database)
-
-
-def _without(known: frozenset[str], result: HypothesisResult) -> HypothesisResult:
-    left = tuple(one for one in result.structures if one.block not in known)
-    return replace(result, structures=left)
 
 
 def _alike(results: Results, truth: str) -> dict[str, float]:

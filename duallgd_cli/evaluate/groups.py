@@ -26,20 +26,17 @@ MISSING: Final = "missing"
 # Upper ends of the bins, inclusive; the last bin is open. Those of the four molecular ones are
 # the paper's (appendix "Stratified Analysis by Structural Descriptors").
 _ENDS: Final[Mapping[str, Sequence[float]]] = {
-    "heavy_atoms": (15, 20, 25, 30, 35, 40, 45),
-    "rings": (0, 2, 4),
-    "aromatic_rings": (0, 1, 2),
-    "heteroatoms": (1, 3, 5, 7, 9),
-    "collision_energy": (10.0, 20.0, 30.0, 45.0, 60.0),
-    "explained_peaks": (0, 2, 5, 10, 20, 40),
-    "nearest_training": (0.3, 0.4, 0.5, 0.6, 0.7, 0.85),
-}
+    "heavy_atoms": (15, 20, 25, 30, 35, 40, 45), "rings": (0, 2, 4), "aromatic_rings": (0, 1, 2),
+    "heteroatoms": (1, 3, 5, 7, 9), "collision_energy": (10.0, 20.0, 30.0, 45.0, 60.0),
+    "explained_peaks": (0, 2, 5, 10, 20, 40), "nearest_training": (0.3, 0.4, 0.5, 0.6, 0.7, 0.85),
+}  # fmt: skip
 _POLARITY: Final = {"+": "positive", "-": "negative"}
 _PARTS: Final = {"nplib1": "NPLIB1 part", "massspecgym": "MassSpecGym part"}
 # Ranks among predicted formulas; masses where a group begins, Da, and what the groups are called.
 RANKS: Final = (1, 5, 10)
 _MASSES_DA: Final = (300.0, 500.0)
 _MASS_LABELS: Final = ("below 300 Da", "300 to 500 Da", "from 500 Da")
+_STRUCTURE_LABELS: Final = ("of a known structure", "of no known structure")
 
 # Index and name of a group, so that groups sort.
 GroupLabel = tuple[float, str]
@@ -48,11 +45,7 @@ _UNKNOWN: Final[GroupLabel] = (math.inf, MISSING)
 
 @lru_cache(maxsize=100_000)
 def describe(smiles: str) -> dict[str, int]:
-    """Count atoms and rings of a molecule.
-
-    Raises:
-        MoleculeError: The text is not a SMILES.
-    """
+    """Count atoms and rings of a molecule."""
     mol = identity.parse_smiles(smiles)
     rings = [[mol.GetBondWithIdx(i) for i in ring] for ring in mol.GetRingInfo().BondRings()]
     symbols = [atom.GetSymbol() for atom in mol.GetAtoms() if atom.GetSymbol() != "H"]
@@ -130,15 +123,7 @@ def part_records(scores: Scores, *, seed: int = 0) -> list[dict[str, Any]]:
 def grouped(
     by: str, labels: Sequence[GroupLabel], scores: Scores, metrics: Sequence[str], seed: int
 ) -> list[dict[str, Any]]:
-    """Report every group of one kind, each as `strata` says.
-
-    Args:
-        by: The kind.
-        labels: Group of each spectrum.
-        scores: Of the spectra.
-        metrics: Columns to report.
-        seed: Of the bootstrap.
-    """
+    """Report every group of one kind, each as `strata` says."""
     found = []
     for label in sorted(set(labels)):
         part = scores.subset(np.array([one == label for one in labels]))
@@ -160,11 +145,6 @@ def formula_accuracy(
 ) -> list[dict[str, Any]]:
     """Share of spectra whose true formula is among the first 1, 5 and 10, with 95 % intervals.
 
-    Args:
-        truths: The spectra.
-        ranked: Formulas by spectrum, best first; a spectrum without any counts as wrong.
-        seed: Of the bootstrap.
-
     Returns:
         Groups as `strata` gives them: all spectra, by mass of the true molecule, and by
         whether a structure of its formula is in the table that comes with duallgd.
@@ -180,11 +160,18 @@ def formula_accuracy(
         for k in RANKS
     }
     scores = Scores(tuple(truths), columns)
-    kinds: dict[str, list[GroupLabel]] = {
-        "all": [(0.0, "all")] * len(truths),
-        "mass": [_mass_group(formula) for formula in true],
-        "formula": [_known_group(formula) for formula in true],
-    }
+    kinds: dict[str, list[GroupLabel]] = {"all": [], "mass": [], "formula": []}
+    for text in true:
+        kinds["all"].append((0.0, "all"))
+        if not text:
+            kinds["mass"].append(_UNKNOWN)
+            kinds["formula"].append(_UNKNOWN)
+            continue
+        formula = Formula.parse(text)
+        index = bisect_right(_MASSES_DA, formula.mass)
+        kinds["mass"].append((float(index), _MASS_LABELS[index]))
+        is_new = not known_formulas().counts(formula.array[None]).sum()
+        kinds["formula"].append((float(is_new), _STRUCTURE_LABELS[is_new]))
     return [
         group
         for by, labels in kinds.items()
@@ -227,17 +214,3 @@ def _binned(by: str, value: float | None, unit: str = "") -> GroupLabel:
         low = ends[index - 1] + whole
         label = f"{low:g}" if low == ends[index] else f"{low:g}-{ends[index]:g}"
     return (float(index), label + unit)
-
-
-def _mass_group(formula: str) -> GroupLabel:
-    if not formula:
-        return _UNKNOWN
-    index = bisect_right(_MASSES_DA, Formula.parse(formula).mass)
-    return (float(index), _MASS_LABELS[index])
-
-
-def _known_group(formula: str) -> GroupLabel:
-    if not formula:
-        return _UNKNOWN
-    structures = known_formulas().counts(Formula.parse(formula).array[None]).sum()
-    return (0.0, "of a known structure") if structures else (1.0, "of no known structure")

@@ -88,14 +88,7 @@ class TrainingHashes:
         return len(self.hashes)
 
     def contains(self, blocks: Sequence[str]) -> NDArray[np.bool_]:
-        """Which molecules were in the training set.
-
-        Args:
-            blocks: InChIKeys or their first blocks, B of them.
-
-        Returns:
-            bool (B,).
-        """
+        """Which molecules were trained on, by InChIKeys or their first blocks, bool (B,)."""
         return np.isin(_hashed(blocks), self.hashes)
 
 
@@ -163,9 +156,6 @@ def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, f
     Args:
         truths: Spectra of the test molecules.
         tables: Each with a column ``smiles``; of one with folds only ``train`` counts.
-
-    Returns:
-        By spectrum.
 
     Raises:
         UsageError: A table holds no training molecules.

@@ -170,11 +170,7 @@ class Search:
 
 
 def require() -> None:
-    """Check that MCES can be computed here.
-
-    Raises:
-        UsageError: A package is missing.
-    """
+    """Check that MCES can be computed here."""
     if missing := [name for name in ("myopic_mces", "highspy") if find_spec(name) is None]:
         raise UsageError(
             f"MCES needs {' and '.join(missing)}; pip install 'duallgd[evaluate]', or leave MCES "
@@ -183,14 +179,7 @@ def require() -> None:
 
 
 def search(first: str, second: str, cutoff: float, limit_s: float) -> Answer:
-    """Find the mapping of smallest distance up to a cutoff.
-
-    Args:
-        first: SMILES of a molecule.
-        second: Of another.
-        cutoff: Larger distances are of no interest.
-        limit_s: Wall time, s.
-    """
+    """Find the mapping of smallest distance up to a cutoff."""
     import highspy
     import pulp
     from myopic_mces.MCES_ILP import construct_ILP

@@ -64,11 +64,7 @@ class Scores:
         return {n: asdict(mean) for n, mean in self.means(list(self.columns), seed).items()}
 
     def subset(self, keep: NDArray[np.bool_]) -> "Scores":
-        """Scores of some of the spectra.
-
-        Args:
-            keep: Which, bool (B,).
-        """
+        """Scores of some of the spectra."""
         rows = np.flatnonzero(keep)
         return replace(
             self,

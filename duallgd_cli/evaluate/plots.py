@@ -25,12 +25,7 @@ PLOTS: Final = tuple(f"{name}.{ending}" for name in DRAWN for ending in _ENDINGS
 
 
 def write_plots(directory: Path, results: Mapping[str, Any]) -> None:
-    """Draw what there is to draw.
-
-    Args:
-        directory: Exists; plots go into its folder ``plots``.
-        results: Contents of results.json.
-    """
+    """Draw what there is to draw."""
     # Remarks that begin in capitals, such as LEAKAGE, change what the numbers mean.
     heads = [remark.partition(":")[0] for remark in results.get("remarks", ())]
     stamp = ", ".join(head for head in heads if head.isupper())

@@ -44,10 +44,6 @@ Rows = Iterable[Sequence[object]]
 def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, Any]:
     """Score predictions and write the report; returns what results.json holds.
 
-    Args:
-        settings: What to compute, and where the report goes.
-        inputs: What is scored.
-
     Raises:
         UsageError: The tables do not belong together, or the report cannot be written.
         MissingInputError: A table does not exist.
@@ -95,11 +91,7 @@ def report_files(folder: Path) -> dict[str, Path]:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder of a report.
-
-    Raises:
-        UsageError: It cannot be made.
-    """
+    """Make the folder of a report."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -113,10 +105,6 @@ def finite(value: object) -> Any:  # noqa: ANN401
 
 def ranked_of(truths: Sequence[Truth], predicted: Mapping[str, Predicted]) -> list[Predicted]:
     """The predictions of each spectrum of the truth; one without any counts as wrong.
-
-    Args:
-        truths: What the spectra are.
-        predicted: Ranked structures by spectrum.
 
     Raises:
         UsageError: Not one identifier of the truth is among the predictions.
@@ -133,12 +121,7 @@ def ranked_of(truths: Sequence[Truth], predicted: Mapping[str, Predicted]) -> li
 
 
 def _calibration(scores: Scores, known: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
-    """Of the first candidate and of the first ten, each only where probabilities are stated.
-
-    Args:
-        scores: Of the spectra.
-        known: Of each spectrum its ``confidence`` and ``confidence_top10``, or None.
-    """
+    """Of the first candidate and of the first ten, each only where probabilities are stated."""
     tables = {}
     for name, k in (("confidence", 1), ("confidence_top10", 10)):
         rows = [row for row, value in enumerate(known[name]) if value is not None]

@@ -76,10 +76,6 @@ _NOT_CHECKED: Final = (
 def evaluate(settings: EvaluateSettings, progress: Progress | None = None) -> dict[str, Any] | None:
     """Score a table of predictions, or predict a benchmark and score that; write the report.
 
-    Args:
-        settings: What to do.
-        progress: Told how a prediction goes.
-
     Returns:
         What results.json holds, or None for a shard: its report has to wait for the others.
 
@@ -219,12 +215,6 @@ def predict_inputs(
 ) -> bool:
     """Predict the spectra; False for a shard.
 
-    Args:
-        settings: What to do.
-        inputs: What is found out is added.
-        progress: Told how the prediction goes.
-        model: Predicts; None for that of the settings.
-
     Raises:
         UsageError: The weights have seen test molecules, or the request is impossible.
         InterruptedRunError: Ctrl-C; what was finished is kept.
@@ -265,11 +255,7 @@ def predict_inputs(
 
 
 def _write(path: Path, write: Callable[[Path], None], *, shared: bool) -> None:
-    """Write a file; one that all shards write may be there, but must be the same.
-
-    Raises:
-        UsageError: It is another.
-    """
+    """Write a file; one that all shards write may be there, but must be the same."""
     if not (shared and path.exists()):
         write(path)
         return
@@ -330,11 +316,6 @@ def predicted_formulas(
     spectra: Path, output: Path, settings: FormulaSettings
 ) -> dict[str, list[str]]:
     """The ten most probable formulas of every spectrum, as `duallgd formulas` writes them.
-
-    Args:
-        spectra: Without formulas.
-        output: CSV file to write.
-        settings: Which formulas are looked for.
 
     Returns:
         Formulas by spectrum, best first; a formula with several adducts stands at its best rank.

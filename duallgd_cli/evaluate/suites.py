@@ -25,33 +25,19 @@ Row = Mapping[str, str]
 
 # What a lab has of an unknown. Whatever is not listed here does not reach the prediction.
 _MEASURED: Final = (
-    "mzs",
-    "intensities",
-    "precursor_mz",
-    "adduct",
-    "ion_mode",
-    "instrument_type",
-    "instrument",
-    "resolution",
-    "collision_energy",
-    "collision_energy_text",
-)
+    "mzs", "intensities", "precursor_mz", "adduct", "ion_mode", "instrument_type", "instrument",
+    "resolution", "collision_energy", "collision_energy_text",
+)  # fmt: skip
 _REPOSITORY: Final = "roman-bushuiev/MassSpecGym"
 _REVISION: Final = "d2e86d0c3bd905a6d578c0dd6053ed2bd41f9c2a"
 # Version, file name and SHA-256 at that revision; the newest first: the one taken when several are
 # there. Spectra and folds are the same in both.
 RELEASES: Final = (
-    (
-        "1.5",
-        "MassSpecGym1.5.tsv",
-        "50cfdd1d22f79543c59555f9ce43c6893bd788a19a42b21fb4e2e3a54673c06a",
-    ),
-    (
-        "1.0",
-        "MassSpecGym.tsv",
-        "0c9cc50450def3f0d4fe2dc09dea1105fc15e635db8c6656bc3e3be37a3bcd95",
-    ),
-)
+    ("1.5", "MassSpecGym1.5.tsv",
+     "50cfdd1d22f79543c59555f9ce43c6893bd788a19a42b21fb4e2e3a54673c06a"),
+    ("1.0", "MassSpecGym.tsv",
+     "0c9cc50450def3f0d4fe2dc09dea1105fc15e635db8c6656bc3e3be37a3bcd95"),
+)  # fmt: skip
 NPLIB1: Final = "nplib1.tsv"
 _REQUIRED: Final = ("smiles", "mzs", "intensities", "precursor_mz")
 _NPLIB1_PAGE: Final = "https://zenodo.org/records/7897324"
@@ -120,10 +106,6 @@ class EvaluationInputs:
 
 def find(benchmark: str, data_dir: Path | None) -> Suite:
     """The benchmark ``massspecgym``, ``nplib1``, or a table of labelled spectra.
-
-    Args:
-        benchmark: Name of a benchmark or a file.
-        data_dir: Folder with its files, or None; nothing is downloaded if it is given.
 
     Raises:
         MissingInputError: Its files are not there and cannot be downloaded.
@@ -247,14 +229,7 @@ def _labelled(path: Path, data_dir: Path | None) -> Suite:
 def write_unlabelled(
     rows: Iterable[Row], chosen: Sequence[Truth], path: Path, *, with_formula: bool
 ) -> None:
-    """Write spectra as a lab would have them: no structure, and no formula unless it is given.
-
-    Args:
-        rows: Of the benchmark.
-        chosen: Spectra to write.
-        path: TSV file.
-        with_formula: The formula-known track.
-    """
+    """Write spectra as a lab would have them: no structure, and no formula unless it is given."""
     columns = (*_MEASURED, "formula") if with_formula else _MEASURED
     wanted = {truth.spectrum_id for truth in chosen}
 

@@ -66,19 +66,15 @@ class MoleculeFigures:
 
     Attributes:
         smiles: Canonical SMILES.
-        inchi: Standard InChI, "" if InChI refuses it.
         block: First block of the InChIKey, "" if there is no InChI.
         bits: Set bits of the Morgan fingerprint (radius 2, 2,048 bits), ascending, uint16 (n_on,).
         formula: Molecular formula in Hill order, "" with an element outside the vocabulary.
-        n_bonds: Bonds between heavy atoms.
     """
 
     smiles: str
-    inchi: str
     block: str
     bits: NDArray[np.uint16]
     formula: str
-    n_bonds: int
 
 
 @lru_cache(maxsize=100_000)
@@ -89,21 +85,18 @@ def molecule(smiles: str) -> MoleculeFigures | None:
     except MoleculeError:
         return None
     try:
-        text = identity.inchi(mol)
         block = identity.inchikey_block(mol)
     except MoleculeError:
-        text = block = ""
+        block = ""
     try:
         formula = str(formula_of(mol))
     except FormulaError:
         formula = ""
     return MoleculeFigures(
         smiles=identity.canonical_smiles(mol),
-        inchi=text,
         block=block,
         bits=identity.fingerprint(mol, METRIC_BITS),
         formula=formula,
-        n_bonds=int(mol.GetNumBonds()),
     )
 
 
@@ -218,11 +211,7 @@ def _predicted(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> Pred
 
 
 def _one_block(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> list[dict[str, str]]:
-    """Rows of one prediction; spectra of a feature that were read together repeat the same ones.
-
-    Raises:
-        UsageError: They are of several.
-    """
+    """Rows of one prediction; spectra of a feature that were read together repeat the same ones."""
     blocks: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in rows:
         blocks.setdefault((row.get("file", ""), row.get("index", "")), []).append(row)

@@ -119,10 +119,6 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     An adduct that the file names is taken as it is; otherwise all that the polarity allows are
     tried, each formula with each.
 
-    Args:
-        feature: Cleaned spectra; one without any peak is ranked by mass and prior alone.
-        settings: What is looked for.
-
     Returns:
         At most 200, or why there are none.
     """
@@ -180,12 +176,7 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
 
 
 def remarks(feature: Feature, ranked: Sequence[RankedFormula]) -> list[str]:
-    """What a chemist must know of ranked formulas, beside each formula's own numbers.
-
-    Args:
-        feature: Cleaned, as it was ranked.
-        ranked: What `rank_formulas` gave.
-    """
+    """What a chemist must know of ranked formulas, beside each formula's own numbers."""
     spectrum, adduct = feature.first, ranked[0].adduct
     said = contradictions(spectrum, adduct) if spectrum.adduct_text else []
     if _is_halved(spectrum, adduct):
@@ -278,12 +269,6 @@ def predicted_formulas(
     """The most probable formulas of a feature, whatever its file says.
 
     They hold 95 % of what all have, as far as they are not too many.
-
-    Args:
-        feature: Cleaned spectra.
-        settings: What is looked for.
-        max_heavy_atoms: Of the largest molecule.
-        most: Largest number of formulas.
     """
     ranked = rank_formulas(feature, settings)
     if isinstance(ranked, Failure):

@@ -246,12 +246,7 @@ def isotope_scores(
 
 
 def isotope_ratios(formulas: NDArray[np.int16], adduct: Adduct) -> NDArray[np.float64]:
-    """Isotopes of ions relative to the monoisotopic one, shape (K, 5), in order of `ISOTOPES`.
-
-    Args:
-        formulas: Of the molecules, (K, N_ELEMENTS); each has what the adduct takes away.
-        adduct: Of all of them.
-    """
+    """Isotopes of ions relative to the monoisotopic one, shape (K, 5), in order of `ISOTOPES`."""
     symbols = (*SYMBOLS, *adduct.metals)
     ions = formulas.astype(np.int64) * adduct.molecules + np.array(adduct.change)
     atoms = np.concatenate([ions, np.ones((len(ions), len(adduct.metals)), np.int64)], axis=1)

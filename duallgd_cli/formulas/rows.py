@@ -26,20 +26,10 @@ from duallgd_cli.writers.formats import (
 )
 
 COLUMNS: Final = (
-    *SPECTRUM_COLUMNS,
-    "rank",
-    "formula",
-    "probability",
-    "ppm",
-    "explained_intensity",
-    "explained_peaks",
-    "known_structures",
-    "isotope_score",
-    "status",
-    "message",
-    "adduct_source",
+    *SPECTRUM_COLUMNS, "rank", "formula", "probability", "ppm", "explained_intensity",
+    "explained_peaks", "known_structures", "isotope_score", "status", "message", "adduct_source",
     "assumptions",
-)
+)  # fmt: skip
 # Values of one row by column; an absent one is None.
 Row = Mapping[str, Any]
 

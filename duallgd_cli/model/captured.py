@@ -35,10 +35,6 @@ class CapturedDenoiser:
 
         Graphs longest unused are dropped once their tensors take more than 1 GiB together.
 
-        Args:
-            context: Of one spectrum.
-            samples: S.
-
         Returns:
             A function that holds until another spectrum of the same shape is bound; what it
             returns, until it is called again.

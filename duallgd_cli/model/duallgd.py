@@ -366,11 +366,7 @@ _LAYER_NUMBER: Final = re.compile(r"\.\d+(?=\.|$)")
 
 
 class DualLGD(nn.Module):
-    """Encoder and denoiser of one checkpoint.
-
-    Args:
-        settings: Sizes and process.
-    """
+    """Encoder and denoiser of one checkpoint."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()

@@ -141,11 +141,7 @@ class PackedBatch:
 
 
 class FormulaTransformer(nn.Module):
-    """Annotated peaks to fingerprint logits.
-
-    Args:
-        settings: Sizes.
-    """
+    """Annotated peaks to fingerprint logits."""
 
     def __init__(self, settings: EncoderSettings) -> None:
         super().__init__()

@@ -209,11 +209,7 @@ def fitted_mixing(logits: Tensor, chance: Tensor, truth: Tensor) -> Tensor:
 
 
 def _require_sound(tensors: Mapping[str, Tensor], n_known: int) -> None:
-    """Refuse arrays that fit neither each other nor so many known molecules.
-
-    Raises:
-        WeightsError: They do not.
-    """
+    """Refuse arrays that fit neither each other nor so many known molecules."""
     if _NAMES - tensors.keys():
         raise WeightsError(_BROKEN)
     counts, place, weight = (tensors[name] for name in ("n_places", "place", "weight"))

@@ -53,12 +53,7 @@ class LineGraph:
 @cache  # never dropped: captured CUDA graphs know these tensors by their address alone
 @torch.inference_mode(False)  # kept for training too, whichever asks first
 def line_graph(n_atoms: int, device: torch.device) -> LineGraph:
-    """Build the index tensors for N atoms (N >= 2); cached, as every batch of that size uses them.
-
-    Args:
-        n_atoms: N.
-        device: Where the tensors shall lie.
-    """
+    """The index tensors for N atoms (N >= 2); cached, as every batch of that size uses them."""
     first, second = torch.triu_indices(n_atoms, n_atoms, offset=1)
     n_pairs = first.numel()
     number = torch.arange(n_pairs)

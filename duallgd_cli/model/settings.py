@@ -130,10 +130,6 @@ class ModelSettings:
 
 
 def require_shares(marginal: tuple[float, ...]) -> None:
-    """Refuse what are no shares of the five bond classes.
-
-    Raises:
-        ConfigError: Not five, or not all of them above 0 and at most 1.
-    """
+    """Refuse what are no shares of the five bond classes."""
     sound = len(marginal) == 5 and all(0 < share <= 1 for share in marginal)
     require(sound, "marginal needs 5 shares above 0 and at most 1")

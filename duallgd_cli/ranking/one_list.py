@@ -147,10 +147,6 @@ class Ranking:
     ) -> tuple[tuple[Candidate, ...], float]:
         """Rank what was proposed for a feature.
 
-        Args:
-            results: Of all its hypotheses, all structures included.
-            most: Candidates that are wanted; None for all.
-
         Returns:
             Candidates, best first, and the probability that the first ten hold the right one.
         """
@@ -203,11 +199,6 @@ def with_library(
 
     It is right with the probability that such a match is; the others share what is left as they
     would share all.
-
-    Args:
-        scored: Molecules, best first.
-        confidence: Of each.
-        results: Of all hypotheses of their feature.
     """
     hits = [hit for hit in map(_hit, results) if hit is not None]
     if not hits:
@@ -280,11 +271,6 @@ def without_databases(results: Results) -> list[HypothesisResult]:
         _with(result, [one for one in result.structures if DATABASE not in one.sources])
         for result in results
     ]
-
-
-def generated_of(results: Results) -> list[HypothesisResult]:
-    """The same with generated molecules alone, in the databases or not."""
-    return [_with(result, [one for one in result.structures if one.samples]) for result in results]
 
 
 def _with(

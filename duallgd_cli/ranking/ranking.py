@@ -23,29 +23,14 @@ from duallgd_cli.results import Candidate, HypothesisResult, Results, Structure
 from duallgd_cli.spectra.types import PREDICTED
 
 FEATURES: Final = (
-    "log_share",
-    "fingerprint_log_likelihood",
-    "fingerprint_tanimoto",
-    "log_prior",
-    "repaired_share",
-    "familiarity",
-    "peaks_found",
-    "peaks_missed",
-    "known_halves",
-    "contrast",
+    "log_share", "fingerprint_log_likelihood", "fingerprint_tanimoto", "log_prior",
+    "repaired_share", "familiarity", "peaks_found", "peaks_missed", "known_halves", "contrast",
     "known_environments",
-)
+)  # fmt: skip
 PRESENCE: Final = (
-    "present",
-    "present_score",
-    "present_score_samples",
-    "present_atoms",
-    "present_share",
-    "present_distinct",
-    "present_samples",
-    "present_steps",
-    "present_environments",
-)
+    "present", "present_score", "present_score_samples", "present_atoms", "present_share",
+    "present_distinct", "present_samples", "present_steps", "present_environments",
+)  # fmt: skip
 CORRECTION: Final = (
     "corrected",
     "corrected_odds",
@@ -225,12 +210,7 @@ class SampleStatistics(NamedTuple):
 
 
 def ranked(results: Results, model: RankingModel) -> "tuple[list[Scored], list[float]]":
-    """The molecules of a feature, best first, and the probability that each is right.
-
-    Args:
-        results: Of all its hypotheses, all structures included.
-        model: Weights.
-    """
+    """The molecules of a feature, best first, and the probability that each is right."""
     if all(result.formula_source == PREDICTED for result in results):
         return _under_predicted_formulas(results, model)
     return _under_given_formulas(results, model)
@@ -240,11 +220,6 @@ def rank(
     results: Results, model: RankingModel, most: int | None = None
 ) -> tuple[tuple[Candidate, ...], float]:
     """Rank what was proposed for a feature by one model.
-
-    Args:
-        results: Of all its hypotheses, all structures included.
-        model: Weights.
-        most: Candidates that are wanted; None for all.
 
     Returns:
         Candidates, best first, and the probability that the first ten hold the right one.

@@ -26,7 +26,6 @@ from duallgd_cli.data.fragmentation import (
 )
 from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.scores import Molecule
 from duallgd_cli.sources import Query
 from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
 
@@ -136,27 +135,3 @@ def _measured(annotated: AnnotatedSpectrum) -> list[_Explained]:
         ion = Ion(adduct, instrument, float(value))
         measured.append(_Explained(ion, subformula[same], intensity[same]))
     return measured
-
-
-@dataclass(frozen=True, slots=True)
-class PeaksFound:
-    """What fragments that are peaks speak for a molecule; see `FragmentScorer.peaks`."""
-
-    fragments: FragmentScorer
-    name: str = "peaks_found"
-
-    def __call__(self, query: Query, molecules: Sequence[Molecule]) -> NDArray[np.float64]:
-        """Score molecules, (C,)."""
-        return np.array([self.fragments.peaks(query, one.mol)[0] for one in molecules])
-
-
-@dataclass(frozen=True, slots=True)
-class PeaksMissed:
-    """What fragments that are no peaks speak for a molecule; see `FragmentScorer.peaks`."""
-
-    fragments: FragmentScorer
-    name: str = "peaks_missed"
-
-    def __call__(self, query: Query, molecules: Sequence[Molecule]) -> NDArray[np.float64]:
-        """Score molecules, (C,)."""
-        return np.array([self.fragments.peaks(query, one.mol)[1] for one in molecules])

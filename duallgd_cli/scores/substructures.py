@@ -7,9 +7,9 @@ for known. C candidates, F fingerprint bits, E environments, B bytes.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.joining import known_halves
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.scores import Molecule, Score
-from duallgd_cli.scores.fragments import DIGITS, FragmentScorer, PeaksFound, PeaksMissed
+from duallgd_cli.scores.fragments import DIGITS, FragmentScorer
 from duallgd_cli.sources import Query
 
 Array = NDArray[np.float64]
@@ -77,43 +77,6 @@ def _bits(query: Query, molecules: Sequence[Molecule]) -> tuple[NDArray[np.bool_
 
 
 @dataclass(frozen=True, slots=True)
-class Familiarity:
-    """Substructure prior: mean log share of known molecules with each of the Morgan bits.
-
-    Attributes:
-        log_prevalence: Log share of known molecules with each bit, (F,).
-        name: Of the score.
-    """
-
-    log_prevalence: NDArray[np.float32]
-    name: str = "familiarity"
-
-    def __call__(self, query: Query, molecules: Sequence[Molecule]) -> Array:
-        """Score molecules, (C,)."""
-        del query
-        known = (self.log_prevalence[one.bits] for one in molecules)
-        return np.array([round(float(own.mean()), DIGITS) if own.size else 0.0 for own in known])
-
-
-@dataclass(frozen=True, slots=True)
-class KnownHalves:
-    """How usual the two parts are that a molecule falls into; see `chem.joining.known_halves`.
-
-    Attributes:
-        ends: Of known molecules.
-        name: Of the score.
-    """
-
-    ends: KnownEnds
-    name: str = "known_halves"
-
-    def __call__(self, query: Query, molecules: Sequence[Molecule]) -> Array:
-        """Score molecules, (C,)."""
-        del query
-        return np.array([round(known_halves(one.mol, self.ends), DIGITS) for one in molecules])
-
-
-@dataclass(frozen=True, slots=True)
 class IsomerLogOdds:
     """What the Morgan bits speak for a molecule beside its isomers, summed."""
 
@@ -129,21 +92,20 @@ class IsomerLogOdds:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownEnvironments:
-    """0, less 1 for each environment of an atom that no known structure has.
+class OfEach:
+    """A score that looks at one molecule after the other.
 
     Attributes:
-        table: Filter of those that known structures have, see `known_environments`, uint8 (B,).
         name: Of the score.
+        value: Number of a molecule for a query.
     """
 
-    table: NDArray[np.uint8]
-    name: str = "known_environments"
+    name: str
+    value: Callable[[Query, Molecule], float]
 
     def __call__(self, query: Query, molecules: Sequence[Molecule]) -> Array:
         """Score molecules, (C,)."""
-        del query
-        return np.array([0.0 - unknown_environments(one.mol, self.table) for one in molecules])
+        return np.array([round(self.value(query, one), DIGITS) for one in molecules])
 
 
 def known_environments(mols: Iterable[Chem.Mol]) -> NDArray[np.uint8]:
@@ -204,20 +166,33 @@ def fitted_scores(
             "version, or run 'duallgd weights evidence'"
         ) from None
     table = tensors.get("environments")
-    if prevalence.shape != (FINGERPRINT_BITS,) or (table is not None and not _is_filter(table)):
+    is_broken = prevalence.shape != (FINGERPRINT_BITS,)
+    if table is not None:  # its bytes are a power of two
+        is_filter = table.dtype == np.uint8 and table.ndim == 1 and table.size.bit_count() == 1
+        is_broken = is_broken or not is_filter
+    if is_broken:
         raise WeightsError(
             "the re-ranker in the weights is broken; fetch or copy the weights again"
         )
-    environments = () if table is None else (KnownEnvironments(table),)
-    scores = (
+
+    def familiarity(query: Query, one: Molecule) -> float:
+        """Substructure prior: mean log share of known molecules with each of the Morgan bits."""
+        del query
+        return float(prevalence[one.bits].mean()) if one.bits.size else 0.0
+
+    scores: list[Score] = [
         *agreement,
-        *(Familiarity(prevalence), KnownHalves(ends), IsomerLogOdds()),
-        *environments,
-        *(PeaksFound(fragments), PeaksMissed(fragments)),
-    )
-    return scores, fragments
-
-
-def _is_filter(table: NDArray[Any]) -> bool:
-    size = table.size
-    return table.dtype == np.uint8 and table.ndim == 1 and size > 0 and not size & (size - 1)
+        OfEach("familiarity", familiarity),
+        # How usual the two parts are that it falls into.
+        OfEach("known_halves", lambda _, one: known_halves(one.mol, ends)),
+        IsomerLogOdds(),
+    ]
+    if table is not None:  # less 1 for each environment of an atom that no known structure has
+        environments = partial(unknown_environments, known=table)
+        scores.append(OfEach("known_environments", lambda _, one: 0.0 - environments(one.mol)))
+    # What fragments that are peaks speak for it, and what fragments that are none do.
+    scores += [
+        OfEach("peaks_found", lambda query, one: fragments.peaks(query, one.mol)[0]),
+        OfEach("peaks_missed", lambda query, one: fragments.peaks(query, one.mol)[1]),
+    ]
+    return tuple(scores), fragments

@@ -45,13 +45,7 @@ _cost: Final = itemgetter(0)
 
 @dataclass(frozen=True, slots=True)
 class Enumerated:
-    """Molecules made of the collection.
-
-    Attributes:
-        collection: Known molecules and building blocks.
-        fragments: Compares molecules by the peaks, or None.
-        name: Of the source.
-    """
+    """Molecules made of the collection."""
 
     collection: Collection
     fragments: FragmentScorer | None = None

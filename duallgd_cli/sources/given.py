@@ -28,10 +28,6 @@ class DatabaseSource:
 
     How many samples are drawn has no say in their number: the only one of many that was looked at
     would seem certain.
-
-    Attributes:
-        fragments: Compares molecules by the peaks, or None.
-        name: Of the source.
     """
 
     fragments: FragmentScorer | None = None
@@ -51,11 +47,7 @@ class DatabaseSource:
 
 @dataclass(frozen=True, slots=True)
 class LibrarySource:
-    """The structure of the spectrum of a library that is most like the measured one.
-
-    Attributes:
-        name: Of the source.
-    """
+    """The structure of the spectrum of a library that is most like the measured one."""
 
     name: str = LIBRARY
 
@@ -69,14 +61,7 @@ class LibrarySource:
 
 @dataclass(frozen=True, slots=True)
 class AnalogueSource:
-    """Molecules that are one change away from the user's, and samples that start from these.
-
-    Attributes:
-        sampler: Draws samples; None where nothing is drawn.
-        collection: Its blocks may replace a group or a hydrogen; None without any.
-        fragments: Compares molecules by the peaks, or None.
-        name: Of the source.
-    """
+    """Molecules that are one change away from the user's, and samples that start from these."""
 
     sampler: Sampler | None = None
     collection: Collection | None = None

@@ -31,12 +31,7 @@ _OF_ANALOGUES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Samples from pure noise.
-
-    Attributes:
-        sampler: Draws them.
-        name: Of the source.
-    """
+    """Samples from pure noise."""
 
     sampler: Sampler
     name: str = "noise"
@@ -56,11 +51,6 @@ class Templates:
     not say, but molecules do. A known molecule is given the atoms of the formula, noised a little,
     and denoised from there. Atoms that it has too many of are cut off, ends of chains first; atoms
     that it lacks begin without bonds.
-
-    Attributes:
-        sampler: Draws them.
-        collection: Known molecules.
-        name: Of the source.
     """
 
     sampler: Sampler

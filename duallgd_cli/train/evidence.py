@@ -108,7 +108,7 @@ def fit_evidence(
 
     Args:
         structures: Whose bits are counted.
-        environments: Filter of those that they have, see `chem.environments`, (B,).
+        environments: Filter of those that they have, see `scores.substructures`, (B,).
         spectra: That the fragment model is fitted to.
         rivals: By row of a molecule, itself first: what it learns to tell apart then.
         steps: Optimiser steps of the first fit.

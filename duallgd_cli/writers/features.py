@@ -20,25 +20,10 @@ from duallgd_cli.spectra.types import Feature, Spectrum
 from duallgd_cli.writers.formats import inert, rows, table, write_pieces
 
 COLUMNS: Final = (
-    "feature_id",
-    "file",
-    "indices",
-    "polarity",
-    "charge",
-    "precursor_mz",
-    "rt_seconds",
-    "rt_start",
-    "rt_end",
-    "scans",
-    "energies",
-    "precursor_intensity",
-    "compound_id",
-    "adduct",
-    "adduct_source",
-    "adduct_probability",
-    "next_adduct",
-    "remarks",
-)
+    "feature_id", "file", "indices", "polarity", "charge", "precursor_mz", "rt_seconds", "rt_start",
+    "rt_end", "scans", "energies", "precursor_intensity", "compound_id", "adduct", "adduct_source",
+    "adduct_probability", "next_adduct", "remarks",
+)  # fmt: skip
 # Beside the columns of a table of features, each after ``duallgd_``.
 _ANSWERS: Final = (
     *("feature_id", "joined_by", "formula", "smiles", "inchikey", "confidence", "level", "parts"),
@@ -182,11 +167,6 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
 
     Rows are in the order of the table, whatever became of them; features that are in none of them
     come last. Lines before the names of the columns are kept.
-
-    Args:
-        predictions: Of a whole run, with parts.
-        features: The table.
-        path: Of a CSV file.
 
     Raises:
         UsageError: The file cannot be written.

@@ -35,76 +35,24 @@ WHOLE: Final = ("mztab",)  # text of some features is no part of the text of all
 _ENDINGS: Final = {f".{name}": name for name in FORMATS} | {".txt": "tsv"}
 # Which spectrum or feature a row is about, and the ion that was assumed.
 SPECTRUM_COLUMNS: Final = (
-    "spectrum_id",
-    "file",
-    "index",
-    "feature_id",
-    "scans",
-    "precursor_mz",
-    "adduct",
-)
+    "spectrum_id", "file", "index", "feature_id", "scans", "precursor_mz", "adduct",
+)  # fmt: skip
 COLUMNS: Final = (
-    *SPECTRUM_COLUMNS,
-    "formula",
-    "rank",
-    "smiles",
-    "inchi",
-    "inchikey",
-    "inchikey14",
-    "score",
-    "confidence",
-    "samples",
-    "log_likelihood",
-    "status",
-    "message",
-    "confidence_top10",
-    "indices",
-    "name",
-    "rt_seconds",
-    "collision_energy",
-    "warnings",
-    "formula_source",
-    "formula_rank",
-    "formula_probability",
-    "adduct_source",
-    "assumptions",
-    "sources",
-    "family",
-    "family_confidence",
-    "scaffold",
-    "scaffold_confidence",
-    "level",
-    "schymanski",
-    "compound_id",
-)
+    *SPECTRUM_COLUMNS, "formula", "rank", "smiles", "inchi", "inchikey", "inchikey14", "score",
+    "confidence", "samples", "log_likelihood", "status", "message", "confidence_top10", "indices",
+    "name", "rt_seconds", "collision_energy", "warnings", "formula_source", "formula_rank",
+    "formula_probability", "adduct_source", "assumptions", "sources", "family", "family_confidence",
+    "scaffold", "scaffold_confidence", "level", "schymanski", "compound_id",
+)  # fmt: skip
 PART_COLUMNS: Final = (
-    "spectrum_id",
-    "file",
-    "index",
-    "feature_id",
-    "formula",
-    "part",
-    "kind",
-    "probability",
-    "prior",
-    "share",
-    "smarts",
-)
+    "spectrum_id", "file", "index", "feature_id", "formula", "part", "kind", "probability", "prior",
+    "share", "smarts",
+)  # fmt: skip
 NUMBERS: Final = (
-    "index",
-    "precursor_mz",
-    "rank",
-    "score",
-    "confidence",
-    "samples",
-    "log_likelihood",
-    "confidence_top10",
-    "rt_seconds",
-    "formula_rank",
-    "formula_probability",
-    "family_confidence",
+    "index", "precursor_mz", "rank", "score", "confidence", "samples", "log_likelihood",
+    "confidence_top10", "rt_seconds", "formula_rank", "formula_probability", "family_confidence",
     "scaffold_confidence",
-)
+)  # fmt: skip
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
@@ -192,10 +140,6 @@ def table(columns: Iterable[str], lines: Iterable[Iterable[str]], name: str) -> 
 
 def lines_of(rows: Iterable[Iterable[str]], name: str) -> Iterator[str]:
     """Rows of a table as text.
-
-    Args:
-        rows: Cells of each.
-        name: csv or tsv.
 
     Yields:
         Each row, its line break included; cells are quoted where needed.

@@ -60,12 +60,7 @@ _SME: Final = (
 
 
 def document(predictions: Iterable[Prediction], header: Header) -> Iterator[str]:
-    """The pieces of a file; memory does not grow with the run.
-
-    Args:
-        predictions: Of a run, in order.
-        header: Of its journal.
-    """
+    """The pieces of a file; memory does not grow with the run."""
     inputs = list({entry["name"]: entry for entry in header.inputs}.values())
     runs = {str(entry["name"]): number for number, entry in enumerate(inputs, 1)}
     polarities: dict[int, set[int]] = {number: set() for number in runs.values()}

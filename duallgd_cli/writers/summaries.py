@@ -35,71 +35,33 @@ class Summary:
     all_features: bool = False
 
 
+# The columns of SIRIUS 6; CSI:FingerID, ZODIAC and fragmentation trees scored nothing here.
+_SIRIUS: Final = {
+    "structurePerIdRank": "rank", "formulaRank": "formula_rank",
+    "ConfidenceScoreExact": "confidence", "ConfidenceScoreApproximate": "",
+    "CSI:FingerIDScore": "", "ZodiacScore": "", "SiriusScore": "",
+    "molecularFormula": "formula", "adduct": "adduct", "precursorFormula": "",
+    "InChIkey2D": "inchikey14", "InChI": "inchi", "name": "inchikey", "smiles": "smiles",
+    "xlogp": "", "pubchemids": "", "links": "", "dbflags": "", "ionMass": "precursor_mz",
+    "retentionTimeInSeconds": "rt_seconds", "retentionTimeInMinutes": "rt_minutes",
+    "formulaId": "", "alignedFeatureId": "feature", "mappingFeatureId": "feature",
+    "overallFeatureQuality": "",
+}  # fmt: skip
+_MZMINE: Final = {
+    "id": "feature", "mz": "precursor_mz", "rt": "rt_minutes", "name": "inchikey",
+    "adduct": "adduct", "formula": "formula", "neutral_mass": "neutral_mass", "smiles": "smiles",
+    "inchi": "inchi", "inchi_key": "inchikey", "score": "confidence", "comment": "remark",
+}  # fmt: skip
+# Named apart from the columns of the network's own library hits, which an import would replace.
+_GNPS: Final = {
+    "cluster index": "cluster", "duallgd_smiles": "smiles", "duallgd_inchikey": "inchikey",
+    "duallgd_formula": "formula", "duallgd_adduct": "adduct", "duallgd_confidence": "confidence",
+    "duallgd_confidence_top10": "confidence_top10", "duallgd_status": "status",
+}  # fmt: skip
 SUMMARIES: Final = {
-    # The columns of SIRIUS 6; CSI:FingerID, ZODIAC and fragmentation trees scored nothing here.
-    "sirius": Summary(
-        "structure_identifications.tsv",
-        {
-            "structurePerIdRank": "rank",
-            "formulaRank": "formula_rank",
-            "ConfidenceScoreExact": "confidence",
-            "ConfidenceScoreApproximate": "",
-            "CSI:FingerIDScore": "",
-            "ZodiacScore": "",
-            "SiriusScore": "",
-            "molecularFormula": "formula",
-            "adduct": "adduct",
-            "precursorFormula": "",
-            "InChIkey2D": "inchikey14",
-            "InChI": "inchi",
-            "name": "inchikey",
-            "smiles": "smiles",
-            "xlogp": "",
-            "pubchemids": "",
-            "links": "",
-            "dbflags": "",
-            "ionMass": "precursor_mz",
-            "retentionTimeInSeconds": "rt_seconds",
-            "retentionTimeInMinutes": "rt_minutes",
-            "formulaId": "",
-            "alignedFeatureId": "feature",
-            "mappingFeatureId": "feature",
-            "overallFeatureQuality": "",
-        },
-    ),
-    "mzmine": Summary(
-        "mzmine.csv",
-        {
-            "id": "feature",
-            "mz": "precursor_mz",
-            "rt": "rt_minutes",
-            "name": "inchikey",
-            "adduct": "adduct",
-            "formula": "formula",
-            "neutral_mass": "neutral_mass",
-            "smiles": "smiles",
-            "inchi": "inchi",
-            "inchi_key": "inchikey",
-            "score": "confidence",
-            "comment": "remark",
-        },
-        best=False,
-    ),
-    # Named apart from the columns of the network's own library hits, which an import would replace.
-    "gnps": Summary(
-        "gnps.tsv",
-        {
-            "cluster index": "cluster",
-            "duallgd_smiles": "smiles",
-            "duallgd_inchikey": "inchikey",
-            "duallgd_formula": "formula",
-            "duallgd_adduct": "adduct",
-            "duallgd_confidence": "confidence",
-            "duallgd_confidence_top10": "confidence_top10",
-            "duallgd_status": "status",
-        },
-        all_features=True,
-    ),
+    "sirius": Summary("structure_identifications.tsv", _SIRIUS),
+    "mzmine": Summary("mzmine.csv", _MZMINE, best=False),
+    "gnps": Summary("gnps.tsv", _GNPS, all_features=True),
 }
 
 
@@ -119,11 +81,6 @@ def summary_paths(names: Iterable[str], output: Path) -> dict[str, Path]:
 
 def write_summary(predictions: Iterable[Prediction], name: str, path: Path) -> None:
     """Write the table of one importer, whole or not at all.
-
-    Args:
-        predictions: Of whole features, in order.
-        name: One of `SUMMARIES`.
-        path: See `summary_paths`.
 
     Raises:
         UsageError: The file cannot be written.

@@ -32,6 +32,7 @@ from rich.table import Table
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, SYMBOLS
+from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
@@ -232,11 +233,13 @@ def _scored(spectrum: Truth, ranked: Predicted, settings: EvaluateSettings) -> d
     assert truth is not None  # tables of the truth hold molecules alone
     # Reference: ranks are of distinct InChIs of valid, connected molecules.
     found = [one for one in map(molecule, ranked.smiles) if one and "." not in one.smiles]
-    distinct = list({one.inchi: one for one in reversed(found) if one.inchi}.values())[::-1]
+    inchis = {one.smiles: identity.inchi(_mol(one)) for one in (truth, *found) if one.block}
+    named = [one for one in found if one.block]
+    distinct = list({inchis[one.smiles]: one for one in reversed(named)}.values())[::-1]
     # Reference: the match is the whole InChI; similarity is that of canonical tautomers.
     canonical = canonical_tautomer(truth.smiles) or truth
     tautomers = [canonical_tautomer(one.smiles) or one for one in distinct]
-    hits = [float(one.inchi == truth.inchi) for one in distinct]
+    hits = [float(inchis[one.smiles] == inchis.get(truth.smiles)) for one in distinct]
     alike = [identity.tanimoto(canonical.bits, one.bits) for one in tautomers]
     row = {f"accuracy@{k}": max(hits[:k], default=0.0) for k in settings.top_k}
     row |= {f"tanimoto@{k}": max(alike[:k], default=0.0) for k in settings.top_k}
@@ -246,10 +249,14 @@ def _scored(spectrum: Truth, ranked: Predicted, settings: EvaluateSettings) -> d
             [one.smiles for one in tautomers],
             settings.top_k,
             threshold=_THRESHOLD,
-            ceiling=2.0 * truth.n_bonds,
+            ceiling=2.0 * _mol(truth).GetNumBonds(),
         )
         row |= {f"mces@{k}": value for k, value in zip(settings.top_k, minima, strict=True)}
     return row
+
+
+def _mol(one: MoleculeFigures) -> Mol:
+    return identity.parse_smiles(one.smiles)
 
 
 def main(

@@ -13,11 +13,12 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from one_list import generated_of
 
 from duallgd_cli.chem.identity import family, parse_smiles, scaffold
 from duallgd_cli.evaluate.fitting import truths_of
 from duallgd_cli.predict.journal import read
-from duallgd_cli.ranking.one_list import Ranking, generated_of
+from duallgd_cli.ranking.one_list import Ranking
 
 
 @cache

@@ -65,5 +65,3 @@ def test_fingerprints_are_the_set_morgan_bits(n_bits):
 
     assert bits.dtype == np.uint16
     np.testing.assert_array_equal(bits, np.flatnonzero(generator.GetFingerprintAsNumPy(caffeine)))
-    dense = identity.unfold_bits([bits], n_bits)
-    np.testing.assert_array_equal(np.flatnonzero(dense[0]), bits)

@@ -122,11 +122,11 @@ INTERRUPTED = """
 import sys, time
 from rdkit import Chem
 from duallgd_cli import __main__
-from duallgd_cli.chem import matching
+from duallgd_cli.chem import guide
 
 def main():
-    matching._MOST_STEPS = 10**12
-    pattern = matching.Pattern(Chem.MolFromSmarts(sys.argv[1]), "a bomb")
+    guide._MOST_STEPS = 10**12
+    pattern = guide.Pattern(Chem.MolFromSmarts(sys.argv[1]), "a bomb")
     print("at work", flush=True)
     pattern.is_in(Chem.MolFromSmiles(sys.argv[2]))
 
