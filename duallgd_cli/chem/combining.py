@@ -145,7 +145,9 @@ def _scored(blocks: BuildingBlocks, rows: Rows, bit_scores: Floats) -> Floats:
     owner, of_block = np.nonzero(rows >= 0)
     block = rows[owner, of_block]
     own, number = blocks.bits_of(block)
-    once = np.unique((owner[number] * FINGERPRINT_BITS + own).astype(np.int32))
+    # Sorted here, since numpy's own `unique` hashes first, ten times as long.
+    bits = np.sort((owner[number] * FINGERPRINT_BITS + own).astype(np.int32))
+    once = bits[np.diff(bits, prepend=-1) != 0]
     total = np.bincount(once // FINGERPRINT_BITS, bit_scores[once % FINGERPRINT_BITS], len(rows))
     return np.asarray(total + np.bincount(owner, blocks.worth[block], len(rows)))
 
