@@ -31,7 +31,7 @@ ALLOWED = {
     "checkpoint": {"model", "config", "runtime", "predict"},  # of the last, the type of a plug-in
     "diffusion": {"config", "model", "runtime", "chem"},
     # A recipe draws on fold val and fits the ranking by it.
-    "train": _CORE | {"sources", "predict", "evaluate"},
+    "train": _CORE | {"sources", "scores", "predict", "evaluate"},
     "guide": {"spectra", "chem", "data", "runtime"},
     "results": {"spectra", "chem"},
     # What proposes molecules, what scores them, what ranks them: each is one call of the pipeline.

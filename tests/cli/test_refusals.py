@@ -105,8 +105,8 @@ REFUSED = [
     ("train --data structures -o run --simulated x", 2, "leave --simulated out"),
     ("train --data structures -o run --structures x", 2, "leave --structures out"),
     (
-        "train --data structures -o run --structures structures --stage encoder",
-        *(2, "'duallgd data simulate' and give them as --simulated"),
+        "train --data structures -o run --structures a --structures b --stage encoder",
+        *(2, "one folder of --structures that are simulated as it learns"),
     ),
     ("train --data structures -o run --config huge", 2, "neither a YAML file nor a preset"),
     ("train --data structures -o run --set training.stepz=1", 2, "did you mean training.steps?"),
