@@ -75,7 +75,10 @@ def evaluate(
         _what(help="Table in the MassSpecGym layout (.tsv, .gz, .xz): identifier and smiles."),
     ] = None,
     fold: Annotated[
-        str, _what(help="Fold to score; by default test, and all of a plain table.")
+        str,
+        _what(
+            help="Fold to score, or half of it (val:A, val:B); else test, or all of a plain table."
+        ),
     ] = "",
     spectra_per_molecule: Annotated[
         Literal["1", "all"], _what(help="1 (always the same one of each molecule) or all.")

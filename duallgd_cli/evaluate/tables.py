@@ -24,6 +24,7 @@ from duallgd_cli.tables import table_rows
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
 PEAKS: Final = frozenset({"mzs", "intensities"})
+PANELS: Final = "AB"
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
 
@@ -105,7 +106,8 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
 
     Args:
         rows: As `table_rows` gives them.
-        fold: Value of the column ``fold`` to keep; "" keeps all.
+        fold: Value of the column ``fold`` to keep; "" keeps all. ``val:A`` and ``val:B`` are the
+            molecules of fold val in two halves, A to develop by and B to look at once.
         source: What the table is called in messages.
 
     Raises:
@@ -116,6 +118,9 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
     bare = [{name: cell for name, cell in row.items() if name not in PEAKS} for row in rows]
     if not bare:
         raise UnreadableError(f"{source} holds no rows")
+    fold, has_panel, panel = fold.partition(":")
+    if has_panel and panel not in tuple(PANELS):
+        raise UsageError(f"a fold has the panels A and B, as in {fold}:A, not {quote(panel)}")
     kept = [row for row in bare if not fold or row.get("fold") == fold]
     if not kept:
         folds = sorted({row["fold"] for row in bare if row.get("fold")})
@@ -136,7 +141,12 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
             )
         block = described.block or described.smiles
         found[row[name]] = Truth(row[name], row["smiles"], block, row)
-    return list(found.values())
+    return [one for one in found.values() if not panel or panel == panel_of(one.molecule)]
+
+
+def panel_of(molecule: str) -> str:
+    """The panel of a molecule, by the hash of the first block of its InChIKey."""
+    return PANELS[_hash(f"panel {molecule}")[0] % len(PANELS)]
 
 
 def id_column(rows: Sequence[Mapping[str, str]], source: str) -> str:
