@@ -84,8 +84,6 @@ _SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
 OUTPUT, RECORD, JOURNAL = "the output", "the run record", "the journal"
 PARTS, PAGE = "the table of parts", "the page"
 _OF_A_RUN: Final = "a journal of the run"
-# What a run reads.
-_SPECTRA, _FORMULA_TABLE = "an input, the spectra", "an input, the table of formulas"
 _GUIDES: Final = {
     "analogues": "an input, the analogues",
     "libraries": "an input, the library",
@@ -323,15 +321,7 @@ def claim_run(
         UsageError: A file would be lost or cannot be written, or the request is impossible.
     """
     resolve_format(request.output, request.format)
-    guide = () if request.guide is None else request.guide.places()
-    tables = () if request.formulas is None else (request.formulas,)
-    read: list[tuple[str, str | Path]] = [
-        *((_SPECTRA, name) for name in request.inputs),
-        *((_FORMULA_TABLE, name) for name in tables),
-        *((_GUIDES[kind], place) for kind, _, place in guide),
-        *request.reads,
-        *inputs,
-    ]
+    read = [*read_by(request), *inputs]
     journal = request.journal_path()
     written = {**_outputs(request), **({} if journal is None else {JOURNAL: journal}), **outputs}
     read += [(kind, written[kind]) for kind in (JOURNAL, RECORD) if kind in written]
@@ -354,6 +344,18 @@ def claim_run(
         makes_folders=makes_folders,
         otherwise="or --resume to continue its run",
     )
+
+
+def read_by(request: PredictRequest) -> list[tuple[str, str | Path]]:
+    """All that a run reads, each with what it is, for `files.claim`."""
+    guide = () if request.guide is None else request.guide.places()
+    tables = () if request.formulas is None else (request.formulas,)
+    return [
+        *(("an input, the spectra", name) for name in request.inputs),
+        *(("an input, the table of formulas", name) for name in tables),
+        *((_GUIDES[kind], place) for kind, _, place in guide),
+        *request.reads,
+    ]
 
 
 def _outputs(request: PredictRequest) -> dict[str, str | Path]:
