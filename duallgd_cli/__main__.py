@@ -1,9 +1,10 @@
 """Run the command line: ``duallgd`` or ``python -m duallgd_cli``."""
 
 import errno
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, clip, printable
@@ -13,6 +14,8 @@ from duallgd_cli.runtime import end_at_once, loading, prepare_environment, stopp
 _OF_A_FILE: Final = frozenset(
     {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC}
 )
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def main() -> None:
@@ -28,8 +31,9 @@ def main() -> None:
 def exit_codes() -> Iterator[None]:
     """Where anticipated errors become exit codes, those of plug-ins' commands too.
 
-    A Ctrl-C that the command has no words for becomes its exit code, a file that may not be used or
-    has too long a name a sentence. Any other exception is a bug and keeps its traceback.
+    A Ctrl-C that the command has no words for becomes its exit code; a file that may not be used or
+    has too long a name, and standard output that takes no more, a sentence. Any other exception is
+    a bug and keeps its traceback.
     """
     import typer
 
@@ -37,6 +41,11 @@ def exit_codes() -> Iterator[None]:
         try:
             yield
         except OSError as error:
+            if error.errno in _FULL and error.filename is None:
+                # What is left in the buffer would fail once more when Python ends.
+                with suppress(OSError, ValueError):  # of no file
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise UsageError(f"cannot write to standard output: {error.strerror}") from None
             if error.errno not in _OF_A_FILE or error.filename is None:
                 raise
             named = clip(str(error.filename))

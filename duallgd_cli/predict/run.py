@@ -88,9 +88,6 @@ _SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
 OUTPUT, RECORD, JOURNAL = "the output", "the run record", "the journal"
 PARTS, PAGE, FEATURES = "the table of parts", "the page", "the table of features"
 _OF_A_RUN: Final = "a journal of the run"
-# What a run reads.
-_SPECTRA, _FORMULA_TABLE = "an input, the spectra", "an input, the table of formulas"
-_FEATURE_TABLE: Final = "an input, the table of features"
 _GUIDES: Final = {
     "analogues": "an input, the analogues",
     "libraries": "an input, the library",
@@ -335,15 +332,7 @@ def claim_run(
         UsageError: A file would be lost or cannot be written, or the request is impossible.
     """
     resolve_format(request.output, request.format)
-    guide = () if request.guide is None else request.guide.places()
-    tables = ((_FORMULA_TABLE, request.formulas), (_FEATURE_TABLE, request.features))
-    read: list[tuple[str, str | Path]] = [
-        *((_SPECTRA, name) for name in request.inputs),
-        *((kind, name) for kind, name in tables if name is not None),
-        *((_GUIDES[kind], place) for kind, _, place in guide),
-        *request.reads,
-        *inputs,
-    ]
+    read = [*read_by(request), *inputs]
     journal = request.journal_path()
     written = {**_outputs(request), **({} if journal is None else {JOURNAL: journal}), **outputs}
     read += [(kind, written[kind]) for kind in (JOURNAL, RECORD) if kind in written]
@@ -366,6 +355,22 @@ def claim_run(
         makes_folders=makes_folders,
         otherwise="or --resume to continue its run",
     )
+
+
+def read_by(request: PredictRequest) -> list[tuple[str, str | Path]]:
+    """All that a run reads, each with what it is, for `files.claim`."""
+    guide = () if request.guide is None else request.guide.places()
+    tables = {"formulas": request.formulas, "features": request.features}
+    return [
+        *(("an input, the spectra", name) for name in request.inputs),
+        *(
+            (f"an input, the table of {of}", name)
+            for of, name in tables.items()
+            if name is not None
+        ),
+        *((_GUIDES[kind], place) for kind, _, place in guide),
+        *request.reads,
+    ]
 
 
 def _outputs(request: PredictRequest) -> dict[str, str | Path]:

@@ -18,7 +18,7 @@ from duallgd_cli.files import STANDARD_STREAM, claim, require_input
 from duallgd_cli.guide import Knowledge
 from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
-from duallgd_cli.predict.run import Progress, RunSummary
+from duallgd_cli.predict.run import Progress, RunSummary, read_by
 from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.ranking.ranking import FEATURES
@@ -155,15 +155,7 @@ def check(request: PredictRequest, path: Path) -> tuple[list[OwnStructure], Know
     for name in request.inputs:
         if name != STANDARD_STREAM:
             require_input(name)
-    guide = () if request.guide is None else request.guide.places()
-    tables = () if request.formulas is None else (request.formulas,)
-    read: list[tuple[str, str | Path]] = [
-        *(("an input, the spectra", name) for name in request.inputs),
-        ("an input, the structures", path),
-        *(("an input, the table of formulas", table) for table in tables),
-        *((f"an input, of --{kind}", place) for kind, _, place in guide),
-        *request.reads,
-    ]
+    read = [*read_by(request), ("an input, the structures", path)]
     claim({"the output": request.output}, read, force=request.force)
     structures = read_structures(path)
     if request.guide is None:

@@ -14,7 +14,6 @@ import csv
 import io
 import json
 import math
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -92,24 +91,14 @@ def write_pieces(pieces: Iterable[str], output: str) -> None:
 
     Raises:
         UsageError: The file cannot be written.
+        OSError: Standard output takes no more.
     """
-    if output == STANDARD_STREAM:
-        _write_to_standard_output(pieces)
-    else:
+    if output != STANDARD_STREAM:
         write_atomically(Path(output), pieces)
-
-
-def _write_to_standard_output(pieces: Iterable[str]) -> None:
-    try:
-        for piece in pieces:  # characters that are no text are escaped, as in files
-            sys.stdout.buffer.write(piece.encode("utf-8", errors="backslashreplace"))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise  # the reader has seen enough: no error
-    except OSError as error:
-        # What is left in the buffer would fail once more when Python ends, with a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise UsageError(f"cannot write to standard output: {error.strerror}") from None
+        return
+    for piece in pieces:  # characters that are no text are escaped, as in files
+        sys.stdout.buffer.write(piece.encode("utf-8", errors="backslashreplace"))
+    sys.stdout.buffer.flush()
 
 
 def pieces(predictions: Iterable[Prediction], name: str, header: Header) -> Iterator[str]:

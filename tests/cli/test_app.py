@@ -1,7 +1,9 @@
 """The command itself: instant help, the error boundary, exit codes."""
 
 import logging
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -49,6 +51,19 @@ def test_every_command_explains_itself_with_an_example(duallgd, name):
 def test_the_version_stands_alone_for_scripts(duallgd):
     assert duallgd("version").out == f"{__version__}\n"
     assert duallgd("--version").out == f"duallgd {__version__}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+@pytest.mark.parametrize("command", [("--version",), ("--help",), ("database", "--help")])
+def test_standard_output_that_takes_no_more_is_a_sentence_whatever_is_printed(command):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "duallgd_cli", *command],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+
+    said = "error: cannot write to standard output: No space left on device"
+    assert (done.returncode, done.stderr.strip()) == (2, said)
 
 
 @pytest.fixture
