@@ -117,6 +117,7 @@ class _Pages:
             "is_index": False,
             "levels": LEVELS,
             "certain": run.certain,
+            "key": run.key,
         }
 
     def of(self, features: Iterable[dict[str, Any]], **place: object) -> Iterator[str]:
@@ -218,5 +219,9 @@ def _row(feature: dict[str, Any]) -> list[Any]:
         feature["part"],
         feature["level"],
         next((value for name, value, _ in feature["ladder"] if name == feature["level"]), None),
-        " ".join([first.get("inchikey", ""), *(name for name, *_ in feature["parts"])]),
+        first.get("inchikey", ""),
+        " ".join(name for name, *_ in feature["parts"]),
+        feature["rt"],
+        feature["intensity"],
+        feature["compound"],
     ]

@@ -7,6 +7,7 @@ Every text that came from a file is made harmless for the eye here (no control c
 endless titles); the page itself never reads a text as anything but text.
 """
 
+import hashlib
 import json
 import logging
 import re
@@ -100,6 +101,7 @@ class ReportedRun:
         drawn: Families of which the best candidate is drawn; all others are listed. None for all.
         certain: Probability from which on an answer counts as certain.
         missing_inputs: Inputs that are gone or changed.
+        key: The same of the same run alone.
     """
 
     def __init__(self, names: Sequence[Path], top_k: int | None = None, workers: int = 1) -> None:
@@ -133,6 +135,9 @@ class ReportedRun:
         )
         self._calibrated_on = ranking.generated.n_spectra
         self._inputs, self.missing_inputs = _unchanged(self._header.inputs)
+        told = [self._header.settings, self._header.model.get("sha256"), self._header.inputs]
+        text = json.dumps(told, default=str, sort_keys=True)
+        self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def about(self) -> dict[str, Any]:
         """What was run with what: versions, weights, inputs, settings, counts as far as known."""
@@ -162,14 +167,14 @@ class ReportedRun:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
         measured = _Measured(self._inputs, self._header.settings)
         asked = (
-            (results, measured.take([one.source for one in results[0].spectra]))
+            (results, *measured.take([one.source for one in results[0].spectra]))
             for results in self._run.features()
         )
         yield from in_order(self._values, asked, self._workers, at_a_time=_AT_ONCE)
 
 
 def _values(
-    asked: tuple[Results, Sequence[_Peaks]],
+    asked: tuple[Results, Sequence[_Peaks], float | None],
     ranking: Ranking,
     top_k: int,
     most: int,
@@ -179,14 +184,14 @@ def _values(
     """What is shown of a feature: its results and its spectra as plain values.
 
     Args:
-        asked: Results and spectra.
+        asked: Results, spectra and the intensity of the precursor.
         ranking: Of the run.
         top_k: Candidates that the run wrote; the level is that of them all.
         most: Of them that are shown.
         drawn: See `ReportedRun`.
         certain: Likewise.
     """
-    results, spectra = asked
+    results, spectra, intensity = asked
     candidates, confidence_top10 = ranking.rank(results)
     parts = likely_parts(results, candidates)
     ranked = (
@@ -207,7 +212,7 @@ def _values(
     smiles = [candidate.smiles for candidate in shown.candidates]
     return (
         feature
-        | {"families": families}
+        | {"families": families, "intensity": intensity}
         | _ladder(best, certain)
         | _parts(parts if smiles else (), smiles, [smiles[place] for place in places])
     )
@@ -272,18 +277,22 @@ class _Measured:
         inputs = Inputs(tuple(names), level=logging.DEBUG)
         by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
         self._features = inputs.features(by, adduct, of_runs)
-        self._held: dict[Source, list[_Peaks]] = {}
+        self._held: dict[Source, tuple[list[_Peaks], float | None]] = {}
 
-    def take(self, sources: Sequence[Source]) -> list[_Peaks]:
-        """Spectra with peaks of the feature that was read from these; each can be had once."""
+    def take(self, sources: Sequence[Source]) -> tuple[list[_Peaks], float | None]:
+        """Spectra with peaks and the intensity of the precursor of the feature read from these.
+
+        Each can be had once.
+        """
         while sources[0].file in self._names and sources[0] not in self._held:
             feature = next(self._features, None)
             if feature is None:
                 break
             cleaned = [clean(one, self._cleaning) for one in feature.spectra]
             peaks = [_peaks(one) for one in cleaned if one.failure is None]
-            self._held[references(feature.spectra)[0].source] = peaks
-        return self._held.pop(sources[0], [])
+            first = references(feature.spectra)[0].source
+            self._held[first] = peaks, feature.precursor_intensity
+        return self._held.pop(sources[0], ([], None))
 
 
 def _unchanged(inputs: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
@@ -355,6 +364,8 @@ def _feature(
             [readable(p.spectrum_id), readable(p.source.file), p.source.index] for p in predictions
         ],
         "mz": shown.precursor_mz,
+        "rt": shown.rt_seconds,
+        "compound": readable(shown.compound_id),
         "adduct": readable(shown.adduct),
         "formula": readable(shown.formula),
         "status": readable(shown.status),

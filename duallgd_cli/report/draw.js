@@ -122,12 +122,13 @@ function hint(lines, x, y) {
 
 // A spectrum that can be zoomed: drag, wheel with Ctrl, + - 0, arrows walk along the peaks.
 class SpectrumView {
-  constructor(peaks, precursor, chosen) {
+  constructor(peaks, precursor, chosen, stack = [], all = peaks) {
+    this.stack = stack; // spectra above and below, which show the same range
     this.peaks = [...peaks].sort((a, b) => a.mz - b.mz);
     this.precursor = precursor;
     this.chosen = chosen; // told of the peak under the pointer, or null
-    const last = Math.max(precursor || 0, ...this.peaks.map((p) => p.mz), 1);
-    const first = Math.min(precursor || last, ...this.peaks.map((p) => p.mz), last);
+    const last = Math.max(precursor || 0, ...all.map((p) => p.mz), 1);
+    const first = Math.min(precursor || last, ...all.map((p) => p.mz), last);
     this.whole = [Math.max(0, first - 0.06 * (last - first) - 5), last + 0.06 * (last - first) + 5];
     this.range = this.whole;
     this.at = -1;
@@ -224,8 +225,8 @@ class SpectrumView {
   zoom(low, high) {
     const least = 0.5;
     if (high - low < least) [low, high] = [(low + high - least) / 2, (low + high + least) / 2];
-    this.range = [Math.max(low, this.whole[0]), Math.min(high, this.whole[1])];
-    this.draw();
+    const range = [Math.max(low, this.whole[0]), Math.min(high, this.whole[1])];
+    for (const one of this.stack.length ? this.stack : [this]) { one.range = range; one.draw(); }
   }
 
   // Marks the peaks that a candidate's fragments explain; null ends it.
@@ -238,7 +239,7 @@ class SpectrumView {
 
   draw() {
     this.width = Math.max(260, this.node.clientWidth);
-    this.height = Math.max(210, Math.min(320, 0.42 * this.width));
+    this.height = this.stack.length > 1 ? 170 : Math.max(210, Math.min(320, 0.42 * this.width));
     const seen = this.peaks.filter((peak) => this.isSeen(peak));
     this.top = Math.max(...seen.map((peak) => peak.intensity), 1e-6);
     filled(this.canvas, { width: this.width, height: this.height, viewBox: `0 0 ${this.width} ${this.height}` }, []);

@@ -4,13 +4,31 @@
 
 const about = embedded("about"); // missing inputs; place of this page among others, see `write_report`
 const rows = embedded("rows").map(
-  ([id, mz, adduct, sum, confidence, top10, status, smiles, part, level, chance, words], place) =>
-    ({ number: about.first + place, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part, level, chance, words }));
+  ([id, mz, adduct, sum, confidence, top10, status, smiles, part, level, chance, inchikey, parts, rt, intensity, compound], place) =>
+    ({ number: about.first + place, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part, level, chance, inchikey, parts, rt, intensity, compound }));
 const byNumber = new Map(rows.map((row) => [row.number, row])); // whatever order the rows are in
 const $ = (id) => document.getElementById(id);
 const state = { sort: null, down: false, open: -1, pinned: null, shown: rows, made: 0 };
 const atOnce = 200; // rows that are made when the table is scrolled to its end
 const kept = new Map();
+
+// What a reader made of features, by their numbers; kept in the browser under the run's own key.
+const reviewsOf = `duallgd-review-${about.key}`;
+function reviewed() {
+  try { return Object(JSON.parse(localStorage.getItem(reviewsOf))); } catch { return {}; }
+}
+let reviews = reviewed();
+function judge(number, change) {
+  const own = { ...reviews[number], ...change };
+  reviews = { ...reviews, ...reviewed(), [number]: own };
+  if (!own.verdict && !own.note) delete reviews[number];
+  try { localStorage.setItem(reviewsOf, JSON.stringify(reviews)); } catch { /* no storage: as long as the page is open */ }
+  byNumber.get(number)?.node?.querySelector("td.review").replaceChildren(...verdict(number));
+}
+function verdict(number) {
+  const { verdict: word = "", note = "" } = reviews[number] || {};
+  return [word && el("b", { class: word }, word), word && note ? ": " : "", el("span", { class: "quiet" }, note)].filter(Boolean);
+}
 
 // Something packed, unpacked once; of many the latest are kept.
 async function unpackedOnce(id) {
@@ -32,6 +50,9 @@ const placeOf = (number) => `${about.pages[Math.floor(number / about.size)]}#fea
 const columns = [
   ["id", "Feature", (r) => (about.is_index ? el("a", { class: "clamp", href: placeOf(r.number) }, r.id) : el("span", { class: "clamp" }, r.id))],
   ["mz", "m/z", (r) => (r.mz == null ? "" : r.mz.toFixed(4))],
+  ["rt", "RT (min)", (r) => (r.rt == null ? "" : (r.rt / 60).toFixed(2))],
+  ["intensity", "Intensity", (r) => (r.intensity == null ? "" : r.intensity.toExponential(1))],
+  ["compound", "Compound", (r) => r.compound],
   ["adduct", "Adduct", (r) => r.adduct],
   ["formula", "Formula", (r) => formula(r.formula)],
   ["smiles", "First candidate", () => ""],
@@ -40,7 +61,8 @@ const columns = [
   ["top10", "P(first ten)", (r) => (r.smiles ? percent(r.top10) : "")],
   ["part", "Most certain part", (r) => (r.part ? [r.part[0], el("span", { class: "quiet" }, ` ${r.part[1].toFixed(2)}`)] : "")],
   ["status", "Status", (r) => el("span", { class: `status ${r.status === "ok" ? "ok" : "other"}` }, r.status.replaceAll("_", " "))],
-].filter(([key]) => key !== "part" || rows.some((row) => row.part));
+  ["review", "Review", (r) => verdict(r.number)],
+].filter(([key]) => !["part", "rt", "intensity", "compound"].includes(key) || rows.some((row) => row[key] != null && row[key] !== ""));
 
 const drawn = new IntersectionObserver((seen) => {
   for (const { isIntersecting, target } of seen) {
@@ -57,7 +79,7 @@ function tableHead() {
       el("button", { type: "button", title: key === "level" && `the finest answer that is certain, which takes ${about.certain} or more`, onclick: () => sortBy(key) }, title))));
 }
 function tableBody() {
-  for (const row of rows) row.text = [row.id, row.adduct, row.formula, row.smiles, row.status, row.words].join(" ").toLowerCase();
+  for (const row of rows) row.text = [row.id, row.mz?.toFixed(4), row.adduct, row.formula, row.smiles, row.inchikey, row.status, row.parts].join(" ").toLowerCase();
   for (const status of new Set(rows.map((row) => row.status))) $("status").append(el("option", { value: status }, status.replaceAll("_", " ")));
   for (const level of about.levels.filter((one) => rows.some((row) => row.level === one)))
     $("level").append(el("option", { value: level }, level === "structure" || level === "nothing" ? level : `${level} or finer`));
@@ -88,10 +110,11 @@ function show(shown) {
 const finer = (row) => (row.level ? about.levels.length - 1 - about.levels.indexOf(row.level) + 0.9 * (row.chance ?? 0) : -1);
 const compare = new Intl.Collator("en", { numeric: true }).compare;
 function sortBy(key) {
-  const numbers = ["mz", "confidence", "top10", "part", "level"].includes(key);
-  state.down = state.sort === key ? !state.down : numbers && key !== "mz";
+  const numbers = ["mz", "rt", "intensity", "confidence", "top10", "part", "level"].includes(key);
+  state.down = state.sort === key ? !state.down : numbers && key !== "mz" && key !== "rt";
   state.sort = key;
-  const value = (row) => (key === "part" ? (row.part ? row.part[1] : -1) : key === "level" ? finer(row) : row[key] ?? -1);
+  const said = (row) => { const one = reviews[row.number]; return one ? `${one.verdict || "~"} ${one.note || ""}` : "~~"; };
+  const value = (row) => (key === "review" ? said(row) : key === "part" ? (row.part ? row.part[1] : -1) : key === "level" ? finer(row) : row[key] ?? -1);
   const order = (a, b) => (numbers ? value(a) - value(b) : compare(value(a), value(b))) * (state.down ? -1 : 1) || a.number - b.number;
   rows.sort(order);
   filter();
@@ -100,13 +123,15 @@ function sortBy(key) {
 }
 function filter() {
   const number = (id, otherwise) => ($(id).value === "" ? otherwise : Number($(id).value));
-  const [low, high, least] = [number("low", -Infinity), number("high", Infinity), number("least", 0)];
+  const least = number("least", 0), ranges = [["mz", number("low", -Infinity), number("high", Infinity)],
+    ["rt", 60 * number("early", -Infinity), 60 * number("late", Infinity)], ["intensity", number("faint", -Infinity), Infinity]];
   const words = $("text").value.toLowerCase().split(/\s+/).filter(Boolean), status = $("status").value, level = $("level").value;
   const coarsest = about.levels.indexOf(level);
   show(rows.filter((row) => {
-    const inRange = row.mz == null ? low === -Infinity && high === Infinity : row.mz >= low && row.mz <= high;
+    const inRange = ranges.every(([key, low, high]) => (row[key] == null ? low === -Infinity && high === Infinity : row[key] >= low && row[key] <= high));
+    const isReviewed = !$("reviewed").value || (reviews[row.number]?.verdict || "open") === $("reviewed").value;
     const isFine = !level || (level === "nothing" ? row.level === level : row.level && about.levels.indexOf(row.level) <= coarsest);
-    return inRange && isFine && row.confidence >= least && (!status || row.status === status) && words.every((word) => row.text.includes(word));
+    return inRange && isFine && isReviewed && row.confidence >= least && (!status || row.status === status) && words.every((word) => row.text.includes(word));
   }));
   $("least-shown").textContent = percent(least);
   $("count").textContent = state.shown.length === rows.length ? `${rows.length} features` : `${state.shown.length} of ${rows.length} features`;
@@ -148,13 +173,14 @@ async function choose(number) {
 }
 
 function whole(values) {
-  const view = { cards: [], spectrum: null, values, hypothesis: values.candidates[0]?.hypothesis ?? 0 };
-  const node = el("article", { class: "feature" }, title(values), warnings(values), ladder(values), contained(view), spectra(view), candidates(view), tried(values));
+  const view = { cards: [], plots: [], values, hypothesis: values.candidates[0]?.hypothesis ?? 0 };
+  const node = el("article", { class: "feature" }, title(values), reviewing(values.number), warnings(values), ladder(values), contained(view), spectra(view), candidates(view), fragments(view), tried(values));
   return node;
 }
 function title(values) {
   const first = values.candidates[0];
-  const about = [values.mz == null ? "no precursor" : `m/z ${values.mz.toFixed(4)}`, values.adduct];
+  const about = [values.mz == null ? "no precursor" : `m/z ${values.mz.toFixed(4)}`, values.rt == null ? "" : `${(values.rt / 60).toFixed(2)} min`,
+    values.adduct, values.compound && `compound ${values.compound}`];
   return el("header", { class: "title" },
     el("div", {}, el("h2", { class: "clamp" }, `Feature ${values.id}`),
       el("p", { class: "quiet" }, about.filter(Boolean).join(" · "), " · ", formula(first ? first.formula : values.formula))),
@@ -163,6 +189,40 @@ function title(values) {
       el("div", {}, el("dt", {}, "in the first ten"), el("dd", {}, percent(values.confidence_top10)))) : null,
     el("nav", {}, el("button", { title: "Previous (k)", "aria-label": "Previous feature", onclick: () => walk(-1) }, "‹"),
       el("button", { title: "Next (j)", "aria-label": "Next feature", onclick: () => walk(1) }, "›")));
+}
+function reviewing(number) {
+  const { verdict: word = "", note = "" } = reviews[number] || {};
+  const buttons = ["accepted", "rejected"].map((name) => el("button", { type: "button", "data-verdict": name, "aria-pressed": String(word === name), onclick: () => {
+    judge(number, { verdict: reviews[number]?.verdict === name ? "" : name });
+    buttons.forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.verdict === reviews[number]?.verdict)));
+  } }, { accepted: "Accept", rejected: "Reject" }[name]));
+  const words = el("input", { type: "text", class: "note", "aria-label": "Note", placeholder: "note", maxlength: 300, oninput: () => judge(number, { note: words.value }) });
+  words.value = note;
+  return el("div", { class: "tabs reviewing", role: "group", "aria-label": "Review" }, buttons, words);
+}
+// The rows that are shown, with what was made of them, as a table for a spreadsheet.
+function exported() {
+  const heads = ["feature", "mz", "rt_seconds", "intensity", "compound_id", "adduct", "formula", "smiles", "inchikey", "level", "confidence", "status", "review", "note"];
+  // Text that a spreadsheet would run as a formula gets an apostrophe in front, as in the tables of a run.
+  const cell = (value) => { const text = String(value ?? ""), safe = /^\s*[=+@-]./.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text; return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe; };
+  const lines = state.shown.map((r) => [r.id, r.mz, r.rt, r.intensity, r.compound, r.adduct, r.formula, r.smiles, r.inchikey, r.level, r.smiles ? r.confidence : "", r.status,
+    reviews[r.number]?.verdict, reviews[r.number]?.note].map(cell).join(","));
+  const link = el("a", { href: URL.createObjectURL(new Blob([[heads.join(","), ...lines, ""].join("\n")], { type: "text/csv" })), download: `${document.querySelector("h1").textContent.replace(/\.\w+$/, "")}.reviewed.csv` });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+// What explains each peak, and in which candidates: the spectrum as a table.
+function fragments(view) {
+  const { values } = view, own = values.hypotheses[view.hypothesis];
+  if (!own?.explained.length) return null;
+  const within = own.explained.map((_, row) => values.candidates.filter((one) => one.hypothesis === view.hypothesis && one.explains?.some(([peak]) => peak === row)).map((one) => one.rank));
+  const heads = ["m/z", "Intensity", "Formula", "Loss", "ppm", "Candidates", values.spectra.length > 1 && "Energy"].filter(Boolean);
+  return el("details", { class: "fragments" }, el("summary", {}, `Table of ${own.explained.length} fragments`), el("table", { class: "plain" },
+    el("tr", {}, heads.map((title) => el("th", { scope: "col" }, title))),
+    own.explained.map(([which, peak, text, ppm, loss], row) => ({ mz: values.spectra[which].mz[peak], cells: [
+      values.spectra[which].mz[peak].toFixed(4), `${(100 * values.spectra[which].intensity[peak]).toPrecision(3)} %`, formula(text), loss ? formula(loss) : "",
+      ppm.toFixed(1), within[row].join(", "), values.spectra.length > 1 && values.spectra[which].label] }))
+      .sort((a, b) => a.mz - b.mz).map(({ cells }) => el("tr", {}, cells.slice(0, heads.length).map((one) => el("td", {}, one))))));
 }
 function warnings(values) {
   const failed = values.status === "ok" ? null : el("p", { class: "failed" }, el("b", {}, `${values.status.replaceAll("_", " ")}. `), values.remarks.join("; ") || "No candidates.");
@@ -212,7 +272,7 @@ function peaksOf(values, which, hypothesis) {
   });
   return values.spectra.flatMap(({ label, mz, intensity }, spectrum) => (which === -1 || which === spectrum ? mz.map((at, peak) => {
     const key = `${spectrum}:${peak}`;
-    return { mz: at, intensity: intensity[peak], label: values.spectra.length > 1 ? label : "", key, ways: ways.get(key) || [] };
+    return { mz: at, which: spectrum, intensity: intensity[peak], label: values.spectra.length > 1 ? label : "", key, ways: ways.get(key) || [] };
   }) : []));
 }
 function spectra(view) {
@@ -221,8 +281,10 @@ function spectra(view) {
   const holder = el("div"), tabs = el("div", { class: "tabs", role: "group", "aria-label": "Spectra" });
   view.show = (which) => {
     view.which = which;
-    view.spectrum = new SpectrumView(peaksOf(values, which, view.hypothesis), values.mz, (peak) => markAtoms(view, peak));
-    holder.replaceChildren(view.spectrum.node);
+    view.plots = [];
+    const all = peaksOf(values, which, view.hypothesis), shown = which === -1 ? values.spectra.map((_, n) => n) : [which];
+    for (const n of shown) view.plots.push(new SpectrumView(all.filter((peak) => peak.which === n), values.mz, (peak) => markAtoms(view, peak), view.plots, all));
+    holder.replaceChildren(...view.plots.flatMap((plot, n) => [shown.length > 1 ? el("p", { class: "quiet energy" }, values.spectra[shown[n]].label) : "", plot.node]).filter(Boolean));
     tabs.querySelectorAll("button").forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.which) === which)));
   };
   const choices = values.spectra.length > 1 ? [["all", -1], ...values.spectra.map((s, n) => [s.label, n])] : [];
@@ -232,8 +294,8 @@ function spectra(view) {
   const zoom = (sign, label, act) => el("button", { title: label, "aria-label": label, onclick: act }, sign);
   return el("section", { class: "measured" },
     el("div", { class: "bar-row" }, el("h3", {}, "Spectrum"), tabs, el("span", { class: "tools" },
-      zoom("+", "Zoom in", () => view.spectrum.scale(0.6)), zoom("−", "Zoom out", () => view.spectrum.scale(1.6)),
-      zoom("all", "Show the whole spectrum", () => view.spectrum.zoom(...view.spectrum.whole)))),
+      zoom("+", "Zoom in", () => view.plots[0].scale(0.6)), zoom("−", "Zoom out", () => view.plots[0].scale(1.6)),
+      zoom("all", "Show the whole spectrum", () => view.plots[0].zoom(...view.plots[0].whole)))),
     holder,
     el("p", { class: "legend quiet" }, el("i", { class: "key explained" }), "explained by the formula ", el("i", { class: "key" }), "not explained ",
       el("i", { class: "key by" }), "explained by the marked candidate. ",
@@ -251,14 +313,15 @@ function markAtoms(view, peak) {
   }
 }
 function ask(view, candidate) {
-  if (!view.spectrum) return;
-  if (!candidate) return view.spectrum.ask(null);
+  if (!view.plots.length) return;
+  if (!candidate) return view.plots.forEach((plot) => plot.ask(null));
   if (candidate.hypothesis !== view.hypothesis) {
     view.hypothesis = candidate.hypothesis;
     view.show(view.which);
   }
   const explained = view.values.hypotheses[candidate.hypothesis].explained;
-  view.spectrum.ask(new Set(candidate.explains.map(([row]) => `${explained[row][0]}:${explained[row][1]}`)));
+  const keys = new Set(candidate.explains.map(([row]) => `${explained[row][0]}:${explained[row][1]}`));
+  view.plots.forEach((plot) => plot.ask(keys));
 }
 
 function candidates(view) {
@@ -422,6 +485,9 @@ $("filters").addEventListener("reset", () => setTimeout(filter));
 $("filters").addEventListener("submit", (event) => event.preventDefault());
 $("theme").addEventListener("click", () => theme(getComputedStyle(document.documentElement).colorScheme.includes("dark") ? "light" : "dark"));
 $("print").addEventListener("click", printAll);
+$("export").addEventListener("click", exported);
+document.querySelectorAll(".timed").forEach((node) => { node.hidden = !rows.some((row) => row.rt != null); });
+document.querySelectorAll(".strong").forEach((node) => { node.hidden = !rows.some((row) => row.intensity != null); });
 document.addEventListener("keydown", keys);
 const asked = /^#feature=(\d+)$/.exec(location.hash);
 const wanted = asked ? Number(asked[1]) - 1 : rows.find((row) => row.smiles)?.number ?? about.first;

@@ -81,8 +81,8 @@ class OfCompound(NamedTuple):
 
     Attributes:
         compound: Number of it, from 0 in the order of its first feature.
-        adducts: Name and probability of what the feature may be, likeliest first; none of a feature
-            that is alone.
+        adducts: Name and probability of what the feature may be, likeliest first; none where no
+            other ion tells.
     """
 
     compound: int
@@ -97,8 +97,7 @@ def with_compound(
     Args:
         spectrum: Of a feature.
         compound_id: Of its compound.
-        adducts: What it may be with probabilities, likeliest first; none of a feature that is
-            alone.
+        adducts: What it may be with probabilities, likeliest first; none where no other ion tells.
     """
     if not adducts:
         return replace(spectrum, compound_id=compound_id)
@@ -155,6 +154,7 @@ def link(ions: Sequence[ElutingIon]) -> list[OfCompound]:
         waiting.append((-hypothesis.gain, len(waiting), hypothesis))
     heapq.heapify(waiting)
     taken: dict[int, int] = {}
+    told: set[int] = set()  # features whose compound tells of adducts: not an ion and its isotopes
     while waiting:
         _, order, hypothesis = heapq.heappop(waiting)
         anchor, *others = hypothesis.entries
@@ -166,13 +166,14 @@ def link(ions: Sequence[ElutingIon]) -> list[OfCompound]:
             if rest is not None:
                 heapq.heappush(waiting, (-rest.gain, order, rest))
             continue
-        for one in hypothesis.entries:
-            taken[one.node] = anchor.node
+        nodes = [one.node for one in hypothesis.entries]
+        taken |= dict.fromkeys(nodes, anchor.node)
+        told |= {*nodes} if any(one.adduct != anchor.adduct for one in others) else set()
     numbers: dict[int, int] = {}
     return [
         OfCompound(
             numbers.setdefault(taken.get(node, node), len(numbers)),
-            _probabilities(best[node]) if node in taken else (),
+            _probabilities(best[node]) if node in told else (),
         )
         for node in range(len(ions))
     ]

@@ -1,18 +1,24 @@
 """The report in a real browser, from file://, without the network."""
 
+import csv
 import shutil
 from itertools import cycle, islice
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from duallgd_cli import report
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.journal import FinishedRun
 from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.report import contents, write_report
 from duallgd_cli.report.contents import ReportedRun
 from tests.cli.test_report import HOSTILE, hostile_mgf
+from tests.made_run import measure, mzml, of_molecule
 from tests.made_runs import aspirin_result, written_run
+from tests.made_spectra import ASPIRIN, CAFFEINE
 from tests.stub_model import stub_model
 
 BROWSER = next(
@@ -203,6 +209,7 @@ def test_no_column_is_hidden_whatever_the_width(visit, width):
         "top10",
         "part",
         "status",
+        "review",
     )
 
     for name in names:
@@ -224,6 +231,81 @@ def test_on_a_narrow_page_a_chosen_feature_comes_into_view_without_sideways_scro
 def ticks(page):
     texts = [node.text_content() for node in page.query_selector_all(".axes text")]
     return [float(text) for text in texts if text.replace(".", "").isdigit()]
+
+
+def test_a_review_is_kept_filtered_and_saved_with_the_rows_that_are_shown(visit, made):
+    page, first = visit.page, made[1][0]
+    page.click("[data-verdict=accepted]")
+    page.fill(".note", "=fits, the standard")
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    visit.expect(page.locator("#detail h2").first).to_have_text("Feature 2")
+    page.click("[data-verdict=rejected]")
+
+    assert visit.column("review")[:3] == ["accepted: =fits, the standard", "rejected", ""]
+    page.select_option("#reviewed", "accepted")
+    assert visit.column("id") == [first["id"]]
+    page.select_option("#reviewed", "")
+    page.fill("#text", f"{first['mz']:.4f}")
+    with page.expect_download() as downloaded:
+        page.click("#export")
+    assert downloaded.value.suggested_filename == "out.reviewed.csv"
+    with Path(downloaded.value.path()).open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["feature"] for row in rows] == [first["id"]]
+    assert (rows[0]["review"], rows[0]["note"]) == ("accepted", "'=fits, the standard")
+    assert rows[0]["inchikey"] == first["candidates"][0]["inchikey"]
+    page.reload()
+    page.wait_for_selector("#detail .feature")
+    assert visit.column("review")[:2] == ["accepted: =fits, the standard", "rejected"]
+    page.click("#body tr:nth-child(2) td.id")
+    page.click("[data-verdict=rejected]")  # taken back
+    assert visit.column("review")[1] == ""
+
+
+def test_fragments_are_a_table_and_energies_stand_one_above_the_other(visit, made):
+    page, feature = visit.page, made[1][0]
+    own = feature["hypotheses"][0]
+
+    page.click(".fragments summary")
+    rows = page.query_selector_all(".fragments tr")
+
+    assert len(rows) == 1 + len(own["explained"])
+    mz = [float(row.query_selector("td").inner_text()) for row in rows[1:]]
+    assert mz == sorted(mz)
+    last = [cell.inner_text().replace("\n", "") for cell in rows[-1].query_selector_all("td")]
+    assert last[2:4] == ["C8H11N4O2", ""]
+    assert last[5].split(", ")[0] == "1"
+    labels = [spectrum["label"] for spectrum in feature["spectra"]]
+    assert [one.inner_text() for one in page.query_selector_all(".energy")] == labels
+    assert len(page.query_selector_all(".spectrum")) == len(labels) == 2
+    page.click(".tabs [data-which='1']")
+    assert len(page.query_selector_all(".spectrum")) == 1
+
+
+def test_retention_times_and_intensities_of_a_run_sort_and_filter(browser, tmp_path):
+    compounds = [of_molecule(ASPIRIN, "a", 40, 3e5), of_molecule(CAFFEINE, "b", 60)]
+    run = mzml(measure(np.random.default_rng(1), compounds, 90, noise=20), tmp_path / "run.mzML")
+    settings = PredictSettings(sampling=SamplingSettings(samples=4))
+    predict(PredictRequest((run,), str(tmp_path / "out.csv"), settings=settings), stub_model())
+    write_report([tmp_path / "out.csv"], tmp_path / "out.html")
+    visit = Visit(browser, tmp_path / "out.html")
+    page = visit.page
+
+    page.click("#head th.intensity button")
+    strengths = [float(text) for text in visit.column("intensity")]
+    assert strengths == sorted(strengths, reverse=True)
+    assert 5e5 < strengths[0] < 2e6
+    page.click("#head th.rt button")
+    times = [float(text) for text in visit.column("rt")]
+    assert times == sorted(times)
+    page.fill("#early", "0.9")
+    assert visit.column("rt") == [f"{one:.2f}" for one in times if one >= 0.9]
+    page.fill("#faint", "500000")
+    assert [float(text) >= 5e5 for text in visit.column("intensity")] == [True]
+    assert len(visit.column("compound")) == 1
+    assert not visit.complaints
+    visit.context.close()
 
 
 def test_the_spectrum_zooms_by_button_pointer_and_key(visit):
