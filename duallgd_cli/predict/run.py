@@ -528,7 +528,7 @@ def merge(
     )
     resolve_format(output, format_name)
     inputs = files_of_runs(names)
-    inputs += [] if features is None else [(_FEATURE_TABLE, features)]
+    inputs += [] if features is None else [("an input, the table of features", features)]
     is_own = any(kind == OUTPUT and same_place(path, output) for kind, path in inputs)
     own = (OUTPUT, RECORD) if is_own and not partial else ()
     claim(_outputs(request), inputs, force=force, own=own)
