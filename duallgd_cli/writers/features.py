@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from duallgd_cli.errors import UnreadableError
+from duallgd_cli.errors import UnreadableError, counted
 from duallgd_cli.files import STANDARD_STREAM, claim
-from duallgd_cli.results import references, sentences
+from duallgd_cli.results import OK, references, sentences
 from duallgd_cli.spectra.features import GroupBy, Inputs
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, first
 from duallgd_cli.spectra.run import FeatureSettings
@@ -59,7 +59,7 @@ def write_features(
     Raises:
         UsageError: A file would be lost or cannot be written.
         MissingInputError: An input does not exist.
-        UnreadableError: There is no feature.
+        UnreadableError: There is no feature, or none of them can be read; the table says why.
     """
     is_file = output != STANDARD_STREAM
     places = {"the output": output}
@@ -68,7 +68,7 @@ def write_features(
     with Inputs(names) as inputs:
         claim(places, [("an input, the spectra", name) for name in names], force=force)
         rows: list[list[str]] = []
-        written = 0
+        written, statuses = 0, set[str]()
 
         def blocks() -> Iterator[str]:
             nonlocal written
@@ -76,6 +76,9 @@ def write_features(
                 rows.append([inert(cell) for cell in _cells(feature)])
                 usable = [one for one in feature.spectra if one.failure is None]
                 written += bool(usable)
+                statuses.update(
+                    one.failure.status if one.failure else OK for one in feature.spectra
+                )
                 yield from (_block(one) for one in (*usable, *(feature.ms1 if usable else ())))
             if not rows:  # so that nothing is written
                 raise UnreadableError(inputs.runs.nothing_left(names, inputs.n_ms1))
@@ -83,6 +86,9 @@ def write_features(
         write_pieces(blocks(), output)
         if is_file:
             write_pieces(table(COLUMNS, rows, "csv"), places["the table of features"])
+    if statuses == {"unreadable"}:
+        where = f"; see {table_path(output)}" if is_file else ""
+        raise UnreadableError(f"none of {counted(len(rows), 'record')} can be read{where}")
     return written, inputs
 
 
