@@ -308,13 +308,10 @@ def distant(truths: Mapping[str, Mapping[str, str]], measured: list[str]) -> set
     """Molecules without a training molecule of measured spectra above the similarity `_NOVEL`."""
     asked = {row["inchikey"][:14]: row["smiles"] for row in truths.values()}
     ours, known = (
-        identity.unfold_bits(
-            [identity.fingerprint(identity.parse_smiles(one)) for one in smiles]
-        ).astype(np.float32)
+        [identity.fingerprint(identity.parse_smiles(one)) for one in smiles]
         for smiles in (asked.values(), measured)
     )
-    shared = ours @ known.T
-    nearest = (shared / (ours.sum(1)[:, None] + known.sum(1) - shared)).max(1)
+    nearest = [max(identity.tanimoto(own, other) for other in known) for own in ours]
     return {name for name, most in zip(asked, nearest, strict=True) if most <= _NOVEL}
 
 

@@ -10,8 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from duallgd_cli.errors import UnreadableError, counted
 from duallgd_cli.files import STANDARD_STREAM, claim, write_atomically
-from duallgd_cli.results import Prediction, references, sentences
+from duallgd_cli.results import OK, Prediction, references, sentences
 from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import GroupBy, Inputs
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, first
@@ -58,7 +59,7 @@ def write_features(
     Raises:
         UsageError: A file would be lost or cannot be written.
         MissingInputError: An input does not exist.
-        UnreadableError: There is no feature.
+        UnreadableError: There is no feature, or none of them can be read; the table says why.
     """
     is_file = output != STANDARD_STREAM
     places = {"the output": output}
@@ -67,7 +68,7 @@ def write_features(
     with Inputs(names) as inputs:
         claim(places, [("an input, the spectra", name) for name in names], force=force)
         lines: list[list[str]] = []
-        written = 0
+        written, statuses = 0, set[str]()
 
         def blocks() -> Iterator[str]:
             nonlocal written
@@ -75,12 +76,18 @@ def write_features(
                 lines.append([inert(cell) for cell in _cells(feature)])
                 usable = [one for one in feature.spectra if one.failure is None]
                 written += bool(usable)
+                statuses.update(
+                    one.failure.status if one.failure else OK for one in feature.spectra
+                )
                 yield from (_block(one, feature.adducts) for one in usable)
                 yield from (_block(one, ()) for one in (feature.ms1 if usable else ()))
 
         write_pieces(blocks(), output)
         if is_file:
             write_pieces(table(COLUMNS, lines, "csv"), places["the table of features"])
+    if statuses == {"unreadable"}:
+        where = f"; see {table_path(output)}" if is_file else ""
+        raise UnreadableError(f"none of {counted(len(lines), 'record')} can be read{where}")
     return written, inputs
 
 

@@ -279,7 +279,7 @@ def test_preparing_again_leaves_no_manifest_of_the_old_data_behind(folder):
     assert not list(folder.glob(".*"))
 
 
-ETHANOL, ACETIC_ACID = "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "InChI=1S/C2H4O2/c1-2(3)4/h1H3,(H,3,4)"
+INCHIS = ("InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "InChI=1S/C2H4O2/c1-2(3)4/h1H3,(H,3,4)")
 KEYS = {"LFQSCWFLJHTTHZ", "QTBSBXVTEAMEQO"}  # ethanol, acetic acid
 
 
@@ -290,7 +290,7 @@ KEYS = {"LFQSCWFLJHTTHZ", "QTBSBXVTEAMEQO"}  # ethanol, acetic acid
         ("a.keys", "inchikey\nLFQSCWFLJHTTHZ\nQTBSBXVTEAMEQO\n"),
         ("a.smi", "CCO ethanol\nCC(=O)O\n"),
         ("a.csv", "name,SMILES\nethanol,CCO\nacetic acid,CC(=O)O\n"),
-        ("a.tsv", f"inchi\tname\n{ETHANOL}\ta\n{ACETIC_ACID}\tb\n"),
+        ("a.tsv", f"inchi\tname\n{INCHIS[0]}\ta\n{INCHIS[1]}\tb\n"),
         ("a.tsv", "InChIKey\tsmiles\nLFQSCWFLJHTTHZ-UHFFFAOYSA-N\t?\nQTBSBXVTEAMEQO\t\n"),
     ],
 )  # fmt: skip
