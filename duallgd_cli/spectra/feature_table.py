@@ -24,7 +24,7 @@ from duallgd_cli.files import DAMAGED, damaged, open_text
 from duallgd_cli.spectra.formula_table import cell_names, cell_number
 from duallgd_cli.spectra.formulas import names_in_tables
 from duallgd_cli.spectra.reading.record import is_missing
-from duallgd_cli.spectra.types import OPTION, TABLE, Feature, Spectrum
+from duallgd_cli.spectra.types import LINKED, OPTION, TABLE, Feature, Spectrum
 from duallgd_cli.tables import lines_of, plain
 
 logger = logging.getLogger(__name__)
@@ -183,8 +183,8 @@ class FeatureTable:
     def applied(self, features: Iterable[Feature]) -> Iterator[Feature]:
         """Features with the adducts of their rows; says at the end what is in no row, or in none.
 
-        An adduct of the spectrum file, or one that is given for all, goes before that of the table;
-        where both differ the feature says so.
+        An adduct of the spectrum file, or one that is given for all, goes before that of the table,
+        and this before one that other ions tell; where two differ the feature says so.
         """
         if self.guess:
             logger.warning("%s", self.guess)
@@ -259,9 +259,12 @@ def _with_adduct(spectrum: Spectrum, text: str, remark: str) -> Spectrum:
     adduct = parse_adduct(text) if text else None
     if isinstance(adduct, Failure):
         said += [] if own else [f"in the table of features: {adduct.message}"]
-    elif adduct and not own and adduct.polarity * spectrum.polarity < 0:
+    elif adduct and adduct.polarity * spectrum.polarity < 0:
         said.append(f"the adduct {text} of the table of features has another ion mode: left out")
-    elif adduct and not own:
+    elif adduct and (not own or spectrum.adduct_source == LINKED):
+        if own and parse_adduct(own) != adduct:
+            other = f"not {own} that other ions tell"
+            said.append(f"the adduct {text} of the table of features is used, {other}")
         spectrum = replace(spectrum, adduct_text=text, adduct_source=TABLE)
     elif adduct and parse_adduct(own) != adduct:
         whose = "of --adduct" if spectrum.adduct_source == OPTION else "of the file"

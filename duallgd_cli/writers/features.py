@@ -28,7 +28,7 @@ COLUMNS: Final = (
 # Beside the columns of a table of features, each after ``duallgd_``.
 _ANSWERS: Final = (
     *("feature_id", "joined_by", "formula", "smiles", "inchikey", "confidence", "level", "parts"),
-    *("adduct", "adduct_source", "status", "message"),
+    *("adduct", "adduct_source", "compound_id", "status", "message"),
 )
 _MOST_PARTS: Final = 5
 _LIKELY: Final = 0.5  # least probability of a part in the table of features

@@ -7,7 +7,7 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.spectra.feature_table import FeatureTable
-from duallgd_cli.spectra.types import OPTION, Feature
+from duallgd_cli.spectra.types import LINKED, OPTION, Feature
 from tests.made_spectra import made_spectrum
 
 # Two features in the layout of each program: caffeine at 61.5 s, aspirin's sodium adduct at 120 s.
@@ -194,6 +194,17 @@ def test_an_adduct_for_all_goes_before_that_of_the_table(tmp_path):
 
     assert found.first.warnings == (
         "the adduct [M+K]+ of --adduct is used, not [M+H]+ of the table of features",
+    )
+
+
+def test_an_adduct_that_was_inferred_from_other_ions_gives_way_to_the_table(tmp_path):
+    spectrum = replace(feature("1", adduct="[M+Na]+").first, adduct_source=LINKED)
+
+    (found,) = written(tmp_path, PLAIN).applied([Feature((spectrum,))])
+
+    assert (found.first.adduct_text, found.first.adduct_source) == ("[M+H]+", "table")
+    assert found.first.warnings == (
+        "the adduct [M+H]+ of the table of features is used, not [M+Na]+ that other ions tell",
     )
 
 
