@@ -9,10 +9,11 @@ the molecule.
 K molecules, F fingerprint bits.
 """
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -45,6 +46,8 @@ Floats: TypeAlias = NDArray[np.float64]
 # by their bits, each counted once.
 _OF_A_KIND: Final = 20
 _COMPARED: Final = 20_000
+_CODES: Final = 1 << 20  # that are told apart before they are looked up
+_ROUNDING: Final = 1e-6
 
 _STAR: Final = Chem.MolFromSmarts("[#0]")
 _AS_IT_STANDS: Final = Chem.SmilesParserParams()
@@ -244,11 +247,13 @@ class _Kind(NamedTuple):
         code: Of the atoms.
         row: Of the blocks that are tried, the likeliest first.
         value: Summed scores of the bits of each.
+        behind: How much less that is than of the first.
     """
 
     code: int
     row: Rows
     value: Floats
+    behind: list[float]
 
 
 def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most: int) -> Rows:
@@ -266,7 +271,7 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
     ends, linkers = (_fitting(blocks, part, formula, radix, bit_scores) for part in parts)
     if not ends:
         return np.zeros((0, 3), np.int64)
-    linkers.insert(0, _Kind(0, np.array([-1]), np.zeros(1)))  # none
+    linkers.insert(0, _Kind(0, np.array([-1]), np.zeros(1), [0.0]))  # none
     rows = _listed(linkers, ends, int(formula.array @ radix))
     if not len(rows):
         return rows
@@ -287,25 +292,31 @@ def _fitting(
     code = blocks.counts[fits].astype(np.int64) @ radix
     value = blocks.summed(fits, bit_scores) + blocks.worth[fits]
     order = np.lexsort((-value, code))
-    codes, start = np.unique(code[order], return_index=True)
-    tried = [slice(at, min(at + _OF_A_KIND, end)) for at, end in pairwise([*start, len(order)])]
+    code, row, value = code[order], fits[order], value[order]
+    start = np.flatnonzero(np.diff(code, prepend=-1))
+    end = np.minimum(start + _OF_A_KIND, np.append(start[1:], len(code)))
+    behind = (np.repeat(value[start], np.diff(start, append=len(code))) - value).tolist()
     return [
-        _Kind(one, fits[order[which]], value[order[which]])
-        for one, which in zip(codes.tolist(), tried, strict=True)
+        _Kind(own, row[at:to], value[at:to], behind[at:to])
+        for own, at, to in zip(code[start].tolist(), start.tolist(), end.tolist(), strict=True)
     ]
 
 
 def _kinds(linkers: Sequence[_Kind], ends: Sequence[_Kind], whole: int) -> Rows:
     """A linker and two ends by their numbers, whose codes sum up to the whole, (Q, 3)."""
     firsts, others, codes = [], [], np.array([kind.code for kind in ends])
+    # To look an end up takes longer than to see that there is none.
+    may_be = np.zeros(_CODES, np.bool_)
+    may_be[codes & (_CODES - 1)] = True
     for linker in linkers:
         rest = whole - linker.code
         lower = codes[: codes.searchsorted(rest // 2, "right")]  # the other end is no smaller
-        wanted = rest - lower
+        first = may_be[(rest - lower) & (_CODES - 1)].nonzero()[0]
+        wanted = rest - lower[first]
         other = codes.searchsorted(wanted)
-        (first,) = (codes.take(other, mode="clip") == wanted).nonzero()
-        firsts.append(first)
-        others.append(other[first])
+        is_end = codes.take(other, mode="clip") == wanted
+        firsts.append(first[is_end])
+        others.append(other[is_end])
     number = np.repeat(np.arange(len(linkers)), [len(first) for first in firsts])
     return np.stack([number, np.concatenate(firsts), np.concatenate(others)], 1)
 
@@ -315,14 +326,21 @@ def _listed(linkers: Sequence[_Kind], ends: Sequence[_Kind], whole: int) -> Rows
     kinds = _kinds(linkers, ends, whole)
     of_linkers, of_ends = (np.array([one.value[0] for one in own]) for own in (linkers, ends))
     bound = of_linkers[kinds[:, 0]] + of_ends[kinds[:, 1]] + of_ends[kinds[:, 2]]
+    if len(kinds) > _COMPARED:  # each has a molecule at least
+        best = np.sort(np.argpartition(-bound, _COMPARED)[:_COMPARED])
+        kinds, bound = kinds[best], bound[best]
     values, rows, least = [np.zeros(0)], [np.zeros((3, 0), np.int64)], -np.inf
     n_listed = 0
-    for kind in np.argsort(-bound, kind="stable").tolist():
-        if bound[kind] <= least:
+    order = np.argsort(-bound, kind="stable")
+    for most, numbers in zip(bound[order].tolist(), kinds[order].tolist(), strict=True):
+        if most <= least:
             break
-        linker, one, other = kinds[kind]
-        sides = linkers[linker], ends[one], ends[other]
-        total = sides[0].value[:, None, None] + sides[1].value[:, None] + sides[2].value
+        sides = linkers[numbers[0]], ends[numbers[1]], ends[numbers[2]]
+        # Blocks that are too far behind the first are of no use, whatever they are joined to.
+        first, second, third = (
+            side.value[: bisect(side.behind, most - least + _ROUNDING)] for side in sides
+        )
+        total = first[:, None, None] + second[:, None] + third
         chosen = (total > least).nonzero()
         values.append(total[chosen])
         rows.append(np.array([side.row[at] for side, at in zip(sides, chosen, strict=True)]))
