@@ -350,7 +350,10 @@ def _paths(cls: type[Any], path: str = "") -> list[str]:
 def _convert(hint: object, value: object, path: str) -> object:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _convert_optional(arguments, value, path)
+        if value is None and type(None) in arguments:
+            return None
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        return _convert(inner, value, path)
     if origin is Literal:
         if value not in arguments:
             options = ", ".join(map(str, arguments))
@@ -365,13 +368,6 @@ def _convert(hint: object, value: object, path: str) -> object:
             raise ConfigError(f"setting {path} must hold fields of its own, not {quote(value)}")
         return parse(typing.cast("type[Any]", hint), value, f"{path}.")
     return _convert_scalar(typing.cast("type", hint), value, path)
-
-
-def _convert_optional(arguments: tuple[object, ...], value: object, path: str) -> object:
-    if value is None and type(None) in arguments:
-        return None
-    (inner,) = (argument for argument in arguments if argument is not type(None))
-    return _convert(inner, value, path)
 
 
 def _convert_scalar(hint: type, value: object, path: str) -> object:

@@ -352,9 +352,8 @@ def describe_damage(error: BaseException) -> str:
     """Why a file ended early, in words."""
     if isinstance(error, EOFError):
         return "the compressed data are cut off"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return f"the compressed data are corrupt ({error})"
+    reason = error.strerror if isinstance(error, OSError) else ""
+    return reason or f"the compressed data are corrupt ({error})"
 
 
 def damaged(path: Path, error: BaseException) -> str:

@@ -173,10 +173,7 @@ class BuildingBlocks:
 
 
 _ARRAYS: Final = ("smiles", "counts", "seen", "n_bits", "bits")
+_NO_BITS: Final = np.zeros(0, np.uint16)
 NO_BLOCKS: Final = BuildingBlocks(
-    (),
-    np.zeros((0, N_ELEMENTS), np.uint8),
-    np.zeros(0, np.int32),
-    np.zeros(0, np.uint16),
-    np.zeros(0, np.uint16),
+    (), np.zeros((0, N_ELEMENTS), np.uint8), np.zeros(0, np.int32), _NO_BITS, _NO_BITS
 )

@@ -41,12 +41,7 @@ class Pattern:
     """
 
     def __init__(self, query: Chem.Mol, text: str) -> None:
-        """Take a pattern.
-
-        Args:
-            query: Its atoms and bonds, in any number of pieces.
-            text: How the user wrote it, for messages.
-        """
+        """Take atoms and bonds, in any number of pieces, and how the user wrote them."""
         self.query, self._text = query, text
         pieces = Chem.GetMolFrags(query, asMols=True, sanitizeFrags=False)
         by_text = {Chem.MolToSmarts(piece): piece for piece in pieces}

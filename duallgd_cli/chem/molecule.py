@@ -160,7 +160,11 @@ def assemble(
     if not formula.has_even_electrons:
         return Rejection("radical")
     skeleton = Skeleton.of(element, bonds_of(n, bond_class))
-    draft = Chem.RWMol(_unbonded(skeleton.element))
+    draft = Chem.RWMol()
+    for one in element:
+        atom = Chem.Atom(ATOMIC_NUMBERS[one])
+        atom.SetNoImplicit(True)
+        draft.AddAtom(atom)
     for low, high, bond in skeleton.bonds:
         draft.AddBond(low, high, _DRAFT_BOND[bond])
     Chem.FastFindRings(draft)
@@ -170,20 +174,12 @@ def assemble(
         return answers
     with rdBase.BlockLogs():
         built = [_build(draft, skeleton, rank, answer) for answer in answers[:_MAX_BUILT]]
-    exact = [mol for mol in built if mol is not None and _is_exact(mol, formula)]
+    sound = (mol for mol in built if mol is not None)
+    closed_shell = (mol for mol in sound if not mol.GetAtomsMatchingQuery(_RADICAL))
+    exact = [mol for mol in closed_shell if formula_of(mol) == formula]
     if len(exact) > 1:
         exact.sort(key=lambda mol: _misfit(mol, skeleton))
     return _distinct(exact) or Rejection("sanitisation")
-
-
-@lru_cache(maxsize=16)  # one formula after the other
-def _unbonded(elements: tuple[int, ...]) -> Chem.RWMol:
-    atoms = Chem.RWMol()
-    for element in elements:
-        atom = Chem.Atom(ATOMIC_NUMBERS[element])
-        atom.SetNoImplicit(True)
-        atoms.AddAtom(atom)
-    return atoms
 
 
 def _build(
@@ -213,13 +209,6 @@ def _misfit(mol: Chem.Mol, skeleton: Skeleton) -> int:
         (order[low, high] == _AROMATIC_ORDER) != (kind == BOND_AROMATIC)
         for low, high, kind in skeleton.bonds
     )
-
-
-def _is_exact(mol: Chem.Mol, formula: Formula) -> bool:
-    if len(mol.GetAtomsMatchingQuery(_RADICAL)):
-        return False
-    # Comparing texts is fast, but RDKit orders the elements of carbon-free formulas in its own way.
-    return rdMolDescriptors.CalcMolFormula(mol) == str(formula) or formula_of(mol) == formula
 
 
 def _distinct(mols: Sequence[Chem.RWMol]) -> tuple[Chem.Mol, ...]:

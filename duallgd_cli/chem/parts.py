@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import combinations
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
-from rdkit.DataStructs import BitVectToBinaryText
+
+from duallgd_cli.chem.screening import Screen, Sketch, sketch_of
 
 RING_SYSTEM: Final = "ring system"
 FATTY_ACYL: Final = "fatty acyl"
@@ -29,13 +30,8 @@ _SHORTEST_ACYL: Final = 4
 _PLAIN: Final = {"B", "C", "N", "O", "P", "S"}
 _ACYL: Final = Chem.MolFromSmarts("[CX3;!R](=O)([O,N,S])[CH2,CH1;!R]")
 _DOUBLE: Final = int(Chem.BondType.DOUBLE)
-# Of RDKit's pattern fingerprint: a pattern is looked for only in molecules that have all its bits.
-_PATTERN_BITS: Final = 2048
 _MOST_WRITTEN: Final = 20_000
 _written: dict[bytes, str] = {}  # SMILES of ring systems by their atoms and bonds
-
-# Element, hydrogens, charge, neighbours with hydrogens, whether aromatic, whether in a ring.
-_AtomType: TypeAlias = tuple[int, int, int, int, bool, bool]
 
 
 class Part(NamedTuple):
@@ -50,20 +46,6 @@ class Part(NamedTuple):
     kind: str
     name: str
     smarts: str
-
-
-class Sketch(NamedTuple):
-    """A molecule whose atoms and bonds were read once, since to ask RDKit for each takes long.
-
-    Attributes:
-        mol: Of RDKit; nobody changes it.
-        atoms: Types of its atoms.
-        bonds: Its bonds: both atoms, the lower first; RDKit's number of its kind.
-    """
-
-    mol: Chem.Mol
-    atoms: Sequence[_AtomType]
-    bonds: Sequence[tuple[int, int, int]]
 
 
 @cache
@@ -85,12 +67,11 @@ def find(smiles: Sequence[str]) -> tuple[list[Part], NDArray[np.bool_]]:
         SMILES that cannot be read has no part.
     """
     with_part: dict[Part, list[int]] = {}
-    patterns, screen = _patterns()
-    for number, own in enumerate(map(_sketch, smiles)):
-        if own is None:
-            continue
-        possible = (screen & ~_pattern_bits(own.mol) == 0).all(1)
-        asked = (patterns[row] for row in np.flatnonzero(possible).tolist())
+    patterns = _patterns()
+    read = [(number, own) for number, own in enumerate(map(_sketch, smiles)) if own is not None]
+    possible = _screen().possible(own for _, own in read)
+    for (number, own), rows in zip(read, possible, strict=True):
+        asked = (patterns[row] for row in np.flatnonzero(rows).tolist())
         named = (part for part, query in asked if own.mol.HasSubstructMatch(query))
         for part in (*_ring_systems(own), *fatty_acyls(own.mol), *named):
             with_part.setdefault(part, []).append(number)
@@ -130,7 +111,7 @@ def bond_environments(smiles: Sequence[str]) -> list[list[int]]:
 def _environments(sketch: Sketch) -> list[int]:
     """What each bond of a molecule joins; see `bond_environments`."""
     near: list[list[tuple[int, int]]] = [[] for _ in sketch.atoms]
-    for one, other, order in sketch.bonds:
+    for one, other, order, _ in sketch.bonds:
         near[one].append((order, sketch.atoms[other][0]))
         near[other].append((order, sketch.atoms[one][0]))
     # Element, hydrogens and charge of an atom, and all around it, this bond included.
@@ -139,7 +120,7 @@ def _environments(sketch: Sketch) -> list[int]:
     ]
     return [
         hash((order, *sorted((ends[one], ends[other]))))
-        for one, other, order in sorted(sketch.bonds)
+        for one, other, order, _ in sorted(sketch.bonds)
     ]
 
 
@@ -220,24 +201,7 @@ def matches(smarts: str, smiles: str) -> list[set[int]]:
 def _sketch(smiles: str) -> Sketch | None:
     """A molecule, None where the SMILES cannot be read."""
     mol = Chem.MolFromSmiles(smiles)
-    if mol is None:
-        return None
-    ring_atoms = set().union(*mol.GetRingInfo().AtomRings())
-    degree = [0] * mol.GetNumAtoms()
-    bonds = []
-    for number in range(mol.GetNumBonds()):
-        bond = mol.GetBondWithIdx(number)
-        one, other = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        degree[one] += 1
-        degree[other] += 1
-        bonds.append((min(one, other), max(one, other), int(bond.GetBondType())))
-    atoms = []
-    for number, neighbours in enumerate(degree):
-        atom = mol.GetAtomWithIdx(number)
-        hydrogens = atom.GetTotalNumHs()
-        about = atom.GetAtomicNum(), hydrogens, atom.GetFormalCharge(), neighbours + hydrogens
-        atoms.append((*about, atom.GetIsAromatic(), number in ring_atoms))
-    return Sketch(mol, atoms, bonds)
+    return None if mol is None else sketch_of(mol)
 
 
 @lru_cache(maxsize=1000)
@@ -246,18 +210,16 @@ def _query(smarts: str) -> Chem.Mol:
 
 
 @cache
-def _patterns() -> tuple[list[tuple[Part, Chem.Mol]], NDArray[np.uint8]]:
-    """Parts that have a pattern, with it, and the bits of each, packed, a row a pattern."""
+def _screen() -> Screen:
+    return Screen([query for _, query in _patterns()])
+
+
+@cache
+def _patterns() -> list[tuple[Part, Chem.Mol]]:
+    """Parts that have a pattern, with it."""
     rows = [row for row in catalogue() if row["kind"] != RING_SYSTEM]
     parts = [Part(row["kind"], row["name"], row["smarts"]) for row in rows]
-    patterns = [(part, Chem.MolFromSmarts(part.smarts)) for part in parts]
-    return patterns, np.stack([_pattern_bits(query) for _, query in patterns])
-
-
-def _pattern_bits(mol: Chem.Mol) -> NDArray[np.uint8]:
-    """RDKit's pattern fingerprint: a pattern's bits are all among those of what holds it."""
-    fingerprint = Chem.PatternFingerprint(mol, _PATTERN_BITS)
-    return np.frombuffer(BitVectToBinaryText(fingerprint), np.uint8)
+    return [(part, Chem.MolFromSmarts(part.smarts)) for part in parts]
 
 
 @cache
@@ -285,14 +247,14 @@ def _ring_systems(sketch: Sketch) -> list[Part]:
     """The ring systems of a molecule."""
     texts = set()
     for ring in ring_atoms(sketch.mol):
-        doubles = [(one, other) for one, other, kind in sketch.bonds if kind == _DOUBLE]
+        doubles = [(one, other) for one, other, kind, _ in sketch.bonds if kind == _DOUBLE]
         atoms = sorted(ring.union(*(ends for ends in doubles if ring.intersection(ends))))
         # Alike ring systems of alike numbering need to be written once.
         place = {atom: number for number, atom in enumerate(atoms)}
         key = array("i", [len(atoms)])
         for atom in atoms:
             key.extend((*sketch.atoms[atom], atom in ring))
-        for one, other, kind in sketch.bonds:
+        for one, other, kind, _ in sketch.bonds:
             if one in place and other in place:
                 key.extend((place[one], place[other], kind))
         written = key.tobytes()

@@ -53,22 +53,9 @@ class Sampler:
         object.__setattr__(self, "_captured", captured)
 
     def task(
-        self,
-        settings: SamplingSettings,
-        seed: int,
-        samples: int,
-        n_pairs: int,
-        start: Tensor | None = None,
+        self, settings: SamplingSettings, seed: int, samples: int, n_pairs: int
     ) -> SamplingTask:
-        """What to draw: from pure noise, or from graphs that are noised to the plan's first step.
-
-        Args:
-            settings: Schedule, steps, temperature and timestep offset.
-            seed: Of the noise.
-            samples: S.
-            n_pairs: M.
-            start: Graphs, int64 (S, M), or None.
-        """
+        """What to draw from pure noise: S samples of M pairs."""
         process, device = self.model.settings.diffusion, self.runtime.device
         schedule = process.schedule if settings.schedule is None else settings.schedule
         return SamplingTask(
@@ -82,7 +69,6 @@ class Sampler:
             timestep_offset=(
                 process.time_shift if settings.time_shift is None else settings.time_shift
             ),
-            start=None if start is None else start.to(device),
         )
 
     @torch.inference_mode()

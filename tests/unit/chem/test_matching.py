@@ -119,12 +119,12 @@ def test_texts_that_are_just_short_enough_are_read_in_a_second(text):
 
 
 INTERRUPTED = """
-import sys, time
-from rdkit import Chem
+import sys
 from duallgd_cli import __main__
-from duallgd_cli.chem import guide
 
-def main():
+def main():  # loads what it needs, as commands do: threads of libraries heed no signal then
+    from rdkit import Chem
+    from duallgd_cli.chem import guide
     guide._MOST_STEPS = 10**12
     pattern = guide.Pattern(Chem.MolFromSmarts(sys.argv[1]), "a bomb")
     print("at work", flush=True)

@@ -144,27 +144,3 @@ def test_tautomers_of_a_ring_system_are_one_part():
     ):
         assert names_in(first, parts.RING_SYSTEM) == names_in(second, parts.RING_SYSTEM)
         assert parts.ring_system(first) == parts.ring_system(second)
-
-
-def test_no_pattern_of_the_catalogue_is_missed():
-    molecules = [row[kind] for row in PATTERNS for kind in ("example", "counterexample")]
-    molecules += ["[Na+].[Cl-]", "[H][H]", "N->[Cu]", "[13CH4]", "C~C", ""]
-    queries = {row["name"]: Chem.MolFromSmarts(row["smarts"]) for row in PATTERNS}
-
-    found, present = parts.find(molecules)
-
-    for number, smiles in enumerate(molecules):
-        mol = Chem.MolFromSmiles(smiles)
-        named = {found[row].name for row in present[:, number].nonzero()[0]}
-        expected = {name for name, query in queries.items() if mol.HasSubstructMatch(query)}
-        assert named & queries.keys() == expected, smiles
-
-
-def test_ring_systems_are_named_alike_whatever_was_looked_at_before():
-    # Indole and its hydrogenated, cut and charged kin share atoms in the same order.
-    alike = ["c1ccc2[nH]ccc2c1", "C1CCC2NCCC2C1", "c1ccc2c(c1)cc[nH]2", "c1ccc2n(C)ccc2c1"]
-
-    together = [part.name for part in parts.find([*alike, *reversed(alike)])[0]]
-    alone = {part.name for text in alike for part in parts.find([text])[0]}
-
-    assert set(together) == alone
