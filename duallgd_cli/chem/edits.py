@@ -53,14 +53,19 @@ def edited(known: Chem.Mol, formula: Formula, blocks: BuildingBlocks) -> Iterato
     """Molecules of a formula that one change makes of a sanitised one; some come more than once.
 
     Yields:
-        Sanitised molecules, all of this formula.
+        Molecules of this formula, as `joining.joined` makes them or sanitised.
     """
     draft = _Draft(known)
     delta = formula.array - draft.atoms.sum(0)
     with rdBase.BlockLogs():
-        for made in chain(_exchanged(draft, delta, blocks), _changed(draft, delta)):
-            if not Chem.SanitizeMol(made, catchErrors=True) and is_of(made, formula):
-                yield made.GetMol()
+        for made in chain(_exchanged(draft, delta, blocks), _sound(_changed(draft, delta))):
+            if is_of(made, formula):
+                yield made
+
+
+def _sound(changed: Iterable[Chem.RWMol]) -> _Changed:
+    """Those that RDKit accepts, sanitised."""
+    return (made for made in changed if not Chem.SanitizeMol(made, catchErrors=True))
 
 
 class _Draft:
@@ -68,6 +73,7 @@ class _Draft:
 
     Attributes:
         mol: The molecule.
+        whole: The same with its aromatic bonds, all its hydrogens explicit.
         atoms: Each heavy atom with its hydrogens, (N, N_ELEMENTS).
         rank: Atoms of one rank are alike, (N,).
         bonds: Those that are not aromatic.
@@ -83,6 +89,11 @@ class _Draft:
         drop_aromaticity(self.mol)
         self.mol.UpdatePropertyCache(strict=False)
         self.atoms = atoms_of(self.mol)
+        self.whole = Chem.RWMol(known)
+        for index in range(known.GetNumAtoms()):
+            atom = self.whole.GetAtomWithIdx(index)
+            atom.SetNumExplicitHs(atom.GetTotalNumHs())
+            atom.SetNoImplicit(True)
 
     @property
     def with_hydrogen(self) -> list[int]:
@@ -106,47 +117,40 @@ class _Draft:
 
 
 def _exchanged(draft: _Draft, delta: NDArray[np.int64], blocks: BuildingBlocks) -> _Changed:
-    """Another group in place of a hydrogen or a group; and, for an isomer, a group moved."""
-    for (atom,) in draft.unlike((atom,) for atom in draft.with_hydrogen):
-        yield from _given(draft.mol, atom, _GIVEN_UP + delta, blocks)
+    """Another group in place of a hydrogen or a group; for an isomer itself, and a group moved."""
+    if not delta.any():
+        yield from _sound([Chem.RWMol(draft.mol)])
+    wanted = groups(blocks, _GIVEN_UP + delta)
+    for (atom,) in draft.unlike((atom,) for atom in draft.with_hydrogen) if wanted else ():
+        bare = Chem.RWMol(draft.whole)
+        place = bare.GetAtomWithIdx(atom)
+        place.SetNumExplicitHs(place.GetNumExplicitHs() - 1)
+        yield from (joined(bare, atom, group) for group in wanted)
+    far = Chem.GetDistanceMatrix(draft.mol)
+    most = min(LARGEST_GROUP, (1 - _LEAST_KEPT) * len(far))
     for stays, goes in draft.unlike(draft.along(_SINGLE)):
-        lost = _beyond(draft.mol, stays, goes)
-        if lost[stays] or lost.sum() > min(LARGEST_GROUP, (1 - _LEAST_KEPT) * len(lost)):
+        lost = far[goes] < far[stays]
+        in_ring = draft.whole.GetBondBetweenAtoms(stays, goes).IsInRing()
+        if in_ring or lost.sum() > most:
             continue
-        kept = Chem.RWMol(draft.mol)
-        kept.BeginBatchEdit()
-        for atom in np.flatnonzero(lost).tolist():
-            kept.RemoveAtom(atom)
-        kept.CommitBatchEdit()
-        place = int((~lost[:stays]).sum())
-        yield from _given(kept, place, draft.atoms[lost].sum(0) + delta, blocks)
+        counts = draft.atoms[lost].sum(0) + delta
+        if tuple(counts.tolist()) == _HYDROGEN:
+            yield from _sound([_without(draft.mol, lost)])
+        if wanted := groups(blocks, counts):
+            kept, end = _without(draft.whole, lost), int((~lost[:stays]).sum())
+            yield from (joined(kept, end, group) for group in wanted)
         if not delta.any():
-            yield from _moved(draft, stays, goes, lost)
+            yield from _sound(_moved(draft, stays, goes, lost))
 
 
-def _beyond(mol: Chem.Mol, stays: int, goes: int) -> NDArray[np.bool_]:
-    """Atoms on the far side of a bond, (N,); of one in a ring, all."""
-    lost = np.zeros(mol.GetNumAtoms(), np.bool_)
-    lost[goes], ahead = True, [goes]
-    while ahead:
-        at = ahead.pop()
-        for near in mol.GetAtomWithIdx(at).GetNeighbors():
-            atom = near.GetIdx()
-            if not lost[atom] and (at, atom) != (goes, stays):
-                lost[atom] = True
-                ahead.append(atom)
-    return lost
-
-
-def _given(
-    kept: Chem.Mol, place: int, wanted: NDArray[np.int64], blocks: BuildingBlocks
-) -> _Changed:
-    """A molecule with each group of these atoms in turn at an atom; or a hydrogen."""
-    counts = tuple(wanted.tolist())
-    if counts == _HYDROGEN:
-        yield Chem.RWMol(kept)
-    for group in groups(blocks, counts):
-        yield joined(kept, place, group)
+def _without(mol: Chem.Mol, lost: NDArray[np.bool_]) -> Chem.RWMol:
+    """A molecule without some of its atoms."""
+    kept = Chem.RWMol(mol)
+    kept.BeginBatchEdit()
+    for atom in np.flatnonzero(lost).tolist():
+        kept.RemoveAtom(atom)
+    kept.CommitBatchEdit()
+    return kept
 
 
 def _moved(draft: _Draft, stays: int, goes: int, lost: NDArray[np.bool_]) -> _Changed:

@@ -140,7 +140,8 @@ def fingerprint(mol: Chem.Mol, n_bits: int = FINGERPRINT_BITS) -> NDArray[np.uin
         mol: A sanitised molecule.
         n_bits: Length of the folded fingerprint; at most 65,536.
     """
-    return np.flatnonzero(_generator(n_bits).GetFingerprintAsNumPy(mol)).astype(np.uint16)
+    # Of the counts, which RDKit gives in half the time of a row of zeros and ones.
+    return np.fromiter(_generator(n_bits).GetCountFingerprint(mol).GetNonzeroElements(), np.uint16)
 
 
 def bits_away(mol: Chem.Mol, places: Sequence[int]) -> NDArray[np.uint16]:

@@ -26,7 +26,6 @@ from duallgd_cli.chem.building_blocks import (
     BIT_KEY,
     OPEN,
     BuildingBlocks,
-    Counts,
     KnownEnds,
 )
 from duallgd_cli.chem.elements import ATOMIC_NUMBERS, FINGERPRINT_BITS, HYDROGEN, N_ELEMENTS
@@ -152,21 +151,25 @@ def together(
     """The likeliest molecules of a formula, the likeliest first, some more than once.
 
     Yields:
-        A sanitised molecule, and what its blocks add to the scores of its bits.
+        A molecule as `joined` makes it, and what its blocks add to the scores of its bits.
     """
     with rdBase.BlockLogs():
         for rows in likeliest(blocks, formula, bit_scores, most):
             worth = float(blocks.worth[rows[rows >= 0]].sum())
             linker, *ends = rows.tolist()
             first, second = (_read(blocks.smiles[end]) for end in ends)
-            made = _joined(None if linker < 0 else _read(blocks.smiles[linker]), first, second)
-            if not Chem.SanitizeMol(made, catchErrors=True) and is_of(made, formula):
-                yield made.GetMol(), worth
+            if linker >= 0:
+                middle = _read(blocks.smiles[linker])
+                half = joined(middle.mol, middle.places[0], first)
+                first = BuildingBlock(half, middle.places[1:])
+            made = joined(first.mol, first.places[0], second)
+            if is_of(made, formula):
+                yield made, worth
 
 
-def groups(blocks: BuildingBlocks, counts: Counts) -> Iterator[BuildingBlock]:
+def groups(blocks: BuildingBlocks, counts: NDArray[np.int64]) -> list[BuildingBlock]:
     """Small ends that have exactly these atoms, the most frequent."""
-    return map(_read, blocks.groups(counts))
+    return list(map(_read, blocks.groups(tuple(counts.tolist()))))
 
 
 def is_of(mol: Chem.Mol, formula: Formula) -> bool:
@@ -196,9 +199,17 @@ def drop_aromaticity(mol: Chem.RWMol) -> None:
 
 
 def joined(one: Chem.Mol, place: int, other: BuildingBlock) -> Chem.RWMol:
-    """Two molecules, an atom of one bonded to the first open end of a block."""
-    made = Chem.RWMol(Chem.CombineMols(one, other.mol))
+    """Two molecules, an atom of one bonded to the first open end of a block.
+
+    A single bond between them leaves the aromaticity of both as it was: the molecule is not
+    sanitised, which takes longer than all else. Hydrogens, valences and what is in a ring are
+    there, as its fingerprint needs them.
+    """
+    made = Chem.RWMol(one)
+    made.InsertMol(other.mol)
     made.AddBond(place, one.GetNumAtoms() + other.places[0], Chem.BondType.SINGLE)
+    made.UpdatePropertyCache(strict=False)
+    Chem.FastFindRings(made)
     return made
 
 
@@ -218,26 +229,14 @@ def _described(smiles: str) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
 
 @lru_cache(maxsize=5_000)
 def _read(smiles: str) -> BuildingBlock:
-    """A block with single, double and triple bonds only, without what stands for its open bonds."""
+    """A block without what stands for its open bonds."""
     whole = Chem.RWMol(unsanitised(smiles))
     is_open = open_ends(whole)
-    drop_aromaticity(whole)
     places = [whole.GetAtomWithIdx(star).GetNeighbors()[0].GetIdx() for star in is_open]
     for star in reversed(is_open):
         whole.RemoveAtom(star)
-    whole.UpdatePropertyCache(strict=False)
     kept = tuple(p - sum(star < p for star in is_open) for p in places)
     return BuildingBlock(whole.GetMol(), kept)
-
-
-def _joined(
-    linker: BuildingBlock | None, first: BuildingBlock, second: BuildingBlock
-) -> Chem.RWMol:
-    """A molecule of two ends, or of a linker and the ends at its two open bonds."""
-    if linker is None:
-        return joined(first.mol, first.places[0], second)
-    half = joined(linker.mol, linker.places[0], first)
-    return joined(half, linker.places[1], second)
 
 
 class _Kind(NamedTuple):

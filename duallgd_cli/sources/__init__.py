@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from rdkit import Chem
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
@@ -105,11 +106,12 @@ class Query:
         made: T = self.memo[name]
         return made
 
-    def allowed(self, molecules: "Iterable[tuple[Mol, float]]") -> "Iterable[tuple[Mol, float]]":
-        """Those of molecules, each with a number, that are as they must be."""
+    def allowed(self, molecules: "Iterable[tuple[Mol, float]]") -> "Iterator[tuple[Mol, float]]":
+        """Those of molecules, each with a number, that are as they must be, sanitised to see it."""
         if self.constraints is None:
-            return molecules
-        return (pair for pair in molecules if not self.fault(pair[0]))
+            return iter(molecules)
+        sound = (pair for pair in molecules if not Chem.SanitizeMol(pair[0], catchErrors=True))
+        return (pair for pair in sound if not self.fault(pair[0]))
 
     def fault(self, mol: "Mol") -> str:
         """Which constraint a molecule breaks, "" if none."""

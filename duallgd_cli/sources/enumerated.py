@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from rdkit import Chem
 
 from duallgd_cli.chem.building_blocks import BuildingBlocks
 from duallgd_cli.chem.edits import edited
@@ -158,6 +159,8 @@ def likeliest(
             for cost, mol in sorted(priced, key=_cost):
                 if cost >= limit:
                     break
+                if Chem.SanitizeMol(mol, catchErrors=True):  # seen only for what is of use
+                    continue
                 name = charge_free_smiles(mol)  # tautomers may share a graph
                 if (before := best.get(name)) is not None:
                     if before[0] <= cost:

@@ -3,11 +3,17 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rdkit import Chem
 
 from duallgd_cli.chem.edits import edited
 from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import canonical_smiles, charge_free_smiles, parse_smiles
+from duallgd_cli.chem.identity import (
+    canonical_smiles,
+    charge_free_smiles,
+    fingerprint,
+    parse_smiles,
+)
 from duallgd_cli.chem.joining import cut
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
 from tests.made_molecules import QUESTIONS
@@ -77,8 +83,6 @@ def test_a_group_comes_from_known_molecules_alone():
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(MOLECULES), st.sampled_from(MOLECULES))
 def test_what_is_made_depends_on_the_known_molecule_not_on_the_order_of_its_atoms(known, unknown):
-    from rdkit import Chem
-
     mol, formula = parse_smiles(known), formula_of(parse_smiles(unknown))
     turned = Chem.RenumberAtoms(mol, list(range(mol.GetNumAtoms()))[::-1])
 
@@ -116,6 +120,9 @@ def test_atoms_charge_and_bonds_of_what_is_made_come_back_from_its_matrix(case):
     known, formula = case
 
     for mol in edited(known, formula, ALL_BLOCKS) if formula is not None else ():
+        bits = fingerprint(mol)
+        assert not Chem.SanitizeMol(mol, catchErrors=True)
+        assert bits.tolist() == fingerprint(parse_smiles(canonical_smiles(mol))).tolist()
         parts = disassemble(mol)  # one fragment, no radical, known elements
         assert parts.formula == formula
         read = assemble(formula, parts.bond_class)
