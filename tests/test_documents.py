@@ -26,13 +26,6 @@ PRIVATE = re.compile(
     r"|cheapest|not yet|so far|today)\b",
     re.IGNORECASE,
 )
-# Commands whose help other rooms still have to put into plain words.
-NOT_PLAIN_YET = {
-    "duallgd predict",
-    "duallgd data simulate",
-    "duallgd weights evidence",
-    "duallgd weights analogues",
-}
 _CODE = re.compile(r"^```.*?^```|^(?: {4}[^\n]*\n)+|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?:^|[|;&`] ?|\s{4}|taskset -c 0 )duallgd (?P<line>[^`|;>#\n]*)")
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -90,7 +83,7 @@ def test_help_is_in_plain_words():
     private = {name for name, text in texts.items() if PRIVATE.search(re.sub("`.*?`", "", text))}
 
     assert len(texts) > 20
-    assert private <= NOT_PLAIN_YET
+    assert private == set()
 
 
 def test_the_messages_that_a_page_explains_are_those_of_the_program():

@@ -123,7 +123,7 @@ def simulate(
     """Simulated spectra of structures, for training the encoder and the joint stage.
 
     A fragment model is fitted on fold train of the measured spectra; it says which fragments of a
-    structure are seen, and how intense. How well it expects those of fold val is printed.
+    structure are seen, and how intense. How well it expects the validation spectra is printed.
     """
     from duallgd_cli.data.prepared import (
         MOLECULE_ARRAYS,

@@ -27,11 +27,11 @@ HASHES_EPILOG: Final = (
 EVIDENCE_EPILOG: Final = (
     "Example: `duallgd weights evidence runs/templates.safetensors --structures "
     "prepared/structures --spectra prepared/massbank -o runs/reranked.safetensors`, then predict "
-    "molecules of fold val with it and fit the ranking by `duallgd calibrate`"
+    "validation molecules with it and fit the ranking by `duallgd calibrate`"
 )
 ANALOGUES_EPILOG: Final = (
     "Example: `duallgd weights analogues runs/joint/model.safetensors --molecules "
-    "prepared/massbank -o runs/templates.safetensors`, then add a re-ranker by `duallgd weights "
+    "prepared/massbank -o runs/templates.safetensors`, then add scores by `duallgd weights "
     "evidence`"
 )
 VERIFY_EPILOG: Final = "Example: `duallgd weights verify my.safetensors`"
@@ -102,7 +102,7 @@ def evidence(
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     force: _Force = False,
 ) -> None:
-    """Add a re-ranker: substructure priors, and a score of the peaks that fragments explain.
+    """Add scores for the ranking: substructure priors, and the peaks that fragments explain.
 
     All are fitted to fold train. Where the weights hold known molecules (so run 'duallgd weights
     analogues' first), the score learns to tell each molecule from others of its formula that are
@@ -142,8 +142,8 @@ def analogues(
     Of templates with a fingerprint like the predicted one, the atoms are changed to the formula's.
     All are cut at one or two single bonds, and what is left is put together to candidates.
     From a folder of spectra, fragments and losses are kept too: molecules that share them with a
-    spectrum have a say in its fingerprint, as much as suits fold val. The network stays as it is.
-    The ranking is dropped: fit another by 'duallgd calibrate'.
+    spectrum have a say in its fingerprint, as much as suits the validation spectra. The network
+    stays as it is. The ranking is dropped: fit another by 'duallgd calibrate'.
     """
     _claim(output, force, weights, molecules, *(() if structures is None else (structures,)))
     from duallgd_cli.cli.display import counting
