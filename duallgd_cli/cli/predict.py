@@ -138,7 +138,7 @@ def predict(
     max_draws: Annotated[
         int | None,
         options.known(
-            help="Most samples drawn of a feature until --samples of them keep to --core and --require.",
+            help="Most samples drawn of a feature until --samples keep to --core and --require.",
             show_default="ten times --samples",
         ),
     ] = None,
