@@ -10,8 +10,8 @@ from tests.made_spectra import ASPIRIN, block, mgf
 from tests.test_documents import _CODE, ROOT, commands
 
 RUN = {"predict", "score", "features", "formulas", "merge", "report", "database"}
-# Commands with a placeholder, or that only a folder of one's own has.
-NOT_HERE = {"runs/", "FILE", "big.mgf"}
+# Commands with a placeholder, or of what only a folder of one's own has, or a trained recipe.
+NOT_HERE = {"runs/", "FILE", "big.mgf", "run/duallgd.safetensors"}
 
 
 def shown(path):
@@ -39,6 +39,7 @@ def files(tmp_path):
     mgf(tmp_path / "gnps.mgf", block(ASPIRIN, smiles="CC(=O)Oc1ccccc1C(=O)O"))
     shutil.copy(EXAMPLES / "spectra.mzML", tmp_path / "run.mzML")
     (tmp_path / "formulas.csv").write_text("feature_id,formula\n1,C9H8O4\n")
+    (tmp_path / "quant.csv").write_text("row ID,row m/z,row retention time\n1,181.0495,2.5\n")
     (tmp_path / "mine.smi").write_text("CC(=O)Oc1ccccc1C(=O)O aspirin\n")
     (tmp_path / "guide.csv").write_text("feature_id,require\n1,carboxylic acid\n")
     with gzip.open(tmp_path / "coconut.csv.gz", "wt") as file:
