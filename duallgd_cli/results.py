@@ -381,10 +381,12 @@ def predictions_of(
             one = replace(one, hypotheses=tuple(results), group=together)
             read = _read_together(together, spectrum.source)
             refused = (result.status for result in results if result.status != OK)
+            # Why there are no candidates comes before what was odd while reading.
+            told = (spectrum.message, *said) if candidates else (*said, spectrum.message)
             one = replace(
                 one,
                 status=OK if candidates else next(refused, "no_candidate"),
-                message=sentences(spectrum.message, *said, read, _in_library(one)),
+                message=sentences(*told, read, _in_library(one)),
                 candidates=candidates[:top_k],
                 confidence_top10=confidence_top10,
                 warnings=sentences(spectrum.warnings, *remarks),

@@ -85,8 +85,9 @@ def gather_spectra(
     write_report(table.with_name("report.tsv"), ("file", *RejectedSpectrum._fields), left_out)
     if not trained - held:
         raise UnreadableError(
-            f"no spectrum with a structure is of fold train; {table.with_name('report.tsv')} says "
-            "why records were left out"
+            "there is no spectrum with a structure to train on; name structures as SMILES or "
+            f"InChI, and fold train if there are folds; {table.with_name('report.tsv')} says why "
+            "each record was left out"
         )
     write_atomically(keys, (f"{block}\n" for block in sorted(held)))
     return {**counts, "held out": len(held), "in several folds": len(trained & held)}

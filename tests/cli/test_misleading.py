@@ -191,3 +191,22 @@ def test_no_row_of_formulas_misleads_either(duallgd, tmp_path):
         assert (row["formula"] or "") == case.formula, name
         assert (row["probability"] or 0.0) <= case.most, name
     assert all("are read apart" in row["message"] for row in apart)
+
+
+def test_the_message_begins_with_the_reason_that_there_are_no_candidates(duallgd, tmp_path):
+    blocks = [("500.0", "[M+H]+", "C10H10Pt"), ("181.05", "[M+Zz]+", "C9H8O4")]
+    text = "".join(
+        f"BEGIN IONS\nPEPMASS={mz}\nADDUCT={adduct}\nFORMULA={formula}\n"
+        "121.0284 20\n139.0390 9\n163.0390 5\nEND IONS\n\n"
+        for mz, adduct, formula in blocks
+    )
+    (tmp_path / "in.mgf").write_text(text)
+
+    assert duallgd("predict", "in.mgf", "-o", "out.csv").code == 0
+
+    platinum, unknown = rows_of(tmp_path / "out.csv")
+    assert platinum["message"].startswith("formula 'C10H10Pt' holds Pt")
+    assert unknown["message"].startswith("adduct '[M+Zz]+' is not supported")
+    for row in (platinum, unknown):
+        assert "is rounded" in row["message"]
+        assert "is rounded" in row["warnings"]

@@ -182,7 +182,11 @@ def test_what_cannot_be_trained_on_is_said(tmp_path):
     )
     (tmp_path / "empty").mkdir()
     for name, error, message in (
-        ("unlabelled.mgf", UnreadableError, r"no spectrum with a structure .*report.tsv says why"),
+        (
+            "unlabelled.mgf",
+            UnreadableError,
+            r"no spectrum with a structure to train on; name .*report.tsv says why",
+        ),
         ("missing.msp", MissingInputError, "missing.msp does not exist; check the paths"),
         ("empty", MissingInputError, "is empty; put files of spectra into it"),
     ):
