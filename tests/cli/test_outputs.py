@@ -84,9 +84,7 @@ COMMANDS = [
         {"--benchmark": "labelled.tsv"}
         | dict.fromkeys(("--analogues", "--database", "--train-hashes", "--train-data"), "")
         | dict.fromkeys(("--config", "--weights"), ""),
-        in_folder("-o out", *BENCHMARK)
-        | {"out/mces.sqlite": "-o other --mces-cache out/mces.sqlite"}
-        | in_folder("-o out --shard 1/2", "predictions.csv.shard-1-of-2.journal.jsonl"),
+        in_folder("-o out", *BENCHMARK),
     ),
     Command(
         "evaluate --no-mces",

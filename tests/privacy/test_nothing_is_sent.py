@@ -315,7 +315,7 @@ def test_the_one_download_is_asked_for_by_name(folder):
 
     assert done.network == ["socket.getaddrinfo huggingface.co"]
     assert done.code == 66
-    assert "--data-dir" in done.said
+    assert "give the file with --benchmark" in done.said
 
 
 REACHING_OUT = """
