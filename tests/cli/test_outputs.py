@@ -265,7 +265,6 @@ MADE = {
     f"predict s.mgf -o b.csv {FEW} --report": "b.html",
     f"predict s.mgf -o b.csv {FEW} --resume --report": "b.html",
     "calibrate w.safetensors --run b.csv --truth labelled.tsv -o": "",
-    "evaluate --predictions b.csv --truth labelled.tsv -o report --mces-cache": "",
 }
 
 

@@ -58,12 +58,12 @@ def synthetic(count, seed=0, present=1.0, n_candidates=20):
 
 
 def test_the_true_weights_are_found_again():
-    model = fit_ranking(synthetic(1000))
+    model = fit_ranking(synthetic(400))
 
-    assert model.log_share == pytest.approx(1.5, abs=0.15)
-    assert model.familiarity == pytest.approx(0.8, abs=0.2)
-    assert model.fingerprint_tanimoto == pytest.approx(6.0, abs=0.6)
-    assert model.fingerprint_log_likelihood == pytest.approx(0.0, abs=0.1)
+    assert model.log_share == pytest.approx(1.5, abs=0.2)
+    assert model.familiarity == pytest.approx(0.8, abs=0.3)
+    assert model.fingerprint_tanimoto == pytest.approx(6.0, abs=0.9)
+    assert model.fingerprint_log_likelihood == pytest.approx(0.0, abs=0.15)
 
 
 def test_a_feature_that_never_varies_keeps_its_weight():
