@@ -9,6 +9,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.duallgd-ready
 DEMO := out/demo.csv
 PLUGIN := plugins/authors_network
+# Test processes; each file of tests is one process's, so that what its tests share is made once.
+JOBS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Idle OpenMP threads sleep: spinning ones cost far more than they save on a shared machine.
 export OMP_WAIT_POLICY := PASSIVE
@@ -35,15 +38,11 @@ lint: env  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The fast tests first, a line a file; of the slow ones a line each, since some take a minute.
-test: env  ## every test that needs no GPU: the fast ones, then the slow ones
-	@echo "The fast tests, a line a file with the proportion that is done, then the slow ones, a line a test."
-	@echo "On two idle cores some minutes for the former and some more for the latter; the slowest are named."
-	$(BIN)/python -m pytest -m "not slow and not gpu" --durations=10
-	$(BIN)/python -m pytest -v -m "slow and not gpu" --durations=10
+test: env  ## every test that needs no GPU; make test JOBS=8 on a larger machine
+	$(PYTEST) -m "not gpu" --durations=15
 
 quick: env  ## the fast tests
-	$(BIN)/python -m pytest -m "not slow and not gpu" --durations=10
+	$(PYTEST) -m "not slow and not gpu" --durations=10
 
 check: lint quick  ## what to run before a commit
 

@@ -1,7 +1,7 @@
 """NPLIB1 as MIST's authors released it, to a table in the MassSpecGym layout.
 
     python recipes/nplib1.py canopus/ -o canopus/nplib1.tsv
-    duallgd evaluate --benchmark nplib1 --data-dir canopus/
+    duallgd evaluate --benchmark canopus/nplib1.tsv --fold test
     duallgd data spectra canopus/nplib1.tsv -o prepared/nplib1
 
 The folder is that of canopus_train_public.tar (zenodo.org/records/7897324): ``labels.tsv``,

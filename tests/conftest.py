@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import random
 import shutil
 import signal
 
@@ -32,6 +33,8 @@ def pytest_configure():
     import torch
 
     torch.set_num_threads(min(2, torch.get_num_threads()))
+    # Processes that share the tests must list them alike, and some tables of theirs are sets.
+    os.environ.setdefault("PYTHONHASHSEED", str(random.randrange(1 << 32)))
     # A shell starts background jobs deaf to Ctrl-C, and their children too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,6 +56,11 @@ def own_logging():
     logger = logging.getLogger("duallgd_cli")
     logger.handlers.clear()
     logger.setLevel(logging.NOTSET)
+
+
+def pytest_make_parametrize_id(val):
+    """The name of a packed file, which holds the time: it must be the same in every process."""
+    return f"gzip{len(val)}" if isinstance(val, bytes) and val[:2] == b"\x1f\x8b" else None
 
 
 def pytest_collection_modifyitems(items):

@@ -1,6 +1,7 @@
 """Scores of structures written as plain tuples, for tests."""
 
-from duallgd_cli.evaluate import Predicted, Truth, score
+from duallgd_cli.evaluate.metrics import score
+from duallgd_cli.evaluate.tables import Predicted, Truth
 
 
 def scored(entries, settings, truths=None):

@@ -1,9 +1,11 @@
 """Options that several commands share: each written once, and how settings come out of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar, get_args, get_origin
 
 import typer
 
@@ -25,12 +27,46 @@ SAMPLING: Final = "Sampling"
 MACHINE: Final = "Machine"
 LONG: Final = "Long runs"
 MESSAGES: Final = "Settings and messages"
+SCORED: Final = "What is scored"
+SCORING: Final = "Scoring"
 
 # An option in one of the panels, for what a command has of its own, too.
-common, output, known, checks, runs, sampling, machine, long, messages = (
+common, output, known, checks, runs, sampling, machine, long, messages, scored, scoring = (
     partial(typer.Option, rich_help_panel=panel)
-    for panel in (COMMON, OUTPUT, KNOWN, INPUT, RUNS, SAMPLING, MACHINE, LONG, MESSAGES)
+    for panel in (
+        *(COMMON, OUTPUT, KNOWN, INPUT, RUNS, SAMPLING, MACHINE, LONG, MESSAGES, SCORED, SCORING),
+    )
 )
+
+
+def of_fields(settings: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each field of a dataclass that is annotated as one.
+
+    The annotation holds what `typer.Option` is given. The command takes them as ``**keywords``.
+    """
+
+    def with_fields(command: Callable[..., None]) -> Callable[..., None]:
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        context, *own = inspect.signature(command).parameters.values()
+        parameters = [context]
+        for field in fields(settings):
+            if get_origin(field.type) is Annotated:
+                kind, about = get_args(field.type)
+                kind = list[Path] if kind == Sequence[Path] else kind
+                is_flag = kind is bool and not field.default  # without a --no- of its own
+                names = (f"--{field.name.replace('_', '-')}",) if is_flag else ()
+                made = Annotated[kind, typer.Option(*names, **about)]  # type: ignore[valid-type]
+                parameter = inspect.Parameter(
+                    field.name, keyword, default=field.default, annotation=made
+                )
+                parameters.append(parameter)
+        parameters += [each.replace(kind=keyword) for each in own if each.kind != each.VAR_KEYWORD]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return command
+
+    return with_fields
+
 
 Spectra = Annotated[
     list[str],

@@ -14,6 +14,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -60,8 +61,7 @@ class ScoredCase:
         keys: InChIKeys, for ties, (C,).
         molecule: InChIKey first block of the truth; its spectra stay in one fold.
         statistics: Of the samples they come from.
-        likeness: Tanimoto similarity of each to the truth, 0 to 1, (C,); all 0 where only the key
-            of the truth is known.
+        likeness: Tanimoto similarity of each to the truth, 0 to 1, (C,); 0 where it is unknown.
         of_database: Whether candidates are the structures of a database, however many there are.
     """
 
@@ -82,10 +82,12 @@ class ScoredCase:
         share = np.exp((alike - alike.max()) / _TEMPERATURE)
         return np.asarray(share / share.sum())
 
-    @property
-    def weight(self) -> float:
-        """What the spectrum counts for in the fit of the weights."""
-        return 1.0 if self.is_right.any() else _WITHOUT_TRUTH
+    def ranked(self, model: RankingModel) -> tuple[Array, NDArray[np.bool_]]:
+        """Scores, best first, ties by InChIKey, and which is right, both (C,)."""
+        scores = self.features @ model.weights
+        order = sorted(range(len(self.keys)), key=lambda i: (-scores[i], self.keys[i]))
+        chosen = np.array(order, dtype=np.int64)
+        return scores[chosen], self.is_right[chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,7 @@ class Validation:
         candidates: Reliability of the confidence of each candidate.
         first: Reliability of the confidence of first candidates alone.
         first_ten: Reliability of the probability that the first ten hold the right one.
-        by_samples: Reliability of the confidence of first candidates by number of samples; empty
-            for those of a database.
+        by_samples: That of first candidates by number of samples; empty for those of a database.
     """
 
     top1: float
@@ -120,8 +121,7 @@ def scored_case(
     best: dict[str, tuple[float, str, NDArray[np.float64]]] = {}
     for structure, _, features in described(results):
         score = float(np.dot(features, model.weights))
-        known = best.get(structure.block)
-        if known is None or score > known[0]:
+        if structure.block not in best or score > best[structure.block][0]:
             best[structure.block] = (score, structure.inchikey, features)
     blocks = sorted(best)
     return ScoredCase(
@@ -132,6 +132,14 @@ def scored_case(
         statistics=SampleStatistics.of(results, model),
         likeness=np.array([(alike or {}).get(best[block][1], 0.0) for block in blocks]),
     )
+
+
+def fit(
+    cases: Sequence[ScoredCase], start: RankingModel | None = None, *, keep_ranking: bool = False
+) -> RankingModel:
+    """Weights, then calibrations; with `keep_ranking` the weights of `start` stay."""
+    model = start or RankingModel()
+    return fit_calibration(cases, model if keep_ranking else fit_ranking(cases, model))
 
 
 def fit_ranking(cases: Sequence[ScoredCase], start: RankingModel | None = None) -> RankingModel:
@@ -165,19 +173,30 @@ def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> Ranking
     told = [case for case in cases if len(case.keys)]
     if not told:
         return model
+    right = [
+        replace(
+            case,
+            features=(case.features @ model.weights)[:, None],
+            likeness=np.zeros_like(case.likeness),
+        )
+        for case in told
+        if case.is_right.any()
+    ]
+    # The factor of the scores under whose softmax the right candidates are likeliest.
+    sharpness = float(_fit_weights(right, np.ones(1), _RIDGE)[0]) if right else model.sharpness
     steps = [round(np.exp(case.statistics.log_steps)) for case in told]
     samples = [round(np.exp(case.statistics.log_samples)) for case in told]
     model = replace(
         model,
         n_spectra=len(cases),
-        sharpness=_sharpness(told, model),
+        sharpness=max(0.0, sharpness),
         saturation=0.0 if any(case.of_database for case in told) else _SATURATION,
         least_samples=min(samples),
         most_samples=max(samples),
         least_steps=min(steps),
         most_steps=max(steps),
     )
-    scored = [_sorted_scores(case, model) for case in told]
+    scored = [case.ranked(model) for case in told]
     counted = [case.statistics.counted(model) for case in told]
     features = [
         presence_features(model.sharpness * score, statistics)
@@ -196,35 +215,8 @@ def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> Ranking
     return replace(model, **dict(zip(CORRECTION, weights, strict=True)))
 
 
-def _sharpness(cases: Sequence[ScoredCase], model: RankingModel) -> float:
-    """Factor of the scores under whose softmax the right candidates are likeliest."""
-    right = [
-        replace(
-            case,
-            features=(case.features @ model.weights)[:, None],
-            likeness=np.zeros_like(case.likeness),
-        )
-        for case in cases
-        if case.is_right.any()
-    ]
-    if not right:
-        return model.sharpness
-    return max(0.0, float(_fit_weights(right, np.ones(1), _RIDGE)[0]))
-
-
-def fit(
-    cases: Sequence[ScoredCase], start: RankingModel | None = None, *, keep_ranking: bool = False
-) -> RankingModel:
-    """Weights, then calibrations; with `keep_ranking` the weights of `start` stay."""
-    model = start or RankingModel()
-    return fit_calibration(cases, model if keep_ranking else fit_ranking(cases, model))
-
-
 def cross_validate(
-    cases: Sequence[ScoredCase],
-    start: RankingModel | None = None,
-    *,
-    keep_ranking: bool = False,
+    cases: Sequence[ScoredCase], start: RankingModel | None = None, *, keep_ranking: bool = False
 ) -> Validation:
     """Fit on all folds but one and judge on that one, in turn."""
     models, held_out = [], []
@@ -246,7 +238,7 @@ def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Valida
         raise ValueError("no spectra to validate on")
     confidences, rights = [], []
     for case, model in zip(cases, models, strict=True):
-        score, is_right = _sorted_scores(case, model)
+        score, is_right = case.ranked(model)
         confidences.append(candidate_confidence(score, case.statistics, model))
         rights.append(is_right)
     first, tens = (np.array([one[:k].sum() for one in confidences]) for k in (1, FIRST))
@@ -254,11 +246,11 @@ def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Valida
     number = np.array([round(np.exp(case.statistics.log_samples)) for case in cases])
     drawn = np.array([not case.of_database for case in cases])
     settings = [
-        (case.statistics.log_samples, case.statistics.log_steps) if own else None
-        for case, own in zip(cases, drawn, strict=True)
+        None if case.of_database else (case.statistics.log_samples, case.statistics.log_steps)
+        for case in cases
     ]
     usual = Counter(settings).most_common(1)[0][0]
-    stated = np.array([one == usual for one in settings])
+    stated = np.array([setting == usual for setting in settings])
     return Validation(
         top1=float(first_right[stated].mean()),
         top10=float(hits[stated].mean()),
@@ -271,6 +263,16 @@ def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Valida
             for n in np.unique(number[drawn])
         },
     )
+
+
+def folds(cases: Sequence[ScoredCase]) -> list[tuple[list[ScoredCase], list[ScoredCase]]]:
+    """Pairs of the rest and a fold; a molecule's fold is a hash of its key, so order is nothing."""
+    digests = (hashlib.blake2b(case.molecule.encode(), digest_size=8).digest() for case in cases)
+    number = np.array([int.from_bytes(digest) % _FOLDS for digest in digests])
+    return [
+        (list(compress(cases, number != fold)), list(compress(cases, number == fold)))
+        for fold in range(_FOLDS)
+    ]
 
 
 def logistic(told: Array, happened: NDArray[np.bool_]) -> Array:
@@ -326,42 +328,15 @@ def _minimum(loss: Callable[[Tensor], Tensor], start: Array) -> Array:
     return np.asarray(at.detach().numpy())
 
 
-def _sorted_scores(case: ScoredCase, model: RankingModel) -> tuple[Array, NDArray[np.bool_]]:
-    """Scores, best first, ties by InChIKey, and which is right, both (C,)."""
-    scores = case.features @ model.weights
-    order = sorted(range(len(case.keys)), key=lambda i: (-scores[i], case.keys[i]))
-    chosen = np.array(order, dtype=np.int64)
-    return scores[chosen], case.is_right[chosen]
-
-
-def folds(
-    cases: Sequence[ScoredCase],
-) -> list[tuple[list[ScoredCase], list[ScoredCase]]]:
-    """Pairs of the rest and a fold; a molecule's fold is a hash of its key, so order is nothing."""
-    digests = (hashlib.blake2b(case.molecule.encode(), digest_size=8).digest() for case in cases)
-    number = [int.from_bytes(digest) % _FOLDS for digest in digests]
-    return [
-        (
-            [case for case, at in zip(cases, number, strict=True) if at != fold],
-            [case for case, at in zip(cases, number, strict=True) if at == fold],
-        )
-        for fold in range(_FOLDS)
-    ]
-
-
 def _loss(cases: Sequence[ScoredCase], unit: Array) -> Callable[[Tensor], Tensor]:
-    """Negative log-likelihood of the candidates that are wanted, under the softmax of scores.
+    """Negative log-likelihood of the wanted candidates, X of B spectra, under a softmax of scores.
 
-    Args:
-        cases: B spectra with candidates, which stand under each other, X in all.
-        unit: What features are divided by, (F,).
-
-    Returns:
-        A function of weights in these units, (F,).
+    It is a function of weights, (F,), of features that are divided by `unit`, (F,).
     """
     counts = torch.tensor([len(case.keys) for case in cases])
     features = torch.from_numpy(np.concatenate([case.features for case in cases]) / unit)  # (X, F)
-    wanted = torch.from_numpy(np.concatenate([case.weight * case.wanted for case in cases]))
+    weighed = [case.wanted * (1.0 if case.is_right.any() else _WITHOUT_TRUTH) for case in cases]
+    wanted = torch.from_numpy(np.concatenate(weighed))
     owner = torch.repeat_interleave(torch.arange(len(cases)), counts)  # (X,)
 
     def loss(weights: Tensor) -> Tensor:

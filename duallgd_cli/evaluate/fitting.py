@@ -26,7 +26,6 @@ from duallgd_cli.files import sha256
 from duallgd_cli.predict.journal import FinishedRun, read
 from duallgd_cli.ranking.one_list import of_databases
 from duallgd_cli.ranking.ranking import RankingModel
-from duallgd_cli.results import Results
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.tables import table_rows
 
@@ -91,10 +90,8 @@ def fit_weights_file(
 def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any]:
     """What a weights file says of how good its ranking is.
 
-    Args:
-        validation: Of the fit.
-        known: Record of an order that was kept. It was fitted, perhaps on these very molecules, so
-            its own cross-validated accuracy stays and is not measured again; {} for a new order.
+    An order that was kept has a record, else {}: it was fitted, perhaps on these very molecules, so
+    its own cross-validated accuracy stays and is not measured again.
     """
     kept = {name: known[name] for name in ("top1", "top10") if name in known}
     if kept:
@@ -126,34 +123,30 @@ def scored_cases(
         name = results[0].spectra[0].spectrum_id
         if name not in truths:
             raise UsageError(f"the truth has no row for spectrum {quote(name)}; add its identifier")
-        truth = truths[name]
-        if len(truth["inchikey"]) < _BLOCK:
+        key, smiles = truths[name]["inchikey"], truths[name]["smiles"]
+        if len(key) < _BLOCK:
             raise UsageError(
                 f"the truth has no InChIKey for spectrum {quote(name)}; fill that cell"
             )
-        if truth["inchikey"][:_BLOCK] not in known:
+        if key[:_BLOCK] not in known:
             results = tuple(
                 replace(one, structures=tuple(s for s in one.structures if s.block not in known))
                 for one in results
             )
         results = tuple(of_databases(results) if of_database else results)
-        alike = _alike(results, truth["smiles"])
-        case = scored_case(results, truth["inchikey"], model, alike)
-        yield replace(case, of_database=of_database)
-
-
-def _alike(results: Results, truth: str) -> dict[str, float]:
-    """Tanimoto similarity of each candidate to the truth, by InChIKey; nothing if it is unknown."""
-    if not truth:
-        return {}
-    try:
-        bits = _bits(truth)
-    except MoleculeError as error:
-        raise UsageError(
-            f"the truth holds {quote(truth)} ({error}); mend or empty that cell"
-        ) from None
-    structures = [one for result in results for one in result.structures]
-    return {one.inchikey: tanimoto(_bits(one.smiles), bits) for one in structures}
+        try:
+            bits = _bits(smiles) if smiles else None
+        except MoleculeError as error:
+            raise UsageError(
+                f"the truth holds {quote(smiles)} ({error}); mend or empty that cell"
+            ) from None
+        alike = {
+            structure.inchikey: tanimoto(_bits(structure.smiles), bits)
+            for result in results
+            for structure in result.structures
+            if bits is not None
+        }
+        yield replace(scored_case(results, key, model, alike), of_database=of_database)
 
 
 def _bits(smiles: str) -> NDArray[np.uint16]:

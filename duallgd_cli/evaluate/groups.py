@@ -1,20 +1,17 @@
 """Groups of spectra to report apart: by the molecule, by the measurement, by what was known.
 
 Where formulas are predicted, how often the true one is among them is told by groups of its own.
-
-The parts of a test set are the molecules of each public benchmark; a molecule that two benchmarks
-hold out counts in both.
 """
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.formula import Formula
@@ -31,7 +28,6 @@ _ENDS: Final[Mapping[str, Sequence[float]]] = {
     "explained_peaks": (0, 2, 5, 10, 20, 40), "nearest_training": (0.3, 0.4, 0.5, 0.6, 0.7, 0.85),
 }  # fmt: skip
 _POLARITY: Final = {"+": "positive", "-": "negative"}
-_PARTS: Final = {"nplib1": "NPLIB1 part", "massspecgym": "MassSpecGym part"}
 # Ranks among predicted formulas; masses where a group begins, Da, and what the groups are called.
 RANKS: Final = (1, 5, 10)
 _MASSES_DA: Final = (300.0, 500.0)
@@ -61,7 +57,6 @@ def strata(
     scores: Scores,
     metrics: Sequence[str],
     notes: Mapping[str, Mapping[str, float]],
-    *,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
     """Report every group of every kind that holds a spectrum.
@@ -89,46 +84,15 @@ def strata(
     ]
 
 
-def parts(truths: Sequence[Truth]) -> dict[str, NDArray[np.bool_]]:
-    """Which spectra belong to each part, bool (B,); empty where no spectrum names one.
-
-    Args:
-        truths: B spectra, with a column ``benchmark`` such as ``nplib1+massspecgym``.
-    """
-    names = [
-        {name for name in truth.fields.get("benchmark", "").split("+") if name} for truth in truths
-    ]
-    return {
-        part: np.array([part in named for named in names]) for part in sorted(set().union(*names))
-    }
-
-
-def part_records(scores: Scores, *, seed: int = 0) -> list[dict[str, Any]]:
-    """Means and intervals of every column, part by part; arguments as `strata`."""
-    found = []
-    for name, keep in parts(scores.truths).items():
-        inside = scores.subset(keep)
-        found.append(
-            {
-                "name": name,
-                "title": _PARTS.get(name, f"part {name}"),
-                "spectra": len(inside),
-                "molecules": len(set(inside.molecule)),
-                "metrics": inside.summary(seed),
-            }
-        )
-    return found
-
-
 def grouped(
     by: str, labels: Sequence[GroupLabel], scores: Scores, metrics: Sequence[str], seed: int
 ) -> list[dict[str, Any]]:
     """Report every group of one kind, each as `strata` says."""
-    found = []
+    groups = []
     for label in sorted(set(labels)):
-        part = scores.subset(np.array([one == label for one in labels]))
+        part = scores.subset(np.array([other == label for other in labels]))
         estimates = part.means(metrics, seed)
-        found.append(
+        groups.append(
             {
                 "by": by,
                 "label": label[1],
@@ -137,7 +101,7 @@ def grouped(
                 "estimates": {name: asdict(estimate) for name, estimate in estimates.items()},
             }
         )
-    return found
+    return groups
 
 
 def formula_accuracy(
@@ -149,19 +113,14 @@ def formula_accuracy(
         Groups as `strata` gives them: all spectra, by mass of the true molecule, and by
         whether a structure of its formula is in the table that comes with duallgd.
     """
-    true = [one.formula if (one := molecule(truth.smiles)) else "" for truth in truths]
-    columns = {
-        f"formula_accuracy@{k}": np.array(
-            [
-                float(formula != "" and formula in ranked.get(truth.spectrum_id, ())[:k])
-                for truth, formula in zip(truths, true, strict=True)
-            ]
-        )
-        for k in RANKS
-    }
-    scores = Scores(tuple(truths), columns)
     kinds: dict[str, list[GroupLabel]] = {"all": [], "mass": [], "formula": []}
-    for text in true:
+    columns: dict[str, list[float]] = {f"formula_accuracy@{k}": [] for k in RANKS}
+    for truth in truths:
+        figures = molecule(truth.smiles)
+        text = figures.formula if figures else ""
+        best = ranked.get(truth.spectrum_id, ())
+        for k in RANKS:
+            columns[f"formula_accuracy@{k}"].append(float(text != "" and text in best[:k]))
         kinds["all"].append((0.0, "all"))
         if not text:
             kinds["mass"].append(_UNKNOWN)
@@ -172,6 +131,7 @@ def formula_accuracy(
         kinds["mass"].append((float(index), _MASS_LABELS[index]))
         is_new = not known_formulas().counts(formula.array[None]).sum()
         kinds["formula"].append((float(is_new), _STRUCTURE_LABELS[is_new]))
+    scores = Scores(tuple(truths), {name: np.array(column) for name, column in columns.items()})
     return [
         group
         for by, labels in kinds.items()
@@ -181,18 +141,18 @@ def formula_accuracy(
 
 def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str, GroupLabel]:
     """The group of a spectrum in every kind."""
-    field = truth.fields.get
-    sign = _POLARITY.get(field("adduct", "")[-1:])
-    found = {by: _binned(by, count) for by, count in describe(truth.smiles).items()}
-    found["adduct"] = _named(field("adduct", ""))
-    found["polarity"] = _named(sign or field("ion_mode", ""))
-    found["instrument"] = _named(field("instrument_type", ""))
-    energy = number(field("collision_energy", ""))
-    found["collision_energy"] = _binned("collision_energy", energy, " eV")
-    found["benchmark"] = _named(field("benchmark", ""))
+    cells = defaultdict(str, truth.fields)
+    sign = _POLARITY.get(cells["adduct"][-1:])
+    labels = {by: _binned(by, count) for by, count in describe(truth.smiles).items()}
+    labels["adduct"] = _named(cells["adduct"])
+    labels["polarity"] = _named(sign or cells["ion_mode"])
+    labels["instrument"] = _named(cells["instrument_type"])
+    energy = number(cells["collision_energy"])
+    labels["collision_energy"] = _binned("collision_energy", energy, " eV")
+    labels["benchmark"] = _named(cells["benchmark"])
     for by in ("explained_peaks", "nearest_training"):
-        found[by] = _binned(by, notes.get(by, {}).get(truth.spectrum_id))
-    return found
+        labels[by] = _binned(by, notes.get(by, {}).get(truth.spectrum_id))
+    return labels
 
 
 def _named(text: str) -> GroupLabel:

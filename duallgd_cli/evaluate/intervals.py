@@ -53,11 +53,8 @@ def means(values: Array, clusters: Sequence[Hashable], *, seed: int = 0) -> list
         return [_NO_CASES] * n_columns
     generator = np.random.default_rng(seed)
     draws = []
-    for _ in range(DRAWS // _CHUNK):
-        picks = generator.integers(n_clusters, size=(_CHUNK, n_clusters))
-        rows = np.arange(_CHUNK)[:, None] * n_clusters
-        weight = np.bincount((picks + rows).ravel(), minlength=_CHUNK * n_clusters)
-        weight = weight.reshape(_CHUNK, n_clusters).astype(np.float64)
+    for _ in range(DRAWS // _CHUNK):  # how often each molecule is drawn, (_CHUNK, G)
+        weight = generator.multinomial(n_clusters, [1 / n_clusters] * n_clusters, size=_CHUNK)
         draws.append((weight @ sums) / (weight @ counts)[:, None])
     low, high = np.percentile(np.concatenate(draws), [_TAIL_PERCENT, 100 - _TAIL_PERCENT], axis=0)
     mean = sums.sum(axis=0) / counts.sum()
@@ -134,11 +131,6 @@ class CalibrationTable:
     expected_error: float
     brier: float
     base_brier: float
-
-    @property
-    def count(self) -> int:
-        """Observations."""
-        return sum(one.count for one in self.bins)
 
 
 def reliability(

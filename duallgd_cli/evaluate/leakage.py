@@ -40,11 +40,7 @@ _LEAKAGE: Final = "LEAKAGE: "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingHashes:
-    """Molecules of a training set.
-
-    Attributes:
-        hashes: Sorted, distinct, below 2^34, uint64 (n,).
-    """
+    """Molecules of a training set, as hashes: sorted, distinct, below 2^34, uint64 (n,)."""
 
     hashes: NDArray[np.uint64]
 
@@ -100,8 +96,7 @@ def check_leakage(
     """Look for test molecules among those that weights were trained on, exactly and nearly.
 
     Args:
-        inputs: With the spectra of the test molecules; remarks and similarities are added, and what
-            is to be left out is taken away.
+        inputs: Remarks and similarities are added, and what is to be left out is taken away.
         lists: Molecules that may not be tested, by what they are called in sentences; None where
             no list of them came.
         settings: What to do where there are some, and tables for similarities.
@@ -121,11 +116,18 @@ def check_leakage(
     seen: set[str] = set()
     remarks: list[str] = []
     for name, hashes in lists.items():
-        known = [] if hashes is None else hashes.contains(molecules).tolist()
-        found = set(compress(molecules, known))
-        seen |= found
-        remarks.append(_sentence(name, len(found), len(molecules), hashes))
-        if found and not (settings.allow_leakage or settings.drop_leaked):
+        if hashes is None:
+            remarks.append(f"Overlap with {name} was not checked: no list of them.")
+            continue
+        known = set(compress(molecules, hashes.contains(molecules).tolist()))
+        seen |= known
+        many = f"the {len(molecules)} test molecules"
+        remarks.append(
+            f"{_LEAKAGE}{len(known)} of {many} are among {name}."
+            if known
+            else f"None of {many} is among {name}: {len(hashes)} first blocks of InChIKeys."
+        )
+        if known and not (settings.allow_leakage or settings.drop_leaked):
             raise UsageError(
                 f"{remarks[-1].removeprefix(_LEAKAGE)[:-1]}; the numbers would mean nothing. "
                 "Choose other weights or another fold, give --drop-leaked to leave them out, or "
@@ -144,14 +146,20 @@ def check_leakage(
     if settings.train_data:
         nearest = similarities(inputs.truths, settings.train_data)
         inputs.notes["nearest_training"] = nearest
-        remarks.append(_near(inputs.truths, nearest, settings.train_data))
+        by_molecule = {truth.molecule: nearest[truth.spectrum_id] for truth in inputs.truths}
+        near = sum(value > NEAR for value in by_molecule.values())
+        tables = ", ".join(table.name for table in settings.train_data)
+        remarks.append(
+            f"{near} of the {len(by_molecule)} test molecules have a training molecule above "
+            f"Tanimoto {NEAR} in {tables} (Morgan radius 2, 2048 bits)."
+        )
     for sentence in remarks:
         logger.info("%s", sentence)
     inputs.remark(*remarks)
 
 
 def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, float]:
-    """Tanimoto similarity of each test molecule to the nearest training molecule.
+    """Tanimoto similarity of each spectrum's molecule to the nearest training molecule.
 
     Args:
         truths: Spectra of the test molecules.
@@ -160,53 +168,30 @@ def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, f
     Raises:
         UsageError: A table holds no training molecules.
     """
-    asked = {truth.molecule: truth.smiles for truth in truths}
-    queries, best = list(_read(asked.values())), np.zeros(len(asked))
+
+    def molecules(smiles: Iterable[str]) -> Iterator[Mol]:
+        for text in smiles:
+            with suppress(MoleculeError):
+                yield parse_smiles(text)
+
+    tested = {truth.molecule: truth.smiles for truth in truths}
+    queries, best = list(molecules(tested.values())), np.zeros(len(tested))
     for table in tables:
         rows = table_rows(table, required=("smiles",))
         trained = (row["smiles"] for row in rows if row.get("fold", "train") == "train")
-        known = _read(dict.fromkeys(trained))
+        known = molecules(dict.fromkeys(trained))
         first = next(known, None)
         if first is None:
             raise UsageError(f"{table} holds no training molecules (column smiles, fold train)")
         best = np.maximum(best, most_alike(queries, chain([first], known), METRIC_BITS))
-    by_molecule = dict(zip(asked, best.tolist(), strict=True))
+    by_molecule = dict(zip(tested, best.tolist(), strict=True))
     return {truth.spectrum_id: by_molecule[truth.molecule] for truth in truths}
 
 
-def _read(smiles: Iterable[str]) -> Iterator[Mol]:
-    """Molecules; what is none is left out."""
-    for text in smiles:
-        with suppress(MoleculeError):
-            yield parse_smiles(text)
-
-
-def _sentence(name: str, found: int, of: int, hashes: TrainingHashes | None) -> str:
-    if hashes is None:
-        return f"Overlap with {name} was not checked: no list of them."
-    if found:
-        return f"{_LEAKAGE}{found} of the {of} test molecules are among {name}."
-    return (
-        f"None of the {of} test molecules is among {name}: {len(hashes)} first blocks of InChIKeys."
-    )
-
-
-def _near(truths: Sequence[Truth], nearest: Mapping[str, float], tables: Sequence[Path]) -> str:
-    by_molecule = {truth.molecule: nearest[truth.spectrum_id] for truth in truths}
-    near = sum(value > NEAR for value in by_molecule.values())
-    return (
-        f"{near} of the {len(by_molecule)} test molecules have a training molecule above Tanimoto "
-        f"{NEAR} in {', '.join(table.name for table in tables)} (Morgan radius 2, 2048 bits)."
-    )
-
-
 def _hashed(blocks: Iterable[str]) -> NDArray[np.uint64]:
-    values = (
-        int.from_bytes(
-            hashlib.blake2b(block[:_BLOCK_LETTERS].encode(), digest_size=_HASH_BYTES).digest(),
-            "big",
-        )
-        & ((1 << _HASH_BITS) - 1)
+    digests = (
+        hashlib.blake2b(block[:_BLOCK_LETTERS].encode(), digest_size=_HASH_BYTES).digest()
         for block in blocks
     )
+    values = (int.from_bytes(digest, "big") & ((1 << _HASH_BITS) - 1) for digest in digests)
     return np.fromiter(values, dtype=np.uint64)

@@ -7,7 +7,8 @@ keeps its rank, and a spectrum with none scores 0, 0 and the MCES ceiling.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.evaluate import mces
 from duallgd_cli.evaluate.intervals import Estimate, means, share
-from duallgd_cli.evaluate.mces import Pair, Search, SolvedPairs
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Predicted, Truth, molecule
 from duallgd_cli.runtime import available_cores, in_order
@@ -33,8 +33,8 @@ class Scores:
     Attributes:
         truths: What the spectra are, B of them.
         columns: By name, such as ``accuracy@1``, float64 (B,).
-        mces_work: For ``mces``, how many ``pairs`` had to be solved, and ``timeouts``: those whose
-            time limit ran out, each counted as the worst that it could score.
+        mces_work: For ``mces``, how many ``pairs`` of a spectrum and a candidate were solved, and
+            ``timeouts``: those out of time, each counted as the worst it may be.
     """
 
     truths: tuple[Truth, ...]
@@ -50,14 +50,11 @@ class Scores:
         return [truth.molecule for truth in self.truths]
 
     def means(self, names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
-        """Means over spectra with 95 % intervals for spectra clustered by molecule.
-
-        Those of shares of right answers are Wilson's, others the bootstrap's.
-        """
+        """Means with 95 % intervals: Wilson's of right answers, else the bootstrap's."""
         values = np.column_stack([self.columns[name] for name in names])
         estimates = dict(zip(names, means(values, self.molecule, seed=seed), strict=True))
-        shares = {n: share(self.columns[n], self.molecule) for n in names if is_share(n)}
-        return estimates | shares
+        right = (name for name in names if "accuracy" in name)
+        return estimates | {name: share(self.columns[name], self.molecule) for name in right}
 
     def summary(self, seed: int = 0) -> dict[str, dict[str, float]]:
         """Mean of every column with its interval, as plain values."""
@@ -65,23 +62,12 @@ class Scores:
 
     def subset(self, keep: NDArray[np.bool_]) -> "Scores":
         """Scores of some of the spectra."""
-        rows = np.flatnonzero(keep)
-        return replace(
-            self,
-            truths=tuple(self.truths[row] for row in rows),
-            columns={name: column[rows] for name, column in self.columns.items()},
-        )
-
-
-def is_share(column: str) -> bool:
-    """Whether a column holds right (1) and wrong (0) answers."""
-    return "accuracy" in column
+        kept = {name: column[keep] for name, column in self.columns.items()}
+        return replace(self, truths=tuple(compress(self.truths, keep)), columns=kept)
 
 
 def score(
-    truths: Sequence[Truth],
-    predicted: Sequence[Predicted],
-    settings: EvaluateSettings,
+    truths: Sequence[Truth], predicted: Sequence[Predicted], settings: EvaluateSettings
 ) -> Scores:
     """Score ranked candidates; of many spectra it is said now and then how many are scored.
 
@@ -100,18 +86,16 @@ def score(
     if settings.mces:
         mces.require()
     rows: list[dict[str, float]] = []
-    needed: set[Pair] = set()
-    timeouts: set[Pair] = set()
-    one, pairs = partial(_score_one, settings=settings), zip(truths, predicted, strict=True)
+    work = {"pairs": 0, "timeouts": 0}
+    each, pairs = partial(_score_one, settings=settings), zip(truths, predicted, strict=True)
     workers = settings.workers or available_cores()
     # A spectrum takes milliseconds or minutes, so processes take few of many at once.
-    for row, asked, late in in_order(one, pairs, workers, 1 + len(truths) // (32 * workers)):
+    for row, solved, late in in_order(each, pairs, workers, 1 + len(truths) // (32 * workers)):
         rows.append(row)
-        needed |= asked
-        timeouts |= late
+        work["pairs"] += solved
+        work["timeouts"] += late
         if len(truths) >= _WORTH_TELLING and len(rows) % (len(truths) // 10) == 0:
             logger.info("%d of %d spectra scored", len(rows), len(truths))
-    work = {"pairs": len(needed), "timeouts": len(timeouts)}
     return Scores(
         truths=tuple(truths),
         columns={name: np.array([row[name] for row in rows]) for name in (rows or [{}])[0]},
@@ -121,40 +105,31 @@ def score(
 
 def _score_one(
     given: tuple[Truth, Predicted], settings: EvaluateSettings
-) -> tuple[dict[str, float], set[Pair], set[Pair]]:
-    """Scores of one spectrum, pairs whose MCES distance was needed, and those out of time."""
+) -> tuple[dict[str, float], int, int]:
+    """Scores of one spectrum, and of its MCES distances the pairs solved and those out of time."""
     spectrum, ranked = given
     truth = molecule(spectrum.smiles)
     assert truth is not None  # `tables.truths_of` refuses what is no molecule
-    top_k = settings.top_k
     candidates = [molecule(smiles) for smiles in ranked.smiles]
-    hits = [_same(truth.block, found.block) if found else 0.0 for found in candidates]
-    similar = [tanimoto(truth.bits, found.bits) if found else 0.0 for found in candidates]
-    row = _at_ranks("accuracy", hits, top_k) | _at_ranks("tanimoto", similar, top_k)
-    row["oracle_accuracy"] = max(hits, default=0.0)
-    row["oracle_tanimoto"] = max(similar, default=0.0)
-    valid = [found for found in candidates if found is not None]
+    hits = [_same(truth.block, other.block) if other else 0.0 for other in candidates]
+    similar = [tanimoto(truth.bits, other.bits) if other else 0.0 for other in candidates]
+    valid = [other for other in candidates if other is not None]
+    row = {f"accuracy@{k}": max(hits[:k], default=0.0) for k in settings.top_k}
+    row |= {f"tanimoto@{k}": max(similar[:k], default=0.0) for k in settings.top_k}
     row |= {
+        "oracle_accuracy": max(hits, default=0.0),
+        "oracle_tanimoto": max(similar, default=0.0),
         "candidates": float(len(candidates)),
         "valid": float(len(valid)),
-        "formula_exact": sum(_same(truth.formula, found.formula) for found in valid),
-        "distinct": float(len({found.block or found.smiles for found in valid})),
+        "formula_exact": sum(_same(truth.formula, other.formula) for other in valid),
+        "distinct": float(len({other.block or other.smiles for other in valid})),
     }
-    search = Search(settings.mces_limit)
-    if settings.mces:
-        search.solved = _solved(settings.mces_cache)
-        smiles = [found.smiles if found else None for found in candidates]
-        minima = search.minima(truth.smiles, smiles, top_k)
-        row |= {f"mces@{k}": value for k, value in zip(top_k, minima, strict=True)}
-    return row, search.needed, search.timeouts
-
-
-_solved = lru_cache(maxsize=1)(SolvedPairs)  # one connection a process
-
-
-def _at_ranks(name: str, values: Sequence[float], top_k: Sequence[int]) -> dict[str, float]:
-    """The best of the first k, for each k."""
-    return {f"{name}@{k}": max(values[:k], default=0.0) for k in top_k}
+    if not settings.mces:
+        return row, 0, 0
+    smiles = [other.smiles if other else None for other in candidates]
+    nearest = mces.minima(truth.smiles, smiles, settings.top_k, settings.mces_limit)
+    row |= {f"mces@{k}": value for k, value in zip(settings.top_k, nearest.values, strict=True)}
+    return row, nearest.pairs, nearest.timeouts
 
 
 def _same(first: str, second: str) -> float:

@@ -31,9 +31,9 @@ def write_plots(directory: Path, results: Mapping[str, Any]) -> None:
     stamp = ", ".join(head for head in heads if head.isupper())
     drawings: dict[str, Callable[[], Figure]] = {}
     if results.get("metrics"):
-        parts = ({"title": "all", **results}, *results.get("parts", ()))
-        rows = [{**part, "by": "", "label": part["title"]} for part in parts]
-        drawings["metrics"] = partial(_estimates, rows, "metrics")
+        drawings["metrics"] = partial(
+            _estimates, [{**results, "by": "", "label": "all"}], "metrics"
+        )
     for name in ("groups", "formula_accuracy"):
         if results.get(name):
             rows = [{**group, "metrics": group["estimates"]} for group in results[name]]

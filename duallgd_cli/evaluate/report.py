@@ -14,7 +14,7 @@ import numpy as np
 
 from duallgd_cli import __version__
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.evaluate.groups import formula_accuracy, part_records, strata
+from duallgd_cli.evaluate.groups import formula_accuracy, strata
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.evaluate.metrics import Scores, score
 from duallgd_cli.evaluate.plots import PLOTS, write_plots
@@ -25,8 +25,7 @@ from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import version_of
 
 RESULTS: Final = "results.json"
-_SPECTRA: Final = "per_spectrum.tsv"
-_TABLES: Final = ("metrics", "groups", "calibration", "formula_accuracy")
+_TABLES: Final = ("per_spectrum", "metrics", "groups", "calibration", "formula_accuracy")
 INTERVAL: Final = (
     "95 %; shares of right answers: Wilson with the effective sample size of spectra clustered by "
     "molecule; other means: bootstrap, 2000 draws of molecules"
@@ -35,6 +34,7 @@ _FORMAT: Final = "duallgd-results-1"
 _LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit", "myopic-mces")
 # Numbers by spectrum that the table of spectra holds beside the scores.
 _NOTES: Final = ("confidence_top10", "explained_peaks", "nearest_training", "seconds")
+_COUNTS: Final = ("candidates", "valid", "formula_exact", "distinct")
 _ENDS: Final = ("mean", "low", "high")
 _NOT_PREDICTED: Final = "not_predicted"
 
@@ -49,7 +49,7 @@ def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, An
         MissingInputError: A table does not exist.
         UnreadableError: A table cannot be read.
     """
-    folder, truths = settings.folder, inputs.truths
+    folder, truths, seed = settings.folder, inputs.truths, settings.prediction.seed
     make_folder(folder)
     predicted = read_predictions(inputs.predictions)
     ranked = ranked_of(truths, predicted)
@@ -63,26 +63,36 @@ def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, An
             for name in _NOTES
         },
     }
-    found = {
+    counts = {name: float(scores.columns[name].sum()) for name in _COUNTS}
+    shares = {f"{n}_share": counts[n] / max(counts[_COUNTS[0]], 1.0) for n in _COUNTS[1:]}
+    kinds = ("accuracy", "mces", "tanimoto") if settings.mces else ("accuracy", "tanimoto")
+    results = {
         **_provenance(settings, inputs, scores),
         "spectra": len(scores),
         "molecules": len(set(scores.molecule)),
         "statuses": dict(Counter(known["status"]).most_common()),
         "predicted_but_not_in_truth": len(predicted.keys() - {t.spectrum_id for t in truths}),
-        **_numbers(settings, inputs, scores, known),
+        "mces_work": dict(scores.mces_work),
+        "candidates": {"total": counts[_COUNTS[0]], **shares},
+        "metrics": scores.summary(seed),
+        "groups": strata(
+            scores, [f"{kind}@{k}" for k in settings.top_k for kind in kinds], inputs.notes, seed
+        ),
     }
-    write_table(folder / _SPECTRA, _per_spectrum(scores, known), inputs.track)
-    for name, rows in _tables(found).items():
+    if inputs.formulas is not None:
+        results["formula_accuracy"] = formula_accuracy(truths, inputs.formulas, seed)
+    results["calibration"] = _calibration(scores, known)
+    for name, rows in _tables(results, scores, known).items():
         write_table(folder / f"{name}.tsv", rows, inputs.track)
-    text = json.dumps(finite(found), indent=2, ensure_ascii=False)
+    text = json.dumps(finite(results), indent=2, ensure_ascii=False)
     write_atomically(folder / RESULTS, [text + "\n"])
-    write_plots(folder, found)
-    return found
+    write_plots(folder, results)
+    return results
 
 
 def report_files(folder: Path) -> dict[str, Path]:
     """All that `report` may write, by what it is; of plots those that are there."""
-    names = (RESULTS, _SPECTRA, *(f"{name}.tsv" for name in _TABLES))
+    names = (RESULTS, *(f"{name}.tsv" for name in _TABLES))
     plots = [folder / "plots" / name for name in PLOTS]
     return {
         **{f"the report's {name}": folder / name for name in names},
@@ -148,7 +158,7 @@ def _provenance(
             "python": platform.python_version(),
             **{library: version_of(library) or "absent" for library in _LIBRARIES},
         },
-        "title": suite.titled(fold),
+        "title": f"{suite.title}, fold {fold or 'all'}",
         "track": inputs.track,
         "remarks": [*suite.remarks, *inputs.remarks],
         "data": {
@@ -177,70 +187,47 @@ def _provenance(
     }
 
 
-def _numbers(
-    settings: EvaluateSettings,
-    inputs: EvaluationInputs,
-    scores: Scores,
-    known: Mapping[str, Sequence[Any]],
-) -> dict[str, Any]:
-    """What was computed, as plain values for JSON."""
-    seed, truths = settings.prediction.seed, inputs.truths
-    total = float(scores.columns["candidates"].sum())
-    kinds = ("accuracy", "mces", "tanimoto") if settings.mces else ("accuracy", "tanimoto")
-    shown = [f"{kind}@{k}" for k in settings.top_k for kind in kinds]
-    formulas = {}
-    if inputs.formulas is not None:
-        formulas["formula_accuracy"] = formula_accuracy(truths, inputs.formulas, seed)
-    return {
-        "mces_work": dict(scores.mces_work),
-        "candidates": {"total": total}
-        | {
-            f"{name}_share": float(scores.columns[name].sum()) / max(total, 1.0)
-            for name in ("valid", "formula_exact", "distinct")
-        },
-        "metrics": scores.summary(seed),
-        "parts": part_records(scores, seed=seed),
-        "groups": strata(scores, shown, inputs.notes, seed=seed),
-        **formulas,
-        "calibration": _calibration(scores, known),
-    }
+def _tables(
+    results: Mapping[str, Any], scores: Scores, known: Mapping[str, Sequence[Any]]
+) -> dict[str, Rows]:
+    """Tables of the numbers, by the name of their file; a mean stands with its interval.
 
-
-def _tables(found: Mapping[str, Any]) -> dict[str, Rows]:
-    """Tables of the numbers, by the name of their file; a mean stands with its interval."""
+    Args:
+        results: What results.json holds.
+        scores: Of every spectrum.
+        known: What else is known of each, by column; None where it is not.
+    """
+    spectra: list[list[Any]] = [
+        ["spectrum_id", "molecule", "smiles", *scores.columns, *known],
+        *(
+            [truth.spectrum_id, truth.molecule, truth.smiles]
+            + [float(column[row]) for column in scores.columns.values()]
+            + ["" if column[row] is None else column[row] for column in known.values()]
+            for row, truth in enumerate(scores.truths)
+        ),
+    ]
     tables: dict[str, Rows] = {
-        "metrics": _metrics(found),
-        "groups": _groups(found["groups"]),
+        "per_spectrum": spectra,
+        "metrics": [
+            ["spectra", "molecules", "metric", *_ENDS],
+            *(
+                [results["spectra"], results["molecules"], name, *(mean[end] for end in _ENDS)]
+                for name, mean in results["metrics"].items()
+            ),
+        ],
+        "groups": _groups(results["groups"]),
         "calibration": [
             ["of", "cases", "stated", "observed", "observed_low", "observed_high"],
             *(
                 [name, part["count"], part["stated"], *part["observed"].values()]
-                for name, table in found["calibration"].items()
+                for name, table in results["calibration"].items()
                 for part in table["bins"]
             ),
         ],
     }
-    if "formula_accuracy" in found:
-        tables["formula_accuracy"] = _groups(found["formula_accuracy"])
+    if "formula_accuracy" in results:
+        tables["formula_accuracy"] = _groups(results["formula_accuracy"])
     return tables
-
-
-def _per_spectrum(scores: Scores, known: Mapping[str, Sequence[Any]]) -> Rows:
-    """One row a spectrum: its scores, and what else is known of it."""
-    yield ["spectrum_id", "molecule", "smiles", *scores.columns, *known]
-    for row, truth in enumerate(scores.truths):
-        values = [float(column[row]) for column in scores.columns.values()]
-        cells = ["" if column[row] is None else column[row] for column in known.values()]
-        yield [truth.spectrum_id, truth.molecule, truth.smiles, *values, *cells]
-
-
-def _metrics(found: Mapping[str, Any]) -> Rows:
-    """One row a metric, of all spectra and of each part."""
-    yield ["part", "spectra", "molecules", "metric", *_ENDS]
-    for part in ({"name": "all", **found}, *found["parts"]):
-        for name, estimate in part["metrics"].items():
-            values = [estimate[end] for end in _ENDS]
-            yield [part["name"], part["spectra"], part["molecules"], name, *values]
 
 
 def _groups(groups: Sequence[Mapping[str, Any]]) -> Rows:

@@ -1,12 +1,27 @@
-"""What an evaluation is asked for: the options of `duallgd evaluate` under their own names."""
+"""What an evaluation is asked for; `duallgd evaluate` makes its own options of these fields."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.predict.settings import PREDICT, PredictSettings, Shard
+
+if TYPE_CHECKING:
+    from duallgd_cli.predict.settings import PredictSettings
+
+# Options are described where the settings are: annotations are what `typer.Option` is given.
+_scored, _scoring, _leakage, _machine = (
+    partial(dict[str, object], rich_help_panel=panel)
+    for panel in ("What is scored", "Scoring", "Training data", "Machine")
+)
+
+
+def _prediction() -> "PredictSettings":
+    from duallgd_cli.predict.settings import PredictSettings  # not for the help of a command
+
+    return PredictSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,72 +29,107 @@ class EvaluateSettings:
     """What is predicted and scored, how, and where the report goes.
 
     Attributes:
-        benchmark: ``massspecgym``, ``nplib1`` or a table of labelled spectra.
-        data_dir: Folder with the benchmark's files.
-        predictions: Table of predictions to score as it is; None predicts the benchmark.
-        truth: Table that says what the predicted spectra are.
-        fold: Value of the column ``fold``; "" for the benchmark's own, or all of a plain table.
-        spectra_per_molecule: ``1`` (always the same one) or ``all``.
-        limit: At most so many spectra, always the same ones; None for all.
         out: Folder of the report; None names it after what is scored.
         top_k: Ranks to report, ascending.
-        mces: Compute MCES distances: the slow part.
-        mces_limit: Time limit of one pair, s.
-        mces_cache: File of solved pairs, or None.
-        formulas: Table of predicted formulas; None gives the true ones (another track).
         prediction: How spectra are predicted; its seed is the bootstrap's too.
         analogues: Files of known molecules that samples start from; see `guide.GuideFiles`.
         databases: Files of structures to choose from; see `guide.GuideFiles`.
-        train_hashes: List of the weights' training molecules; None takes the one beside them.
-        train_data: Tables of training molecules for similarities.
-        allow_leakage: Score molecules that the weights have seen, and say so on the result.
-        drop_leaked: Leave them out, and say so on the result.
         weights: File or name; None for those that come with duallgd.
-        device: As `Runtime.resolve` takes it.
-        precision: As `Runtime.resolve` takes it.
-        threads: CPU threads; None for the physical cores at hand.
-        workers: Processes that assemble molecules and that score; None chooses for both.
-        resume: Continue an interrupted run; finished shards of it are joined.
-        shard: Part of the spectra to predict; a part is not scored.
+        device: As `Runtime.resolve` takes it, like `precision` and `threads`.
+        resume: Continue an interrupted run.
         force: Replace files of the folder that exist.
         config: File that settings came from, which is never written to; or None.
     """
 
-    benchmark: str | None = None
-    data_dir: Path | None = None
-    predictions: Path | None = None
-    truth: Path | None = None
-    fold: str = ""
-    spectra_per_molecule: Literal["1", "all"] = "all"
-    limit: int | None = None
+    benchmark: Annotated[
+        str | None,
+        _scored(
+            help="massspecgym (downloaded once), or a table of labelled spectra in its layout "
+            "(.tsv, .gz, .xz): identifier, smiles, formula, mzs, intensities, precursor_mz, adduct."
+        ),
+    ] = None
+    predictions: Annotated[
+        Path | None,
+        _scored(
+            help="CSV or TSV of predictions, predict's output or anybody's: an identifier, smiles "
+            "and, unless the rows are in order, rank."
+        ),
+    ] = None
+    truth: Annotated[
+        Path | None,
+        _scored(help="Table in the MassSpecGym layout (.tsv, .gz, .xz): identifier and smiles."),
+    ] = None
+    fold: Annotated[
+        str, _scored(help="Fold to score; else test of MassSpecGym, or all of another table.")
+    ] = ""
+    spectra_per_molecule: Annotated[
+        Literal["1", "all"], _scored(help="1 (always the same one of each molecule) or all.")
+    ] = "all"
+    limit: Annotated[int | None, _scored(help="So many spectra, always the same.", min=1)] = None
+    formulas: Annotated[
+        Path | None,
+        _scored(
+            help="Table of predicted formulas by identifier: the formula-predicted track. Without "
+            "it the true formulas are given: the formula-known track."
+        ),
+    ] = None
+    mces: Annotated[bool, _scoring(help="Compute MCES distances, the slow part.")] = True
+    mces_limit: Annotated[
+        float,
+        _scoring(
+            help="Wall time for one pair; a pair out of time counts as the worst it may be.",
+            metavar="SECONDS",
+        ),
+    ] = 30.0
+    train_hashes: Annotated[
+        Path | None,
+        _leakage(
+            help="List of the weights' training molecules; by default the file .train.hashes "
+            "beside the weights that predict, or made the predictions."
+        ),
+    ] = None
+    train_data: Annotated[
+        Sequence[Path],
+        _leakage(
+            help="Table of training molecules (smiles, fold), for the similarity to the nearest "
+            "one: groups by it, and the share above 0.7; may be repeated."
+        ),
+    ] = ()
+    allow_leakage: Annotated[
+        bool,
+        _leakage(help="Score molecules of the training data too, and say so on the result."),
+    ] = False
+    drop_leaked: Annotated[
+        bool,
+        _leakage(help="Leave out molecules of the training data; the result names them."),
+    ] = False
+    workers: Annotated[
+        int | None,
+        _machine(
+            help="Processes that predict, and that score; they change no result. By default as "
+            "predict's, and to score the physical cores at hand.",
+            min=1,
+            metavar="K",
+        ),
+    ] = None
     out: Path | None = None
     top_k: tuple[int, ...] = (1, 10)
-    mces: bool = True
-    mces_limit: float = 30.0
-    mces_cache: Path | None = None
-    formulas: Path | None = None
-    prediction: PredictSettings = field(default_factory=PredictSettings)
+    prediction: "PredictSettings" = field(default_factory=_prediction)
     analogues: tuple[str, ...] = ()
     databases: tuple[str, ...] = ()
-    train_hashes: Path | None = None
-    train_data: Sequence[Path] = ()
-    allow_leakage: bool = False
-    drop_leaked: bool = False
     weights: str | None = None
     device: str = "auto"
     precision: str = "auto"
     threads: int | None = None
-    workers: int | None = None
     resume: bool = False
-    shard: Shard = field(default_factory=Shard)
     force: bool = False
     config: Path | None = None
 
     def __post_init__(self) -> None:
         if self.allow_leakage and self.drop_leaked:
             raise UsageError("--allow-leakage and --drop-leaked exclude each other; give one")
-        if self.prediction.formula not in (None, PREDICT):
-            raise UsageError(f"--formula is {PREDICT}, not {quote(self.prediction.formula)}")
+        if self.prediction.formula not in (None, "predict"):
+            raise UsageError(f"--formula is predict, not {quote(self.prediction.formula)}")
 
     @property
     def folder(self) -> Path:

@@ -6,6 +6,7 @@ A structure is described once for all metrics: identity, fingerprint and formula
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, repeat
@@ -24,7 +25,6 @@ from duallgd_cli.tables import table_rows
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
 PEAKS: Final = frozenset({"mzs", "intensities"})
-PANELS: Final = "AB"
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
 
@@ -81,18 +81,15 @@ class MoleculeFigures:
 @lru_cache(maxsize=100_000)
 def molecule(smiles: str) -> MoleculeFigures | None:
     """Describe a SMILES; None if it is not a possible molecule."""
+    block = formula = ""
     try:
         mol = identity.parse_smiles(smiles)
     except MoleculeError:
         return None
-    try:
+    with suppress(MoleculeError):
         block = identity.inchikey_block(mol)
-    except MoleculeError:
-        block = ""
-    try:
+    with suppress(FormulaError):
         formula = str(formula_of(mol))
-    except FormulaError:
-        formula = ""
     return MoleculeFigures(
         smiles=identity.canonical_smiles(mol),
         block=block,
@@ -106,8 +103,7 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
 
     Args:
         rows: As `table_rows` gives them.
-        fold: Value of the column ``fold`` to keep; "" keeps all. ``val:A`` and ``val:B`` are the
-            molecules of fold val in two halves, A to develop by and B to look at once.
+        fold: Value of the column ``fold`` to keep; "" keeps all.
         source: What the table is called in messages.
 
     Raises:
@@ -118,16 +114,13 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
     bare = [{name: cell for name, cell in row.items() if name not in PEAKS} for row in rows]
     if not bare:
         raise UnreadableError(f"{source} holds no rows")
-    fold, has_panel, panel = fold.partition(":")
-    if has_panel and panel not in tuple(PANELS):
-        raise UsageError(f"a fold has the panels A and B, as in {fold}:A, not {quote(panel)}")
     kept = [row for row in bare if not fold or row.get("fold") == fold]
     if not kept:
         folds = sorted({row["fold"] for row in bare if row.get("fold")})
         has = f"its folds are {_few(folds)}" if folds else "it has no column fold"
         raise UsageError(f"{source} has no fold {quote(fold)}; {has}")
     name = id_column(kept, source)
-    found: dict[str, Truth] = {}
+    truths: dict[str, Truth] = {}
     for row in kept:
         described = molecule(row["smiles"])
         if described is None:
@@ -135,18 +128,13 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
                 f"{source} has {quote(row['smiles'])} as the structure of {quote(row[name])}, "
                 "which is no molecule; correct it or leave the row out"
             )
-        if row[name] in found:
+        if row[name] in truths:
             raise UnreadableError(
                 f"{source} holds {quote(row[name])} twice in column {name}; make them unique"
             )
         block = described.block or described.smiles
-        found[row[name]] = Truth(row[name], row["smiles"], block, row)
-    return [one for one in found.values() if not panel or panel == panel_of(one.molecule)]
-
-
-def panel_of(molecule: str) -> str:
-    """The panel of a molecule, by the hash of the first block of its InChIKey."""
-    return PANELS[_hash(f"panel {molecule}")[0] % len(PANELS)]
+        truths[row[name]] = Truth(row[name], row["smiles"], block, row)
+    return list(truths.values())
 
 
 def id_column(rows: Sequence[Mapping[str, str]], source: str) -> str:
@@ -171,11 +159,15 @@ def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None
             the smallest number, or ``all``.
         limit: Keep so many spectra, again by smallest hash; None keeps all.
     """
+
+    def place(truth: Truth) -> bytes:
+        return hashlib.blake2b(truth.spectrum_id.encode(), digest_size=8).digest()
+
     listed = list(truths)
-    ordered = sorted(listed, key=lambda truth: _hash(truth.spectrum_id))
+    ordered = sorted(listed, key=place)
     if spectra_per_molecule == "1":
         ordered = list({truth.molecule: truth for truth in reversed(ordered)}.values())
-        ordered.sort(key=lambda truth: _hash(truth.spectrum_id))
+        ordered.sort(key=place)
     kept = {truth.spectrum_id for truth in ordered[:limit]}
     return [truth for truth in listed if truth.spectrum_id in kept]
 
@@ -190,34 +182,33 @@ def read_predictions(path: Path) -> dict[str, Predicted]:
         UnreadableError: A column is missing, a rank is no number or stands twice for a spectrum.
         UsageError: Two spectra of the table have one identifier.
     """
-    rows = list(table_rows(path, required=("smiles",)))
-    name = id_column(rows, str(path))
+    listed = list(table_rows(path, required=("smiles",)))
+    name = id_column(listed, str(path))
     by_spectrum: dict[str, list[dict[str, str]]] = {}
-    for row in rows:
+    for row in listed:
         by_spectrum.setdefault(row[name], []).append(row)
-    return {key: _predicted(key, group, path) for key, group in by_spectrum.items()}
-
-
-def _predicted(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> Predicted:
-    rows = _one_block(spectrum_id, rows, path)
-    best = [row for row in rows if row["smiles"]]
-    try:
-        ranks = [float(row.get("rank") or "nan") for row in best]
-    except ValueError as error:
-        wrong = str(error).partition(": ")[2]
-        raise UnreadableError(
-            f"{path} has the rank {wrong} for {quote(spectrum_id)}; ranks are numbers"
-        ) from None
-    twice = next((rank for rank, times in Counter(ranks).items() if times > 1), None)
-    if twice is not None:
-        raise UnreadableError(f"{path} has rank {twice:g} twice for {quote(spectrum_id)}")
-    if all(map(isfinite, ranks)):
-        best = [best[place] for place in np.argsort(ranks)]
-    return Predicted(
-        smiles=tuple(row["smiles"] for row in best),
-        confidence=tuple(number(row.get("confidence", "")) for row in best),
-        status=rows[0].get("status") or "ok",
-    )
+    predicted = {}
+    for spectrum_id, own in by_spectrum.items():
+        rows = _one_block(spectrum_id, own, path)
+        best = [row for row in rows if row["smiles"]]
+        try:
+            ranks = [float(row.get("rank") or "nan") for row in best]
+        except ValueError as error:
+            wrong = str(error).partition(": ")[2]
+            raise UnreadableError(
+                f"{path} has the rank {wrong} for {quote(spectrum_id)}; ranks are numbers"
+            ) from None
+        twice = next((rank for rank, times in Counter(ranks).items() if times > 1), None)
+        if twice is not None:
+            raise UnreadableError(f"{path} has rank {twice:g} twice for {quote(spectrum_id)}")
+        if all(map(isfinite, ranks)):
+            best = [best[place] for place in np.argsort(ranks)]
+        predicted[spectrum_id] = Predicted(
+            smiles=tuple(row["smiles"] for row in best),
+            confidence=tuple(number(row.get("confidence", "")) for row in best),
+            status=rows[0].get("status") or "ok",
+        )
+    return predicted
 
 
 def _one_block(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> list[dict[str, str]]:
@@ -225,16 +216,16 @@ def _one_block(spectrum_id: str, rows: list[dict[str, str]], path: Path) -> list
     blocks: dict[tuple[str, str], list[dict[str, str]]] = {}
     for row in rows:
         blocks.setdefault((row.get("file", ""), row.get("index", "")), []).append(row)
-    found = [block for block in blocks.values() if block[0]["smiles"]] or list(blocks.values())
+    whole = [block for block in blocks.values() if block[0]["smiles"]] or list(blocks.values())
     features = {(row.get("file"), row.get("feature_id")) for row in rows}
-    groups = {block[0].get("indices") for block in found if block[0]["smiles"]}
+    groups = {block[0].get("indices") for block in whole if block[0]["smiles"]}
     of_one_feature = len(features) == 1 and rows[0].get("feature_id") and len(groups) <= 1
     if len(blocks) > 1 and not of_one_feature:
         raise UsageError(
             f"{path} has {len(blocks)} spectra named {quote(spectrum_id)}; "
             "scoring needs a different identifier for each"
         )
-    return found[0]
+    return whole[0]
 
 
 def number(text: str) -> float:
@@ -243,10 +234,6 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         return float("nan")
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 def _few(names: Sequence[str]) -> str:
@@ -266,11 +253,9 @@ def write_table(path: Path, rows: Iterable[Sequence[object]], track: str = "") -
         UsageError: The file cannot be written.
     """
     lasts = chain([["track"]], repeat([track])) if track else repeat([])
-    lines = ([*row, *last] for row, last in zip(rows, lasts, strict=False))
-    write_atomically(path, ("\t".join(map(_cell, line)) + "\n" for line in lines))
+    lines = ("\t".join(map(_cell, [*row, *last])) for row, last in zip(rows, lasts, strict=False))
+    write_atomically(path, (f"{line}\n" for line in lines))
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return " ".join(str(value).split())
+    return f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())

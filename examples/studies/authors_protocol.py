@@ -2,7 +2,7 @@
 
     pip install ./plugins/authors_network
     python -m duallgd_authors_network convert authors.ckpt -o reference.safetensors
-    python examples/studies/authors_protocol.py --benchmark nplib1 --data-dir canopus/ --weights reference.safetensors -o theirs
+    python examples/studies/authors_protocol.py --benchmark canopus/nplib1.tsv --weights reference.safetensors -o theirs
 
 Their network reads the order in which a molecule's atoms are listed, and their tests list them as
 the true molecule's canonical SMILES does: part of the answer is in the question. `duallgd predict`
@@ -36,12 +36,20 @@ from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
-from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth
-from duallgd_cli.evaluate.mces import Search
+from duallgd_cli.evaluate.mces import minima
+from duallgd_cli.evaluate.metrics import Scores
 from duallgd_cli.evaluate.report import report
 from duallgd_cli.evaluate.run import TRUE_ORDER, claim_files, inputs_of, predict_inputs
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import MoleculeFigures, molecule, read_predictions, write_table
+from duallgd_cli.evaluate.tables import (
+    MoleculeFigures,
+    Predicted,
+    Truth,
+    molecule,
+    read_predictions,
+    write_table,
+)
 from duallgd_cli.predict import api
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
@@ -244,14 +252,15 @@ def _scored(spectrum: Truth, ranked: Predicted, settings: EvaluateSettings) -> d
     row = {f"accuracy@{k}": max(hits[:k], default=0.0) for k in settings.top_k}
     row |= {f"tanimoto@{k}": max(alike[:k], default=0.0) for k in settings.top_k}
     if settings.mces:
-        minima = Search(settings.mces_limit).minima(
+        nearest = minima(
             canonical.smiles,
             [one.smiles for one in tautomers],
             settings.top_k,
+            settings.mces_limit,
             threshold=_THRESHOLD,
             ceiling=2.0 * _mol(truth).GetNumBonds(),
         )
-        row |= {f"mces@{k}": value for k, value in zip(settings.top_k, minima, strict=True)}
+        row |= {f"mces@{k}": value for k, value in zip(settings.top_k, nearest.values, strict=True)}
     return row
 
 
@@ -263,10 +272,7 @@ def main(
     benchmark: Annotated[str, typer.Option(help="As for duallgd evaluate.")],
     weights: Annotated[str, typer.Option(help="As the plug-in's command convert writes them.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the report.")],
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with the benchmark's files.")
-    ] = None,
-    fold: Annotated[str, typer.Option(help="By default that of the benchmark.")] = "",
+    fold: Annotated[str, typer.Option(help="As for duallgd evaluate.")] = "test",
     atom_order: Annotated[
         Literal["truth", "formula"],
         typer.Option(help="truth: the network is told the true order, as the authors test it."),
@@ -285,7 +291,6 @@ def main(
         benchmark=benchmark,
         weights=weights,
         out=output,
-        data_dir=data_dir,
         fold=fold,
         limit=limit,
         mces=mces,

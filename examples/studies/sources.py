@@ -15,18 +15,18 @@ each figure is the mean of the paired differences to all sources, with its stand
 are those of the processor.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import log, nan
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TextIO
 
 import command
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from presets import SECONDS, Clock
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
@@ -44,8 +44,33 @@ from duallgd_cli.runtime import Runtime
 from duallgd_cli.sources.collection import Collection
 
 ALL: Final = "all"
+SECONDS: Final = "cpu_s.txt"
 _LEAST: Final = 1e-4  # probability of a true molecule that was not proposed, or is given less
 _HEADER: Final = ("arm", "found", "first", "first 10", "log p", "CPU-s a spectrum")
+
+
+class Clock:
+    """Notes the processor time of every spectrum as it is finished, in a file that may go on."""
+
+    def __init__(self, name: str, file: TextIO) -> None:
+        self._name, self._file = name, file
+        self._spent = self._done = 0
+
+    def __call__(self, stage: str, n_spectra: int, result: HypothesisResult | None) -> None:
+        """Note a spectrum; there is one hypothesis of each, as its formula is given."""
+        if not n_spectra:
+            self._spent = time.process_time_ns()
+            command.say(f"{self._name}: {stage}")
+            return
+        if result is None:  # a finished spectrum is in the journal, its time in the file
+            self._done += n_spectra
+            return
+        now = time.process_time_ns()
+        self._file.write(f"{(now - self._spent) / 1e9:.4f}\n")
+        self._file.flush()
+        self._spent, self._done = now, self._done + n_spectra
+        if self._done % 10 == 0:
+            command.say(f"{self._name}: {self._done} spectra")
 
 
 def joined(parts: Sequence[HypothesisResult]) -> HypothesisResult:

@@ -26,11 +26,12 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.molecule import assemble, disassemble
 from duallgd_cli.config import parse
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
-from duallgd_cli.evaluate import EvaluateSettings, Predicted, Scores, Truth, score
 from duallgd_cli.evaluate.intervals import Estimate, share
+from duallgd_cli.evaluate.metrics import Scores, score
 from duallgd_cli.evaluate.report import RESULTS, ranked_of
 from duallgd_cli.evaluate.run import PREDICTIONS, SPECTRA, TRUTH
-from duallgd_cli.evaluate.tables import read_predictions, truths_of
+from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions, truths_of
 from duallgd_cli.predict import api
 from duallgd_cli.predict.model import Encode, Encoded, LoadedModel
 from duallgd_cli.predict.run import predict

@@ -84,9 +84,7 @@ COMMANDS = [
         {"--benchmark": "labelled.tsv"}
         | dict.fromkeys(("--analogues", "--database", "--train-hashes", "--train-data"), "")
         | dict.fromkeys(("--config", "--weights"), ""),
-        in_folder("-o out", *BENCHMARK)
-        | {"out/mces.sqlite": "-o other --mces-cache out/mces.sqlite"}
-        | in_folder("-o out --shard 1/2", "predictions.csv.shard-1-of-2.journal.jsonl"),
+        in_folder("-o out", *BENCHMARK),
     ),
     Command(
         "evaluate --no-mces",
@@ -267,7 +265,6 @@ MADE = {
     f"predict s.mgf -o b.csv {FEW} --report": "b.html",
     f"predict s.mgf -o b.csv {FEW} --resume --report": "b.html",
     "calibrate w.safetensors --run b.csv --truth labelled.tsv -o": "",
-    "evaluate --predictions b.csv --truth labelled.tsv -o report --mces-cache": "",
 }
 
 

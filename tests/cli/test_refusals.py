@@ -83,8 +83,7 @@ REFUSED = [
         "'2' is not one of '1', 'all'",
     ),
     ("evaluate --benchmark absent.tsv", 66, "nor a file that exists"),
-    ("evaluate --benchmark nplib1", 66, "NPLIB1 is not downloaded automatically"),
-    ("evaluate --benchmark massspecgym --data-dir .", 66, "holds no MassSpecGym1.5.tsv"),
+    ("evaluate --benchmark absent.tsv", 66, "neither massspecgym nor a file that exists"),
     ("data structures none.smi -o out", 66, "none.smi does not exist"),
     ("data structures table.csv -o out", 65, "no column smiles or inchi; it has name"),
     ("data structures table.csv -o out --holdout none.txt", 66, "hold-out list none.txt"),
@@ -170,11 +169,10 @@ report NAME
 formulas NAME
 formulas SPECTRA -o NAME.csv
 evaluate --benchmark NAME
-evaluate --benchmark massspecgym --data-dir NAME
+evaluate --benchmark NAME
 evaluate --benchmark labelled.tsv -o NAME
 evaluate --predictions NAME --truth labelled.tsv
 evaluate --predictions labelled.tsv --truth NAME
-evaluate --benchmark labelled.tsv --mces-cache NAME
 calibrate NAME --run x.csv --truth labelled.tsv -o w
 calibrate w --run NAME --truth labelled.tsv -o w
 train --data NAME -o run

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 STUB = (sys.executable, "-m", "tests.fuzz.stub_command")
 REAL = (sys.executable, "-m", "duallgd_cli")
-SHORT = ("-q", "--samples", "8")
+SHORT = ("-q", "--samples", "4")
 WAYS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGKILL of a worker")
 # What a command may end with: as the signal leaves it, as it says that it was stopped, as it says
 # that a worker was, or on its own because it was done.
@@ -43,14 +43,16 @@ class Job:
 
     Attributes:
         command: In its folder.
-        again: What is added to go on, if anything.
         outputs: Files that are the same whatever happened meanwhile.
+        again: What is added to go on, if anything.
+        before: A command that makes what it reads.
         read: What of such a file is compared.
     """
 
     command: tuple[str, ...]
     outputs: tuple[str, ...]
     again: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
     read: object = Path.read_bytes
 
 
@@ -69,7 +71,7 @@ def tensors(path):
 
 
 def jobs(folder):
-    """All commands that take long, on inputs that are made here."""
+    """All commands that take long, on inputs made here; the one that does most is first."""
     (folder / "mine.smi").write_text("Oc1ccccc1 phenol\nCCO\nCC(=O)Oc1ccccc1C(=O)O aspirin\n")
     (folder / "guide.csv").write_text("feature_id,require,analogue\n1,[OX2],CCCO\n2,,CCO\n")
     text = (EXAMPLES / "spectra.mgf").read_text()
@@ -82,37 +84,30 @@ def jobs(folder):
     lines = ("identifier\tinchikey", *map("\t".join, keys))
     (folder / "truth.tsv").write_text("\n".join(lines))
     predict = ("predict", str(EXAMPLES / "spectra.mgf"), *SHORT, "--group-by", "none", "-o")
-    alike = ("--guide", "guide.csv", "--library", "library.mgf", "--analogues", "mine.smi")
-    tiny = ("--weights", "tiny.safetensors", "--samples", "4", "--steps", "1", "--workers", "1")
-    run = (*REAL, "predict", "labelled.tsv", "-q", "-o", "run.csv", *tiny)
-    for command in (run, (*STUB, "0", *predict, "finished.csv")):
-        subprocess.run(command, cwd=folder, env=_environment(folder), check=True)
-    few = ("--workers", "2", "--samples", "4", "--no-mces", "--allow-leakage")
     training = ("steps=60", "log_every=5", "checkpoint_every=5", "data.pairs_per_batch=200")
     sets = [word for one in training for word in ("--set", f"training.{one}")]
     stub, over = (*STUB, "0.1"), ("--force",)  # what was finished before is not replaced otherwise
+    finished = (*STUB, "0", *predict, "finished.csv")
+    run = "predict labelled.tsv -q -o run.csv --weights tiny.safetensors --samples 4 --steps 1"
+    many = "--guide guide.csv --library library.mgf --analogues mine.smi --database mine.smi"
+    parts = f"{many} --workers 2 --parts --report parts.html".split()
+    evaluate = "evaluate --benchmark labelled.tsv --fold test -o r --workers 2 --samples 4"
     return {
+        "predict, with all that is known, parts, report": Job(
+            (*stub, *predict, "parts.csv", *parts), ("parts.csv", "parts.parts.csv"), ("--resume",)
+        ),
         "predict": Job((*stub, *predict, "out.csv"), ("out.csv",), ("--resume",)),
-        "predict, guide, library, analogues, parts, report": Job(
-            (
-                *(*stub, *predict, "parts.csv", *alike),
-                *("--workers", "2", "--parts", "--report", "parts.html"),
-            ),
-            ("parts.csv", "parts.parts.csv"),
-            ("--resume",),
+        "merge": Job(
+            (*stub, "merge", "finished.csv", "-o", "merged.csv"), ("merged.csv",), over, finished
         ),
-        "predict, database": Job(
-            (*stub, *predict, "chosen.csv", "--database", "mine.smi", "--workers", "2"),
-            ("chosen.csv",),
-            ("--resume",),
+        "report": Job(
+            (*stub, "report", "finished.csv", "-o", "page.html"), ("page.html",), over, finished
         ),
-        "merge": Job((*stub, "merge", "finished.csv", "-o", "merged.csv"), ("merged.csv",), over),
-        "report": Job((*stub, "report", "finished.csv", "-o", "page.html"), ("page.html",), over),
         "evaluate": Job(
-            (*stub, "evaluate", "--benchmark", "labelled.tsv", "--fold", "test", "-o", "r", *few),
+            (*stub, *evaluate.split(), "--no-mces", "--allow-leakage"),
             ("r/predictions.csv", "r/results.json"),
             ("--resume",),
-            lambda path: figures(path) if path.suffix == ".json" else path.read_bytes(),
+            read=lambda path: figures(path) if path.suffix == ".json" else path.read_bytes(),
         ),
         "calibrate": Job(
             (
@@ -121,6 +116,7 @@ def jobs(folder):
             ),
             ("fitted.safetensors",),
             over,
+            (*REAL, *run.split(), "--workers", "1"),
             tensors,
         ),
         "train": Job(
@@ -153,6 +149,9 @@ def kill_and_resume(kills, seed, folder):
             break
         name = names[turn % len(names)]
         if name not in whole:
+            if made[name].before:
+                command = made[name].before
+                subprocess.run(command, cwd=folder, env=_environment(folder), check=True)
             started = time.monotonic()
             _run(made[name], folder)
             lasts_s[name] = time.monotonic() - started
@@ -160,9 +159,8 @@ def kill_and_resume(kills, seed, folder):
         _clear(made[name], folder)
         how = rng.choice(WAYS)
         if _ended(made[name], folder, how, rng.uniform(0.02, 1) * lasts_s[name]):
-            for _ in range(2):
-                _run(made[name], folder, again=True)
-                assert _left(made[name], folder) == whole[name], f"{name} after {how}"
+            _run(made[name], folder, again=True)
+            assert _left(made[name], folder) == whole[name], f"{name} after {how}"
             seen[f"{name}: {how}"] += 1
     return seen
 

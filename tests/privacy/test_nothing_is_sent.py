@@ -36,7 +36,7 @@ LOCAL_PROGRAMS = {"uname", "fc-list"}
 # or computed at length, and matplotlib's list of fonts, where plots are drawn or matchms is loaded.
 CACHES = {
     "predict": {".cache/duallgd", ".cache/matplotlib"},
-    "evaluate": {".cache/duallgd", ".cache/matplotlib"},
+    "evaluate": {".cache/matplotlib"},
     "database": {".local/share"},
 }
 SMALL = "--samples 2 --steps 1 --formulas formulas.csv --weights small.safetensors"
@@ -52,10 +52,9 @@ QUICK = {
 }
 SLOW = {
     "predict": [
-        f"predict spectra.mgf {SMALL} -o out.csv --parts --report out.html --workers 2",
+        f"predict spectra.mgf {SMALL} -o out.csv --parts --report out.html --workers 2"
+        " --analogues structures.smi --library library.mgf --database structures.smi",
         f"predict spectra.mzML {SMALL} -o out.mztab --summary sirius",
-        f"predict spectra.mgf {SMALL} -o a.sdf --analogues structures.smi --library library.mgf",
-        f"predict spectra.mgf {SMALL} -o chosen.jsonl --database structures.smi",
     ],
     "features": ["features spectra.mzML -o features.mgf"],
     "score": [f"score spectra.mgf --structures structures.smi {SMALL} -o scores.csv"],
@@ -67,11 +66,10 @@ SLOW = {
     "report": ["report run/out.csv -o again.html"],
     "merge": ["merge run/out.csv -o again.sdf --parts"],
     "train": [
-        f"train --stage decoder --data structures -o decoder {TINY}",
-        f"train --stage joint --data spectra -o joint --init-denoiser decoder {TINY}",
+        f"train --stage joint --data spectra -o joint {TINY}",
     ],
     "evaluate": [
-        "evaluate --benchmark labelled.tsv --fold test -o scored --samples 4 --steps 1 --workers 2"
+        "evaluate --benchmark labelled.tsv --fold test -o scored --samples 2 --steps 1 --workers 2"
         " --weights small.safetensors",
         "calibrate small.safetensors --run scored/predictions.csv --truth scored/truth.tsv"
         " -o made.safetensors",
@@ -299,7 +297,7 @@ def test_a_command_that_loads_a_network_or_data_sends_nothing(name, folder):
 def test_predict_says_the_same_where_there_is_no_network(folder):
     if not namespace():
         pytest.skip(NO_NAMESPACE)
-    command = ["-m", "duallgd_cli", "predict", "spectra.mgf", *SMALL.split(), "--workers", "2"]
+    command = ["-m", "duallgd_cli", "predict", "spectra.mgf", *SMALL.split()]
 
     without = guarded([*command, "-o", "without.csv"], folder)
     with_one = guarded([*command, "-o", "with.csv"], folder, is_counted=False)
@@ -315,7 +313,7 @@ def test_the_one_download_is_asked_for_by_name(folder):
 
     assert done.network == ["socket.getaddrinfo huggingface.co"]
     assert done.code == 66
-    assert "--data-dir" in done.said
+    assert "give the file with --benchmark" in done.said
 
 
 REACHING_OUT = """

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.evaluate import EvaluateSettings, report
+from duallgd_cli.evaluate import report
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.evaluate.run import evaluate
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.predict import api
 from duallgd_cli.predict.settings import PredictSettings
 from plugins.authors_network.tests.conftest import installed  # noqa: F401 - a fixture

@@ -23,9 +23,10 @@ from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import RefusedError, UsageError
-from duallgd_cli.evaluate import EvaluateSettings, Predicted, Truth
 from duallgd_cli.evaluate.run import TRUE_ORDER, evaluate
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
+from duallgd_cli.evaluate.tables import Predicted, Truth
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
 from plugins.authors_network.tests.made_reference import converted, fine_tuned_file, stirred_network
 from tests.made_runs import rows_of

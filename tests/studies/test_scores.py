@@ -20,7 +20,7 @@ def test_leaving_out_what_tells_costs_something_and_what_does_not_nothing(
     groups = {"a score that tells": ("fingerprint_tanimoto",), "one that does not": ("contrast",)}
     monkeypatch.setattr(scores, "GROUPS", groups)
 
-    rows = dict(line[2:].split(" | ", 1) for line in scores.table(synthetic(90)) if "±" in line)
+    rows = dict(line[2:].split(" | ", 1) for line in scores.table(synthetic(60)) if "±" in line)
 
     log_probability, _, among_ten = cells(rows["a score that tells"])
     assert log_probability < -0.1

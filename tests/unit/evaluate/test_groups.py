@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.evaluate import EvaluateSettings
-from duallgd_cli.evaluate.groups import describe, parts, strata
+from duallgd_cli.evaluate.groups import describe, strata
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Truth
 from tests.scored_entries import scored
 
@@ -87,20 +87,3 @@ def test_every_kind_covers_every_spectrum_and_weighs_to_the_whole():
         total = sum(one["spectra"] * one["estimates"]["accuracy@1"]["mean"] for one in groups)
         assert sum(one["spectra"] for one in groups) == 30
         assert total == pytest.approx(np.sum(scores.columns["accuracy@1"]))
-
-
-PARTS = [
-    truth(name, benchmark=part)
-    for name, part in zip("abcd", ("nplib1", "nplib1+massspecgym", "own", ""), strict=True)
-]
-
-
-def test_a_molecule_of_two_benchmarks_counts_in_both():
-    found = {name: keep.tolist() for name, keep in parts(PARTS).items()}
-
-    assert found == {
-        "massspecgym": [False, True, False, False],
-        "nplib1": [True, True, False, False],
-        "own": [False, False, True, False],
-    }
-    assert parts([truth("a")]) == {}

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from duallgd_cli.chem.identity import fingerprint, parse_smiles, tanimoto
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.evaluate import EvaluateSettings
 from duallgd_cli.evaluate.leakage import (
     TrainingHashes,
     check_leakage,
     similarities,
 )
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
 from duallgd_cli.evaluate.tables import Truth
 

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.mces import Answer, Search, SolvedPairs, search
+from duallgd_cli.evaluate import mces
+from duallgd_cli.evaluate.mces import Answer, Minima, minima, search
 
 pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
 pulp = pytest.importorskip("pulp", reason="needs the evaluate extra")
@@ -39,7 +39,7 @@ def theirs(first, second, threshold=15):
 
 
 def distance(first, second, **limits):
-    return Search().minima(first, [second], [1], **limits)[0]
+    return minima(first, [second], [1], **limits).values[0]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_the_minimum_is_that_of_single_pairs_of_myopic_mces_for_every_k():
     single = [theirs(ASPIRIN, other) for other in OTHERS]
 
     assert [distance(ASPIRIN, other) for other in OTHERS] == single
-    found = Search().minima(ASPIRIN, OTHERS, [1, 2, 3, 4, 5])
-    assert found == [min(single[:k]) for k in (1, 2, 3, 4, 5)]
+    found = minima(ASPIRIN, OTHERS, [1, 2, 3, 4, 5]).values
+    assert list(found) == [min(single[:k]) for k in (1, 2, 3, 4, 5)]
 
 
 def test_above_the_threshold_the_bound_stands_and_below_it_the_threshold():
@@ -83,53 +83,47 @@ def test_above_the_threshold_the_bound_stands_and_below_it_the_threshold():
 @pytest.mark.parametrize(
     ("candidates", "ceiling", "expected"),
     [
-        ([], 100.0, [100.0, 100.0]),
-        ([None, None], 100.0, [100.0, 100.0]),
-        (["CC(C)(C)C(C)(C)C"], 4.0, [4.0, 4.0]),
-        (["COC"], 100.0, [2.0, 2.0]),
+        ([], 100.0, (100.0, 100.0)),
+        ([None, None], 100.0, (100.0, 100.0)),
+        (["CC(C)(C)C(C)(C)C"], 4.0, (4.0, 4.0)),
+        (["COC"], 100.0, (2.0, 2.0)),
     ],
     ids=["no candidate", "no molecule", "never above the ceiling", "fewer candidates than k"],
 )
 def test_what_there_is_counts_up_to_the_ceiling(candidates, ceiling, expected):
-    assert Search().minima("CCO", candidates, [1, 10], ceiling=ceiling) == expected
+    assert minima("CCO", candidates, [1, 10], ceiling=ceiling).values == expected
 
 
 def test_a_hit_at_rank_one_leaves_nothing_to_solve():
-    search = Search()
-
-    assert search.minima("CCO", ["CCO", "COC", "CC=O"], [1, 10]) == [0.0, 0.0]
-    assert not search.needed
+    assert minima("CCO", ["CCO", "COC", "CC=O"], [1, 10]) == Minima((0.0, 0.0))
 
 
 @pytest.mark.parametrize(
-    ("known", "distance", "out_of_time"),
+    ("answer", "expected"),
     [
-        (Answer(2.5), 2.5, False),
-        (Answer(None), 15.0, False),
-        (Answer(None, 10.0), 15.0, True),
-        (Answer(3.0, 10.0), 3.0, True),
-        (Answer(3.0, 1.0), 2.0, False),
+        (Answer(2.5), Minima((2.5,), 1, 0)),
+        (Answer(None), Minima((15.0,), 1, 0)),
+        (Answer(None, True), Minima((15.0,), 1, 1)),
+        (Answer(3.0, True), Minima((3.0,), 1, 1)),
     ],
-    ids=["proven", "above the cutoff", "out of time: the worst", "a mapping", "more time now"],
+    ids=["proven", "above the cutoff", "out of time: the worst", "a mapping"],
 )
-def test_what_is_known_of_a_pair_is_solved_again_only_with_more_time(known, distance, out_of_time):
-    search = Search(limit_s=10.0)
-    search.solved.add(PAIR, 15.0, known)
+def test_a_pair_counts_as_its_answer_or_as_the_worst_it_may_be(monkeypatch, answer, expected):
+    asked = []
+    monkeypatch.setattr(mces, "search", lambda *given: asked.append(given) or answer)
 
-    assert search.minima("COC", ["CCO"], [1]) == [distance]
-    assert search.timeouts == ({PAIR} if out_of_time else set())
-    assert search.needed == {PAIR}
+    assert minima("COC", ["CCO"], [1], 10.0) == expected
+    assert asked == [(*PAIR, 15.0, 10.0)]
 
 
 @pytest.mark.parametrize("limit_s", [0.001, 0.1])
 def test_a_solver_stopped_early_never_beats_the_truth(limit_s):
     exact = theirs(*HARD)
 
-    search = Search(limit_s=limit_s)
-    found = search.minima(HARD[0], [HARD[1]], [1])[0]
+    (found,), _, timeouts = minima(HARD[0], [HARD[1]], [1], limit_s)
 
     assert exact <= found <= 15.0
-    assert found == exact or search.timeouts
+    assert found == exact or timeouts
 
 
 def test_just_within_the_cutoff_is_proven_and_just_above_is_not_there():
@@ -143,22 +137,3 @@ def test_solvers_say_nothing():
     done = subprocess.run([sys.executable, "-c", solve], capture_output=True, check=True)
 
     assert (done.stdout, done.stderr) == (b"", b"")
-
-
-def test_solved_pairs_are_kept_in_a_file_and_later_answers_replace_earlier_ones(tmp_path):
-    path = tmp_path / "new" / "mces.sqlite"
-
-    for found in (Answer(None, 1.0), Answer(2.0)):
-        SolvedPairs(path).add(PAIR, 15.0, found)
-
-    assert SolvedPairs(path).known(PAIR, 15.0) == Answer(2.0)
-    assert SolvedPairs(path).known(PAIR, 14.5) is None
-    assert SolvedPairs().known(PAIR, 15.0) is None
-
-
-def test_a_file_that_is_no_cache_is_refused(tmp_path):
-    path = tmp_path / "mces.sqlite"
-    path.write_text("not a database, but long enough to have a header of its own")
-
-    with pytest.raises(UsageError, match="--mces-cache"):
-        SolvedPairs(path)

@@ -19,7 +19,6 @@ EVERYTHING = {
     "groups": GROUPS,
     "spectra": 8,
     "metrics": METRICS,
-    "parts": [{"title": "NPLIB1 part", "spectra": 3, "metrics": METRICS}],
 }
 CALIBRATION = {
     "confidence": {

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate import EvaluateSettings
 from duallgd_cli.evaluate import report as report_layer
 from duallgd_cli.evaluate.run import evaluate
+from duallgd_cli.evaluate.settings import EvaluateSettings
 
 TRUTH = (
     "identifier\tsmiles\tfold\tadduct\n"

@@ -10,7 +10,7 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.evaluate import suites
-from duallgd_cli.evaluate.suites import find, massspecgym, write_unlabelled
+from duallgd_cli.evaluate.suites import find, write_unlabelled
 from duallgd_cli.evaluate.tables import Truth
 from tests import labelled_table
 
@@ -41,26 +41,19 @@ def hub(published, monkeypatch):
     return asked
 
 
-def test_a_folder_is_read_without_asking_the_hub(hub, published):
-    found = massspecgym(published.parent)
+def test_the_published_file_is_that_benchmark_wherever_it_lies(hub, published):
+    found = find(str(published))
+    published.write_text(published.read_text() + "\n")
+    changed = find(str(published))
 
     assert not hub
-    assert found.title == "MassSpecGym 1.5"
-    assert not found.remarks
+    assert (found.title, found.fold) == ("MassSpecGym 1.5", "test")
     assert len(list(found.rows())) == 10
-    assert found.titled("test") == "MassSpecGym 1.5, fold test"
-
-
-def test_a_file_that_is_not_the_published_one_is_used_but_said(published):
-    published.write_text(published.read_text() + "\n")
-
-    found = massspecgym(published.parent)
-
-    assert "SHA-256 differs" in found.remarks[0]
+    assert (changed.title, changed.fold) == ("MassSpecGym1.5.tsv", "")
 
 
 def test_the_file_is_downloaded_once_at_a_pinned_revision(hub, published):
-    found = [massspecgym(None) for _ in range(2)]
+    found = [find("massspecgym") for _ in range(2)]
 
     downloaded = published.parent / "cache" / published.name
     assert [suite.files for suite in found] == [(downloaded,)] * 2
@@ -78,7 +71,7 @@ def test_a_download_that_is_not_the_published_file_is_refused(published):
     published.write_text("broken")
 
     with pytest.raises(UnreadableError, match=r"not MassSpecGym 1\.5 as published"):
-        massspecgym(None)
+        find("MassSpecGym")
 
 
 @pytest.mark.usefixtures("hub")
@@ -87,23 +80,13 @@ def test_without_a_network_the_message_says_what_to_fetch_from_where(published, 
     monkeypatch.setattr(urllib.request, "urlopen", broken)
 
     with pytest.raises(MissingInputError, match="no route to host") as refused:
-        massspecgym(None)
+        find("massspecgym")
 
     [sentence] = str(refused.value).splitlines()
     assert "https://huggingface.co/datasets/roman-bushuiev/MassSpecGym/resolve/" in sentence
-    assert "--data-dir" in sentence
-    assert "--benchmark also takes a table of your own" in sentence
+    assert "give the file with --benchmark, or a table of your own" in sentence
     assert broken.call_count == 1  # libraries that download try again and again
     assert not list((published.parent / "cache").iterdir())
-
-
-@pytest.mark.parametrize("with_folder", [True, False])
-def test_without_its_files_the_message_says_where_they_are(tmp_path, with_folder):
-    with pytest.raises(MissingInputError, match=r"by recipes/nplib1.py of a clone") as refused:
-        find("NPLIB1", tmp_path if with_folder else None)
-
-    assert "canopus_train_public.tar from https://zenodo.org/records/7897324" in str(refused.value)
-    assert "--benchmark also takes a table of your own" in str(refused.value)
 
 
 def test_a_reader_of_the_spectra_is_not_disturbed_by_another_shard_writing_them(tmp_path):

@@ -6,7 +6,8 @@ import pytest
 
 from duallgd_cli.chem.identity import inchi, parse_smiles
 from duallgd_cli.errors import MoleculeError
-from duallgd_cli.evaluate import EvaluateSettings, Predicted, Truth
+from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.tables import Predicted, Truth
 
 pytestmark = pytest.mark.parity
 TOP_K = (1, 2, 3, 5, 10)
