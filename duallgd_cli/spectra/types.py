@@ -46,13 +46,13 @@ def carrier_indices(adduct: Adduct) -> NDArray[np.int64]:
     that of the nearest trained adduct. Others are -1.
     """
     metal = "".join(adduct.trained.metals)
-    found = []
+    indices = []
     for carrier in adduct.carriers:
-        is_known = carrier.molecules == 0 and abs(carrier.charge) == 1
+        is_trained = carrier.molecules == 0 and abs(carrier.charge) == 1
         if carrier.metals:
-            is_known = is_known and metal != "" and carrier.metals in METALS
-        found.append(CARRIED_METALS.index(metal if carrier.metals else "") if is_known else -1)
-    return np.array(found)
+            is_trained = is_trained and metal != "" and carrier.metals in METALS
+        indices.append(CARRIED_METALS.index(metal if carrier.metals else "") if is_trained else -1)
+    return np.array(indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +99,19 @@ class Spectrum:
         unread_ion: What the file says of charge or polarity that was not understood, where nothing
             else tells it, else "": without an adduct no ion may be assumed.
         adduct_text: Adduct as written, else "".
-        adduct_source: Who says so: ``file``, ``table`` (of features), ``linked`` (further ions of
-            the molecule), or ``option`` where one is given for all spectra.
+        adduct_source: ``file``, ``table`` (of features), ``linked`` (further ions of the molecule),
+            or ``option`` where one is given for all spectra.
         formula_text: Formula as written under the recognised field names, else "".
-        collision_energy_text: As written, else "".
-        collision_energy_ev: One number in eV, or None (`spectra.reading.record` decides).
         retention_time_s: Seconds, the middle of a range, or None.
         instrument: "orbitrap", "qtof", `UNIT_RESOLUTION` or "" (unknown).
         ms_level: 1, 2, ...; 2 if the file does not say.
         metadata: Every field of the record, keys lower case, values text.
         warnings: Sentences for the `message` column.
-        assumptions: Sentences on what was guessed, because the file does not say it or may mean
-            several things; outputs repeat them among the warnings.
+        assumptions: Sentences on what was guessed; outputs repeat them among the warnings.
         isotopes: Of its monoisotopic ion, where the file has MS1 spectra that show them.
-        monoisotopic_mz: Where MS1 spectra show that the precursor is an isotope of another ion: the
-            m/z of that; else None.
-        precursor_rounding_da: Largest error that rounding makes of the precursor m/z, as
-            `resolution.resolved` finds it; 0 where it is written exactly.
+        monoisotopic_mz: That of the ion of which MS1 spectra show the precursor to be an isotope.
+        precursor_rounding_da: Largest error that rounding makes of the precursor m/z; see
+            `resolution.resolved`.
         peak_rounding_da: The same of the peaks.
         merged: Of a consensus spectrum the spectra that it was made of, without their peaks.
         failure: Why it has no peaks to go on with, with stage ``read``; it still gets its row.
@@ -177,7 +173,7 @@ class Feature:
     @property
     def isotopes(self) -> IsotopePattern | None:
         """Of its ion, as the first spectrum has it whose MS1 spectra show them."""
-        return next((one.isotopes for one in self.spectra if one.isotopes is not None), None)
+        return next((s.isotopes for s in self.spectra if s.isotopes is not None), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,15 +181,13 @@ class Hypothesis:
     """What one feature might be: a formula and an adduct.
 
     Attributes:
-        feature: The measured spectra.
         formula: Of the molecule (neutral, or of the permanent cation for [M]+).
-        adduct: How it was ionised.
         log_prior: Log of the formula source's weight; 0 for a given formula, for a predicted one
             the log of its probability.
         notes: Sentences for the `message` column, such as an inferred adduct.
         source: ``file`` (or one formula for all spectra), ``table`` or ``predicted``.
-        adduct_source: ``file``, ``option`` (one adduct for all spectra), ``table``, ``inferred``
-            (from formula and precursor m/z) or ``predicted`` (chosen together with the formula).
+        adduct_source: As of a spectrum, or ``inferred`` (from formula and precursor m/z) or
+            ``predicted`` (chosen together with the formula).
         share: Of the samples of the feature.
     """
 
@@ -212,7 +206,6 @@ class AnnotatedSpectrum:
     """Peaks of one feature explained by sub-formulas of its ion; a peak may have several rows.
 
     Attributes:
-        hypothesis: What was explained.
         subformula: Counts of the fragment ion without its metals, int16 (K, N_ELEMENTS).
         intensity: Peak intensity relative to the base peak, float32 (K,).
         ppm: Signed mass error, float32 (K,).
@@ -221,8 +214,7 @@ class AnnotatedSpectrum:
         carrier: What the fragment keeps: index into the adduct's `carriers`, int8 (K,); 0 is a
             single charge and nothing else.
         energy_ev: Collision energy of the peak's spectrum, NaN if missing, float32 (K,).
-        n_peaks: Peaks looked at.
-        n_explained: Peaks with at least one row.
+        n_peaks: Peaks looked at, of which `n_explained` have rows.
         explained_intensity: Share of the summed intensity that is explained, 0..1.
     """
 

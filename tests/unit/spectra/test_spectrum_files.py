@@ -6,7 +6,7 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.reading import open_input, spectrum_files
+from duallgd_cli.spectra.reading import read, spectrum_files
 from tests.made_spectra import ASPIRIN, block, mgf
 
 
@@ -58,4 +58,4 @@ def test_a_folder_of_raw_data_alone_names_the_converter(tmp_path):
     with pytest.raises(UnreadableError, match=r"run\.raw is raw data of a Thermo"):
         spectrum_files([str(tmp_path)])
     with pytest.raises(UnreadableError, match=r"run\.raw is raw data of a Thermo.*RawFileParser"):
-        open_input(str(tmp_path / "run.raw"))
+        read(str(tmp_path / "run.raw"))
