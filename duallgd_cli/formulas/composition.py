@@ -238,21 +238,16 @@ _STEPS: Final = codes(np.maximum(_CHANGES, 0)) - codes(np.maximum(-_CHANGES, 0))
 
 
 class KnownFormulas(NamedTuple):
-    """A table of formulas.
+    """A table of formulas."""
 
-    Attributes:
-        code: Of each formula, ascending, int64 (T,); the last stands for no formula.
-        structures: Number of structures, at most 255, uint8 (T, G); the last row is 0.
-        total: The same of all groups together, int64 (T,).
-        rarer: Combinations of the rarer elements that several formulas share, int16 (R, 9).
-        rarer_weight: Log of the share of formulas with each, float64 (R,).
-    """
-
+    # of each formula, ascending, int64 (T,); the last stands for no formula
     code: NDArray[np.int64]
+    # number of structures, at most 255, uint8 (T, G); the last row is 0
     structures: NDArray[np.uint8]
-    total: NDArray[np.int64]
+    total: NDArray[np.int64]  # the same of all groups together, int64 (T,)
+    # combinations of the rarer elements that several formulas share, int16 (R, 9)
     rarer: NDArray[np.int16]
-    rarer_weight: NDArray[np.float64]
+    rarer_weight: NDArray[np.float64]  # log of the share of formulas with each, float64 (R,)
 
     def counts(self, formulas: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Known structures of formulas (K, N_ELEMENTS) by group, shape (K, G)."""

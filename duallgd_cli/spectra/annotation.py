@@ -54,19 +54,12 @@ _ERROR_COST: Final = 4.0
 
 
 class Matches(NamedTuple):
-    """Sub-formulas found for wanted masses.
+    """Sub-formulas found for wanted masses."""
 
-    Attributes:
-        owner: Index of the wanted mass, ascending, int64 (K,).
-        error_da: Wanted mass minus the sub-formula's mass, float64 (K,).
-        excess: Twice (unsaturation minus one), int64 (K,).
-        counts: Atoms, int16 (K, N_ELEMENTS).
-    """
-
-    owner: NDArray[np.int64]
-    error_da: NDArray[np.float64]
-    excess: NDArray[np.int64]
-    counts: NDArray[np.int16]
+    owner: NDArray[np.int64]  # index of the wanted mass, ascending, int64 (K,)
+    error_da: NDArray[np.float64]  # wanted mass minus the sub-formula's mass, float64 (K,)
+    excess: NDArray[np.int64]  # twice (unsaturation minus one), int64 (K,)
+    counts: NDArray[np.int16]  # atoms, int16 (K, N_ELEMENTS)
 
 
 class _Parts(NamedTuple):

@@ -336,21 +336,14 @@ def require_adduct(text: str | None) -> None:
 
 @dataclass(slots=True)
 class Inputs:
-    """Spectrum files of a run; a context manager, since pipes are copied and released.
+    """Spectrum files of a run; a context manager, since pipes are copied and released."""
 
-    Attributes:
-        names: As the user named them; ``-`` is standard input.
-        n_ms1: MS1 spectra that `features` has read so far.
-        n_features: What it has given so far.
-        runs: What became of the MS2 spectra of runs so far, by name.
-        level: Of the line of a log that says so of each.
-    """
-
-    names: tuple[str, ...]
-    n_ms1: int = 0
-    n_features: int = 0
+    names: tuple[str, ...]  # as the user named them; ``-`` is standard input
+    n_ms1: int = 0  # MS1 spectra that `features` has read so far
+    n_features: int = 0  # what it has given so far
+    # what became of the MS2 spectra of runs so far, by name
     runs: Counter[str] = field(default_factory=Counter)
-    level: int = logging.INFO
+    level: int = logging.INFO  # of the line of a log that says so of each
     _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
     def __enter__(self) -> Self:

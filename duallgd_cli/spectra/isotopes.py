@@ -78,17 +78,11 @@ def differs(first: Spectrum, other: Spectrum) -> str:
 
 
 class _LighterIon(NamedTuple):
-    """The monoisotopic ion of which a precursor is an isotope.
+    """The monoisotopic ion of which a precursor is an isotope."""
 
-    Attributes:
-        mz: Of it.
-        ratio: Its intensity next to that of the next isotope.
-        isotope: By which the two differ.
-    """
-
-    mz: float
-    ratio: float
-    isotope: str
+    mz: float  # of it
+    ratio: float  # its intensity next to that of the next isotope
+    isotope: str  # by which the two differ
 
 
 def lighter_ion(ms1: Spectrum, ms2: Spectrum) -> _LighterIon | None:

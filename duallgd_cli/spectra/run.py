@@ -140,28 +140,17 @@ def record(counts: Mapping[str, int]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scan:
-    """What tells an MS2 scan apart.
-
-    Attributes:
-        time: Retention time, s.
-        mz: Of the precursor.
-        charge: Signed, 0 if unknown.
-        window: Ends of the isolation window, m/z.
-        intensity: Of the precursor, as the file gives it, or None.
-        current: Summed intensity of its peaks.
-        tolerance_da: Within which its precursor is known, m/z.
-        index: Its place in the file.
-    """
+    """What tells an MS2 scan apart."""
 
     spectrum: Spectrum
-    time: float
-    mz: float
-    charge: int
-    window: tuple[float, float]
-    intensity: float | None
-    current: float
-    tolerance_da: float
-    index: int
+    time: float  # retention time, s
+    mz: float  # of the precursor
+    charge: int  # signed, 0 if unknown
+    window: tuple[float, float]  # ends of the isolation window, m/z
+    intensity: float | None  # of the precursor, as the file gives it, or None
+    current: float  # summed intensity of its peaks
+    tolerance_da: float  # within which its precursor is known, m/z
+    index: int  # its place in the file
 
     def rank(self, intensity: float) -> tuple[float, ...]:
         """Sorts the strongest scan first; the place in the file decides between equals alone."""
@@ -321,20 +310,14 @@ class _Group(NamedTuple):
 
 @dataclass(slots=True)
 class _Trace:
-    """How strong an ion is from one MS1 scan to the next; without MS1 scans an empty trace.
+    """How strong an ion is from one MS1 scan to the next; without MS1 scans an empty trace."""
 
-    Attributes:
-        mz: Of the ion, as MS1 shows it.
-        first: Number of the first of these MS1 scans.
-        time: Of each.
-        height: Of the ion, 0 where it is not seen.
-        ends: Times at which the ion falls to a valley and one peak of it ends.
-    """
-
-    mz: float
-    first: int = 0
-    time: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    mz: float  # of the ion, as MS1 shows it
+    first: int = 0  # number of the first of these MS1 scans
+    time: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # of each
+    # of the ion, 0 where it is not seen
     height: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    # times at which the ion falls to a valley and one peak of it ends
     ends: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def is_seen(self, start: float, end: float) -> bool:

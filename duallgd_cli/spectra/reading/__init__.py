@@ -57,21 +57,13 @@ _TEXT: Final = {
 
 @dataclass(slots=True)
 class Opened:
-    """An input ready to be read once, from its first byte; close its stream afterwards.
+    """An input ready to be read once, from its first byte; close its stream afterwards."""
 
-    Attributes:
-        file: As the user named it, ``-`` for standard input.
-        format: mgf, msp, massbank, ms, table, mzspeclib, json, mzml or mzxml.
-        stream: Decompressed bytes, seekable.
-        encoding: Of the text.
-        damage: Set while reading: why the bytes ended early, else "".
-    """
-
-    file: str
-    format: str
-    stream: BinaryIO
-    encoding: str
-    damage: str = ""
+    file: str  # as the user named it, ``-`` for standard input
+    format: str  # mgf, msp, massbank, ms, table, mzspeclib, json, mzml or mzxml
+    stream: BinaryIO  # decompressed bytes, seekable
+    encoding: str  # of the text
+    damage: str = ""  # set while reading: why the bytes ended early, else ""
 
     def lines(self) -> Iterator[str]:
         """Lines without their ends; a torn or corrupt stream ends them and sets `damage`.

@@ -144,48 +144,35 @@ _UNIT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """One record as a format reader splits it.
+    """One record as a format reader splits it."""
 
-    Attributes:
-        metadata: Keys lower case, values text, in the file's order.
-        mz: float64 (P,), any order.
-        intensity: float64 (P,); with another number of peaks the record cannot be used.
-        trouble: Why the record cannot be used, else "".
-        warnings: Sentences about what was repaired.
-        energy_in_ev: The format defines a collision energy without unit to be in eV.
-        assumptions: Sentences about what was guessed, since the file does not say it.
-        refusal: Why nothing can be predicted of a record that can be read, or None.
-        time_in_s: The format defines a retention time without unit to be in seconds.
-        repeated: Further values of keys that the record has more than once.
-    """
-
-    metadata: Mapping[str, str]
-    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    metadata: Mapping[str, str]  # keys lower case, values text, in the file's order
+    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # float64 (P,), any order
+    # float64 (P,); with another number of peaks the record cannot be used
     intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    trouble: str = ""
-    warnings: tuple[str, ...] = ()
-    energy_in_ev: bool = False
+    trouble: str = ""  # why the record cannot be used, else ""
+    warnings: tuple[str, ...] = ()  # sentences about what was repaired
+    energy_in_ev: bool = False  # the format defines a collision energy without unit to be in eV
+    # sentences about what was guessed, since the file does not say it
     assumptions: tuple[str, ...] = ()
+    # why nothing can be predicted of a record that can be read, or None
     refusal: Failure | None = None
-    time_in_s: bool = False
+    time_in_s: bool = False  # the format defines a retention time without unit to be in seconds
+    # further values of keys that the record has more than once
     repeated: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(slots=True)
 class Block:
-    """Fields and peak lines of one record of a text format, as far as they fit.
+    """Fields and peak lines of one record of a text format, as far as they fit."""
 
-    Attributes:
-        metadata: Keys lower case; of a repeated key the first value that is not empty counts.
-        repeated: Other values of keys that say something of the ion.
-        trouble: `TOO_LARGE` once there was more than one spectrum can have; the rest is left out.
-        size: Characters so far.
-    """
-
+    # keys lower case; of a repeated key the first value that is not empty counts
     metadata: dict[str, str] = field(default_factory=dict)
     peaks: list[str] = field(default_factory=list)
+    # `TOO_LARGE` once there was more than one spectrum can have; the rest is left out
     trouble: str = ""
-    size: int = 0
+    size: int = 0  # characters so far
+    # other values of keys that say something of the ion
     repeated: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

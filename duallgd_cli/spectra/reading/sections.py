@@ -21,15 +21,11 @@ _SIRIUS_BLOCK: Final = re.compile(r"ms([1-9])(?:merged)?(?:peaks)?|collision|msm
 
 @dataclass(slots=True)
 class _Compound(Block):
-    """Fields and peak lines of one compound of SIRIUS.
+    """Fields and peak lines of one compound of SIRIUS."""
 
-    Attributes:
-        spectra: Level, collision energy and index of the first peak line of each spectrum.
-        header: The line above whose name is no block's, else "".
-    """
-
+    # level, collision energy and index of the first peak line of each spectrum
     spectra: list[tuple[str, str, int]] = field(default_factory=list)
-    header: str = "compound"
+    header: str = "compound"  # the line above whose name is no block's, else ""
 
     def begin(self, level: str, energy: str) -> None:
         """Begin a spectrum: ">ms2" and ">collision 35" in a row, in either order, are one."""
@@ -179,14 +175,10 @@ def fields_of(attributes: Iterable[Sequence[str]]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Attributes(Block):
-    """Attributes, as names, values and groups, and peak lines of one spectrum of mzSpecLib.
-
-    Attributes:
-        lines_lost: Lines that are neither.
-    """
+    """Attributes, as names, values and groups, and peak lines of one spectrum of mzSpecLib."""
 
     listed: list[tuple[str, str, str]] = field(default_factory=list)
-    lines_lost: int = 0
+    lines_lost: int = 0  # lines that are neither
 
     def add(self, line: str) -> None:
         """Take a line of an attribute."""

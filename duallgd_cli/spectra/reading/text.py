@@ -106,16 +106,11 @@ _FEWEST_NOMINAL: Final = 4  # peaks that tell
 
 @dataclass(slots=True)
 class _Entry(Block):
-    """Lines of one record of MSP so far.
+    """Lines of one record of MSP so far."""
 
-    Attributes:
-        in_peaks: A count of peaks, or a peak, was seen.
-        is_over: A blank line ended it; only further peaks may still belong to it.
-        before: Fields that stand before a blank line, which may belong to a record of their own.
-    """
-
-    in_peaks: bool = False
-    is_over: bool = False
+    in_peaks: bool = False  # A count of peaks, or a peak, was seen
+    is_over: bool = False  # A blank line ended it; only further peaks may still belong to it
+    # fields that stand before a blank line, which may belong to a record of their own
     before: dict[str, str] = field(default_factory=dict)
 
     @property
