@@ -199,14 +199,9 @@ def possible_formulas(
     settings: FormulaSettings,
     rounding_da: float = 0.0,
 ) -> Found:
-    """Formulas of molecules that give an ion at this m/z, for each adduct.
+    """Formulas of molecules that give an ion at this precursor m/z, for each adduct.
 
-    Args:
-        mz: Of the precursor.
-        instrument: ``orbitrap``, ``qtof`` or "".
-        adducts: To try.
-        settings: Tolerance, elements and size.
-        rounding_da: Largest error that the rounding of the precursor makes, beside the tolerance.
+    The error of rounding comes on top of the tolerance.
     """
     space = _space(settings.elements)
     ppm = settings.tolerance_ppm(instrument)

@@ -81,12 +81,9 @@ def peaks_of(spectra: tuple[Spectrum, ...], precursor_mz: float) -> Peaks:
 
 
 def explain(peaks: Peaks, formulas: NDArray[np.int16], adduct: Adduct) -> Explanations:
-    """All fragments that candidates hold and whose mass is that of a peak.
+    """All fragments that candidates (K, N_ELEMENTS) hold and whose mass is that of a peak.
 
-    Args:
-        peaks: Measured.
-        formulas: Of the molecules, (K, N_ELEMENTS); each has what the adduct takes away.
-        adduct: Of all of them.
+    Each candidate has what the adduct takes away.
     """
     # Of a multimer the fragments of one molecule: the others differ between candidates.
     carriers = [carrier for carrier in adduct.carriers if not carrier.molecules]

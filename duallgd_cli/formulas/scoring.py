@@ -157,17 +157,7 @@ def candidates(
     pattern: IsotopePattern | None = None,
     rounding_da: float = 0.0,
 ) -> Candidates:
-    """The likeliest formulas of those found, by prior, mass error and isotopes.
-
-    Args:
-        found: Adducts that are possible, each with its formulas (K, N_ELEMENTS).
-        precursor_mz: Measured.
-        instrument: ``orbitrap``, ``qtof`` or "".
-        known: Table of known formulas.
-        model: Gives the prior.
-        pattern: Of the ion's isotopes, or None.
-        rounding_da: Largest error that the rounding of the precursor makes.
-    """
+    """The likeliest formulas of each possible adduct, by prior, mass error and isotopes."""
     formula = np.concatenate([formulas for _, formulas in found])
     adduct = np.concatenate([np.full(len(f), one.index) for one, f in found])
     errors = []  # relative
@@ -347,15 +337,8 @@ def log_probabilities(
 ) -> NDArray[np.float64]:
     """Calibrated log-probabilities of candidates with these scores, shape (K,).
 
-    They add up to less than `covered`: the formula may be none of the candidates. Isotopes only
-    choose among the candidates, since what is not listed has a pattern too.
-
-    Args:
-        scores: Of the candidates, (K,).
-        model: As fitted.
-        covered: See `coverage`.
-        isotopes: Log weights that the pattern gives, (K,); None without one.
-        without_peaks: The scores are made of mass and known structures alone.
+    They add up to less than `covered`: the formula may be none of the candidates. Log weights of
+    isotopes (K,) only choose among the candidates, since what is not listed has a pattern too.
     """
     sharpness = model.sharpness * (_WITHOUT_PEAKS if without_peaks else 1.0)
     lead = sharpness * (scores - scores.max(initial=-np.inf))

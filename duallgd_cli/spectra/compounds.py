@@ -79,10 +79,7 @@ def with_compound(
 ) -> Spectrum:
     """A spectrum with its compound, and its adduct where that is hardly in doubt.
 
-    Args:
-        spectrum: Of a feature.
-        compound_id: Of its compound.
-        adducts: What it may be with probabilities, likeliest first; none where no other ion tells.
+    What it may be comes with probabilities, likeliest first; nothing where no other ion tells.
     """
     if not adducts:
         return replace(spectrum, compound_id=compound_id)

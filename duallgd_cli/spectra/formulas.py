@@ -302,12 +302,8 @@ def from_field(
 ) -> list[Hypothesis] | Failure:
     """The formula that stands in the first spectrum of the feature that has one.
 
-    Args:
-        feature: Measured.
-        column: Field name, any case; None tries FORMULA, MOLECULAR_FORMULA and then any other name
-            of a formula.
-        limits: What a formula must satisfy.
-        otherwise: Asked about features without a formula, if there is one.
+    It stands under the name `column`, or FORMULA, MOLECULAR_FORMULA and then any other name of a
+    formula; features without any are left to `otherwise`.
     """
     name = column.strip().lower() if column else ""
     texts = (
@@ -325,16 +321,11 @@ def from_field(
 def table_source(
     path: str, limits: FormulaLimits = FormulaLimits(), otherwise: FormulaSource | None = None
 ) -> FormulaSource:
-    """Formulas from a table, joined by identifier; a feature may have several.
+    """Formulas from a table (`formula_table.read_table`), joined by identifier, perhaps several.
 
     It gives a feature's rows that agree with its precursor, priors normalised over these. An adduct
     in the table goes before the spectrum's, since formula and adduct belong together. A feature
-    that the table does not know keeps the formula that its file gives, if any.
-
-    Args:
-        path: CSV or TSV file; see `formula_table.read_table` for the columns.
-        limits: What a formula must satisfy.
-        otherwise: Asked about features without a formula anywhere, if there is one.
+    that the table does not know keeps the formula that its file gives, or is left to `otherwise`.
 
     Raises:
         MissingInputError: There is no such file.

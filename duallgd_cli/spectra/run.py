@@ -218,14 +218,7 @@ def features_of_run(
     the instrument, while the ion elutes. Of each collision energy it has one spectrum, which says
     what it was made of (`Spectrum.merged`). Which features there are depends on the spectra alone,
     not on their order in the file. What stands alone, such as a record that cannot be read, is a
-    feature of its own.
-
-    Args:
-        name: Of the file, for what is said of it.
-        spectra: All of the file.
-        settings: How they are grouped, and which are left out.
-        counts: Of all runs so far; counted on before the first feature.
-        level: Of the line of a log that says what became of the spectra.
+    feature of its own. `counts` are those of all runs, counted on before the first feature.
     """
     scans, surveys, alone = [], [], []
     for item in spectra:
@@ -535,11 +528,7 @@ class _Seen:
 
 
 def _usual_gap_s(times: Iterable[Sequence[float]]) -> float:
-    """Most seconds between scans of one ion where MS1 does not tell, by what is usual in the run.
-
-    Args:
-        times: Of the scans of each precursor m/z.
-    """
+    """Most seconds between scans of an ion where MS1 does not tell, by those usual in a run."""
     least, otherwise, most = _WINDOW_S
     gaps = np.concatenate([[0.0], *(np.diff(np.sort(own)) for own in times)])[1:]
     gaps = gaps[gaps <= 2 * most]

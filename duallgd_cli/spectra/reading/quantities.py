@@ -176,12 +176,7 @@ def collision_energy_ev(text: str, precursor_mz: float | None, instrument: str) 
     energies (NCE, %, "nominal", HCD) and, on Orbitrap and FT instruments, numbers without a unit
     are converted as NCE x m/z / 500. Ramps, steps and lists (``20-40 eV``, ``15/30/45``, ``[20.0,
     35.0]``) become their mean. A choice (``15, 30 or 45``), a rule (``scaled by m/z``), arbitrary
-    units, zero and anything beyond 1,000 eV are missing.
-
-    Args:
-        text: As recorded.
-        precursor_mz: m/z of the precursor; None makes a normalised energy missing.
-        instrument: Result of `instrument_class`.
+    units, zero and anything beyond 1,000 eV are missing. `instrument` is an `instrument_class`.
     """
     if not text or len(text) > _LONGEST or _UNREADABLE.search(text):
         return None

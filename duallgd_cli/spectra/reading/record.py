@@ -199,12 +199,9 @@ class Block:
             self.trouble = TOO_LARGE
 
     def record(self, lines: Sequence[str], count_key: str = "", called: str = "") -> Record:
-        """The record, with what is wrong about its peaks said in it.
+        """The record, with what is wrong about its peaks (one a line) said in it.
 
-        Args:
-            lines: Its peaks, one a line.
-            count_key: Of the field that states their number, if there is one.
-            called: How the file writes this key.
+        Their number is stated under `count_key`, if there is one, which the file calls `called`.
         """
         if self.trouble:
             return Record(self.metadata, trouble=self.trouble)

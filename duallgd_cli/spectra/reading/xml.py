@@ -192,17 +192,11 @@ class _Isolated(NamedTuple):
 
 
 def _isolated(ion: str, target: str, width: float | None, middle: float | None) -> _Isolated:
-    """Which precursor is known.
+    """Which precursor is known, by the m/z of the selected ion and of the window as written.
 
     Where instruments isolate many m/z at once (SWATH, MSe, SONAR, diaPASEF, all-ion fragmentation),
     files give the middle of the window, and converters write it as the selected ion too. It is
     nobody's precursor: a selected ion counts in a wide window only where it is not that middle.
-
-    Args:
-        ion: m/z of the selected ion, "" where the file gives none.
-        target: m/z that the window is about, likewise.
-        width: Of the window, m/z; None where the file does not give it.
-        middle: Of the window, m/z, where that is another number than the target.
     """
     selected = finite(ion)
     centres = [centre for centre in (finite(target), middle) if centre is not None]
