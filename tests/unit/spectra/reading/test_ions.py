@@ -99,7 +99,7 @@ def test_a_charge_is_read_however_it_is_spelled(text, charge):
 
 
 # Ways in which programs attach a sign to a number.
-ATTACHED = "{n}{s}|{s}{n}|{s}{n}{s}|[{n}{s}]|({s}{n})| {n} {s} |z={s}{n}|{s}{n}.0".split("|")
+ATTACHED = ("{n}{s}", "{s}{n}", "{s}{n}{s}", "[{n}{s}]", "({s}{n})", " {n} {s} ", "{s}{n}.0")
 DASHES = ("-", "\u2212", "\u2013", "\u2010", "\u2011", "\uff0d", "\u207b")
 
 

@@ -227,7 +227,7 @@ RECORDS = {
         [{"collision_energy_ev": 15, "peaks": 1}],
     ),
     "MassSpecGym as MGF": (
-        "a.mgf", mgf("IDENTIFIER=M1 | SMILES=CC(=O)O | INCHIKEY=QTBSBXVTEAMEQO | PRECURSOR_MZ=250 | "
+        "a.mgf", mgf("IDENTIFIER=M1 | SMILES=CC(=O)O | INCHIKEY=QTBSB | PRECURSOR_MZ=250 | "
         "INSTRUMENT_TYPE=Orbitrap | COLLISION_ENERGY=30.0 | FOLD=train"),
         [{"spectrum_id": "M1", "precursor_mz": 250, "collision_energy_ev": 30, "peaks": 2}],
     ),
