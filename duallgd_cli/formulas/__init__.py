@@ -85,26 +85,16 @@ class FormulaSettings:
 
 @dataclass(frozen=True, slots=True)
 class RankedFormula:
-    """A formula with an adduct that a feature may have.
+    """A formula with an adduct that a feature may have."""
 
-    Attributes:
-        formula: Of the molecule, or of the permanent cation.
-        adduct: How it was ionised.
-        log_probability: Calibrated, natural logarithm.
-        ppm: Measured minus theoretical precursor m/z.
-        explained_intensity: Share of the intensity of the strongest 40 peaks, 0 to 1.
-        explained_peaks: How many of them have an explanation.
-        known_structures: With this formula, in the table that comes with duallgd; at most 765.
-        isotope_score: Log weight by the isotope pattern, 0 for one as predicted; None without one.
-    """
-
-    formula: Formula
-    adduct: Adduct
-    log_probability: float
-    ppm: float
-    explained_intensity: float
-    explained_peaks: int
-    known_structures: int
+    formula: Formula  # of the molecule, or of the permanent cation
+    adduct: Adduct  # how it was ionised
+    log_probability: float  # calibrated, natural logarithm
+    ppm: float  # measured minus theoretical precursor m/z
+    explained_intensity: float  # share of the intensity of the strongest 40 peaks, 0 to 1
+    explained_peaks: int  # how many of them have an explanation
+    known_structures: int  # with this formula, in the table that comes with duallgd; at most 765
+    # log weight by the isotope pattern, 0 for one as predicted; None without one
     isotope_score: float | None = None
 
     @property
@@ -209,14 +199,9 @@ def possible_formulas(
     settings: FormulaSettings,
     rounding_da: float = 0.0,
 ) -> Found:
-    """Formulas of molecules that give an ion at this m/z, for each adduct.
+    """Formulas of molecules that give an ion at this precursor m/z, for each adduct.
 
-    Args:
-        mz: Of the precursor.
-        instrument: ``orbitrap``, ``qtof`` or "".
-        adducts: To try.
-        settings: Tolerance, elements and size.
-        rounding_da: Largest error that the rounding of the precursor makes, beside the tolerance.
+    The error of rounding comes on top of the tolerance.
     """
     space = _space(settings.elements)
     ppm = settings.tolerance_ppm(instrument)

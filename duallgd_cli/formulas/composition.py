@@ -104,10 +104,7 @@ def are_possible(counts: NDArray[np.int16], charge: int) -> NDArray[np.bool_]:
 class PartTable:
     """Parts of formulas without carbon and hydrogen, by ascending mass.
 
-    Args:
-        rarer: Combinations of the rarer elements, shape (R, 9).
-        most: Largest numbers of N and of O.
-        heaviest_da: Mass of the heaviest part.
+    Of combinations of the rarer elements (R, 9), and of so many N and O at most.
     """
 
     def __init__(
@@ -132,16 +129,10 @@ class PartTable:
         carbon: NDArray[np.int64],
         hydrogen: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.int16], NDArray[np.float64]]:
-        """Formulas of wanted masses, of a part of the table and a carbon and hydrogen part each.
-
-        Args:
-            wanted_da: Masses, shape (W,).
-            tolerance_da: Largest error of each, shape (W,).
-            carbon: Carbon atoms of each carbon and hydrogen part.
-            hydrogen: Hydrogen atoms of each.
+        """Formulas of wanted masses (W,): a part of the table and a carbon and hydrogen part each.
 
         Returns:
-            Index of the wanted mass, ascending; atoms, (K, N_ELEMENTS); and wanted minus found
+            Index of the wanted mass, ascending; atoms, (K, N_ELEMENTS); and wanted minus listed
             mass, relative to the tolerance.
         """
         mass = carbon * _MASSES[0] + hydrogen * _MASSES[HYDROGEN]
@@ -168,11 +159,7 @@ def hydrocarbons(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of carbon and of hydrogen atoms of every pair, most carbon atoms first.
 
-    Args:
-        most: Largest number of each.
-        heaviest_da: Mass of the heaviest pair.
-        per_carbon: Hydrogen atoms that one carbon atom may hold.
-        more: Hydrogen atoms beyond these.
+    Each has at most `per_carbon` hydrogen atoms a carbon atom, and `more` beyond these.
     """
     carbon, hydrogen = np.divmod(np.arange((most[0] + 1) * (most[1] + 1))[::-1], most[1] + 1)
     mass = carbon * _MASSES[0] + hydrogen * _MASSES[HYDROGEN]
@@ -195,12 +182,7 @@ class FormulaSpace:
         self._tables: dict[float, PartTable] = {}
 
     def find(self, mass_da: float, tolerance_da: float, charge: int = 0) -> NDArray[np.int16]:
-        """Formulas whose atoms have a mass.
-
-        Args:
-            mass_da: Mass of the neutral atoms, at most `HEAVIEST_DA`.
-            tolerance_da: Largest difference.
-            charge: 0 for a molecule, 1 for a permanent cation.
+        """Formulas whose atoms have a mass, at most `HEAVIEST_DA`, of a charge of 0 or 1.
 
         Returns:
             Counts (K, N_ELEMENTS), by falling number of carbon, then of hydrogen atoms.
@@ -238,21 +220,16 @@ _STEPS: Final = codes(np.maximum(_CHANGES, 0)) - codes(np.maximum(-_CHANGES, 0))
 
 
 class KnownFormulas(NamedTuple):
-    """A table of formulas.
+    """A table of formulas."""
 
-    Attributes:
-        code: Of each formula, ascending, int64 (T,); the last stands for no formula.
-        structures: Number of structures, at most 255, uint8 (T, G); the last row is 0.
-        total: The same of all groups together, int64 (T,).
-        rarer: Combinations of the rarer elements that several formulas share, int16 (R, 9).
-        rarer_weight: Log of the share of formulas with each, float64 (R,).
-    """
-
+    # of each formula, ascending, int64 (T,); the last stands for no formula
     code: NDArray[np.int64]
+    # number of structures, at most 255, uint8 (T, G); the last row is 0
     structures: NDArray[np.uint8]
-    total: NDArray[np.int64]
+    total: NDArray[np.int64]  # the same of all groups together, int64 (T,)
+    # combinations of the rarer elements that several formulas share, int16 (R, 9)
     rarer: NDArray[np.int16]
-    rarer_weight: NDArray[np.float64]
+    rarer_weight: NDArray[np.float64]  # log of the share of formulas with each, float64 (R,)
 
     def counts(self, formulas: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Known structures of formulas (K, N_ELEMENTS) by group, shape (K, G)."""

@@ -36,40 +36,26 @@ _HETERO: Final = [i for i in range(N_ELEMENTS) if i not in (0, HYDROGEN)]
 
 
 class Peaks(NamedTuple):
-    """Peaks of a feature, arrays of shape (P,).
+    """Peaks of a feature, arrays of shape (P,)."""
 
-    Attributes:
-        mz: Ascending.
-        intensity: The strongest is 1.
-        tolerance_da: Largest error of an explanation.
-    """
-
-    mz: NDArray[np.float64]
-    intensity: NDArray[np.float64]
-    tolerance_da: NDArray[np.float64]
+    mz: NDArray[np.float64]  # ascending
+    intensity: NDArray[np.float64]  # the strongest is 1
+    tolerance_da: NDArray[np.float64]  # largest error of an explanation
 
 
 NO_PEAKS: Final = Peaks(np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 class Explanations(NamedTuple):
-    """Pairs of a candidate and a fragment it holds; arrays of shape (M,), by candidate, then peak.
+    """Pairs of a candidate and a fragment it holds, (M,) by candidate, then peak."""
 
-    Attributes:
-        candidate: Row of the candidate, ascending.
-        peak: Index of the peak, ascending within a candidate.
-        fragment: Atoms of the fragment, int16 (M, N_ELEMENTS).
-        loss: Atoms of the ion that it lacks, int16 (M, N_ELEMENTS).
-        error: Mass error relative to the tolerance, -1 to 1.
-        even: Whether its excess is even without unpaired electrons: a metal carries the charge, or
-            there are two charges.
-    """
-
-    candidate: NDArray[np.int64]
-    peak: NDArray[np.int64]
-    fragment: NDArray[np.int16]
-    loss: NDArray[np.int16]
-    error: NDArray[np.float64]
+    candidate: NDArray[np.int64]  # row of the candidate, ascending
+    peak: NDArray[np.int64]  # index of the peak, ascending within a candidate
+    fragment: NDArray[np.int16]  # atoms of the fragment, int16 (M, N_ELEMENTS)
+    loss: NDArray[np.int16]  # atoms of the ion that it lacks, int16 (M, N_ELEMENTS)
+    error: NDArray[np.float64]  # mass error relative to the tolerance, -1 to 1
+    # whether its excess is even without unpaired electrons: a metal carries the charge, or there
+    # are two charges
     even: NDArray[np.bool_]
 
 
@@ -95,12 +81,9 @@ def peaks_of(spectra: tuple[Spectrum, ...], precursor_mz: float) -> Peaks:
 
 
 def explain(peaks: Peaks, formulas: NDArray[np.int16], adduct: Adduct) -> Explanations:
-    """All fragments that candidates hold and whose mass is that of a peak.
+    """All fragments that candidates (K, N_ELEMENTS) hold and whose mass is that of a peak.
 
-    Args:
-        peaks: Measured.
-        formulas: Of the molecules, (K, N_ELEMENTS); each has what the adduct takes away.
-        adduct: Of all of them.
+    Each candidate has what the adduct takes away.
     """
     # Of a multimer the fragments of one molecule: the others differ between candidates.
     carriers = [carrier for carrier in adduct.carriers if not carrier.molecules]

@@ -37,10 +37,6 @@ Row = Mapping[str, Any]
 def write_formulas(request: PredictRequest) -> RunSummary:
     """Rank the formulas of every feature and write them as they come.
 
-    Args:
-        request: Inputs, output and format; of its settings `top_k`, `group_by`, `adduct` and
-            `formula_search` count.
-
     Raises:
         UsageError: The output is impossible, or would cost the user a file.
         MissingInputError: An input does not exist.
@@ -111,12 +107,7 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
 
 
 def _remarks(first: Spectrum, item: Feature) -> Iterator[str]:
-    """What to say of a feature whatever its formulas are.
-
-    Args:
-        first: Of its spectra, the first that is ranked.
-        item: As it was read.
-    """
+    """What to say of a feature, of which `first` is ranked first, whatever its formulas are."""
     yield from first.warnings
     yield from first.assumptions
     adduct = parse_adduct(first.adduct_text)

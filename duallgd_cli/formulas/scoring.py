@@ -33,16 +33,11 @@ _FURTHEST: Final = 8.0  # standard deviations; beyond them nothing was fitted
 
 
 class Network(NamedTuple):
-    """A perceptron with rectified hidden layers, if any, and one output.
+    """A perceptron with rectified hidden layers, if any, and one output."""
 
-    Attributes:
-        mean: Of each input, (D,).
-        deviation: Standard deviation of each input, (D,).
-        layers: Weights (inputs, outputs) and biases (outputs,) of each layer.
-    """
-
-    mean: NDArray[np.float32]
-    deviation: NDArray[np.float32]
+    mean: NDArray[np.float32]  # of each input, (D,)
+    deviation: NDArray[np.float32]  # standard deviation of each input, (D,)
+    # weights (inputs, outputs) and biases (outputs,) of each layer
     layers: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
 
     def __call__(self, inputs: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
@@ -55,14 +50,10 @@ class Network(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Log-odds of formulas of fragments or losses.
+    """Log-odds of formulas of fragments or losses."""
 
-    Attributes:
-        code: See `composition.codes`; ascending, int64 (T,).
-        log_odds: That an explanation with this formula is a true one, float32 (T,).
-    """
-
-    code: NDArray[np.int64]
+    code: NDArray[np.int64]  # see `composition.codes`; ascending, int64 (T,)
+    # that an explanation with this formula is a true one, float32 (T,)
     log_odds: NDArray[np.float32]
 
     def columns(self, code: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -73,25 +64,15 @@ class Table(NamedTuple):
 
 
 class FormulaModel(NamedTuple):
-    """All that is fitted.
+    """All that is fitted."""
 
-    Attributes:
-        prior: What the composition alone says.
-        explanation: Whether an explanation of a peak is a true one.
-        losses: Of neutral losses.
-        fragments: Of fragment ions.
-        scorer: Score of a candidate; its exponential is a weight among the candidates.
-        sharpness: By which scores are multiplied, fitted on other molecules.
-        unlisted: Share of the best candidate's weight that formulas outside the list have.
-    """
-
-    prior: Network
-    explanation: Network
-    losses: Table
-    fragments: Table
-    scorer: Network
-    sharpness: float
-    unlisted: float
+    prior: Network  # what the composition alone says
+    explanation: Network  # whether an explanation of a peak is a true one
+    losses: Table  # of neutral losses
+    fragments: Table  # of fragment ions
+    scorer: Network  # score of a candidate; its exponential is a weight among the candidates
+    sharpness: float  # by which scores are multiplied, fitted on other molecules
+    unlisted: float  # share of the best candidate's weight that formulas outside the list have
 
 
 def standardised(
@@ -142,47 +123,29 @@ _MASSES: Final = np.array(MASSES_DA)
 
 
 class Candidates(NamedTuple):
-    """Formulas that may be that of a precursor, each with one adduct; arrays of K rows.
+    """Formulas that may be that of a precursor, each with one adduct; arrays of K rows."""
 
-    Attributes:
-        formula: Of the molecules, int16 (K, N_ELEMENTS).
-        adduct: `Adduct.index` of each; no two adducts that are tried have the same one.
-        ppm: Measured minus theoretical m/z.
-        error_ppm: What of it the rounding of the precursor does not explain.
-        structures: Known structures of the formula by group, (K, G).
-        prior: Log weight that the composition alone gives.
-        isotopes: Log weight that the isotope pattern gives, 0 where there is none.
-        weight: Log weight by all that is known without peaks, roughly; falling.
-        adducts: Those that are tried, by their index.
-    """
-
-    formula: NDArray[np.int16]
+    formula: NDArray[np.int16]  # of the molecules, int16 (K, N_ELEMENTS)
+    # `Adduct.index` of each; no two adducts that are tried have the same one
     adduct: NDArray[np.int64]
-    ppm: NDArray[np.float64]
-    error_ppm: NDArray[np.float64]
-    structures: NDArray[np.int64]
-    prior: NDArray[np.float64]
+    ppm: NDArray[np.float64]  # measured minus theoretical m/z
+    error_ppm: NDArray[np.float64]  # what of it the rounding of the precursor does not explain
+    structures: NDArray[np.int64]  # known structures of the formula by group, (K, G)
+    prior: NDArray[np.float64]  # log weight that the composition alone gives
+    # log weight that the isotope pattern gives, 0 where there is none
     isotopes: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    adducts: Mapping[int, Adduct]
+    weight: NDArray[np.float64]  # log weight by all that is known without peaks, roughly; falling
+    adducts: Mapping[int, Adduct]  # those that are tried, by their index
 
 
 class Evidence(NamedTuple):
-    """The best explanation of each peak by each candidate.
+    """The best explanation of each peak by each candidate."""
 
-    Attributes:
-        log_odds: That it is a true one, 0 where there is none, float32 (K, P).
-        explained: Whether there is one, (K, P).
-        error: Mass error relative to the tolerance, -1 to 1, (K, P).
-        whole_error: Absolute error where the whole ion is seen, else 0, (K,).
-        whole: Whether the whole ion is seen, (K,).
-    """
-
-    log_odds: NDArray[np.float32]
-    explained: NDArray[np.bool_]
-    error: NDArray[np.float64]
-    whole_error: NDArray[np.float64]
-    whole: NDArray[np.bool_]
+    log_odds: NDArray[np.float32]  # that it is a true one, 0 where there is none, float32 (K, P)
+    explained: NDArray[np.bool_]  # whether there is one, (K, P)
+    error: NDArray[np.float64]  # mass error relative to the tolerance, -1 to 1, (K, P)
+    whole_error: NDArray[np.float64]  # absolute error where the whole ion is seen, else 0, (K,)
+    whole: NDArray[np.bool_]  # whether the whole ion is seen, (K,)
 
 
 def candidates(
@@ -194,17 +157,7 @@ def candidates(
     pattern: IsotopePattern | None = None,
     rounding_da: float = 0.0,
 ) -> Candidates:
-    """The likeliest formulas of those found, by prior, mass error and isotopes.
-
-    Args:
-        found: Adducts that are possible, each with its formulas (K, N_ELEMENTS).
-        precursor_mz: Measured.
-        instrument: ``orbitrap``, ``qtof`` or "".
-        known: Table of known formulas.
-        model: Gives the prior.
-        pattern: Of the ion's isotopes, or None.
-        rounding_da: Largest error that the rounding of the precursor makes.
-    """
+    """The likeliest formulas of each possible adduct, by prior, mass error and isotopes."""
     formula = np.concatenate([formulas for _, formulas in found])
     adduct = np.concatenate([np.full(len(f), one.index) for one, f in found])
     errors = []  # relative
@@ -384,15 +337,8 @@ def log_probabilities(
 ) -> NDArray[np.float64]:
     """Calibrated log-probabilities of candidates with these scores, shape (K,).
 
-    They add up to less than `covered`: the formula may be none of the candidates. Isotopes only
-    choose among the candidates, since what is not listed has a pattern too.
-
-    Args:
-        scores: Of the candidates, (K,).
-        model: As fitted.
-        covered: See `coverage`.
-        isotopes: Log weights that the pattern gives, (K,); None without one.
-        without_peaks: The scores are made of mass and known structures alone.
+    They add up to less than `covered`: the formula may be none of the candidates. Log weights of
+    isotopes (K,) only choose among the candidates, since what is not listed has a pattern too.
     """
     sharpness = model.sharpness * (_WITHOUT_PEAKS if without_peaks else 1.0)
     lead = sharpness * (scores - scores.max(initial=-np.inf))

@@ -54,19 +54,12 @@ _ERROR_COST: Final = 4.0
 
 
 class Matches(NamedTuple):
-    """Sub-formulas found for wanted masses.
+    """Sub-formulas found for wanted masses."""
 
-    Attributes:
-        owner: Index of the wanted mass, ascending, int64 (K,).
-        error_da: Wanted mass minus the sub-formula's mass, float64 (K,).
-        excess: Twice (unsaturation minus one), int64 (K,).
-        counts: Atoms, int16 (K, N_ELEMENTS).
-    """
-
-    owner: NDArray[np.int64]
-    error_da: NDArray[np.float64]
-    excess: NDArray[np.int64]
-    counts: NDArray[np.int16]
+    owner: NDArray[np.int64]  # index of the wanted mass, ascending, int64 (K,)
+    error_da: NDArray[np.float64]  # wanted mass minus the sub-formula's mass, float64 (K,)
+    excess: NDArray[np.int64]  # twice (unsaturation minus one), int64 (K,)
+    counts: NDArray[np.int16]  # atoms, int16 (K, N_ELEMENTS)
 
 
 class _Parts(NamedTuple):
@@ -86,12 +79,7 @@ class _Parts(NamedTuple):
 
 
 class SubformulaTable:
-    """All sub-formulas of one ion up to a mass, ready to be looked up.
-
-    Args:
-        counts: Atoms of the ion, N_ELEMENTS non-negative integers.
-        heaviest_da: Largest mass that will be asked for, tolerance included.
-    """
+    """All sub-formulas of one ion (N_ELEMENTS counts) up to a mass, ready to be looked up."""
 
     def __init__(self, counts: Sequence[int], heaviest_da: float) -> None:
         first = second = _Parts(np.zeros((1, N_ELEMENTS), np.int16), np.zeros(1))
@@ -107,12 +95,7 @@ class SubformulaTable:
         self._small, self._large = sorted(pruned, key=lambda parts: parts.mass.size)
 
     def find(self, mass: NDArray[np.float64], tolerance_da: NDArray[np.float64]) -> Matches:
-        """Sub-formulas with the wanted masses whose unsaturation is at least -0.5.
-
-        Args:
-            mass: Wanted masses in Da, shape (W,).
-            tolerance_da: Largest deviation of each in Da, shape (W,).
-        """
+        """Sub-formulas of wanted masses (W,) in Da, of an unsaturation of at least -0.5."""
         small, large = self._small, self._large
         reach = large.mass[-1] if large.mass.size else 0.0
         wanted, first = index_ranges(
@@ -209,10 +192,6 @@ def annotate(
 
     A peak keeps its few best explanations; what lies at the ion's own m/z is the whole ion and
     nothing else. Once `max_rows` rows are reached, fainter peaks are not looked at.
-
-    Args:
-        hypothesis: Formula and adduct; the spectra of its feature must be cleaned.
-        settings: Tolerances and caps.
 
     Returns:
         Rows by spectrum, then ascending m/z, then cost.

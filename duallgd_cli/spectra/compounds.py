@@ -53,39 +53,24 @@ _LEAST_SHOWN: Final = 0.01
 
 
 class ElutingIon(NamedTuple):
-    """What linking looks at of a feature.
+    """What linking looks at of a feature."""
 
-    Attributes:
-        mz: Of the precursor.
-        tolerance_da: Within which it is known, m/z.
-        rt_s: When it is strongest, s.
-        polarity: 1, -1 or 0.
-        charge: Without its sign, 0 if unknown.
-        height: When it is strongest; 0 if unknown.
-        time: Of its elution in MS1, s, ascending; may be empty.
-        trace: Intensity at these times.
-    """
-
-    mz: float
-    tolerance_da: float
-    rt_s: float
-    polarity: int
-    charge: int = 0
-    height: float = 0.0
-    time: NDArray[np.float64] = np.zeros(0)
-    trace: NDArray[np.float64] = np.zeros(0)
+    mz: float  # of the precursor
+    tolerance_da: float  # within which it is known, m/z
+    rt_s: float  # when it is strongest, s
+    polarity: int  # 1, -1 or 0
+    charge: int = 0  # without its sign, 0 if unknown
+    height: float = 0.0  # when it is strongest; 0 if unknown
+    time: NDArray[np.float64] = np.zeros(0)  # of its elution in MS1, s, ascending; may be empty
+    trace: NDArray[np.float64] = np.zeros(0)  # intensity at these times
 
 
 class OfCompound(NamedTuple):
-    """The compound of a feature.
+    """The compound of a feature."""
 
-    Attributes:
-        compound: Number of it, from 0 in the order of its first feature.
-        adducts: Name and probability of what the feature may be, likeliest first; none where no
-            other ion tells.
-    """
-
-    compound: int
+    compound: int  # number of it, from 0 in the order of its first feature
+    # name and probability of what the feature may be, likeliest first; none where no other ion
+    # tells
     adducts: tuple[tuple[str, float], ...] = ()
 
 
@@ -94,10 +79,7 @@ def with_compound(
 ) -> Spectrum:
     """A spectrum with its compound, and its adduct where that is hardly in doubt.
 
-    Args:
-        spectrum: Of a feature.
-        compound_id: Of its compound.
-        adducts: What it may be with probabilities, likeliest first; none where no other ion tells.
+    What it may be comes with probabilities, likeliest first; nothing where no other ion tells.
     """
     if not adducts:
         return replace(spectrum, compound_id=compound_id)

@@ -22,13 +22,9 @@ def consensus(spectra: Sequence[Spectrum], min_share: float = 0.5) -> Spectrum:
     """The spectrum that several of one ion have in common; one spectrum is its own.
 
     Peaks within the tolerance of the instrument are one, but never two of one spectrum. Its m/z is
-    the mean weighted by intensity, its intensity the mean over all spectra. Whatever their order
-    is, the result is the same.
-
-    Args:
-        spectra: At least one, of different sources.
-        min_share: A peak is kept that spectra of this share have, each counted by its summed
-            intensity: what a strong spectrum shows is not lost among faint ones.
+    the mean weighted by intensity, its intensity the mean over all spectra. A peak is kept that
+    spectra of `min_share` have, each counted by its summed intensity: what a strong spectrum shows
+    is not lost among faint ones. Whatever the order of the spectra is, the result is the same.
 
     Returns:
         The first of the spectra, with the peaks of all. Where they have no peak in common it has
@@ -74,13 +70,7 @@ def _possible(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float
 
 
 def _starts(mz: NDArray[np.float64], owner: NDArray[np.int64], ppm: float) -> NDArray[np.int64]:
-    """Where each peak of the consensus begins among those of all spectra, int64.
-
-    Args:
-        mz: Ascending, (P,).
-        owner: Spectrum of each, (P,).
-        ppm: Most between a peak and the next that is the same.
-    """
+    """Where each peak of the consensus begins among those of all spectra (P,) with their owners."""
     gaps = np.diff(mz)
     ends = gaps > np.maximum(mz[1:], TOLERANCE.floor_mz) * ppm * 1e-6
     starts = np.concatenate([[0], np.flatnonzero(ends) + 1])

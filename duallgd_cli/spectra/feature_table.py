@@ -58,14 +58,7 @@ _SHOWN: Final = 3
 
 
 class Row(NamedTuple):
-    """A feature of a table.
-
-    Attributes:
-        cells: As many as there are columns.
-        mz: Of it, or None.
-        rt_s: Retention time, s, or None.
-        adduct: As written, else "".
-    """
+    """A feature of a table: its cells, m/z and retention time (s) or None, its adduct or ""."""
 
     cells: Sequence[str]
     mz: float | None
@@ -74,13 +67,7 @@ class Row(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The row that a feature of the spectra is.
-
-    Attributes:
-        place: Of the row, None if there is none.
-        by: ``id``, ``m/z and RT`` or "".
-        remark: What is doubtful, else "".
-    """
+    """The place of the row that a feature is, if any; by what (``id``, ``m/z and RT``); doubts."""
 
     place: int | None
     by: str = ""
@@ -146,19 +133,10 @@ class FeatureTable:
         return 60.0 if is_minutes else 1.0
 
     def row_of(self, names: Sequence[str], mz: float | None, rt_s: float | None) -> Joined:
-        """The row of a feature.
-
-        Args:
-            names: Of the feature, the likelier first.
-            mz: Of its precursor, or None.
-            rt_s: Retention time, s, or None.
-        """
+        """The row of a feature by its names, the likelier first, precursor m/z and time (s)."""
         same_id = dict.fromkeys(at for name in names for at in self._by_id.get(name, ()))
-        agreeing = [
-            place
-            for place in same_id
-            if mz is None or not abs(self._mz[place] - mz) > max(_SAME_DA_OF_ID, 2e-5 * mz)
-        ]
+        most_da = np.inf if mz is None else max(_SAME_DA_OF_ID, 2e-5 * mz)
+        agreeing = [at for at in same_id if not abs(self._mz[at] - (mz or 0.0)) > most_da]
         apart_s = np.abs(self._rt - (np.nan if rt_s is None else rt_s))
         if agreeing:
             place = min(agreeing, key=lambda one: np.nan_to_num(apart_s[one]))
@@ -201,10 +179,8 @@ class FeatureTable:
             how[by] += 1
             unseen.discard(place)
             adduct = self.rows[place].adduct
-            yield replace(
-                feature,
-                spectra=tuple(_with_adduct(one, adduct, remark) for one in feature.spectra),
-            )
+            spectra = tuple(_with_adduct(one, adduct, remark) for one in feature.spectra)
+            yield replace(feature, spectra=spectra)
         said = ", ".join(f"{number} by {by}" for by, number in how.items()) or "none"
         text = f"{self._name}: {counted(sum(how.values()), 'feature')} joined ({said})"
         if not unseen and not without:

@@ -53,7 +53,6 @@ from duallgd_cli.spectra.types import (
 logger = logging.getLogger(__name__)
 
 FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
-_MS2: Final = 2
 _LEVEL: Final = "MS level"
 _LEAST_ABOVE: Final = 0.01  # of the base peak: an ion above the precursor that is no noise
 GroupBy = Literal["run", "feature", "none"]
@@ -100,7 +99,16 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
         limit = spectrum.precursor_mz * charges + settings.isotope_margin_da
     kept = measured & (mz <= limit)
     if not kept.any():
-        failure = Failure("no_peaks", _why_empty(mz.size, int(measured.sum()), limit), "read")
+        message = "the spectrum has no peaks; export MS2 spectra together with their peaks"
+        if measured.any():
+            message = (
+                f"all peaks ({int(measured.sum())}) lie above the precursor (m/z {limit:.4f} with "
+                "isotopes); check the precursor m/z"
+            )
+        elif mz.size:
+            peaks = counted(mz.size, "peak")
+            message = f"no possible m/z and intensity above 0 in {peaks}; restore the file"
+        failure = Failure("no_peaks", message, "read")
         return replace(spectrum, mz=mz[:0], intensity=intensity[:0], failure=failure)
     # Scaled first, so that sums of huge intensities stay finite.
     mz, intensity = mz[kept], intensity[kept] / intensity[kept].max()
@@ -114,19 +122,6 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
         chosen = np.sort(np.argsort(-intensity, kind="stable")[: settings.max_peaks])
         mz, intensity = mz[chosen], intensity[chosen]
     return replace(spectrum, mz=mz, intensity=intensity)
-
-
-def _why_empty(n_read: int, n_measured: int, limit: float) -> str:
-    if n_read == 0:
-        return "the spectrum has no peaks; export MS2 spectra together with their peaks"
-    if n_measured == 0:
-        return (
-            f"no possible m/z and intensity above 0 in {counted(n_read, 'peak')}; restore the file"
-        )
-    return (
-        f"all peaks ({n_measured}) lie above the precursor (m/z {limit:.4f} with isotopes); "
-        "check the precursor m/z"
-    )
 
 
 def group(
@@ -148,9 +143,7 @@ def group(
     name it, formula, charge, ion mode and retention time within 60 s; what differs is said. A
     FEATURE_ID that a whole file of several precursors has groups nothing. SCANS, TITLE and NAME
     group nothing: in most dialects they number spectra or name compounds. Spectra without a
-    FEATURE_ID stand alone.
-
-    Spectra without a FEATURE_ID pass straight through until the first one with it; from there on a
+    FEATURE_ID stand alone, and pass straight through until the first that has one; from there on a
     file is held until its end, since a further member may still come.
 
     MS1 spectra found no features: what they show of the isotopes of one goes with its spectra.
@@ -167,36 +160,36 @@ def group(
         items = (_with_adduct(one, adduct) for one in items)
     counts = Counter() if counts is None else counts
     for name, of_file in groupby(items, key=lambda one: one.source.file):
-        yield from _features_of_file(name, of_file, by, settings, counts, level)
+        scans: list[Spectrum] = []
+        rest = iter(of_file)
+        why = f"with --group-by {by}"
+        if by == "run":
+            why = "since it is no run (its MS2 spectra have no retention times, or have ids, "
+            why += "adducts, formulas or names)"
+            for item in rest:
+                scans.append(item)
+                if not is_of_run(item):
+                    break
+            else:
+                if any(map(scan_of, scans)):
+                    yield from features_of_run(name, scans, settings, counts, level)
+                    continue
+        if settings.is_asked_for:
+            logger.warning("all spectra of %s are read, %s", name, why)
+        yield from _by_id(chain(scans, rest), has_ids=by != "none")
 
 
-def _features_of_file(
-    name: str,
-    items: Iterator[Spectrum],
-    by: GroupBy,
-    settings: FeatureSettings,
-    counts: Counter[str],
-    level: int,
-) -> Iterator[Feature]:
-    scans: list[Spectrum] = []
-    why = f"with --group-by {by}"
-    if by == "run":
-        why = "since it is no run (its MS2 spectra have no retention times, or have ids, adducts, "
-        why += "formulas or names)"
-        for item in items:
-            scans.append(item)
-            if not is_of_run(item):
-                break
-        else:
-            if any(map(scan_of, scans)):
-                yield from features_of_run(name, scans, settings, counts, level)
-                return
-    if settings.is_asked_for:
-        logger.warning("all spectra of %s are read, %s", name, why)
-    yield from _by_id(chain(scans, items), "none" if by == "none" else "feature")
+def _with_adduct(spectrum: Spectrum, adduct: str) -> Spectrum:
+    if spectrum.failure is not None:
+        return spectrum
+    own, notes = spectrum.adduct_text, spectrum.warnings
+    if own and parse_adduct(own) != parse_adduct(adduct):
+        notes = (*notes, f"the adduct {adduct} is used, not the spectrum's {clip(own)}")
+    return replace(spectrum, adduct_text=adduct, adduct_source=OPTION, warnings=notes)
 
 
-def _by_id(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
+def _by_id(items: Iterable[Spectrum], has_ids: bool) -> Iterator[Feature]:
+    """Features by the FEATURE_ID of spectra of one file; without ids each spectrum is one."""
     held: list[list[Spectrum]] = []
     by_id: defaultdict[str, list[list[Spectrum]]] = defaultdict(list)
     ms1: defaultdict[str | int, list[Spectrum]] = defaultdict(list)
@@ -205,7 +198,7 @@ def _by_id(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
             ms1[item.feature_id].append(replace(item, metadata={}))
         elif item.ms_level == 1:
             ms1[item.polarity] = [item]
-        elif by == "none" or not item.feature_id:
+        elif not has_ids or not item.feature_id:
             held.append([with_isotopes(_of_unclear_level(item), ms1)])
         else:
             features = by_id[item.feature_id]
@@ -221,13 +214,45 @@ def _by_id(items: Iterable[Spectrum], by: GroupBy) -> Iterator[Feature]:
     for name, features in by_id.items():
         reasons = dict.fromkeys(_apart(features[0][0], other[0]) for other in features[1:])
         if reasons and len(by_id) == 1 and "precursor m/z" in reasons:
-            held = _each_alone(held, name)
-        elif reasons.keys() - {_LEVEL}:
+            warning = f"all spectra of the file have FEATURE_ID {clip(name)}, which groups none of "
+            alone = sorted((one for entry in held for one in entry), key=lambda s: s.source.index)
+            held = [[_warned(one, f"{warning}them") if one.feature_id else one] for one in alone]
+        elif what := " and ".join(reason for reason in reasons if reason != _LEVEL):
+            warning = f"spectra of FEATURE_ID {clip(name)} differ in {what} and are read apart"
             for members in features:
-                members[:] = [_read_apart(one, name, [*reasons]) for one in members]
+                members[:] = [_warned(one, warning) for one in members]
         for members in features:
             members[:] = _without_ms1(members, ms1[name])
     yield from _finished(held, ms1)
+
+
+def _warned(spectrum: Spectrum, warning: str) -> Spectrum:
+    return replace(spectrum, warnings=(*spectrum.warnings, warning))
+
+
+def _finished(
+    held: list[list[Spectrum]], ms1: Mapping[str | int, Sequence[Spectrum]]
+) -> Iterator[Feature]:
+    for entry in held:
+        if len(entry) > 1:  # what some spectra of a feature say of their ion holds for all
+            charge = next((one.charge for one in entry if one.charge), 0)
+            polarity = next((one.polarity for one in entry if one.polarity), 0)
+            entry = [replace(one, charge=charge, polarity=polarity) for one in entry]
+        # An MS1 spectrum of the feature may have come after those of MS2.
+        yield Feature(tuple(with_isotopes(one, ms1) if one.feature_id else one for one in entry))
+
+
+def _apart(first: Spectrum, other: Spectrum) -> str:
+    """In what two spectra of one FEATURE_ID differ so that they are two features, else ""."""
+    if first.ms_level != other.ms_level:
+        return _LEVEL
+    adduct = parse_adduct(first.adduct_text)
+    is_same = not isinstance(adduct, Failure) and adduct == parse_adduct(other.adduct_text)
+    if first.adduct_text != other.adduct_text and not is_same:
+        return "adduct"
+    if len({first.formula_text, other.formula_text} - {""}) > 1:
+        return "formula"
+    return differs(first, other)
 
 
 def _with_levels(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
@@ -236,7 +261,7 @@ def _with_levels(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
     for item in items:
         if before is not None:
             is_of_item = before.feature_id == item.feature_id and not _shows_ms1(item)
-            if is_of_item and item.ms_level == _MS2 and differs(before, item) == "":
+            if is_of_item and item.ms_level == 2 and differs(before, item) == "":
                 item = _with_ms1(item, before)
                 before = replace(before, ms_level=1)
             yield before
@@ -263,10 +288,10 @@ def _shows_ms1(spectrum: Spectrum) -> bool:
     """Whether a spectrum without a level shows what MS1 spectra do and those of fragments do not.
 
     That is the isotopes of its singly charged precursor, and beside them ions above it or nothing
-    below it. One that names a collision energy is of fragments.
+    below it. A spectrum that names a collision energy is of fragments.
     """
     mz, intensity = spectrum.precursor_mz, spectrum.intensity
-    if spectrum.ms_level != _MS2 or mz is None or not intensity.size:
+    if spectrum.ms_level != 2 or mz is None or not intensity.size:
         return False
     above = intensity[spectrum.mz > mz + SPANS[4][1] + 0.2].max(initial=0.0)
     # Without a FEATURE_ID it may be a spectrum of low energy, which has a row of its own.
@@ -281,10 +306,9 @@ def _shows_ms1(spectrum: Spectrum) -> bool:
 
 
 def _with_ms1(spectrum: Spectrum, ms1: Spectrum) -> Spectrum:
-    index = ms1.source.index
     assumption = (
-        f"index {index} of the file has no MS level and shows the isotopes of its precursor as MS1 "
-        "spectra do: it is read as the MS1 spectrum of this one"
+        f"index {ms1.source.index} of the file has no MS level and shows the isotopes of its "
+        "precursor as MS1 spectra do: it is read as the MS1 spectrum of this one"
     )
     return replace(spectrum, assumptions=(*spectrum.assumptions, assumption))
 
@@ -299,34 +323,6 @@ def _of_unclear_level(spectrum: Spectrum) -> Spectrum:
     return replace(spectrum, assumptions=(*spectrum.assumptions, assumption))
 
 
-def _apart(first: Spectrum, other: Spectrum) -> str:
-    """In what two spectra of one FEATURE_ID differ so that they are two features, else ""."""
-    if first.ms_level != other.ms_level:
-        return _LEVEL
-    adducts = [parse_adduct(one.adduct_text) for one in (first, other)]
-    texts = [one.adduct_text for one in (first, other)]
-    if texts[0] != texts[1] and (isinstance(adducts[0], Failure) or adducts[0] != adducts[1]):
-        return "adduct"
-    if len({first.formula_text, other.formula_text} - {""}) > 1:
-        return "formula"
-    return differs(first, other)
-
-
-def _read_apart(spectrum: Spectrum, name: str, reasons: Sequence[str]) -> Spectrum:
-    what = " and ".join(one for one in reasons if one != _LEVEL)
-    warning = f"spectra of FEATURE_ID {clip(name)} differ in {what} and are read apart"
-    return replace(spectrum, warnings=(*spectrum.warnings, warning))
-
-
-def _each_alone(held: Iterable[Sequence[Spectrum]], name: str) -> list[list[Spectrum]]:
-    """Every spectrum of a file as a feature of its own, in order."""
-    warning = f"all spectra of the file have FEATURE_ID {clip(name)}, which groups none of them"
-    return [
-        [replace(one, warnings=(*one.warnings, warning)) if one.feature_id else one]
-        for one in sorted((one for entry in held for one in entry), key=lambda s: s.source.index)
-    ]
-
-
 def require_adduct(text: str | None) -> None:
     """Refuse an adduct for all spectra that is none.
 
@@ -338,44 +334,16 @@ def require_adduct(text: str | None) -> None:
         raise ConfigError(f"--adduct: {adduct.message}")
 
 
-def _with_adduct(spectrum: Spectrum, adduct: str) -> Spectrum:
-    if spectrum.failure is not None:
-        return spectrum
-    own, notes = spectrum.adduct_text, spectrum.warnings
-    if own and parse_adduct(own) != parse_adduct(adduct):
-        notes = (*notes, f"the adduct {adduct} is used, not the spectrum's {clip(own)}")
-    return replace(spectrum, adduct_text=adduct, adduct_source=OPTION, warnings=notes)
-
-
-def _finished(
-    held: list[list[Spectrum]], ms1: Mapping[str | int, Sequence[Spectrum]]
-) -> Iterator[Feature]:
-    for entry in held:
-        if len(entry) > 1:  # what some spectra of a feature say of their ion holds for all
-            charge = next((one.charge for one in entry if one.charge), 0)
-            polarity = next((one.polarity for one in entry if one.polarity), 0)
-            entry = [replace(one, charge=charge, polarity=polarity) for one in entry]
-        # An MS1 spectrum of the feature may have come after those of MS2.
-        yield Feature(tuple(with_isotopes(one, ms1) if one.feature_id else one for one in entry))
-
-
 @dataclass(slots=True)
 class Inputs:
-    """Spectrum files of a run; a context manager, since pipes are copied and released.
+    """Spectrum files of a run; a context manager, since pipes are copied and released."""
 
-    Attributes:
-        names: As the user named them; ``-`` is standard input.
-        n_ms1: MS1 spectra that `features` has read so far.
-        n_features: What it has given so far.
-        runs: What became of the MS2 spectra of runs so far, by name.
-        level: Of the line of a log that says so of each.
-    """
-
-    names: tuple[str, ...]
-    n_ms1: int = 0
-    n_features: int = 0
+    names: tuple[str, ...]  # as the user named them; ``-`` is standard input
+    n_ms1: int = 0  # MS1 spectra that `features` has read so far
+    n_features: int = 0  # what it has given so far
+    # what became of the MS2 spectra of runs so far, by name
     runs: Counter[str] = field(default_factory=Counter)
-    level: int = logging.INFO
+    level: int = logging.INFO  # of the line of a log that says so of each
     _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
     def __enter__(self) -> Self:
@@ -397,7 +365,15 @@ class Inputs:
 
     def identity(self) -> tuple[Mapping[str, Any], ...]:
         """Name, size and SHA-256 of each input."""
-        return tuple(self._identity(name) for name in self.names)
+        values = []
+        for name in self.names:
+            copied = self._piped.get(name)
+            with open_bytes(name) if copied is None else nullcontext(copied) as file:
+                file.seek(0)
+                digest, size = sha256(file), file.tell()
+                file.seek(0)
+            values.append({"name": name, "bytes": size, "sha256": digest})
+        return tuple(values)
 
     def features(
         self,
@@ -430,14 +406,6 @@ class Inputs:
                 if len(self.names) == 1:
                     raise
                 yield unreadable(Source(name, 0), str(error))
-
-    def _identity(self, name: str) -> Mapping[str, Any]:
-        copied = self._piped.get(name)
-        with open_bytes(name) if copied is None else nullcontext(copied) as file:
-            file.seek(0)
-            digest, size = sha256(file), file.tell()
-            file.seek(0)
-        return {"name": name, "bytes": size, "sha256": digest}
 
 
 def count_spectra(

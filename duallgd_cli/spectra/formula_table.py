@@ -41,12 +41,9 @@ _DECIMAL_COMMA: Final = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One formula for one feature.
+    """A formula for a feature and perhaps its adduct, as written.
 
-    Attributes:
-        formula: As written.
-        adduct: As written, "" where missing.
-        log_weight: Log of the row's weight, up to a constant common to the feature.
+    `log_weight` is known up to a constant that is common to the feature.
     """
 
     formula: str
@@ -96,13 +93,16 @@ def read_table(path: str) -> dict[str, Rows]:
             raise UnreadableError(f"{path}, line {line.number}: {line.fault}")
         table.append({name: line.cells[at] for name, at in columns})
     score = _score_column(header, table)
-    found: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
+    by_column: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
     for cells in table:
-        rows = _single(cells, formula, *score) if formula else _several(cells, numbered)
-        for column, by_name in zip(identifiers, found.values(), strict=True):
+        texts = (cells.get(name, "").strip() for name in _ADDUCTS)
+        adduct = next((text for text in texts if text == "Na" or not is_missing(text)), "")
+        weights = _single(cells, formula, *score) if formula else _several(cells, numbered)
+        rows = [TableRow(text, adduct, log_weight) for text, log_weight in weights]
+        for column, by_name in zip(identifiers, by_column.values(), strict=True):
             for name in cell_names(cells.get(column, "")):
                 by_name.setdefault(name, []).extend(rows)
-    return found
+    return by_column
 
 
 def _number_of(name: str) -> int:
@@ -141,21 +141,20 @@ def cell_names(cell: str) -> list[str]:
 
 def _single(
     cells: Mapping[str, str], formula: str, score: str, is_probability: bool
-) -> list[TableRow]:
+) -> list[tuple[str, float]]:
+    """The formula of a row, if there is any, and its log weight."""
     text = cells.get(formula, "").strip()
     if is_missing(text):
         return []
     value = cell_number(cells.get(score, ""))
-    rank = next((r for name in _RANKS if (r := cell_number(cells.get(name, "")))), None)
     if value is not None:
-        log_weight = _log(value) if is_probability else value
-    else:
-        log_weight = -math.log(rank) if rank is not None and rank > 0 else 0.0
-    return [TableRow(text, _adduct(cells), log_weight)]
+        return [(text, _log(value) if is_probability else value)]
+    rank = next((r for name in _RANKS if (r := cell_number(cells.get(name, "")))), None)
+    return [(text, -math.log(rank) if rank is not None and rank > 0 else 0.0)]
 
 
-def _several(cells: Mapping[str, str], numbered: Sequence[str]) -> list[TableRow]:
-    """Formulas of one row, by their number; that of msbuddy gives the FDR of the first.
+def _several(cells: Mapping[str, str], numbered: Sequence[str]) -> list[tuple[str, float]]:
+    """Formulas of a row by their number, with log weights; msbuddy gives the FDR of the first.
 
     The first then has probability 1 - FDR, and the others share the rest.
     """
@@ -166,13 +165,7 @@ def _several(cells: Mapping[str, str], numbered: Sequence[str]) -> list[TableRow
         weights = [1 / (i + 1) for i in range(len(texts))]
     else:
         weights = [1 - fdr] + [fdr / max(1, len(texts) - 1)] * (len(texts) - 1)
-    adduct = _adduct(cells)
-    return [TableRow(t, adduct, _log(w)) for t, w in zip(texts, weights, strict=False)]
-
-
-def _adduct(cells: Mapping[str, str]) -> str:
-    texts = (cells.get(name, "").strip() for name in _ADDUCTS)
-    return next((text for text in texts if text == "Na" or not is_missing(text)), "")
+    return [(text, _log(weight)) for text, weight in zip(texts, weights, strict=False)]
 
 
 def _log(probability: float) -> float:

@@ -4,8 +4,9 @@ A source proposes hypotheses, checked against the precursor: what the ion is tak
 come from a person or another program; the room `formulas` predicts them from the spectrum.
 """
 
+import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -30,7 +31,7 @@ from duallgd_cli.errors import (
     clip,
     quote,
 )
-from duallgd_cli.spectra.formula_table import Rows, TableRow, read_table
+from duallgd_cli.spectra.formula_table import TableRow, read_table
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.reading.record import compound_name, is_missing
 from duallgd_cli.spectra.types import GIVEN, INFERRED, TABLE, Feature, Hypothesis, Spectrum
@@ -50,12 +51,7 @@ FormulaSource: TypeAlias = Callable[[Feature], list[Hypothesis] | Failure]
 
 @dataclass(frozen=True, slots=True)
 class FormulaLimits:
-    """What a formula must satisfy.
-
-    Attributes:
-        precursor_ppm: Largest difference between theoretical and measured precursor m/z, ppm.
-        max_heavy_atoms: Largest number of atoms other than hydrogen.
-    """
+    """What a formula must satisfy: the largest error of the precursor m/z, and its size."""
 
     precursor_ppm: float = 10.0
     max_heavy_atoms: int = 100
@@ -68,60 +64,72 @@ class FormulaLimits:
 def hypothesis_of(
     feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
 ) -> Hypothesis | Failure:
-    """Check a formula against a feature.
+    """Check a formula, as it is written, against a feature and an adduct ("" where missing).
 
     The formula is the molecule's (of a permanent cation: the cation's); the ion's own formula is
     recognised by its charge or its mass. A missing adduct is inferred where formula, precursor m/z
     and polarity leave one choice. A missing precursor m/z is computed from formula and adduct; one
     that MS1 shows to be an isotope gives way to the monoisotopic one where only that agrees. The
     adduct is trusted over CHARGE and ion mode. Whatever was decided stands in the notes.
-
-    Args:
-        feature: The measured spectra.
-        formula_text: As written.
-        adduct_text: As written, "" where missing.
-        limits: Tolerance and size.
     """
-    result = _checked(feature, formula_text, adduct_text, limits)
-    if isinstance(result, Failure) and feature.first.monoisotopic_mz is not None:
-        lighter = _checked(monoisotopic(feature), formula_text, adduct_text, limits)
-        if not isinstance(lighter, Failure):
-            mz = f"{feature.first.monoisotopic_mz:.4f}"
-            return replace(lighter, notes=(*lighter.notes, f"the formula is that of m/z {mz}"))
-    return result
+    try:
+        return _checked(feature, formula_text, adduct_text, limits)
+    except RefusedError as refused:
+        failure = refused.failure
+    mz = feature.first.monoisotopic_mz
+    if mz is not None:
+        with contextlib.suppress(RefusedError):
+            lighter = _checked(monoisotopic(feature), formula_text, adduct_text, limits)
+            return replace(lighter, notes=(*lighter.notes, f"the formula is that of m/z {mz:.4f}"))
+    return failure
 
 
 def _checked(
     feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
-) -> Hypothesis | Failure:
-    """See `hypothesis_of`; the precursor is taken as it is."""
+) -> Hypothesis:
+    """See `hypothesis_of`; the precursor is taken as it is.
+
+    Raises:
+        RefusedError: Why not.
+    """
     spectrum, ppm = feature.first, limits.precursor_ppm
     if spectrum.precursor_mz is not None:
         ppm += spectrum.precursor_rounding_da / spectrum.precursor_mz * 1e6
     adduct = parse_adduct(adduct_text) if adduct_text else None
     if isinstance(adduct, Failure):
-        return adduct
+        raise RefusedError(adduct)
     notes, adduct_source = [], spectrum.adduct_source
-    try:
-        formula = _parse(formula_text, adduct)
-        if adduct is None:
-            adduct_source = INFERRED
-            adduct = _infer(formula, spectrum, ppm)
-            notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
-            notes += unsaid_polarity(spectrum)
-        molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
-        _check_size(molecule, limits.max_heavy_atoms)
-    except RefusedError as refused:
-        return refused.failure
+    formula = _parse(formula_text, adduct)
+    if adduct is None:
+        adduct_source = INFERRED
+        adduct = _infer(formula, spectrum, ppm)
+        notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
+        notes += unsaid_polarity(spectrum)
+    molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
+    n, limit = molecule.n_heavy, limits.max_heavy_atoms
+    if n > limit:
+        message = f"{molecule} has {n} heavy atoms and the limit is {limit}; raise max_heavy_atoms"
+        raise _refused("too_large", message)
+    if n < MIN_HEAVY_ATOMS:
+        message = f"{molecule} has {n} heavy atoms; a bond needs at least {MIN_HEAVY_ATOMS}"
+        raise _refused("too_small", message)
     if is_ion:
         notes.append(
             f"{clip(formula_text)} is read as the ion's formula: the molecule is {molecule}"
         )
     notes += [*contradictions(spectrum, adduct), *filter(None, [adduct.note])]
-    feature, computed = _with_precursor(feature, molecule, adduct)
-    return Hypothesis(
-        feature, molecule, adduct, 0.0, (*notes, *computed), adduct_source=adduct_source
-    )
+    if spectrum.precursor_mz is None:
+        mz = precursor_mz(molecule, adduct)
+        notes.append(f"no precursor m/z given; {mz:.4f} follows from formula and adduct")
+        feature = Feature(tuple(_with_precursor(one, mz) for one in feature.spectra))
+    return Hypothesis(feature, molecule, adduct, 0.0, tuple(notes), adduct_source=adduct_source)
+
+
+def _with_precursor(spectrum: Spectrum, mz: float) -> Spectrum:
+    """A spectrum with a missing precursor m/z, and the energy that depends on it, filled in."""
+    text, instrument = spectrum.collision_energy_text, spectrum.instrument
+    energy = spectrum.collision_energy_ev or collision_energy_ev(text, mz, instrument)
+    return replace(spectrum, precursor_mz=mz, collision_energy_ev=energy)
 
 
 def _refused(status: str, message: str) -> RefusedError:
@@ -229,22 +237,18 @@ def _within(formula: Formula, adduct: Adduct, measured: float | None, ppm: float
 
 
 def _mismatch(formula: Formula, adduct: Adduct, measured: float | None, ppm: float) -> RefusedError:
-    if measured is None or _within(formula, adduct, measured, ppm):
-        return _impossible(formula, adduct)
-    expected = precursor_mz(formula, adduct)
-    error_da = measured - expected
-    error_ppm = error_da / measured * 1e6
-    # So far off it is another ion, not a poor measurement: the mass says which.
-    error = f"{error_ppm:+.1f} ppm" if abs(error_ppm) < _MOST_PPM else f"{error_da:+.4f} Da"
-    message = (
-        f"{formula} as {adduct.name} has m/z {expected:.4f} but the precursor is {measured:.4f} "
-        f"({error}, allowed {ppm:g} ppm); check formula, adduct and precursor"
-    )
-    return _refused("formula_mismatch", message)
-
-
-def _impossible(formula: Formula, adduct: Adduct) -> RefusedError:
-    """Masses agree, but no closed-shell molecule of this formula gives this adduct."""
+    if measured is not None and not _within(formula, adduct, measured, ppm):
+        expected = precursor_mz(formula, adduct)
+        error_da = measured - expected
+        error_ppm = error_da / measured * 1e6
+        # So far off it is another ion, not a poor measurement: the mass says which.
+        error = f"{error_ppm:+.1f} ppm" if abs(error_ppm) < _MOST_PPM else f"{error_da:+.4f} Da"
+        message = (
+            f"{formula} as {adduct.name} has m/z {expected:.4f} but the precursor is "
+            f"{measured:.4f} ({error}, allowed {ppm:g} ppm); check formula, adduct and precursor"
+        )
+        return _refused("formula_mismatch", message)
+    # Masses agree, but no closed-shell molecule of this formula gives this adduct.
     if adduct is PERMANENT_CATION:
         message = (
             f"{formula} as [M]+ is a radical cation, which is not supported; [M]+ is for permanent "
@@ -258,16 +262,6 @@ def _impossible(formula: Formula, adduct: Adduct) -> RefusedError:
     else:
         reason = f"lacks atoms that {adduct.name} takes away"
     return _refused("formula_mismatch", f"{formula} {reason}; check formula and adduct")
-
-
-def _check_size(formula: Formula, limit: int) -> None:
-    n = formula.n_heavy
-    if n > limit:
-        message = f"{formula} has {n} heavy atoms and the limit is {limit}; raise max_heavy_atoms"
-        raise _refused("too_large", message)
-    if n < MIN_HEAVY_ATOMS:
-        message = f"{formula} has {n} heavy atoms; a bond needs at least {MIN_HEAVY_ATOMS}"
-        raise _refused("too_small", message)
 
 
 def contradictions(spectrum: Spectrum, adduct: Adduct) -> list[str]:
@@ -292,25 +286,6 @@ def monoisotopic(feature: Feature) -> Feature:
     )
 
 
-def _with_precursor(
-    feature: Feature, formula: Formula, adduct: Adduct
-) -> tuple[Feature, Sequence[str]]:
-    """The feature with a missing precursor m/z, and what depends on it, filled in."""
-    if feature.first.precursor_mz is not None:
-        return feature, ()
-    mz = precursor_mz(formula, adduct)
-    spectra = tuple(
-        replace(
-            spectrum,
-            precursor_mz=mz,
-            collision_energy_ev=spectrum.collision_energy_ev
-            or collision_energy_ev(spectrum.collision_energy_text, mz, spectrum.instrument),
-        )
-        for spectrum in feature.spectra
-    )
-    return Feature(spectra), (f"no precursor m/z given; {mz:.4f} follows from formula and adduct",)
-
-
 def from_text(
     feature: Feature, text: str, limits: FormulaLimits = FormulaLimits()
 ) -> list[Hypothesis] | Failure:
@@ -327,12 +302,8 @@ def from_field(
 ) -> list[Hypothesis] | Failure:
     """The formula that stands in the first spectrum of the feature that has one.
 
-    Args:
-        feature: Measured.
-        column: Field name, any case; None tries FORMULA, MOLECULAR_FORMULA and then any other name
-            of a formula.
-        limits: What a formula must satisfy.
-        otherwise: Asked about features without a formula, if there is one.
+    It stands under the name `column`, or FORMULA, MOLECULAR_FORMULA and then any other name of a
+    formula; features without any are left to `otherwise`.
     """
     name = column.strip().lower() if column else ""
     texts = (
@@ -350,16 +321,11 @@ def from_field(
 def table_source(
     path: str, limits: FormulaLimits = FormulaLimits(), otherwise: FormulaSource | None = None
 ) -> FormulaSource:
-    """Formulas from a table, joined by identifier; a feature may have several.
+    """Formulas from a table (`formula_table.read_table`), joined by identifier, perhaps several.
 
     It gives a feature's rows that agree with its precursor, priors normalised over these. An adduct
     in the table goes before the spectrum's, since formula and adduct belong together. A feature
-    that the table does not know keeps the formula that its file gives, if any.
-
-    Args:
-        path: CSV or TSV file; see `formula_table.read_table` for the columns.
-        limits: What a formula must satisfy.
-        otherwise: Asked about features without a formula anywhere, if there is one.
+    that the table does not know keeps the formula that its file gives, or is left to `otherwise`.
 
     Raises:
         MissingInputError: There is no such file.
@@ -369,7 +335,10 @@ def table_source(
     tables = read_table(path)
 
     def source(feature: Feature) -> list[Hypothesis] | Failure:
-        tried = [_agreeing(feature, rows, limits) for rows in _rows_of(feature, tables)]
+        # The likelier name first, of each the likelier column.
+        names = names_in_tables(feature)
+        listed = [rows[name] for name in names for rows in tables.values() if rows.get(name)]
+        tried = [_agreeing(feature, rows, limits) for rows in listed]
         if tried:
             # Columns may count spectra by accident: one whose formulas have its mass is meant.
             found, failures = next((one for one in tried if one[0]), tried[0])
@@ -404,17 +373,11 @@ def names_in_tables(feature: Feature) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, names)))
 
 
-def _rows_of(feature: Feature, tables: Mapping[str, Rows]) -> Iterator[list[TableRow]]:
-    """Rows that each column has for the feature, the likelier column first."""
-    for name in names_in_tables(feature):
-        yield from (rows[name] for rows in tables.values() if rows.get(name))
-
-
 def _agreeing(
     feature: Feature, rows: Sequence[TableRow], limits: FormulaLimits
 ) -> tuple[list[tuple[Hypothesis, float]], list[Failure]]:
     """Distinct hypotheses with their weights, and why other rows are none."""
-    found: dict[tuple[object, int], tuple[Hypothesis, float]] = {}
+    agreeing: dict[tuple[object, int], tuple[Hypothesis, float]] = {}
     failures: list[Failure] = []
     own = feature.first.adduct_text
     for row in rows:
@@ -423,18 +386,13 @@ def _agreeing(
             failures.append(result)
             continue
         notes, adduct = result.notes, result.adduct
-        adduct_source = TABLE if row.adduct else result.adduct_source
+        source = TABLE if row.adduct else result.adduct_source
         if row.adduct and own and parse_adduct(own) != adduct:
             note = f"the table's adduct {adduct.name} is used, not the spectrum's {clip(own)}"
             notes = (*notes, note)
-        found.setdefault(
-            (result.formula, adduct.index),
-            (
-                replace(result, source=TABLE, adduct_source=adduct_source, notes=notes),
-                row.log_weight,
-            ),
-        )
-    return list(found.values()), failures
+        result = replace(result, source=TABLE, adduct_source=source, notes=notes)
+        agreeing.setdefault((result.formula, adduct.index), (result, row.log_weight))
+    return list(agreeing.values()), failures
 
 
 def _normalised(found: list[tuple[Hypothesis, float]], n_refused: int) -> list[Hypothesis]:

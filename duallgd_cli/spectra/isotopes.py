@@ -29,11 +29,8 @@ _LEAST: Final = 1e-30  # intensity; ratios of any two are numbers whose squares 
 def with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum]]) -> Spectrum:
     """An MS2 spectrum with what its MS1 spectra show.
 
-    Args:
-        spectrum: Its own are those of its FEATURE_ID; without one the last before it, of its
-            polarity; in both cases those that name another precursor or time are of another ion.
-        ms1: Those of its file as far as they are read, by FEATURE_ID; of those without the last one
-            by polarity.
+    These are those of its FEATURE_ID, else the last of its polarity (`ms1` has them by one or the
+    other); those that name another precursor or time are of another ion.
     """
     if spectrum.feature_id:
         near = ms1.get(spectrum.feature_id, ())
@@ -78,17 +75,11 @@ def differs(first: Spectrum, other: Spectrum) -> str:
 
 
 class _LighterIon(NamedTuple):
-    """The monoisotopic ion of which a precursor is an isotope.
+    """The monoisotopic ion of which a precursor is an isotope."""
 
-    Attributes:
-        mz: Of it.
-        ratio: Its intensity next to that of the next isotope.
-        isotope: By which the two differ.
-    """
-
-    mz: float
-    ratio: float
-    isotope: str
+    mz: float  # of it
+    ratio: float  # its intensity next to that of the next isotope
+    isotope: str  # by which the two differ
 
 
 def lighter_ion(ms1: Spectrum, ms2: Spectrum) -> _LighterIon | None:

@@ -92,9 +92,7 @@ def precursor_decimals(spectrum: Spectrum) -> int | None:
 def peak_decimals(mz: NDArray[np.float64], of_precursor: int | None = None) -> int | None:
     """To how many decimals, 0 to 2, all peaks are rounded; None where they are not, or too few.
 
-    Args:
-        mz: Of the peaks.
-        of_precursor: See `precursor_decimals`; a rounded one makes rounded peaks likelier.
+    A rounded precursor (see `precursor_decimals`) makes rounded peaks likelier.
     """
     decimals = _decimals(mz)
     if decimals is None:

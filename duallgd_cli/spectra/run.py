@@ -1,6 +1,8 @@
 """From the scans of a run to features: what was measured of one ion while it eluted.
 
 The MS1 scans are looked through for the precursors of the MS2 scans, and these are grouped.
+
+Letters: S MS2 scans of a polarity, W MS1 scans.
 """
 
 import hashlib
@@ -10,16 +12,16 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import counted, quote
-from duallgd_cli.spectra.compounds import ElutingIon, OfCompound, link, with_compound
+from duallgd_cli.spectra.compounds import ElutingIon, link, with_compound
 from duallgd_cli.spectra.consensus import TOLERANCE, consensus
 from duallgd_cli.spectra.isotopes import SPANS_DA, charge_of, with_isotopes
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev, finite
@@ -28,7 +30,6 @@ from duallgd_cli.spectra.types import GIVEN, Feature, Spectrum
 
 logger = logging.getLogger(__name__)
 
-_MS2: Final = 2
 _SPAN: Final = re.compile(r"\s*(\d+(?:\.\d*)?)?\s*-\s*(\d+(?:\.\d*)?)?\s*", re.ASCII)
 # An ion whose intensity falls to this part of the maxima on both sides eluted twice.
 _VALLEY: Final = 0.65
@@ -42,15 +43,8 @@ _TIMES_THE_GAP: Final = 3.0
 _MS1_OF_A_FEATURE: Final = 3
 _AROUND_DA: Final = 6.0  # of an MS1 scan that is kept with a feature
 # Names of counts of what became of the MS2 spectra of runs.
-SPECTRA, FEATURES, COMPOUNDS, _LEFT_OUT = (
-    *("run_spectra", "run_features", "run_compounds"),
-    "left out: ",
-)
-# Why scans are left out.
-OUTSIDE_RT: Final = "outside the retention times"
-OUTSIDE_MZ: Final = "outside the precursor m/z"
-FAINT: Final = "with a precursor below the least intensity"
-ABSENT: Final = "with a precursor that is not in MS1"
+SPECTRA, FEATURES, _COMPOUNDS = "run_spectra", "run_features", "run_compounds"
+_LEFT_OUT: Final = "left out: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,89 +101,66 @@ def span_of(name: str, text: str | None) -> tuple[float, float]:
     Raises:
         ConfigError: The text is no span.
     """
-    if text is None:
-        return -math.inf, math.inf
-    match = _SPAN.fullmatch(text)
-    low, high = (-math.inf, math.inf)
-    if match is not None:
-        low, high = float(match[1] or -math.inf), float(match[2] or math.inf)
-    is_span = match is not None and any(match.groups()) and low < high
-    require(is_span, f"{name} must be a span such as 60-600, 60- or -600, not {quote(text)}")
+    low, high = -math.inf, math.inf
+    if text is not None:
+        match = _SPAN.fullmatch(text)
+        if match is not None:
+            low, high = float(match[1] or low), float(match[2] or high)
+        is_span = match is not None and any(match.groups()) and low < high
+        require(is_span, f"{name} must be a span such as 60-600, 60- or -600, not {quote(text)}")
     return low, high
 
 
 def left_out(counts: Mapping[str, int]) -> dict[str, int]:
     """How many MS2 spectra of runs are in no feature, by reason."""
-    return {
-        why: number
-        for name, number in counts.items()
-        if (why := name.removeprefix(_LEFT_OUT)) != name
-    }
+    names = (name for name in counts if name.startswith(_LEFT_OUT))
+    return {name.removeprefix(_LEFT_OUT): counts[name] for name in names}
 
 
 def nothing_left(names: Iterable[str], counts: Mapping[str, int], n_ms1: int) -> str:
-    """Why files gave no feature.
-
-    Args:
-        names: Of the files.
-        counts: What became of their MS2 spectra.
-        n_ms1: MS1 spectra in them.
-    """
+    """Why files gave no feature, by what became of their MS2 spectra."""
     files = ", ".join(names)
     if why := left_out(counts):
         return f"no MS2 spectrum of {files} is left: {_listed(why)}; widen the filters"
     return f"no MS2 spectrum in {files} ({n_ms1} of MS1)"
 
 
+def _listed(dropped: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {why}" for why, number in dropped.items())
+
+
 def record(counts: Mapping[str, int]) -> dict[str, Any]:
     """What became of MS2 spectra, for the record of a run; {} without runs of scans."""
     if not counts.get(SPECTRA):
         return {}
-    names = {"spectra": SPECTRA, "features": FEATURES, "compounds": COMPOUNDS}
+    names = {"spectra": SPECTRA, "features": FEATURES, "compounds": _COMPOUNDS}
     values = {name: counts.get(key, 0) for name, key in names.items()}
     return {"scans": {**values, "left_out": left_out(counts)}}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Scan:
-    """What tells an MS2 scan apart.
-
-    Attributes:
-        spectrum: As read.
-        time: Retention time, s.
-        mz: Of the precursor.
-        charge: Signed, 0 if unknown.
-        low: Lower end of the isolation window, m/z.
-        high: Upper end.
-        intensity: Of the precursor, as the file gives it, or None.
-        current: Summed intensity of its peaks.
-        ppm: Within which its precursor is known.
-    """
+    """What tells an MS2 scan apart."""
 
     spectrum: Spectrum
-    time: float
-    mz: float
-    charge: int
-    low: float
-    high: float
-    intensity: float | None
-    current: float
-    ppm: float
+    time: float  # retention time, s
+    mz: float  # of the precursor
+    charge: int  # signed, 0 if unknown
+    window: tuple[float, float]  # ends of the isolation window, m/z
+    intensity: float | None  # of the precursor, as the file gives it, or None
+    current: float  # summed intensity of its peaks
+    tolerance_da: float  # within which its precursor is known, m/z
+    index: int  # its place in the file
 
-    @property
-    def index(self) -> int:
-        """Its place in the file."""
-        return self.spectrum.source.index
-
-    @property
-    def tolerance_da(self) -> float:
-        """Within which its precursor is known, m/z."""
-        return max(self.mz, TOLERANCE.floor_mz) * self.ppm * 1e-6
+    def rank(self, intensity: float) -> tuple[float, ...]:
+        """Sorts the strongest scan first; the place in the file decides between equals alone."""
+        strength = intensity or self.intensity or 0.0
+        return (-strength, -self.current, self.time, self.mz, self.charge, self.index)
 
 
 def is_of_run(item: Spectrum) -> bool:
-    """Whether a spectrum is a scan as an instrument writes it, not one that somebody named."""
-    if item.failure is not None or item.ms_level > _MS2:
+    """Whether a spectrum is a scan as an instrument writes it, not a spectrum with a name."""
+    if item.failure is not None or item.ms_level > 2:
         return True
     if item.ms_level == 1:
         return not item.feature_id
@@ -200,38 +171,38 @@ def is_of_run(item: Spectrum) -> bool:
 
 def scan_of(item: Spectrum) -> _Scan | None:
     """An MS2 scan of which precursor and retention time are known; None for anything else."""
-    time, mz = item.retention_time_s, item.precursor_mz
-    if item.failure is not None or item.ms_level != _MS2 or mz is None or time is None:
+    time, mz, said = item.retention_time_s, item.precursor_mz, item.metadata
+    if item.failure is not None or item.ms_level != 2 or mz is None or time is None:
         return None
     with np.errstate(over="ignore"):
         current = float(_positive(item)[1].sum())
-    low, high = _isolation(item, mz)
-    # Of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS.
-    second = (*item.metadata.get("pepmass", "").split(), "", "")[1]
-    intensity = finite(item.metadata.get("precursor_intensity", second))
-    return _Scan(
-        spectrum=item,
-        time=time,
-        mz=mz,
-        charge=charge_of(item),
-        low=low,
-        high=high,
-        intensity=intensity if intensity is not None and intensity > 0 else None,
-        current=current,
-        ppm=TOLERANCE.tolerance_ppm(item.instrument),
-    )
-
-
-def _isolation(item: Spectrum, mz: float) -> tuple[float, float]:
-    """Ends of the isolation window."""
-    said = item.metadata
     names = ("target_mz", "lower_offset", "upper_offset")
     target, *offsets = (finite(said.get(f"isolation_window_{name}", "")) for name in names)
     width = finite(said.get("isolation_window_width", ""))
     half = width / 2 if width else _HALF_WINDOW
     middle = mz if target is None else target
     low, high = (half if offset is None else offset for offset in offsets)
-    return middle - low, middle + high
+    # Of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS.
+    second = (*said.get("pepmass", "").split(), "", "")[1]
+    intensity = finite(said.get("precursor_intensity", second))
+    ppm = TOLERANCE.tolerance_ppm(item.instrument)
+    return _Scan(
+        spectrum=item,
+        time=time,
+        mz=mz,
+        charge=charge_of(item),
+        window=(middle - low, middle + high),
+        intensity=intensity if intensity is not None and intensity > 0 else None,
+        current=current,
+        tolerance_da=max(mz, TOLERANCE.floor_mz) * ppm * 1e-6,
+        index=item.source.index,
+    )
+
+
+def _positive(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """m/z and intensity of the peaks that have one."""
+    possible = (spectrum.intensity > 0) & (spectrum.intensity < math.inf)
+    return spectrum.mz[possible], spectrum.intensity[possible]
 
 
 def features_of_run(
@@ -247,14 +218,7 @@ def features_of_run(
     the instrument, while the ion elutes. Of each collision energy it has one spectrum, which says
     what it was made of (`Spectrum.merged`). Which features there are depends on the spectra alone,
     not on their order in the file. What stands alone, such as a record that cannot be read, is a
-    feature of its own.
-
-    Args:
-        name: Of the file, for what is said of it.
-        spectra: All of the file.
-        settings: How they are grouped, and which are left out.
-        counts: Of all runs so far; counted on before the first feature.
-        level: Of the line of a log that says what became of the spectra.
+    feature of its own. `counts` are those of all runs, counted on before the first feature.
     """
     scans, surveys, alone = [], [], []
     for item in spectra:
@@ -271,28 +235,31 @@ def features_of_run(
     for polarity in sorted({one.spectrum.polarity for one in kept}):
         own = [one for one in kept if one.spectrum.polarity == polarity]
         of_it = [one for one in surveys if not polarity or one.polarity in (polarity, 0)]
-        seen = _look_through(own, of_it)
-        groups += _grouped(seen, own, _present(seen, own, settings, dropped), settings)
-    groups.sort(key=lambda one: one.scans[0].index)
+        groups += _Seen(own, of_it).groups(settings, dropped)
+    groups.sort(key=lambda group: group.scans[0].index)
     is_open = settings.link and not any(one.spectrum.adduct_text for one in kept)
     linked = link([one.ion for one in groups]) if is_open else []
-    first, before = counts[FEATURES], counts[COMPOUNDS]
+    first, before = counts[FEATURES], counts[_COMPOUNDS]
     counts.update({SPECTRA: len(scans), FEATURES: len(groups)})
-    counts[COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
+    counts[_COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
     counts.update({f"{_LEFT_OUT}{why}": number for why, number in dropped.items()})
     said = f"; left out are {_listed(dropped)}" if dropped else ""
     what = counted(len(scans), "MS2 spectrum", "MS2 spectra")
     logger.log(level, "%s: %s of %s%s", name, counted(len(groups), "feature"), what, said)
-    features = (
-        (group.scans[0].index, _feature(group, str(first + number + 1), settings))
-        for number, group in enumerate(groups)
-    )
-    if linked:
-        features = (
-            (index, _linked(feature, linked[number], before))
-            for number, (index, feature) in enumerate(features)
-        )
-    for _, feature in heapq.merge(features, alone, key=lambda entry: entry[0]):
+
+    def features() -> Iterator[tuple[int, Feature]]:
+        for number, group in enumerate(groups):
+            feature = _feature(group, str(first + number + 1), settings)
+            if linked:
+                compound, adducts = linked[number]
+                named = (
+                    with_compound(one, str(before + compound + 1), adducts)
+                    for one in feature.spectra
+                )
+                feature = replace(feature, spectra=tuple(named), adducts=adducts)
+            yield group.scans[0].index, feature
+
+    for _, feature in heapq.merge(features(), alone, key=lambda entry: entry[0]):
         yield feature
 
 
@@ -303,39 +270,59 @@ def _order(survey: Spectrum) -> tuple[float, bytes, int]:
     return survey.retention_time_s or 0.0, content, survey.source.index
 
 
-def _listed(dropped: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {why}" for why, number in dropped.items())
-
-
 def _filtered(
     scans: Sequence[_Scan], settings: FeatureSettings, dropped: Counter[str]
 ) -> list[_Scan]:
     """The scans that are kept whatever MS1 shows; of the others the first reason is counted."""
     earliest, latest = span_of("rt", settings.rt)
     lightest, heaviest = span_of("mz", settings.mz)
-    few = f"with fewer than {counted(settings.min_peaks, 'peak')}"
     kept: list[_Scan] = []
     for one in scans:
         if not earliest <= one.time <= latest:
-            dropped[OUTSIDE_RT] += 1
+            dropped["outside the retention times"] += 1
         elif not lightest <= one.mz <= heaviest:
-            dropped[OUTSIDE_MZ] += 1
+            dropped["outside the precursor m/z"] += 1
         elif one.spectrum.mz.size < settings.min_peaks:
-            dropped[few] += 1
+            dropped[f"with fewer than {counted(settings.min_peaks, 'peak')}"] += 1
         else:
             kept.append(one)
     return kept
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What the MS1 scans of a polarity show of the precursors of its MS2 scans.
+class _Group(NamedTuple):
+    """Scans of one feature in the order of their file, with the MS1 scans near them.
 
-    Letters: S MS2 scans, W MS1 scans, T points of traces.
+    `remark` says what was isolated with its ion, `ion` tells of which compound it is.
+    """
+
+    scans: list[_Scan]
+    ms1: list[Spectrum]
+    remark: str
+    ion: ElutingIon
+
+
+@dataclass(slots=True)
+class _Trace:
+    """How strong an ion is from one MS1 scan to the next; without MS1 scans an empty trace."""
+
+    mz: float  # of the ion, as MS1 shows it
+    first: int = 0  # number of the first of these MS1 scans
+    time: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # of each
+    # of the ion, 0 where it is not seen
+    height: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    # times at which the ion falls to a valley and one peak of it ends
+    ends: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+
+    def is_seen(self, start: float, end: float) -> bool:
+        """Whether most MS1 scans between two times show the ion."""
+        heights = self.height[slice(*np.searchsorted(self.time, (start, end)))]
+        return heights.size > 0 and 2 * int((heights > 0).sum()) >= heights.size
+
+
+class _Seen:
+    """What the MS1 scans of a polarity, read once, show of the precursors of its MS2 scans.
 
     Attributes:
-        time: Of the MS1 scans, ascending, (W,).
-        surveys: These scans.
         floor: Intensity up to which an MS1 peak may be noise.
         near: Numbers of the MS1 scans before and after each MS2 scan, -1 where there is none,
             int64 (S, 2).
@@ -346,325 +333,221 @@ class _Seen:
         points: Number of the MS1 scan, m/z and intensity of what it shows of each cluster.
     """
 
-    time: NDArray[np.float64]
-    surveys: Sequence[Spectrum]
-    floor: float
-    near: NDArray[np.int64]
-    intensity: NDArray[np.float64]
-    other: NDArray[np.float64]
-    other_mz: NDArray[np.float64]
-    cluster: NDArray[np.int64]
-    points: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]
+    def __init__(self, scans: Sequence[_Scan], surveys: Sequence[Spectrum]) -> None:
+        self.scans, self.surveys = scans, surveys
+        time = np.array([one.time for one in scans])
+        mz = np.array([one.mz for one in scans])
+        tolerance = np.array([one.tolerance_da for one in scans])
+        order = np.argsort(mz, kind="stable")
+        # Between clusters there is room for the tolerances of both.
+        parted = np.diff(mz[order]) > tolerance[order][1:] + tolerance[order][:-1]
+        self.cluster = np.empty(len(scans), np.int64)
+        self.cluster[order] = np.concatenate([[0], np.cumsum(parted)])
+        self.time = np.array([one.retention_time_s or 0.0 for one in surveys])
+        after = np.searchsorted(self.time, time)
+        self.near = np.column_stack([after - 1, np.where(after < len(surveys), after, -1)])
+        self.intensity, self.other, self.other_mz = np.zeros((3, len(scans)))
+        peaks = [*map(_positive, surveys)]
+        faintest = [height.min() for _, height in peaks if height.size]
+        self.floor = _NOISE * float(np.median(faintest)) if faintest else 0.0
+        beside: defaultdict[int, list[int]] = defaultdict(list)
+        for number, pair in enumerate(self.near.tolist()):
+            for survey in pair:
+                beside[survey].append(number)
+        for survey, (peak_mz, height) in enumerate(peaks):
+            for number in beside[survey]:
+                self._look_beside(number, survey, peak_mz, height)
+        ends = (mz - tolerance, mz + tolerance, time - _BEFORE_S, time + _BEFORE_S)
+        self.points = self._points_of(peaks, *ends) if surveys else []
 
-
-def _look_through(scans: Sequence[_Scan], surveys: Sequence[Spectrum]) -> _Seen:
-    """Read the MS1 scans of a polarity once, for all precursors."""
-    time = np.array([one.time for one in scans])
-    mz = np.array([one.mz for one in scans])
-    tolerance = np.array([one.tolerance_da for one in scans])
-    order = np.argsort(mz, kind="stable")
-    # Between clusters there is room for the tolerances of both.
-    parted = np.diff(mz[order]) > tolerance[order][1:] + tolerance[order][:-1]
-    cluster = np.empty(len(scans), np.int64)
-    cluster[order] = np.concatenate([[0], np.cumsum(parted)])
-    n_clusters = int(cluster.max()) + 1
-    low, first = np.full(n_clusters, np.inf), np.full(n_clusters, np.inf)
-    high, last = -low, -first
-    np.minimum.at(low, cluster, mz - tolerance)
-    np.maximum.at(high, cluster, mz + tolerance)
-    np.minimum.at(first, cluster, time - _BEFORE_S)
-    np.maximum.at(last, cluster, time + _BEFORE_S)
-    survey_time = np.array([one.retention_time_s or 0.0 for one in surveys])
-    after = np.searchsorted(survey_time, time)
-    near = np.column_stack([after - 1, np.where(after < len(surveys), after, -1)])
-    peaks = [*map(_positive, surveys)]
-    faintest = [height.min() for _, height in peaks if height.size]
-    seen = _Seen(
-        time=survey_time,
-        surveys=surveys,
-        floor=_NOISE * float(np.median(faintest)) if faintest else 0.0,
-        near=near,
-        intensity=np.zeros(len(scans)),
-        other=np.zeros(len(scans)),
-        other_mz=np.zeros(len(scans)),
-        cluster=cluster,
-        points=[],
-    )
-    beside: defaultdict[int, list[int]] = defaultdict(list)
-    for number, pair in enumerate(near.tolist()):
-        for survey in pair:
-            beside[survey].append(number)
-    rows = []
-    for survey, (at, (peak_mz, height)) in enumerate(zip(survey_time, peaks, strict=True)):
-        of = np.searchsorted(low, peak_mz, "right") - 1
-        inside = (of >= 0) & (peak_mz <= high[of]) & (first[of] <= at) & (at <= last[of])
-        kept = np.flatnonzero(inside)
-        rows.append((of[kept], np.full(kept.size, survey), peak_mz[kept], height[kept]))
-        for number in beside[survey]:
-            _look_beside(seen, number, scans[number], survey, peak_mz, height)
-    if rows:
+    def _points_of(
+        self,
+        peaks: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+        *ends: NDArray[np.float64],
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]]:
+        """See `points`; the ends are those of m/z and of times that each MS2 scan asks for."""
+        n_clusters = int(self.cluster.max()) + 1
+        low, first = np.full(n_clusters, np.inf), np.full(n_clusters, np.inf)
+        high, last = -low, -first
+        np.minimum.at(low, self.cluster, ends[0])
+        np.maximum.at(high, self.cluster, ends[1])
+        np.minimum.at(first, self.cluster, ends[2])
+        np.maximum.at(last, self.cluster, ends[3])
+        rows = []
+        for survey, (at, (peak_mz, height)) in enumerate(zip(self.time, peaks, strict=True)):
+            of = np.searchsorted(low, peak_mz, "right") - 1
+            inside = (of >= 0) & (peak_mz <= high[of]) & (first[of] <= at) & (at <= last[of])
+            kept = np.flatnonzero(inside)
+            rows.append((of[kept], np.full(kept.size, survey), peak_mz[kept], height[kept]))
         of, *columns = (np.concatenate(column) for column in zip(*rows, strict=True))
         by_cluster = np.argsort(of, kind="stable")
         edges = np.searchsorted(of[by_cluster], np.arange(n_clusters + 1))
-        ordered = [column[by_cluster] for column in columns]
-        seen.points = [
-            (ordered[0][start:end], ordered[1][start:end], ordered[2][start:end])
-            for start, end in pairwise(edges)
-        ]
-    return seen
+        number, mz, intensity = (column[by_cluster] for column in columns)
+        return [(number[a:b], mz[a:b], intensity[a:b]) for a, b in pairwise(edges)]
 
+    def _look_beside(
+        self, number: int, survey: int, mz: NDArray[np.float64], height: NDArray[np.float64]
+    ) -> None:
+        """Take note of what an MS1 scan shows of the window of an MS2 scan next to it."""
+        scan = self.scans[number]
+        within = max(scan.tolerance_da, _PRESENT_DA)
+        start, end = np.searchsorted(mz, (scan.mz - within, scan.mz + within))
+        strength = float(height[start:end].max(initial=0.0))
+        self.intensity[number] = max(self.intensity[number], strength)
+        near = self.near[number]
+        apart = [abs(self.time[one] - scan.time) if one >= 0 else math.inf for one in near]
+        start, end = np.searchsorted(mz, scan.window)
+        inside, heights = mz[start:end], height[start:end]
+        total = float(heights.sum())
+        if not total or survey != near[int(np.argmin(apart))]:
+            return
+        spans = scan.mz + SPANS_DA / max(abs(scan.charge), 1)
+        own = [(inside >= least - within) & (inside <= most + within) for least, most in spans]
+        foreign = np.where(np.any(own, axis=0), 0.0, heights)
+        strongest = int(foreign.argmax())
+        self.other[number] = foreign[strongest] / total
+        self.other_mz[number] = inside[strongest]
 
-def _positive(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """m/z and intensity of the peaks that have one."""
-    possible = (spectrum.intensity > 0) & (spectrum.intensity < math.inf)
-    return spectrum.mz[possible], spectrum.intensity[possible]
+    def _present(self, settings: FeatureSettings, dropped: Counter[str]) -> Iterator[int]:
+        """Numbers of the scans whose precursor is strong enough; the others are counted."""
+        is_seen = self.intensity > 0
+        is_needed = settings.in_ms1 and 2 * int(is_seen.sum()) >= len(self.scans)
+        if settings.in_ms1 and not is_needed and len(self.time):
+            logger.warning(
+                "MS1 spectra show %d of %s alone, so none is left out for that; check their m/z",
+                int(is_seen.sum()), counted(len(self.scans), "precursor"),
+            )  # fmt: skip
+        for number, one in enumerate(self.scans):
+            intensity = float(self.intensity[number]) or one.intensity
+            if is_needed and not is_seen[number]:
+                dropped["with a precursor that is not in MS1"] += 1
+            elif intensity is not None and intensity < settings.min_intensity:
+                dropped["with a precursor below the least intensity"] += 1
+            else:
+                yield number
 
+    def groups(self, settings: FeatureSettings, dropped: Counter[str]) -> Iterator[_Group]:
+        """The features of the polarity: from the strongest scan on, whatever is of its ion."""
+        scans = self.scans
+        clusters: defaultdict[int, list[int]] = defaultdict(list)
+        for number in self._present(settings, dropped):
+            clusters[int(self.cluster[number])].append(number)
+        usual_s = _usual_gap_s([[scans[n].time for n in own] for own in clusters.values()])
+        for cluster, own in clusters.items():
+            left = sorted(own, key=lambda n: scans[n].rank(float(self.intensity[n])))
+            while left:
+                seed = scans[left[0]]
+                near = [n for n in left if abs(scans[n].mz - seed.mz) <= seed.tolerance_da]
+                charges = (seed.charge, *(scans[n].charge for n in near))
+                charge = next(filter(None, charges), 0)
+                near = [n for n in near if scans[n].charge in (0, charge)]
+                trace = self._trace(cluster, seed)
+                members = self._together(trace, near, left[0], settings.rt_window, usual_s)
+                left = [n for n in left if n not in members]
+                yield self._group(trace, [n for n in near if n in members], settings, usual_s)
 
-def _look_beside(
-    seen: _Seen,
-    number: int,
-    scan: _Scan,
-    survey: int,
-    mz: NDArray[np.float64],
-    height: NDArray[np.float64],
-) -> None:
-    """Take note of what an MS1 scan shows of the isolation window of an MS2 scan next to it."""
-    within = max(scan.tolerance_da, _PRESENT_DA)
-    start, end = np.searchsorted(mz, (scan.mz - within, scan.mz + within))
-    strength = float(height[start:end].max(initial=0.0))
-    seen.intensity[number] = max(seen.intensity[number], strength)
-    apart = [abs(seen.time[one] - scan.time) if one >= 0 else math.inf for one in seen.near[number]]
-    if survey != seen.near[number][int(np.argmin(apart))]:
-        return
-    start, end = np.searchsorted(mz, (scan.low, scan.high))
-    inside, heights = mz[start:end], height[start:end]
-    total = float(heights.sum())
-    if not total:
-        return
-    spans = scan.mz + SPANS_DA / max(abs(scan.charge), 1)
-    own = [(inside >= least - within) & (inside <= most + within) for least, most in spans]
-    foreign = np.where(np.any(own, axis=0), 0.0, heights)
-    strongest = int(foreign.argmax())
-    seen.other[number] = foreign[strongest] / total
-    seen.other_mz[number] = inside[strongest]
+    def _trace(self, cluster: int, seed: _Scan) -> _Trace:
+        """The trace of a precursor."""
+        if not self.points or not self.points[cluster][0].size:
+            return _Trace(seed.mz)
+        number, mz, intensity = self.points[cluster]
+        first, last = int(number.min()), int(number.max())
+        own = np.abs(mz - seed.mz) <= seed.tolerance_da
+        height = np.zeros(last - first + 1)
+        np.maximum.at(height, number[own] - first, intensity[own])
+        time = self.time[first : last + 1]
+        smooth = np.maximum(height, self.floor)
+        if smooth.size > 2:
+            smooth[1:-1] = np.median([smooth[:-2], smooth[1:-1], smooth[2:]], axis=0)
+        centre = float(np.average(mz[own], weights=intensity[own])) if own.any() else seed.mz
+        return _Trace(centre, first, time, height, time[valleys(smooth)])
 
+    def _together(
+        self, trace: _Trace, near: Sequence[int], seed: int, gap_s: float | None, usual_s: float
+    ) -> set[int]:
+        """Those of some scans of one m/z that are of the peak of the ion that a scan is of."""
+        scans = self.scans
+        peak = int(np.searchsorted(trace.ends, scans[seed].time))
+        own = [n for n in near if int(np.searchsorted(trace.ends, scans[n].time)) == peak]
+        own.sort(key=lambda n: (scans[n].time, scans[n].index))
+        runs: list[set[int]] = [{own[0]}]
+        for before, after in pairwise(own):
+            start, end = scans[before].time, scans[after].time
+            wide = end - start > (usual_s if gap_s is None else gap_s)
+            if wide and (gap_s is not None or not trace.is_seen(start, end)):
+                runs.append(set())
+            runs[-1].add(after)
+        return next(run for run in runs if seed in run)
 
-def _present(
-    seen: _Seen, scans: Sequence[_Scan], settings: FeatureSettings, dropped: Counter[str]
-) -> list[int]:
-    """Numbers of the scans whose precursor is strong enough; the others are counted."""
-    is_seen = seen.intensity > 0
-    is_needed = settings.in_ms1 and 2 * int(is_seen.sum()) >= len(scans)
-    if settings.in_ms1 and not is_needed and len(seen.time):
-        logger.warning(
-            "MS1 spectra show %d of %s alone, so none is left out for that; check their m/z",
-            int(is_seen.sum()), counted(len(scans), "precursor"),
-        )  # fmt: skip
-    numbers = []
-    for number, one in enumerate(scans):
-        if is_needed and not is_seen[number]:
-            dropped[ABSENT] += 1
-            continue
-        intensity = float(seen.intensity[number]) or one.intensity
-        if intensity is not None and intensity < settings.min_intensity:
-            dropped[FAINT] += 1
-            continue
-        numbers.append(number)
-    return numbers
-
-
-@dataclass(slots=True)
-class _Group:
-    """Scans of one feature.
-
-    Attributes:
-        scans: In the order of their file.
-        time: When the ion is strongest, s.
-        intensity: Of the ion then, None where nothing tells.
-        ms1: Scans near, in the order of their times.
-        remark: What was isolated with it, else "".
-        ion: What tells of which compound it is.
-    """
-
-    scans: list[_Scan]
-    time: float
-    intensity: float | None
-    ms1: list[Spectrum]
-    remark: str
-    ion: ElutingIon
-
-
-def _grouped(
-    seen: _Seen, scans: Sequence[_Scan], numbers: Sequence[int], settings: FeatureSettings
-) -> Iterator[_Group]:
-    """The features of a polarity: from the strongest scan on, whatever is of its ion."""
-    clusters: defaultdict[int, list[int]] = defaultdict(list)
-    for number in numbers:
-        clusters[int(seen.cluster[number])].append(number)
-    gap_s = settings.rt_window
-    usual_s = _usual_gap_s([[scans[n].time for n in own] for own in clusters.values()])
-    for cluster, own in clusters.items():
-        left = sorted(own, key=lambda n: _rank(float(seen.intensity[n]), scans[n]))
-        while left:
-            seed = scans[left[0]]
-            charges = (seed.charge, *(scans[n].charge for n in left if _near(seed, scans[n])))
-            charge = next(filter(None, charges), 0)
-            near = [n for n in left if _near(seed, scans[n]) and scans[n].charge in (0, charge)]
-            trace = _Trace.of(seen, cluster, seed)
-            together = _together(trace, [scans[n] for n in near], seed, gap_s, usual_s)
-            chosen = {one.index for one in together}
-            members = [n for n in near if scans[n].index in chosen]
-            left = [n for n in left if scans[n].index not in chosen]
-            yield _group(seen, trace, members, scans, settings, usual_s)
-
-
-def _rank(intensity: float, scan: _Scan) -> tuple[float, ...]:
-    """Sorts the strongest scan first; the place in the file decides between equals alone."""
-    strength = intensity or scan.intensity or 0.0
-    return (-strength, -scan.current, scan.time, scan.mz, scan.charge, scan.index)
-
-
-def _near(seed: _Scan, scan: _Scan) -> bool:
-    return abs(scan.mz - seed.mz) <= seed.tolerance_da
+    def _group(
+        self, trace: _Trace, members: Sequence[int], settings: FeatureSettings, usual_s: float
+    ) -> _Group:
+        """A group with what MS1 shows of it."""
+        own = sorted((self.scans[n] for n in members), key=lambda one: one.index)
+        times = [one.time for one in own]
+        ranked = [(self.scans[n].rank(float(self.intensity[n])), n) for n in members]
+        strongest = self.scans[min(ranked)[1]]
+        time, intensity = strongest.time, strongest.intensity
+        # The ion may be strongest before the first or after the last of its MS2 scans.
+        bounds = np.concatenate([[-math.inf], trace.ends, [math.inf]])
+        peak = int(np.searchsorted(trace.ends, times[0]))
+        start = max(min(times) - usual_s, bounds[peak])
+        end = min(max(times) + usual_s, bounds[peak + 1])
+        between = np.arange(*np.searchsorted(trace.time, (start, end)))
+        ms1: list[Spectrum] = []
+        if between.size and trace.height[between].any():
+            apex = int(between[trace.height[between].argmax()])
+            time, intensity = float(trace.time[apex]), float(trace.height[apex])
+            beside = self.near[members].ravel() - trace.first
+            near = {apex, *beside[(beside >= 0) & (beside < trace.height.size)].tolist()}
+            shown = sorted(near, key=lambda n: (-float(trace.height[n]), n))[:_MS1_OF_A_FEATURE]
+            numbers = sorted(trace.first + n for n in shown if trace.height[n] > 0)
+            ms1 = [self.surveys[n] for n in numbers]
+        chimeric = [n for n in members if self.other[n] > settings.chimeric_share]
+        remark = ""
+        if 2 * len(chimeric) > len(members):
+            worst = max(chimeric, key=lambda n: float(self.other[n]))
+            spectra = counted(len(members), "spectrum", "spectra")
+            remark = (
+                f"chimeric: in {len(chimeric)} of {spectra} another ion was isolated too (m/z "
+                f"{self.other_mz[worst]:.4f}, {self.other[worst]:.0%} of the window in MS1), so "
+                "fragments of both may be among the peaks"
+            )
+        charge = next((abs(one.charge) for one in own if one.charge), 0) or _charge(ms1, trace.mz)
+        ion = ElutingIon(
+            mz=trace.mz,
+            tolerance_da=own[0].tolerance_da,
+            rt_s=time,
+            polarity=own[0].spectrum.polarity,
+            charge=charge,
+            height=intensity or 0.0,
+            time=trace.time[between],
+            trace=trace.height[between],
+        )
+        return _Group(own, ms1, remark, ion)
 
 
 def _usual_gap_s(times: Iterable[Sequence[float]]) -> float:
-    """Most seconds between scans of one ion where MS1 does not tell, by what is usual in the run.
-
-    Args:
-        times: Of the scans of each precursor m/z.
-    """
+    """Most seconds between scans of an ion where MS1 does not tell, by those usual in a run."""
     least, otherwise, most = _WINDOW_S
     gaps = np.concatenate([[0.0], *(np.diff(np.sort(own)) for own in times)])[1:]
     gaps = gaps[gaps <= 2 * most]
     return float(np.clip(_TIMES_THE_GAP * np.median(gaps), least, most)) if gaps.size else otherwise
 
 
-@dataclass(slots=True)
-class _Trace:
-    """How strong an ion is from one MS1 scan to the next.
-
-    Attributes:
-        first: Number of the first of these MS1 scans.
-        time: Of each, (W,).
-        height: Of the ion, 0 where it is not seen, (W,).
-        ends: Times at which the ion falls to a valley and one peak of it ends.
-        mz: Of the ion, as MS1 shows it.
-    """
-
-    first: int
-    time: NDArray[np.float64]
-    height: NDArray[np.float64]
-    ends: NDArray[np.float64]
-    mz: float
-
-    @classmethod
-    def of(cls, seen: _Seen, cluster: int, seed: _Scan) -> Self:
-        """The trace of a precursor; without MS1 scans an empty one."""
-        if not seen.points or not seen.points[cluster][0].size:
-            return cls(0, np.zeros(0), np.zeros(0), np.zeros(0), seed.mz)
-        number, mz, intensity = seen.points[cluster]
-        first, last = int(number.min()), int(number.max())
-        own = np.abs(mz - seed.mz) <= seed.tolerance_da
-        height = np.zeros(last - first + 1)
-        np.maximum.at(height, number[own] - first, intensity[own])
-        time = seen.time[first : last + 1]
-        smooth = np.maximum(height, seen.floor)
-        if smooth.size > 2:
-            smooth[1:-1] = np.median([smooth[:-2], smooth[1:-1], smooth[2:]], axis=0)
-        centre = float(np.average(mz[own], weights=intensity[own])) if own.any() else seed.mz
-        return cls(first, time, height, time[valleys(smooth)], centre)
-
-    def is_seen(self, start: float, end: float) -> bool:
-        """Whether most MS1 scans between two times show the ion."""
-        between = slice(*np.searchsorted(self.time, (start, end)))
-        heights = self.height[between]
-        return heights.size > 0 and 2 * int((heights > 0).sum()) >= heights.size
-
-
 def valleys(height: NDArray[np.float64]) -> list[int]:
     """Where a trace falls to two thirds of the maxima on both sides, at the lowest point."""
-    found: list[int] = []
+    lowest_points: list[int] = []
     top, low, lowest = 0.0, math.inf, 0
     for number, value in enumerate(height.tolist()):
         if low <= _VALLEY * min(top, value):
-            found.append(lowest)
+            lowest_points.append(lowest)
             top, low, lowest = value, value, number
         elif value > top:
             top, low, lowest = value, value, number
         elif value < low:
             low, lowest = value, number
-    return found
-
-
-def _together(
-    trace: _Trace, near: Sequence[_Scan], seed: _Scan, gap_s: float | None, usual_s: float
-) -> list[_Scan]:
-    """Those of some scans of one m/z that are of the peak of the ion that a scan is of."""
-    peak = int(np.searchsorted(trace.ends, seed.time))
-    own = sorted(
-        (one for one in near if int(np.searchsorted(trace.ends, one.time)) == peak),
-        key=lambda one: (one.time, one.index),
-    )
-    runs: list[list[_Scan]] = [[own[0]]]
-    for before, after in pairwise(own):
-        wide = after.time - before.time > (usual_s if gap_s is None else gap_s)
-        if wide and (gap_s is not None or not trace.is_seen(before.time, after.time)):
-            runs.append([])
-        runs[-1].append(after)
-    return next(run for run in runs if seed in run)
-
-
-def _group(
-    seen: _Seen,
-    trace: _Trace,
-    members: Sequence[int],
-    scans: Sequence[_Scan],
-    settings: FeatureSettings,
-    usual_s: float,
-) -> _Group:
-    """A group with what MS1 shows of it."""
-    own = [scans[n] for n in members]
-    times = [one.time for one in own]
-    strongest = min(members, key=lambda n: _rank(float(seen.intensity[n]), scans[n]))
-    time, intensity = scans[strongest].time, scans[strongest].intensity
-    # The ion may be strongest before the first or after the last of its MS2 scans.
-    bounds = np.concatenate([[-math.inf], trace.ends, [math.inf]])
-    peak = int(np.searchsorted(trace.ends, times[0]))
-    start = max(min(times) - usual_s, bounds[peak])
-    end = min(max(times) + usual_s, bounds[peak + 1])
-    between = np.arange(*np.searchsorted(trace.time, (start, end)))
-    ms1: list[Spectrum] = []
-    if between.size and trace.height[between].any():
-        apex = int(between[trace.height[between].argmax()])
-        time, intensity = float(trace.time[apex]), float(trace.height[apex])
-        beside = seen.near[members].ravel() - trace.first
-        near: set[int] = {apex, *beside[(beside >= 0) & (beside < trace.height.size)].tolist()}
-        shown = sorted(near, key=lambda n: (-float(trace.height[n]), n))[:_MS1_OF_A_FEATURE]
-        numbers = sorted(trace.first + n for n in shown if trace.height[n] > 0)
-        ms1 = [seen.surveys[n] for n in numbers]
-    chimeric = [n for n in members if seen.other[n] > settings.chimeric_share]
-    remark = ""
-    if 2 * len(chimeric) > len(members):
-        worst = max(chimeric, key=lambda n: float(seen.other[n]))
-        spectra = counted(len(members), "spectrum", "spectra")
-        remark = (
-            f"chimeric: in {len(chimeric)} of {spectra} another ion was isolated too (m/z "
-            f"{seen.other_mz[worst]:.4f}, {seen.other[worst]:.0%} of the window in MS1), so "
-            "fragments of both may be among the peaks"
-        )
-    own.sort(key=lambda one: one.index)
-    ion = ElutingIon(
-        mz=trace.mz,
-        tolerance_da=own[0].tolerance_da,
-        rt_s=time,
-        polarity=own[0].spectrum.polarity,
-        charge=next((abs(one.charge) for one in own if one.charge), 0) or _charge(ms1, trace.mz),
-        height=intensity or 0.0,
-        time=trace.time[between],
-        trace=trace.height[between],
-    )
-    return _Group(own, time, intensity, ms1, remark, ion)
+    return lowest_points
 
 
 def _charge(ms1: Iterable[Spectrum], mz: float) -> int:
@@ -676,15 +559,7 @@ def _charge(ms1: Iterable[Spectrum], mz: float) -> int:
         edges = np.searchsorted(peak_mz, at + 5e-6 * mz * np.array([[-1.0], [1.0]]))
         main, single, double = (float(height[s:e].max(initial=0.0)) for s, e in edges.T)
         shown[2 if 0.02 * main < double < 1.4 * main else 1 if single > 0.005 * main else 0] += 1
-    charge, _ = shown.most_common(1)[0] if shown else (0, 0)
-    return charge
-
-
-def _linked(feature: Feature, membership: OfCompound, before: int) -> Feature:
-    """A feature with its compound, numbered on from those before, and perhaps its adduct."""
-    number = str(before + membership.compound + 1)
-    spectra = (with_compound(one, number, membership.adducts) for one in feature.spectra)
-    return replace(feature, spectra=tuple(spectra), adducts=membership.adducts)
+    return shown.most_common(1)[0][0] if shown else 0
 
 
 def _feature(group: _Group, name: str, settings: FeatureSettings) -> Feature:
@@ -697,43 +572,37 @@ def _feature(group: _Group, name: str, settings: FeatureSettings) -> Feature:
     # A precursor m/z that is written in the file, so that its decimals say how exact it is.
     order = sorted(scans, key=lambda one: (one.precursor_mz, one.retention_time_s))
     middle = order[(len(order) - 1) // 2]
-    mz = middle.precursor_mz
     precursor = {k: v for k, v in middle.metadata.items() if canonical_key(k) in PRECURSOR}
-    shared: dict[str, Any] = {
+    named: dict[str, Any] = {
         "feature_id": name,
-        "precursor_mz": mz,
-        "retention_time_s": round(group.time, 3),
+        "precursor_mz": middle.precursor_mz,
         "charge": next((one.charge for one in scans if one.charge), 0),
         "polarity": scans[0].polarity,
     }
-    blocks = tuple(_around(survey, shared) for survey in group.ms1)
+    blocks = []
+    for survey in group.ms1:
+        # What an MS1 scan shows around the ion, and its faintest peak: what it would have shown.
+        mz, intensity = _positive(survey)
+        kept = np.abs(mz - named["precursor_mz"]) <= _AROUND_DA
+        kept[intensity.argmin()] = True
+        blocks.append(replace(survey, mz=mz[kept], intensity=intensity[kept], metadata={}, **named))
+    nothing = np.zeros(0)
     spectra = []
     for own in by_energy.values():
         merged = consensus(own, settings.min_share)
         others = {k: v for k, v in merged.metadata.items() if canonical_key(k) not in PRECURSOR}
-        text, instrument = merged.collision_energy_text, merged.instrument
+        energy, instrument = merged.collision_energy_text, merged.instrument
         merged = replace(
             merged,
-            **shared,
+            **named,
+            retention_time_s=round(group.ion.rt_s, 3),
             metadata=others | precursor,
-            collision_energy_ev=collision_energy_ev(text, mz, instrument),
+            collision_energy_ev=collision_energy_ev(energy, middle.precursor_mz, instrument),
             warnings=(*merged.warnings, *filter(None, [group.remark])),
             assumptions=tuple(dict.fromkeys(said for one in own for said in one.assumptions)),
-            merged=tuple(map(_without_peaks, own)),
+            merged=tuple(
+                replace(one, mz=nothing, intensity=nothing, metadata={}, warnings=()) for one in own
+            ),
         )
         spectra.append(with_isotopes(merged, {name: blocks}))
-    return Feature(tuple(spectra), blocks, group.intensity)
-
-
-def _without_peaks(spectrum: Spectrum) -> Spectrum:
-    nothing = np.zeros(0)
-    return replace(spectrum, mz=nothing, intensity=nothing, metadata={}, warnings=())
-
-
-def _around(survey: Spectrum, shared: dict[str, Any]) -> Spectrum:
-    """What an MS1 scan shows around an ion, and its faintest peak: what it would have shown."""
-    mz, intensity = _positive(survey)
-    kept = np.abs(mz - shared["precursor_mz"]) <= _AROUND_DA
-    kept[intensity.argmin()] = True
-    named = {name: shared[name] for name in ("feature_id", "precursor_mz", "charge", "polarity")}
-    return replace(survey, mz=mz[kept], intensity=intensity[kept], metadata={}, **named)
+    return Feature(tuple(spectra), tuple(blocks), group.ion.height or None)

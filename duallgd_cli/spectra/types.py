@@ -46,13 +46,13 @@ def carrier_indices(adduct: Adduct) -> NDArray[np.int64]:
     that of the nearest trained adduct. Others are -1.
     """
     metal = "".join(adduct.trained.metals)
-    found = []
+    indices = []
     for carrier in adduct.carriers:
-        is_known = carrier.molecules == 0 and abs(carrier.charge) == 1
+        is_trained = carrier.molecules == 0 and abs(carrier.charge) == 1
         if carrier.metals:
-            is_known = is_known and metal != "" and carrier.metals in METALS
-        found.append(CARRIED_METALS.index(metal if carrier.metals else "") if is_known else -1)
-    return np.array(found)
+            is_trained = is_trained and metal != "" and carrier.metals in METALS
+        indices.append(CARRIED_METALS.index(metal if carrier.metals else "") if is_trained else -1)
+    return np.array(indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class IsotopePattern:
-    """What MS1 spectra show of an ion.
+    """What MS1 spectra show of an ion."""
 
-    Attributes:
-        intensity: Of the monoisotopic ion, above 0, then of `ISOTOPES`; 0 where nothing is seen.
-        faintest: Peak of each spectrum, added up as the intensities are.
-    """
-
+    # of the monoisotopic ion, above 0, then of `ISOTOPES`; 0 where nothing is seen
     intensity: tuple[float, ...]
-    faintest: float
+    faintest: float  # peak of each spectrum, added up as the intensities are
 
     def __add__(self, other: "IsotopePattern") -> "IsotopePattern":
         """Of both spectra together."""
@@ -83,90 +79,62 @@ class IsotopePattern:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spectrum:
-    """One spectrum as read; every field but `source` and `spectrum_id` may be missing.
+    """One spectrum as read; every field but `source` and `spectrum_id` may be missing."""
 
-    Attributes:
-        source: File and 0-based index among all its spectra (MS1 blocks counted).
-        spectrum_id: Best identifier found, or ``<file stem>:<index>``; not necessarily unique.
-        feature_id: FEATURE_ID of the file, else "".
-        compound_id: What features of one molecule share, else "".
-        scans: SCANS or native scan id of the file, else "".
-        mz: float64 (P,), ascending.
-        intensity: float64 (P,), as read (cleaning makes the base peak 1).
-        precursor_mz: m/z of the precursor, or None.
-        charge: Signed charge, or 0 if unknown.
-        polarity: 1, -1, or 0 if unknown.
-        unread_ion: What the file says of charge or polarity that was not understood, where nothing
-            else tells it, else "": without an adduct no ion may be assumed.
-        adduct_text: Adduct as written, else "".
-        adduct_source: Who says so: ``file``, ``table`` (of features), ``linked`` (further ions of
-            the molecule), or ``option`` where one is given for all spectra.
-        formula_text: Formula as written under the recognised field names, else "".
-        collision_energy_text: As written, else "".
-        collision_energy_ev: One number in eV, or None (`spectra.reading.record` decides).
-        retention_time_s: Seconds, the middle of a range, or None.
-        instrument: "orbitrap", "qtof", `UNIT_RESOLUTION` or "" (unknown).
-        ms_level: 1, 2, ...; 2 if the file does not say.
-        metadata: Every field of the record, keys lower case, values text.
-        warnings: Sentences for the `message` column.
-        assumptions: Sentences on what was guessed, because the file does not say it or may mean
-            several things; outputs repeat them among the warnings.
-        isotopes: Of its monoisotopic ion, where the file has MS1 spectra that show them.
-        monoisotopic_mz: Where MS1 spectra show that the precursor is an isotope of another ion: the
-            m/z of that; else None.
-        precursor_rounding_da: Largest error that rounding makes of the precursor m/z, as
-            `resolution.resolved` finds it; 0 where it is written exactly.
-        peak_rounding_da: The same of the peaks.
-        merged: Of a consensus spectrum the spectra that it was made of, without their peaks.
-        failure: Why it has no peaks to go on with, with stage ``read``; it still gets its row.
-    """
-
-    source: Source
-    spectrum_id: str
-    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    source: Source  # file and 0-based index among all its spectra (MS1 blocks counted)
+    spectrum_id: str  # best identifier found, or ``<file stem>:<index>``; not necessarily unique
+    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # float64 (P,), ascending
+    # float64 (P,), as read (cleaning makes the base peak 1)
     intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    precursor_mz: float | None = None
-    feature_id: str = ""
-    compound_id: str = ""
-    scans: str = ""
-    charge: int = 0
-    polarity: int = 0
+    precursor_mz: float | None = None  # m/z of the precursor, or None
+    feature_id: str = ""  # FEATURE_ID of the file, else ""
+    compound_id: str = ""  # what features of one molecule share, else ""
+    scans: str = ""  # SCANS or native scan id of the file, else ""
+    charge: int = 0  # signed charge, or 0 if unknown
+    polarity: int = 0  # 1, -1, or 0 if unknown
+    # what the file says of charge or polarity that was not understood, where nothing else tells it,
+    # else "": without an adduct no ion may be assumed
     unread_ion: str = ""
-    adduct_text: str = ""
+    adduct_text: str = ""  # adduct as written, else ""
+    # ``file``, ``table`` (of features), ``linked`` (further ions of the molecule), or ``option``
+    # where one is given for all spectra
     adduct_source: str = GIVEN
-    formula_text: str = ""
+    formula_text: str = ""  # formula as written under the recognised field names, else ""
     collision_energy_text: str = ""
     collision_energy_ev: float | None = None
-    retention_time_s: float | None = None
-    instrument: str = ""
-    ms_level: int = 2
+    retention_time_s: float | None = None  # seconds, the middle of a range, or None
+    instrument: str = ""  # "orbitrap", "qtof", `UNIT_RESOLUTION` or "" (unknown)
+    ms_level: int = 2  # 1, 2, ...; 2 if the file does not say
+    # every field of the record, keys lower case, values text
     metadata: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # sentences for the `message` column
+    # sentences on what was guessed; outputs repeat them among the warnings
     assumptions: tuple[str, ...] = ()
+    # of its monoisotopic ion, where the file has MS1 spectra that show them
     isotopes: IsotopePattern | None = None
+    # that of the ion of which MS1 spectra show the precursor to be an isotope
     monoisotopic_mz: float | None = None
+    # largest error that rounding makes of the precursor m/z; see `resolution.resolved`
     precursor_rounding_da: float = 0.0
-    peak_rounding_da: float = 0.0
+    peak_rounding_da: float = 0.0  # the same of the peaks
+    # of a consensus spectrum the spectra that it was made of, without their peaks
     merged: tuple["Spectrum", ...] = ()
+    # why it has no peaks to go on with, with stage ``read``; it still gets its row
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feature:
-    """One or more spectra of one ion (collision energies, duplicates), predicted as one case.
+    """One or more spectra of one ion (collision energies, duplicates), predicted as one case."""
 
-    Attributes:
-        spectra: Of MS2, at least one; of a feature of a run one for each collision energy.
-        ms1: Of a feature of a run, what the MS1 scans nearest show around its ion.
-        precursor_intensity: Of a feature of a run, that of its ion where it is strongest; None
-            where nothing tells.
-        adducts: Of a feature of a run that is linked to others, what it may be with probabilities,
-            likeliest first.
-    """
-
+    # of MS2, at least one; of a feature of a run one for each collision energy
     spectra: tuple[Spectrum, ...]
+    # of a feature of a run, what the MS1 scans nearest show around its ion
     ms1: tuple[Spectrum, ...] = ()
+    # of a feature of a run, that of its ion where it is strongest; None where nothing tells
     precursor_intensity: float | None = None
+    # of a feature of a run that is linked to others, what it may be with probabilities, likeliest
+    # first
     adducts: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -177,66 +145,46 @@ class Feature:
     @property
     def isotopes(self) -> IsotopePattern | None:
         """Of its ion, as the first spectrum has it whose MS1 spectra show them."""
-        return next((one.isotopes for one in self.spectra if one.isotopes is not None), None)
+        return next((s.isotopes for s in self.spectra if s.isotopes is not None), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypothesis:
-    """What one feature might be: a formula and an adduct.
-
-    Attributes:
-        feature: The measured spectra.
-        formula: Of the molecule (neutral, or of the permanent cation for [M]+).
-        adduct: How it was ionised.
-        log_prior: Log of the formula source's weight; 0 for a given formula, for a predicted one
-            the log of its probability.
-        notes: Sentences for the `message` column, such as an inferred adduct.
-        source: ``file`` (or one formula for all spectra), ``table`` or ``predicted``.
-        adduct_source: ``file``, ``option`` (one adduct for all spectra), ``table``, ``inferred``
-            (from formula and precursor m/z) or ``predicted`` (chosen together with the formula).
-        share: Of the samples of the feature.
-    """
+    """What one feature might be: a formula and an adduct."""
 
     feature: Feature
-    formula: Formula
+    formula: Formula  # of the molecule (neutral, or of the permanent cation for [M]+)
     adduct: Adduct
+    # log of the formula source's weight; 0 for a given formula, for a predicted one the log of its
+    # probability
     log_prior: float = 0.0
-    notes: tuple[str, ...] = ()
-    source: str = GIVEN
+    notes: tuple[str, ...] = ()  # sentences for the `message` column, such as an inferred adduct
+    source: str = GIVEN  # ``file`` (or one formula for all spectra), ``table`` or ``predicted``
+    # as of a spectrum, or ``inferred`` (from formula and precursor m/z) or ``predicted`` (chosen
+    # together with the formula)
     adduct_source: str = GIVEN
-    share: float = 1.0
+    share: float = 1.0  # of the samples of the feature
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnnotatedSpectrum:
-    """Peaks of one feature explained by sub-formulas of its ion; a peak may have several rows.
-
-    Attributes:
-        hypothesis: What was explained.
-        subformula: Counts of the fragment ion without its metals, int16 (K, N_ELEMENTS).
-        intensity: Peak intensity relative to the base peak, float32 (K,).
-        ppm: Signed mass error, float32 (K,).
-        mz: Measured m/z, float32 (K,).
-        share: 1 / number of rows of the same peak, float32 (K,).
-        carrier: What the fragment keeps: index into the adduct's `carriers`, int8 (K,); 0 is a
-            single charge and nothing else.
-        energy_ev: Collision energy of the peak's spectrum, NaN if missing, float32 (K,).
-        n_peaks: Peaks looked at.
-        n_explained: Peaks with at least one row.
-        explained_intensity: Share of the summed intensity that is explained, 0..1.
-    """
+    """Peaks of one feature explained by sub-formulas of its ion; a peak may have several rows."""
 
     hypothesis: Hypothesis
+    # counts of the fragment ion without its metals, int16 (K, N_ELEMENTS)
     subformula: NDArray[np.int16]
-    intensity: NDArray[np.float32]
-    ppm: NDArray[np.float32]
-    mz: NDArray[np.float32]
-    share: NDArray[np.float32]
+    intensity: NDArray[np.float32]  # peak intensity relative to the base peak, float32 (K,)
+    ppm: NDArray[np.float32]  # signed mass error, float32 (K,)
+    mz: NDArray[np.float32]  # measured m/z, float32 (K,)
+    share: NDArray[np.float32]  # 1 / number of rows of the same peak, float32 (K,)
+    # what the fragment keeps: index into the adduct's `carriers`, int8 (K,); 0 is a single charge
+    # and nothing else
     carrier: NDArray[np.int8]
+    # collision energy of the peak's spectrum, NaN if missing, float32 (K,)
     energy_ev: NDArray[np.float32]
-    n_peaks: int
+    n_peaks: int  # peaks looked at, of which `n_explained` have rows
     n_explained: int
-    explained_intensity: float
+    explained_intensity: float  # share of the summed intensity that is explained, 0..1
 
 
 def as_trained(

@@ -28,7 +28,7 @@ from duallgd_cli.files import (
     require_input,
     unpacked,
 )
-from duallgd_cli.spectra.reading import json_records, mzspeclib
+from duallgd_cli.spectra.reading import json_records, sections
 from duallgd_cli.spectra.reading.formats import (
     FORMATS,
     HEAD_CHARACTERS,
@@ -37,48 +37,33 @@ from duallgd_cli.spectra.reading.formats import (
     format_of,
     raw_data,
 )
-from duallgd_cli.spectra.reading.massbank import massbank_records
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
-from duallgd_cli.spectra.reading.text import (
-    mgf_records,
-    msp_records,
-    sirius_records,
-    table_records,
-)
+from duallgd_cli.spectra.reading.text import mgf_records, msp_records
 from duallgd_cli.spectra.types import Source, Spectrum
 
 logger = logging.getLogger(__name__)
 
-_HEAD_BYTES: Final = HEAD_CHARACTERS
 _PATIENCE_S: Final = 2.0  # of waiting for the first byte of a pipe, before that is said
 _SPOOL_BYTES: Final = 1 << 26
-_TEXT = {
+_TEXT: Final = {
     "mgf": mgf_records,
     "msp": msp_records,
-    "massbank": massbank_records,
-    "ms": sirius_records,
-    "table": table_records,
-    "mzspeclib": mzspeclib.text_records,
+    "massbank": sections.massbank_records,
+    "ms": sections.sirius_records,
+    "table": sections.table_records,
+    "mzspeclib": sections.mzspeclib_records,
 }
 
 
 @dataclass(slots=True)
 class Opened:
-    """An input ready to be read once, from its first byte; close its stream afterwards.
+    """An input ready to be read once, from its first byte; close its stream afterwards."""
 
-    Attributes:
-        file: As the user named it, ``-`` for standard input.
-        format: mgf, msp, massbank, ms, table, mzspeclib, json, mzml or mzxml.
-        stream: Decompressed bytes, seekable.
-        encoding: Of the text.
-        damage: Set while reading: why the bytes ended early, else "".
-    """
-
-    file: str
-    format: str
-    stream: BinaryIO
-    encoding: str
-    damage: str = ""
+    file: str  # as the user named it, ``-`` for standard input
+    format: str  # mgf, msp, massbank, ms, table, mzspeclib, json, mzml or mzxml
+    stream: BinaryIO  # decompressed bytes, seekable
+    encoding: str  # of the text
+    damage: str = ""  # set while reading: why the bytes ended early, else ""
 
     def lines(self) -> Iterator[str]:
         """Lines without their ends; a torn or corrupt stream ends them and sets `damage`.
@@ -92,10 +77,24 @@ class Opened:
                 while len(line) > LONGEST_LINE and not line.endswith("\n"):
                     line = read_line()
 
-    def blocks(self) -> Iterator[str]:
-        """Text in pieces, for formats without lines; ends and damage as for `lines`."""
-        with self._text() as text:
-            yield from iter(partial(text.read, _HEAD_BYTES), "")
+    def records(self) -> Iterator[Record]:
+        """Its records; damage as for `lines`."""
+        if self.format in _TEXT:
+            yield from _TEXT[self.format](self.lines())
+            return
+        if self.format == "json":
+            with self._text() as text:
+                yield from json_records.json_records(iter(partial(text.read, HEAD_CHARACTERS), ""))
+            return
+        from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
+
+        reader = xml.mzml_records if self.format == "mzml" else xml.mzxml_records
+        try:
+            yield from reader(self.stream)
+        except DAMAGED as error:
+            self.damage = describe_damage(error)
+        except xml.BROKEN as error:
+            self.damage = f"its XML is broken ({' '.join(str(error).split())})"
 
     @contextmanager
     def _text(self) -> Iterator[io.TextIOWrapper]:
@@ -131,47 +130,33 @@ def read(
         UnreadableError: A folder, an empty or binary file or an unknown format, raised by the call;
             a file without a single record, raised on the first step.
     """
-    opened = open_input(path, raw)
-    spectra = _spectra(opened, keep_structures)
+    name = "standard input" if path == "-" else path
+    raw = raw or open_bytes(path)
+    try:
+        opened = _opened(raw, path, name)
+    except UnreadableError:
+        raw.close()
+        raise
+    spectra = _spectra(opened, name, keep_structures)
     return parents_first(spectra) if opened.format == "mzxml" else spectra
 
 
-def _spectra(opened: Opened, keep_structures: bool) -> Iterator[Spectrum]:
+def _spectra(opened: Opened, name: str, keep_structures: bool) -> Iterator[Spectrum]:
     index = 0
     with opened.stream:
-        for record in _records(opened):
+        for record in opened.records():
             yield build(record, Source(opened.file, index), keep_structures)
             index += 1
     if opened.damage:
-        source = Source(opened.file, index)
-        read_so_far = counted(index, "spectrum", "spectra")
-        reason = f"the file ends early after {read_so_far}: {opened.damage}; restore the file"
-        yield unreadable(source, reason)
+        so_far = counted(index, "spectrum", "spectra")
+        reason = f"the file ends early after {so_far}: {opened.damage}; restore the file"
+        yield unreadable(Source(opened.file, index), reason)
     elif index == 0:
-        name = "standard input" if opened.file == "-" else opened.file
         raise UnreadableError(f"{name} holds no spectrum, though it looks like {opened.format}")
 
 
-def _records(opened: Opened) -> Iterator[Record]:
-    if opened.format in _TEXT:
-        yield from _TEXT[opened.format](opened.lines())
-        return
-    if opened.format == "json":
-        yield from json_records.json_records(opened.blocks())
-        return
-    from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
-
-    reader = xml.mzml_records if opened.format == "mzml" else xml.mzxml_records
-    try:
-        yield from reader(opened.stream)
-    except DAMAGED as error:
-        opened.damage = describe_damage(error)
-    except xml.BROKEN as error:
-        opened.damage = f"its XML is broken ({' '.join(str(error).split())})"
-
-
 def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
-    """The items of one file, each MS1 scan before the MS2 scans that name it as theirs.
+    """The items of a file, each MS1 scan before the MS2 scans that name it as theirs.
 
     In mzXML an MS1 scan may enclose its MS2 scans and is read after them. Other items keep their
     order. Where the MS1 scans were filtered out of the file, all wait for its end.
@@ -190,26 +175,25 @@ def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
     yield from waiting
 
 
-def open_input(path: str, raw: BinaryIO | None = None) -> Opened:
-    """Open a file or standard input (``-``), or take `raw` for it, and recognise what it is.
-
-    Raises:
-        MissingInputError: There is no such file.
-        UnreadableError: A folder, an empty or binary file, an unsupported compression or format.
-    """
-    name = "standard input" if path == "-" else path
-    raw = raw or open_bytes(path)
+def _opened(raw: BinaryIO, path: str, name: str) -> Opened:
+    """Unpack bytes, and recognise by the first 64 KiB what they are."""
+    stream = unpacked(raw)
+    head, damage = bytearray(), ""
+    read1 = getattr(stream, "read1", stream.read)  # a torn archive still gives what came before
     try:
-        stream = unpacked(raw)
-        head, damage = _head(stream)
-        encoding = _encoding(head, name)
-        file_format, fault = format_of(head.decode(encoding, errors="replace"), name)
-        if not file_format:
-            fault = f"holds nothing readable: {damage}" if damage else fault
-            raise UnreadableError(f"{name} {fault}")
-    except UnreadableError:
-        raw.close()
-        raise
+        while len(head) < HEAD_CHARACTERS and (chunk := read1(HEAD_CHARACTERS)):
+            head += chunk
+    except DAMAGED as error:
+        damage = describe_damage(error)  # reported again when the records are read
+    stream.seek(0)
+    encoding, foreign = encoding_of(bytes(head)), foreign_format(bytes(head))
+    if foreign or not encoding:
+        fault = raw_data(name) or foreign or f"a binary file; expected {FORMATS}"
+        raise UnreadableError(f"{name} is {fault}")
+    file_format, fault = format_of(head.decode(encoding, errors="replace"), name)
+    if not file_format:
+        fault = f"holds nothing readable: {damage}" if damage else fault
+        raise UnreadableError(f"{name} {fault}")
     return Opened(path, file_format, stream, encoding)
 
 
@@ -261,30 +245,6 @@ def _copied(pipe: BinaryIO, name: str) -> BinaryIO:
     return cast("BinaryIO", copy)
 
 
-def _head(stream: BinaryIO) -> tuple[bytes, str]:
-    """The first 64 KiB or what there is of them, and why they end early if a stream is damaged.
-
-    The stream stands at its start again.
-    """
-    head, damage = bytearray(), ""
-    read1 = getattr(stream, "read1", stream.read)  # a torn archive still gives what came before
-    try:
-        while len(head) < _HEAD_BYTES and (chunk := read1(_HEAD_BYTES)):
-            head += chunk
-    except DAMAGED as error:
-        damage = describe_damage(error)  # reported again when the records are read
-    stream.seek(0)
-    return bytes(head), damage
-
-
-def _encoding(head: bytes, name: str) -> str:
-    encoding, foreign = encoding_of(head), foreign_format(head)
-    if foreign or not encoding:
-        fault = raw_data(name) or foreign or f"a binary file; expected {FORMATS}"
-        raise UnreadableError(f"{name} is {fault}")
-    return encoding
-
-
 def spectrum_files(names: Iterable[str]) -> tuple[str, ...]:
     """Inputs as a user names them, folders and patterns replaced by the files that they hold.
 
@@ -294,29 +254,29 @@ def spectrum_files(names: Iterable[str]) -> tuple[str, ...]:
     Raises:
         UnreadableError: Raw data, or a folder without a file of spectra.
     """
-    found: list[str] = []
+    files: list[str] = []
     for name in names:
         path = Path(name)
         if name == "-" or path.is_file():
-            found.append(name)
+            files.append(name)
         elif path.is_dir():
-            found += _files_in(path)
+            files += _files_in(path)
         else:
-            found += sorted(glob.glob(name)) or [name]  # noqa: PTH207  a pattern is no path
-    return tuple(found)
+            files += sorted(glob.glob(name)) or [name]  # noqa: PTH207  a pattern is no path
+    return tuple(files)
 
 
 def _files_in(folder: Path) -> list[str]:
     if said := raw_data(str(folder)):
         raise UnreadableError(f"{folder} is {said}")
     held = sorted(folder.iterdir())
-    found = [str(path) for path in held if path.is_file() and ending_of(path) in SUFFIXES]
+    files = [str(path) for path in held if path.is_file() and ending_of(path) in SUFFIXES]
     raw = [path for path in held if raw_data(str(path))]
-    if not found and raw:
+    if not files and raw:
         raise UnreadableError(f"{raw[0]} is {raw_data(str(raw[0]))}")
-    if not found:
+    if not files:
         endings = ", ".join(SUFFIXES)
         raise UnreadableError(f"{folder} holds no file of spectra ({endings}); name another folder")
     for path in raw:
         logger.warning("%s is left out: %s", path, raw_data(str(path)))
-    return found
+    return files

@@ -77,12 +77,7 @@ _TABLE: Final = re.compile(r"\A\s*[^\n]*[A-Za-z][^\n]*[\t;,]")
 
 
 def format_of(text: str, name: str) -> tuple[str, str]:
-    """The format of a text, or "" and what is wrong with it.
-
-    Args:
-        text: The first characters of a file.
-        name: Of the file.
-    """
+    """The format of the first characters of a file, or "" and what is wrong with it."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     for sign, said in _OTHER_SIGNS:
         if sign.search(text):

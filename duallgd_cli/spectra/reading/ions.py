@@ -6,42 +6,18 @@ polarity or an ion source. Text that is there and not understood never counts as
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from duallgd_cli.chem.adduct import PERMANENT_CATION, Adduct, parse_adduct
 from duallgd_cli.errors import Failure, clip, quote
 
+_WORDS_FOR_NONE: Final = (
+    "n/a na nan null none - -- ? unknown unk n.a. n.d. n/d unspecified undefined missing [] {} ()"
+)
 MISSING: Final = frozenset(
-    {
-        "",
-        "n/a",
-        "na",
-        "nan",
-        "null",
-        "none",
-        "-",
-        "--",
-        "?",
-        "unknown",
-        "unk",
-        "n.a.",
-        "n.d.",
-        "n/d",
-    }
-    | {
-        "not available",
-        "unspecified",
-        "not specified",
-        "not given",
-        "undefined",
-        "missing",
-        "[]",
-        "{}",
-        "()",
-    }
+    {"", "not available", "not specified", "not given", *_WORDS_FOR_NONE.split()}
 )
 MOST_CHARGES: Final = 20  # of an ion; a larger number is no charge
 
@@ -49,21 +25,17 @@ MOST_CHARGES: Final = 20  # of an ion; a larger number is no charge
 Stated = Mapping[str, Sequence[tuple[str, str]]]
 
 
-@dataclass(slots=True)
-class Remarks:
+class Remarks(NamedTuple):
     """What there is to say of a record: see `Spectrum.warnings` and `Spectrum.assumptions`."""
 
-    warnings: list[str] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
+    warnings: list[str]
+    assumptions: list[str]
 
 
 class Charge(NamedTuple):
-    """A charge as written.
+    """A charge as written: its size (0 if unknown), its sign (0 where none is written).
 
-    Attributes:
-        size: Number of charges, 0 if unknown.
-        sign: 1, -1, or 0 where none is written.
-        choices: How many charges the text names.
+    `choices` is how many charges the text names.
     """
 
     size: int
@@ -71,23 +43,13 @@ class Charge(NamedTuple):
     choices: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class StatedIon:
-    """What all fields of a record together say of its ion.
-
-    Attributes:
-        charge: Signed; positive where no sign is known; 0 if unknown.
-        polarity: 1, -1, or 0 if unknown.
-        adduct_text: As written, else "".
-        unread: What is said of charge or polarity and not understood, where nothing else tells it.
-        failure: Why it cannot be predicted because of how it was ionised, or None.
-        remarks: Contradictions, guesses and what was not understood.
-    """
+class StatedIon(NamedTuple):
+    """What all fields of a record together say of its ion; for the fields see `Spectrum`."""
 
     charge: int
     polarity: int
     adduct_text: str
-    unread: str
+    unread_ion: str
     failure: Failure | None
     remarks: Remarks
 
@@ -221,7 +183,14 @@ def ion_of(stated: Stated) -> StatedIon:
     """The ion of a record, by its values under canonical names."""
     said = [(name, key, _cut(text)) for name in _OF_ION for key, text in stated.get(name, ())]
     for key, text in stated.get("pepmass", ()):
-        said += [("charge", f"{place} {key}", column) for place, column in _charge_columns(text)]
+        # Charges that follow the m/z: the third column, or the second if it has a sign.
+        columns = _COLUMN.split(plain(text[:_LONGEST]).strip("[]()"))[1:3]
+        forms = (("second", _SIGNED_COLUMN), ("third", _CHARGE_COLUMN))
+        said += [
+            ("charge", f"{place} column of {key}", column)
+            for (place, form), column in zip(forms, columns, strict=False)
+            if form.fullmatch(column)
+        ]
     for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
         for key, text in stated.get(name, ()):
             line = form.search(text[:_LONGEST])
@@ -236,31 +205,23 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _charge_columns(pepmass: str) -> Iterator[tuple[str, str]]:
-    """Charges that follow the m/z: the third column, or the second if it has a sign."""
-    columns = _COLUMN.split(plain(pepmass[:_LONGEST]).strip("[]()"))
-    for place, column in zip(("second column of", "third column of"), columns[1:3], strict=False):
-        form = _CHARGE_COLUMN if place.startswith("third") else _SIGNED_COLUMN
-        if form.fullmatch(column):
-            yield place, column
-
-
 @lru_cache(maxsize=4096)  # the records of a file say the same again and again
 def _ion_of(said: tuple[tuple[str, str, str], ...]) -> StatedIon:
     stated: dict[str, list[tuple[str, str]]] = {}
     for name, key, text in said:
         stated.setdefault(name, []).append((key, text))
-    remarks = Remarks()
+    remarks = Remarks([], [])
     adduct_text = _adduct(stated, remarks)
     signs: list[tuple[int, str]] = []
     sizes: list[int] = []
     unread_modes, unread_charges = [], []
-    for key, text in _modes(stated):
+    modes, charges = _modes_and_charges(stated)
+    for key, text in modes:
         sign = _sign_of_mode(key, text, remarks)
         if sign is None:
             unread_modes.append(f"{clip(key)} {quote(text)} is not understood")
         signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
-    for key, text in _charges(stated):
+    for key, text in charges:
         charge = charge_of(text)
         if charge is None:
             unread_charges.append(f"{clip(key)} {quote(text)} is not understood")
@@ -280,27 +241,26 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> StatedIon:
     other = next((words for sign, words in signs if sign != polarity), "")
     if other:
         remarks.warnings.append(f"{first} and {other} contradict each other; {first} is taken")
-    remarks.warnings += unread_modes + unread_charges
+    remarks.warnings.extend(unread_modes + unread_charges)
     # A polarity that another field tells is no loss; a charge may be a multiple one.
     lost = [words for words in unread_charges if not polarity or re.search(r"\d", words)]
     lost += [] if polarity else unread_modes
-    return StatedIon(
-        charge=(sizes[0] if sizes else 0) * (polarity or 1),
-        polarity=polarity,
-        adduct_text=adduct_text,
-        unread=lost[0] if lost else "",
-        failure=_measurement_failure(stated, adduct_text, remarks),
-        remarks=remarks,
-    )
+    charge_number = (sizes[0] if sizes else 0) * (polarity or 1)
+    failure = _measurement_failure(stated, adduct_text, remarks)
+    return StatedIon(charge_number, polarity, adduct_text, (*lost, "")[0], failure, remarks)
 
 
-def _modes(stated: Stated) -> Iterator[tuple[str, str]]:
-    """Texts that say a polarity: of its own fields, and under keys of adducts."""
-    yield from stated.get("ionmode", ())
-    for name in ("adduct", "ion"):
-        for key, text in stated.get(name, ()):
-            if _is_bare_polarity(text):
-                yield key, text
+def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Texts that say a polarity and those that say a charge, under keys of adducts too."""
+    modes, charges = [*stated.get("ionmode", ())], [*stated.get("charge", ())]
+    for key, text in (*stated.get("adduct", ()), *stated.get("ion", ())):
+        only = _ONLY_CHARGE.fullmatch(plain(text))
+        if only is not None:
+            charges.append((key, only[1] if len(only[1]) > 1 else f"1{only[1]}"))
+        elif _is_bare_polarity(text):
+            modes.append((key, text))
+            charges += [] if charge_of(text) is None else [(key, text)]
+    return modes, charges
 
 
 def _sign_of_mode(key: str, text: str, remarks: Remarks) -> int | None:
@@ -321,18 +281,6 @@ def _sign_of_source(text: str) -> int:
         return polarity_of(written) or 0
     marks = {*_IN_BRACKETS.findall(written), *re.findall(r"[a-z]\s?([+-])$", written)}
     return {"+": 1, "-": -1}[marks.pop()] if len(marks) == 1 else 0
-
-
-def _charges(stated: Stated) -> Iterator[tuple[str, str]]:
-    """Texts that say a charge: of its own fields, and of adducts without groups."""
-    yield from stated.get("charge", ())
-    for name in ("adduct", "ion"):
-        for key, text in stated.get(name, ()):
-            only = _ONLY_CHARGE.fullmatch(plain(text))
-            if only is not None:
-                yield key, only[1] if len(only[1]) > 1 else f"1{only[1]}"
-            elif _is_bare_polarity(text) and charge_of(text) is not None:
-                yield key, text
 
 
 def _is_bare_polarity(text: str) -> bool:
@@ -362,36 +310,36 @@ def _adduct(stated: Stated, remarks: Remarks) -> str:
                 remarks.warnings.append(f"{clip(key)} {quote(text)} is not understood")
     if not read:
         return ""
-    key, text, adduct = next((one for one in read if isinstance(one[2], Adduct)), read[0])
-    for other_key, other, meant in read:
-        if isinstance(adduct, Adduct) and meant != adduct:
-            remarks.warnings.append(
-                f"{clip(key)} {clip(text)} is used, not {clip(other_key)} {clip(other)}"
-            )
-    if isinstance(adduct, Adduct) and not _LIKE_ADDUCT.search(text):
-        remarks.assumptions.append(f"{clip(key)} {quote(text)} is read as {adduct.name}")
+    key, text, adduct = next((field for field in read if isinstance(field[2], Adduct)), read[0])
+    if isinstance(adduct, Adduct):
+        remarks.warnings.extend(
+            f"{clip(key)} {clip(text)} is used, not {clip(other_key)} {clip(other)}"
+            for other_key, other, meant in read
+            if meant != adduct
+        )
+        if not _LIKE_ADDUCT.search(text):
+            remarks.assumptions.append(f"{clip(key)} {quote(text)} is read as {adduct.name}")
     return text
 
 
 def _measurement_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> Failure | None:
     """Why a spectrum cannot be predicted because of how its ion was made, or None."""
     texts = [text for name in _OF_IONISATION for _, text in stated.get(name, ())]
-    found = next((text for text in texts if _ELECTRON.search(text)), "")
-    energies = [text for _, text in stated.get("ionization_energy", ())]
-    if not found and any(map(_SEVENTY.search, energies)):
-        found = "70 eV"
+    electron = next((text for text in texts if _ELECTRON.search(text)), "")
+    if not electron and any(_SEVENTY.search(t) for _, t in stated.get("ionization_energy", ())):
+        electron = "70 eV"
     bare = re.sub(r"[*•·.●]", "", adduct_text)
     is_molecular_ion = bare != "" and parse_adduct(bare) == PERMANENT_CATION
-    if not found and is_molecular_ion and not any(map(_SOFT.search, texts)):
-        collision = [text for _, text in stated.get("collision_energy", ())]
+    if not electron and is_molecular_ion and not any(map(_SOFT.search, texts)):
+        is_seventy = any(_SEVENTY.search(t) for _, t in stated.get("collision_energy", ()))
         if any(re.search(r"(?<![a-z])gc(?![a-z])", text, re.IGNORECASE) for text in texts):
-            found = f"{adduct_text} after gas chromatography"
-        elif any(map(_SEVENTY.search, collision)) and not any(map(_TANDEM.search, texts)):
-            found = f"{adduct_text} at 70 eV"
-    if found:
+            electron = f"{adduct_text} after gas chromatography"
+        elif is_seventy and not any(map(_TANDEM.search, texts)):
+            electron = f"{adduct_text} at 70 eV"
+    if electron:
         message = (
-            f"it was measured by electron ionisation ({clip(found)}), whose radical ions are not "
-            "predicted; give spectra of electrospray or another soft ionisation"
+            f"it was measured by electron ionisation ({clip(electron)}), whose radical ions are "
+            "not predicted; give spectra of electrospray or another soft ionisation"
         )
         return Failure("unsupported_measurement", message, "read")
     if any(_CHEMICAL.search(text) and not _SOFT.search(text) for text in texts):

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import quote
-from duallgd_cli.spectra.reading.mzspeclib import fields_of
 from duallgd_cli.spectra.reading.record import MOST_PEAKS, TOO_LARGE, Record, peaks
+from duallgd_cli.spectra.reading.sections import fields_of
 from duallgd_cli.spectra.reading.text import one_peak_a_line
 
 _DECODER: Final = json.JSONDecoder()
@@ -31,10 +31,14 @@ _PEAKS: Final = ("peaks_json", "peaks", "spectrum")
 _COLUMNS: Final = (("mzs", "mz", "m/z"), ("intensities", "intensity", "int"))
 # What the code below raises of an object that is like none of the spectra.
 _UNLIKE: Final = (
-    *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError),
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
 )
 _COUNTS: Final = ("num_peaks", "n_peaks")
-_OF_ATTRIBUTE: Final = ("name", "value", "cv_param_group")
 _NAMES_OF_MONA: Final = {"ionization mode": "ionmode", "retention time": "retention_time"}
 _LISTED: Final[Mapping[str, Any]] = {}  # stands for the start of a list of spectra
 # Parts of a record of MassBank that say nothing of the measurement.
@@ -42,14 +46,10 @@ _LEFT_OUT: Final = frozenset({"peak", "link", "authors", "species", "comments", 
 
 
 class _Text:
-    """JSON text, of which no more is held than the value at hand.
-
-    Attributes:
-        is_at_line: Whether the character that `sign` gave last is the first of its line.
-    """
+    """JSON text, of which no more is held than the value at hand."""
 
     def __init__(self, blocks: Iterable[str]) -> None:
-        self.is_at_line = False
+        self.is_at_line = False  # whether what `sign` gave last is the first of its line
         self._blocks = iter(blocks)
         self._text, self._at = "", 0
 
@@ -76,9 +76,10 @@ class _Text:
             if self._at < len(self._text) or not self._has_more():
                 return self._text[self._at : self._at + 1]
 
-    def skip(self) -> None:
-        """Go past that character."""
+    def skip(self) -> str:
+        """Go past that character; the one after it, as `sign` gives it."""
         self._at += 1
+        return self.sign()
 
     def skip_line(self) -> None:
         """Go to the next line."""
@@ -118,12 +119,9 @@ class _Text:
 
 
 def json_records(blocks: Iterable[str]) -> Iterator[Record]:
-    """Spectra of JSON text in order.
+    """Spectra of JSON text in order, from blocks of it of any length.
 
-    Outside of a list a broken spectrum costs its line, inside of one what follows it.
-
-    Args:
-        blocks: Of the text, of any length.
+    Outside of a list a broken spectrum costs its line, inside of a list what follows it.
     """
     text = _Text(blocks)
     in_list = is_whole = False  # whether a list is all that is read
@@ -161,18 +159,17 @@ def _outermost(text: _Text) -> Mapping[str, Any]:
         ValueError: It is none, too large, or torn.
     """
     values: dict[str, Any] = {}
-    text.skip()
-    sign = text.sign()
+    sign = text.skip()
     is_on_one_line = not text.is_at_line
     while sign == '"':
         key = text.value()
         if text.sign() != ":":
             raise ValueError("it is no JSON (a colon is expected)")
-        text.skip()
-        if key == "spectra" and text.sign() == "[":
+        sign = text.skip()
+        if key == "spectra" and sign == "[":
             text.skip()
             return _LISTED
-        if text.sign() == "{" and text.is_at_line and is_on_one_line:
+        if sign == "{" and text.is_at_line and is_on_one_line:
             raise ValueError("its line breaks off; restore the file")
         values[key] = text.value()
         sign = text.sign()
@@ -238,8 +235,9 @@ def _fields(values: Mapping[str, Any]) -> dict[str, str]:
     if "attributes" in values:
         analytes = values.get("analytes") or {}
         others = analytes.values() if isinstance(analytes, Mapping) else analytes
-        listed = chain(values["attributes"], *(one.get("attributes", ()) for one in others))
-        return fields_of([str(one.get(name, "")) for name in _OF_ATTRIBUTE] for one in listed)
+        listed = chain(values["attributes"], *(other.get("attributes", ()) for other in others))
+        parts = ("name", "value", "cv_param_group")
+        return fields_of([str(field.get(part, "")) for part in parts] for field in listed)
     if "spectruminfo" in values:  # of GNPS
         annotations = values.get("annotations") or [{}]
         return {**_plain(values["spectruminfo"]), **_plain(annotations[0])}
@@ -256,15 +254,10 @@ def _plain(values: Mapping[str, Any]) -> dict[str, str]:
     for key, value in values.items():
         is_list = isinstance(value, list) and len(value) <= _MOST_LISTED
         listed = value if is_list else [value]
-        text = str(value)
-        if (
-            key not in _PEAKS
-            and not (is_list and key in chain(*_COLUMNS))
-            and listed
-            and all(isinstance(one, str | float | int) for one in listed)
-            and len(text) <= _LONGEST_VALUE
-        ):
-            fields[key.lower()] = text
+        is_plain = listed and all(isinstance(item, str | float | int) for item in listed)
+        is_of_peaks = key in _PEAKS or (is_list and key in chain(*_COLUMNS))
+        if is_plain and not is_of_peaks and len(str(value)) <= _LONGEST_VALUE:
+            fields[key.lower()] = str(value)
     return fields
 
 

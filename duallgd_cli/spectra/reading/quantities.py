@@ -76,22 +76,16 @@ def precursor_of(stated: Sequence[tuple[str, str]], remarks: Remarks) -> float |
 
     What is no positive number is said, and so are two values that differ.
     """
-    found: list[tuple[str, float]] = []
-    wrong = ""
-    for key, text in stated:
-        value = mz_of(text)
-        if value is not None and 0 < value < HIGHEST_MZ:
-            found.append((key, value))
-        elif value != 0:
-            wrong = wrong or text
-    if not found:
-        if wrong:
+    values = [(key, text, mz_of(text)) for key, text in stated]
+    possible = [(key, mz) for key, _, mz in values if mz is not None and 0 < mz < HIGHEST_MZ]
+    if not possible:
+        if wrong := next((text for _, text, mz in values if mz != 0), ""):
             remarks.warnings.append(
                 f"precursor m/z {quote(wrong)} is not a positive number below {HIGHEST_MZ:,.0f}"
             )
         return None
-    key, mz = found[0]
-    for other_key, other in found[1:]:
+    key, mz = possible[0]
+    for other_key, other in possible[1:]:
         if abs(other - mz) > SAME_MZ_DA:
             remarks.warnings.append(
                 f"precursor m/z {mz:g} ({clip(key)}) is used, not {other:g} ({clip(other_key)})"
@@ -119,13 +113,9 @@ def retention_time(
 ) -> float | None:
     """Retention time in seconds, the middle of a range; None if the record has none.
 
-    The unit stands beside the number, or in the key. Where it stands nowhere a number up to 120 is
-    in minutes, a larger one in seconds, and that is said.
-
-    Args:
-        stated: Keys, with nothing but letters, and texts.
-        remarks: Takes what is said.
-        in_seconds: The format defines a number without unit to be in seconds.
+    The unit stands beside the number, or in the key, of which nothing but letters is given. Where
+    it stands nowhere and is not that of the format (`in_seconds`), a number up to 120 is in
+    minutes, a larger one in seconds, and that is said.
     """
     found: list[tuple[str, float]] = []
     for key, text in stated:
@@ -186,12 +176,7 @@ def collision_energy_ev(text: str, precursor_mz: float | None, instrument: str) 
     energies (NCE, %, "nominal", HCD) and, on Orbitrap and FT instruments, numbers without a unit
     are converted as NCE x m/z / 500. Ramps, steps and lists (``20-40 eV``, ``15/30/45``, ``[20.0,
     35.0]``) become their mean. A choice (``15, 30 or 45``), a rule (``scaled by m/z``), arbitrary
-    units, zero and anything beyond 1,000 eV are missing.
-
-    Args:
-        text: As recorded.
-        precursor_mz: m/z of the precursor; None makes a normalised energy missing.
-        instrument: Result of `instrument_class`.
+    units, zero and anything beyond 1,000 eV are missing. `instrument` is an `instrument_class`.
     """
     if not text or len(text) > _LONGEST or _UNREADABLE.search(text):
         return None

@@ -44,6 +44,7 @@ TOO_LARGE: Final = (
     "peaks; restore the file, or centroid the spectrum"
 )
 _LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
+_COUNT: Final = re.compile(r"[0-9]{1,9}")
 _FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
 # Missing values that mean something under some key: N/A is no sodium, and Na is.
 _MEANT: Final = frozenset(
@@ -143,50 +144,37 @@ _UNIT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """One record as a format reader splits it.
+    """One record as a format reader splits it."""
 
-    Attributes:
-        metadata: Keys lower case, values text, in the file's order.
-        mz: float64 (P,), any order.
-        intensity: float64 (P,); with another number of peaks the record cannot be used.
-        trouble: Why the record cannot be used, else "".
-        warnings: Sentences about what was repaired.
-        energy_in_ev: The format defines a collision energy without unit to be in eV.
-        assumptions: Sentences about what was guessed, since the file does not say it.
-        refusal: Why nothing can be predicted of a record that can be read, or None.
-        time_in_s: The format defines a retention time without unit to be in seconds.
-        repeated: Further values of keys that the record has more than once.
-    """
-
-    metadata: Mapping[str, str]
-    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    metadata: Mapping[str, str]  # keys lower case, values text, in the file's order
+    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # float64 (P,), any order
+    # float64 (P,); with another number of peaks the record cannot be used
     intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    trouble: str = ""
-    warnings: tuple[str, ...] = ()
-    energy_in_ev: bool = False
+    trouble: str = ""  # why the record cannot be used, else ""
+    warnings: tuple[str, ...] = ()  # sentences about what was repaired
+    energy_in_ev: bool = False  # the format defines a collision energy without unit to be in eV
+    # sentences about what was guessed, since the file does not say it
     assumptions: tuple[str, ...] = ()
+    # why nothing can be predicted of a record that can be read, or None
     refusal: Failure | None = None
-    time_in_s: bool = False
+    time_in_s: bool = False  # the format defines a retention time without unit to be in seconds
+    # further values of keys that the record has more than once
     repeated: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(slots=True)
 class Block:
-    """Fields and peak lines of one record of a text format, as far as they fit.
+    """Fields and peak lines of one record of a text format, as far as they fit."""
 
-    Attributes:
-        metadata: Keys lower case; of a repeated key the first value that is not empty counts.
-        peaks: Peak lines.
-        repeated: Other values of keys that say something of the ion.
-        trouble: `TOO_LARGE` once there was more than one spectrum can have; the rest is left out.
-        size: Characters so far.
-    """
-
+    # keys lower case; of a repeated key the first value that is not empty counts
     metadata: dict[str, str] = field(default_factory=dict)
     peaks: list[str] = field(default_factory=list)
+    # `TOO_LARGE` once there was more than one spectrum can have; the rest is left out
     trouble: str = ""
-    size: int = 0
+    size: int = 0  # characters so far
+    # other values of keys that say something of the ion
     repeated: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def add_field(self, key: str, value: str) -> None:
         """Take a field."""
@@ -209,6 +197,24 @@ class Block:
         self.size += characters
         if self.size > LONGEST_LINE:
             self.trouble = TOO_LARGE
+
+    def record(self, lines: Sequence[str], count_key: str = "", called: str = "") -> Record:
+        """The record, with what is wrong about its peaks (one a line) said in it.
+
+        Their number is stated under `count_key`, if there is one, which the file calls `called`.
+        """
+        if self.trouble:
+            return Record(self.metadata, trouble=self.trouble)
+        mz, intensity, bad = peaks(lines)
+        stated, warnings, trouble = self.metadata.get(count_key, ""), [*self.warnings], ""
+        if bad and not mz.size:
+            trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
+        elif bad:
+            warnings.append(f"{bad} of {len(lines)} peak lines were not readable and left out")
+        if _COUNT.fullmatch(stated) and int(stated) != len(lines):
+            warnings.append(f"{called} says {stated}, and there are {len(lines)}")
+        repeated = tuple(self.repeated)
+        return Record(self.metadata, mz, intensity, trouble, tuple(warnings), repeated=repeated)
 
 
 def place_name(source: Source) -> str:
@@ -239,18 +245,27 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         return unreadable(source, trouble, spectrum_id)
     ion = ion_of(stated)
     failure = record.refusal or ion.failure
-    remarks = Remarks(list(record.warnings), [*record.assumptions, *ion.remarks.assumptions])
+    remarks = Remarks([*record.warnings], [*record.assumptions, *ion.remarks.assumptions])
     masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
     precursor_mz = precursor_of(masses, remarks)
-    remarks.warnings += ion.remarks.warnings
+    remarks.warnings.extend(ion.remarks.warnings)
     instrument = instrument_of(fields)
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
     ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
     if record.refusal is None:
-        remarks.warnings += _remarks(record, ms_level, energy, energy_ev)
+        remarks.warnings.extend(_remarks(record, ms_level, energy, energy_ev))
+    formula_text = formula_of(recorded, remarks)
+    times = stated.get("retention_time", ())
+    retention_time_s = retention_time(times, remarks, in_seconds=record.time_in_s)
     order = np.argsort(record.mz, kind="stable")
+    if not keep_structures:
+        recorded = {
+            key: value
+            for key, value in recorded.items()
+            if not _STRUCTURE.search(key) and not _STRUCTURE_VALUE.search(value)
+        }
     spectrum = Spectrum(
         source=source,
         spectrum_id=spectrum_id,
@@ -261,33 +276,32 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         scans=fields.get("scans", ""),
         charge=ion.charge,
         polarity=ion.polarity,
-        unread_ion=ion.unread,
+        unread_ion=ion.unread_ion,
         adduct_text=ion.adduct_text,
-        formula_text=formula_of(recorded, remarks),
+        formula_text=formula_text,
         collision_energy_text=energy,
         collision_energy_ev=energy_ev,
-        retention_time_s=retention_time(
-            stated.get("retention_time", ()), remarks, in_seconds=record.time_in_s
-        ),
+        retention_time_s=retention_time_s,
         instrument=instrument,
         ms_level=ms_level,
-        metadata=recorded if keep_structures else without_structures(recorded),
+        metadata=recorded,
         failure=failure,
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
-    if compound_id := fields.get("compound_id", ""):
-        pairs = (one.rpartition(" ") for one in fields.get("ion_probabilities", "").split(", "))
-        adducts = [(name, share) for name, _, text in pairs if (share := finite(text)) is not None]
-        # An adduct that somebody has corrected since then stays as it is.
-        if adducts and spectrum.adduct_text != (adducts[0][0] if adducts[0][1] >= SURE else ""):
-            adducts = []
-        return with_compound(spectrum, compound_id, adducts)
-    return spectrum
+    compound_id = fields.get("compound_id", "")
+    if not compound_id:
+        return spectrum
+    pairs = (pair.rpartition(" ") for pair in fields.get("ion_probabilities", "").split(", "))
+    adducts = [(name, share) for name, _, text in pairs if (share := finite(text)) is not None]
+    # An adduct that somebody has corrected since then stays as it is.
+    if adducts and spectrum.adduct_text != (adducts[0][0] if adducts[0][1] >= SURE else ""):
+        adducts = []
+    return with_compound(spectrum, compound_id, adducts)
 
 
 def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None) -> Iterator[str]:
-    """What to say of what is read, but not as one might think."""
+    """What to say of what is read, but not as somebody might think."""
     if ms_level > 2:
         yield (
             f"an MS{ms_level} spectrum is read as if it were MS2: its precursor is a fragment, so "
@@ -308,11 +322,7 @@ def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None
 
 
 def peaks(lines: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """m/z and intensity from lines of two or more columns.
-
-    Returns:
-        float64 (P,), float64 (P,), and the number of lines without two numbers.
-    """
+    """m/z and intensity (P,) from lines of two or more columns, and how many lines have none."""
     text = " ".join(lines)
     tokens = text.split(None, 2 * len(lines))
     # NumPy reads numbers as Python does, see `finite`.
@@ -338,25 +348,6 @@ def _pair(line: str) -> tuple[float, float] | None:
         return None
 
 
-def peak_record(
-    block: Block,
-    lines: Sequence[str],
-    warnings: tuple[str, ...] = (),
-    energy_in_ev: bool = False,
-) -> Record:
-    """A record from its fields and peak lines, with what could not be read said in it."""
-    if block.trouble:
-        return Record(block.metadata, trouble=block.trouble)
-    mz, intensity, bad = peaks(lines)
-    trouble = ""
-    if bad and not mz.size:
-        trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
-    elif bad:
-        warnings = (*warnings, f"{bad} of {len(lines)} peak lines were not readable and left out")
-    repeated = tuple(block.repeated)
-    return Record(block.metadata, mz, intensity, trouble, warnings, energy_in_ev, repeated=repeated)
-
-
 @lru_cache(maxsize=4096)
 def canonical_key(key: str) -> str:
     """The one name for all spellings of a key, given in lower case; other keys as they are."""
@@ -378,7 +369,7 @@ def _squeezed(key: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _formula_rank(key: str) -> int:
-    """How early a key is asked for a formula: from 0; -1 for one that names none."""
+    """How early a key is asked for a formula: from 0; -1 for a key that names none."""
     squeezed = _squeezed(key)
     if not _FORMULA_KEY.search(squeezed):
         return -1
@@ -423,15 +414,6 @@ def is_missing(value: str) -> bool:
     return value.strip().lower() in MISSING
 
 
-def without_structures(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Metadata without SMILES, InChI, InChIKey and other structures, whatever their key."""
-    return {
-        key: value
-        for key, value in metadata.items()
-        if not _STRUCTURE.search(key) and not _STRUCTURE_VALUE.search(value)
-    }
-
-
 def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
     """FORMULA, then MOLECULAR_FORMULA, then any key that names a formula (ion formulas last).
 
@@ -445,24 +427,22 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
     ]
     if len(ranked) == 1 and ranked[0][0] < 2:
         return ranked[0][2]
-    found: list[tuple[str, str, object]] = []
-    for rank, key, value in sorted(ranked, key=lambda one: one[0]):
+    formulas: list[tuple[str, str, object]] = []
+    for rank, key, value in sorted(ranked, key=lambda entry: entry[0]):
+        meaning: object = value  # the row says which element is not supported
         try:
-            meaning: object = Formula.parse(value)
-        except UnsupportedElementError:
-            meaning = value  # the row says which element
-        except FormulaError:
-            if rank > 1:
+            meaning = Formula.parse(value)
+        except FormulaError as error:
+            if rank > 1 and not isinstance(error, UnsupportedElementError):
                 remarks.warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
                 continue
-            meaning = value
-        if rank < _RANK_OF_ION or not found:
-            found.append((key, value, meaning))
-    for key, value, meaning in found[1:]:
-        if meaning != found[0][2]:
-            first = f"{clip(found[0][0])} {clip(found[0][1])}"
-            remarks.warnings.append(f"{first} is used, not {clip(key)} {clip(value)}")
-    return found[0][1] if found else ""
+        if rank < _RANK_OF_ION or not formulas:
+            formulas.append((key, value, meaning))
+    for key, value, meaning in formulas[1:]:
+        if meaning != formulas[0][2]:
+            used = f"{clip(formulas[0][0])} {clip(formulas[0][1])}"
+            remarks.warnings.append(f"{used} is used, not {clip(key)} {clip(value)}")
+    return formulas[0][1] if formulas else ""
 
 
 def level_of(fields: Mapping[str, str]) -> int:
@@ -474,8 +454,8 @@ def level_of(fields: Mapping[str, str]) -> int:
 
 def _level(text: str) -> int | None:
     """The MS level that a text gives; None for others, such as ``Centroid`` and ``MSn``."""
-    known = r"(?:FULL )?MS|(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?"
-    match = re.fullmatch(known, text.strip().upper(), re.ASCII)
+    form = r"(?:FULL )?MS|(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?"
+    match = re.fullmatch(form, text.strip().upper(), re.ASCII)
     return int(match[1] or 1) if match else None
 
 
@@ -485,12 +465,7 @@ def compound_name(metadata: Mapping[str, str]) -> str:
 
 
 def instrument_class(text: str) -> str:
-    """Kind of mass analyser that an instrument text names for fragments.
-
-    Returns:
-        ``orbitrap`` (any Fourier-transform analyser), ``qtof`` (any time-of-flight one),
-        `UNIT_RESOLUTION` (ion traps and quadrupoles), or "".
-    """
+    """``orbitrap`` (Fourier transform), ``qtof`` (time of flight), `UNIT_RESOLUTION`, or ""."""
     kinds = (
         (_TRAPPED, UNIT_RESOLUTION),
         (_ORBITRAP, "orbitrap"),
@@ -501,13 +476,10 @@ def instrument_class(text: str) -> str:
 
 
 def instrument_of(fields: Mapping[str, str]) -> str:
-    """Class of the analyser that recorded a spectrum, see `instrument_class`.
+    """Class of the analyser that recorded a spectrum, by its fields under canonical names.
 
     The filter line of the scan decides; then an ion trap that is named for the fragments, since
     hybrids are called by their better analyser; then the first field that names a class.
-
-    Args:
-        fields: Under canonical names.
     """
     texts = [fields.get(name, "")[:_LONGEST_NAME] for name in INSTRUMENT]
     if not instrument_class(texts[0]) and any(map(_TRAPPED.search, texts)):

@@ -10,10 +10,8 @@ import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO, Final, TypeAlias, cast
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from lxml import etree
@@ -22,7 +20,7 @@ from pyteomics import mzml, mzxml
 from pyteomics import xml as pyteomics_xml
 from pyteomics.auxiliary import PyteomicsError
 
-from duallgd_cli.spectra.reading.isolation import Isolated, isolated
+from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.reading.record import Record, instrument_class
 from duallgd_cli.spectra.types import UNIT_RESOLUTION
@@ -32,17 +30,8 @@ pyteomics_xml._has_psims = True
 
 # What malformed XML and malformed numbers in it raise inside lxml and pyteomics.
 BROKEN: Final = (
-    etree.LxmlError,
-    PyteomicsError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    IndexError,
-    RecursionError,
-    zlib.error,
-    EOFError,
-    OSError,
+    *(etree.LxmlError, PyteomicsError, ValueError, KeyError, TypeError, AttributeError),
+    *(IndexError, RecursionError, zlib.error, EOFError, OSError),
 )
 _MOST_BYTES: Final = 1 << 25  # of an array: four million points as 64-bit numbers
 _LARGEST: Final = 1 << 26  # bytes of XML of one spectrum, or before the first
@@ -60,6 +49,8 @@ _ENERGIES: Final = {
 _NOTHING: Final = np.zeros(0)
 _Array: TypeAlias = NDArray[np.float64]
 _FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter string
+_WIDEST: Final = 4.0  # m/z, of a window that is meant for one ion and its isotopes
+_SAME: Final = 1e-3  # m/z, of one number that was written twice
 
 
 class _Bounded:
@@ -112,8 +103,8 @@ def mzml_records(stream: BinaryIO) -> Iterator[Record]:
         One of `BROKEN`: The XML is malformed; what came before has been given.
     """
     stream = cast("BinaryIO", _Bounded(stream))
-    with _quiet():
-        instrument, analysers = _instrument(stream), _analysers(stream)
+    with warnings.catch_warnings(action="ignore"):
+        instrument, analysers = _instruments(stream)
         # A controlled vocabulary is loaded, from the network if need be, unless one is given; it
         # only types values, which the functions below do by themselves.
         reader = mzml.MzML(stream, **_OPTIONS, cv=object())
@@ -131,8 +122,8 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
         One of `BROKEN`: The XML is malformed; what came before has been given.
     """
     stream = cast("BinaryIO", _Bounded(stream))
-    with _quiet():
-        instrument = _instrument(stream)
+    with warnings.catch_warnings(action="ignore"):
+        instrument, _ = _instruments(stream)
         reader = mzxml.MzXML(stream, **_OPTIONS)
         # Peaks stay as they are until `_mzxml_peaks`: an empty list would stop the reader.
         reader._decode_peaks = lambda info: None
@@ -149,56 +140,113 @@ def _finite_value(read_value: Callable[[Any], Any], attributes: Any) -> Any:  # 
     return str(value) if value in (math.inf, -math.inf) else value
 
 
-def _quiet() -> AbstractContextManager[object]:
-    """Silence pyteomics, which warns about odd files; our warnings go into the records."""
-    return warnings.catch_warnings(action="ignore")
-
-
 def _one_by_one(iterator: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The items without the warnings of pyteomics; ours go into the records."""
     while True:
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):
             info = next(iterator, None)
         if info is None:
             return
         yield info
 
 
-def _instrument(stream: BinaryIO) -> str:
-    """Class of the instrument from the parameters that stand before the first spectrum."""
-    names = []
+def _instruments(stream: BinaryIO) -> tuple[str, Mapping[str, str]]:
+    """Class of the instrument, and the analyser of each configuration; "" is the run's own.
+
+    Both stand before the first spectrum. The last analyser of a configuration measures; those
+    before it select ions.
+    """
+    classes: list[str] = []
+    analysers: dict[str, str] = {}
+    configuration, is_analyser = "", False
     for _, element in etree.iterparse(stream, events=("start",), huge_tree=True):
         tag = etree.QName(element).localname
         if tag in {"spectrumList", "chromatogramList", "scan"}:
             break
         if tag in {"cvParam", "userParam", "msModel", "msMassAnalyzer"}:
-            names.append(f"{element.get('name', '')} {element.get('value', '')}")
-    stream.seek(0)
-    classes = [name for name in map(instrument_class, names) if name]
-    # A hybrid names all its analysers; the filter line of a scan says which one was used.
-    return next((name for name in classes if name != UNIT_RESOLUTION), "".join(classes[:1]))
-
-
-def _analysers(stream: BinaryIO) -> Mapping[str, str]:
-    """Name of the analyser that measures, by the id of its configuration; "" is the run's own.
-
-    The last analyser of a configuration measures; those before it select ions.
-    """
-    found: dict[str, str] = {}
-    configuration, is_analyser = "", False
-    for _, element in etree.iterparse(stream, events=("start",), huge_tree=True):
-        tag = etree.QName(element).localname
-        if tag == "instrumentConfiguration":
+            name = element.get("name", "")
+            classes.append(instrument_class(f"{name} {element.get('value', '')}"))
+            if is_analyser and configuration:
+                analysers[configuration] = name
+        elif tag == "instrumentConfiguration":
             configuration, is_analyser = element.get("id", ""), False
         elif tag in {"source", "analyzer", "detector"}:
             is_analyser = tag == "analyzer"
-        elif tag in {"cvParam", "userParam"} and is_analyser and configuration:
-            found[configuration] = element.get("name", "")
         elif tag == "run":
-            found[""] = found.get(element.get("defaultInstrumentConfigurationRef", ""), "")
-        elif tag in {"spectrumList", "chromatogramList"}:
-            break
+            default = element.get("defaultInstrumentConfigurationRef", "")
+            analysers[""] = analysers.get(default, "")
     stream.seek(0)
-    return found
+    classes = [*filter(None, classes)]
+    # A hybrid names all its analysers; the filter line of a scan says which of them was used.
+    better = next((name for name in classes if name != UNIT_RESOLUTION), "".join(classes[:1]))
+    return better, analysers
+
+
+class _Isolated(NamedTuple):
+    """The precursor of a spectrum as its isolation window gives it; fields as of `Record`."""
+
+    precursor_mz: str = ""
+    warnings: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    refusal: Failure | None = None
+
+
+def _isolated(ion: str, target: str, width: float | None, middle: float | None) -> _Isolated:
+    """Which precursor is known, by the m/z of the selected ion and of the window as written.
+
+    Where instruments isolate many m/z at once (SWATH, MSe, SONAR, diaPASEF, all-ion fragmentation),
+    files give the middle of the window, and converters write it as the selected ion too. It is
+    nobody's precursor: a selected ion counts in a wide window only where it is not that middle.
+    """
+    selected = finite(ion)
+    centres = [centre for centre in (finite(target), middle) if centre is not None]
+    if width is not None and width > _WIDEST:
+        wide = f"the isolation window is {width:g} m/z wide"
+        if selected is None or not centres or min(abs(selected - at) for at in centres) <= _SAME:
+            message = (
+                f"{wide} and no ion of it is named, so no precursor is known; give spectra that a "
+                "program such as MS-DIAL assigned to ions"
+            )
+            return _Isolated(refusal=Failure("no_precursor", message, "read"))
+        return _Isolated(ion, (f"{wide}, so fragments of other ions may be among the peaks",))
+    if ion or not target:
+        return _Isolated(ion)
+    unknown = "" if width is not None else ", whose width is not given,"
+    note = f"the middle of the isolation window{unknown} is taken for the precursor: m/z {target}"
+    return _Isolated(target, assumptions=(note,))
+
+
+def _record(
+    fields: Mapping[str, str],
+    peaks: Callable[[], tuple[_Array, _Array]],
+    is_profile: bool,
+    precursor: _Isolated,
+    n_precursors: int,
+    notes: tuple[str, ...] = (),
+) -> Record:
+    """A record with its peaks, if they can be decoded, and what is known of its precursor."""
+    metadata = {key: value for key, value in fields.items() if value}
+    mz = intensity = _NOTHING
+    trouble, said = "", []
+    try:
+        mz, intensity = peaks()
+    except BROKEN as error:
+        trouble = f"its peak arrays cannot be decoded ({' '.join(str(error).split())})"
+    if is_profile and not trouble and mz.size == intensity.size:
+        mz, intensity = pick_peaks(mz, intensity)
+        said.append(
+            "profile spectrum: peaks were picked as local maxima; centroid the file instead"
+        )
+    if n_precursors > 1:
+        said.append(
+            f"the first of {n_precursors} precursors is used; fragments of the others may be among "
+            "the peaks"
+        )
+    return Record(
+        *(metadata, mz, intensity, trouble, (*said, *precursor.warnings)),
+        assumptions=(*notes, *precursor.assumptions),
+        refusal=precursor.refusal,
+    )
 
 
 def _mzml_record(info: Mapping[str, Any], instrument: str, analysers: Mapping[str, str]) -> Record:
@@ -215,31 +263,30 @@ def _mzml_record(info: Mapping[str, Any], instrument: str, analysers: Mapping[st
         "spectrum title": str(info.get("spectrum title", "")),
         "ionmode": polarity if f"{polarity} scan" in info else "",
         "instrument": instrument,
-    } | _mzml_scan(info, analysers)
+    }
+    for first in _list(info, "scanList", "scan")[:1]:
+        configuration = str(first.get("instrumentConfigurationRef", ""))
+        metadata["filter string"] = str(first.get("filter string", ""))
+        metadata["analyzer"] = analysers.get(configuration, analysers.get("", ""))
+        metadata["rtinseconds"] = _seconds(first.get("scan start time"), "minute")
     if _FOURIER.match(metadata.get("filter string", "")):
         metadata["instrument"] = "FTMS"
-    found = Isolated("")
-    if precursors and level != "1":
-        fields, found = _mzml_precursor(precursors[0])
+    if level == "1":
+        precursors = []
+    precursor = _Isolated()
+    if precursors:
+        fields, precursor = _mzml_precursor(precursors[0])
         metadata |= fields
-    record = _with_arrays(metadata, partial(_mzml_peaks, info), "profile spectrum" in info)
-    return _isolated_record(record, found, len(precursors) if level != "1" else 0, notes)
+    peaks, is_profile = partial(_mzml_peaks, info), "profile spectrum" in info
+    return _record(metadata, peaks, is_profile, precursor, len(precursors), notes)
 
 
-def _isolated_record(
-    record: Record, found: Isolated, n_precursors: int, notes: tuple[str, ...] = ()
-) -> Record:
-    """A record with what is known of its precursor."""
-    several = (
-        f"the first of {n_precursors} precursors is used; fragments of the others may be among the "
-        "peaks",
-    )
-    return replace(
-        record,
-        warnings=(*record.warnings, *(several if n_precursors > 1 else ()), *found.warnings),
-        assumptions=(*notes, *found.assumptions),
-        refusal=found.refusal,
-    )
+def _seconds(time: object, default_unit: str) -> str:
+    """A retention time as text; "" for what is no number."""
+    if not isinstance(time, float):
+        return ""
+    unit = str(getattr(time, "unit_info", "") or default_unit)
+    return f"{time * 60 if unit.startswith('minute') else time:.3f}"
 
 
 def _mzml_level(info: Mapping[str, Any], has_precursor: bool) -> tuple[str, tuple[str, ...]]:
@@ -255,24 +302,7 @@ def _mzml_level(info: Mapping[str, Any], has_precursor: bool) -> tuple[str, tupl
     return "1" if level or "wavelength array" in info else "", ()
 
 
-def _mzml_scan(info: Mapping[str, Any], analysers: Mapping[str, str]) -> dict[str, str]:
-    """Retention time in seconds, the vendor's filter string and the analyser of the first scan."""
-    scans = _list(info, "scanList", "scan")
-    if not scans:
-        return {}
-    configuration = str(scans[0].get("instrumentConfigurationRef", ""))
-    found = {
-        "filter string": str(scans[0].get("filter string", "")),
-        "analyzer": analysers.get(configuration, analysers.get("", "")),
-    }
-    time = scans[0].get("scan start time")
-    if isinstance(time, float):
-        minutes = str(getattr(time, "unit_info", "") or "minute").startswith("minute")
-        found["rtinseconds"] = f"{time * 60 if minutes else time:.3f}"
-    return found
-
-
-def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], Isolated]:
+def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], _Isolated]:
     """Selected ion, isolation window and activation as fields, and what they give.
 
     The collision energy is kept as a bare number although mzML calls it eV: converters write the
@@ -289,26 +319,22 @@ def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], Isola
     at = finite(target)
     middle = at + (sizes[1] - sizes[0]) / 2 if at is not None and len(sizes) == 2 else None
     width = sum(sizes) if sizes else None
-    found = isolated(str(ion.get("selected ion m/z", "")), target, width, middle)
+    isolated = _isolated(str(ion.get("selected ion m/z", "")), target, width, middle)
+    ramp = [str(activation.get(f"collision energy ramp {end}", "")) for end in ("start", "end")]
+    energies = [
+        f"{activation[name]}{unit}" for name, unit in _ENERGIES.items() if name in activation
+    ]
+    energies += [f"{ramp[0]}-{ramp[1]} eV"] if all(ramp) else []
     return {
-        "precursor_mz": found.precursor_mz,
+        "precursor_mz": isolated.precursor_mz,
         "precursor_intensity": str(ion.get("peak intensity", "")),
         "charge": str(ion.get("charge state", "")).removesuffix(".0"),
-        "collision_energy": _energy(activation),
+        "collision_energy": "".join(energies[:1]),
         "fragmentation_mode": "; ".join(name for name, value in activation.items() if value == ""),
         "isolation_window_target_mz": target,
         "isolation_window_lower_offset": offsets[0],
         "isolation_window_upper_offset": offsets[1],
-    }, found
-
-
-def _energy(activation: Mapping[str, Any]) -> str:
-    """Collision energy as text, whatever term it stands under."""
-    for name, unit in _ENERGIES.items():
-        if name in activation:
-            return f"{activation[name]}{unit}"
-    ramp = [str(activation.get(f"collision energy ramp {end}", "")) for end in ("start", "end")]
-    return f"{ramp[0]}-{ramp[1]} eV" if all(ramp) else ""
+    }, isolated
 
 
 def _fields(element: object) -> Mapping[str, Any]:
@@ -329,19 +355,14 @@ def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Reco
     width = str(precursor.get("windowWideness", ""))
     number = str(info.get("num", ""))
     # The middle of the window is not given; it is what the ion of a wide one is taken for.
-    found = isolated(ion, "", finite(width))
-    time = info.get("retentionTime")
-    seconds = ""
-    if isinstance(time, float):
-        in_minutes = getattr(time, "unit_info", "") == "minute"  # of PT5M12.5S
-        seconds = f"{time * 60 if in_minutes else time:.3f}"
+    isolated = _isolated(ion, "", finite(width), None)
     metadata = {
         "identifier": f"scan={number}" if number else "",
         "scans": number,
         "ms_level": level,
         "ionmode": str(info.get("polarity", "")),
-        "rtinseconds": seconds,
-        "precursor_mz": found.precursor_mz,
+        "rtinseconds": _seconds(info.get("retentionTime"), "second"),  # minutes of PT5M12.5S
+        "precursor_mz": isolated.precursor_mz,
         "precursor_intensity": str(precursor.get("precursorIntensity", "")),
         "charge": str(precursor.get("precursorCharge", "")),
         "precursor_scan": str(precursor.get("precursorScanNum", "")),
@@ -352,8 +373,8 @@ def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Reco
         "instrument": instrument,
     }
     is_profile = str(info.get("centroided", "1")).lower() in {"0", "false"}
-    record = _with_arrays(metadata, partial(_mzxml_peaks, info.get("peaks"), reader), is_profile)
-    return _isolated_record(record, found, len(precursors))
+    peaks = partial(_mzxml_peaks, info.get("peaks"), reader)
+    return _record(metadata, peaks, is_profile, isolated, len(precursors))
 
 
 def _mzxml_peaks(peaks: Any, reader: Any) -> tuple[_Array, _Array]:  # noqa: ANN401
@@ -373,48 +394,22 @@ def _mzml_peaks(info: Mapping[str, Any]) -> tuple[_Array, _Array]:
         raise ValueError(f"{unknown[0]} is not supported, convert the file with zlib")
     if "wavelength array" in info:
         return _NOTHING, _NOTHING
-    return _decoded(info.get("m/z array")), _decoded(info.get("intensity array"))
+    mz, intensity = (
+        np.asarray(array.decode(), dtype=np.float64)
+        if array is not None and array.data
+        else _NOTHING
+        for array in (info.get("m/z array"), info.get("intensity array"))
+    )
+    return mz, intensity
 
 
-def _decoded(array: Any) -> _Array:  # noqa: ANN401  pyteomics is untyped
-    if array is None or not array.data:
-        return _NOTHING
-    return np.asarray(array.decode(), dtype=np.float64)
-
-
-def _with_arrays(
-    metadata: Mapping[str, str],
-    peaks: Callable[[], tuple[_Array, _Array]],
-    is_profile: bool,
-) -> Record:
-    fields = {key: value for key, value in metadata.items() if value}
-    try:
-        mz, intensity = peaks()
-    except BROKEN as error:
-        trouble = f"its peak arrays cannot be decoded ({' '.join(str(error).split())})"
-        return Record(fields, trouble=trouble)
-    if is_profile and mz.size == intensity.size:
-        mz, intensity = pick_peaks(mz, intensity)
-        return Record(fields, mz, intensity, "", (PROFILE_WARNING,))
-    return Record(fields, mz, intensity)
-
-
-PROFILE_WARNING = "profile spectrum: peaks were picked as local maxima; centroid the file instead"
-
-
-def pick_peaks(
-    mz: NDArray[np.float64], intensity: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Local maxima of a profile spectrum.
+def pick_peaks(mz: _Array, intensity: _Array) -> tuple[_Array, _Array]:
+    """Local maxima of a profile spectrum, (P,) ascending.
 
     A maximum is a point above its left and not below its right neighbour. Its m/z is that of the
     parabola through the three points, kept between the neighbours; its intensity is the point's.
     No smoothing, no noise threshold, no deconvolution: good enough to go on, not a substitute for
     the vendor's centroiding.
-
-    Args:
-        mz: float64 (P,), ascending.
-        intensity: float64 (P,).
     """
     padded = np.concatenate([[0.0], intensity, [0.0]])
     x = np.concatenate([mz[:1], mz, mz[-1:]])

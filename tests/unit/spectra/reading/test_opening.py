@@ -1,20 +1,28 @@
-"""Inputs as files: missing, empty, binary, compressed, torn, unknown, from standard input."""
+"""Inputs as files: missing, empty, of other formats, packed, torn, huge, from pipes and folders."""
 
+import base64
 import bz2
 import gzip
 import io
+import json
 import logging
 import lzma
 import os
+import sqlite3
+import subprocess
 import sys
+import zlib
 from functools import partial
 
 import pytest
 
-from duallgd_cli.errors import UnreadableError
+from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.files import open_text, replaced_text
 from duallgd_cli.spectra import reading
-from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.features import Inputs
+from duallgd_cli.spectra.reading import read, spectrum_files
+from duallgd_cli.tables import table_rows
+from tests.made_spectra import ASPIRIN, block, mgf
 
 PACKERS = (gzip.compress, lzma.compress, partial(bz2.compress, compresslevel=1))
 
@@ -166,3 +174,285 @@ def test_a_pipe_that_is_read_more_than_once_is_refused(tmp_path):
 
     with pytest.raises(UnreadableError, match="is a pipe; write it to a file"):
         open_text(path)
+
+
+XML = '<?xml version="1.0" encoding="utf-8"?>\n'
+# Name, content, what it is called, and a part of what to do.
+OTHERS = (
+    ("a.mzTab", b"COM\tmade\nMTD\tmzTab-version\t2.0.0-M\n", "mzTab", "spectra that it is about"),
+    ("a.jdx", b"##TITLE=caffeine\n##JCAMP-DX=5.00\n", "JCAMP-DX", "MS/MS"),
+    ("a.animl", f"{XML}<AnIML version='0.90'></AnIML>".encode(), "AnIML", "mzML"),
+    ("a.cdf", b"CDF\x01" + bytes(60), "netCDF", "mzML"),
+    ("a.cdf", b"\x89HDF\r\n\x1a\n" + bytes(90), "HDF5", "mzML"),
+    (
+        "a.imzML",
+        f'{XML}<mzML xmlns="http://psi.hupo.org/ms/mzml"><cvList count="1"><cv id="IMS" '
+        'fullName="Imaging MS Ontology"/></cvList><fileDescription><fileContent><cvParam '
+        'cvRef="IMS" accession="IMS:1000031" name="processed"/></fileContent>'
+        "</fileDescription></mzML>".encode(),
+        "imzML",
+        ".ibd",
+    ),
+    ("a.mzid", f"{XML}<MzIdentML id='a'></MzIdentML>".encode(), "mzIdentML", "spectra"),
+    ("a.pep.xml", f"{XML}<msms_pipeline_analysis/>".encode(), "pepXML", "spectra"),
+    ("a.mzData", f"{XML}<mzData version='1.05'/>".encode(), "mzData", "mzML"),
+    ("a.featureXML", f"{XML}<featureMap version='1.9'/>".encode(), "OpenMS", "spectra"),
+    ("a.cef", b'<CEF version="1.0.0.0"><CompoundList/></CEF>', "CEF", "MGF"),
+    ("a.ms2", b"H\tCreationDate\tnow\nS\t000012\t000012\t445.12\nZ\t1\t445.12\n", "MS2", "MGF"),
+    ("a.pdf", b"%PDF-1.7\n" + bytes(range(256)), "PDF", "peaks"),
+    ("a.xlsx", b"PK\x03\x04" + b"\x14\0\x06\0[Content_Types].xml xl/workbook.xml", "Excel", "CSV"),
+    ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(90), "Excel", "CSV"),
+    ("a.parquet", b"PAR1\x15\x04" + bytes(90), "Parquet", "TSV"),
+    ("a.pickle", b"\x80\x04\x95\x10\0\0\0\0\0\0\0", "pickle", "MGF"),
+    ("a.npz", b"\x93NUMPY\x01\0" + bytes(90), "NumPy", "MGF"),
+    ("a.raw", b"\x01\xa1F\0i\0n\0n\0i\0g\0a\0n\0" + bytes(90), "Thermo", "ThermoRawFileParser"),
+    ("a.html", b"<!DOCTYPE html>\n<html><body>log in</body></html>", "web page", "download"),
+    ("a.sdf", b"caffeine\n  x\n\n  0  0  0  0  0  0            999 V2000\nM  END\n$$$$\n", "SDF",
+     "--database"),
+    ("a.csv", b"feature_id,mz,rt\n1,195.0877,5.2\n", "not recognised", "mzs and intensities"),
+    ("a.txt", b"138.0662 1000\n110.0713 600\n", "not recognised", "BEGIN IONS"),
+    ("a.txt", b"mzspec:MSV000084494:run_7:scan:1943\n", "USI", "spectra themselves"),
+    ("a.mgf.zip", b"PK\x03\x04" + b"\x14\0\0\0\x08\0a.mgf" + bytes(60), "zip", "unpack"),
+    ("a.mgf.zst", b"\x28\xb5\x2f\xfd" + bytes(60), "zstd", "unpack"),
+    ("a.mgf.7z", b"7z\xbc\xaf\x27\x1c" + bytes(60), "7-Zip", "unpack"),
+    ("a.mgf.rar", b"Rar!\x1a\x07\0" + bytes(60), "RAR", "unpack"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "advice"), OTHERS, ids=[f"{o[0]} {o[2]}" for o in OTHERS]
+)
+def test_another_format_is_refused_by_its_name(tmp_path, name, content, kind, advice):
+    path = tmp_path / name
+    path.write_bytes(content)
+
+    with pytest.raises(UnreadableError) as caught:
+        list(read(str(path)))
+
+    said = str(caught.value)
+    assert kind in said
+    assert advice in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("ending", ["blib", "msf", "pdResult", "mzdb", "db"])
+def test_a_database_of_sqlite_is_refused(tmp_path, ending):
+    path = tmp_path / f"a.{ending}"
+    with sqlite3.connect(path) as made:
+        made.execute("create table RefSpectra (id integer)")
+    made.close()
+
+    with pytest.raises(UnreadableError, match=r"SQLite database.*export"):
+        list(read(str(path)))
+
+
+BINARY = [
+    (name, content)
+    for name, content, *_ in OTHERS
+    if name.endswith((".pdf", ".xlsx", ".xls", ".parquet", ".pickle", ".npz", ".cdf", ".zip"))
+]
+
+
+@pytest.mark.parametrize(("name", "content"), BINARY, ids=lambda one: str(one)[:12])
+def test_a_table_of_another_format_is_refused_too(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+
+    with pytest.raises(UnreadableError, match=rf"{name} is "):
+        list(table_rows(path))
+
+
+def test_a_folder_is_no_table(tmp_path):
+    with pytest.raises(UnreadableError, match="is a folder; name a file"):
+        open_text(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("b.mgf", "a.MGF", "c.msp.gz", "notes.txt", "out.csv"):
+        mgf(tmp_path / name, block(ASPIRIN))
+    (tmp_path / "deeper.mgf").mkdir()
+    return tmp_path
+
+
+def test_a_folder_gives_its_files_of_spectra_by_name(folder):
+    found = spectrum_files([str(folder)])
+
+    assert [name.rpartition("/")[2] for name in found] == ["a.MGF", "b.mgf", "c.msp.gz"]
+
+
+def test_a_pattern_that_the_shell_left_gives_what_it_matches(folder):
+    assert spectrum_files([f"{folder}/?.mgf"]) == (f"{folder}/b.mgf",)
+    assert spectrum_files(["-", f"{folder}/notes.txt"]) == ("-", f"{folder}/notes.txt")
+    absent = spectrum_files([f"{folder}/*.mzML"])
+    with pytest.raises(MissingInputError, match="does not exist"), Inputs(absent):
+        pass
+
+
+def test_raw_data_beside_spectra_are_warned_of(folder, caplog):
+    (folder / "run.d").mkdir()
+
+    with caplog.at_level(logging.WARNING):
+        assert len(spectrum_files([str(folder)])) == 3
+
+    assert "run.d is left out: raw data of a Bruker" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("run.d", "Bruker or Agilent .* msconvert"), ("none", r"holds no file of spectra \(\.mgf")],
+)
+def test_a_folder_without_spectra_says_what_to_do(tmp_path, name, said):
+    (tmp_path / name).mkdir()
+
+    with pytest.raises(UnreadableError, match=said):
+        spectrum_files([str(tmp_path / name)])
+
+
+def test_a_folder_of_raw_data_alone_names_the_converter(tmp_path):
+    (tmp_path / "run.raw").write_bytes(b"\x01\xa1F\x00" * 100)
+
+    with pytest.raises(UnreadableError, match=r"run\.raw is raw data of a Thermo"):
+        spectrum_files([str(tmp_path)])
+    with pytest.raises(UnreadableError, match=r"run\.raw is raw data of a Thermo.*RawFileParser"):
+        read(str(tmp_path / "run.raw"))
+
+
+MOST_MIB = 512
+BLOCK = 1 << 24
+HEAD = b"BEGIN IONS\nTITLE=bomb\nPEPMASS=181.05\n"
+TAIL = b"41 3\nEND IONS\nBEGIN IONS\nTITLE=sound\nPEPMASS=181.05\n121.03 5\nEND IONS\n"
+LONG = "longer than 32 million characters or has more than 1,000,000 peaks"
+# Reads files in a process of its own, so that its peak of memory is that of the reading.
+READ = """
+import json, sys
+from pathlib import Path
+import duallgd_cli.spectra.reading.xml
+from duallgd_cli.spectra.reading import read
+def peak():
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024
+found, before = {}, peak()
+for path in map(Path, sys.argv[1:]):
+    Path("/proc/self/clear_refs").write_text("5")  # peaks are counted anew
+    items = [
+        f"{item.spectrum_id}: {item.failure.message if item.failure else 'ok'}"
+        for item in read(str(path))
+    ]
+    found[path.name] = peak() - before, items
+print(json.dumps(found))
+"""
+
+
+def spectra_of_mzml(*parts):
+    """Spectra with `parts` in them, and a sound one."""
+    start = b'<?xml version="1.0"?><mzML xmlns="http://psi.hupo.org/ms/mzml"><run><spectrumList>'
+    spectra = [b'<spectrum id="scan=%d" ' % n + part for n, part in enumerate(parts)]
+    sound = b'<spectrum id="scan=9"></spectrum>'
+    return start + b"".join(spectra) + sound + b"</spectrumList></run></mzML>"
+
+
+def array(content, compression):
+    return (
+        b"><binaryDataArrayList><binaryDataArray>"
+        b'<cvParam accession="MS:1000523" name="64-bit float"/><cvParam accession="MS:1000514" '
+        b'name="m/z array"/><cvParam accession="%b"/><binary>%b</binary></binaryDataArray>'
+        b"</binaryDataArrayList></spectrum>" % (compression, content)
+    )
+
+
+def zeros():
+    pack = zlib.compressobj(9)
+    packed = b"".join(pack.compress(bytes(BLOCK)) for _ in range(16)) + pack.flush()
+    return array(base64.b64encode(packed), b'MS:1000574" name="zlib compression')
+
+
+BOMBS = {
+    "line.mgf": lambda: HEAD + b"1" * (4 * BLOCK) + b"\n" + TAIL,
+    "field.mgf": lambda: HEAD + b"NOTE=" + b"a" * (4 * BLOCK) + b"\n" + TAIL,
+    "fields.mgf": lambda: HEAD + b"".join(b"K%d=v\n" % n for n in range(400_000)) + TAIL,
+    "peaks.mgf": lambda: HEAD + b"100.5 1\n" * 1_000_001 + TAIL,
+    "packed.mgf.gz": lambda: gzip.compress(HEAD) + gzip.compress(b"1" * BLOCK) * 32,
+    "packed.mgf.xz": lambda: lzma.compress(HEAD) + lzma.compress(b"1" * BLOCK) * 32,
+    "packed.mgf.bz2": lambda: bz2.compress(HEAD) + bz2.compress(b"1" * BLOCK) * 32,
+    "peaks.msp": lambda: b"Name: bomb\nNum Peaks: 9\n" + b"41 3; " * BLOCK + b"\n",
+    "blocks.ms": lambda: b">compound bomb\n>ms2\n" + b"41 3\n" * 1_000_001 + b">ms2\n41 3\n",
+    "row.tsv": lambda: b"identifier\tmzs\tintensities\nbomb\t" + b"1," * BLOCK + b"\t1\ns\t9\t9\n",
+    "peaks.json": lambda: b'[{"peaks": [' + b"[50.5, 1.5]," * (5 * BLOCK // 12),
+    "text.json": lambda: b'{"title": "' + b"a" * (5 * BLOCK) + b'"}\n{"peaks": [[41, 3]]}\n',
+    "deep.json": lambda: b'[{"a": ' + b"[" * BLOCK,
+    "rows.massbank.txt": lambda: (
+        b"ACCESSION: a\nPK$PEAK: m/z int. rel.int.\n" + b"  100.5 1 9\n" * 1_000_001
+    ),
+    "zeros.mzML": lambda: spectra_of_mzml(zeros()),
+    "text.mzML": lambda: spectra_of_mzml(
+        array(b"A" * (4 * BLOCK), b'MS:1000576" name="no compression')
+    ),
+    "attribute.mzML": lambda: spectra_of_mzml(b'x="' + b"1" * (6 * BLOCK) + b'"></spectrum>'),
+    "many.mzML": lambda: spectra_of_mzml(b">" + b'<cvParam name="a"/>' * 900_000 + b"</spectrum>"),
+    "deep.mzML": lambda: spectra_of_mzml(
+        b">" + b"<a>" * 50_000 + b"</a>" * 50_000 + b"</spectrum>"
+    ),
+}
+SAID = dict.fromkeys(
+    ("packed.mgf.gz", "packed.mgf.xz", "packed.mgf.bz2"),
+    "unpack to more than 200 times their size",
+) | {
+    "zeros.mzML": "an array of more than 32 MiB",
+    **dict.fromkeys(("text.mzML", "many.mzML"), "a spectrum of more than 64 MiB"),
+    "attribute.mzML": "its XML is broken",
+    "deep.mzML": "Excessive depth",
+    "deep.json": "nested too deeply",
+    **dict.fromkeys(("peaks.json", "text.json"), "longer than 16 million characters"),
+}
+SOUND_AFTER = ("mgf", "tsv", "text.json", "zeros.mzML")
+# Whose reading would take hours if its time were not in proportion to the text.
+SOUND = {
+    "blank.mgf": b"\n" * 65_000 + HEAD + b"41 3\nEND IONS\n",
+    "comment.msp": b"Name: a\nComments: =" + b"a" * (1 << 21) + b"\nNum Peaks: 1\n41 3\n",
+    "spaces.msp": b"Name: a" + b" " * (1 << 21) + b"x\nNum Peaks: 1\n41 3\n",
+    "spaces.ms": b">compound a" + b" " * (1 << 21) + b"x\n>ms2\n41 3\n",
+}
+
+
+def read_in_a_process(folder, contents):
+    """Memory that reading each file took, MiB, and its spectra; by name."""
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    command = [sys.executable, "-c", READ, *(str(folder / name) for name in contents)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_files_that_would_fill_the_memory_say_so(tmp_path):
+    found = read_in_a_process(tmp_path, {name: make() for name, make in BOMBS.items()})
+
+    assert {name: mib for name, (mib, _) in found.items() if mib >= MOST_MIB} == {}
+    for name, (_, items) in found.items():
+        assert any(SAID.get(name, LONG) in item for item in items), name
+        if name.endswith(SOUND_AFTER):
+            assert [item.endswith(": ok") for item in items] == [False, True], name
+
+
+@pytest.mark.slow
+def test_no_text_takes_more_than_time_in_proportion(tmp_path):
+    found = read_in_a_process(tmp_path, SOUND)
+
+    assert found.keys() == SOUND.keys()
+    assert all(len(items) == 1 and items[0].endswith(": ok") for _, items in found.values())
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
+def test_a_device_is_refused(device):
+
+    with pytest.raises(UnreadableError, match="is a device; name a file"):
+        read(device)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+
+    path = tmp_path / "a.tsv"
+    path.write_text("mzs\tintensities\tformula\tFormula\n1\t1\tC\tN\n")
+
+    with pytest.raises(UnreadableError, match="two columns 'formula'"):
+        list(read(str(path)))

@@ -1,0 +1,489 @@
+"""Records of text formats beyond plain dialects: odd fields and peaks, and what is damaged."""
+
+import pytest
+
+from tests.fuzz.corpus import sound_files
+from tests.made_spectra import parsed
+
+PEAKS = "138.0662 1000\n110.0713 600\n"
+
+
+def mgf(fields, peaks=PEAKS):
+    lines = "".join(f"{line}\n" for line in fields.split(" | "))
+    return f"BEGIN IONS\n{lines}{peaks}END IONS\n\n"
+
+
+MSP = "NAME: x\nPRECURSORMZ: 195.08765\nPRECURSORTYPE: [M+H]+\n"
+SIRIUS = ">compound x\n>parentmass 195.08765\n>ionization [M+H]+\n"
+TABLE = "identifier\tmzs\tintensities\tsmiles\tformula\tprecursor_mz\tadduct\tinstrument_type\t"
+MASSBANK = f"""ACCESSION: XX000001
+RECORD_TITLE: Caffeine; LC-ESI-QFT; MS2
+CH$NAME: Caffeine
+CH$NAME: 1,3,7-trimethylpurine-2,6-dione
+CH$FORMULA: C8H10N4O2
+CH$SMILES: Cn1cnc2c1c(=O)n(C)c(=O)n2C
+CH$IUPAC: InChI=1S/C8H10N4O2/c1-10-4-9-6-5(10)7(13)12(3)8(14)11(6)2/h4H,1-3H3
+CH$LINK: INCHIKEY RYYVLZVUVIJVGH-UHFFFAOYSA-N
+AC$MASS_SPECTROMETRY: ION_MODE POSITIVE
+AC$MASS_SPECTROMETRY: RESOLUTION 17500
+MS$FOCUSED_ION: PRECURSOR_M/Z 195.08765
+PK$ANNOTATION: m/z tentative_formula formula_count mass error(ppm)
+  110.0713 C5H8N3+ 1 110.0713 0.02
+PK$NUM_PEAK: 2
+PK$PEAK: m/z int. rel.int.
+{PEAKS}//
+"""
+LIBRARY = f"""<mzSpecLib>
+MS:1003186|library format version=1.0
+<Spectrum=1>
+MS:1000744|selected ion m/z=195.08765
+MS:1003059|number of peaks=2
+<Analyte=1>
+MS:1002813|adduct ion formula=[M+H]+
+<Peaks>
+{PEAKS}"""
+
+
+def assert_both(found, warnings=()):
+    assert found.failure is None
+    assert found.mz.tolist() == [110.0713, 138.0662]
+    assert found.intensity.tolist() == [600, 1000]
+    assert found.warnings == warnings
+
+
+LAYOUTS = {
+    "a blank": PEAKS,
+    "a tab": "138.0662\t1000\n110.0713\t600\n",
+    "comma and blank": "138.0662, 1000\n110.0713, 600\n",
+    "a comma": "138.0662,1000\n110.0713,600\n",
+    "blank and comma": "138.0662 , 1000\n110.0713 ,600\n",
+    "a colon": "138.0662:1000\n110.0713:600\n",
+    "colons in one line": "138.0662:1000 110.0713:600\n",
+    "a semicolon": "138.0662;1000\n110.0713;600\n",
+    "round brackets": "(138.0662 1000)\n(110.0713 600)\n",
+    "round brackets in one line": "(138.0662,1000)(110.0713,600)\n",
+    "square brackets": "[138.0662, 1000], [110.0713, 600]\n",
+    "semicolons between peaks": "138.0662 1000; 110.0713 600;\n",
+    "semicolons and commas": "138.0662,1000; 110.0713,600\n",
+    "bars": "138.0662|1000\n110.0713|600\n",
+    "annotations in quotation marks": '138.0662\t1000\t"b2, 5; 7:1"\n110.0713\t600\t""\n',
+    "annotations in apostrophes": "138.0662 1000 'C6H8'\n110.0713 600 'x'\n",
+    "annotations after a semicolon": "138.0662 1000; C6H8N3O\n110.0713 600; x\n",
+    "a third column": "138.0662 1000 1+\n110.0713 600 1\n",
+    "blanks before": "  138.0662 1000\n\t110.0713 600\n",
+    "exponents": "1.380662E2 1e3\n1.100713e+02 6E2\n",
+    "decimal commas": "138,0662 1000\n110,0713 600\n",
+    "decimal commas and a tab": "138,0662\t1000,0\n110,0713\t600,0\n",
+    "a blank line between": "138.0662 1000\n\n110.0713 600\n",
+}
+
+
+@pytest.mark.parametrize("peaks", LAYOUTS.values(), ids=list(LAYOUTS))
+def test_layouts_of_peaks(tmp_path, peaks):
+    msp = f"{MSP}Num Peaks: 2\n{peaks}"
+    texts = {"msp": f"{msp}\n{msp}{msp}", "mgf": mgf("PEPMASS=1", peaks), "ms": f"{SIRIUS}>ms2\n"}
+    texts["ms"] += peaks
+
+    for ending, text in texts.items():
+        for found in parsed(tmp_path, text, f"a.{ending}"):
+            assert_both(found)
+
+
+def test_peaks_of_msp_in_one_line_are_told_apart_by_their_number(tmp_path):
+    (found,) = parsed(tmp_path, f"{MSP}Num Peaks: 2\n138.0662 1000 110.0713 600\n", "a.msp")
+
+    assert_both(found)
+
+
+COUNTS = """Num Peaks, NumPeaks, Num peaks, NUM PEAKS, Num_Peaks, Num Peak, num_peaks, Num Features,
+Number of peaks, Number of Peaks, Peak count, PeakCount, No. of peaks, NPeaks, Num Ions, Peaks,
+Num MS2 peaks"""
+
+
+@pytest.mark.parametrize("count", COUNTS.replace("\n", " ").split(", "))
+def test_however_their_number_is_called(tmp_path, count):
+    record = f"{MSP}{count}: 2\n{PEAKS}"
+
+    for found in parsed(tmp_path, f"{record}\n{record}{record}", "a.msp"):
+        assert_both(found)
+    (found,) = parsed(tmp_path, record.replace("2\n", "3\n", 1), "a.msp")
+    assert_both(found, (f"{count.title()} says 3, and there are 2",))
+
+
+@pytest.mark.parametrize("between", ["", "SPECTRUM: centroid\n", "m/z intensity\n", "\n"])
+def test_peaks_below_a_line_that_nobody_knows_are_read_and_said(tmp_path, between):
+    record = f"{MSP}{between}{PEAKS}"
+
+    for found in parsed(tmp_path, f"{record}\n{record}", "a.msp"):
+        assert_both(found, ("the record has no Num Peaks",))
+
+
+MSP_FIELDS = f"{MSP}FORMULA: C9H8O4\nINSTRUMENTTYPE: LC-ESI-QTOF\nCOLLISIONENERGY: 20 eV".split(
+    "\n"
+)
+
+
+@pytest.mark.parametrize("gap", ["\n", "\n\n", ""], ids=["blank", "two blanks", "no blank"])
+@pytest.mark.parametrize("first", range(len(MSP_FIELDS)))
+def test_msp_fields_may_stand_in_any_order(tmp_path, first, gap):
+    fields = [*MSP_FIELDS[first:], *MSP_FIELDS[:first]]
+    texts = ("\n".join([*fields, "Num Peaks: 2", f"{n} 10\n121.02 9\n"]) for n in (50, 60, 70))
+
+    found = parsed(tmp_path, gap.join(texts), "a.msp")
+
+    assert [(s.spectrum_id, s.formula_text, s.adduct_text) for s in found] == [
+        ("x", "C9H8O4", "[M+H]+")
+    ] * 3
+    assert [(s.mz[0], s.collision_energy_ev, s.warnings) for s in found] == [
+        (n, 20, ()) for n in (50, 60, 70)
+    ]
+
+
+NO_COUNT = ("the record has no Num Peaks",)
+TORN = "the record may be incomplete: "
+LEFT_OUT = "1 of 3 peaks had no possible m/z and intensity and were left out"
+MS3 = "an MS3 spectrum is read as if it were MS2: its precursor is a fragment, so the formula must "
+# Name of the file, text, and of each spectrum what is read of it; what is not named is nothing.
+RECORDS = {
+    "fields in comments of RIKEN end with a semicolon": (
+        "a.msp", "NAME: x\nSCANNUMBER: -1\nComment: DB#=RIKEN-1; origin=R\nNum Peaks: 1\n50 1\n",
+        [{"spectrum_id": "RIKEN-1", "scans": "", "peaks": 1}],
+    ),
+    "comments of MoNA": (
+        "a.msp", 'Name: x\nComments: "SMILES=CCO" "author=made up"\nNum Peaks: 1\n50 1\n',
+        [{"kept": {"author": "made up"}, "peaks": 1}],
+    ),
+    "the rest of a comment is no peak": (
+        "a.msp", f"{MSP}Comments: of\n 2,4-dinitro and more\n  15 times\nNum Peaks: 1\n50 1\n",
+        [{"peaks": 1}],
+    ),
+    "peaks in the line of their number": (
+        "a.msp", f"{MSP}Peaks: 138.0662:1000 110.0713:600\n", [{"peaks": 2}]
+    ),
+    "records without blank lines, peaks or the right count": (
+        "a.msp",
+        "NAME: a\nNum Peaks: 3\n50 1\nNAME: b\nNum Peaks: 0\nNAME: c\nNAME: d\nNum Peaks: 1\n60 1",
+        [
+            {"spectrum_id": "a", "peaks": 1, "warnings": ("Num Peaks says 3, and there are 1",)},
+            {"spectrum_id": "b"},
+            {"spectrum_id": "c", "warnings": NO_COUNT},
+            {"spectrum_id": "d", "peaks": 1},
+        ],
+    ),
+    "a record without Num Peaks leaves the next record's fields alone": (
+        "a.msp", "NAME: a\nFORMULA: CH4\n\nFORMULA: C9H8O4\nNAME: b\nNum Peaks: 1\n60 1\n",
+        [
+            {"spectrum_id": "a", "formula_text": "CH4", "warnings": NO_COUNT},
+            {"spectrum_id": "b", "formula_text": "C9H8O4", "peaks": 1},
+        ],
+    ),
+    "a blank line between Num Peaks and the peaks": (
+        "a.msp", "NAME: a\nNum Peaks: 2\n\n50 1\n60 2\n", [{"peaks": 2}]
+    ),
+    "a count of peaks that is no number": (
+        "a.msp", "NAME: a\nNum Peaks: \u00b2\n50 1\n", [{"peaks": 1}]
+    ),
+    "blocks of one compound by MS-FINDER": (
+        "a.mat",
+        f"{MSP}SPECTRUMTYPE: Centroid\nMSTYPE: MS1\nNum Peaks: 1\n195.08765 5\n"
+        "MSTYPE: MS2\nNum Peaks: 2\n50 1\n60 2\n\nNAME: b\nMSTYPE: MS2\nNum Peaks: 0\n",
+        [
+            {"ms_level": 1, "peaks": 1},
+            {"spectrum_id": "x", "adduct_text": "[M+H]+", "peaks": 2},
+            {"spectrum_id": "b"},
+        ],
+    ),
+    "a SIRIUS compound without a block": (
+        "a.ms", ">compound a\n>parentmass 5\n>compound b\n>ms2\n50 1\n",
+        [{"spectrum_id": "a"}, {"spectrum_id": "b", "peaks": 1}],
+    ),
+    "blocks of SIRIUS compounds": (
+        "a.ms",
+        f"{SIRIUS}>instrumentation Q Exactive\n#SMILES CCO\n# a comment\n\n>ms1\n195.1 100\n\n"
+        ">collision 35\n121.0284 1000\n\n>ms2\n>collision  10  eV\n163.0390 1000\n\n"
+        ">compound y\n>parentmass 179\n>feature_id 77\n>ms2\n93 5\n",
+        [
+            {"ms_level": 1, "peaks": 1},
+            {"feature_id": "x", "collision_energy_ev": 35 * 195.08765 / 500, "peaks": 1},
+            {"feature_id": "x", "collision_energy_ev": 10, "peaks": 1},
+            {"feature_id": "77", "spectrum_id": "77", "collision_energy_text": "", "peaks": 1},
+        ],
+    ),
+    "a block of SIRIUS that nobody knows does not join the one before": (
+        "a.ms", f"{SIRIUS}>ms1\n195.08765 9\n>other\n{PEAKS}",
+        [
+            {"ms_level": 1, "peaks": 1},
+            {"peaks": 2, "warnings": ("peaks below >other are read as MS2",)},
+        ],
+    ),
+    "MassSpecGym's energies are in eV": (
+        "a.tsv", f"{TABLE}collision_energy\tfold\n"
+        "M1\t50.5,60\t0.5,1\tCCO\tC9H8O4\t181.0495\t[M+H]+\tOrbitrap\t30.0\ttrain\n",
+        [{"spectrum_id": "M1", "collision_energy_ev": 30, "instrument": "orbitrap", "peaks": 2}],
+    ),
+    "the energy as recorded goes before the converted one": (
+        "a.tsv", f"{TABLE}collision_energy\tcollision_energy_text\n"
+        "M1\t50\t1\tC\tC9H8O4\t250\t[M+H]+\tOrbitrap\t99\t30 NCE\n",
+        [{"collision_energy_ev": 15, "peaks": 1}],
+    ),
+    "MassSpecGym as MGF": (
+        "a.mgf", mgf("IDENTIFIER=M1 | SMILES=CC(=O)O | INCHIKEY=QTBSB | PRECURSOR_MZ=250 | "
+        "INSTRUMENT_TYPE=Orbitrap | COLLISION_ENERGY=30.0 | FOLD=train"),
+        [{"spectrum_id": "M1", "precursor_mz": 250, "collision_energy_ev": 30, "peaks": 2}],
+    ),
+    "a library of GNPS": (
+        "a.mgf", mgf("PEPMASS=181.05 | CHARGE=1 | SEQ=*..* | IONMODE=Positive | INCHIAUX=A | "
+        "SMILES=CC(=O)O | INCHI=N/A | SPECTRUMID=CCMSLIB1 | SCANS=1"),
+        [{"spectrum_id": "CCMSLIB1", "charge": 1, "polarity": 1, "feature_id": "", "peaks": 2}],
+    ),
+    "without any identifier the file and place name the spectrum": (
+        "run.1.mgf", mgf("PEPMASS=1") + mgf("PEPMASS=2 | TITLE=N/A"),
+        [{"spectrum_id": "run:0", "peaks": 2}, {"spectrum_id": "run:1", "peaks": 2}],
+    ),
+    "global parameters hold for every record": (
+        "a.mgf", "CHARGE=1-\nCOM=made up\n\n" + mgf("PEPMASS=1") + mgf("PEPMASS=2 | CHARGE=1+"),
+        [{"charge": -1, "peaks": 2}, {"charge": 1, "peaks": 2}],
+    ),
+    "what MGF holds besides peaks": (
+        "a.mgf", "MASS=Monoisotopic\n# a comment\nBEGIN IONS\nTITLE=a=b\nSCANS=1-5\nPEPMASS=195 9\n"
+        f"; a comment\n138.0662\t1000\t1+\n\n{PEAKS}END IONS\n",
+        [{"scans": "1-5", "spectrum_id": "a=b", "precursor_mz": 195, "peaks": 3}],
+    ),
+    "missing ends and beginnings cost no other record": (
+        "a.mgf", "BEGIN IONS\nTITLE=open\n50 1\n" + mgf("TITLE=whole") + "PEPMASS=999\nEND IONS\n"
+        + mgf("TITLE=next") + "BEGIN IONS\nTITLE=last\n50 1",
+        [
+            {"spectrum_id": "open", "peaks": 1, "warnings": (f"{TORN}it has no END IONS",)},
+            {"spectrum_id": "whole", "peaks": 2},
+            {"failed": "END IONS stands without BEGIN IONS"},
+            {"spectrum_id": "next", "precursor_mz": None, "peaks": 2},
+            {"spectrum_id": "last", "peaks": 1, "warnings": (f"{TORN}the file ends within it",)},
+        ],
+    ),
+    "peaks outside of a record": (
+        "a.mgf", f"COM=x\n50 1\n{mgf('PEPMASS=1')}60 2\n70 3\n",
+        [
+            {"failed": "peaks stand without BEGIN IONS; restore that line"},
+            {"peaks": 2},
+            {"failed": "peaks stand without BEGIN IONS; restore that line"},
+        ],
+    ),
+    "a record of garbage": (
+        "a.mgf", mgf("TITLE=bad", "hello world\nfoo\n") + mgf("TITLE=good"),
+        [{"failed": "no m/z and intensity in 2 peak lines", "spectrum_id": "bad"}, {"peaks": 2}],
+    ),
+    "levels of MS": (
+        "a.mgf", mgf("SPECTYPE=CORRELATED MS | MSLEVEL=2") + mgf("MSLEVEL=1") + mgf("MSLEVEL=3"),
+        [
+            {"ms_level": 1, "peaks": 2},
+            {"ms_level": 1, "peaks": 2},
+            {"ms_level": 3, "peaks": 2, "warnings": (f"{MS3}be the fragment's",)},
+        ],
+    ),
+    "broken rows of a table": (
+        "a.tsv", "identifier\tmzs\tintensities\n"
+        "a\t1,2\t1\nb\t1\nc\t1,x\t1,2\nd\t[1, 2]\t[3, 4]\n",
+        [
+            {"failed": "2 m/z values and 1 intensities"},
+            {"failed": "2 columns and the header 3"},
+            {"failed": "must hold numbers", "spectrum_id": "c"},
+            {"spectrum_id": "d", "peaks": 2},
+        ],
+    ),
+    "a row with an open quotation mark": (
+        "a.csv", 'identifier,mzs,intensities\na,"1,2\nb,"3,4","5,6"\n',
+        [{"failed": "quotation mark"}, {"spectrum_id": "b", "peaks": 2}],
+    ),
+    "a record of MassBank": (
+        "a.txt", MASSBANK,
+        [
+            {"spectrum_id": "XX000001", "polarity": 1, "precursor_mz": 195.08765, "peaks": 2}
+            | {"formula_text": "C8H10N4O2", "kept": {"name": "Caffeine", "resolution": "17500"}}
+        ],
+    ),
+    "records of MassBank that break off": (
+        "a.txt", 2 * (MASSBANK[: MASSBANK.index("110.0713 600")] + MASSBANK).replace("\n", "\r\n"),
+        2 * [
+            {"peaks": 1, "warnings": (f"{TORN}// does not end it",
+                                      "PK$NUM_PEAK says 2, and there are 1")},
+            {"peaks": 2},
+        ],
+    ),
+    "missing values, missing peaks and a withdrawn record of MassBank": (
+        "a.txt", MASSBANK.replace("_M/Z 195.08765", "_M/Z N/A").replace("C8H10N4O2\n", "N/A\n", 1)
+        + "ACCESSION: XX1\nDEPRECATED: 2019-11-21 wrong\nPK$NUM_PEAK: 0\n//\n",
+        [{"precursor_mz": None, "formula_text": "", "peaks": 2}, {"spectrum_id": "XX1"}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), RECORDS.values(), ids=list(RECORDS))
+def test_records(tmp_path, name, text, expected):
+    spectra = parsed(tmp_path, text, name)
+
+    assert [one.source.index for one in spectra] == list(range(len(expected)))
+    for found, wanted in zip(spectra, expected, strict=True):
+        wanted = {"warnings": (), "peaks": 0, "failed": "", "kept": {}, "ms_level": 2} | wanted
+        assert wanted.pop("failed") in (found.failure.message if found.failure else "")
+        assert found.mz.size == wanted.pop("peaks")
+        assert wanted.pop("kept").items() <= found.metadata.items()
+        assert {key: getattr(found, key) for key in wanted} == wanted
+        answer = ("smiles", "inchi", "c2c1", "RYYVLZ")  # nothing of it is kept
+        assert not any(part in str(found.metadata) for part in answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "kept"),
+    [
+        (MASSBANK, "a.txt", {"smiles": "Cn1cnc2c1c(=O)n(C)c(=O)n2C"}),
+        ('Name: x\nComments: "SMILES=CCO"\nNum Peaks: 1\n50 1\n', "a.msp", {"smiles": "CCO"}),
+        (mgf("SMILES=CCO | INCHIKEY=A | NOTE=InChI=1S/C"), "a.mgf",
+         {"smiles": "CCO", "inchikey": "A", "note": "InChI=1S/C"}),
+    ],
+)  # fmt: skip
+def test_structures_are_kept_only_on_request(tmp_path, text, name, kept):
+    (found,) = parsed(tmp_path, text, name, keep_structures=True)
+    (dropped,) = parsed(tmp_path, text, name)
+
+    assert kept.items() <= found.metadata.items()
+    assert not kept.keys() & dropped.metadata.keys()
+
+
+NO_PRECURSORS = ("abc", "-5", "nan", "inf", "1e999", "1e300", "1_95.08765", "19_5.1", "195.1_2")
+NO_ENERGIES = ("15, 30 or 45", "2000 eV", "35 scaled by m/z", "35 NCE")
+IMPOSSIBLE = ("110.0 nan", "nan 5", "110.0 -3", "-110.0 3", "110 inf", "1e9 5")
+# Lines of an MGF record, and what is said of it.
+SAID = (
+    *((f"PEPMASS={text}", "is not a positive number below") for text in NO_PRECURSORS),
+    *((f"COLLISION_ENERGY={text}", "gives no one value in eV") for text in NO_ENERGIES),
+    *((f"COLLISION_ENERGY={text}", "") for text in ("", "0", "0.0", "N/A", "unknown", "ramp")),
+    *((text, "") for text in ("PEPMASS=0", "PEPMASS=", "PEPMASS=N/A", "# a comment", "110.0 0")),
+    *((text, "1 of 3 peak lines") for text in ("hello", "60", "9_1.05 10", "91.05 1_0")),
+    ("\uff11\uff12 10", "1 of 3 peak lines"),
+    *((text, "1 of 3 peaks had no possible m/z and intensity") for text in IMPOSSIBLE),
+)
+
+
+@pytest.mark.parametrize(("line", "says"), SAID)
+def test_a_line_that_gives_nothing_is_said_where_it_meant_something(tmp_path, line, says):
+    (found,) = parsed(tmp_path, mgf(line))
+
+    assert (found.precursor_mz, found.collision_energy_ev) == (None, None)
+    assert len(found.warnings) == bool(says)
+    assert says in "".join(found.warnings)
+
+
+def test_nominal_masses_without_a_precursor_are_those_of_electron_ionisation(tmp_path):
+    text = "Name: Caffeine\nFormula: C8H10N4O2\nMW: 194\nCAS#: 58-08-2\nNum Peaks: 5\n"
+    peaks = "55 400; 67 300; 82 250; 109 800; 194 999;\n"
+
+    electron, tandem = parsed(tmp_path, f"{text}{peaks}\n{MSP}Num Peaks: 5\n{peaks}", "a.msp")
+
+    assert electron.failure.status == "unsupported_measurement"
+    assert "electron ionisation" in electron.failure.message
+    assert electron.formula_text == "C8H10N4O2"
+    assert tandem.failure is None
+
+
+@pytest.mark.parametrize(
+    ("block", "level", "warnings"),
+    [
+        *((f">{name}\n", 2, 0) for name in ("ms2", "collision 35", "ms2peaks", "msms")),
+        (">ms3\n", 3, 1),
+        (">spectrum\n", 2, "peaks below >spectrum are read as MS2"),
+        ("", 2, "peaks below >ionization are read as MS2"),
+    ],
+)
+def test_blocks_of_sirius_whatever_they_are_called(tmp_path, block, level, warnings):
+    (found,) = parsed(tmp_path, f"{SIRIUS}{block}{PEAKS}", "a.ms")
+
+    assert (found.mz.tolist(), found.ms_level) == ([110.0713, 138.0662], level)
+    assert len(found.warnings) == bool(warnings)
+    assert not isinstance(warnings, str) or found.warnings == (warnings,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "identifier\tprecursor_mz\tmzs\tintensities\na\t195.08765\t138.0662,110.0713\t1000,600\n",
+        'identifier,precursor_mz,mzs,intensities\na,195.08765,"138.0662,110.0713","1000,600"\n',
+        "sep=;\nidentifier;precursor_mz;mzs;intensities\na;195.08765;138.0662,110.0713;1000,600\n",
+        "# made\n\nidentifier\tprecursor_mz\tmzs\tintensities\n"
+        "a\t195.08765\t[138.0662, 110.0713]\t[1000, 600]\n",
+    ],
+    ids=["tabs", "commas", "semicolons", "comments"],
+)
+def test_tables_of_spectra_whatever_divides_their_cells(tmp_path, text):
+    (found,) = parsed(tmp_path, text, "a.csv")
+
+    assert_both(found)
+    assert (found.spectrum_id, found.precursor_mz) == ("a", 195.08765)
+
+
+FORMS = ("matchms.json", "gnps.json", "plain.mzlib.json", "plain.mzlib.txt")
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_of_a_library_gives_what_msp_gives(tmp_path, name):
+    files = sound_files()
+    found = parsed(tmp_path, files[name], name)
+    expected = parsed(tmp_path, files["plain.msp"], "in.msp")
+
+    for one, other in zip(found, expected, strict=True):
+        assert (one.adduct_text, one.formula_text) == (other.adduct_text, other.formula_text)
+        assert one.precursor_mz == pytest.approx(other.precursor_mz, abs=1e-4)
+        assert one.mz == pytest.approx(other.mz, abs=1e-4)
+    assert [one.polarity for one in found] == [1, 1, 1, -1]
+    if "mzlib" in name:
+        assert found[0].collision_energy_text.endswith(" eV")
+        assert found[0].collision_energy_ev == float(found[0].collision_energy_text.split()[0])
+        assert found[0].metadata["title"] == "unknown \\ [1]"
+        assert found[0].instrument == ("orbitrap" if name.endswith("txt") else "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("", "", ()),
+        ("<Peaks>", "<Peks>", ()),
+        ("<Peaks>\n", "", ()),
+        ("<Spectrum=1>\n", "", ("1 line of its attributes could not be read",)),
+        ("110.0713", "?", ("1 of 2 peak lines were not readable and left out",)),
+        ("110.0713 600\n", "", ("number of peaks says 2, and there are 1",)),
+        ("MS:1000744|", "", ("1 line of its attributes could not be read",)),
+    ],
+)
+def test_what_is_broken_in_a_library_is_said(tmp_path, old, new, said):
+    (found,) = parsed(tmp_path, LIBRARY.replace(old, new), "a.mzlib.txt")
+
+    assert found.warnings == said
+    assert found.mz.size == (2 if "110.0713" not in old else 1)
+
+
+TITLED = mgf("TITLE=caf\u00e9 | PEPMASS=181")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TITLED.replace("\n", "\r\n").encode(),
+        TITLED.replace("\n", "\r").encode(),
+        *(TITLED.encode(name) for name in ("latin-1", "utf-8-sig", "utf-16")),
+        TITLED.lower().encode(),
+        ("  " + mgf("TITLE = caf\u00e9  | PEPMASS= 181")).encode(),
+    ],
+    ids=["crlf", "cr", "latin-1", "utf-8 mark", "utf-16", "lower case", "blanks"],
+)
+def test_line_ends_encodings_and_case(tmp_path, text):
+    (found,) = parsed(tmp_path, text)
+
+    assert_both(found)
+    assert (found.spectrum_id, found.precursor_mz) == ("caf\u00e9", 181)
+
+
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\x1c", "\x85", "\u2028", "\x00", "\u202e", "\t"])
+def test_no_control_character_survives_into_names(tmp_path, sign):
+    (found,) = parsed(tmp_path, mgf(f"TITLE=a{sign}b | FEATURE_ID=7{sign} | PEPMASS=163"))
+
+    assert found.feature_id == f"7{sign}".translate({ord(sign[0]): " "}).strip()
+    assert found.metadata["title"].isprintable()
