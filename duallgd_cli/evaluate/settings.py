@@ -28,8 +28,8 @@ class EvaluateSettings:
         mces_cache: File of solved pairs, or None.
         formulas: Table of predicted formulas; None gives the true ones (another track).
         prediction: How spectra are predicted; its seed is the bootstrap's too.
-        analogues: Files of known molecules that samples start from; see `guide.GuideFiles`.
-        databases: Files of structures to choose from; see `guide.GuideFiles`.
+        analogues: Files of known molecules that samples start from; see `sources.known.GuideFiles`.
+        databases: Files of structures to choose from; see `sources.known.GuideFiles`.
         train_hashes: List of the weights' training molecules; None takes the one beside them.
         train_data: Tables of training molecules for similarities.
         allow_leakage: Score molecules that the weights have seen, and say so on the result.

@@ -29,7 +29,6 @@ from duallgd_cli.files import (
     sha256,
     write_atomically,
 )
-from duallgd_cli.guide import Knowledge
 from duallgd_cli.predict.journal import (
     ENDING,
     FinishedRun,
@@ -60,6 +59,7 @@ from duallgd_cli.runtime import (
     stage,
     versions,
 )
+from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.run import record as record_of_scans

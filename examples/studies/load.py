@@ -22,9 +22,9 @@ import typer
 from rich.table import Table
 
 _MIB = 1 << 20
-_DATABASE = "from duallgd_cli.guide.store import Database; Database.of_file"
-_ANALOGUES = "from duallgd_cli.guide.analogues import Analogues; Analogues.read"
-_LIBRARY = "from duallgd_cli.guide.library import Library; Library.read"
+_DATABASE = "from duallgd_cli.sources.database import Database; Database.of_file"
+_ANALOGUES = "from duallgd_cli.sources.structures import Analogues; Analogues.read"
+_LIBRARY = "from duallgd_cli.sources.library import Library; Library.read"
 _READ = "import sys; from pathlib import Path; {reader}(Path(sys.argv[1]))"
 
 
