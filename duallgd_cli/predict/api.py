@@ -26,7 +26,7 @@ from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.own import with_own
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.settings import PredictSettings, preset_of
-from duallgd_cli.ranking.one_list import with_level
+from duallgd_cli.ranking.ladder import with_level
 from duallgd_cli.results import Candidate, Prediction, predictions_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.scores import Score

@@ -44,7 +44,8 @@ from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest
 from duallgd_cli.predict.unmatched import telling_unmatched
-from duallgd_cli.ranking.one_list import Ranking, with_level
+from duallgd_cli.ranking.ladder import with_level
+from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.results import (
     OK,
     HypothesisResult,
