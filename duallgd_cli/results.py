@@ -323,7 +323,7 @@ class Prediction(SpectrumReference):
     schymanski: str = ""
 
     def analogue_of(self, candidate: Candidate) -> Mapping[str, Any]:
-        """The nearest of the user's molecules, see `guide.analogues.Analogues.nearest`, or {}."""
+        """The nearest of the user's molecules, see `Analogues.nearest`, or {}."""
         nearest = (
             one.known.get("analogues", {}).get(candidate.inchikey14, {})
             for one in self.hypotheses

@@ -16,7 +16,7 @@ NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 # Room -> rooms it may import, besides itself, errors and files. A room is a folder or a
 # top-level module.
 _CORE = {"data", "spectra", "chem", "model", "diffusion", "checkpoint", "runtime", "config"}
-_PREDICTING = {"sources", "scores", "ranking", "results", "predict", "guide"}
+_PREDICTING = {"sources", "scores", "ranking", "results", "predict"}
 ALLOWED = {
     "errors": set(),
     "files": set(),
@@ -32,10 +32,9 @@ ALLOWED = {
     "diffusion": {"config", "model", "runtime", "chem"},
     # A recipe draws on fold val and fits the ranking by it.
     "train": _CORE | {"sources", "scores", "predict", "evaluate"},
-    "guide": {"spectra", "chem", "data", "runtime"},
     "results": {"spectra", "chem"},
     # What proposes molecules, what scores them, what ranks them: each is one call of the pipeline.
-    "sources": _CORE - {"checkpoint"} | {"guide", "scores"},
+    "sources": _CORE - {"checkpoint"} | {"scores"},
     "scores": {"data", "spectra", "chem", "sources"},
     "ranking": {"config", "spectra", "results", "sources"},
     "predict": _CORE | _PREDICTING | {"formulas", "writers"},
@@ -58,7 +57,7 @@ LIBRARIES = {
     r"|predict/loading\.py|runtime\.py",
     # The network is trained and measured on prepared data where there is no rdkit.
     "rdkit": r"(?!(model|diffusion|train|bench|checkpoint|cli)/|runtime|__main__)",
-    "matchms": r"guide/library\.py",  # elsewhere its spectra are taken without it
+    "matchms": r"sources/library\.py",  # elsewhere its spectra are taken without it
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",
     "rich": r"cli/",

@@ -54,8 +54,8 @@ def add(
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet)
-    from duallgd_cli.guide import store
     from duallgd_cli.runtime import available_cores
+    from duallgd_cli.sources import store
 
     with (
         running.interruptible("nothing is kept; the same command starts again"),
@@ -77,12 +77,13 @@ def add(
 def list_() -> None:
     """Show which databases there are, and what they hold."""
     from duallgd_cli.cli import display
-    from duallgd_cli.guide import store
     from duallgd_cli.runtime import databases_folder
+    from duallgd_cli.sources import store
+    from duallgd_cli.sources.database import About
 
     rows = []
     for name, about in store.entries():
-        if isinstance(about, store.About):
+        if isinstance(about, About):
             numbers = (about.structures, about.formulas, -(-about.bytes // 1_000_000))
             left_out = about.said_of_left_out
             rows.append((name, *(f"{number:,}" for number in numbers), about.file, left_out))
@@ -103,7 +104,7 @@ def remove(
     name: Annotated[str, typer.Argument(help="Of the database.", show_default=False)],
 ) -> None:
     """Delete a database; the file that it was read from stays."""
-    from duallgd_cli.guide import store
+    from duallgd_cli.sources import store
 
     store.remove(name)
     typer.echo(f"database {name} is deleted", err=True)

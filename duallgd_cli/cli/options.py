@@ -12,8 +12,8 @@ import typer
 from duallgd_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from duallgd_cli.guide import GuideFiles
     from duallgd_cli.predict.settings import PredictSettings
+    from duallgd_cli.sources.known import GuideFiles
 
 S = TypeVar("S")
 
@@ -364,7 +364,7 @@ def reads(
 
 def guide_files(**files: Sequence[Path | str] | None) -> "GuideFiles | None":
     """Files that say what is known, by the names of `GuideFiles`; None without any."""
-    from duallgd_cli.guide import GuideFiles
+    from duallgd_cli.sources.known import GuideFiles
 
     given = {name: tuple(map(str, paths)) for name, paths in files.items() if paths}
     return GuideFiles(**given) if given else None

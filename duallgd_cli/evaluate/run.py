@@ -24,8 +24,6 @@ from duallgd_cli.evaluate.tables import choose, truths_of
 from duallgd_cli.files import claim, sha256
 from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.formulas.rows import write_formulas
-from duallgd_cli.guide import GuideFiles
-from duallgd_cli.guide.analogues import Analogues
 from duallgd_cli.predict import api
 from duallgd_cli.predict.journal import FinishedRun
 from duallgd_cli.predict.journal import read as read_journals
@@ -35,6 +33,8 @@ from duallgd_cli.predict.run import predictions as predictions_of
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.results import Prediction
 from duallgd_cli.runtime import Runtime
+from duallgd_cli.sources.known import GuideFiles
+from duallgd_cli.sources.structures import Analogues
 from duallgd_cli.tables import table_rows
 
 ORACLE_TOP: Final = 100

@@ -32,8 +32,8 @@ class EvaluateSettings:
         out: Folder of the report; None names it after what is scored.
         top_k: Ranks to report, ascending.
         prediction: How spectra are predicted; its seed is the bootstrap's too.
-        analogues: Files of known molecules that samples start from; see `guide.GuideFiles`.
-        databases: Files of structures to choose from; see `guide.GuideFiles`.
+        analogues: Files of known molecules that samples start from; see `sources.known.GuideFiles`.
+        databases: Files of structures to choose from; see `sources.known.GuideFiles`.
         weights: File or name; None for those that come with duallgd.
         device: As `Runtime.resolve` takes it, like `precision` and `threads`.
         resume: Continue an interrupted run.

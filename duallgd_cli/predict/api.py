@@ -22,16 +22,16 @@ import numpy as np
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
-from duallgd_cli.guide import GuideFiles, Knowledge
 from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.own import with_own
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
 from duallgd_cli.predict.settings import PredictSettings, preset_of
-from duallgd_cli.ranking.one_list import with_level
+from duallgd_cli.ranking.ladder import with_level
 from duallgd_cli.results import Candidate, Prediction, predictions_of
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.scores import Score
 from duallgd_cli.sources import CandidateSource
+from duallgd_cli.sources.known import GuideFiles, Knowledge
 from duallgd_cli.spectra.features import GroupBy, Inputs, group
 from duallgd_cli.spectra.reading import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.guide import GuideFiles
 from duallgd_cli.ranking.one_list import FITTED, Membership, Ranking
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel
 from duallgd_cli.scores import Score
 from duallgd_cli.sources import BUILT_IN, CandidateSource
+from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 if TYPE_CHECKING:

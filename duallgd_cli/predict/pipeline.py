@@ -32,7 +32,6 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.files import sha256
 from duallgd_cli.formulas import predicted_formulas
-from duallgd_cli.guide import GuideFiles, Knowledge, Known
 from duallgd_cli.predict.merging import KNOWN_MOLECULE, merge
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PREDICT, PredictSettings
@@ -58,6 +57,7 @@ from duallgd_cli.sources import (
     Query,
     propose,
 )
+from duallgd_cli.sources.known import GuideFiles, Knowledge, Known
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.features import clean
 from duallgd_cli.spectra.formulas import (
@@ -125,7 +125,7 @@ def results(
                 known = knowledge.of(Feature(usable)).within(formulas)
             yield _Asked(number, spectra, tried, known)
 
-    is_large = knowledge is not None and not knowledge.is_small
+    is_large = knowledge is not None and bool(knowledge.analogues)
     if workers == 1 or model.again is None or is_large:
         return _in_turn(asked(), model, settings)
     return _in_processes(asked(), model, settings, workers)

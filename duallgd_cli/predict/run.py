@@ -29,7 +29,6 @@ from duallgd_cli.files import (
     sha256,
     write_atomically,
 )
-from duallgd_cli.guide import Knowledge
 from duallgd_cli.predict.journal import (
     ENDING,
     FinishedRun,
@@ -45,7 +44,8 @@ from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest
 from duallgd_cli.predict.unmatched import telling_unmatched
-from duallgd_cli.ranking.one_list import Ranking, with_level
+from duallgd_cli.ranking.ladder import with_level
+from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.results import (
     OK,
     HypothesisResult,
@@ -60,6 +60,7 @@ from duallgd_cli.runtime import (
     stage,
     versions,
 )
+from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.run import record as record_of_scans

@@ -15,7 +15,6 @@ from duallgd_cli.chem.molecule import Mol, formula_of, require_expressible
 from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import STANDARD_STREAM, claim, require_input
-from duallgd_cli.guide import Knowledge
 from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.pipeline import by_feature, formula_source, results
 from duallgd_cli.predict.run import Progress, RunSummary, read_by
@@ -25,6 +24,7 @@ from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, predictions_of
 from duallgd_cli.scores.explanation import explained_by
 from duallgd_cli.sources import Proposal, Query
+from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import FormulaLimits, FormulaSource, from_field, from_text
 from duallgd_cli.spectra.types import Feature, Hypothesis

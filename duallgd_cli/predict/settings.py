@@ -11,7 +11,7 @@ from duallgd_cli.config import SamplingSettings, flatten, require_range
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas import FormulaSettings
-from duallgd_cli.guide import GuideFiles
+from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.features import CleaningSettings, GroupBy, require_adduct
 from duallgd_cli.spectra.formulas import FormulaLimits

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from duallgd_cli.errors import counted, quote
-from duallgd_cli.guide import Knowledge, names_in_guides
+from duallgd_cli.sources.known import Knowledge, names_in_guides
 from duallgd_cli.spectra.formula_table import read_table
 from duallgd_cli.spectra.formulas import names_in_tables
 from duallgd_cli.spectra.types import Feature

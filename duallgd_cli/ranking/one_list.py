@@ -8,17 +8,14 @@ right, and the ranking of generated molecules says which of the others is:
     \ \text{for the others}
 
 The probability p that the truth is in the databases is the user's belief (`database_share`, its
-log-odds) moved by what the candidates say: see `evidence`.
-
-The exact structure is seldom decidable; coarser answers often are. The level of a feature is the
-finest one whose probability reaches what the user calls certain. C candidates.
+log-odds) moved by what the candidates say: see `evidence`. C candidates.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +24,18 @@ from duallgd_cli.config import parse
 from duallgd_cli.errors import ConfigError, UnreadableError
 from duallgd_cli.ranking.ranking import (
     FEATURES,
+    LEAST,
     RankingModel,
     Scored,
     described,
     ranked,
+    scored_alone,
     sigmoid,
     to_candidates,
 )
 from duallgd_cli.results import (
     Candidate,
     HypothesisResult,
-    LikelyPart,
-    Prediction,
     Results,
     Structure,
 )
@@ -48,18 +45,6 @@ from duallgd_cli.spectra.types import PREDICTED
 # Features of a candidate that say how it came about and nothing of the molecule.
 _OF_PROPOSALS: Final = ("log_share", "repaired_share")
 _MOST_DIFFERENCE: Final = 20.0
-_LEAST: Final = 1e-300  # a probability that has a logarithm
-LEVELS: Final = ("structure", "family", "scaffold", "parts", "formula", "nothing")
-# Confidence levels of Schymanski et al. 2014 (doi 10.1021/es5002105): 2a library match, 2b no other
-# structure fits, 3 tentative candidates, 4 formula, 5 mass. A prediction alone is 2b at most.
-_SCHYMANSKI: Final = {
-    "structure": "3",
-    "family": "3",
-    "scaffold": "3",
-    "parts": "3",
-    "formula": "4",
-}
-_NO_OTHER_FITS: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +68,10 @@ class Membership:
     peaks: float = 0.0
     environments: float = 0.0
 
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        """In the order of `evidence`."""
-        return np.array([self.constant, self.advantage, self.leader, self.peaks, self.environments])
-
 
 # For the weights that come with this version, on 332 molecules of fold val; the command is in
 # examples/studies/one_list.py.
-FITTED: Final = Membership(
-    constant=-0.3, advantage=0.2, leader=1.51, peaks=0.26, environments=-0.15
-)
+FITTED: Final = Membership(-0.3, 0.2, 1.51, 0.26, -0.15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +128,12 @@ class Ranking:
         Returns:
             Candidates, best first, and the probability that the first ten hold the right one.
         """
-        proposed = _proposed(results)
+        proposed = [  # without a structure that a library alone proposed
+            _with(result, [one for one in result.structures if one.sources != (LIBRARY,)])
+            if any(one.sources == (LIBRARY,) for one in result.structures)
+            else result
+            for result in results
+        ]
         if self.database is None:
             found = ranked(proposed, self.generated)
         elif self.share == 1:
@@ -168,9 +151,13 @@ class Ranking:
         found, confidence = [], []
         for together in each:
             chance = self.chance(together)
+            others = [
+                _with(result, [one for one in result.structures if DATABASE not in one.sources])
+                for result in together
+            ]
             for part, model, weight in (
                 (of_databases(together), database, chance),
-                (without_databases(together), self.generated, 1 - chance),
+                (others, self.generated, 1 - chance),
             ):
                 molecules, conditional = ranked(part, model)
                 found += molecules
@@ -178,7 +165,7 @@ class Ranking:
         order = sorted(
             range(len(found)), key=lambda row: (-confidence[row], found[row].structure.inchikey)
         )
-        rows = [found[n]._replace(score=math.log(max(confidence[n], _LEAST))) for n in order]
+        rows = [found[n]._replace(score=math.log(max(confidence[n], LEAST))) for n in order]
         return rows, [confidence[n] for n in order]
 
     def chance(self, results: Results) -> float:
@@ -188,7 +175,9 @@ class Ranking:
         told = evidence(results, self.generated, self.database)
         if told is None:
             return 0.0
-        odds = math.log(self.share / (1 - self.share)) + float(told @ self.membership.weights)
+        odds = math.log(self.share / (1 - self.share)) + float(
+            told @ np.array(astuple(self.membership))
+        )
         return float(sigmoid(np.array(odds)))
 
 
@@ -203,17 +192,17 @@ def with_library(
     hits = [hit for hit in map(_hit, results) if hit is not None]
     if not hits:
         return [*scored], [*confidence]
-    own, probability = max(hits, key=itemgetter(1))
+    hit, probability = max(hits, key=itemgetter(1))
     blocks = [one.structure.block for one in scored]
-    at = blocks.index(own.structure.block) if own.structure.block in blocks else None
+    at = blocks.index(hit.structure.block) if hit.structure.block in blocks else None
     before = 0.0 if at is None else confidence[at]
     after = max(before, probability)
-    left = (1 - after) / max(1 - before, _LEAST)
+    left = (1 - after) / max(1 - before, LEAST)
     rest = [pair for row, pair in enumerate(zip(scored, confidence, strict=True)) if row != at]
-    first = own if at is None else scored[at]._replace(sources=own.sources)
+    first = hit if at is None else scored[at]._replace(sources=hit.sources)
     pairs = [(first, after), *((one, left * value) for one, value in rest)]
     pairs.sort(key=lambda pair: (-pair[1], pair[0].structure.inchikey))
-    rows = [one._replace(score=math.log(max(value, _LEAST))) for one, value in pairs]
+    rows = [one._replace(score=math.log(max(value, LEAST))) for one, value in pairs]
     return rows, [value for _, value in pairs]
 
 
@@ -226,27 +215,9 @@ def _hit(result: HypothesisResult) -> tuple[Scored, float] | None:
         return None
     alone = _with(result, [structure._replace(samples=max(structure.samples, 1))], count_all=True)
     ((_, _, features),) = described([alone])
-    own = Scored(
-        score=0.0,
-        structure=structure,
-        result=result,
-        features=features,
-        samples=structure.samples,
-        log_likelihood=structure.log_likelihood,
-        sources=structure.sources,
-    )
     chance = math.exp(result.log_prior) if result.formula_source == PREDICTED else 1.0
-    return own, chance * float(match.get("probability", 0.0))
-
-
-def _proposed(results: Results) -> Results:
-    """The same without a structure that a library alone proposed."""
-    alone = (LIBRARY,)
-    if not any(one.sources == alone for result in results for one in result.structures):
-        return results
-    return [
-        _with(result, [s for s in result.structures if s.sources != alone]) for result in results
-    ]
+    hit = scored_alone(0.0, structure, result, features)
+    return hit, chance * float(match.get("probability", 0.0))
 
 
 def of_databases(results: Results) -> list[HypothesisResult]:
@@ -254,21 +225,9 @@ def of_databases(results: Results) -> list[HypothesisResult]:
     return [
         _with(
             result,
-            [
-                one._replace(samples=1, repaired=0)
-                for one in result.structures
-                if DATABASE in one.sources
-            ],
+            [s._replace(samples=1, repaired=0) for s in result.structures if DATABASE in s.sources],
             count_all=True,
         )
-        for result in results
-    ]
-
-
-def without_databases(results: Results) -> list[HypothesisResult]:
-    """The same without any structure of the databases."""
-    return [
-        _with(result, [one for one in result.structures if DATABASE not in one.sources])
         for result in results
     ]
 
@@ -325,88 +284,3 @@ def _best_difference(results: Results, score: str) -> float:
     )
     difference = max(inside) - max(others) if inside and others else 0.0
     return min(max(difference, -_MOST_DIFFERENCE), _MOST_DIFFERENCE)
-
-
-class Level(NamedTuple):
-    """What is certain of a feature.
-
-    Attributes:
-        name: One of `LEVELS`.
-        schymanski: The level of Schymanski et al. that it corresponds to: 2a, 2b, 3, 4 or 5.
-    """
-
-    name: str
-    schymanski: str
-
-
-def level_of(
-    candidates: Sequence[Candidate],
-    formula_probability: float,
-    certain: float,
-    parts: Sequence[LikelyPart] | None = None,
-    in_library: bool = False,
-) -> Level:
-    """The finest level whose probability is at least `certain`.
-
-    Args:
-        candidates: Of the feature, best first.
-        formula_probability: Of the formula of the first; 1 for one that was given.
-        certain: Above 0, at most 1.
-        parts: What the structure contains; None if nobody asked.
-        in_library: Whether a library has a spectrum that matches.
-    """
-    reached = chances(candidates, formula_probability, parts)
-    name = next((name for name, value in reached.items() if value >= certain), "nothing")
-    if in_library:
-        return Level(name, "2a")
-    if reached["structure"] >= max(certain, _NO_OTHER_FITS):
-        return Level(name, "2b")
-    return Level(name, _SCHYMANSKI.get(name, "5"))
-
-
-def chances(
-    candidates: Sequence[Candidate],
-    formula_probability: float,
-    parts: Sequence[LikelyPart] | None = None,
-) -> dict[str, float]:
-    """How probable the best answer of each level is, finest first; arguments as of `level_of`."""
-    return {
-        "structure": max((one.confidence for one in candidates), default=0.0),
-        "family": max((one.family_confidence for one in candidates), default=0.0),
-        "scaffold": max((one.scaffold_confidence for one in candidates), default=0.0),
-        "parts": max((part.probability for part in parts or ()), default=0.0),
-        "formula": formula_probability,
-    }
-
-
-def formula_chance(prediction: Prediction) -> float:
-    """How probable the formula of a prediction is; 1 for one that was given, 0 without any."""
-    named = (prediction.formula, prediction.adduct)
-    hypotheses = ((one.formula, one.adduct, one.log_prior) for one in prediction.hypotheses)
-    return next(
-        (math.exp(prior) for *names, prior in hypotheses if names[0] and tuple(names) == named), 0.0
-    )
-
-
-def with_level(predictions: Iterable[Prediction], certain: float) -> Iterator[Prediction]:
-    """The predictions with their levels.
-
-    Args:
-        predictions: Ranked, with parts if anybody asked.
-        certain: Probability from which on a level is certain.
-    """
-    for prediction in predictions:
-        if not prediction.hypotheses:
-            yield prediction
-            continue
-        first = prediction.candidates[:1]
-        level = level_of(
-            prediction.candidates,
-            formula_chance(prediction),
-            certain,
-            prediction.parts,
-            in_library=bool(first)
-            and LIBRARY in first[0].sources
-            and bool(prediction.library_match.get("found")),
-        )
-        yield replace(prediction, level=level.name, schymanski=level.schymanski)

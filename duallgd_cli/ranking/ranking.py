@@ -48,10 +48,10 @@ LEAST_EXPLAINED: Final = 0.1
 # peak (30 samples, formula known) the first is right for 12 % where 19 % would be stated, the first
 # ten for 30 % where 48 % would be.
 _UNEXPLAINED: Final = 0.6
-_LEAST: Final = 1e-300  # a probability that has a logarithm
+LEAST: Final = 1e-300  # a probability that has a logarithm
 # Scores of which only differences between the molecules of a spectrum mean anything.
 _RELATIVE: Final = frozenset({"peaks_found", "peaks_missed", "contrast"})
-_RETIRED: Final = frozenset({"alternative_weight"})  # weights of what is no longer made
+_RETIRED: Final = "alternative_weight"  # weight of what is no longer made
 _LEAST_ODDS: Final = 1e-9  # one that has odds, as has its complement
 
 
@@ -60,40 +60,15 @@ class RankingModel:
     """Weights of the score, and of its calibration; fitted values live in a checkpoint.
 
     The defaults are neutral and unfitted: frequency among the samples, helped by agreement with the
-    predicted fingerprint, and deliberately low probabilities.
+    predicted fingerprint, and deliberately low probabilities. Weights have the names of the
+    features that they are of: ``log_share`` of the log share of the drawn samples that became the
+    molecule, ``log_prior`` of that of the hypothesis among those of the feature, ``repaired_share``
+    of the samples that needed repair, others of scores (see `scores.substructures`). Those of
+    ``present`` are of `presence_features`, those of ``corrected`` of `correction_features`.
 
     Attributes:
-        log_share: Weight of the log share of the drawn samples that became the molecule.
-        fingerprint_log_likelihood: Weight of the log-likelihood of the molecule's Morgan bits under
-            the predicted probabilities, relative to the most probable bits.
-        fingerprint_tanimoto: Weight of the soft Tanimoto similarity to those probabilities.
-        log_prior: Weight of the log of the hypothesis's share among those of the feature.
-        repaired_share: Weight of the share of samples that needed repair.
-        familiarity: Weight of the substructure prior of known molecules.
-        peaks_found: Weight of what fragments that are peaks speak for it, less the highest among
-            the molecules of the hypothesis.
-        peaks_missed: Weight of what fragments that are no peaks do, less the highest likewise.
-        known_halves: Weight of how usual the two parts are that the molecule falls into.
-        contrast: Weight of what its Morgan bits speak for it beside isomers, less the highest.
-        known_environments: Weight of minus the number of environments of its atoms that are new.
         sharpness: Of scores before the softmax that shares come from.
-        present: Log-odds, but for what follows, that the right molecule is among the candidates.
-        present_score: Weight there of the highest score.
         saturation: How soon more samples count for no more; see `SampleStatistics.counted`.
-        present_score_samples: Weight there of that, times the log number of samples.
-        present_atoms: Weight there of the number of heavy atoms.
-        present_share: Weight there of the log share of the candidate that was drawn most often; the
-            share is that of `SampleStatistics`.
-        present_distinct: Weight there of the log number of candidates a sample.
-        present_samples: Weight there of the log number of samples.
-        present_steps: Weight there of the log number of denoising steps.
-        present_environments: Weight there of how usual the most usual candidates are; see
-            `SampleStatistics`.
-        corrected: Log-odds, but for what follows, of the first candidate.
-        corrected_odds: Weight there of its log-odds by all of the above.
-        corrected_odds_above_even: Weight there of these odds too where they are above 0.
-        corrected_samples: Weight there of the log number of samples.
-        corrected_odds_samples: Weight there of the product of these two.
         steps: Denoising steps of the samples that are ranked; a run sets it.
         least_samples: The fewest samples that the probabilities were fitted on.
         most_samples: The most; 0 if that is unknown.
@@ -143,16 +118,12 @@ class RankingModel:
 
     @classmethod
     def stored(cls, values: Mapping[str, Any]) -> "RankingModel":
-        """From the plain values of a weights file, which may be of an earlier version.
-
-        Raises:
-            ConfigError: Its values are of another version, or none.
-        """
-        return parse(cls, {name: value for name, value in values.items() if name not in _RETIRED})
+        """From the plain values of a weights file, as `config.parse`; it may be of before."""
+        return parse(cls, {name: value for name, value in values.items() if name != _RETIRED})
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """Weights in the order of `FEATURES`, shape (F,)."""
+        """Weights in the order of `FEATURES`, (F,)."""
         return self.values(FEATURES)
 
     def values(self, names: Iterable[str]) -> NDArray[np.float64]:
@@ -199,9 +170,14 @@ class SampleStatistics(NamedTuple):
         known = (one.scores.get("known_environments") for one in distinct.values())
         usual = sorted(one for one in known if one is not None)[-FIRST:]
         with_structures = sum(result.sampled for result in drawn)
+        shares = (
+            one.samples / (result.sampled + _DISSENT)
+            for result in drawn
+            for one in result.structures
+        )
         return cls(
             n_heavy=max(result.n_heavy for result in drawn),
-            log_share=float(np.log(max(map(_most, drawn)))),
+            log_share=float(np.log(max(shares))),
             log_distinct=float(np.log(len(distinct) / with_structures)),
             log_samples=log_samples,
             log_steps=log_steps,
@@ -210,10 +186,20 @@ class SampleStatistics(NamedTuple):
 
 
 def ranked(results: Results, model: RankingModel) -> "tuple[list[Scored], list[float]]":
-    """The molecules of a feature, best first, and the probability that each is right."""
-    if all(result.formula_source == PREDICTED for result in results):
-        return _under_predicted_formulas(results, model)
-    return _under_given_formulas(results, model)
+    """The molecules of a feature, best first, and the probability that each is right.
+
+    Under predicted formulas that is, by the law of total probability, the probability given the
+    formula times that of the formula; the score is its logarithm. Weights are not compared across
+    formulas, since they grow with the molecule.
+    """
+    if any(result.formula_source != PREDICTED for result in results):
+        return _under_given_formulas(results, model)
+    merged = _merged(
+        one._replace(score=math.log(max(confidence, LEAST)) + result.log_prior)
+        for result in results
+        for one, confidence in zip(*_under_given_formulas([result], model), strict=True)
+    )
+    return merged, [math.exp(one.score) for one in merged]
 
 
 def rank(
@@ -232,20 +218,38 @@ def to_candidates(
 ) -> tuple[tuple[Candidate, ...], float]:
     """The first of ranked molecules as candidates; the probability that ten hold the right one."""
     scored, confidence = _with_own_scores(scored, confidence)
-    families, scaffolds = defaultdict[str, float](float), defaultdict[str, float](float)
+    groups = defaultdict[tuple[str, str], float](float)
     for one, value in zip(scored, confidence, strict=True):
-        families[one.structure.family] += value
-        scaffolds[one.structure.scaffold] += value
-    candidates = (
-        _candidate(
-            one,
-            position,
-            value,
-            min(1.0, families[one.structure.family]),
-            min(1.0, scaffolds[one.structure.scaffold]),
+        groups["family", one.structure.family] += value
+        groups["scaffold", one.structure.scaffold] += value
+
+    def summed(kind: str, name: str) -> float:
+        return min(1.0, groups[kind, name]) if name else 0.0
+
+    candidates = []
+    for place, (one, value) in enumerate(zip(scored[:most], confidence, strict=False), 1):
+        structure, result = one.structure, one.result
+        extra = dict(zip(FEATURES, one.features.tolist(), strict=True))
+        candidates.append(
+            Candidate(
+                rank=place,
+                smiles=structure.smiles,
+                inchi=structure.inchi,
+                inchikey=structure.inchikey,
+                formula=result.formula,
+                adduct=result.adduct,
+                samples=one.samples,
+                log_likelihood=one.log_likelihood,
+                score=one.score,
+                confidence=value,
+                extra_scores={**extra, "repaired": structure.repaired, **_own_scores(structure)},
+                sources=one.sources,
+                family=structure.family,
+                family_confidence=summed("family", structure.family),
+                scaffold=structure.scaffold,
+                scaffold_confidence=summed("scaffold", structure.scaffold),
+            )
         )
-        for position, (one, value) in enumerate(zip(scored[:most], confidence, strict=False), 1)
-    )
     return tuple(candidates), math.fsum(confidence[:FIRST])
 
 
@@ -266,8 +270,8 @@ def _with_own_scores(
     added = np.array([math.fsum(_own_scores(one.structure).values()) for one in scored])
     if not added.any():
         return scored, confidence
-    logs = np.log(np.maximum(confidence, _LEAST)) + added
-    logs += np.log(max(math.fsum(confidence), _LEAST)) - np.logaddexp.reduce(logs)
+    logs = np.log(np.maximum(confidence, LEAST)) + added
+    logs += np.log(max(math.fsum(confidence), LEAST)) - np.logaddexp.reduce(logs)
     pairs = [
         (one._replace(score=float(log)), math.exp(log))
         for one, log in zip(scored, logs, strict=True)
@@ -298,18 +302,21 @@ class Scored(NamedTuple):
     sources: tuple[str, ...] = ()
 
 
+def scored_alone(
+    score: float, structure: Structure, result: HypothesisResult, features: NDArray[np.float64]
+) -> Scored:
+    """A molecule as one hypothesis has it."""
+    drawn = structure.samples, structure.log_likelihood, structure.sources
+    return Scored(score, structure, result, features, *drawn)
+
+
 def _under_given_formulas(
     results: Results, model: RankingModel
 ) -> tuple[list[Scored], list[float]]:
     """Molecules of all hypotheses, best first, their weights compared; and their confidence."""
     weights = model.weights
     found = _merged(
-        Scored(
-            *(float(np.dot(features, weights)), structure, result, features),
-            structure.samples,
-            structure.log_likelihood,
-            structure.sources,
-        )
+        scored_alone(float(np.dot(features, weights)), structure, result, features)
         for structure, result, features in described(results)
     )
     scores = np.array([one.score for one in found])
@@ -319,35 +326,23 @@ def _under_given_formulas(
     return found, confidence.tolist()
 
 
-def _under_predicted_formulas(
-    results: Results, model: RankingModel
-) -> tuple[list[Scored], list[float]]:
-    """Molecules of all formulas, best first, by the law of total probability; their confidence.
-
-    It is that given the formula, times the formula's probability; the score is its logarithm.
-    Weights are not compared across formulas, since they grow with the molecule.
-    """
-    found = _merged(
-        one._replace(score=math.log(max(confidence, _LEAST)) + result.log_prior)
-        for result in results
-        for one, confidence in zip(*_under_given_formulas([result], model), strict=True)
-    )
-    return found, [math.exp(one.score) for one in found]
-
-
 def _merged(scored: Iterable[Scored]) -> list[Scored]:
-    """Each molecule once, best first."""
-    by_block: dict[str, list[Scored]] = {}
+    """Each molecule once, best first; the best of several hypotheses names it.
+
+    What was drawn stands before what was not, where scores are the same.
+    """
+    by_block = defaultdict[str, list[Scored]](list)
     for one in scored:
-        by_block.setdefault(one.structure.block, []).append(one)
+        by_block[one.structure.block].append(one)
     merged = [same[0] if len(same) == 1 else _merge(same) for same in by_block.values()]
-    return sorted(merged, key=_best_first)
-
-
-def _best_first(one: Scored) -> tuple[float, float, str]:
-    """What was drawn stands before what was not, where scores are the same."""
-    likelihood = -math.inf if one.log_likelihood is None else one.log_likelihood
-    return -one.score, -likelihood, one.structure.inchikey
+    return sorted(
+        merged,
+        key=lambda one: (
+            -one.score,
+            math.inf if one.log_likelihood is None else -one.log_likelihood,
+            one.structure.inchikey,
+        ),
+    )
 
 
 def described(
@@ -365,7 +360,7 @@ def described(
 def candidate_confidence(
     scores: NDArray[np.float64], statistics: SampleStatistics, model: RankingModel
 ) -> NDArray[np.float64]:
-    """Probability that each candidate of a spectrum is right, shape (C,), summing to 1 at most.
+    """Probability that each candidate of a spectrum is right, (C,), summing to 1 at most.
 
     Args:
         scores: Best first, (C,).
@@ -437,46 +432,13 @@ def _features(result: HypothesisResult, log_prior: float) -> NDArray[np.float64]
     return np.column_stack([columns[name] for name in FEATURES])
 
 
-def _most(result: HypothesisResult) -> float:
-    """Share of the samples that became the structure drawn most often, see `SampleStatistics`."""
-    return max(one.samples for one in result.structures) / (result.sampled + _DISSENT)
-
-
-def _candidate(
-    one: Scored, rank: int, confidence: float, of_family: float, of_scaffold: float
-) -> Candidate:
-    structure, result = one.structure, one.result
-    extra = dict(zip(FEATURES, one.features.tolist(), strict=True))
-    extra |= {"repaired": structure.repaired, **_own_scores(structure)}
-    return Candidate(
-        rank=rank,
-        smiles=structure.smiles,
-        inchi=structure.inchi,
-        inchikey=structure.inchikey,
-        formula=result.formula,
-        adduct=result.adduct,
-        samples=one.samples,
-        log_likelihood=one.log_likelihood,
-        score=one.score,
-        confidence=confidence,
-        extra_scores=extra,
-        sources=one.sources,
-        family=structure.family,
-        family_confidence=of_family if structure.family else 0.0,
-        scaffold=structure.scaffold,
-        scaffold_confidence=of_scaffold if structure.scaffold else 0.0,
-    )
-
-
 def _merge(same: list[Scored]) -> Scored:
-    """One molecule under several hypotheses; the best of them names it."""
-    same = sorted(
-        same,
+    """One molecule under several hypotheses."""
+    same.sort(
         key=lambda one: (
-            *(-one.score, one.structure.inchikey),
-            *(one.result.formula, one.result.adduct),
-        ),
-    )
+            -one.score, one.structure.inchikey, one.result.formula, one.result.adduct
+        )
+    )  # fmt: skip
     samples = sum(one.samples for one in same)
     drawn = [(one.log_likelihood, one.samples) for one in same if one.log_likelihood is not None]
     weight = sum(count for _, count in drawn)

@@ -37,7 +37,8 @@ from duallgd_cli.predict import journal
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.run import record_path
 from duallgd_cli.predict.settings import CERTAIN
-from duallgd_cli.ranking.one_list import Ranking, chances, formula_chance, with_level
+from duallgd_cli.ranking.ladder import chances, formula_chance, with_level
+from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.results import (
     OK,

@@ -57,7 +57,7 @@ class Molecule:
     @cached_property
     def is_salt(self) -> bool:
         """See `chem.molecule.is_internal_salt`."""
-        return self._is_charged and is_internal_salt(self.mol)
+        return ("+" in self.smiles or "-]" in self.smiles) and is_internal_salt(self.mol)
 
     @cached_property
     def placement(self) -> str:
@@ -65,9 +65,9 @@ class Molecule:
 
         "" of any other molecule.
         """
-        if not self._is_charged or not (self.is_salt or is_zwitterion(self.mol)):
-            return ""
-        return identity.charge_free_smiles(self.mol)
+        is_charged = "+" in self.smiles or "-]" in self.smiles
+        is_placed = is_charged and (self.is_salt or is_zwitterion(self.mol))
+        return identity.charge_free_smiles(self.mol) if is_placed else ""
 
     @cached_property
     def family(self) -> str:
@@ -78,10 +78,6 @@ class Molecule:
     def scaffold(self) -> str:
         """See `chem.identity`."""
         return identity.scaffold(self.mol)
-
-    @property
-    def _is_charged(self) -> bool:
-        return "+" in self.smiles or "-]" in self.smiles
 
 
 class Score(Protocol):

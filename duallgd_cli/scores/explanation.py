@@ -40,21 +40,19 @@ def explained_by(mol: Mol | None, adduct: str, subformulas: Sequence[str]) -> li
         Pairs of a place among `subformulas` and the fragment's atoms, by their RDKit numbers.
     """
     parsed = [(place, subformula_of(text)) for place, text in enumerate(subformulas)]
-    known = [(place, formula) for place, formula in parsed if formula is not None]
+    peaks = [(place, formula) for place, formula in parsed if formula is not None]
     ion = parse_adduct(adduct)
     try:
         whole = None if mol is None else disassemble(mol)
     except MoleculeError:
         return []
-    if whole is None:
+    if whole is None or not whole.bond_class.any() or isinstance(ion, Failure) or not peaks:
         return []
-    graph = graph_of_bonds(whole.formula, whole.bond_class)
-    if isinstance(ion, Failure) or not known or not len(graph.pair):
-        return []
-    found = pieces(graph, np.random.default_rng(0))  # as the fragmentation score draws them
+    # Drawn as by the score of peaks.
+    drawn = pieces(graph_of_bonds(whole.formula, whole.bond_class), np.random.default_rng(0))
     carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
-    rows, which, _ = explaining_fragments(found, carried, np.stack([f.array for _, f in known]))
+    rows, which, _ = explaining_fragments(drawn, carried, np.stack([f.array for _, f in peaks]))
     return [
-        [known[row][0], sorted(whole.order[found.inside[fragment]].tolist())]
+        [peaks[row][0], sorted(whole.order[drawn.inside[fragment]].tolist())]
         for row, fragment in zip(rows.tolist(), which.tolist(), strict=True)
     ]

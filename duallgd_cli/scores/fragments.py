@@ -3,9 +3,9 @@
 K peaks, C fragments, H hydrogen shifts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,14 +33,7 @@ Floats = NDArray[np.float32]
 
 DIGITS: Final = 4  # other orders of the same sums differ in later ones
 _NAMES: Final = ("hidden.0", "hidden.2", "presence", "worth")
-
-
-class _Explained(NamedTuple):
-    """Explained peaks of one collision energy: sub-formulas (K, N_ELEMENTS), intensities (K,)."""
-
-    ion: Ion
-    subformula: NDArray[np.int16]
-    intensity: Floats
+BROKEN: Final = "the re-ranker in the weights is broken; fetch or copy the weights again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +53,7 @@ class FragmentScorer:
 
         Raises:
             KeyError: One is missing.
-            WeightsError: FragmentScorer were described otherwise when it was fitted.
+            WeightsError: It is broken, or fragments were described otherwise when it was fitted.
         """
         layers = tuple((tensors[f"{n}.weight"], tensors[f"{n}.bias"]) for n in _NAMES)
         if layers[0][0].shape[1:] != (N_INPUTS,):
@@ -73,9 +66,7 @@ class FragmentScorer:
         expected = [((n, m), (n,)) for n, m in zip(outputs, inputs, strict=True)]
         fits = [(weight.shape, bias.shape) for weight, bias in layers] == expected
         if not fits or outputs[2:] != [len(SHIFTS), 2 * len(SHIFTS)]:
-            raise WeightsError(
-                "the re-ranker in the weights is broken; fetch or copy the weights again"
-            )
+            raise WeightsError(BROKEN)
         return cls(layers)
 
     def worth(self, features: Floats) -> tuple[Floats, Floats]:
@@ -99,29 +90,30 @@ class FragmentScorer:
         Each is a sum over fragments, the mean over collision energies; 0 where the ion's fragments
         are not understood.
         """
-        known: dict[str, tuple[float, float]] = query.once("peaks", dict)
-        smiles = canonical_smiles(mol)
-        if smiles not in known:
-            measured = query.once("measured", lambda: _measured(query.annotated))
-            known[smiles] = self._peaks(measured, read_back(mol))
-        return known[smiles]
+        return query.once(
+            f"peaks of {canonical_smiles(mol)}", lambda: self._peaks(query, read_back(mol))
+        )
 
-    def _peaks(self, measured: Sequence[_Explained], parts: Disassembled) -> tuple[float, float]:
+    def _peaks(self, query: Query, parts: Disassembled) -> tuple[float, float]:
+        measured = query.once("measured", lambda: _measured(query.annotated))
         if not measured or not parts.bond_class.any():
             return 0.0, 0.0
         graph = graph_of_bonds(parts.formula, parts.bond_class)
-        found = fragments(graph, np.random.default_rng(0))  # a fixed seed for every molecule
+        drawn = fragments(graph, np.random.default_rng(0))  # a fixed seed for every molecule
         sums = []
         for ion, subformula, intensity in measured:
-            shown, hidden = self.worth(fragment_features(found, ion))
-            there = measured_intensity(found, ion, subformula, intensity) > 0
+            shown, hidden = self.worth(fragment_features(drawn, ion))
+            there = measured_intensity(drawn, ion, subformula, intensity) > 0
             sums.append((shown[there].sum(dtype=np.float64), hidden[~there].sum(dtype=np.float64)))
         matched, absent = np.mean(sums, axis=0).round(DIGITS).tolist()
         return matched, absent
 
 
-def _measured(annotated: AnnotatedSpectrum) -> list[_Explained]:
-    """The explained peaks by collision energy; those that kept a metal are left out."""
+def _measured(annotated: AnnotatedSpectrum) -> list[tuple[Ion, NDArray[np.int16], Floats]]:
+    """Sub-formulas (K, N_ELEMENTS) and intensities (K,) of the explained peaks by collision energy.
+
+    Those that kept a metal are left out.
+    """
     adduct = annotated.hypothesis.adduct.index
     bare = annotated.carrier == 0
     if adduct not in CARRIED or not bare.any():
@@ -133,5 +125,5 @@ def _measured(annotated: AnnotatedSpectrum) -> list[_Explained]:
     for value in np.unique(energy):  # all that are not known count as one
         same = (energy == value) | (np.isnan(energy) & np.isnan(value))
         ion = Ion(adduct, instrument, float(value))
-        measured.append(_Explained(ion, subformula[same], intensity[same]))
+        measured.append((ion, subformula[same], intensity[same]))
     return measured

@@ -9,7 +9,7 @@ for known. C candidates, F fingerprint bits, E environments, B bytes.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.joining import known_halves
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.scores import Molecule, Score
-from duallgd_cli.scores.fragments import DIGITS, FragmentScorer
+from duallgd_cli.scores.fragments import BROKEN, DIGITS, FragmentScorer
 from duallgd_cli.sources import Query
 
 Array = NDArray[np.float64]
@@ -77,21 +77,6 @@ def _bits(query: Query, molecules: Sequence[Molecule]) -> tuple[NDArray[np.bool_
 
 
 @dataclass(frozen=True, slots=True)
-class IsomerLogOdds:
-    """What the Morgan bits speak for a molecule beside its isomers, summed."""
-
-    name: str = "contrast"
-
-    def __call__(self, query: Query, molecules: Sequence[Molecule]) -> Array:
-        """Score molecules, (C,); 0 for all where no encoder says."""
-        odds = query.isomer_log_odds
-        if odds is None:
-            return np.zeros(len(molecules))
-        sums = (float(odds[one.bits].sum(dtype=np.float64)) for one in molecules)
-        return np.array([round(value, DIGITS) for value in sums])
-
-
-@dataclass(frozen=True, slots=True)
 class OfEach:
     """A score that looks at one molecule after the other.
 
@@ -105,7 +90,16 @@ class OfEach:
 
     def __call__(self, query: Query, molecules: Sequence[Molecule]) -> Array:
         """Score molecules, (C,)."""
-        return np.array([round(self.value(query, one), DIGITS) for one in molecules])
+        return np.array([round(self.value(query, molecule), DIGITS) for molecule in molecules])
+
+
+def isomer_log_odds(query: Query, molecule: Molecule) -> float:
+    """What the Morgan bits speak for a molecule beside its isomers, summed; 0 without an encoder.
+
+    An encoder that says so is `Query.isomer_log_odds`.
+    """
+    odds = query.isomer_log_odds
+    return 0.0 if odds is None else float(odds[molecule.bits].sum(dtype=np.float64))
 
 
 def known_environments(mols: Iterable[Chem.Mol]) -> NDArray[np.uint8]:
@@ -127,6 +121,11 @@ def unknown_environments(mol: Chem.Mol, known: NDArray[np.uint8]) -> int:
     return int(np.count_nonzero(~is_set.astype(np.bool_).all(1)))
 
 
+@cache
+def _generator() -> rdFingerprintGenerator.FingerprintGenerator64:
+    return rdFingerprintGenerator.GetMorganGenerator(radius=_RADIUS)
+
+
 def _environments(mol: Chem.Mol) -> list[int]:
     """Their numbers, of 32 bits, each once."""
     return list(_generator().GetSparseFingerprint(mol).GetOnBits())
@@ -136,11 +135,6 @@ def _places(numbers: list[int], n_bits: int) -> NDArray[np.int64]:
     """Bits of each environment, (E, 5): the highest of products modulo 2^32."""
     spread = np.array(numbers, np.int64).astype(np.uint32)[:, None] * _SPREAD
     return (spread >> np.uint32(33 - n_bits.bit_length())).astype(np.int64)
-
-
-@cache
-def _generator() -> rdFingerprintGenerator.FingerprintGenerator64:
-    return rdFingerprintGenerator.GetMorganGenerator(radius=_RADIUS)
 
 
 def fitted_scores(
@@ -166,33 +160,21 @@ def fitted_scores(
             "version, or run 'duallgd weights evidence'"
         ) from None
     table = tensors.get("environments")
-    is_broken = prevalence.shape != (FINGERPRINT_BITS,)
-    if table is not None:  # its bytes are a power of two
-        is_filter = table.dtype == np.uint8 and table.ndim == 1 and table.size.bit_count() == 1
-        is_broken = is_broken or not is_filter
-    if is_broken:
-        raise WeightsError(
-            "the re-ranker in the weights is broken; fetch or copy the weights again"
-        )
-
-    def familiarity(query: Query, one: Molecule) -> float:
-        """Substructure prior: mean log share of known molecules with each of the Morgan bits."""
-        del query
-        return float(prevalence[one.bits].mean()) if one.bits.size else 0.0
-
-    scores: list[Score] = [
-        *agreement,
-        OfEach("familiarity", familiarity),
+    is_filter = table is None or (
+        table.dtype == np.uint8 and table.ndim == 1 and table.size.bit_count() == 1
+    )
+    if prevalence.shape != (FINGERPRINT_BITS,) or not is_filter:
+        raise WeightsError(BROKEN)
+    scores: dict[str, Callable[[Query, Molecule], float]] = {
+        # Substructure prior: mean log share of known molecules with each of the Morgan bits.
+        "familiarity": lambda _, one: float(prevalence[one.bits].mean()) if one.bits.size else 0.0,
         # How usual the two parts are that it falls into.
-        OfEach("known_halves", lambda _, one: known_halves(one.mol, ends)),
-        IsomerLogOdds(),
-    ]
+        "known_halves": lambda _, one: known_halves(one.mol, ends),
+        "contrast": isomer_log_odds,
+    }
     if table is not None:  # less 1 for each environment of an atom that no known structure has
-        environments = partial(unknown_environments, known=table)
-        scores.append(OfEach("known_environments", lambda _, one: 0.0 - environments(one.mol)))
+        scores["known_environments"] = lambda _, one: 0.0 - unknown_environments(one.mol, table)
     # What fragments that are peaks speak for it, and what fragments that are none do.
-    scores += [
-        OfEach("peaks_found", lambda query, one: fragments.peaks(query, one.mol)[0]),
-        OfEach("peaks_missed", lambda query, one: fragments.peaks(query, one.mol)[1]),
-    ]
-    return tuple(scores), fragments
+    scores["peaks_found"] = lambda query, one: fragments.peaks(query, one.mol)[0]
+    scores["peaks_missed"] = lambda query, one: fragments.peaks(query, one.mol)[1]
+    return (*agreement, *(OfEach(name, value) for name, value in scores.items())), fragments

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rdkit import Chem
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import MolecularGraph
-from duallgd_cli.guide import Known
+from duallgd_cli.sources.known import Known
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # settings are read where no rdkit is loaded
     from duallgd_cli.chem.guide import Guide
     from duallgd_cli.chem.molecule import Mol
 
@@ -94,20 +93,21 @@ class Query:
     @property
     def analogues(self) -> list[MolecularGraph]:
         """Molecules of the user's to start from, most alike first; few or none."""
-        if self.known is None:
+        if (known := self.known) is None:
             return []
-        known = self.known
         return self.once("analogues", lambda: known.graphs(self.fingerprint, self.formula))
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What `make` gives, made when it is first asked for under this name."""
         if name not in self.memo:
             self.memo[name] = make()
-        made: T = self.memo[name]
-        return made
+        value: T = self.memo[name]
+        return value
 
     def allowed(self, molecules: "Iterable[tuple[Mol, float]]") -> "Iterator[tuple[Mol, float]]":
         """Those of molecules, each with a number, that are as they must be, sanitised to see it."""
+        from rdkit import Chem
+
         if self.constraints is None:
             return iter(molecules)
         sound = (pair for pair in molecules if not Chem.SanitizeMol(pair[0], catchErrors=True))
@@ -160,22 +160,20 @@ def propose(
     for source in sources:
         if source.name not in quotas:
             continue
-        carried = 0 if source.name in GIVEN else lacking
-        wanted = quotas[source.name] + carried
+        wanted = quotas[source.name] + (0 if source.name in GIVEN else lacking)
         drawn = allowed = 0
-        asked = wanted
-        while asked > 0:
-            begun, n = (seed + (drawn << _ROUND_BITS)) & _MOST_SEED, 0
-            for proposal in source.propose(query, asked, begun):
+        request = wanted
+        while request > 0:
+            round_seed, n = (seed + (drawn << _ROUND_BITS)) & _MOST_SEED, 0
+            for proposal in source.propose(query, request, round_seed):
                 n += 1
                 fault = "" if proposal.mol is None else query.fault(proposal.mol)
                 allowed += not (fault or proposal.rejection) or query.constraints is None
                 yield proposal._replace(rejection=fault) if fault else proposal
             drawn += n
-            if n < asked:
+            if n < request or allowed >= wanted:
                 break
             expected = -(-(wanted - allowed) * drawn // max(allowed, 1))
-            asked = min(wanted, max(expected, _FEWEST), int(most * wanted) - drawn)
-            asked = asked if allowed < wanted else 0
+            request = min(wanted, max(expected, _FEWEST), int(most * wanted) - drawn)
         if source.name not in GIVEN:
             lacking = max(0, wanted - drawn)

@@ -205,7 +205,10 @@ def known_molecules(
     """
     from duallgd_cli.chem.joining import cut
 
-    rows = _rows_to_know(molecules, max_atoms)
+    def rows_of(prepared: Molecules) -> NDArray[np.int64]:
+        return np.flatnonzero(prepared.in_folds("train") & (prepared.n_heavy <= max_atoms))
+
+    rows = rows_of(molecules)
     if not len(rows):
         raise UsageError(
             f"fold train holds no molecule of at most {max_atoms} heavy atoms; give another "
@@ -213,12 +216,8 @@ def known_molecules(
         )
     others: Iterable[Mol] = ()
     if structures is not None:
-        others = mols_of(structures, _rows_to_know(structures, max_atoms), advance)
+        others = mols_of(structures, rows_of(structures), advance)
     return Collection(molecules.take(rows), cut(mols_of(molecules, rows, advance), others))
-
-
-def _rows_to_know(molecules: Molecules, max_atoms: int) -> NDArray[np.int64]:
-    return np.flatnonzero(molecules.in_folds("train") & (molecules.n_heavy <= max_atoms))
 
 
 def mols_of(
@@ -243,20 +242,20 @@ def starts(
 
     Args:
         graphs: Of known molecules, at least one.
-        formula: Of the unknown.
+        formula: Of the query.
         samples: S, at least one; they take the molecules in turn.
         seed: Of what is changed where.
         exchange: Whether every other turn has surplus atoms turned into those that lack.
     """
     generator, atoms = np.random.default_rng(seed), formula.atom_class
     wanted = np.array(formula.counts[:N_HEAVY])
-    begun = []
+    bonds = []
     for sample in range(samples):
         turn, which = divmod(sample, len(graphs))
         graph = graphs[which]
         graph = exchanged(graph, wanted, generator) if exchange and turn % 2 else graph
-        begun.append(fitted(graph, atoms, generator))
-    return np.stack(begun)
+        bonds.append(bonds_between(graph, placed(graph, atoms, generator), len(atoms)))
+    return np.stack(bonds)
 
 
 def exchanged(
@@ -284,13 +283,6 @@ def exchanged(
         element[atom] = new
 
 
-def fitted(
-    graph: MolecularGraph, atom_class: NDArray[np.int64], generator: np.random.Generator
-) -> NDArray[np.int64]:
-    """A molecule's bonds between the atoms of a formula, (M,); see `placed`."""
-    return bonds_between(graph, placed(graph, atom_class, generator), len(atom_class))
-
-
 def placed(
     graph: MolecularGraph,
     atom_class: NDArray[np.int64],
@@ -301,11 +293,21 @@ def placed(
     Args:
         graph: The molecule, its atoms sorted by element.
         atom_class: Elements of the formula's atoms, sorted, (N,).
-        generator: Chooses which atoms are cut off, and which places the others take; atoms of one
-            element keep their order.
+        generator: Chooses which atoms are cut off, ends of chains first, and which places the
+            others take; atoms of one element keep their order.
     """
-    kept = _kept(graph, np.bincount(atom_class, minlength=N_HEAVY), generator)
-    place = np.full(len(graph.element), -1)
+    is_kept = np.ones(len(graph.element), np.bool_)
+    wanted = np.bincount(atom_class, minlength=N_HEAVY)
+    surplus = np.bincount(graph.element, minlength=N_HEAVY) - wanted
+    while (surplus > 0).any():
+        bonded = graph.pair[is_kept[graph.pair].all(1)]
+        degree = np.bincount(bonded.ravel(), minlength=len(is_kept))
+        too_many = np.flatnonzero(is_kept & (surplus[graph.element] > 0))
+        ends = too_many[degree[too_many] <= 1]
+        atom = generator.choice(ends if len(ends) else too_many)
+        is_kept[atom] = False
+        surplus[graph.element[atom]] -= 1
+    kept, place = np.flatnonzero(is_kept), np.full(len(graph.element), -1)
     for element in np.unique(graph.element[kept]):
         atoms = kept[graph.element[kept] == element]
         free = np.flatnonzero(atom_class == element)
@@ -326,22 +328,3 @@ def bonds_between(graph: MolecularGraph, place: NDArray[np.int64], n: int) -> ND
     bond_class = np.zeros(n * (n - 1) // 2, np.int64)
     bond_class[pair_index(ends[whole, 0], ends[whole, 1], n)] = graph.bond_class[whole]
     return bond_class
-
-
-def _kept(
-    graph: MolecularGraph,
-    wanted: NDArray[np.int64],
-    generator: np.random.Generator,
-) -> NDArray[np.int64]:
-    """Atoms that the formula has room for, ascending; ends of chains are cut off first."""
-    kept = np.ones(len(graph.element), np.bool_)
-    surplus = np.bincount(graph.element, minlength=N_HEAVY) - wanted
-    while (surplus > 0).any():
-        bonded = graph.pair[kept[graph.pair].all(1)]
-        degree = np.bincount(bonded.ravel(), minlength=len(kept))
-        too_many = np.flatnonzero(kept & (surplus[graph.element] > 0))
-        ends = too_many[degree[too_many] <= 1]
-        cut = generator.choice(ends if len(ends) else too_many)
-        kept[cut] = False
-        surplus[graph.element[cut]] -= 1
-    return np.flatnonzero(kept)

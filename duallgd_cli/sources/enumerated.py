@@ -4,7 +4,7 @@ Many more are made than are proposed; those that fingerprint and peaks speak for
 """
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
@@ -32,16 +32,16 @@ _MOST_OF_ONE: Final = 1_000
 _PUT_TOGETHER, _LOOKED_AT = 1_000, 10_000
 # Molecules that are compared at once: a thousand large ones take 25 MiB.
 _AT_ONCE: Final = 1_000
-# What one change is worth, in log-odds, next to blocks put together; chosen on fold val.
+# The following were chosen on validation molecules. What one change is worth, in log-odds, next to
+# blocks put together.
 _OF_A_CHANGE: Final = 10.0
 # So many times as many as are wanted are compared by what their fragments speak for them, and what
-# that counts in log-odds of the bits; chosen on fold val.
+# that counts in log-odds of the bits.
 _COMPARED: Final = 4
 _OF_PEAKS: Final = 10.0
-# What log-odds of bits and of bits beside isomers count for in this; chosen on fold val.
+# What log-odds of bits and of bits beside isomers count for in this.
 _OF_CHANCE, _OF_ISOMERS = 0.4, 4.0
 _LEAST, _MOST = 0.003, 0.997
-_cost: Final = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,17 @@ class Enumerated:
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
         """The n likeliest molecules, or all that there are."""
         del seed
-        blocks, scores = self.collection.blocks, bit_scores(query)
+        blocks, most, core = self.collection.blocks, _PUT_TOGETHER, None
+        if query.constraints is not None:
+            most, core = _LOOKED_AT, query.constraints.core_molecule()
         with stage("enumerate"):
-            near = self.collection.near(query.fingerprint, query.formula)
-            core = None if query.constraints is None else query.constraints.core_molecule()
-            known = chain(() if core is None else (core,), mols_of_graphs(near))
+            near = mols_of_graphs(self.collection.near(query.fingerprint, query.formula))
+            known = chain(() if core is None else (core,), near)
             near_by = query.allowed(changed(known, query.formula, blocks))
-            most = _PUT_TOGETHER if query.constraints is None else _LOOKED_AT
-            joined = query.allowed(together(blocks, query.formula, scores, most))
+            joined = query.allowed(together(blocks, query.formula, bit_scores(query), most))
             first = islice(joined, _PUT_TOGETHER)
-            best = likeliest(scores, _COMPARED * n, near_by, first)
-            found = by_peaks(best, query, n, self.fragments)
-        return (Proposal(self.name, mol) for mol in found)
+            mols = shortlist(query, n, self.fragments, near_by, first)
+        return (Proposal(self.name, mol) for mol in mols)
 
 
 def changed(
@@ -82,9 +81,8 @@ def changed(
     Returns:
         Molecules, made when they are asked for, and what is added to the log-odds of the bits.
     """
-    for mol in known:
-        for other in islice(edited(mol, formula, blocks), _MOST_OF_ONE):
-            yield other, _OF_A_CHANGE
+    each = (islice(edited(mol, formula, blocks), _MOST_OF_ONE) for mol in known)
+    return ((mol, _OF_A_CHANGE) for mol in chain.from_iterable(each))
 
 
 def mols_of_graphs(graphs: Iterable[MolecularGraph]) -> Iterable[Mol]:
@@ -107,27 +105,17 @@ def log_odds(probability: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def shortlist(
-    molecules: Iterable[tuple[Mol, float]],
-    query: Query,
-    most: int,
-    fragments: FragmentScorer | None,
+    query: Query, most: int, fragments: FragmentScorer | None, *streams: Iterable[tuple[Mol, float]]
 ) -> list[Mol]:
     """The likeliest of molecules, by the fingerprint and by the peaks, best first, all different.
 
     Args:
-        molecules: Of one formula, and what is added to the log-odds of the bits of each.
         query: What they should be like.
         most: Largest number of them.
         fragments: Compares them by the peaks, or None.
+        streams: As of `likeliest`.
     """
-    best = likeliest(bit_scores(query), _COMPARED * most, molecules)
-    return by_peaks(best, query, most, fragments)
-
-
-def by_peaks(
-    best: Sequence[tuple[float, Mol]], query: Query, most: int, fragments: FragmentScorer | None
-) -> list[Mol]:
-    """The likeliest by the fingerprint in the order that the peaks give them; see `shortlist`."""
+    best = likeliest(bit_scores(query), _COMPARED * most, *streams)
     if fragments is None:
         return [mol for _, mol in best[:most]]
     cost = [cost - _OF_PEAKS * sum(fragments.peaks(query, mol)) for cost, mol in best]
@@ -150,13 +138,14 @@ def likeliest(
     Returns:
         Cost and molecule, in order of the costs.
     """
+    by_cost = itemgetter(0)
     best: dict[str, tuple[float, Mol]] = {}
     costs: list[float] = []  # of these, in order
     limit = np.inf  # what costs as much does not stay
     for waiting in map(iter, streams):
         while batch := list(islice(waiting, _AT_ONCE)):
             priced = [(-worth - scores[fingerprint(mol)].sum(), mol) for mol, worth in batch]
-            for cost, mol in sorted(priced, key=_cost):
+            for cost, mol in sorted(priced, key=by_cost):
                 if cost >= limit:
                     break
                 if Chem.SanitizeMol(mol, catchErrors=True):  # seen only for what is of use
@@ -170,6 +159,6 @@ def likeliest(
                 insort(costs, cost)
                 if len(costs) >= most:
                     limit = costs[most - 1]
-            best = dict(sorted(best.items(), key=lambda item: _cost(item[1]))[:most])
+            best = dict(sorted(best.items(), key=lambda item: by_cost(item[1]))[:most])
             del costs[most:]
     return list(best.values())

@@ -19,7 +19,6 @@ from duallgd_cli.sources.network import from_analogues
 # Of the proposals from analogues, those that are made of them by one change; the others start from
 # one as it is.
 _CHANGED: Final = 0.8
-_LISTED: Final = "listed of analogues"  # in the memo of a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +38,9 @@ class DatabaseSource:
         if query.known is None:
             return iter(())
         with stage("enumerate"):
-            isomers = query.known.isomers(query.formula)
-            allowed = query.allowed((mol, 0.0) for mol in isomers)
-            found = shortlist(allowed, query, n, self.fragments)
-        return (Proposal(self.name, mol) for mol in found)
+            isomers = ((mol, 0.0) for mol in query.known.isomers(query.formula))
+            mols = shortlist(query, n, self.fragments, query.allowed(isomers))
+        return (Proposal(self.name, mol) for mol in mols)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +73,15 @@ class AnalogueSource:
         """
         if not query.analogues:
             return iter(())
-        found: list[Mol] = []
-        if _LISTED not in query.memo:
-            query.memo[_LISTED] = True
+        mols: list[Mol] = []
+        if "listed of analogues" not in query.memo:
+            query.memo["listed of analogues"] = True
             blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
             with stage("enumerate"):
-                made = query.allowed(
-                    changed(mols_of_graphs(query.analogues), query.formula, blocks)
-                )
-                found = shortlist(made, query, int(_CHANGED * n), self.fragments)
-        listed = (Proposal(self.name, mol) for mol in found)
-        left = n - len(found)
+                made = changed(mols_of_graphs(query.analogues), query.formula, blocks)
+                mols = shortlist(query, int(_CHANGED * n), self.fragments, query.allowed(made))
+        listed = (Proposal(self.name, mol) for mol in mols)
+        left = n - len(mols)
         if self.sampler is None or not left:
             return listed
         return chain(listed, from_analogues(self.name, self.sampler, query, left, seed))

@@ -70,7 +70,7 @@ class Templates:
 def from_analogues(
     name: str, sampler: Sampler, query: Query, n: int, seed: int
 ) -> Iterator[Proposal]:
-    """Draw n graphs that start from the user's molecules, see `guide.Known.graphs`."""
+    """Draw n graphs that start from the user's molecules, see `Known.graphs`."""
     begin = starts(query.analogues[:BEGUN], query.formula, n, seed)
     tasks = _from_graphs(sampler, query, begin, seed + _OF_ANALOGUES)
     return _drawn(name, sampler, tasks, query)
@@ -80,22 +80,15 @@ def _from_graphs(
     sampler: Sampler, query: Query, begin: NDArray[np.int64], seed: int
 ) -> list[SamplingTask]:
     """Tasks for samples from these graphs, (S, M), some noised more than others."""
-    start = torch.from_numpy(begin)
     whole = sampler.task(query.sampling, seed, len(begin), begin.shape[1])
     n_steps = sampler.model.settings.diffusion.n_steps
     levels = (round(share * n_steps) for share in _NOISED)
     plans = [tuple(step for step in whole.plan if step <= most) for most in levels]
     plans = [plan for plan in plans if len(plan) > 1]
-    rows = torch.arange(len(start)).chunk(len(plans)) if plans else ()
+    parts = torch.from_numpy(begin).to(whole.marginal.device).chunk(len(plans)) if plans else ()
     return [
-        replace(
-            whole,
-            plan=plan,
-            seed=seed + 1 + number,
-            samples=len(own),
-            start=start[own].to(whole.marginal.device),
-        )
-        for number, (plan, own) in enumerate(zip(plans, rows, strict=False))
+        replace(whole, plan=plan, seed=seed + number, samples=len(start), start=start)
+        for number, (plan, start) in enumerate(zip(plans, parts, strict=False), 1)
     ]
 
 
@@ -126,15 +119,8 @@ def assembled(name: str, query: Query, samples: Samples) -> list[Proposal]:
     for matrix, row in zip(matrices, chosen, strict=True):
         query.check()
         made.append(_molecule(query.formula, matrix, log_prob[row].astype(np.float32)))
-    return [
-        Proposal(name, mol, likelihood, is_repaired, rejection)
-        for (mol, is_repaired, rejection), likelihood in (
-            (made[number], value)
-            for number, value in zip(
-                which.reshape(-1).tolist(), samples.log_likelihood.tolist(), strict=True
-            )
-        )
-    ]
+    pairs = zip(which.reshape(-1).tolist(), samples.log_likelihood.tolist(), strict=True)
+    return [Proposal(name, made[n][0], likelihood, *made[n][1:]) for n, likelihood in pairs]
 
 
 def _molecule(
@@ -148,21 +134,20 @@ def _molecule(
     Returns:
         The molecule or None, whether it took a repair, and why there is none.
     """
-    best, is_repaired = _first(formula, matrix, ORDINARY), False
+
+    def likeliest(bonds: NDArray[np.int8], tiers: Sequence[int]) -> Mol | Rejection:
+        mols = assemble(formula, bonds, tiers=tiers)
+        return mols if isinstance(mols, Rejection) else mols[0]
+
+    best, is_repaired = likeliest(matrix, ORDINARY), False
     for tiers in (ORDINARY, (USUAL,)):
         if not isinstance(best, Rejection) and (tiers == ORDINARY or not is_internal_salt(best)):
             continue
         fixed = repair(formula, matrix, log_prob, tiers)
         if fixed is None:
             break  # fewer types of atoms mend no more
-        if not isinstance(result := _first(formula, fixed, tiers), Rejection):
+        if not isinstance(result := likeliest(fixed, tiers), Rejection):
             best, is_repaired = result, True
     if isinstance(best, Rejection):
-        best = _first(formula, matrix, TIERS)
+        best = likeliest(matrix, TIERS)
     return (None, False, best.reason) if isinstance(best, Rejection) else (best, is_repaired, "")
-
-
-def _first(formula: Formula, matrix: NDArray[np.int8], tiers: Sequence[int]) -> Mol | Rejection:
-    """The likeliest placement of hydrogens and charges."""
-    mols = assemble(formula, matrix, tiers=tiers)
-    return mols if isinstance(mols, Rejection) else mols[0]

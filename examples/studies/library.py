@@ -6,9 +6,9 @@ The table is one of MassBank in the MassSpecGym layout, whose accessions name th
 MSBNK-AAFC-AC000001 is of AAFC. Queries are at most three spectra of each molecule of fold train
 that has spectra of several contributors. Each is searched twice, among the spectra of fold train
 that others contributed: as they are, and without those of its molecule. Of what the search finds,
-`guide.hit_probability.best_hit` takes the best hit of the query's formula.
+`sources.library.best_hit` takes the best hit of the query's formula.
 
-Printed are the weights for `guide.hit_probability`, what models of fewer and of more features miss,
+Printed are the weights for `sources.library`, what models of fewer and of more features miss,
 and how stated probabilities hold: on molecules of fold train by five-fold cross-validation, and on
 those of fold val (searched among both folds) with the weights that the package has.
 """
@@ -28,15 +28,16 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from duallgd_cli.evaluate.calibrate import logistic
-from duallgd_cli.guide.hit_probability import (
+from duallgd_cli.ranking.ranking import sigmoid
+from duallgd_cli.sources.library import (
+    KEPT,
     WEIGHTS,
     Hit,
+    Library,
     best_hit,
     features_of,
     probability_of,
 )
-from duallgd_cli.guide.library import KEPT, Library
-from duallgd_cli.ranking.ranking import sigmoid
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import Spectrum

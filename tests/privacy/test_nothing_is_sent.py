@@ -22,7 +22,7 @@ import typer.main
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.cli import app
-from duallgd_cli.guide import store
+from duallgd_cli.sources import store
 from tests import labelled_table
 from tests.conftest import EXAMPLES
 from tests.made_graphs import small_settings, stirred

@@ -7,7 +7,7 @@ import pytest
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.guide.analogues import Analogues, read_guides
+from duallgd_cli.sources.structures import Analogues, read_guides
 from duallgd_cli.spectra.formula_table import read_table
 from duallgd_cli.tables import numbered_rows, table_rows
 

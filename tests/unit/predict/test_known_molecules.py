@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict import api
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
+from duallgd_cli.sources.known import GuideFiles
 from tests.made_runs import rows_of
 from tests.made_spectra import CAFFEINE, block, mgf
 from tests.stub_model import stub_model

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from duallgd_cli.ranking.one_list import LEVELS, level_of, with_level
+from duallgd_cli.ranking.ladder import LEVELS, level_of, with_level
 from duallgd_cli.ranking.ranking import RankingModel, rank
 from duallgd_cli.results import (
     Candidate,

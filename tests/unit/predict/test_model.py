@@ -6,11 +6,11 @@ import pytest
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.model import warn_uncalibrated
 from duallgd_cli.predict.pipeline import noise_seed
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
 from tests.stub_model import stub_model
 

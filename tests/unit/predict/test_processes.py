@@ -13,11 +13,11 @@ from duallgd_cli import files
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError, WorkerDiedError
 from duallgd_cli.files import memory_bytes
-from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.features import Inputs
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model

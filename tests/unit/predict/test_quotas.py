@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.errors import OutOfTimeError, UsageError
-from duallgd_cli.guide import Known
 from duallgd_cli.predict import pipeline
 from duallgd_cli.predict.loading import Encoder, sources_of
 from duallgd_cli.predict.model import LoadedModel
@@ -18,6 +17,7 @@ from duallgd_cli.predict.pipeline import quotas_of
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.sources import MOST_OF_A_DATABASE, Query
+from duallgd_cli.sources.known import Known
 from tests.made_graphs import small_settings, stirred
 from tests.made_spectra import ALANINE, annotated, block, mgf
 from tests.made_training import cpu

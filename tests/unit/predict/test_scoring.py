@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict import scoring
 from duallgd_cli.predict.scoring import check, read_structures, score_structures
+from duallgd_cli.sources.known import GuideFiles
 from tests.made_runs import SETTINGS, request, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model

@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from duallgd_cli.errors import InterruptedRunError
-from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import Shard
+from duallgd_cli.sources.known import GuideFiles
 from tests.made_runs import Stopping, model_with, predicted, request
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model

@@ -19,8 +19,8 @@ from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.scores.substructures import (
     FingerprintLikelihood,
     FingerprintTanimoto,
-    IsomerLogOdds,
     fitted_scores,
+    isomer_log_odds,
     known_environments,
 )
 from duallgd_cli.sources import Query
@@ -113,7 +113,7 @@ def test_contrast_is_the_sum_of_what_the_bits_speak_for_a_molecule():
     ethanol, told = molecule("CCO"), np.full(N_BITS, 9, np.float32)
     told[ethanol.bits] = 0.25
 
-    (value,) = IsomerLogOdds()(query(annotated("C2H5"), isomer_log_odds=told), [ethanol])
+    value = isomer_log_odds(query(annotated("C2H5"), isomer_log_odds=told), ethanol)
 
     assert value == 0.25 * len(ethanol.bits)
     assert scored(arrays_of(judge()), annotated("C2H5"))["contrast"] == 0  # without an encoder

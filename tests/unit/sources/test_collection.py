@@ -13,9 +13,10 @@ from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.sources.collection import (
     Collection,
-    fitted,
+    bonds_between,
     known_molecules,
     molecule_of,
+    placed,
     starts,
 )
 from tests.made_graphs import made_molecules
@@ -74,6 +75,10 @@ def test_an_isomer_starts_as_it_is():
     start = starts([graph_of(isomer, 0)], Formula.parse("C4H10O"), 3, 0)
 
     assert start.tolist() == [isomer.bond_class(0).tolist()] * 3
+
+
+def fitted(graph, atoms, rng):
+    return bonds_between(graph, placed(graph, atoms, rng), len(atoms))
 
 
 def bonds_of(bond_class, n):

@@ -15,7 +15,6 @@ from duallgd_cli.chem.identity import (
 from duallgd_cli.chem.joining import cut, together
 from duallgd_cli.chem.molecule import disassemble, formula_of
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.guide import Known
 from duallgd_cli.sources import Query, enumerated
 from duallgd_cli.sources.collection import known_molecules
 from duallgd_cli.sources.enumerated import (
@@ -26,6 +25,7 @@ from duallgd_cli.sources.enumerated import (
     mols_of_graphs,
     shortlist,
 )
+from duallgd_cli.sources.known import Known
 from tests.made_prepared import molecules_of
 from tests.made_spectra import annotated
 
@@ -59,9 +59,8 @@ def query(formula, chance, **changes):
 
 def listed(known, formula, chance, blocks, most):
     """Of known molecules by one change, the likeliest."""
-    return shortlist(
-        changed(mols_of_graphs(known), formula, blocks), query(formula, chance), most, None
-    )
+    made = changed(mols_of_graphs(known), formula, blocks)
+    return shortlist(query(formula, chance), most, None, made)
 
 
 def test_the_molecule_that_the_fingerprint_tells_comes_first():
@@ -130,7 +129,7 @@ def test_molecules_of_parts_are_ordered_by_their_bits_and_what_their_parts_are_w
     asked = query(formula, chance)
 
     made = list(together(blocks, formula, bit_scores(asked), 1_000))
-    found = shortlist(made, asked, 40, None)
+    found = shortlist(asked, 40, None, made)
 
     odds = np.log(chance.astype(float) / (1 - chance))
     best = {}
@@ -150,7 +149,7 @@ def test_the_better_way_to_a_molecule_counts():
     ways = [(PARACETAMOL, -50.0), (other, 0.0), (PARACETAMOL, 50.0)]
 
     for made in (ways, ways[::-1]):
-        first, second = shortlist(made, asked, 9, None)
+        first, second = shortlist(asked, 9, None, made)
 
         assert inchikey_block(first) == inchikey_block(PARACETAMOL)
         assert inchikey_block(second) == inchikey_block(other)
@@ -161,11 +160,11 @@ def test_of_more_than_are_compared_at_once_the_likeliest_stay(monkeypatch):
         list(changed(mols_of_graphs([graph(KNOWN)]), FORMULA, BLOCKS)),
         query(FORMULA, told(PARACETAMOL)),
     )
-    whole = shortlist(made, asked, 3, None)
+    whole = shortlist(asked, 3, None, made)
     monkeypatch.setattr(enumerated, "_AT_ONCE", 2)
 
     for order in (made, made[::-1]):
-        found = shortlist(order, asked, 3, None)
+        found = shortlist(asked, 3, None, order)
         assert list(map(inchikey_block, found)) == list(map(inchikey_block, whole))
 
 
@@ -191,8 +190,8 @@ def test_peaks_that_fragments_explain_decide_where_the_fingerprint_is_in_doubt()
     made, asked = ortho_and_para()
     para = Peaks("CC(=O)Nc1ccc(O)cc1", worth=100.0)
 
-    without = shortlist(made, asked, 40, None)
-    found = shortlist(made, asked, 40, para)
+    without = shortlist(asked, 40, None, made)
+    found = shortlist(asked, 40, para, made)
 
     assert inchikey_block(without[0]) == inchikey_block(parse_smiles("CC(=O)Nc1ccccc1O"))
     assert inchikey_block(found[0]) == para.block
@@ -205,7 +204,7 @@ def test_what_bits_speak_for_a_molecule_decides_as_well():
     odds[fingerprint(para)] = 2.0
     made, asked = ortho_and_para(isomer_log_odds=odds)
 
-    found = shortlist(made, asked, 40, None)
+    found = shortlist(asked, 40, None, made)
 
     assert inchikey_block(found[0]) == inchikey_block(para)
     expected = 0.4 * log_odds(asked.fingerprint) + 4.0 * odds
@@ -216,7 +215,7 @@ def test_only_some_of_what_is_made_is_compared_by_its_peaks():
     made, asked = ortho_and_para()
     nothing = Peaks("CCO", worth=100.0)
 
-    one = shortlist(made, asked, 1, nothing)
+    one = shortlist(asked, 1, nothing, made)
 
     assert nothing.asked == 4
     assert inchikey_block(one[0]) == inchikey_block(parse_smiles("CC(=O)Nc1ccccc1O"))

@@ -15,8 +15,6 @@ from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.fitting import fit_weights_file
 from duallgd_cli.files import sha256
-from duallgd_cli.guide import Known
-from duallgd_cli.guide.analogues import Analogues
 from duallgd_cli.predict import pipeline
 from duallgd_cli.predict.loading import Encoder, sources_of
 from duallgd_cli.predict.model import LoadedModel
@@ -27,6 +25,8 @@ from duallgd_cli.report.contents import ReportedRun
 from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
 from duallgd_cli.sources import Query, enumerated
 from duallgd_cli.sources.given import DatabaseSource
+from duallgd_cli.sources.known import Known
+from duallgd_cli.sources.structures import Analogues
 from duallgd_cli.spectra.reading import read
 from tests.made_graphs import small_settings, stirred
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, annotated, block, mgf

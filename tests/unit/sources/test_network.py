@@ -16,10 +16,10 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.errors import OutOfTimeError
-from duallgd_cli.guide import Known
 from duallgd_cli.sources import Query
 from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.sources.given import AnalogueSource
+from duallgd_cli.sources.known import Known
 from duallgd_cli.sources.network import Noise, Templates
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of

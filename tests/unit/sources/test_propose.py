@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import OutOfTimeError
-from duallgd_cli.guide import Known
 from duallgd_cli.sources import DATABASE, Proposal, Query, propose
+from duallgd_cli.sources.known import Known
 from tests.made_spectra import annotated
 
 ETHER, ALCOHOL = parse_smiles("COCC"), parse_smiles("CCCO")

@@ -14,9 +14,10 @@ from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.valence import bonds_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.guide import Known, analogues
-from duallgd_cli.guide.analogues import Analogues, difference
+from duallgd_cli.sources import structures
 from duallgd_cli.sources.collection import exchanged, starts
+from duallgd_cli.sources.known import Known
+from duallgd_cli.sources.structures import Analogues, difference
 from duallgd_cli.writers.formats import likeness
 
 pytestmark = pytest.mark.usefixtures("databases")
@@ -55,7 +56,7 @@ def test_reading_many_molecules_holds_arrays_and_no_objects(tmp_path, monkeypatc
     path.write_text("".join(rows))
     # What is looked at here is what is held, not what RDKit makes of a SMILES.
     mol = parse_smiles("CCO")
-    monkeypatch.setattr(analogues, "parse_smiles", lambda text: mol)
+    monkeypatch.setattr(structures, "parse_smiles", lambda text: mol)
 
     tracemalloc.start()
     made = Analogues.read(path)
@@ -103,7 +104,7 @@ def test_rows_that_are_no_molecule_are_counted_each_time(tmp_path, caplog):
 
 
 def test_of_many_it_is_said_how_many_are_read(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(analogues, "_AT_ONCE", 2)
+    monkeypatch.setattr(structures, "_AT_ONCE", 2)
     caplog.set_level("INFO")
 
     read(tmp_path / "a.smi", "CCO\nCCN\nCCC\nCCS\nCO\n")
@@ -122,7 +123,7 @@ def test_of_many_it_is_said_how_many_are_read(tmp_path, monkeypatch, caplog):
     ],
 )
 def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, name, text, error, said):
-    monkeypatch.setattr(analogues, "_MOST_ROWS", 3)
+    monkeypatch.setattr(structures, "_MOST_ROWS", 3)
 
     with pytest.raises(error) as refused:
         read(tmp_path / name, text)
@@ -161,8 +162,8 @@ def test_the_most_alike_are_found_whichever_are_looked_at_first(seed, most, firs
         return common / (chance.sum() + len(bits) - common) - 0.02 * apart
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(analogues, "_AT_ONCE", first)
-        patched.setattr(analogues, "_COMPARED", most)
+        patched.setattr(structures, "_AT_ONCE", first)
+        patched.setattr(structures, "_COMPARED", most)
         found = made.near(chance, formula, np.ones(len(made), np.bool_))
 
     assert list(found.smiles) == sorted(KNOWN, key=alike, reverse=True)[:most]

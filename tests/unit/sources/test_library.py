@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.guide import library
-from duallgd_cli.guide.library import Library, analogues_among
+from duallgd_cli.sources import library
+from duallgd_cli.sources.library import Library, analogues_among
 from duallgd_cli.spectra.types import Source, Spectrum
 
 pytestmark = pytest.mark.usefixtures("databases")

@@ -2,8 +2,8 @@
 
 A database is a folder of plain ``.npy`` arrays, which are mapped into memory, and ``about.json``.
 Its structures are sorted by their atoms; those of a formula follow each other in the order of the
-file. `add` puts one under a name into `runtime.databases_folder`; those of files that are given by
-their path lie in the cache, by the SHA-256 of the file.
+file. Those under names are in `store`; those of files that are given by their path lie in the
+cache, by the SHA-256 of the file.
 
 G structures, U different formulas.
 """
@@ -11,7 +11,6 @@ G structures, U different formulas.
 import json
 import logging
 import os
-import re
 import time
 import zlib
 from array import array
@@ -23,7 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,26 +31,17 @@ from duallgd_cli import __version__
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.structures import StructureRow, read_rows, reason_of
-from duallgd_cli.errors import (
-    FormulaError,
-    MissingInputError,
-    MoleculeError,
-    UnreadableError,
-    UsageError,
-    clip,
-    quote,
-)
-from duallgd_cli.files import DAMAGED_ARRAYS, PACKED_ENDINGS, require_file, sha256
-from duallgd_cli.guide import left_out, line_of
-from duallgd_cli.guide.analogues import Analogues, atoms_and_bits
+from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError, UsageError
+from duallgd_cli.files import DAMAGED_ARRAYS, require_file, sha256
 from duallgd_cli.runtime import cache_folder, databases_folder, in_order
+from duallgd_cli.sources.kept import left_out, line_of
+from duallgd_cli.sources.structures import Analogues, atoms_and_bits
 from duallgd_cli.spectra.annotation import index_ranges
 
 logger = logging.getLogger(__name__)
 
 _FORMAT: Final = 1
 _ABOUT: Final = "about.json"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MOST_ROWS: Final = 20_000_000
 _AT_HAND: Final = 2_000  # rows that are read before other processes would be at work
 _TOLD: Final = 100_000  # rows after which a log says how far the reading is
@@ -107,14 +97,12 @@ class About:
             if values["format"] != _FORMAT:
                 raise _unusable(folder, "is of another version of duallgd")
             about = cls(**values)
-        except (OSError, ValueError, TypeError, LookupError, RecursionError):
+            texts = (about.file, about.sha256, about.duallgd, *about.left_out.keys())
+            numbers = (about.structures, about.formulas, about.bytes, about.index)
+            kinds = [*map(type, texts), *map(type, (*numbers, *about.left_out.values()))]
+        except (OSError, ValueError, TypeError, LookupError, RecursionError, AttributeError):
             raise _unusable(folder, "is damaged") from None
-        is_told = isinstance(about.left_out, dict)
-        texts = (about.file, about.sha256, about.duallgd, *(about.left_out if is_told else ()))
-        numbers = [about.structures, about.formulas, about.bytes, about.index]
-        numbers += about.left_out.values() if is_told else ()
-        are_right = all(isinstance(text, str) for text in texts)
-        if not is_told or not are_right or {type(number) for number in numbers} != {int}:
+        if kinds != [str] * len(texts) + [int] * (len(kinds) - len(texts)):
             raise _unusable(folder, "is damaged")
         return about
 
@@ -147,22 +135,21 @@ class Database:
             UnreadableError: It is of another format, or damaged.
         """
         about = About.read(folder)
-        sizes = {
+        starts = {f"{name}_start": np.dtype("i8") for name in _COLUMNS}
+        shapes: dict[str, tuple[int, ...]] = {
             "formulas": (about.formulas, N_ELEMENTS),
             "rows": (about.formulas + 1,),
             "checksums": (about.formulas,),
-            **{f"{name}_start": (about.structures + 1,) for name in _COLUMNS},
-            **dict.fromkeys(_COLUMNS),
+            **dict.fromkeys(starts, (about.structures + 1,)),
         }
-        kinds = {**_INDEX, **{f"{name}_start": np.dtype("i8") for name in _COLUMNS}, **_COLUMNS}
         arrays: dict[str, NDArray[Any]] = {}
-        for name, shape in sizes.items():
+        for name, kind in {**_INDEX, **starts, **_COLUMNS}.items():
             try:
                 mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
             except DAMAGED_ARRAYS:
                 raise _unusable(folder, "is damaged") from None
-            is_whole = isinstance(mapped, np.ndarray) and mapped.dtype == kinds[name]
-            if not is_whole or shape not in (mapped.shape, None):
+            is_whole = isinstance(mapped, np.ndarray) and mapped.dtype == kind
+            if not is_whole or mapped.shape != shapes.get(name, mapped.shape):
                 raise _unusable(folder, "is damaged")
             arrays[name] = mapped.view(np.ndarray)
         if _checksum(arrays[name] for name in _INDEX) != about.index:
@@ -186,13 +173,13 @@ class Database:
             except UnreadableError:
                 logger.warning("%s cannot be used, and is made again", place)
         try:
-            _make(path, place, force=True)
+            make(path, place, force=True)
             return cls.open(place)
         except OSError as error:
             logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
         # Mapped files can be read on after they were deleted.
         with TemporaryDirectory(prefix="duallgd-", ignore_cleanup_errors=True) as folder:
-            _make(path, place := Path(folder) / place.name, force=True)
+            make(path, place := Path(folder) / place.name, force=True)
             return cls.open(place)
 
     def __len__(self) -> int:
@@ -256,147 +243,14 @@ def _unusable(folder: Path, why: str) -> UnreadableError:
     return UnreadableError(f"database {folder.name} {why}; {again}")
 
 
-def name_of(file: str) -> str:
-    """What a database is called if nobody says: the name of its file without the endings."""
-    path = Path(Path(file).name)
-    return Path(path.stem).stem if path.suffix.lower() in PACKED_ENDINGS else path.stem
-
-
-def located(text: str) -> Path:
-    """The file of this path, or else the folder of the database of this name.
-
-    Raises:
-        MissingInputError: There is neither.
-        UnreadableError: There is something else at the path.
-    """
-    place = databases_folder() / text if _NAME.fullmatch(text) else None
-    try:
-        require_file(text)
-    except (MissingInputError, UnreadableError) as error:
-        if place is not None and _is_database(place):
-            return place
-        if isinstance(error, UnreadableError) or place is None:
-            raise
-        raise MissingInputError(
-            f"{text} does not exist; check the path, or name a database; {_there_are()}"
-        ) from None
-    return Path(text)
-
-
-def _is_database(place: Path) -> bool:
+def is_database(place: Path) -> bool:
+    """Whether a folder is a database."""
     with suppress(OSError):  # a locked folder
         return (place / _ABOUT).is_file()
     return False
 
 
-def _there_are() -> str:
-    """Which databases can be named, for the end of a sentence."""
-    names = ", ".join(name for name, _ in entries())
-    return f"there are: {names}" if names else "duallgd database add FILE adds the first"
-
-
-def opened(text: str) -> Database:
-    """The database of a file or of a name.
-
-    Raises:
-        MissingInputError: There is neither.
-        UnreadableError: It cannot be read.
-        UsageError: The file holds no structure, or too many rows.
-    """
-    place = located(text)
-    database = Database.of_file(place) if place.is_file() else Database.open(place)
-    if database.about.said_of_left_out:
-        logger.warning("%s: %s", text, database.about.said_of_left_out)
-    return database
-
-
-def entries() -> list[tuple[str, About | str]]:
-    """All databases by name, in alphabetical order, with what they hold, or why nobody can tell."""
-    found: list[tuple[str, About | str]] = []
-    try:
-        places = sorted(databases_folder().iterdir())
-    except OSError:  # there is no such folder, or nobody may look into it
-        places = []
-    for place in places:
-        if _NAME.fullmatch(place.name) and _is_database(place):
-            try:
-                found.append((place.name, Database.open(place).about))
-            except UnreadableError as error:
-                found.append((place.name, str(error)))
-    return found
-
-
-def add(
-    source: Path,
-    name: str = "",
-    *,
-    force: bool = False,
-    workers: int = 1,
-    advance: Callable[[int], None] = lambda rows: None,
-) -> tuple[str, About]:
-    """Read the structures of a file into a database under a name, whole or not at all.
-
-    Args:
-        source: ``.smi``, ``.csv``, ``.tsv`` or ``.sdf``, packed or not; see `data.structures`.
-        name: Of the database; "" for that of the file.
-        force: Whether one of this name is replaced.
-        workers: Processes that read structures.
-        advance: Told of each row that was read.
-
-    Returns:
-        Its name, and what it holds.
-
-    Raises:
-        MissingInputError: There is no such file.
-        UnreadableError: It is of no format that is read.
-        UsageError: It holds no structure, or too many rows; the name is none, or is taken; or the
-            database cannot be written.
-        WorkerDiedError: A process was ended from outside.
-    """
-    name = name or name_of(source.name)
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{quote(name)} cannot be the name of a database; give one of letters, digits, . _ and "
-            "- with --name"
-        )
-    require_file(str(source))
-    place = databases_folder() / name
-    if os.path.lexists(place):
-        if not _is_database(place):
-            raise UsageError(f"{place} exists and is no database; take another --name")
-        if not force:
-            held = dict(entries())[name]
-            of_file = f" (of {held.file})" if isinstance(held, About) else ""
-            raise UsageError(
-                f"a database {name} exists{of_file}; take another --name, or add --force to "
-                "replace it"
-            )
-    try:
-        about = _make(source, place, workers, advance, force=force)
-    except OSError as error:
-        raise UsageError(f"database {place} cannot be written: {error.strerror}") from None
-    if about.said_of_left_out:
-        logger.warning("%s: %s", source, about.said_of_left_out)
-    return name, about
-
-
-def remove(name: str) -> None:
-    """Delete a database.
-
-    Raises:
-        MissingInputError: There is none of this name.
-        UsageError: It cannot be deleted.
-    """
-    place = databases_folder() / name
-    if not _NAME.fullmatch(name) or not _is_database(place):
-        raise MissingInputError(f"there is no database {clip(name)}; {_there_are()}")
-    try:
-        _delete(place)
-    except OSError as error:
-        raise UsageError(f"database {place} cannot be deleted: {error.strerror}") from None
-
-
-def _delete(place: Path) -> None:
+def delete(place: Path) -> None:
     """Delete a database, and what is no part of one never."""
     (place / _ABOUT).unlink(missing_ok=True)  # from here on it is none
     for path in place.glob("*.npy"):
@@ -415,7 +269,7 @@ def _whole(place: Path, force: bool) -> Iterator[Path]:
         with suppress(OSError):
             written = max(path.stat().st_mtime for path in (left, *left.iterdir()))
             if time.time() - written > _ABANDONED_S:
-                _delete(left)
+                delete(left)
     mark = os.urandom(4).hex()  # in containers, processes have the numbers of those before them
     part, before = (place.with_name(f".{place.name}.{mark}.{n}.part") for n in ("new", "old"))
     part.mkdir()
@@ -425,32 +279,30 @@ def _whole(place: Path, force: bool) -> Iterator[Path]:
             place.rename(before)
         part.rename(place)
     finally:
-        if before.exists():
-            if not place.exists():
-                before.rename(place)
-            else:
-                _delete(before)
-        if part.exists():
-            _delete(part)
+        if before.exists() and not place.exists():
+            before.rename(place)
+        for rest in (before, part):
+            if rest.exists():
+                delete(rest)
 
 
-class _Kept(NamedTuple):
-    """What is kept of a structure: its atoms, and a piece of each column."""
-
-    atoms: bytes
-    pieces: tuple[bytes, ...]
-
-
-def _entry(row: StructureRow) -> _Kept | str:
-    """Of a row, or why it is no structure."""
+def _entry(row: StructureRow) -> tuple[bytes, tuple[bytes, ...]] | str:
+    """Atoms of a structure and a piece of each column, or why the row is none."""
     try:
         formula, bits = atoms_and_bits(row)
     except (MoleculeError, FormulaError) as error:
         return reason_of(error)
-    return _Kept(bytes(formula.counts), (line_of(row.smiles), line_of(row.name), bits.tobytes()))
+    return bytes(formula.counts), (line_of(row.smiles), line_of(row.name), bits.tobytes())
 
 
-def _make(
+def _entries(
+    rows: Iterator[StructureRow], workers: int
+) -> Iterator[tuple[bytes, tuple[bytes, ...]] | str]:
+    yield from map(_entry, islice(rows, _AT_HAND))
+    yield from in_order(_entry, rows, workers)
+
+
+def make(
     source: Path,
     place: Path,
     workers: int = 1,
@@ -458,7 +310,14 @@ def _make(
     *,
     force: bool,
 ) -> About:
-    """Make a database of a file; in memory are some 60 bytes a structure.
+    """Make a database of a file, whole or not at all; in memory are some 60 bytes a structure.
+
+    Args:
+        source: ``.smi``, ``.csv``, ``.tsv`` or ``.sdf``, packed or not; see `data.structures`.
+        place: Folder of the database.
+        workers: Processes that read structures.
+        advance: Told of each row that was read.
+        force: Whether another database there is replaced.
 
     Raises:
         OSError: Something cannot be written.
@@ -484,8 +343,8 @@ def _make(
             if isinstance(entry, str):
                 refused[entry] += 1
                 continue
-            atoms += entry.atoms
-            for name, piece in zip(_COLUMNS, entry.pieces, strict=True):
+            atoms += entry[0]
+            for name, piece in zip(_COLUMNS, entry[1], strict=True):
                 lengths[name].append(len(piece))
                 unsorted[name].write(piece)
         about = About(source.name, digest, 0, 0, dict(refused.most_common()), 0, 0)
@@ -494,17 +353,12 @@ def _make(
                 f"{source} holds no molecule that can be used: "
                 f"{about.said_of_left_out or 'it is empty'}"
             )
-        part = stack.enter_context(_whole(place, force))
-        order = _write_index(part, atoms)
+        folder = stack.enter_context(_whole(place, force))
+        order = _write_index(folder, atoms)
         for name, kind in _COLUMNS.items():
-            own = np.frombuffer(lengths[name], np.uint32)
-            _write_column(part / f"{name}.npy", unsorted[name], own, order, kind)
-        return _described(part, about)
-
-
-def _entries(rows: Iterator[StructureRow], workers: int) -> Iterator[_Kept | str]:
-    yield from map(_entry, islice(rows, _AT_HAND))
-    yield from in_order(_entry, rows, workers)
+            sizes = np.frombuffer(lengths[name], np.uint32)
+            _write_column(folder / f"{name}.npy", unsorted[name], sizes, order, kind)
+        return _described(folder, about)
 
 
 def _write_index(folder: Path, atoms: bytearray) -> NDArray[np.int64]:

@@ -16,26 +16,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import (
-    FINGERPRINT_BITS,
-    MAX_HEAVY_ATOMS,
-    N_ELEMENTS,
-    N_HEAVY,
-)
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, MAX_HEAVY_ATOMS, N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import Mol, disassemble, formula_of, require_expressible
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
 from duallgd_cli.data.structures import StructureRow, read_rows, reason_of
-from duallgd_cli.errors import (
-    FormulaError,
-    MoleculeError,
-    UsageError,
-    clip,
-    quote,
-)
-from duallgd_cli.guide import kept, left_out, line_of, read_back, text_of
+from duallgd_cli.errors import FormulaError, MoleculeError, UsageError, clip, quote
+from duallgd_cli.sources.kept import kept, left_out, line_of, text_of, with_lines
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.tables import numbered_rows
 
@@ -50,9 +39,6 @@ _CHANGED: Final = 16
 _COMPARED: Final = 200
 # Tanimoto similarity that a heavy atom to be added or cut off must be worth.
 _OF_AN_ATOM: Final = 0.02
-# Instead of a change of the formula.
-_ISOMER: Final = "isomer"
-_THE_SAME: Final = "the same molecule"
 _ROUNDING: Final = 1e-9  # of a similarity that is summed in another order
 # Atoms to add and to cut off, as a share of the formula's. Wider than for the molecules of the
 # weights, since somebody said that these are alike: a disaccharide may go on or off.
@@ -84,8 +70,7 @@ class Analogues:
         """Molecules of a file; rows that are none are counted in a warning.
 
         Args:
-            path: ``.smi`` (SMILES, then a name), ``.csv`` or ``.tsv`` (columns smiles or inchi,
-                name and feature_id) or ``.sdf``, packed or not.
+            path: See `data.structures.read_rows`.
 
         Raises:
             MissingInputError: There is no such file.
@@ -97,7 +82,7 @@ class Analogues:
     @classmethod
     def of(cls, rows: Sequence[StructureRow]) -> "Analogues":
         """Those of these rows that are molecules; see `read`."""
-        return cls(**read_back(_made(rows, Counter(), len(rows))))
+        return cls(**with_lines(_columns(rows, Counter(), len(rows))))
 
     def __len__(self) -> int:
         return len(self.smiles)
@@ -111,10 +96,10 @@ class Analogues:
 
     def of_formulas(self, formulas: Iterable[Formula]) -> "Analogues":
         """Those that have the atoms of one of these formulas, whatever their charge."""
-        has = np.zeros(len(self), np.bool_)
+        fits = np.zeros(len(self), np.bool_)
         for formula in formulas:
-            has |= (self.counts == formula.array).all(1)
-        return self.taken(np.flatnonzero(has))
+            fits |= (self.counts == formula.array).all(1)
+        return self._taken(np.flatnonzero(fits))
 
     def molecules(self) -> Iterator[Mol]:
         """Of all of them, each read when it is asked for."""
@@ -130,7 +115,7 @@ class Analogues:
         rows: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
         for row, name in enumerate(self.features):
             rows[name].append(row)
-        return {name: np.array(own, np.int64) for name, own in rows.items()}
+        return {name: np.array(places, np.int64) for name, places in rows.items()}
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
@@ -146,14 +131,14 @@ class Analogues:
 
         Args:
             probability: Predicted chance of each Morgan bit, (F,).
-            formula: Of the unknown.
-            allowed: Which are asked, (G,).
+            formula: Of the query.
+            allowed: Which of them may be taken, (G,).
         """
         n_atoms = self._atoms_apart(formula)
         fits = allowed & (n_atoms <= _MOST_DIFFERENT * sum(formula.counts[:N_HEAVY]))
         rows, alike = self._most_alike(probability, n_atoms, fits, _CHANGED)
-        chosen = (disassemble(parse_smiles(self.smiles[row])) for row in rows)
-        graphs = (graph_of_bonds(parts.formula, parts.bond_class) for parts in chosen)
+        parts = (disassemble(parse_smiles(self.smiles[row])) for row in rows)
+        graphs = (graph_of_bonds(each.formula, each.bond_class) for each in parts)
         return list(zip(alike.tolist(), graphs, strict=True))
 
     def near(
@@ -161,12 +146,11 @@ class Analogues:
     ) -> "Analogues":
         """Those that candidates of a formula are compared with: the most alike, see `towards`."""
         n_atoms = self._atoms_apart(formula)
-        return self.taken(self._most_alike(probability, n_atoms, allowed, _COMPARED)[0])
+        return self._taken(self._most_alike(probability, n_atoms, allowed, _COMPARED)[0])
 
-    def taken(self, rows: NDArray[np.int64]) -> "Analogues":
-        """Those of these rows."""
+    def _taken(self, rows: NDArray[np.int64]) -> "Analogues":
         smiles, names, features = (
-            [own[row] for row in rows] for own in (self.smiles, self.names, self.features)
+            [texts[row] for row in rows] for texts in (self.smiles, self.names, self.features)
         )
         bits = self.bits[index_ranges(self._starts[rows], self._starts[rows + 1])[1]]
         return Analogues(smiles, names, features, self.counts[rows], self.n_bits[rows], bits)
@@ -180,7 +164,7 @@ class Analogues:
         self,
         probability: NDArray[np.float32],
         n_atoms: NDArray[np.int64],
-        asked: NDArray[np.bool_],
+        allowed: NDArray[np.bool_],
         most: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Rows of the most alike and how alike they are; see `towards`.
@@ -189,28 +173,26 @@ class Analogues:
         million molecules, few need their bits looked at: some whose bound is highest, and then
         those whose bound is above the least of the best of these.
         """
-        rows = np.flatnonzero(asked)
-        most_common = np.cumsum(-np.sort(-probability.astype(np.float64)))[self.n_bits[rows] - 1]
-        either = probability.sum() + self.n_bits[rows] - most_common
-        bound = most_common / either - _OF_AN_ATOM * n_atoms[rows]
+
+        def similarity(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+            owner, index = index_ranges(self._starts[rows], self._starts[rows + 1])
+            common = np.bincount(owner, probability[self.bits[index]], len(rows))
+            return worth(rows, common)
+
+        def worth(rows: NDArray[np.int64], common: NDArray[Any]) -> NDArray[np.float64]:
+            either = probability.sum() + self.n_bits[rows] - common
+            return np.asarray(common / either - _OF_AN_ATOM * n_atoms[rows])
+
+        rows = np.flatnonzero(allowed)
         if len(rows) > (n_first := max(most, _AT_ONCE)):
+            sums = np.cumsum(-np.sort(-probability.astype(np.float64)))
+            bound = worth(rows, sums[self.n_bits[rows] - 1])
             first = rows[np.argpartition(-bound, n_first)[:n_first]]
-            least = np.partition(self._alike(probability, n_atoms, first), -most)[-most]
+            least = np.partition(similarity(first), -most)[-most]
             rows = rows[bound > least - _ROUNDING]
-        alike = self._alike(probability, n_atoms, rows)
+        alike = similarity(rows)
         best = np.argsort(-alike, kind="stable")[:most]
         return rows[best], alike[best]
-
-    def _alike(
-        self,
-        probability: NDArray[np.float32],
-        n_atoms: NDArray[np.int64],
-        rows: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
-        own, index = index_ranges(self._starts[rows], self._starts[rows + 1])
-        common = np.bincount(own, probability[self.bits[index]], len(rows))
-        either = probability.sum() + self.n_bits[rows] - common
-        return np.asarray(common / either - _OF_AN_ATOM * n_atoms[rows])
 
     def nearest(self, smiles: str) -> Mapping[str, Any] | None:
         """The molecule most like a candidate, and what was changed, as plain values; None if none.
@@ -221,17 +203,18 @@ class Analogues:
         if not len(self):
             return None
         mol = parse_smiles(smiles)
-        has = np.zeros(FINGERPRINT_BITS, np.int64)
-        has[fingerprint(mol)] = 1
-        common = np.add.reduceat(has[self.bits], self._starts[:-1])
-        alike = common / (has.sum() + self.n_bits - common)
+        is_set = np.zeros(FINGERPRINT_BITS, np.int64)
+        is_set[fingerprint(mol)] = 1
+        common = np.add.reduceat(is_set[self.bits], self._starts[:-1])
+        alike = common / (is_set.sum() + self.n_bits - common)
         best = int(alike.argmax())
-        before, after = Formula(tuple(self.counts[best].tolist())), formula_of(mol)
-        change, known = difference(before, after) or _ISOMER, self.smiles[best]
-        if change == _ISOMER and inchikey_block(parse_smiles(known)) == inchikey_block(mol):
-            change = _THE_SAME
+        template = self.smiles[best]
+        change = difference(Formula(tuple(self.counts[best].tolist())), formula_of(mol))
+        if not change:
+            is_same = inchikey_block(parse_smiles(template)) == inchikey_block(mol)
+            change = "the same molecule" if is_same else "isomer"
         return {
-            "smiles": known,
+            "smiles": template,
             "name": self.names[best],
             "tanimoto": round(float(alike[best]), 4),
             "change": change,
@@ -239,16 +222,17 @@ class Analogues:
 
 
 def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
+    """The columns of a file's molecules, and what is left out."""
     if (total := sum(1 for _ in islice(read_rows(path), _MOST_ROWS + 1))) > _MOST_ROWS:
         raise UsageError(
             f"{path} holds more than {_MOST_ROWS} molecules; keep those that may be analogues"
         )
     refused: Counter[str] = Counter()
-    made = _made(read_rows(path), refused, total)
-    return {**made, "left_out": text_of(filter(None, [left_out(refused, "molecule")]))}
+    columns = _columns(read_rows(path), refused, total)
+    return {**columns, "left_out": text_of(filter(None, [left_out(refused, "molecule")]))}
 
 
-def _made(
+def _columns(
     rows: Iterable[StructureRow], refused: Counter[str], total: int
 ) -> dict[str, NDArray[Any]]:
     """The molecules of so many rows as `Analogues`; those that are none are counted by reason."""
@@ -259,15 +243,15 @@ def _made(
         if number and number % _AT_ONCE == 0:
             logger.info("%d of %d molecules read", number, total)
         try:
-            formula, own = atoms_and_bits(row)
+            formula, set_bits = atoms_and_bits(row)
         except (MoleculeError, FormulaError) as error:
             refused[reason_of(error)] += 1
             continue
         for name, text in zip(_TEXTS, (row.smiles, row.name, row.feature_id), strict=True):
             texts[name] += line_of(text)
-        n_bits.append(len(own))
-        counts += formula.array.astype(np.uint8).tobytes()
-        bits += own.tobytes()
+        n_bits.append(len(set_bits))
+        counts += bytes(formula.counts)
+        bits += set_bits.tobytes()
     return {
         **{name: np.frombuffer(text, np.uint8) for name, text in texts.items()},
         "counts": np.frombuffer(counts, np.uint8).reshape(-1, N_ELEMENTS),
@@ -293,9 +277,9 @@ def atoms_and_bits(row: StructureRow) -> tuple[Formula, NDArray[np.uint16]]:
     return formula, fingerprint(mol)
 
 
-def difference(known: Formula, found: Formula) -> str:
+def difference(before: Formula, after: Formula) -> str:
     """What the second has more than the first, such as ``+C6H10O5`` or ``+O -NH``; "" if equal."""
-    change = found.array - known.array
+    change = after.array - before.array
     each = {"+": np.maximum(change, 0), "-": np.maximum(-change, 0)}
     return " ".join(f"{sign}{Formula(tuple(n.tolist()))}" for sign, n in each.items() if n.any())
 
@@ -331,23 +315,23 @@ def read_guides(path: Path) -> tuple[dict[str, Guide], Analogues | None]:
             tuple(filter(None, map(str.strip, row.get(column, "").split(_BETWEEN))))
             for column in _COLUMNS
         )
-        added, name = Guide(".".join(core) or None, require, forbid), row[_FEATURE]
+        guide, name = Guide(".".join(core) or None, require, forbid), row[_FEATURE]
         try:
-            added.check()
+            guide.check()
         except UsageError as error:
             raise UsageError(f"{path}, line {line}: {error}") from None
         if not name:
             raise UsageError(f"{path}, line {line}: no {_FEATURE}; say which feature it is of")
-        if added != Guide():
-            guides[name] = guides[name].and_also(added)
+        if guide != Guide():
+            guides[name] = guides[name].and_also(guide)
         alike += (StructureRow(smiles, "", line, "", name) for smiles in analogues)
-    made = Analogues.of(alike)
-    if len(made) < len(alike):
-        wrong = next(one for one in alike if one.smiles not in made.smiles)
+    molecules = Analogues.of(alike)
+    if len(molecules) < len(alike):
+        wrong = next(row for row in alike if row.smiles not in molecules.smiles)
         raise UsageError(
             f"{path}, line {wrong.line}: analogue {quote(wrong.smiles)} is no molecule that "
             "samples can start from; write a SMILES such as CCO"
         )
     if not guides and not alike:
         raise UsageError(f"{path} says nothing of any feature; fill {', '.join(_COLUMNS)}")
-    return dict(guides), made if alike else None
+    return dict(guides), molecules if alike else None
