@@ -14,7 +14,6 @@ import torch
 
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.alike import join
 from duallgd_cli.data.gather import gather_spectra
 from duallgd_cli.data.prepared import Molecules, load_spectra
@@ -22,14 +21,12 @@ from duallgd_cli.data.spectra import prepare_spectra
 from duallgd_cli.errors import UnreadableError, WeightsError, counted
 from duallgd_cli.evaluate.fitting import fit_weights_file
 from duallgd_cli.evaluate.leakage import TrainingHashes
-from duallgd_cli.evaluate.run import evaluate
-from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.sources.collection import Collection, known_molecules
-from duallgd_cli.train.known_spectra import known_spectra
-from duallgd_cli.train.stages import Displays
+from duallgd_cli.train.kernel_fit import known_spectra
+from duallgd_cli.train.recipe import Displays, predict_known
+from duallgd_cli.train.settings import DrawSettings
 
 FEWEST_SPECTRA: Final = 20
 # Molecules from which the confidence is fitted anew, and from which the order of candidates is.
@@ -48,14 +45,14 @@ class AdaptSettings:
         weights: That go on.
         out: The new weights; a folder of the same name beside it keeps what was drawn.
         seed: Of what is drawn.
-        sampling: How molecules are drawn to fit the confidence.
+        draw: How molecules are drawn to fit the confidence.
     """
 
     standards: Path
     weights: Path
     out: Path
     seed: int = 1
-    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    draw: DrawSettings = field(default_factory=DrawSettings)
 
 
 def adapt(settings: AdaptSettings, runtime: Runtime, shows: Displays) -> None:
@@ -130,19 +127,12 @@ def _fitted(
         return checkpoint
     work, keep = settings.out.with_suffix(".adapt"), n_fresh < ENOUGH_FOR_RANKING
     with shows.counting("molecules drawn") as advance:
-        evaluate(
-            EvaluateSettings(
-                benchmark=str(work / "standards.tsv"), fold="train", spectra_per_molecule="1",
-                out=work / "drawn", mces=False, drop_leaked=True, weights=str(settings.weights),
-                prediction=PredictSettings(seed=settings.seed, sampling=settings.sampling),
-                device=str(runtime.device), precision=runtime.precision, threads=runtime.threads,
-                resume=True, force=True,
-            ),
-            lambda stage, n_spectra, result: advance(n_spectra),
+        predictions, truth = predict_known(
+            work / "standards.tsv", "train", settings.weights, work / "drawn", settings.draw,
+            settings.seed, runtime, advance,
         )  # fmt: skip
-    runs, truth = [work / "drawn" / "predictions.csv"], work / "drawn" / "truth.tsv"
     fitted = work / "fitted.safetensors"
-    _, held = fit_weights_file(settings.weights, runs, truth, fitted, keep_ranking=keep)
+    _, held = fit_weights_file(settings.weights, [predictions], truth, fitted, keep_ranking=keep)
     shows.say(
         f"{'confidence' if keep else 'ranking and confidence'} fitted to {n_fresh} molecules, "
         f"cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}"
@@ -151,11 +141,11 @@ def _fitted(
     return replace(checkpoint, ranking=own.ranking, record=own.record)
 
 
-def merged(one: BuildingBlocks, other: BuildingBlocks) -> BuildingBlocks:
+def merged(first: BuildingBlocks, second: BuildingBlocks) -> BuildingBlocks:
     """Blocks of two collections, ends before linkers, the most frequent first."""
     seen: dict[str, int] = {}
     where: dict[str, tuple[BuildingBlocks, int, slice]] = {}
-    for blocks in (one, other):
+    for blocks in (first, second):
         stop = np.cumsum(blocks.n_bits, dtype=np.int64).tolist()
         start = [0, *stop[:-1]]
         for row, smiles in enumerate(blocks.smiles):

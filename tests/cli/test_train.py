@@ -60,16 +60,6 @@ def test_spectra_are_prepared(duallgd, tmp_path):
     assert len(load_spectra(tmp_path / "again")) == 7
 
 
-def test_a_run_stops_after_its_minutes_and_the_same_command_goes_on(duallgd, structures, tmp_path):
-    command = ("train", "--stage", "decoder", "--data", structures, "-o", "run", *TINY)
-
-    assert duallgd(*command, "--minutes", "0").code == 0
-    assert not (tmp_path / "run" / "metrics.jsonl").exists()
-    assert duallgd(*command, "--minutes", "60", "--set", "training.data.workers=1").code == 0
-
-    assert steps(tmp_path / "run")[-1] == 4
-
-
 def test_a_run_says_how_far_it_is_and_leaves_weights_a_state_and_figures(
     duallgd, structures, tmp_path
 ):

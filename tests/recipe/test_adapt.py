@@ -9,13 +9,13 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.chem.joining import cut
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UnreadableError, WeightsError
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.predict.loading import load_model
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.train import adapt as adapt_module
 from duallgd_cli.train.adapt import AdaptSettings, adapt, merged
+from duallgd_cli.train.settings import DrawSettings
 from tests.made_prepared import COLUMNS, ESTERS, cells_of
 from tests.made_training import cpu
 from tests.recipe.test_recipe import told, whole  # noqa: F401 - a fixture
@@ -68,7 +68,7 @@ def test_weights_get_to_know_standards(whole, tmp_path, monkeypatch):  # noqa: F
     start, lines = out / "duallgd.safetensors", []
     table = standards(tmp_path / "mine.tsv", PHENOLS)
     settings = AdaptSettings(
-        table, start, tmp_path / "mine.safetensors", sampling=SamplingSettings(samples=4, steps=2)
+        table, start, tmp_path / "mine.safetensors", draw=DrawSettings(samples=4, steps=2)
     )
 
     adapt(settings, cpu(), told(lines))

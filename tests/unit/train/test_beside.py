@@ -1,75 +1,23 @@
-"""Spectra simulated beside a run: the pool that they are kept in, and an encoder that learns."""
+"""Spectra simulated beside a run: the folders that they are kept in, an encoder that learns."""
 
 import numpy as np
 import pytest
 
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.data.peaks import most_intense, packed_batch
-from duallgd_cli.data.prepared import spectrum_arrays, spectrum_row
 from duallgd_cli.errors import UnreadableError, UsageError, WorkerDiedError
-from duallgd_cli.train.beside import Pool, simulated_molecules
+from duallgd_cli.train.beside import Pool, _simulate
+from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.run import TrainingRequest, run_training
 from duallgd_cli.train.settings import run_settings
 from duallgd_cli.train.simulator import save_simulator
-from tests.made_prepared import molecules_of, spectra_folder, structures_folder
-from tests.made_simulation import model_of, simulator
+from tests.made_prepared import spectra_folder, structures_folder
+from tests.made_simulation import model_of, simulated_folder
 from tests.made_training import cpu, figures
 
 
-@pytest.fixture(scope="module")
-def drawn():
-    """Molecules, the rows of those that were simulated, and their spectra."""
-    molecules, generator = molecules_of(), np.random.default_rng(1)
-    rows = np.array([row for row in range(len(molecules)) for _ in range(2)])
-    found = [simulator().annotated(molecules, int(row), generator) for row in rows]
-    return molecules, rows, [
-        spectrum_row(one, "", "train", most_intense(one.intensity)) for one in found
-    ]  # fmt: skip
-
-
-def test_a_pool_gives_what_was_put_into_it_while_more_comes(drawn, tmp_path):
-    molecules, rows, spectra = drawn
-    pool = Pool(molecules, tmp_path / "pool", 100)
-
-    assert pool.add(rows[:9], spectra[:9])
-    assert pool.count == 9
-    assert pool.add(rows[9:], spectra[9:])
-
-    expected, own = spectrum_arrays(spectra, rows), pool.spectra
-    assert pool.count == len(rows)
-    np.testing.assert_array_equal(own.molecule[: len(rows)], rows)
-    np.testing.assert_array_equal(own.peak_offset[: len(rows) + 1], expected["peak_offset"])
-    for name in ("mz", "intensity", "ppm", "carrier", "adduct", "energy_ev"):
-        np.testing.assert_array_equal(getattr(own, name)[: len(expected[name])], expected[name])
-    whole = packed_batch([(own, [[3], [17]], 0.0)], np.random.default_rng(1))
-    assert whole.n_samples == 2
-
-
-@pytest.mark.parametrize("most", [5, 24])
-def test_a_full_pool_takes_no_more(drawn, tmp_path, most):
-    molecules, rows, spectra = drawn
-    pool = Pool(molecules, tmp_path, most)
-
-    went_on = [pool.add(rows, spectra), pool.add(rows, spectra)]
-
-    assert went_on == [most == 24, False]
-    assert pool.count == most
-    assert pool.is_full
-
-
-def test_processes_that_ended_are_missed_unless_the_pool_is_full(drawn, tmp_path):
-    class Ended:
-        def is_alive(self):
-            return False
-
-    molecules, rows, spectra = drawn
-    pool = Pool(molecules, tmp_path, 5)
-    pool.processes = [Ended()]
-
-    with pytest.raises(WorkerDiedError, match=r"the same command goes on, with fewer --set"):
-        _ = pool.count
-    pool.add(rows, spectra)
-    assert pool.count == 5
+class Ended:
+    def is_alive(self):
+        return False
 
 
 def settings(*overrides):
@@ -82,6 +30,47 @@ def settings(*overrides):
     return run_settings("tiny", chosen)
 
 
+def test_a_pool_counts_whole_parts_from_the_first_on_and_misses_ended_processes(tmp_path, spectra):
+    pool = Pool(tmp_path, 12_000)
+    counts = [pool.count]
+    for number in (1, 0):
+        simulated_folder(tmp_path / str(number))
+        counts.append(pool.count)
+    pool.processes = [Ended()]
+
+    with pytest.raises(WorkerDiedError, match=r"the same command goes on, with fewer --set"):
+        _ = pool.count
+    simulated_folder(tmp_path / "2")
+
+    assert (*counts, pool.count) == (0, 0, 2, 3)
+    stage = EncoderStage(spectra, None, settings().training, beside=pool)
+    assert next(stage.plan(0)) == 3
+    measured = set(spectra.precursor_mz.tolist())
+    own = pool.part(2)
+    assert not measured & set(own.precursor_mz.tolist()) or len(own) == 12
+    assert stage.collate(3, 0).n_samples == stage.collate(3, 5).n_samples == 8
+
+
+def test_parts_that_are_there_are_kept_and_others_are_of_other_structures(tmp_path):
+    structures, simulator = structures_folder(tmp_path / "s"), simulator_of()
+    for numbers in (range(1), range(3)):
+        _simulate(structures, simulator, tmp_path / "pool", numbers, 4, 7)
+
+    pool = Pool(tmp_path / "pool", 12)
+    pool.size = 4
+    chosen = [pool.part(n).molecules.inchikey.tolist() for n in range(3)]
+    assert [len(names) for names in chosen] == [4, 4, 4]
+    assert len(set(map(tuple, chosen))) > 1
+
+
+def simulator_of():
+    import pickle
+
+    from tests.made_simulation import simulator
+
+    return pickle.dumps(simulator())
+
+
 @pytest.mark.slow
 def test_an_encoder_learns_beside_processes_that_simulate(tmp_path):
     data = spectra_folder(tmp_path / "spectra")
@@ -89,11 +78,7 @@ def test_an_encoder_learns_beside_processes_that_simulate(tmp_path):
     save_simulator(tmp_path / "simulator.safetensors", model_of(-3.0), {"made": True})
     given = {"structures": (structures,), "simulator": tmp_path / "simulator.safetensors"}
 
-    for stop_after in (2, None):
-        request = TrainingRequest(
-            settings(), tmp_path / "run", data, stop_after=stop_after, **given
-        )
-        run_training(request, cpu())
+    run_training(TrainingRequest(settings(), tmp_path / "run", data, **given), cpu())
 
     losses = figures(tmp_path / "run", "loss")
     assert list(losses) == [1, 2, 3, 4, 5, 6]
@@ -102,12 +87,18 @@ def test_an_encoder_learns_beside_processes_that_simulate(tmp_path):
     assert record["data"]["structures"]["molecules"] == 12
 
 
-def test_nothing_to_simulate_and_too_much_to_simulate_are_said(tmp_path):
+@pytest.mark.parametrize(
+    ("n_folders", "error", "message"),
+    [
+        (2, UsageError, "one folder of --structures that are simulated"),
+        (1, UnreadableError, "none of fold train to be simulated"),
+    ],
+)
+def test_nothing_to_simulate_and_too_much_are_said(tmp_path, n_folders, error, message):
     data = spectra_folder(tmp_path / "spectra")
+    save_simulator(tmp_path / "run" / "simulator.safetensors", model_of(-3.0), {})
     held = structures_folder(tmp_path / "held", fold=[1] * 12)
-    request = TrainingRequest(settings(), tmp_path / "run", data, structures=(held, held))
+    request = TrainingRequest(settings(), tmp_path / "run", data, structures=(held,) * n_folders)
 
-    with pytest.raises(UsageError, match="one folder of --structures that are simulated"):
+    with pytest.raises(error, match=message):
         run_training(request, cpu())
-    with pytest.raises(UnreadableError, match="none of fold train to be simulated"):
-        simulated_molecules(molecules_of("CCO", fold=[1]))

@@ -1,5 +1,7 @@
 """Fragments and fingerprint bits learn to tell molecules from others of their formula."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,16 +17,17 @@ from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.scores.substructures import known_environments
-from duallgd_cli.train import contrast
-from duallgd_cli.train.contrast import bit_sums, fit_contrast
-from duallgd_cli.train.evidence import (
-    Judge,
-    Rivals,
-    _scores,
+from duallgd_cli.train import isomer_encoder
+from duallgd_cli.train.fragment_scorer import (
+    Case,
+    ScorerModel,
+    _fragments_of,
+    fit_against_decoys,
     fit_evidence,
     one_of_each,
-    tell_apart,
+    scores_of,
 )
+from duallgd_cli.train.isomer_encoder import bit_sums, fit_isomer_encoder
 from tests.made_prepared import ESTERS, made_spectra, molecules_of
 
 PROTONATED = BY_NAME["[M+H]+"].index
@@ -47,13 +50,14 @@ def rival(smiles):
 
 def fresh():
     torch.manual_seed(1)
-    return Judge(FragmentModel(N_INPUTS, len(SHIFTS), width=96))
+    return ScorerModel(FragmentModel(N_INPUTS, len(SHIFTS), width=96))
 
 
 def first(model, rivals):
     """How many molecules have a higher score than all their rivals."""
     with torch.no_grad():
-        scores, _ = _scores(model.eval(), rivals, np.random.default_rng(1))
+        generator = np.random.default_rng(1)
+        scores, _ = scores_of(model.eval(), [list(_fragments_of(c, generator)) for c in rivals])
     return sum(bool(one[0] > one[1:].max() + 0.05) for one in scores)
 
 
@@ -62,18 +66,18 @@ def test_molecules_are_told_from_rivals_that_were_never_seen():
     """Of the isomers of each unseen ester, the one whose acyl cation is seen comes first."""
     isomers = ("CCCC(=O)OCC", "CCC(=O)OCCC", "CC(=O)OCCCC", "CCCCC(=O)OC")
     known = [
-        Rivals((rival(one), *(rival(other) for other in isomers if other != one)), peak_of(one))
+        Case((rival(one), *(rival(other) for other in isomers if other != one)), peak_of(one))
         for one in isomers
     ]
     longer = ("CCC(=O)OCCCC", "CC(=O)OCCCCC", "CCCCC(=O)OCC", "CCCC(=O)OCCC")
     unseen = [
-        Rivals((rival(one), *(rival(other) for other in longer if other != one)), peak_of(one))
+        Case((rival(one), *(rival(other) for other in longer if other != one)), peak_of(one))
         for one in longer
     ]
     model = fresh()
     before = first(model, known)
 
-    record = tell_apart(model, known * 40)
+    record = fit_against_decoys(model, known * 40)
 
     assert record["told_apart"] == 160
     assert record["first_of_rivals"] > 0.8  # of which chance would give 0.25
@@ -154,15 +158,16 @@ def test_scores_of_bits_are_summed_molecule_by_molecule():
 
 def test_molecules_are_told_from_rivals_by_their_peaks(spectra, monkeypatch):
     """Chance would put 3 of 8 first; the encoder itself is left as it was."""
-    quick = {"_SPECTRA": 16, "_LEARNING_RATE": 3e-3, "_DROPOUT": 0.0}
+    rates = replace(isomer_encoder._RATES, learning_rate=3e-3)
+    quick = {"_SPECTRA": 16, "_RATES": rates, "_DROPOUT": 0.0}
     for name, value in quick.items():
-        monkeypatch.setattr(contrast, name, value)
+        monkeypatch.setattr(isomer_encoder, name, value)
     torch.manual_seed(1)
     encoder = FormulaTransformer(EncoderSettings(layers=1, width=32, heads=2, summary=32)).eval()
     before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
     rivals, told = rivals_of_all(spectra), []
 
-    tensors, record = fit_contrast(encoder, spectra, rivals, 1, told.append, steps=150)
+    tensors, record = fit_isomer_encoder(encoder, spectra, rivals, 1, told.append, steps=150)
 
     assert (record["contrasted"], len(told)) == (150 * 16, 150)
     assert all(torch.equal(before[name], one) for name, one in encoder.state_dict().items())
@@ -183,4 +188,4 @@ def first_of_rivals(encoder, spectra, rivals):
 def test_without_rivals_there_is_nothing_to_learn(spectra):
     encoder = FormulaTransformer(EncoderSettings(layers=1, width=16, heads=2, summary=16))
 
-    assert fit_contrast(encoder, spectra, {0: (Rival(None, bits("CCO")),), 1: ()}) == ({}, {})
+    assert fit_isomer_encoder(encoder, spectra, {0: (Rival(None, bits("CCO")),), 1: ()}) == ({}, {})

@@ -16,17 +16,16 @@ import torch
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.train import loop
-from duallgd_cli.train.loop import (
+from duallgd_cli.train import optimisers as updates
+from duallgd_cli.train.optimisers import learning_rate, optimisers
+from duallgd_cli.train.settings import OptimiserSettings
+from duallgd_cli.train.trainer import (
     BEST,
     DivergenceError,
     interruptible,
-    learning_rate,
-    optimisers,
     sum_gradients,
     verdict,
 )
-from duallgd_cli.train.settings import OptimiserSettings
 from tests import made_training
 from tests.made_graphs import small_settings
 from tests.made_training import (
@@ -159,7 +158,7 @@ def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, whole, number
 
 def test_asked_again_later_a_run_stops_at_once(monkeypatch):
     clock = iter([10.0, 12.0])
-    monkeypatch.setattr("duallgd_cli.train.loop.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("duallgd_cli.train.trainer.time.monotonic", lambda: next(clock))
 
     with interruptible() as asked:
         os.kill(os.getpid(), signal.SIGINT)
@@ -288,7 +287,6 @@ def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
 
 def test_what_no_rank_used_keeps_no_gradient(monkeypatch):
     """Else weight decay and momentum would move it, in several processes but not in one."""
-    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
     monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor: tensor.mul_(2))
     model = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "idle": torch.nn.Linear(2, 1)})
     model["used"](torch.ones(2)).backward()
@@ -358,7 +356,7 @@ def test_muon_by_shape_is_torch_s_muon(steps):
     ends = []
     for by_shape in (False, True):
         own = [torch.nn.Parameter(matrix.clone()) for matrix in start]
-        muon = loop._Muon(own, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
+        muon = updates._Muon(own, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
         for step in gradients:
             for parameter, gradient in zip(own, step, strict=True):
                 parameter.grad = gradient.clone()
@@ -374,7 +372,7 @@ def test_muon_by_shape_is_torch_s_muon(steps):
 def test_what_is_brought_near_orthogonal_has_singular_values_about_one():
     matrices = torch.randn(3, 20, 50, generator=torch.Generator().manual_seed(1))
     for some in (matrices, matrices.mT.contiguous()):
-        near = loop.orthogonal(some, (3.4445, -4.7750, 2.0315), 5, 1e-7)
+        near = updates.orthogonal(some, (3.4445, -4.7750, 2.0315), 5, 1e-7)
         values = torch.linalg.svdvals(near.float())
         assert near.shape == some.shape
         assert 0.6 < values.min() < values.max() < 1.3

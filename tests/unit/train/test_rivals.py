@@ -5,7 +5,7 @@ import torch
 
 from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.sources.collection import known_molecules, molecule_of
-from duallgd_cli.train.rivals import rivals_of
+from duallgd_cli.train.decoys import decoys_of
 from tests.made_prepared import made_spectra, molecules_of
 
 ESTERS = ("CC(=O)OCC", "CCC(=O)OC", "CC(=O)OCCC", "CCCC(=O)OCC", "CC(=O)OCCCC", "CCCC(=O)OCCO")
@@ -31,7 +31,7 @@ def rivals(spectra, smiles, seed=1, known=ESTERS):
     row = blocks.index(block)
     spectrum = spectra.molecule.tolist().index(row)
     templates = known_molecules(molecules_of(*known), max_atoms=99)
-    made = rivals_of(spectra, spectrum, encoder, templates, seed)
+    made = decoys_of(spectra, spectrum, encoder, templates, seed)
     assert all((fingerprint(molecule_of(one.graph)) == one.bits).all() for one in made)
     return [charge_free_smiles(molecule_of(one.graph)) for one in made]
 

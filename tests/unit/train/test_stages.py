@@ -16,11 +16,9 @@ from duallgd_cli.train.decoder import (
     JointStage,
     bond_loss,
     graph_batch,
-    noise_levels,
-    noise_steps,
 )
 from duallgd_cli.train.encoder import EncoderStage, SpectrumSampler, dense_bits, fingerprint_figures
-from duallgd_cli.train.known_spectra import kernel_beside
+from duallgd_cli.train.kernel_fit import kernel_beside
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import SPECTRA, made_spectra
@@ -31,11 +29,12 @@ FROZEN = replace(SETTINGS, stage="joint", freeze_encoder=True)
 
 @pytest.mark.parametrize("n_graphs", [1, 2, 7, 100])
 def test_every_stratum_of_noise_levels_is_drawn_once(n_graphs):
-    t = noise_steps(noise_levels(n_graphs, np.random.default_rng(1)), 500)
+    collator = MoleculeCollator(made_molecules(n_graphs), None)
+    planned = (np.arange(n_graphs), 9)
 
-    strata = ((t - 1) * n_graphs // 500).tolist()
-    assert sorted(strata) == list(range(n_graphs))
-    assert 1 <= int(t.min()) <= int(t.max()) <= 500
+    level = graph_batch(collator, planned, np.random.default_rng(1)).level
+
+    assert sorted((level * n_graphs).floor().int().tolist()) == list(range(n_graphs))
 
 
 def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):

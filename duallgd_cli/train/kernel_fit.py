@@ -51,7 +51,19 @@ def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tenso
         kept.append(molecule * N_PLACES + key % N_PLACES)
     key, inverse = torch.cat(kept).unique(return_inverse=True)
     weight = torch.zeros(len(key)).scatter_reduce(0, inverse, torch.cat(weights), "amax")
-    return _most_telling(key // N_PLACES, key % N_PLACES, weight, len(known))
+    # Those of each molecule that weigh most and are rarest, by molecule and place.
+    row, place, n_known = key // N_PLACES, key % N_PLACES, len(known)
+    often = torch.bincount(place, minlength=N_PLACES)[place]
+    telling = weight * torch.log((n_known + 1) / (often + 1)).sqrt()
+    order = torch.argsort(-telling, stable=True)
+    order = order[torch.argsort(row[order], stable=True)]
+    start = torch.searchsorted(row[order], torch.arange(n_known))
+    best = order[torch.arange(len(order)) - start[row[order]] < _KEPT].sort().values
+    return {
+        "n_places": torch.bincount(row[best], minlength=n_known).short(),
+        "place": place[best].int(),
+        "weight": weight[best],
+    }
 
 
 def fit_kernel(
@@ -93,20 +105,6 @@ def kernel_beside(encoder: FormulaTransformer, spectra: PreparedSpectra) -> Frag
 def _batches(
     spectra: PreparedSpectra, chosen: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], PeakBatch]]:
+    """Some spectra, a few hundred rows at a time, and their peaks."""
     for part in np.array_split(chosen, max(1, len(chosen) // _AT_ONCE)):
         yield part, prepared_batch(spectra, part)
-
-
-def _most_telling(row: Tensor, place: Tensor, weight: Tensor, n_known: int) -> dict[str, Tensor]:
-    """The `_KEPT` of each molecule that weigh most and are rarest, by molecule and place."""
-    often = torch.bincount(place, minlength=N_PLACES)[place]
-    telling = weight * torch.log((n_known + 1) / (often + 1)).sqrt()
-    order = torch.argsort(-telling, stable=True)
-    order = order[torch.argsort(row[order], stable=True)]
-    start = torch.searchsorted(row[order], torch.arange(n_known))
-    kept = order[torch.arange(len(order)) - start[row[order]] < _KEPT].sort().values
-    return {
-        "n_places": torch.bincount(row[kept], minlength=n_known).short(),
-        "place": place[kept].int(),
-        "weight": weight[kept],
-    }

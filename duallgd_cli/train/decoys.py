@@ -1,8 +1,6 @@
-"""What could be mistaken for a known molecule: others of its formula that are made like candidates.
+"""Decoys: what could be mistaken for a known molecule, of its formula and made like candidates.
 
-A score that is to find the molecule among candidates learns from these, see `train.evidence`.
-
-R rivals, F fingerprint bits.
+F fingerprint bits.
 """
 
 from itertools import islice
@@ -18,7 +16,7 @@ from duallgd_cli.data.prepared import PreparedSpectra
 from duallgd_cli.sources.collection import BEGUN, Collection, molecule_of
 
 # So many are taken, of so many that are likeliest: the first of these and others at random.
-_RIVALS, _LIKELIEST, _FIRST = 24, 300, 10
+_DECOYS, _LIKELIEST, _FIRST = 24, 300, 10
 _LARGEST: Final = 50  # heavy atoms
 # Of those that are put together, which come likeliest first.
 _MOST: Final = 300
@@ -27,22 +25,26 @@ _MOST: Final = 300
 _SCALE, _NOISE, _NEVER = (0.3, 0.8), (0.5, 2.0), -5.0
 
 
-def rivals_of(
+def decoys_of(
     spectra: PreparedSpectra, spectrum: int, encoder: nn.Module, templates: Collection, seed: int
 ) -> tuple[Rival, ...]:
-    """The molecule of a spectrum, then up to 24 rivals of it; none where nothing is made.
+    """The molecule of a spectrum, then up to 24 decoys of it; none where nothing is made.
 
     Args:
         spectra: Prepared ones.
         spectrum: Row.
         encoder: Gives logits of the fingerprint, (1, F).
-        templates: Known molecules; rivals are made of others than the molecule itself.
+        templates: Known molecules; decoys are made of others than the molecule itself.
         seed: Of a random choice.
     """
     from duallgd_cli.chem.identity import charge_free_smiles, fingerprint  # rdkit loads only here
     from duallgd_cli.chem.joining import together
     from duallgd_cli.chem.molecule import disassemble
     from duallgd_cli.sources.enumerated import changed, likeliest, log_odds, mols_of_graphs
+
+    def is_itself(graph: MolecularGraph) -> bool:
+        names = ("element", "pair", "bond_class")
+        return all(np.array_equal(getattr(graph, name), getattr(itself, name)) for name in names)
 
     molecule = int(spectra.molecule[spectrum])
     generator = np.random.default_rng((seed, molecule))
@@ -56,20 +58,15 @@ def rivals_of(
     doubted = logits * generator.uniform(*_SCALE) + noise * (logits > _NEVER)
     doubtful = torch.sigmoid(torch.from_numpy(doubted.astype(np.float32))).numpy()
     name, scores = charge_free_smiles(mol), log_odds(doubtful)
-    near = templates.near(doubtful, formula)
-    known = islice((one for one in near if not _same(one, itself)), BEGUN)
+    known = islice(
+        (graph for graph in templates.near(doubtful, formula) if not is_itself(graph)), BEGUN
+    )
     near_by = changed(mols_of_graphs(known), formula, templates.blocks)
     joined = together(templates.blocks, formula, scores, _MOST)
     best = likeliest(scores, _LIKELIEST, near_by, joined)
-    rivals = [one for _, one in best if charge_free_smiles(one) != name]
-    others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(rivals))))
-    chosen = rivals[:_FIRST] + [rivals[row] for row in others[: _RIVALS - _FIRST]]
-    graphs = (graph_of_bonds(one.formula, one.bond_class) for one in map(disassemble, chosen))
-    bits = map(fingerprint, (mol, *chosen))
-    return tuple(map(Rival, (itself, *graphs), bits))
-
-
-def _same(one: MolecularGraph, other: MolecularGraph) -> bool:
-    """Whether two are one prepared molecule."""
-    names = ("element", "pair", "bond_class")
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    decoys = [decoy for _, decoy in best if charge_free_smiles(decoy) != name]
+    others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(decoys))))
+    chosen = decoys[:_FIRST] + [decoys[row] for row in others[: _DECOYS - _FIRST]]
+    parts = map(disassemble, chosen)
+    graphs = (itself, *(graph_of_bonds(part.formula, part.bond_class) for part in parts))
+    return tuple(map(Rival, graphs, map(fingerprint, (mol, *chosen))))

@@ -2,9 +2,9 @@
 
 A fragment model that is fitted to measured spectra says which peaks a molecule gives. What each
 fragment speaks for a molecule, as a peak or as none, is then fitted so that molecules of fold train
-are told from rivals of the same formula. That is what a candidate's score is asked for.
+are told from decoys of the same formula. That is what a candidate's score is asked for.
 
-Letters: C fragments, H hydrogen shifts, K peaks, R rivals and the molecule itself.
+Letters: C fragments, H hydrogen shifts, K peaks, D the molecule itself and its decoys.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import (
@@ -31,20 +32,24 @@ from duallgd_cli.data.prepared import Molecules, PreparedSpectra
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.train.encoder import by_molecule
-from duallgd_cli.train.simulator import explained_peaks, fit_simulator, one_cycle, simulated_rows
+from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
+from duallgd_cli.train.simulator import explained_peaks, fit_simulator, simulated_rows
+from duallgd_cli.train.trainer import fit
 
 # Narrower than what simulates spectra: it goes with every weights file and scores every candidate.
 _WIDTH: Final = 96
-# Rounds through all molecules, so many at a time, each beside so many rivals.
+# Rounds through all molecules, so many at a time, each beside so many decoys.
 _ROUNDS: Final = 6
-_AT_ONCE, _RIVALS = 16, 20
-_LEARNING_RATE, _WEIGHT_DECAY = 1e-3, 0.02
+_AT_ONCE, _DECOYS = 16, 20
+_RATES: Final = OptimiserSettings(
+    "adamw", 1e-3, warmup_share=0.1, final_share=0.0, weight_decay=0.02, beta2=0.999, clip=5.0
+)
 _DROPOUT: Final = 0.1
 # Of the first fit's loss, so that chances stay chances.
 _LIKELIHOOD: Final = 0.02
 
 
-class Judge(nn.Module):
+class ScorerModel(nn.Module):
     """What fragments speak for a molecule.
 
     Args:
@@ -56,7 +61,7 @@ class Judge(nn.Module):
         self.hidden, self.presence = fitted.hidden, fitted.presence
         self.dropout = nn.Dropout(_DROPOUT)
         width, n_shifts = fitted.presence.in_features, fitted.presence.out_features
-        self.worth = nn.Linear(width, 2 * n_shifts)
+        self.worth = nn.Linear(width, 2 * n_shifts)  # as weights files call it
         nn.init.zeros_(self.worth.weight)
         nn.init.zeros_(self.worth.bias)
 
@@ -70,21 +75,21 @@ class Judge(nn.Module):
         hidden = self.dropout(self.hidden(features))
         log_odds = self.presence(hidden)
         found, missed = self.worth(hidden).chunk(2, 1)
-        found = found + FOUND * (nn.functional.logsigmoid(log_odds) - BY_CHANCE)
-        missed = missed * torch.sigmoid(log_odds) - MISSED * nn.functional.softplus(log_odds)
+        found = found + FOUND * (logsigmoid(log_odds) - BY_CHANCE)
+        missed = missed * torch.sigmoid(log_odds) - MISSED * softplus(log_odds)
         return log_odds, torch.where(there, found, missed)
 
 
 @dataclass(frozen=True, eq=False)
-class Rivals:
-    """A molecule beside others of its formula.
+class Case:
+    """A molecule beside decoys of its formula.
 
     Attributes:
-        made: The molecule itself first, (R,).
+        molecules: The molecule itself first, (D,).
         spectra: Of the molecule: ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,).
     """
 
-    made: Sequence[Rival]
+    molecules: Sequence[Rival]
     spectra: Sequence[tuple[Ion, NDArray[np.int16], NDArray[np.float32]]]
 
 
@@ -99,7 +104,7 @@ def fit_evidence(
     structures: Molecules,
     environments: NDArray[np.uint8],
     spectra: PreparedSpectra,
-    rivals: Mapping[int, Sequence[Rival]],
+    decoys: Mapping[int, Sequence[Rival]],
     steps: int = 2500,
     seed: int = 1,
     advance: Callable[[int], None] = lambda steps: None,
@@ -110,7 +115,7 @@ def fit_evidence(
         structures: Whose bits are counted.
         environments: Filter of those that they have, see `scores.substructures`, (B,).
         spectra: That the fragment model is fitted to.
-        rivals: By row of a molecule, itself first: what it learns to tell apart then.
+        decoys: By row of a molecule, itself first: what it learns to tell apart then.
         steps: Optimiser steps of the first fit.
         seed: Random seed.
         advance: Told each step of both.
@@ -126,86 +131,86 @@ def fit_evidence(
         raise UnreadableError("the prepared structures hold none of fold train")
     simulator, record = fit_simulator(spectra, steps, seed, advance, width=_WIDTH)
     of_train = zip(*by_molecule(spectra, simulated_rows(spectra, "train")), strict=True)
-    beside = [
-        Rivals(rivals[row], [explained_peaks(spectra, spectrum) for spectrum in own])
+    cases = [
+        Case(decoys[row], [explained_peaks(spectra, spectrum) for spectrum in own])
         for row, own in ((int(molecule), own) for molecule, own in of_train)
-        if len(rivals.get(row, ())) > 1
+        if len(decoys.get(row, ())) > 1
     ]
-    judge = Judge(simulator.model)
-    told_apart = tell_apart(judge, beside, seed, advance) if beside else {}
-    tensors = dict(judge.state_dict())
+    scorer = ScorerModel(simulator.model)
+    against = fit_against_decoys(scorer, cases, seed, advance) if cases else {}
+    tensors = dict(scorer.state_dict())
     # Share of the molecules that have each bit, none of it 0.
     of_bit = np.repeat(train, np.diff(structures.bit_offset))
     counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=FINGERPRINT_BITS)
-    share = (counts + 1) / (train.sum() + 1)
-    tensors["log_prevalence"] = torch.from_numpy(np.log(share)).float()
+    tensors["log_prevalence"] = torch.from_numpy(np.log((counts + 1) / (train.sum() + 1))).float()
     tensors["environments"] = torch.from_numpy(environments)
-    return tensors, {"structures": int(train.sum()), **record, **told_apart}
+    return tensors, {"structures": int(train.sum()), **record, **against}
 
 
-def tell_apart(
-    model: Judge,
-    rivals: Sequence[Rivals],
+def fit_against_decoys(
+    model: ScorerModel,
+    cases: Sequence[Case],
     seed: int = 1,
     advance: Callable[[int], None] = lambda steps: None,
 ) -> dict[str, object]:
-    """Fit a judge to give each molecule a higher score than its rivals, in place.
-
-    Args:
-        model: Fitted to spectra.
-        rivals: Of each molecule.
-        seed: Random seed.
-        advance: Told each step.
+    """Fit a scorer to give each molecule a higher score than its decoys, in place.
 
     Returns:
         What to keep on record: molecules, and the share of the last round that came first.
     """
-    torch.manual_seed(seed)
-    generator, n_steps = np.random.default_rng(seed), _ROUNDS * -(-len(rivals) // _AT_ONCE)
-    descend = one_cycle(model, _LEARNING_RATE, _WEIGHT_DECAY, n_steps, rising=0.1, steepest=5.0)
-    model.train()
-    first: list[bool] = []
-    for _ in range(_ROUNDS):
-        first = []
-        order = generator.permutation(len(rivals))
-        for start in range(0, len(order), _AT_ONCE):
-            some = [rivals[row] for row in order[start : start + _AT_ONCE]]
-            scores, likelihood = _scores(model, some, generator)
-            entropy = torch.stack([one.logsumexp(0) - one[0] for one in scores]).mean()
-            first += [int(one.argmax()) == 0 for one in scores]
-            loss = entropy + _LIKELIHOOD * likelihood
-            descend(loss)
-            advance(1)
-    model.eval()
-    return {"told_apart": len(rivals), "first_of_rivals": float(np.mean(first))}
+    a_round = -(-len(cases) // _AT_ONCE)
+    came_first: list[bool] = []
+
+    def batch_of(step: int) -> list[list[tuple[Tensor, Tensor]]]:
+        number, place = divmod(step, a_round)
+        order = np.random.default_rng((seed, number)).permutation(len(cases))
+        generator = np.random.default_rng((seed, step))
+        rows = order[place * _AT_ONCE : (place + 1) * _AT_ONCE]
+        return [list(_fragments_of(cases[row], generator)) for row in rows]
+
+    def loss(model: ScorerModel, batch: list[list[tuple[Tensor, Tensor]]]) -> tuple[Tensor, Tensor]:
+        scores, likelihood = scores_of(model, batch)
+        came_first.extend(int(case.argmax()) == 0 for case in scores)
+        entropy = torch.stack([case.logsumexp(0) - case[0] for case in scores]).mean()
+        return entropy + _LIKELIHOOD * likelihood, torch.ones_like(entropy)
+
+    settings = TrainingSettings(seed=seed, steps=_ROUNDS * a_round, optimiser=_RATES)
+    fit(model, batch_of, loss, settings, advance)
+    return {
+        "told_apart": len(cases),
+        "first_of_rivals": float(np.mean(came_first[-len(cases) :])),
+    }
 
 
-def _scores(
-    model: Judge, rivals: Sequence[Rivals], generator: np.random.Generator
+def scores_of(
+    model: ScorerModel, cases: Sequence[Sequence[tuple[Tensor, Tensor]]]
 ) -> tuple[list[Tensor], Tensor]:
-    """Score of each molecule and of some rivals, and loss of the peaks of the molecules."""
-    rows = [list(_rows(one, generator)) for one in rivals]
-    every = [row for own in rows for row in own]
-    features, there = (torch.from_numpy(np.concatenate(part)) for part in zip(*every, strict=True))
-    log_odds, worth = model(features, there)
-    sums = torch.stack([part.sum() for part in worth.sum(1).split([len(x) for x, _ in every])])
-    right = torch.cat(
-        [torch.full((len(x),), not place) for own in rows for place, (x, _) in enumerate(own)]
-    )
-    seen = there[right]
-    entropy = nn.functional.binary_cross_entropy_with_logits(
-        log_odds[right], seen.float(), reduction="sum"
-    )
-    return list(sums.split([len(own) for own in rows])), entropy / seen.sum().clamp_min(1)
+    """Score of each molecule of each case, and the loss of the peaks of the true ones.
+
+    Args:
+        model: To ask.
+        cases: Of each of its molecules features (C, N_INPUTS) and which are peaks (C, H).
+
+    Returns:
+        (D,) of each case, and a scalar.
+    """
+    molecules = [molecule for case in cases for molecule in case]
+    features, there = (torch.cat(part) for part in zip(*molecules, strict=True))
+    log_odds, values = model(features, there)
+    sizes = [len(rows) for rows, _ in molecules]
+    sums = torch.stack([part.sum() for part in values.sum(1).split(sizes)])
+    is_true = torch.tensor([place == 0 for case in cases for place in range(len(case))])
+    of_true = is_true.repeat_interleave(torch.tensor(sizes))
+    seen = there[of_true]
+    entropy = binary_cross_entropy_with_logits(log_odds[of_true], seen.float(), reduction="sum")
+    return list(sums.split([len(case) for case in cases])), entropy / seen.sum().clamp_min(1)
 
 
-def _rows(
-    rivals: Rivals, generator: np.random.Generator
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
-    """Features (C, N_INPUTS) and which peaks are there (C, H): of the molecule, of some rivals."""
-    ion, subformula, intensity = rivals.spectra[int(generator.integers(len(rivals.spectra)))]
-    some = 1 + generator.permutation(len(rivals.made) - 1)[:_RIVALS]
+def _fragments_of(case: Case, generator: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """Features and peaks of a spectrum over fragments: of the molecule, then of some decoys."""
+    ion, subformula, intensity = case.spectra[int(generator.integers(len(case.spectra)))]
+    some = 1 + generator.permutation(len(case.molecules) - 1)[:_DECOYS]
     for place in (0, *some.tolist()):
-        found = fragments(rivals.made[place].graph, np.random.default_rng(0))  # as in scoring
-        there = measured_intensity(found, ion, subformula, intensity) > 0
-        yield fragment_features(found, ion), there
+        made = fragments(case.molecules[place].graph, np.random.default_rng(0))  # as in scoring
+        there = measured_intensity(made, ion, subformula, intensity) > 0
+        yield torch.from_numpy(fragment_features(made, ion)), torch.from_numpy(there)
