@@ -64,10 +64,7 @@ _From = Annotated[
 _Stage = Annotated[str | None, typer.Option(help="decoder, encoder or joint.")]
 _Structures = Annotated[
     list[Path] | None,
-    typer.Option(
-        help="Prepared structures, for the joint stage; repeatable: folders take turns. For the "
-        "encoder stage one folder, which is simulated as it learns."
-    ),
+    typer.Option(help="Prepared structures, for the joint stage; repeatable: folders take turns."),
 ]
 _Simulated = Annotated[
     Path | None,
@@ -172,20 +169,19 @@ def train(
     }
     folders = (data, *(structures or ()), *(() if simulated is None else (simulated,)))
     _claim(output, init.values(), folders, config, force)
-    from duallgd_cli.train.run import TrainingRequest, run_training
-    from duallgd_cli.train.settings import run_settings, said
+    from duallgd_cli.train.run import run_training
+    from duallgd_cli.train.settings import plain_settings, run_settings
 
     chosen = [*(overrides or []), *([f"training.stage={stage}"] if stage else [])]
-    settings = run_settings(config, chosen)
-    request = TrainingRequest(
-        settings, output, data, tuple(structures or ()), simulated, init=init,
-        said=said(config, chosen).get("model", {}), stop_after=stop_after,
-    )  # fmt: skip
+    plain, settings = plain_settings(config, chosen), run_settings(config, chosen)
     runtime, total = Runtime.resolve(**machine), settings.training.steps
     quiet = quiet or runtime.rank > 0
     try:
         with training_display(total, min(total, stop_after or total), quiet) as on_step:
-            record = run_training(request, runtime, on_step).record
+            record = run_training(
+                plain, data, output, runtime, on_step, structures=structures or (),
+                simulated=simulated, init=init, stop_after=stop_after,
+            ).record  # fmt: skip
     except KeyboardInterrupt:  # one that comes between the steps says itself what was saved
         raise InterruptedRunError(
             "stopped before a step was made; nothing is lost: run the same command again"
@@ -235,11 +231,11 @@ def _adapt(
     start = resolve_weights(weights)
     read = [("an input, the weights", start), ("an input, the spectra", standards)]
     claim({"the new weights": output}, read, force=force, makes_folders=True)
-    from duallgd_cli.train.adapt import AdaptSettings, adapt
+    from duallgd_cli.train.adapt import adapt
 
     runtime = Runtime.resolve(**machine)
     try:
-        adapt(AdaptSettings(standards, start, output), runtime, _displays(quiet))
+        adapt(standards, start, output, runtime, _displays(quiet))
     except KeyboardInterrupt:
         raise InterruptedRunError(
             "stopped before the new weights were written; the same command goes on"

@@ -16,8 +16,7 @@ from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifes
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.scores.substructures import known_environments
 from duallgd_cli.sources.collection import Collection, known_molecules, mols_of
-from duallgd_cli.train.decoys import decoys_of
-from duallgd_cli.train.fragment_scorer import fit_evidence, one_of_each
+from duallgd_cli.train.fragment_scorer import decoys_of, fit_evidence, one_of_each
 from duallgd_cli.train.isomer_encoder import fit_isomer_encoder
 from duallgd_cli.train.kernel_fit import fit_kernel
 

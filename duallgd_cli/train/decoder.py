@@ -4,7 +4,7 @@ The decoder stage gives it (corrupted) true fingerprints. In the joint stage ste
 spectra take turns with such steps, so that the denoiser does not forget the many molecules that
 have no spectrum, and with steps on simulated spectra. Beside a frozen encoder there are no steps on
 measured spectra: it knows their molecules by heart, and a denoiser that learns from that trusts it
-too much.
+too much. A stage takes the settings of the run, and this process's number among so many.
 
 Letters: B graphs, M pairs, C bond classes, F fingerprint bits.
 """
@@ -67,10 +67,6 @@ class GraphBatch:
 
 def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """Noise clean graphs and score the denoiser's guess of the clean classes.
-
-    Args:
-        model: Its denoiser guesses, its settings hold the noise process.
-        batch: On the model's device.
 
     Returns:
         Summed cross entropy over real pairs, and their number, both scalars.
@@ -138,13 +134,7 @@ class _BySize:
 
 
 class DecoderStage(_BySize):
-    """Batches and losses of fingerprint-conditioned generation.
-
-    Args:
-        molecules: Prepared molecules; fold train is trained on, fold dev (or val) looked at.
-        settings: Settings of the run.
-        ranks: This process, from 0, and the number of processes.
-    """
+    """Generation from fingerprints; trains on fold train and looks at fold dev (or val)."""
 
     def __init__(
         self, molecules: Molecules, settings: TrainingSettings, ranks: tuple[int, int] = (0, 1)

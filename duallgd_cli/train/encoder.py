@@ -4,6 +4,7 @@ B spectra, F fingerprint bits.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -18,11 +19,9 @@ from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch
-from duallgd_cli.train.beside import Pool
 from duallgd_cli.train.settings import TrainingSettings
 
 _MERGED: Final = 3
-_PARTS: Final = 8  # of what is simulated beside a run, in one batch
 _VALIDATION_SPECTRA: Final = 1_000
 # Not the run's own, so that figures of runs can be put side by side.
 VALIDATION_SEED: Final = 0
@@ -70,7 +69,6 @@ class EncoderStage:
         simulated: Prepared simulated spectra to train on beside them, or None.
         settings: Settings of the run.
         ranks: This process, from 0, and the number of processes.
-        beside: Spectra that other processes simulate meanwhile, or None.
     """
 
     def __init__(
@@ -79,41 +77,35 @@ class EncoderStage:
         simulated: PreparedSpectra | None,
         settings: TrainingSettings,
         ranks: tuple[int, int] = (0, 1),
-        beside: Pool | None = None,
     ) -> None:
-        self.spectra, self.settings, self.ranks, self.beside = spectra, settings, ranks, beside
+        self.spectra, self.settings, self.ranks = spectra, settings, ranks
         self.measured = SpectrumSampler(spectra)
         self.simulated = None if simulated is None else SpectrumSampler(simulated)
-        is_mixed, data = simulated is not None or beside is not None, settings.data
-        self.n_simulated = round(data.spectra_per_batch * data.simulated_share) if is_mixed else 0
+        data = settings.data
+        share = 0.0 if simulated is None else data.simulated_share
+        self.n_simulated = round(data.spectra_per_batch * share)
         # Until then none is measured.
-        self.measured_from = round(settings.steps * data.measured_from) if is_mixed else 0
+        self.measured_from = 0 if simulated is None else round(settings.steps * data.measured_from)
         self.validation = validation_spectra(spectra)
 
-    def plan(self, first_step: int) -> Iterator[int]:
-        """Parts that were simulated beside the run when a step is planned, 0 without such."""
+    def plan(self, first_step: int) -> Iterator[None]:
+        """Nothing: spectra are drawn with each batch."""
         del first_step
-        while True:
-            yield 0 if self.beside is None else self.beside.count
+        return repeat(None)
 
-    def collate(self, planned: int, step: int) -> PackedBatch:
-        """Measured and simulated spectra: a function of seed, step and rank, and of the plan."""
+    def collate(self, planned: None, step: int) -> PackedBatch:
+        """Measured and simulated spectra: a function of seed, step and rank."""
+        del planned
         generator = np.random.default_rng((self.settings.seed, step, self.ranks[0]))
         data = self.settings.data
         n_spectra = data.spectra_per_batch
         n_simulated = n_spectra if step < self.measured_from else self.n_simulated
         groups = self.measured.groups(n_spectra - n_simulated, generator)
         sources = [(self.spectra, groups, data.peak_dropout)]
-        dropout = data.peak_dropout if data.simulated_dropout is None else data.simulated_dropout
-        if self.beside is not None:
-            # Later parts more often, as the first would else be seen many more times in all.
-            parts = (np.sqrt(generator.random(_PARTS)) * planned).astype(int).tolist()
-            for part, own in zip(parts, np.array_split(range(n_simulated), _PARTS), strict=True):
-                spectra = self.beside.part(part)
-                places = generator.integers(len(spectra), size=len(own)).tolist()
-                sources.append((spectra, [[place] for place in places], dropout))
-        elif self.simulated is not None:
+        if self.simulated is not None:
             groups = self.simulated.groups(n_simulated, generator)
+            dropout = data.simulated_dropout
+            dropout = data.peak_dropout if dropout is None else dropout
             sources.append((self.simulated.spectra, groups, dropout))
         return packed_batch(sources, generator)
 

@@ -2,14 +2,15 @@
 
 A fragment model that is fitted to measured spectra says which peaks a molecule gives. What each
 fragment speaks for a molecule, as a peak or as none, is then fitted so that molecules of fold train
-are told from decoys of the same formula. That is what a candidate's score is asked for.
+are told from decoys: others of its formula that are made like candidates. That is what a
+candidate's score is asked for.
 
 Letters: C fragments, H hydrogen shifts, K peaks, D the molecule itself and its decoys.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -27,15 +28,24 @@ from duallgd_cli.data.fragmentation import (
     fragments,
     measured_intensity,
 )
-from duallgd_cli.data.molecular_graph import Rival
+from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
+from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import Molecules, PreparedSpectra
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
+from duallgd_cli.sources.collection import BEGUN, Collection, molecule_of
 from duallgd_cli.train.encoder import by_molecule
 from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
 from duallgd_cli.train.simulator import explained_peaks, fit_simulator, simulated_rows
 from duallgd_cli.train.trainer import fit
 
+# Of decoys so many are taken, of so many that are likeliest: the first of these and others at
+# random; of those that are put together, the likeliest are made.
+_MADE, _LIKELIEST, _FIRST, _MOST = 24, 300, 10, 300
+_LARGEST: Final = 50  # heavy atoms
+# An encoder knows the molecules it was trained on. Logits are made smaller and noisy, so that they
+# say no more of them than of others.
+_SCALE, _NOISE, _NEVER = (0.3, 0.8), (0.5, 2.0), -5.0
 # Narrower than what simulates spectra: it goes with every weights file and scores every candidate.
 _WIDTH: Final = 96
 # Rounds through all molecules, so many at a time, each beside so many decoys.
@@ -80,17 +90,61 @@ class ScorerModel(nn.Module):
         return log_odds, torch.where(there, found, missed)
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A molecule beside decoys of its formula.
+class Case(NamedTuple):
+    """A molecule, before decoys of its formula, (D,); and spectra of it.
 
-    Attributes:
-        molecules: The molecule itself first, (D,).
-        spectra: Of the molecule: ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,).
+    A spectrum is its ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,).
     """
 
     molecules: Sequence[Rival]
     spectra: Sequence[tuple[Ion, NDArray[np.int16], NDArray[np.float32]]]
+
+
+def decoys_of(
+    spectra: PreparedSpectra, spectrum: int, encoder: nn.Module, templates: Collection, seed: int
+) -> tuple[Rival, ...]:
+    """The molecule of a spectrum, then up to 24 decoys of it; none where nothing is made.
+
+    Args:
+        spectra: Prepared ones.
+        spectrum: Row.
+        encoder: Gives logits of the fingerprint, (1, F).
+        templates: Known molecules; decoys are made of others than the molecule itself.
+        seed: Of a random choice.
+    """
+    from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
+    from duallgd_cli.chem.joining import together
+    from duallgd_cli.chem.molecule import disassemble
+    from duallgd_cli.sources.enumerated import changed, likeliest, log_odds, mols_of_graphs
+
+    def is_itself(graph: MolecularGraph) -> bool:
+        names = ("element", "pair", "bond_class")
+        return all(np.array_equal(getattr(graph, name), getattr(itself, name)) for name in names)
+
+    molecule = int(spectra.molecule[spectrum])
+    generator = np.random.default_rng((seed, molecule))
+    itself = graph_of(spectra.molecules, molecule)
+    mol, formula = molecule_of(itself), spectra.molecules.formula(molecule)
+    if mol is None or formula.n_heavy > _LARGEST:
+        return ()
+    with torch.inference_mode():
+        logits = encoder(prepared_batch(spectra, [spectrum]))[0].numpy()
+    noise = generator.normal(0, generator.uniform(*_NOISE), len(logits))
+    doubted = logits * generator.uniform(*_SCALE) + noise * (logits > _NEVER)
+    doubtful = torch.sigmoid(torch.from_numpy(doubted.astype(np.float32))).numpy()
+    name, scores = charge_free_smiles(mol), log_odds(doubtful)
+    known = islice(
+        (graph for graph in templates.near(doubtful, formula) if not is_itself(graph)), BEGUN
+    )
+    near_by = changed(mols_of_graphs(known), formula, templates.blocks)
+    joined = together(templates.blocks, formula, scores, _MOST)
+    best = likeliest(scores, _LIKELIEST, near_by, joined)
+    decoys = [decoy for _, decoy in best if charge_free_smiles(decoy) != name]
+    others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(decoys))))
+    chosen = decoys[:_FIRST] + [decoys[row] for row in others[: _MADE - _FIRST]]
+    parts = map(disassemble, chosen)
+    graphs = (itself, *(graph_of_bonds(part.formula, part.bond_class) for part in parts))
+    return tuple(map(Rival, graphs, map(fingerprint, (mol, *chosen))))
 
 
 def one_of_each(spectra: PreparedSpectra, seed: int) -> list[int]:
@@ -185,14 +239,9 @@ def fit_against_decoys(
 def scores_of(
     model: ScorerModel, cases: Sequence[Sequence[tuple[Tensor, Tensor]]]
 ) -> tuple[list[Tensor], Tensor]:
-    """Score of each molecule of each case, and the loss of the peaks of the true ones.
+    """Score of each molecule of each case, (D,), and the loss of the peaks of the true ones.
 
-    Args:
-        model: To ask.
-        cases: Of each of its molecules features (C, N_INPUTS) and which are peaks (C, H).
-
-    Returns:
-        (D,) of each case, and a scalar.
+    A case is, of each of its molecules, features (C, N_INPUTS) and which are peaks (C, H).
     """
     molecules = [molecule for case in cases for molecule in case]
     features, there = (torch.cat(part) for part in zip(*molecules, strict=True))

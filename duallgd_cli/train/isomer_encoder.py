@@ -96,14 +96,11 @@ def fit_isomer_encoder(
 
 
 def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -> list[Tensor]:
-    """Score of each molecule, the sum of its bits' scores.
+    """Score of each molecule, the sum of its bits' scores: for each spectrum (D,).
 
     Args:
         bit_scores: Of each spectrum, (B, F).
         bits: Set bits of the molecules of each, B lists of D.
-
-    Returns:
-        For each spectrum (D,).
     """
     n_bits, sizes = bit_scores.shape[1], [len(molecules) for molecules in bits]
     every = [own for molecules in bits for own in molecules]

@@ -28,10 +28,6 @@ _AT_ONCE: Final = 250
 def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tensor]:
     """Fragments and losses of known molecules, each at its brightest in any spectrum of fold train.
 
-    Args:
-        spectra: Prepared spectra.
-        known: Some of their molecules, G of them.
-
     Returns:
         All that `FragmentKernel` takes but ``mixing``.
     """
@@ -71,10 +67,7 @@ def fit_kernel(
 ) -> dict[str, Tensor]:
     """Arrays of a weights file for `FragmentKernel`, mixed with an encoder as suits fold val.
 
-    Args:
-        encoder: In evaluation mode, on the CPU.
-        spectra: Prepared spectra; none is read but of fold train and val.
-        known: Molecules of fold train.
+    The encoder is in evaluation mode, on the CPU; no spectra are read but of fold train and val.
     """
     tensors = known_spectra(spectra, known) | {"mixing": UNMIXED}
     chosen = validation_spectra(spectra)
@@ -93,9 +86,7 @@ def fit_kernel(
 def kernel_beside(encoder: FormulaTransformer, spectra: PreparedSpectra) -> FragmentKernel:
     """What weights will say beside an encoder once 'duallgd weights analogues' has added it.
 
-    Args:
-        encoder: In evaluation mode, on the CPU.
-        spectra: Prepared spectra, all of fold train known.
+    The encoder is in evaluation mode, on the CPU; all molecules of fold train are known.
     """
     rows = np.flatnonzero(spectra.molecules.in_folds("train"))
     known = spectra.molecules.take(rows)

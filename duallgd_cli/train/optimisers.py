@@ -16,7 +16,9 @@ _NARROW: Final = 16
 def optimisers(module: nn.Module, settings: OptimiserSettings) -> tuple[torch.optim.Optimizer, ...]:
     """What updates the parameters, each of them once; weight decay is on matrices alone."""
     decayed = {
-        f"{name}.weight" for name, part in module.named_modules() if isinstance(part, nn.Linear)
+        f"{name}.weight".lstrip(".")
+        for name, part in module.named_modules()
+        if isinstance(part, nn.Linear)
     }
     named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
     rest = [(n, p) for n, p in named if n not in decayed]
@@ -24,11 +26,9 @@ def optimisers(module: nn.Module, settings: OptimiserSettings) -> tuple[torch.op
     least = _NARROW if settings.matrices == "muon" else math.inf
     wide = [(n, p) for n, p in named if n in decayed and min(p.shape) >= least]
     narrow = [(n, p) for n, p in named if n in decayed and min(p.shape) < least]
+    groups = ((narrow, settings.weight_decay), (rest, 0.0))
     adamw = AdamW(
-        [
-            {"params": narrow, "weight_decay": settings.weight_decay},
-            {"params": rest, "weight_decay": 0.0},
-        ],
+        [{"params": named, "weight_decay": decay} for named, decay in groups if named],
         lr=settings.learning_rate,
         betas=(0.9, settings.beta2),
         fused=True,

@@ -25,8 +25,8 @@ from duallgd_cli.config import SamplingSettings, merge, parse, read_mapping
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime, available_cores
-from duallgd_cli.train.run import TrainingRequest, run_training
-from duallgd_cli.train.settings import DrawSettings, RecipeSettings, RunSettings
+from duallgd_cli.train.run import run_training
+from duallgd_cli.train.settings import DrawSettings, RecipeSettings
 from duallgd_cli.train.trainer import process_group, sum_over_ranks
 
 WEIGHTS: Final = "duallgd.safetensors"
@@ -41,13 +41,7 @@ _NEARLY_FULL_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Displays:
-    """What shows how far a recipe is.
-
-    Attributes:
-        say: Prints a line.
-        counting: Shows a count of what it is given the name of, while its block runs.
-        training: Shows steps and figures, of as many steps as it is told.
-    """
+    """What prints a line; counts what it is told of; shows figures, of so many steps."""
 
     say: Callable[[str], None]
     counting: Callable[[str], AbstractContextManager[Callable[[int], None]]]
@@ -56,16 +50,9 @@ class Displays:
 
 @dataclass(frozen=True, eq=False)
 class RecipeRun:
-    """A recipe and the folder in which it is followed.
+    """A recipe, as read and as checked, and the folder in which it is followed.
 
-    Attributes:
-        name: Of the recipe.
-        plain: The recipe as read, with what was set besides.
-        settings: The same, checked.
-        base: Folder that the files of the recipe are named from.
-        out: Folder of the run.
-        runtime: Device, precision and ranks.
-        shows: Displays.
+    Its files are named from ``base``.
     """
 
     name: str
@@ -156,8 +143,7 @@ def _simulate(run: RecipeRun) -> None:
         save_simulator(run.out / _SIMULATOR, fitted.model, record)
     simulator, record = load_simulator(run.out / _SIMULATOR, spectra)
     # Spectra that the encoder has not seen tell the denoiser how far to trust it.
-    folders = {} if settings.beside else {"simulated": settings.limit}
-    folders["simulated-joint"] = settings.joint_limit
+    folders = {"simulated": settings.limit, "simulated-joint": settings.joint_limit}
     for number, (name, limit) in enumerate(folders.items()):
         with run.shows.counting("spectra") as advance:
             prepare_simulated(
@@ -167,29 +153,30 @@ def _simulate(run: RecipeRun) -> None:
             )  # fmt: skip
 
 
-def _train(run: RecipeRun, stage: str, settings: RunSettings, data: str, **given: Any) -> None:  # noqa: ANN401
+def _train(run: RecipeRun, stage: str, data: str, **given: Any) -> None:  # noqa: ANN401
     """One stage of training, on the data of a folder."""
-    request = TrainingRequest(
-        settings, run.out / stage, run.out / data,
-        said=run.plain.get(stage, {}).get("model", {}), **given,
-    )  # fmt: skip
-    with run.shows.training(settings.training.steps) as on_step:
-        run_training(request, run.runtime, on_step)
+    steps = getattr(run.settings, stage).training.steps
+    with run.shows.training(steps) as on_step:
+        run_training(
+            _of_stage(run.plain, stage),
+            run.out / data,
+            run.out / stage,
+            run.runtime,
+            on_step,
+            **given,
+        )
 
 
 def _decoder(run: RecipeRun) -> None:
     """The denoiser, on true fingerprints."""
     start = run.settings.start
     init = {"denoiser": run.base / start} if start else {}
-    _train(run, "decoder", run.settings.decoder, "structures", init=init)
+    _train(run, "decoder", "structures", init=init)
 
 
 def _encoder(run: RecipeRun) -> None:
     """The encoder, on measured and simulated spectra."""
-    given: dict[str, Any] = {"simulated": run.out / "simulated"}
-    if run.settings.simulate.beside:
-        given = {"structures": (run.out / "alike",), "simulator": run.out / _SIMULATOR}
-    _train(run, "encoder", run.settings.encoder, "measured", **given)
+    _train(run, "encoder", "measured", simulated=run.out / "simulated")
 
 
 def _joint(run: RecipeRun) -> None:
@@ -197,7 +184,7 @@ def _joint(run: RecipeRun) -> None:
     folders = tuple(run.out / name for name in ("alike", "large", "cations"))
     parts = {"denoiser": "decoder", "encoder": "encoder"}
     _train(
-        run, "joint", run.settings.joint, "measured", simulated=run.out / "simulated-joint",
+        run, "joint", "measured", simulated=run.out / "simulated-joint",
         structures=tuple(folder for folder in folders if folder.is_dir()),
         init={part: run.out / stage / "model.safetensors" for part, stage in parts.items()},
     )  # fmt: skip
@@ -246,11 +233,7 @@ def predict_known(
     advance: Callable[[int], None],
     hashes: Path | None = None,
 ) -> tuple[Path, Path]:
-    """Predict a fold of a table, one spectrum a molecule; go on with what is there.
-
-    Returns:
-        The predictions, and the table of the truth.
-    """
+    """Predict a fold of a table, one spectrum a molecule; the predictions, and the truth."""
     from duallgd_cli.evaluate.run import evaluate
     from duallgd_cli.evaluate.settings import EvaluateSettings
     from duallgd_cli.predict.settings import PredictSettings
@@ -351,6 +334,10 @@ class RecipeStage:
     makes: tuple[str, ...]
     together: bool = False
 
+    def mark(self, out: Path) -> Path:
+        """The file that says that the stage is done in a run's folder."""
+        return out / "done" / f"{self.name}.json"
+
 
 STAGES: Final = (
     RecipeStage("spectra", _spectra, (_TABLE, _HELD_OUT, "measured")),
@@ -371,6 +358,13 @@ STAGES: Final = (
 NAMES: Final = tuple(stage.name for stage in STAGES)
 
 
+def _of_stage(plain: Mapping[str, Any], stage: str) -> dict[str, Any]:
+    """What a recipe says of one of the stages that train."""
+    seed = {"seed": plain["seed"]} if "seed" in plain else {}
+    told: dict[str, Any] = merge(plain, {stage: {"training": {"stage": stage, **seed}}})[stage]
+    return told
+
+
 def read_recipe(
     path: Path, overrides: Mapping[str, Any], base: Path | None, out: Path, runtime: Runtime,
     shows: Displays,
@@ -389,10 +383,7 @@ def read_recipe(
         ConfigError: The file is missing or no such recipe.
     """
     plain = merge(read_mapping(path), overrides)
-    seed = {"seed": plain["seed"]} if "seed" in plain else {}
-    staged = {
-        name: {"training": {"stage": name, **seed}} for name in ("decoder", "encoder", "joint")
-    }
+    staged = {name: _of_stage(plain, name) for name in ("decoder", "encoder", "joint")}
     settings = parse(RecipeSettings, merge(plain, staged))
     return RecipeRun(path.name, plain, settings, base or path.parent, out, runtime, shows)
 
@@ -419,7 +410,7 @@ def follow(run: RecipeRun, until: str = NAMES[-1], first: str | None = None) -> 
         # All wait for that.
         sum_over_ranks(run.runtime, torch.zeros((), device=run.runtime.device))
         for number, stage in enumerate(STAGES[: NAMES.index(until) + 1], 1):
-            if not _mark(run.out, stage).is_file():
+            if not stage.mark(run.out).is_file():
                 _make(run, stage, f"stage {number} of {len(STAGES)}: {stage.name}")
 
 
@@ -434,14 +425,14 @@ def _take_up(run: RecipeRun, first: str | None) -> None:
     (run.out / "done").mkdir(parents=True, exist_ok=True)
     write_atomically(kept, [yaml.safe_dump(run.plain, sort_keys=False)])
     for stage in STAGES[NAMES.index(first) :] if first else ():
-        _mark(run.out, stage).unlink(missing_ok=True)
+        stage.mark(run.out).unlink(missing_ok=True)
         for name in stage.makes:
             path = (run.out / name).parent if stage.together else run.out / name
             if path.is_dir():
                 shutil.rmtree(path)
             path.unlink(missing_ok=True)
     for stage in STAGES:
-        mark = _mark(run.out, stage)
+        mark = stage.mark(run.out)
         digests = json.loads(mark.read_text(encoding="utf-8")) if mark.is_file() else {}
         for path, digest in ((run.out / name, digest) for name, digest in digests.items()):
             if not path.is_file() or sha256(path) != digest:
@@ -452,7 +443,7 @@ def _take_up(run: RecipeRun, first: str | None) -> None:
 
 def _make(run: RecipeRun, stage: RecipeStage, title: str) -> None:
     """Make what a stage makes, or wait for the first process to do so."""
-    mark, is_first = _mark(run.out, stage), not run.runtime.rank
+    mark, is_first = stage.mark(run.out), not run.runtime.rank
     if is_first:
         run.shows.say(title)
     if is_first or stage.together:
@@ -499,8 +490,3 @@ def _accounted(run: RecipeRun, name: str) -> Iterator[None]:
             own["s"] = round(own["s"] + time.monotonic() - started, 1)
             own["core_s"] = round(own["core_s"] + sum(os.times()[:4]) - sum(before[:4]), 1)
             write_atomically(run.out / _COSTS, [json.dumps(costs | {name: own}, indent=1), "\n"])
-
-
-def _mark(out: Path, stage: RecipeStage) -> Path:
-    """The file that says that a stage is done."""
-    return out / "done" / f"{stage.name}.json"

@@ -5,10 +5,9 @@ Letters: C fragments, H hydrogen shifts, K peaks.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -41,8 +40,7 @@ _SPECTRA_PER_STEP: Final = 48
 _VALIDATION_SPECTRA: Final = 500
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredSpectrum:
+class MeasuredSpectrum(NamedTuple):
     """One measured spectrum over the fragments of its molecule.
 
     Attributes:
@@ -59,7 +57,7 @@ class MeasuredSpectrum:
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """Features and intensities."""
+        """Features (C, N_INPUTS) and intensities (C, H)."""
         features = fragment_features(self.found, self.ion)
         return torch.from_numpy(features), torch.from_numpy(self.intensity)
 
@@ -72,14 +70,7 @@ def fit_simulator(
     *,
     width: int = 256,
 ) -> tuple[Simulator, dict[str, Any]]:
-    """Fit a fragment model on fold train and judge it on fold val.
-
-    Args:
-        spectra: Prepared spectra.
-        steps: Optimiser steps.
-        seed: Random seed.
-        advance: Told each step, for a progress display.
-        width: Channels of the fragment model.
+    """Fit a fragment model of some channels on fold train, and judge it on fold val.
 
     Returns:
         A simulator that draws the ions and energies of fold train, molecules alike, and what to

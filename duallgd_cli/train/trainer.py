@@ -221,14 +221,10 @@ def train(
 
 @dataclass
 class TrainingProgress:
-    """How far a run has come.
+    """How far a run has come: optimiser steps, and seconds spent on them.
 
-    Attributes:
-        step: Optimiser steps done.
-        seconds: Spent on them, looks at held-out data left out.
-        samples: Graphs or spectra trained on, of all ranks, repeats counted.
-        validation: Latest figures on held-out data.
-        best: Least `verdict` on them so far, or None.
+    ``samples`` are of all ranks, repeats counted; ``validation`` has the latest figures on held-out
+    data, ``best`` the least `verdict` on them so far.
     """
 
     step: int = 0

@@ -1,4 +1,4 @@
-"""Fragments and fingerprint bits learn to tell molecules from others of their formula."""
+"""Decoys, and how fragments and fingerprint bits learn to tell molecules from them."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
+from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
 from duallgd_cli.data.molecular_graph import Rival, graph_of_bonds
@@ -17,11 +17,13 @@ from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.scores.substructures import known_environments
+from duallgd_cli.sources.collection import known_molecules, molecule_of
 from duallgd_cli.train import isomer_encoder
 from duallgd_cli.train.fragment_scorer import (
     Case,
     ScorerModel,
     _fragments_of,
+    decoys_of,
     fit_against_decoys,
     fit_evidence,
     one_of_each,
@@ -118,9 +120,7 @@ def test_the_record_says_how_many_were_told_apart(spectra):
 
 def test_one_spectrum_of_each_molecule_of_fold_train_is_taken(tmp_path):
     train = [
-        (smiles, "[M+H]+", peak, str(ev), "train")
-        for smiles, peak in ESTERS.items()
-        for ev in (10, 20)
+        (smiles, "[M+H]+", peak, ev, "train") for smiles, peak in ESTERS.items() for ev in "12"
     ]
     others = [
         ("CCCCCC(=O)OC", "[M+H]+", "C6H11O", "20", "val"),
@@ -189,3 +189,61 @@ def test_without_rivals_there_is_nothing_to_learn(spectra):
     encoder = FormulaTransformer(EncoderSettings(layers=1, width=16, heads=2, summary=16))
 
     assert fit_isomer_encoder(encoder, spectra, {0: (Rival(None, bits("CCO")),), 1: ()}) == ({}, {})
+
+
+CLASSMATES = ("CC(=O)OCC", "CCC(=O)OC", "CC(=O)OCCC", "CCCC(=O)OCC", "CC(=O)OCCCC", "CCCC(=O)OCCO")
+LARGE = "C" * 48 + "(=O)OCC"
+
+
+@pytest.fixture(scope="module")
+def classmates(tmp_path_factory):
+    rows = [(one, "[M+H]+", "C2H3O", "20", "train") for one in (*CLASSMATES, LARGE)]
+    return made_spectra(tmp_path_factory.mktemp("made") / "spectra", *rows)
+
+
+def knows_the_fourth(peaks):
+    """Knows the fourth ester by heart."""
+    logits = torch.full((1, 4096), -6.0)
+    logits[0, torch.from_numpy(fingerprint(parse_smiles(CLASSMATES[3])).astype(int))] = 6.0
+    return logits
+
+
+def decoys(classmates, smiles, seed=1, known=CLASSMATES):
+    block = inchikey_block(parse_smiles(smiles))
+    blocks = [name.decode() for name in classmates.molecules.inchikey.tolist()]
+    row = blocks.index(block)
+    spectrum = classmates.molecule.tolist().index(row)
+    templates = known_molecules(molecules_of(*known), max_atoms=99)
+    made = decoys_of(classmates, spectrum, knows_the_fourth, templates, seed)
+    assert all((fingerprint(molecule_of(one.graph)) == one.bits).all() for one in made)
+    return [charge_free_smiles(molecule_of(one.graph)) for one in made]
+
+
+def test_the_molecule_comes_first_and_its_rivals_are_others_of_its_formula(classmates):
+    first, *others = decoys(classmates, CLASSMATES[3])
+
+    assert first == charge_free_smiles(parse_smiles(CLASSMATES[3]))
+    assert len({first, *others}) == 1 + len(others) > 9
+    assert {one.count("C") for one in others} == {6}
+    assert {one.count("O") for one in others} == {2}
+
+
+def test_no_rival_is_a_change_of_the_molecule_itself(classmates):
+    """Ethyl butyrate, if no other is known, has blocks that are put together to nothing else."""
+    alone, (one, *others) = (
+        decoys(classmates, CLASSMATES[3], known=known)
+        for known in ([CLASSMATES[3], "c1ccccc1"], [CLASSMATES[3], CLASSMATES[4]])
+    )
+
+    assert one not in others
+    assert 1 <= len(alone) < len(others)
+
+
+def test_rivals_are_a_function_of_the_spectrum_and_the_seed(classmates):
+    one, again, other = (decoys(classmates, CLASSMATES[3], seed) for seed in (1, 1, 2))
+
+    assert one == again != other
+
+
+def test_large_molecules_have_none(classmates):
+    assert decoys(classmates, LARGE) == []
