@@ -9,8 +9,8 @@ import torch
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
-from duallgd_cli.train.loop import STATE, Hooks, process_group, train
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
+from duallgd_cli.train.trainer import STATE, process_group, train
 from tests.made_graphs import made_molecules, small_settings
 
 FOLDS = [0] * 40 + [3] * 5
@@ -50,15 +50,15 @@ def cpu():
 def run(out, settings=None, *, stage=None, model=None, runtime=None, stop_after=None, on_step=None):
     """Train in a folder, going on with what is there; returns the checkpoint."""
     settings = settings or made_settings()
-    say = on_step or (lambda step, figures: None)
-    hooks = Hooks(say, {}, stop_after=stop_after)
     return train(
         model or small_model(),
         stage or decoder_stage(settings),
         settings,
         out,
         runtime or cpu(),
-        hooks,
+        on_step or (lambda step, figures: None),
+        {},
+        stop_after,
     )
 
 

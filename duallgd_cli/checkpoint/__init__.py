@@ -37,12 +37,19 @@ def resolve_weights(given: str | Path | None) -> Path:
 
 
 def _find(given: str | Path | None) -> Path:
+    """The file of a path or a name, readable or not."""
     chosen = given if given is not None else weights_from_environment()
     wanted = DEFAULT_NAME if chosen is None else str(chosen)
     path = Path(wanted)
     # Where nobody chose, a folder that happens to have the default's name is not meant.
     if chosen is not None and path.is_dir():
-        return _only_file(path)
+        trained = path / TRAINED_NAME  # a run's folder also holds the state to resume from
+        files = [trained] if trained.is_file() else sorted(path.glob(f"*{_SUFFIX}"))
+        if len(files) != 1:
+            raise WeightsError(
+                f"{path} holds {len(files)} {_SUFFIX} files; give one of them with --weights"
+            )
+        return files[0]
     if chosen is not None and path.is_file():
         return path
     paths = [folder / f"{Path(wanted).name}{_SUFFIX}" for folder in (Path("weights"), *_SHIPPED)]
@@ -53,15 +60,3 @@ def _find(given: str | Path | None) -> Path:
             f"no weights {quote(wanted)}; looked at {looked}; give a file with --weights"
         )
     return found
-
-
-def _only_file(folder: Path) -> Path:
-    trained = folder / TRAINED_NAME  # a run's folder also holds the state to resume from
-    if trained.is_file():
-        return trained
-    files = sorted(folder.glob(f"*{_SUFFIX}"))
-    if len(files) != 1:
-        raise WeightsError(
-            f"{folder} holds {len(files)} {_SUFFIX} files; give one of them with --weights"
-        )
-    return files[0]

@@ -1,20 +1,16 @@
 """The weights file: safetensors tensors, and JSON metadata that says what they are.
 
 Tensors named ``evidence.*``, ``analogues.*``, ``kernel.*`` and ``contrast.*`` are no part of the
-network. In files to be shipped the matrices of encoders and the codes of the fingerprint bits take
-8 bit, with a scale for each row. Metadata keys: ``format_version``, ``settings`` (of the network),
-``record`` (how it was trained), ``ranking`` (how candidates are scored and calibrated), and
-``ancestors``: the records of earlier runs, which repeat each other and grow long, as base64 of zlib
-of JSON.
+network. In files to be shipped the matrices of the networks take 8 bit, with a scale for each row.
+Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
+``ranking`` and ``database`` (how candidates are scored and calibrated).
 
 A file is written whole, with a digest of all of it, and read only if it is sound. Files written
 before there was a digest have none.
 """
 
-import base64
 import hashlib
 import json
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -39,18 +35,20 @@ FORMAT_VERSION: Final = 1
 _BESIDES: Final = {
     "reranker": "evidence.", "templates": "analogues.", "kernel": "kernel.", "contrast": "contrast."
 }  # fmt: skip
-_IN_8_BIT: Final = ("denoiser.bit_embedding.", "encoder.", "contrast.")
+_IN_8_BIT: Final = ("denoiser.", "encoder.", "contrast.")
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
 _FEATURES: Final = ".pair_attention.features"
 # Of networks that were trained to draw around a core: how its bonds were marked. None is asked to.
 _OF_KNOWN_BONDS: Final = "denoiser.pair_known"
-_MOST_UNPACKED_BYTES: Final = 16 << 20
 DIGEST: Final = "sha256"
 _FOREIGN: Final = "preset"  # metadata that only files of other networks have: what it is called
 _WHOLE: Final = "full"  # the variant of a network; those of studies had other ones
 _READABLE: Final = 0o644
 _FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_"})
+# The parts of the network, and what a stage of training does to them.
+_TRAINED_BY: Final = {"decoder": {"denoiser"}, "encoder": {"encoder"}}
+_PARTS: Final = frozenset({"encoder", "denoiser"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +61,11 @@ class Checkpoint:
         record: How it was trained: data, hold-outs, steps, seed, compute.
         ranking: Values of the ranking and calibration models, by name.
         reranker: Arrays of the fragment model and the substructure prior, by name; see
-            `scores.substructures`. They fit the data, not the network, and most files hold none.
-        templates: Known molecules to start samples from, by name; see `sources.collection`. Most
-            files hold none.
+            `scores.substructures`. Like all that follows, {} in most files.
+        templates: Known molecules to start samples from, by name; see `sources.collection`.
         kernel: Their spectra, by name; see `model.fragment_kernel`.
-        contrast: A second encoder that tells isomers apart, by name; see `train.contrast`.
-        database: As ranking, fitted for structures of a database; {} where none was.
+        contrast: A second encoder that tells isomers apart, by name; see `train.isomer_encoder`.
+        database: As ranking, fitted for structures of a database.
     """
 
     settings: ModelSettings
@@ -89,8 +86,17 @@ class Checkpoint:
         """
         if not self.contrast:
             return None
-        encoder = FormulaTransformer(_encoder_sizes(self.contrast))
-        load_strictly(encoder, self.contrast)
+        tensors = self.contrast  # their sizes need not be those of the network's encoder
+        ends = {
+            "width": "norm", "heads": "pool", "summary": "hidden", "fingerprint_bits": "fingerprint"
+        }  # fmt: skip
+        layers = {name.split(".")[1] for name in tensors if name.startswith("layers.")}
+        try:
+            sizes = {name: len(tensors[f"{part}.bias"]) for name, part in ends.items()}
+            encoder = FormulaTransformer(EncoderSettings(layers=len(layers), **sizes))
+        except (KeyError, TypeError, ConfigError) as error:
+            raise WeightsError(f"weights do not fit: no second encoder is so ({error})") from None
+        load_strictly(encoder, tensors)
         return encoder.eval()
 
     def build(self) -> DualLGD:
@@ -99,7 +105,14 @@ class Checkpoint:
         Raises:
             WeightsError: A tensor is missing, unknown or of another shape; the message lists them.
         """
-        _require_fit(self.settings, self.tensors)
+        # Names and shapes are compared before memory is taken for the sizes that the settings name.
+        sizes = self.settings.denoiser
+        outline = replace(self.settings, denoiser=replace(sizes, pair_features=0))
+        shapes = shapes_of(lambda: DualLGD(outline))
+        # Random features are computed when a layer is made; their shape is known without.
+        drawn = sizes.pair_heads, sizes.pair_features, sizes.pair_width // sizes.pair_heads
+        features = {name: torch.Size(drawn) for name in shapes if name.endswith(_FEATURES)}
+        require_same_shapes(shapes | features, self.tensors)
         model = DualLGD(self.settings)
         load_strictly(model, self.tensors)
         return model.eval()
@@ -118,27 +131,28 @@ def save(
         path: Ends in .safetensors.
         checkpoint: To write.
         dtype: Of floating-point tensors in the file.
-        short_codes: Whether some matrices take 8 bit. Not where training may go on from the file:
-            it moves them by less than that rounds.
+        short_codes: Whether matrices of the networks take 8 bit. Not where training may go on from
+            the file: it moves them by less than that rounds.
     """
-    record = dict(checkpoint.record)
-    ancestors = record.pop("ancestors", None)
-    metadata = {
-        "format_version": str(FORMAT_VERSION),
-        "settings": _compact(dump(checkpoint.settings)),
-        "record": _compact(record),
-        "ranking": _compact(checkpoint.ranking),
+    described = {
+        "settings": dump(checkpoint.settings),
+        "record": checkpoint.record,
+        "ranking": checkpoint.ranking,
     }
     if checkpoint.database:
-        metadata["database"] = _compact(checkpoint.database)
-    if ancestors is not None:
-        packed = zlib.compress(_compact(ancestors).encode(), 9)
-        metadata["ancestors"] = base64.b64encode(packed).decode("ascii")
+        described["database"] = checkpoint.database
+    metadata = {name: json.dumps(v, separators=(",", ":")) for name, v in described.items()}
+    metadata["format_version"] = str(FORMAT_VERSION)
     tensors = dict(checkpoint.tensors)
     for part, prefix in _BESIDES.items():
         tensors |= {prefix + name: tensor for name, tensor in getattr(checkpoint, part).items()}
-    if short_codes:
-        tensors = _with_8_bit(tensors, dtype)
+    for name in [n for n in tensors if short_codes and n.startswith(_IN_8_BIT)]:
+        if tensors[name].dim() == 2:
+            rows = tensors[name].float()
+            scale = rows.abs().amax(1, keepdim=True).clamp_min(1e-6) / _LARGEST
+            scale = scale.to(dtype).float()
+            tensors[name] = (rows / scale).round().clamp(-_LARGEST, _LARGEST).to(torch.int8)
+            tensors[name + _SCALE] = scale
     floats = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
     write_tensors(path, floats, metadata)
 
@@ -164,14 +178,44 @@ def load(path: Path) -> Checkpoint:
         record = load_object(metadata["record"])
         ranking = load_finite(metadata["ranking"])
         database = load_finite(metadata.get("database", "{}"))
-        if "ancestors" in metadata:
-            record["ancestors"] = _unpacked(metadata["ancestors"])
     tensors.pop(_OF_KNOWN_BONDS, None)
     besides = {
         part: {n.removeprefix(prefix): tensors.pop(n) for n in [*tensors] if n.startswith(prefix)}
         for part, prefix in _BESIDES.items()
     }
     return Checkpoint(settings, tensors, record, ranking, **besides, database=database)
+
+
+def trained_parts(record: Mapping[str, Any]) -> set[str]:
+    """Parts of a network that were ever trained, ``encoder`` and ``denoiser``, by its record.
+
+    Older records name the last stage and the parts that others trained before; one that says
+    nothing is believed.
+    """
+    training = record.get("training")
+    if "trained" in record or not isinstance(training, Mapping):
+        return set(record.get("trained", _PARTS))
+    stage = "decoder" if training.get("freeze_encoder") else str(training.get("stage"))
+    return _TRAINED_BY.get(stage, set(_PARTS)) | set(record.get("init") or ())
+
+
+def require_trained(record: Mapping[str, Any], source: object) -> None:
+    """Refuse weights for prediction whose encoder or denoiser was never trained.
+
+    Args:
+        record: How the weights were trained, as they state it.
+        source: What to call them in the message.
+
+    Raises:
+        WeightsError: The stages that they went through left one of the two as it was drawn.
+    """
+    for part in sorted(_PARTS - trained_parts(record), reverse=True):
+        stage = "encoder" if part == "encoder" else "decoder"
+        raise WeightsError(
+            f"the {part} of weights {source} was never trained, so they cannot predict from "
+            f"spectra; train it with 'duallgd train --stage {stage}', or both parts with "
+            "'--stage joint --init-denoiser ... --init-encoder ...'"
+        )
 
 
 @contextmanager
@@ -188,72 +232,16 @@ def reading(path: Path) -> Iterator[tuple[dict[str, Tensor], dict[str, str]]]:
             f"version reads {FORMAT_VERSION}; use weights made by 'duallgd train' or "
             "'duallgd weights'"
         )
-    try:
-        yield _from_8_bit(tensors), metadata
-    except (KeyError, ValueError, zlib.error, ConfigError) as error:
-        raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
-
-
-def _from_8_bit(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """All in float32 that are no integers, those in 8 bit times their scale.
-
-    Raises:
-        ValueError: A scale belongs to no matrix, or does not fit it.
-    """
     floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
-    for name in [name for name in floats if name.endswith(_SCALE)]:
-        scale, codes = floats.pop(name), floats.get(name.removesuffix(_SCALE))
-        if codes is None or codes.dim() != 2 or scale.shape != (len(codes), 1):
-            raise ValueError(f"{clip(name)} fits no matrix")
-        floats[name.removesuffix(_SCALE)] = codes * scale
-    return floats
-
-
-def _with_8_bit(tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-    """The same, but some matrices in 8 bit, with a scale in `dtype` for each row."""
-    smaller = dict(tensors)
-    for name in tensors:
-        if tensors[name].dim() != 2 or not name.startswith(_IN_8_BIT):
-            continue
-        rows = tensors[name].float()
-        scale = rows.abs().amax(1, keepdim=True).clamp_min(1e-6) / _LARGEST
-        scale = scale.to(dtype).float()
-        smaller[name] = (rows / scale).round().clamp(-_LARGEST, _LARGEST).to(torch.int8)
-        smaller[name + _SCALE] = scale
-    return smaller
-
-
-def _encoder_sizes(tensors: Mapping[str, Tensor]) -> EncoderSettings:
-    """Of an encoder that need not be as large as that of the network, by its tensors.
-
-    Raises:
-        WeightsError: Some are missing or no vectors, or no encoder has such sizes.
-    """
-    ends = {
-        "width": "norm",
-        "heads": "pool",
-        "summary": "hidden",
-        "fingerprint_bits": "fingerprint",
-    }
     try:
-        sizes = {name: len(tensors[f"{part}.bias"]) for name, part in ends.items()}
-        layers = {name.split(".")[1] for name in tensors if name.startswith("layers.")}
-        return EncoderSettings(layers=len(layers), **sizes)
-    except (KeyError, TypeError, ConfigError) as error:
-        raise WeightsError(f"weights do not fit: no second encoder is so ({error})") from None
-
-
-def _compact(values: object) -> str:
-    return json.dumps(values, separators=(",", ":"))
-
-
-def _unpacked(text: str) -> dict[str, Any]:
-    inflate = zlib.decompressobj()
-    unpacked = inflate.decompress(base64.b64decode(text, validate=True), _MOST_UNPACKED_BYTES)
-    if not inflate.eof:
-        most = _MOST_UNPACKED_BYTES >> 20
-        raise ValueError(f"the records of earlier runs are cut short or longer than {most} MiB")
-    return load_object(unpacked.decode())
+        for name in [name for name in floats if name.endswith(_SCALE)]:
+            scale, codes = floats.pop(name), floats.get(name.removesuffix(_SCALE))
+            if codes is None or codes.dim() != 2 or scale.shape != (len(codes), 1):
+                raise ValueError(f"{clip(name)} fits no matrix")
+            floats[name.removesuffix(_SCALE)] = codes * scale
+        yield floats, metadata
+    except (KeyError, ValueError, ConfigError) as error:
+        raise WeightsError(f"weights {path} have unreadable metadata: {error}") from None
 
 
 def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
@@ -264,19 +252,6 @@ def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
     """
     require_same_shapes(shapes_in(module.state_dict()), tensors)
     module.load_state_dict(tensors)
-
-
-def _require_fit(settings: ModelSettings, tensors: Mapping[str, Tensor]) -> None:
-    """Compare names and shapes before memory is taken for the sizes that the settings name."""
-    sizes = settings.denoiser
-    # Random features are computed when a layer is made; their shape is known without.
-    drawn = torch.Size(
-        (sizes.pair_heads, sizes.pair_features, sizes.pair_width // sizes.pair_heads)
-    )
-    outline = replace(settings, denoiser=replace(sizes, pair_features=0))
-    shapes = shapes_of(lambda: DualLGD(outline))
-    features = dict.fromkeys((name for name in shapes if name.endswith(_FEATURES)), drawn)
-    require_same_shapes(shapes | features, tensors)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ A package names an object with the functions of `Plugin` in the entry-point grou
 are looked for only where a weights file is not in our format.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -64,25 +64,29 @@ def plugin_for(path: Path) -> Plugin | None:
     except WeightsError as error:
         if not path.is_file():
             raise
-        refusal = _unreadable(path, error)
-    for plugin in _installed():
-        if plugin.can_load(path):
-            return plugin
-    raise refusal
-
-
-def _installed() -> Iterator[Plugin]:
+        refusal = error
+        with path.open("rb") as stream:
+            if stream.read(len(_ZIP)) == _ZIP:
+                refusal = WeightsError(
+                    f"weights {path} are a file of torch.save, which is not read here; in a clone "
+                    "of duallgd run 'pip install ./plugins/authors_network', then convert a "
+                    "checkpoint of the authors by 'python -m duallgd_authors_network convert'"
+                )
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
-            yield entry.load()
+            plugin: Plugin = entry.load()
         except Exception as error:
             raise WeightsError(
                 f"the plug-in {quote(entry.name)} cannot be imported ({clip(str(error))}); install "
                 "it again or uninstall it"
             ) from error
+        if plugin.can_load(path):
+            return plugin
+    raise refusal
 
 
 def _foreign(path: Path, network: str) -> WeightsError:
+    """Why weights of another network are not read where no plug-in is."""
     if network in _IN_REPOSITORY:
         title, folder = _IN_REPOSITORY[network]
         return WeightsError(
@@ -92,16 +96,4 @@ def _foreign(path: Path, network: str) -> WeightsError:
     return WeightsError(
         f"weights {path} hold the network {quote(network)}, which nothing that is installed reads; "
         "install the package that wrote them"
-    )
-
-
-def _unreadable(path: Path, error: WeightsError) -> WeightsError:
-    """What to say of a file that is not of our layout at all."""
-    with path.open("rb") as stream:
-        if stream.read(len(_ZIP)) != _ZIP:
-            return error
-    return WeightsError(
-        f"weights {path} are a file of torch.save, which is not read here; in a clone of duallgd "
-        "run 'pip install ./plugins/authors_network', then convert a checkpoint of the authors by "
-        "'python -m duallgd_authors_network convert'"
     )

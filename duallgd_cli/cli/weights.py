@@ -45,7 +45,7 @@ def verify(weights: _Weights) -> None:
     pass with a warning, since 'duallgd predict' refuses them.
     """
     from duallgd_cli.checkpoint import format as weights_format
-    from duallgd_cli.checkpoint.lineage import require_trained
+    from duallgd_cli.checkpoint.format import require_trained
     from duallgd_cli.checkpoint.plugins import plugin_for
     from duallgd_cli.errors import WeightsError
     from duallgd_cli.files import sha256

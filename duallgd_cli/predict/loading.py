@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import torch
 
 from duallgd_cli.checkpoint import resolve_weights
-from duallgd_cli.checkpoint.format import Checkpoint
+from duallgd_cli.checkpoint.format import Checkpoint, require_trained
 from duallgd_cli.checkpoint.format import load as load_checkpoint
-from duallgd_cli.checkpoint.lineage import require_trained
 from duallgd_cli.checkpoint.plugins import plugin_for
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.elements import FINGERPRINT_BITS

@@ -42,7 +42,7 @@ class FragmentScorer:
 
     Attributes:
         layers: Weights (out, in) and biases of two linear maps with a ReLU each, and of two that
-            take what these give: of a `train.evidence.Judge`.
+            take what these give: of a `train.fragment_scorer.ScorerModel`.
     """
 
     layers: tuple[tuple[Floats, Floats], ...]

@@ -5,16 +5,15 @@ analogues` adds those of fold train. Of enough of them, drawn with the weights t
 yet, the confidence is fitted anew, of more the ranking too. The network stays as it is.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import torch
 
-from duallgd_cli.checkpoint.format import Checkpoint, load, save
+from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.alike import join
 from duallgd_cli.data.gather import gather_spectra
 from duallgd_cli.data.prepared import Molecules, load_spectra
@@ -22,14 +21,12 @@ from duallgd_cli.data.spectra import prepare_spectra
 from duallgd_cli.errors import UnreadableError, WeightsError, counted
 from duallgd_cli.evaluate.fitting import fit_weights_file
 from duallgd_cli.evaluate.leakage import TrainingHashes
-from duallgd_cli.evaluate.run import evaluate
-from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.sources.collection import Collection, known_molecules
-from duallgd_cli.train.known_spectra import known_spectra
-from duallgd_cli.train.stages import Displays
+from duallgd_cli.train.kernel_fit import known_spectra
+from duallgd_cli.train.recipe import Displays, predict_known
+from duallgd_cli.train.settings import DrawSettings
 
 FEWEST_SPECTRA: Final = 20
 # Molecules from which the confidence is fitted anew, and from which the order of candidates is.
@@ -39,41 +36,39 @@ _HASHES: Final = ".train.hashes"
 _LARGEST: Final = 100  # heavy atoms of a template
 
 
-@dataclass(frozen=True)
-class AdaptSettings:
-    """How weights are adapted.
+def adapt(
+    standards: Path,
+    weights: Path,
+    out: Path,
+    runtime: Runtime,
+    shows: Displays,
+    seed: int = 1,
+    draw: DrawSettings | None = None,
+) -> None:
+    """Write weights that know the standards; the same call goes on with an interrupted one.
 
-    Attributes:
+    Args:
         standards: File of labelled spectra, or a folder of such.
         weights: That go on.
         out: The new weights; a folder of the same name beside it keeps what was drawn.
+        runtime: Device, precision and threads.
+        shows: Displays.
         seed: Of what is drawn.
-        sampling: How molecules are drawn to fit the confidence.
-    """
-
-    standards: Path
-    weights: Path
-    out: Path
-    seed: int = 1
-    sampling: SamplingSettings = field(default_factory=SamplingSettings)
-
-
-def adapt(settings: AdaptSettings, runtime: Runtime, shows: Displays) -> None:
-    """Write weights that know the standards; the same call goes on with an interrupted one.
+        draw: How molecules are drawn to fit the confidence; None as by default.
 
     Raises:
         UnreadableError: There are too few labelled spectra.
         WeightsError: The weights hold no templates.
     """
-    work, checkpoint = settings.out.with_suffix(".adapt"), load(settings.weights)
+    work, checkpoint = out.with_suffix(".adapt"), load(weights)
     if not checkpoint.templates or not checkpoint.kernel:
         raise WeightsError(
-            f"weights {settings.weights} hold no templates with spectra that others could be added "
+            f"weights {weights} hold no templates with spectra that others could be added "
             "to; run 'duallgd weights analogues' first"
         )
     work.mkdir(parents=True, exist_ok=True)
     table = work / "standards.tsv"
-    counts = gather_spectra([settings.standards], table, work / "held-out.keys")
+    counts = gather_spectra([standards], table, work / "held-out.keys")
     shows.say(", ".join(f"{count} {what}" for what, count in counts.items()))
     with shows.counting("spectra") as advance:
         prepare_spectra(table, work / "standards", workers=available_cores(), advance=advance)
@@ -81,13 +76,32 @@ def adapt(settings: AdaptSettings, runtime: Runtime, shows: Displays) -> None:
     if len(spectra) < FEWEST_SPECTRA:
         usable = counted(len(spectra), "usable spectrum", "usable spectra")
         raise UnreadableError(
-            f"{settings.standards} has {usable}; give "
+            f"{standards} has {usable}; give "
             f"{FEWEST_SPECTRA} or more, {work / 'report.tsv'} says why others were left out"
         )
     earlier = Collection.of(checkpoint.templates)
     is_new = ~np.isin(spectra.molecules.inchikey, earlier.molecules.inchikey)
     fresh = spectra.molecules.take(np.flatnonzero(is_new & spectra.molecules.in_folds("train")))
-    checkpoint = _fitted(settings, checkpoint, len(fresh), runtime, shows)
+    if len(fresh) < ENOUGH_FOR_CONFIDENCE:
+        shows.say(
+            f"ranking and confidence stay: {counted(len(fresh), 'molecule')} that the weights do "
+            f"not know, {ENOUGH_FOR_CONFIDENCE} are enough for the confidence and "
+            f"{ENOUGH_FOR_RANKING} for the ranking"
+        )
+    else:  # the standards are drawn as if they were unknown
+        keep, fitted = len(fresh) < ENOUGH_FOR_RANKING, work / "fitted.safetensors"
+        with shows.counting("molecules drawn") as advance:
+            predictions, truth = predict_known(
+                table, "train", weights, work / "drawn", draw or DrawSettings(), seed, runtime,
+                advance,
+            )  # fmt: skip
+        _, held = fit_weights_file(weights, [predictions], truth, fitted, keep_ranking=keep)
+        shows.say(
+            f"{'confidence' if keep else 'ranking and confidence'} fitted to {len(fresh)} "
+            f"molecules, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}"
+        )
+        own = load(fitted)
+        checkpoint = replace(checkpoint, ranking=own.ranking, record=own.record)
     if len(fresh):
         with shows.counting("molecules cut into building blocks") as advance:
             added = known_molecules(fresh, _LARGEST, None, advance)
@@ -104,58 +118,23 @@ def adapt(settings: AdaptSettings, runtime: Runtime, shows: Displays) -> None:
         "molecules": len(spectra.molecules),
         "new_molecules": len(fresh),
         "sha256": sha256(table),
-        "from": sha256(settings.weights),
+        "from": sha256(weights),
     }
     record = {**checkpoint.record, "adapted": described}
-    save(settings.out, replace(checkpoint, record=record), torch.float16, short_codes=True)
-    keys = [key.decode("ascii") for key in spectra.molecules.inchikey.tolist()]
-    before = settings.weights.with_suffix(_HASHES)
-    listed = TrainingHashes.of(keys)
+    save(out, replace(checkpoint, record=record), torch.float16, short_codes=True)
+    listed = TrainingHashes.of([key.decode() for key in spectra.molecules.inchikey.tolist()])
+    before = weights.with_suffix(_HASHES)
     if before.is_file():
         listed = listed.joined(TrainingHashes.read(before))
-    listed.write(settings.out.with_suffix(_HASHES))
-    shows.say(f"{counted(len(fresh), 'molecule')} more in {settings.out}")
+    listed.write(out.with_suffix(_HASHES))
+    shows.say(f"{counted(len(fresh), 'molecule')} more in {out}")
 
 
-def _fitted(
-    settings: AdaptSettings, checkpoint: Checkpoint, n_fresh: int, runtime: Runtime, shows: Displays
-) -> Checkpoint:
-    """With confidence, or ranking too, fitted to the standards, drawn as if they were unknown."""
-    if n_fresh < ENOUGH_FOR_CONFIDENCE:
-        shows.say(
-            f"ranking and confidence stay: {counted(n_fresh, 'molecule')} that the weights do not "
-            f"know, {ENOUGH_FOR_CONFIDENCE} are enough for the confidence and {ENOUGH_FOR_RANKING} "
-            "for the ranking"
-        )
-        return checkpoint
-    work, keep = settings.out.with_suffix(".adapt"), n_fresh < ENOUGH_FOR_RANKING
-    with shows.counting("molecules drawn") as advance:
-        evaluate(
-            EvaluateSettings(
-                benchmark=str(work / "standards.tsv"), fold="train", spectra_per_molecule="1",
-                out=work / "drawn", mces=False, drop_leaked=True, weights=str(settings.weights),
-                prediction=PredictSettings(seed=settings.seed, sampling=settings.sampling),
-                device=str(runtime.device), precision=runtime.precision, threads=runtime.threads,
-                resume=True, force=True,
-            ),
-            lambda stage, n_spectra, result: advance(n_spectra),
-        )  # fmt: skip
-    runs, truth = [work / "drawn" / "predictions.csv"], work / "drawn" / "truth.tsv"
-    fitted = work / "fitted.safetensors"
-    _, held = fit_weights_file(settings.weights, runs, truth, fitted, keep_ranking=keep)
-    shows.say(
-        f"{'confidence' if keep else 'ranking and confidence'} fitted to {n_fresh} molecules, "
-        f"cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}"
-    )
-    own = load(fitted)
-    return replace(checkpoint, ranking=own.ranking, record=own.record)
-
-
-def merged(one: BuildingBlocks, other: BuildingBlocks) -> BuildingBlocks:
+def merged(first: BuildingBlocks, second: BuildingBlocks) -> BuildingBlocks:
     """Blocks of two collections, ends before linkers, the most frequent first."""
     seen: dict[str, int] = {}
     where: dict[str, tuple[BuildingBlocks, int, slice]] = {}
-    for blocks in (one, other):
+    for blocks in (first, second):
         stop = np.cumsum(blocks.n_bits, dtype=np.int64).tolist()
         start = [0, *stop[:-1]]
         for row, smiles in enumerate(blocks.smiles):

@@ -16,10 +16,9 @@ from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifes
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.scores.substructures import known_environments
 from duallgd_cli.sources.collection import Collection, known_molecules, mols_of
-from duallgd_cli.train.contrast import fit_contrast
-from duallgd_cli.train.evidence import fit_evidence, one_of_each
-from duallgd_cli.train.known_spectra import fit_kernel
-from duallgd_cli.train.rivals import rivals_of
+from duallgd_cli.train.fragment_scorer import decoys_of, fit_evidence, one_of_each
+from duallgd_cli.train.isomer_encoder import fit_isomer_encoder
+from duallgd_cli.train.kernel_fit import fit_kernel
 
 # Shows a count of what it is given the name of, while its block runs.
 Counting: TypeAlias = Callable[[str], AbstractContextManager[Callable[[int], None]]]
@@ -56,9 +55,11 @@ def add_templates(
         kernel = fit_kernel(checkpoint.build().encoder, load_spectra(molecules), known.molecules)
     added = replace(checkpoint, templates=known.tensors(), kernel=kernel, ranking={})
     weights_format.save(output, added)
-    fragments = len(kernel["place"]) if kernel else 0
-    counts = len(known.molecules), fragments, len(known.blocks.smiles)
-    return dict(zip(("templates", "fragments and losses", "building blocks"), counts, strict=True))
+    return {
+        "templates": len(known.molecules),
+        "fragments and losses": len(kernel["place"]) if kernel else 0,
+        "building blocks": len(known.blocks.smiles),
+    }
 
 
 def add_reranker(
@@ -100,11 +101,11 @@ def add_reranker(
             for number in (seed, seed + 1):  # two spectra of each, doubted in two ways
                 for spectrum in one_of_each(measured, number):
                     row = int(measured.molecule[spectrum])
-                    made = rivals_of(measured, spectrum, encoder, templates, number)
+                    made = decoys_of(measured, spectrum, encoder, templates, number)
                     decoys[row] = (*(decoys.get(row) or made[:1]), *made[1:])
                     advance(1)
         with counting("steps of the contrastive encoder") as advance:
-            contrast, isomers = fit_contrast(
+            contrast, isomers = fit_isomer_encoder(
                 encoder, measured, decoys, seed, advance, steps=contrast_steps
             )
     with counting("structures") as advance:

@@ -4,9 +4,9 @@ The decoder stage gives it (corrupted) true fingerprints. In the joint stage ste
 spectra take turns with such steps, so that the denoiser does not forget the many molecules that
 have no spectrum, and with steps on simulated spectra. Beside a frozen encoder there are no steps on
 measured spectra: it knows their molecules by heart, and a denoiser that learns from that trusts it
-too much.
+too much. A stage takes the settings of the run, and this process's number among so many.
 
-Letters: B graphs, M pairs, C bond classes.
+Letters: B graphs, M pairs, C bond classes, F fingerprint bits.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,21 +31,18 @@ from duallgd_cli.model.encoder import PackedBatch, PeakBatch
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.model.tensors import map_tensors
-from duallgd_cli.train.encoder import (
-    VALIDATION_SEED,
-    EncoderStage,
-    SpectrumSampler,
-)
+from duallgd_cli.train.encoder import VALIDATION_SEED, EncoderStage, SpectrumSampler
 from duallgd_cli.train.settings import TrainingSettings
 
 NLL_STEPS: Final = (50, 150, 250, 350, 500)
 _VALIDATION_MOLECULES: Final = 256
+_FINGERPRINT_WEIGHT: Final = 0.02
 Planned = tuple[NDArray[np.int64], int]
 
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """What a decoder step needs, on one device.
+    """What a step of the denoiser needs, on one device.
 
     Attributes:
         graph: Clean graphs.
@@ -66,6 +63,29 @@ class GraphBatch:
     def n_samples(self) -> int:
         """B."""
         return len(self.level)
+
+
+def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
+    """Noise clean graphs and score the denoiser's guess of the clean classes.
+
+    Returns:
+        Summed cross entropy over real pairs, and their number, both scalars.
+    """
+    graph, diffusion = batch.graph, model.settings.diffusion
+    t = (1 + torch.floor(batch.level * diffusion.n_steps).long()).clamp_max(diffusion.n_steps)
+    clean, mask = graph.bond_class, graph.pair_mask
+    share, marginal = _process(diffusion, t.device)
+    noisy = torch.where(mask, corrupt(clean, share[t], marginal, batch.uniform), 0)
+    logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
+    losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
+    return (losses * mask.flatten()).sum(), mask.sum()
+
+
+@lru_cache(maxsize=8)
+@torch.inference_mode(False)
+def _process(settings: DiffusionSettings, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Signal share by step and bond marginal, copied to a device once: a copy waits for the GPU."""
+    return alpha_bar(settings.n_steps).to(device), torch.tensor(settings.marginal, device=device)
 
 
 class _BySize:
@@ -114,13 +134,7 @@ class _BySize:
 
 
 class DecoderStage(_BySize):
-    """Batches and losses of fingerprint-conditioned generation.
-
-    Args:
-        molecules: Prepared molecules; fold train is trained on, fold dev (or val) looked at.
-        settings: Settings of the run.
-        ranks: This process, from 0, and the number of processes.
-    """
+    """Generation from fingerprints; trains on fold train and looks at fold dev (or val)."""
 
     def __init__(
         self, molecules: Molecules, settings: TrainingSettings, ranks: tuple[int, int] = (0, 1)
@@ -136,9 +150,7 @@ class DecoderStage(_BySize):
         chosen = np.flatnonzero(fits & molecules.in_folds("dev", "val"))
         self.validation_rows = np.sort(generator.permutation(chosen)[:_VALIDATION_MOLECULES])
 
-    def loss(self, model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Summed cross entropy over the real pairs, and how many there are."""
-        return bond_loss(model, batch)
+    loss = staticmethod(bond_loss)
 
     def validate(self, model: DualLGD) -> dict[str, float]:
         """Mean cross entropy per pair, true fingerprints given; see `held_out_nll`."""
@@ -152,7 +164,7 @@ def held_out_nll(
     rows: NDArray[np.int64],
     plan: BatchPlan,
     name: str,
-    told: Callable[[NDArray[np.int64], Condition], Condition] = lambda indices, known: known,
+    condition_of: Callable[[NDArray[np.int64], Condition], Condition] = lambda rows, true: true,
 ) -> dict[str, float]:
     """Mean cross entropy per pair at fixed noise levels; nothing where no molecule is held out.
 
@@ -162,8 +174,8 @@ def held_out_nll(
         rows: Rows of the molecules to judge, with noise that is always the same.
         plan: Size of batches.
         name: What the figures are called, with the noise level behind it.
-        told: What the denoiser is told, from indices into `rows` of a batch's molecules and their
-            formulas with true fingerprints.
+        condition_of: What the denoiser is given, from indices into `rows` of a batch's molecules
+            and their formulas with true fingerprints.
     """
     if not len(rows):
         return {}
@@ -175,7 +187,7 @@ def held_out_nll(
         size = int(plan.padded(molecules.n_heavy[rows[members]]).max())
         batch = graph_batch(clean, (rows[members], size), np.random.default_rng((7, number)))
         batch = map_tensors(batch, lambda x: x.to(device))
-        condition = told(members, batch.condition)
+        condition = condition_of(members, batch.condition)
         for t, total in zip(steps, totals, strict=True):
             level = torch.full_like(batch.level, (t - 0.5) / n_steps)
             noised = replace(batch, condition=condition, level=level)
@@ -190,50 +202,10 @@ def graph_batch(
     rows, size = planned
     graph = collator.graphs(rows, size, generator)
     condition = collator.condition(rows, size, generator)
-    level = noise_levels(len(rows), generator)
+    # A stratum of noise levels for each graph, which varies less than a draw.
+    level = (generator.permutation(len(rows)) + generator.random(len(rows))) / len(rows)
     uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
-    return GraphBatch(graph, condition, level, uniform)
-
-
-def noise_levels(n_graphs: int, generator: np.random.Generator) -> Tensor:
-    """Uniform in [0, 1), float64 (B,); a stratum for each graph, which varies less than a draw."""
-    strata = (generator.permutation(n_graphs) + generator.random(n_graphs)) / n_graphs
-    return torch.from_numpy(strata)
-
-
-def noise_steps(level: Tensor, n_steps: int) -> Tensor:
-    """Steps t in 1..T, int64 (B,), of levels in [0, 1)."""
-    return (1 + torch.floor(level * n_steps).long()).clamp_max(n_steps)
-
-
-def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-    """Noise clean graphs and score the denoiser's guess of the clean classes.
-
-    Args:
-        model: Its denoiser guesses, its settings hold the noise process.
-        batch: On the model's device.
-
-    Returns:
-        Summed cross entropy over real pairs, and their number, both scalars.
-    """
-    graph, diffusion = batch.graph, model.settings.diffusion
-    t = noise_steps(batch.level, diffusion.n_steps)
-    clean, mask = graph.bond_class, graph.pair_mask
-    share, marginal = _process(diffusion, t.device)
-    noisy = torch.where(mask, corrupt(clean, share[t], marginal, batch.uniform), 0)
-    logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
-    losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
-    return (losses * mask.flatten()).sum(), mask.sum()
-
-
-@lru_cache(maxsize=8)
-@torch.inference_mode(False)
-def _process(settings: DiffusionSettings, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Signal share by step and bond marginal, copied to a device once: a copy waits for the GPU."""
-    return alpha_bar(settings.n_steps).to(device), torch.tensor(settings.marginal, device=device)
-
-
-_FINGERPRINT_WEIGHT: Final = 0.02
+    return GraphBatch(graph, condition, torch.from_numpy(level), uniform)
 
 
 def _labelled_spectra(
@@ -244,13 +216,13 @@ def _labelled_spectra(
     Raises:
         UnreadableError: None is of a molecule small enough.
     """
-    sampler = SpectrumSampler(spectra)
+    sampler, most = SpectrumSampler(spectra), settings.data.max_atoms
     rows = sampler.molecules.astype(np.int64)
-    rows = rows[spectra.molecules.n_heavy[rows] <= settings.data.max_atoms]
+    rows = rows[spectra.molecules.n_heavy[rows] <= most]
     if not len(rows):
         raise UnreadableError(
             "the prepared data hold no spectrum of fold train of a molecule of at most "
-            f"{settings.data.max_atoms} heavy atoms"
+            f"{most} heavy atoms"
         )
     return _BySize(spectra.molecules, rows, None, settings, ranks, sampler)
 
@@ -281,8 +253,7 @@ class JointStage:
         ranks: tuple[int, int] = (0, 1),
         kernel: FragmentKernel | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.frozen = settings.freeze_encoder
+        self.spectra, self.kernel, self.frozen = spectra, kernel, settings.freeze_encoder
         if self.frozen and simulated is None:
             raise UsageError(
                 "freeze_encoder trains the denoiser on simulated spectra; make some with "
@@ -290,14 +261,10 @@ class JointStage:
             )
         self.encoder = EncoderStage(spectra, None, settings, ranks)
         self.decoders = [DecoderStage(molecules, settings, ranks) for molecules in structures]
-        self.turns: list[_BySize] = []
-        if not self.frozen:
-            self.turns.append(_labelled_spectra(spectra, settings, ranks))
-        self.turns += self.decoders
-        if simulated is not None:
-            self.turns.append(_labelled_spectra(simulated, settings, ranks))
+        measured = [] if self.frozen else [_labelled_spectra(spectra, settings, ranks)]
+        drawn = [] if simulated is None else [_labelled_spectra(simulated, settings, ranks)]
+        self.turns: list[_BySize] = [*measured, *self.decoders, *drawn]
         # One spectrum of each molecule of fold val, always the same.
-        self.spectra = spectra
         members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
         sizes = spectra.molecules.n_heavy[spectra.molecule[members]]
         members = members[sizes <= settings.data.max_atoms]
@@ -336,17 +303,17 @@ class JointStage:
     def validate(self, model: DualLGD) -> dict[str, float]:
         """Figures of fingerprints and of the denoiser on fold val, and on the first structures."""
 
-        def told(indices: NDArray[np.int64], known: Condition) -> Condition:
+        def predicted(indices: NDArray[np.int64], true: Condition) -> Condition:
             peaks = prepared_batch(self.spectra, self.chosen[indices])
-            return self._predicted(model, peaks.to(known.atom_class.device), known)[0]
+            return self._predicted(model, peaks.to(true.atom_class.device), true)[0]
 
         figures = self.encoder.validate(model)
         molecules = self.spectra.molecules, self.held_out
-        figures |= held_out_nll(model, *molecules, self.plan_of, "predicted_nll", told)
+        figures |= held_out_nll(model, *molecules, self.plan_of, "predicted_nll", predicted)
         return figures | self.decoders[0].validate(model) if self.decoders else figures
 
     def _predicted(
-        self, model: DualLGD, peaks: PeakBatch | PackedBatch, known: Condition
+        self, model: DualLGD, peaks: PeakBatch | PackedBatch, true: Condition
     ) -> tuple[Condition, Tensor]:
         """Formulas with the fingerprints predicted from spectra, and the logits of those (B, F)."""
         logits = model.encoder(peaks).float()
@@ -354,4 +321,4 @@ class JointStage:
             whole = peaks.padded() if isinstance(peaks, PackedBatch) else peaks
             logits = self.kernel.mixed(logits, whole)
         bit, log_prob = keep_bits(torch.sigmoid(logits), model.settings.memory_bits)
-        return replace(known, bit=bit, bit_log_prob=log_prob), logits
+        return replace(true, bit=bit, bit_log_prob=log_prob), logits

@@ -1,7 +1,11 @@
-"""The encoder stage: predict the Morgan fingerprint from annotated peaks."""
+"""The encoder stage: predict the Morgan fingerprint from annotated peaks.
+
+B spectra, F fingerprint bits.
+"""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from itertools import repeat
+from typing import Final
 
 import numpy as np
 import torch
@@ -9,10 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from duallgd_cli.data.peaks import (
-    packed_batch,
-    prepared_batch,
-)
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.data.peaks import packed_batch, prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
@@ -24,16 +26,6 @@ _VALIDATION_SPECTRA: Final = 1_000
 # Not the run's own, so that figures of runs can be put side by side.
 VALIDATION_SEED: Final = 0
 _THRESHOLDS: Final = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
-
-
-class GrowingSpectra(Protocol):
-    """Spectra that become more; see `train.beside`."""
-
-    spectra: PreparedSpectra
-
-    @property
-    def count(self) -> int:
-        """So many are there, from the first on."""
 
 
 class SpectrumSampler:
@@ -77,7 +69,6 @@ class EncoderStage:
         simulated: Prepared simulated spectra to train on beside them, or None.
         settings: Settings of the run.
         ranks: This process, from 0, and the number of processes.
-        beside: Spectra that other processes simulate meanwhile, or None.
     """
 
     def __init__(
@@ -86,45 +77,35 @@ class EncoderStage:
         simulated: PreparedSpectra | None,
         settings: TrainingSettings,
         ranks: tuple[int, int] = (0, 1),
-        beside: GrowingSpectra | None = None,
     ) -> None:
-        self.spectra, self.settings, self.ranks, self.beside = spectra, settings, ranks, beside
+        self.spectra, self.settings, self.ranks = spectra, settings, ranks
         self.measured = SpectrumSampler(spectra)
         self.simulated = None if simulated is None else SpectrumSampler(simulated)
-        is_mixed = simulated is not None or beside is not None
-        share = settings.data.simulated_share if is_mixed else 0.0
-        self.n_simulated = round(settings.data.spectra_per_batch * share)
+        data = settings.data
+        share = 0.0 if simulated is None else data.simulated_share
+        self.n_simulated = round(data.spectra_per_batch * share)
         # Until then none is measured.
-        self.measured_from = round(settings.steps * settings.data.measured_from) if is_mixed else 0
+        self.measured_from = 0 if simulated is None else round(settings.steps * data.measured_from)
         self.validation = validation_spectra(spectra)
 
-    def plan(self, first_step: int) -> Iterator[int]:
-        """How many spectra were simulated beside the run when a step is planned, 0 without such."""
+    def plan(self, first_step: int) -> Iterator[None]:
+        """Nothing: spectra are drawn with each batch."""
         del first_step
-        while True:
-            yield 0 if self.beside is None else self.beside.count
+        return repeat(None)
 
-    def collate(self, planned: int, step: int) -> PackedBatch:
-        """Measured and simulated spectra: a function of seed, step and rank, and of the plan."""
+    def collate(self, planned: None, step: int) -> PackedBatch:
+        """Measured and simulated spectra: a function of seed, step and rank."""
+        del planned
         generator = np.random.default_rng((self.settings.seed, step, self.ranks[0]))
         data = self.settings.data
         n_spectra = data.spectra_per_batch
         n_simulated = n_spectra if step < self.measured_from else self.n_simulated
-        sources: list[tuple[PreparedSpectra, list[list[int]], float]] = [
-            (
-                self.spectra,
-                self.measured.groups(n_spectra - n_simulated, generator),
-                data.peak_dropout,
-            )
-        ]
-        dropout = data.peak_dropout if data.simulated_dropout is None else data.simulated_dropout
-        if self.beside is not None:
-            # Later ones more often, as the first would else be seen many more times in all.
-            places = np.sqrt(generator.random(n_simulated)) * planned
-            groups = [[place] for place in places.astype(np.int64).tolist()]
-            sources.append((self.beside.spectra, groups, dropout))
-        elif self.simulated is not None:
+        groups = self.measured.groups(n_spectra - n_simulated, generator)
+        sources = [(self.spectra, groups, data.peak_dropout)]
+        if self.simulated is not None:
             groups = self.simulated.groups(n_simulated, generator)
+            dropout = data.simulated_dropout
+            dropout = data.peak_dropout if dropout is None else dropout
             sources.append((self.simulated.spectra, groups, dropout))
         return packed_batch(sources, generator)
 
@@ -175,14 +156,14 @@ def by_molecule(
 
 
 def true_bits(spectra: PreparedSpectra, rows: NDArray[np.int64]) -> Tensor:
-    """On-bits of the molecules of some spectra as float 0/1, (B, 4096)."""
+    """On-bits of the molecules of some spectra as float 0/1, (B, F)."""
     molecules = spectra.molecule[rows].tolist()
     return dense_bits([spectra.molecules.fingerprint_bits(row) for row in molecules])
 
 
 def dense_bits(bits: Sequence[NDArray[np.uint16]]) -> Tensor:
-    """On-bits as float 0/1, (B, 4096)."""
-    dense = torch.zeros(len(bits), 4096)
+    """On-bits as float 0/1, (B, F)."""
+    dense = torch.zeros(len(bits), FINGERPRINT_BITS)
     for b, index in enumerate(bits):
         dense[b, torch.from_numpy(index.astype(np.int64))] = 1
     return dense
@@ -190,14 +171,18 @@ def dense_bits(bits: Sequence[NDArray[np.uint16]]) -> Tensor:
 
 def fingerprint_figures(probability: Tensor, truth: Tensor) -> dict[str, float]:
     """Cross entropy per spectrum and Tanimoto, soft and at several thresholds."""
+
+    def tanimoto(guess: Tensor) -> float:
+        common = (guess * truth).sum(1)
+        return float((common / (guess.sum(1) + truth.sum(1) - common).clamp_min(1e-6)).mean())
+
     clipped = probability.clamp(1e-6, 1 - 1e-6)
     entropy = -(truth * clipped.log() + (1 - truth) * (1 - clipped).log()).sum(1)
-    figures = {"fp_bce": float(entropy.mean()), "fp_soft": _tanimoto(probability, truth)}
-    best = {t: _tanimoto((probability > t).float(), truth) for t in _THRESHOLDS}
+    best = {t: tanimoto((probability > t).float()) for t in _THRESHOLDS}
     threshold = max(best, key=lambda t: best[t])
-    return figures | {"fp_tanimoto": best[threshold], "fp_threshold": threshold}
-
-
-def _tanimoto(a: Tensor, b: Tensor) -> float:
-    common = (a * b).sum(1)
-    return float((common / (a.sum(1) + b.sum(1) - common).clamp_min(1e-6)).mean())
+    return {
+        "fp_bce": float(entropy.mean()),
+        "fp_soft": tanimoto(probability),
+        "fp_tanimoto": best[threshold],
+        "fp_threshold": threshold,
+    }

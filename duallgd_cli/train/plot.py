@@ -17,10 +17,7 @@ _COLUMNS: Final = 3
 
 
 def plot_run(run: Path) -> list[Path]:
-    """Draw what the logs of a run hold, as PNG and SVG in its folder ``plots``.
-
-    Args:
-        run: Folder of one stage, or of a recipe with a folder for each.
+    """Draw what the logs of a stage or a recipe hold, as PNG and SVG in its folder ``plots``.
 
     Returns:
         The logs that were read.

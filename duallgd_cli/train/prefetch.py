@@ -1,4 +1,4 @@
-"""Batches made ahead of the loop by processes of torch's DataLoader, in the order of their steps.
+"""Batches made ahead by processes of torch's DataLoader, in the order of their steps.
 
 A batch is a function of what was planned for a step, the seed, the step and the rank alone, so who
 makes it and when changes no number.
@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime, available_cores
 
@@ -25,32 +24,32 @@ _AHEAD: Final = 2  # batches under way for each process
 _MOST_BY_DEFAULT: Final = 8
 
 
-class Stage(Protocol):
-    """What differs between the stages: batches, their loss, and what is looked at."""
+class Task(Protocol):
+    """What is trained: batches, their loss, and what is looked at."""
 
     def plan(self, first_step: int) -> Iterator[Any]:
         """What each step is trained on, from a step on, for ever; cheap."""
 
     def collate(self, planned: Any, step: int) -> Any:  # noqa: ANN401
-        """The batch of one step, on the CPU."""
+        """The batch of one step, on the CPU, with the number of its cases as ``n_samples``."""
 
-    def loss(self, model: DualLGD, batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+    def loss(self, model: Any, batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401
         """Summed loss and the number it is to be divided by, both scalars."""
 
-    def validate(self, model: DualLGD) -> dict[str, float]:
+    def validate(self, model: Any) -> dict[str, float]:  # noqa: ANN401
         """Figures on held-out data."""
 
 
 class _Batches(Dataset[bytes]):
     """Batches by step and plan."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, task: Task) -> None:
+        self.task = task
 
     def __getitem__(self, item: tuple[int, Any]) -> bytes:
         step, planned = item
         # As bytes: torch's own way between processes needs shared memory, which containers lack.
-        return pickle.dumps(self.stage.collate(planned, step), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(self.task.collate(planned, step), pickle.HIGHEST_PROTOCOL)
 
 
 def default_workers(runtime: Runtime) -> int:
@@ -60,12 +59,12 @@ def default_workers(runtime: Runtime) -> int:
 
 
 def batches(
-    stage: Stage, first_step: int, device: torch.device, workers: int = 0
+    task: Task, first_step: int, device: torch.device, workers: int = 0
 ) -> Generator[Any, None, None]:
     """Batches on the device, from a step on, for ever; close the iterator to end the processes.
 
     Args:
-        stage: Plans steps and makes batches.
+        task: Plans steps and makes batches.
         first_step: To begin with.
         device: Where the batches shall lie; copies to CUDA devices wait for nothing.
         workers: Processes that make batches ahead; 0 makes each when it is asked for.
@@ -80,9 +79,9 @@ def batches(
         # processes than cores.
         warnings.simplefilter("ignore")
         loader = DataLoader(
-            _Batches(stage),
+            _Batches(task),
             batch_size=None,
-            sampler=enumerate(stage.plan(first_step), first_step),
+            sampler=enumerate(task.plan(first_step), first_step),
             num_workers=workers,
             prefetch_factor=_AHEAD if workers else None,
             multiprocessing_context="fork" if workers else None,  # shares the mapped data
@@ -95,7 +94,13 @@ def batches(
     atexit.register(end)
     try:
         for pickled in made:
-            yield _move(pickle.loads(pickled), device)  # from our own
+            batch = pickle.loads(pickled)  # from our own
+            if device.type == "cuda":
+                # From pinned memory a copy is queued like a kernel, and the loop goes on.
+                batch = map_tensors(batch, lambda x: x.pin_memory().to(device, non_blocking=True))
+            elif device.type != "cpu":
+                batch = map_tensors(batch, lambda x: x.to(device))
+            yield batch
     finally:
         end()
         atexit.unregister(end)
@@ -106,12 +111,3 @@ def _leave_signals_to_parent(worker: int) -> None:
     del worker
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-
-
-def _move(batch: object, device: torch.device) -> object:
-    if device.type == "cpu":
-        return batch
-    if device.type != "cuda":
-        return map_tensors(batch, lambda x: x.to(device))
-    # From pinned memory a copy is queued like a kernel, and the loop goes on.
-    return map_tensors(batch, lambda x: x.pin_memory().to(device, non_blocking=True))

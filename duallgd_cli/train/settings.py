@@ -60,9 +60,6 @@ class TrainingData:
             where there are any (encoder stage).
         peak_dropout: Largest share of peak rows dropped from a training spectrum.
         simulated_dropout: The same of simulated ones in the encoder stage; None as for others.
-        simulators: Processes that simulate spectra beside the encoder stage, where it is given
-            structures; None for all cores but two.
-        pool: Most simulated spectra that are kept of those.
         workers: Processes that make batches ahead; None is 0 on a CPU and up to 8 beside a GPU.
             Changes no number, so a run may go on with another.
     """
@@ -78,19 +75,11 @@ class TrainingData:
     measured_from: float = 0.0
     peak_dropout: float = 0.4
     simulated_dropout: float | None = None
-    simulators: int | None = None
-    pool: int = 6_000_000
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        sizes = (
-            *("pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms"),
-            *("simulators", "pool"),
-        )
-        shares = (
-            *("clean_share", "shuffle_share", "simulated_share", "peak_dropout"),
-            *("measured_from", "simulated_dropout"),
-        )
+        shares = [name for name in self.__slots__ if name.endswith(("_share", "_dropout", "_from"))]
+        sizes = "pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms"
         require_range(self, "workers", "false_bits", least=0)
         require_range(self, *sizes, least=1)
         require_range(self, *shares, least=0, most=1)
@@ -166,15 +155,12 @@ class SimulationSettings:
 
     Attributes:
         limit: Structures for the encoder, at random; None for all.
-        beside: Whether the encoder's spectra are simulated while it learns, by all cores but two,
-            instead of before: for a GPU that would wait for them.
         joint_limit: Structures for the joint stage, whose spectra are others; None for all.
         max_atoms: Heavy atoms of the largest.
         steps: Of fitting the fragment model to the measured spectra.
     """
 
     limit: int | None = 400_000
-    beside: bool = False
     joint_limit: int | None = 100_000
     max_atoms: int = 40
     steps: int = 7_000
@@ -259,32 +245,29 @@ def run_settings(config: str | None, overrides: list[str]) -> RunSettings:
     Raises:
         ConfigError: No such preset or file, or a wrong setting.
     """
-    return parse(RunSettings, said(config, overrides))
+    return parse(RunSettings, plain_settings(config, overrides))
 
 
-def said(config: str | None, overrides: list[str]) -> dict[str, Any]:
-    """Plain values that a preset or a YAML file and dotted overrides name.
+def plain_settings(config: str | None, overrides: list[str]) -> dict[str, Any]:
+    """What a preset or a YAML file and dotted overrides say, and nothing else.
 
     Raises:
         ConfigError: No such preset or file, or an override that cannot be read.
     """
-    return merge(_read(config), assigned(overrides))
+    if config is None:
+        return assigned(overrides)
+    path = Path(config)
+    if not path.is_file():
+        if config not in preset_names():
+            raise ConfigError(
+                f"{quote(config)} is neither a YAML file nor a preset; presets are "
+                f"{', '.join(preset_names())}"
+            )
+        path = Path(str(files("duallgd_cli") / "presets" / f"{config}.yaml"))
+    return merge(read_mapping(path), assigned(overrides))
 
 
 def preset_names() -> list[str]:
     """Names of the presets in the package."""
     folder = files("duallgd_cli") / "presets"
     return sorted(Path(item.name).stem for item in folder.iterdir() if item.name.endswith(".yaml"))
-
-
-def _read(config: str | None) -> dict[str, Any]:
-    if config is None:
-        return {}
-    if Path(config).is_file():
-        return read_mapping(Path(config))
-    if config not in preset_names():
-        known = ", ".join(preset_names())
-        raise ConfigError(
-            f"{quote(config)} is neither a YAML file nor a preset; presets are {known}"
-        )
-    return read_mapping(Path(str(files("duallgd_cli") / "presets" / f"{config}.yaml")))

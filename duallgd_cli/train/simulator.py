@@ -1,22 +1,18 @@
-"""Fitting the fragment model to measured spectra, and what is made of it.
+"""Fitting the fragment model to measured spectra; molecules count alike, however many they have.
 
-Molecules count alike, however many spectra they have.
-
-Letters: S spectra, C fragments.
+Letters: C fragments, H hydrogen shifts, K peaks.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.optim.lr_scheduler import OneCycleLR
+from torch import Tensor
 
 from duallgd_cli.checkpoint.format import load_object, load_strictly, read_tensors, write_tensors
 from duallgd_cli.data.fragmentation import (
@@ -34,21 +30,23 @@ from duallgd_cli.data.prepared import FOLDS, PreparedSpectra
 from duallgd_cli.data.simulation import FragmentModel, Simulator, expected_intensity, fragment_loss
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.train.encoder import by_molecule
+from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
+from duallgd_cli.train.trainer import fit
 
-_LEARNING_RATE: Final = 2e-3
-_WEIGHT_DECAY: Final = 0.02
+_RATES: Final = OptimiserSettings(
+    "adamw", 2e-3, warmup_share=0.3, final_share=0.0, weight_decay=0.02, beta2=0.999, clip=inf
+)
 _SPECTRA_PER_STEP: Final = 48
 _VALIDATION_SPECTRA: Final = 500
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredSpectrum:
+class MeasuredSpectrum(NamedTuple):
     """One measured spectrum over the fragments of its molecule.
 
     Attributes:
         found: Fragments of the true structure.
         ion: As measured.
-        intensity: Intensity of each fragment and hydrogen shift, (C, len(SHIFTS)).
+        intensity: Intensity of each fragment and hydrogen shift, (C, H).
         weight: Share of the spectrum among those of its molecule.
     """
 
@@ -59,26 +57,9 @@ class MeasuredSpectrum:
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """Features and intensities."""
+        """Features (C, N_INPUTS) and intensities (C, H)."""
         features = fragment_features(self.found, self.ion)
         return torch.from_numpy(features), torch.from_numpy(self.intensity)
-
-
-def one_cycle(
-    model: nn.Module, rate: float, decay: float, steps: int, rising: float, steepest: float = inf
-) -> Callable[[Tensor], None]:
-    """What takes a step down a loss: AdamW whose rate rises and falls once, gradients cut short."""
-    optimiser = torch.optim.AdamW(model.parameters(), rate, weight_decay=decay)
-    schedule = OneCycleLR(optimiser, rate, total_steps=steps + 1, pct_start=rising)
-
-    def step(loss: Tensor) -> None:
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), steepest)
-        optimiser.step()
-        schedule.step()
-
-    return step
 
 
 def fit_simulator(
@@ -89,19 +70,12 @@ def fit_simulator(
     *,
     width: int = 256,
 ) -> tuple[Simulator, dict[str, Any]]:
-    """Fit a fragment model on fold train and judge it on fold val.
-
-    Args:
-        spectra: Prepared spectra.
-        steps: Optimiser steps.
-        seed: Random seed.
-        advance: Told each step, for a progress display.
-        width: Channels of the fragment model.
+    """Fit a fragment model of some channels on fold train, and judge it on fold val.
 
     Returns:
         A simulator that draws the ions and energies of fold train, molecules alike, and what to
-        keep on record: sizes, seed and the model's figures on fold val, the cosine similarity of
-        expected and measured square roots of intensity; none where the fold is empty.
+        keep on record: sizes, seed and, if there is a fold val, the cosine similarity of expected
+        and measured square roots of intensity there.
 
     Raises:
         UnreadableError: Fold train holds no spectrum of an ion that can be simulated.
@@ -111,21 +85,29 @@ def fit_simulator(
     train = list_measured(spectra, "train", generator)
     if not train:
         raise UnreadableError("the prepared spectra hold none of fold train that can be simulated")
-    weight = np.array([one.weight for one in train])
+    weight = np.array([spectrum.weight for spectrum in train])
     weight /= weight.sum()
     model = FragmentModel(N_INPUTS, len(SHIFTS), width)
-    descend = one_cycle(model, _LEARNING_RATE, _WEIGHT_DECAY, steps, rising=0.3)
-    for _ in range(steps):
-        drawn = generator.choice(len(train), _SPECTRA_PER_STEP, p=weight)
+
+    def batch_of(step: int) -> tuple[Tensor, Tensor]:
+        drawn = np.random.default_rng((seed, step)).choice(len(train), _SPECTRA_PER_STEP, p=weight)
         features, intensity = zip(*(train[i].tensors for i in drawn), strict=True)
-        loss = fragment_loss(model, torch.cat(features), torch.cat(intensity))
-        descend(loss)
-        advance(1)
-    model.eval()
-    held_out = list_measured(spectra, "val", generator)
-    figures = _figures(model, [held_out[i] for i in generator.permutation(len(held_out))])
+        return torch.cat(features), torch.cat(intensity)
+
+    def loss(model: FragmentModel, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        per_peak = fragment_loss(model, *batch)
+        return per_peak, torch.ones_like(per_peak)
+
+    fit(model, batch_of, loss, TrainingSettings(seed=seed, steps=steps, optimiser=_RATES), advance)
+    held_out, cosines = list_measured(spectra, "val", generator), []
+    for row in generator.permutation(len(held_out))[:_VALIDATION_SPECTRA]:
+        features, intensity = held_out[row].tensors
+        expected, measured = expected_intensity(model, features), intensity.sqrt()
+        product = float((expected * measured).sum())
+        cosines.append(product / max(float(expected.norm() * measured.norm()), 1e-9))
+    figures = {"cosine": float(np.mean(cosines))} if cosines else {}
     record = {"spectra": len(train), "steps": steps, "seed": seed, "val": figures}
-    return Simulator(model, [one.ion for one in train], weight), record
+    return Simulator(model, [spectrum.ion for spectrum in train], weight), record
 
 
 def save_simulator(path: Path, model: FragmentModel, record: Mapping[str, Any]) -> None:
@@ -158,7 +140,7 @@ def list_measured(
             ion, *_ = peaks = explained_peaks(spectra, spectrum)
             intensity = measured_intensity(found, *peaks)
             kept += [(ion, intensity)] if intensity.any() else []
-        result += [MeasuredSpectrum(found, *one, 1 / len(kept)) for one in kept]
+        result += [MeasuredSpectrum(found, *measured, 1 / len(kept)) for measured in kept]
     return result
 
 
@@ -178,13 +160,3 @@ def explained_peaks(
     adduct, instrument = int(spectra.adduct[spectrum]), int(spectra.instrument[spectrum])
     ion = Ion(adduct, instrument, float(spectra.energy_ev[spectrum]))
     return ion, subformula.astype(np.int16), intensity.astype(np.float32)
-
-
-def _figures(model: FragmentModel, held_out: Sequence[MeasuredSpectrum]) -> dict[str, float]:
-    cosines = []
-    for one in held_out[:_VALIDATION_SPECTRA]:
-        features, intensity = one.tensors
-        expected, measured = expected_intensity(model, features), intensity.sqrt()
-        product = float((expected * measured).sum())
-        cosines.append(product / max(float(expected.norm() * measured.norm()), 1e-9))
-    return {"cosine": float(np.mean(cosines))} if cosines else {}

@@ -19,7 +19,7 @@ from duallgd_cli.model.rewritten import for_inference
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
-from duallgd_cli.train.loop import optimisers, update_average
+from duallgd_cli.train.optimisers import optimisers, update_average
 from duallgd_cli.train.prefetch import batches
 from duallgd_cli.train.run import compile_layers
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings

@@ -9,13 +9,13 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.chem.joining import cut
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UnreadableError, WeightsError
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.predict.loading import load_model
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.train import adapt as adapt_module
-from duallgd_cli.train.adapt import AdaptSettings, adapt, merged
+from duallgd_cli.train.adapt import adapt, merged
+from duallgd_cli.train.settings import DrawSettings
 from tests.made_prepared import COLUMNS, ESTERS, cells_of
 from tests.made_training import cpu
 from tests.recipe.test_recipe import told, whole  # noqa: F401 - a fixture
@@ -67,13 +67,11 @@ def test_weights_get_to_know_standards(whole, tmp_path, monkeypatch):  # noqa: F
     out, _ = whole
     start, lines = out / "duallgd.safetensors", []
     table = standards(tmp_path / "mine.tsv", PHENOLS)
-    settings = AdaptSettings(
-        table, start, tmp_path / "mine.safetensors", sampling=SamplingSettings(samples=4, steps=2)
-    )
+    made, draw = tmp_path / "mine.safetensors", DrawSettings(samples=4, steps=2)
 
-    adapt(settings, cpu(), told(lines))
+    adapt(table, start, made, cpu(), told(lines), draw=draw)
 
-    before, after = load(start), load(settings.out)
+    before, after = load(start), load(made)
     names = Collection.of(after.templates).names
     new = {inchikey_block(parse_smiles(text)) for text in PHENOLS}
     assert set(names) == {*Collection.of(before.templates).names, *new}
@@ -83,7 +81,7 @@ def test_weights_get_to_know_standards(whole, tmp_path, monkeypatch):  # noqa: F
     assert "confidence fitted to 12 molecules, cross-validated: top-1 " in " ".join(lines)
     listed = TrainingHashes.read(tmp_path / "mine.train.hashes")
     assert listed.contains(sorted(new)).all()
-    assert set(load_model(settings.out, cpu()).known) >= new
+    assert set(load_model(made, cpu()).known) >= new
 
 
 @pytest.mark.slow
@@ -94,7 +92,6 @@ def test_too_few_standards_and_weights_without_templates_are_refused(whole, tmp_
         (out / "duallgd.safetensors", UnreadableError, "has 8 usable spectra; give 20 or more"),
         (out / "joint" / "model.safetensors", WeightsError, "hold no templates with spectra"),
     ):
-        settings = AdaptSettings(few, weights, tmp_path / "new.safetensors")
         with pytest.raises(error, match=message):
-            adapt(settings, cpu(), told([]))
+            adapt(few, weights, tmp_path / "new.safetensors", cpu(), told([]))
     assert not (tmp_path / "new.safetensors").exists()

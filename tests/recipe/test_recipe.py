@@ -20,9 +20,8 @@ from duallgd_cli.config import merge
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import ConfigError, DuallgdError, InterruptedRunError, UsageError
 from duallgd_cli.train import recipe as recipe_module
-from duallgd_cli.train.recipe import NAMES, STAGES, follow, read_recipe
+from duallgd_cli.train.recipe import NAMES, STAGES, Displays, follow, read_recipe
 from duallgd_cli.train.settings import RecipeSettings
-from duallgd_cli.train.stages import Displays
 from tests.made_training import cpu
 
 ROOT = Path(__file__).resolve().parents[2]

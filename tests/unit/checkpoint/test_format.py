@@ -1,9 +1,7 @@
 """Weights files: read back as written, and refused in a sentence where they are not whole."""
 
-import base64
 import json
 import random
-import zlib
 from dataclasses import replace
 
 import pytest
@@ -11,11 +9,21 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from duallgd_cli.checkpoint.format import Checkpoint, load, read_tensors, save, write_tensors
+from duallgd_cli.checkpoint.format import (
+    Checkpoint,
+    load,
+    read_tensors,
+    require_trained,
+    save,
+    write_tensors,
+)
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
 from tests.made_graphs import condition, noisy_bonds, small_settings, stirred
+from tests.made_spectra import annotated
 from tests.memory import bounded_memory
 
 RECORD = {"data": {"structures": {"molecules": 3}}, "step": 7}
@@ -39,27 +47,38 @@ def path(tmp_path, checkpoint):
     return path
 
 
-@pytest.mark.parametrize(
-    ("part", "arrays"),
-    [
-        ("reranker", {"log_prevalence": torch.arange(4.0), "presence.bias": torch.ones(2)}),
-        ("templates", {"bits": torch.tensor([-1, 30_000], dtype=torch.int16)}),
-    ],
-)
-def test_what_lies_beside_the_network_comes_back_as_it_was(path, checkpoint, part, arrays):
-    save(path, replace(checkpoint, **{part: arrays}), torch.float16)
+def second_encoder():
+    torch.manual_seed(2)
+    sizes = EncoderSettings(layers=3, width=12, heads=3, summary=5)
+    return dict(FormulaTransformer(sizes).state_dict())
 
-    got = load(path)
 
-    found = getattr(got, part)
-    assert found.keys() == arrays.keys()
-    assert all(torch.equal(found[name], arrays[name]) for name in arrays)
-    got.build()  # no tensor is left over
+def test_everything_reads_back_as_written(path, checkpoint):
+    beside = {
+        "reranker": {"log_prevalence": torch.arange(4.0), "presence.bias": torch.ones(2)},
+        "templates": {"bits": torch.tensor([-1, 30_000], dtype=torch.int16)},
+        "contrast": second_encoder(),
+    }
+    save(path, replace(checkpoint, **beside, database={"n_spectra": 3}))
+
+    found = load(path)
+
+    for part, arrays in {"tensors": checkpoint.tensors, **beside}.items():
+        got = getattr(found, part)
+        assert got.keys() == arrays.keys()
+        assert all(torch.equal(got[name], arrays[name]) for name in arrays)
+    assert (found.settings, found.record) == (checkpoint.settings, RECORD)
+    assert (found.ranking, found.database) == (RANKING, {"n_spectra": 3})
+    assert [p.name for p in path.parent.iterdir()] == ["model.safetensors"]
+    assert path.stat().st_mode & 0o444 == 0o444
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", ["denoiser.bit_embedding.weight", "encoder.peak_in.weight"])
-def test_some_matrices_take_a_byte_a_number_and_keep_two_digits(path, checkpoint, name, dtype):
+@pytest.mark.parametrize(
+    "name",
+    ["denoiser.bit_embedding.weight", "denoiser.readout.weight", "encoder.peak_in.weight"],
+)
+def test_matrices_take_a_byte_a_number_and_keep_two_digits(path, checkpoint, name, dtype):
     codes = checkpoint.tensors[name].clone()
     codes[3] *= 1e-9  # a row that all but vanished
     changed = replace(checkpoint, tensors={**checkpoint.tensors, name: codes})
@@ -76,19 +95,38 @@ def test_some_matrices_take_a_byte_a_number_and_keep_two_digits(path, checkpoint
     torch.testing.assert_close(load(again).tensors[name], got.tensors[name])
 
 
-def second_encoder():
-    torch.manual_seed(2)
-    sizes = EncoderSettings(layers=3, width=12, heads=3, summary=5)
-    return dict(FormulaTransformer(sizes).state_dict())
+def outputs(network):
+    """Logits of the bonds of a molecule with half the noise, and of the fingerprint."""
+    known, bonds, t = condition(["C9H8O4"]), noisy_bonds(13)[None], torch.tensor([250])
+    torch.manual_seed(1)
+    with torch.no_grad():
+        peaks = annotated([Formula.parse(text).counts for text in ("C7H5O2", "C6H5")], "C9H8O4")
+        logits = network.encoder(peak_batch([from_annotated(peaks)]))
+        return network.denoiser(bonds, t, network.denoiser.context(known)), logits
 
 
-def test_a_second_encoder_has_sizes_of_its_own(path, checkpoint):
+@pytest.mark.parametrize(("short_codes", "tolerance"), [(False, 0.0), (True, 0.02)])
+def test_a_built_network_says_what_the_saved_one_did(
+    path, checkpoint, model, short_codes, tolerance
+):
+    """In 8 bit, but for an error of a fiftieth of the spread of its outputs."""
+    whole, dtype = path.stat().st_size, torch.float16 if short_codes else torch.float32
+    save(path, checkpoint, dtype, short_codes=short_codes)
+
+    built = load(path).build()
+
+    assert not built.training
+    for got, expected in zip(outputs(built), outputs(model), strict=True):
+        error = (got - expected).square().mean().sqrt()
+        assert float(error) <= tolerance * float(expected.std())
+    assert path.stat().st_size < whole * (0.35 if short_codes else 1.01)
+
+
+def test_a_second_encoder_has_sizes_of_its_own(checkpoint):
     tensors = second_encoder()
-    save(path, replace(checkpoint, contrast=tensors))
 
-    found = load(path).contrast_encoder().state_dict()
+    found = replace(checkpoint, contrast=tensors).contrast_encoder().state_dict()
 
-    assert found.keys() == tensors.keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
 
 
@@ -116,27 +154,6 @@ def rewritten(path, **changes):
     return path
 
 
-def test_everything_reads_back_as_written(path, checkpoint):
-    found = load(path)
-
-    assert found.settings == checkpoint.settings
-    assert found.record == RECORD
-    assert found.ranking == RANKING
-    assert found.tensors.keys() == checkpoint.tensors.keys()
-    assert all(torch.equal(found.tensors[n], t) for n, t in checkpoint.tensors.items())
-
-
-def test_a_built_network_is_the_one_that_was_saved(path, model):
-    built = load(path).build()
-
-    known, bonds, t = condition(["C9H8O4"]), noisy_bonds(13)[None], torch.tensor([250])
-    with torch.no_grad():
-        expected = model.denoiser(bonds, t, model.denoiser.context(known))
-        got = built.denoiser(bonds, t, built.denoiser.context(known))
-    assert torch.equal(got, expected)
-    assert not built.training
-
-
 def test_what_networks_were_trained_with_around_a_core_is_left_out(path, checkpoint, model):
     marks = {"denoiser.pair_known": torch.ones(model.settings.denoiser.pair_width)}
     save(path, replace(checkpoint, tensors=checkpoint.tensors | marks))
@@ -158,24 +175,18 @@ def test_random_features_travel_with_the_weights(path, checkpoint):
     assert torch.equal(built.state_dict()[name], checkpoint.tensors[name])
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_halves_the_file_and_comes_back_in_float32(tmp_path, path, dtype):
-    whole = load(path)
-    save(tmp_path / "half.safetensors", whole, dtype)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 2e-3), (torch.bfloat16, 1e-2)])
+def test_half_precision_halves_the_file_and_comes_back_in_float32(
+    path, checkpoint, dtype, tolerance
+):
+    whole = path.stat().st_size
+    save(path, checkpoint, dtype)
 
-    found = load(tmp_path / "half.safetensors")
+    found = load(path)
 
-    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * path.stat().st_size
-    assert {t.dtype for t in found.tensors.values()} == {torch.float32}
-    tolerance = 2e-3 if dtype == torch.float16 else 1e-2
-    for name, tensor in whole.tensors.items():
+    assert path.stat().st_size < 0.6 * whole
+    for name, tensor in checkpoint.tensors.items():
         torch.testing.assert_close(found.tensors[name], tensor, rtol=tolerance, atol=tolerance)
-    found.build()
-
-
-def test_only_a_whole_file_appears_and_anyone_may_read_it(path):
-    assert [p.name for p in path.parent.iterdir()] == ["model.safetensors"]
-    assert path.stat().st_mode & 0o444 == 0o444
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -210,12 +221,6 @@ def test_another_format_version_is_refused(path, version):
         {"record": None},
         {"ranking": "{"},
         *({name: '{"a":' * 100_000 + "1" + "}" * 100_000} for name in ("settings", "record")),
-        # No base64, cut short, other bytes, a cut short mapping, and [1].
-        {"ancestors": "%"},
-        {"ancestors": "eJw="},
-        {"ancestors": "eJwLSizIzEsHAAeJAqU="},
-        {"ancestors": "eNqrVkpUsgIABJUBWw=="},
-        {"ancestors": "eNqLNowFAAHTAOo="},
     ],
 )
 def test_unreadable_metadata_are_refused_in_a_sentence(path, changes):
@@ -240,28 +245,11 @@ def test_missing_unused_and_misshapen_tensors_are_counted_and_named(checkpoint):
     assert "1 of another shape ['encoder.norm.weight']" in message
 
 
-ANCESTORS = {f"run{n}": {"seed": n, "data": {"sha256": "0" * 64}} for n in range(30)}
-
-
-def test_records_of_earlier_runs_are_packed_and_come_back(path, checkpoint):
-    save(path, replace(checkpoint, record=RECORD | {"ancestors": ANCESTORS}))
-
-    assert load(path).record == RECORD | {"ancestors": ANCESTORS}
-    assert json.loads(metadata_of(path)["record"]) == RECORD
-    assert len(metadata_of(path)["ancestors"]) < 0.3 * len(json.dumps(ANCESTORS))
-
-
-def test_records_of_earlier_runs_that_are_not_packed_are_read(path):
-    written = rewritten(path, record=json.dumps(RECORD | {"ancestors": ANCESTORS}))
-
-    assert load(written).record["ancestors"] == ANCESTORS
-
-
 def test_a_flipped_byte_does_not_go_unnoticed(path):
     sound, whole = path.read_bytes(), load(path)
-    random_at = random.Random(1).sample(range(len(sound)), 60)
+    random_at = random.Random(1).sample(range(len(sound)), 30)
 
-    for at in (*random_at, *range(8, 400, 9), len(sound) - 1):
+    for at in (*random_at, *range(8, 400, 18), len(sound) - 1):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 0x41]) + sound[at + 1 :])
         try:
             found = load(path)
@@ -324,11 +312,9 @@ def test_absurd_settings_are_refused_in_a_sentence(path, part, name, value):
 @pytest.mark.parametrize(
     ("part", "sizes"),
     [
-        ("denoiser", {"atom_width": 60_000}),
         ("denoiser", {"pair_width": 60_000, "pair_heads": 1, "pair_features": 60_000}),
-        ("denoiser", {"layers": 250, "global_width": 60_000}),
-        ("denoiser", {"pair_feed": 60_000}),
-        ("encoder", {"width": 60_000, "layers": 250}),
+        ("denoiser", {"layers": 50, "global_width": 60_000}),
+        ("encoder", {"width": 60_000, "layers": 50}),
         ("encoder", {"summary": 60_000, "fingerprint_bits": 60_000}),
     ],
 )
@@ -351,15 +337,6 @@ def test_networks_of_a_study_are_refused_and_files_that_say_they_are_none_are_re
         load(path)
 
 
-def test_records_of_earlier_runs_that_would_fill_the_memory_are_refused(path):
-    pack = zlib.compressobj(9)
-    bomb = b"".join([pack.compress(b" " * (1 << 24)) for _ in range(16)] + [pack.flush()])
-    rewritten(path, ancestors=base64.b64encode(bomb).decode())
-
-    with bounded_memory(100), pytest.raises(WeightsError, match=r"cut short or longer than \d+ M"):
-        load(path)
-
-
 def test_a_scale_that_fits_no_matrix_is_refused(path):
     tensors, metadata = read_tensors(path)
     for added in ({"x.scale": torch.ones(1)}, {"denoiser.readout.weight.scale": torch.ones(2, 2)}):
@@ -367,3 +344,27 @@ def test_a_scale_that_fits_no_matrix_is_refused(path):
 
         with pytest.raises(WeightsError, match="scale fits no matrix"):
             load(path)
+
+
+@pytest.mark.parametrize(
+    ("record", "untrained"),
+    [
+        ({}, None),
+        ({"step": 7}, None),
+        ({"trained": ["denoiser", "encoder"], "training": {"stage": "decoder"}}, None),
+        ({"trained": ["denoiser"], "training": {"stage": "joint"}}, "encoder"),
+        ({"trained": ["encoder"]}, "denoiser"),
+        # Of versions that wrote the stage and what its parts started from alone.
+        ({"training": {"stage": "joint"}}, None),
+        ({"training": {"stage": "decoder"}, "init": {}}, "encoder"),
+        ({"training": {"stage": "decoder"}, "init": {"encoder": "1f"}}, None),
+        ({"training": {"stage": "encoder"}, "init": {"encoder": "1f"}}, "denoiser"),
+        ({"training": {"stage": "joint", "freeze_encoder": True}}, "encoder"),
+    ],
+)
+def test_weights_with_a_part_that_was_never_trained_do_not_predict(record, untrained):
+    if untrained is None:
+        require_trained(record, "w")
+        return
+    with pytest.raises(WeightsError, match=f"the {untrained} of weights w was never trained"):
+        require_trained(record, "w")

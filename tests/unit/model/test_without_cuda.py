@@ -21,8 +21,8 @@ from duallgd_cli.model.tensors import constants, map_tensors, same_head
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage
-from duallgd_cli.train.known_spectra import kernel_beside
-from duallgd_cli.train.loop import optimisers, update_average
+from duallgd_cli.train.kernel_fit import kernel_beside
+from duallgd_cli.train.optimisers import optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 from tests.made_graphs import condition, made_molecules, noisy_bonds, small_settings, stirred
 from tests.made_prepared import made_spectra

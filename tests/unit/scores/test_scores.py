@@ -24,7 +24,7 @@ from duallgd_cli.scores.substructures import (
     known_environments,
 )
 from duallgd_cli.sources import Query
-from duallgd_cli.train.evidence import Judge
+from duallgd_cli.train.fragment_scorer import ScorerModel
 from tests.made_spectra import annotated as made_annotated
 
 N_BITS = 4096
@@ -43,7 +43,7 @@ def arrays_of(network, log_prevalence=None):
 
 def judge():
     torch.manual_seed(1)
-    return Judge(FragmentModel(N_INPUTS, len(SHIFTS), width=8)).eval()
+    return ScorerModel(FragmentModel(N_INPUTS, len(SHIFTS), width=8)).eval()
 
 
 def even_model(log_odds):

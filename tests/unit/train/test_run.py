@@ -7,12 +7,13 @@ import torch
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.loading import load_model
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.train import run as run_module
-from duallgd_cli.train.run import TrainingRequest, compile_layers, run_training
-from duallgd_cli.train.settings import run_settings
+from duallgd_cli.train.run import compile_layers, run_training
+from duallgd_cli.train.settings import plain_settings
 from tests.made_prepared import spectra_folder, structures_folder
 from tests.made_simulation import simulated_folder
 from tests.made_spectra import block, mgf
@@ -51,15 +52,13 @@ def simulated(tmp_path_factory):
     return simulated_folder(tmp_path_factory.mktemp("made") / "simulated")
 
 
-def settings_of(stage, *overrides, steps=3):
+def said_of(stage, *overrides, steps=3):
     chosen = [f"training.stage={stage}", f"training.steps={steps}", *SMALL, *overrides]
-    return run_settings("tiny", chosen)
+    return plain_settings("tiny", chosen)
 
 
-def trained(out, data, stage, *overrides, **request):
-    return run_training(
-        TrainingRequest(settings_of(stage, *overrides), out, data, **request), cpu()
-    )
+def trained(data, out, stage, *overrides, **given):
+    return run_training(said_of(stage, *overrides), data, out, cpu(), **given)
 
 
 def parts(checkpoint, part):
@@ -75,8 +74,8 @@ def same(one, other):
     [("decoder", "denoiser", "encoder"), ("encoder", "encoder", "denoiser")],
 )
 def test_a_stage_trains_its_part_and_leaves_the_other(tmp_path, spectra, stage, moved, kept):
-    fresh = trained(tmp_path / "other", spectra, stage, "training.optimiser.learning_rate=1e-30")
-    made = trained(tmp_path / "run", spectra, stage)
+    fresh = trained(spectra, tmp_path / "other", stage, "training.optimiser.learning_rate=1e-30")
+    made = trained(spectra, tmp_path / "run", stage)
 
     assert same(parts(made, kept), parts(fresh, kept))
     assert not same(parts(made, moved), parts(fresh, moved))
@@ -86,32 +85,25 @@ def test_a_stage_trains_its_part_and_leaves_the_other(tmp_path, spectra, stage, 
 def test_joint_training_goes_on_from_both_parts(tmp_path, spectra, structures):
     decoder = tmp_path / "decoder" / "model.safetensors"
     encoder = tmp_path / "encoder" / "model.safetensors"
-    trained(decoder.parent, structures, "decoder", "model.memory_bits=20")
-    trained(encoder.parent, spectra, "encoder")
+    trained(structures, decoder.parent, "decoder", "model.memory_bits=20")
+    trained(spectra, encoder.parent, "encoder")
+    rate = "training.optimiser.learning_rate=1e-30"
+    given = {"structures": (structures,), "init": {"denoiser": decoder, "encoder": encoder}}
 
-    made = trained(
-        tmp_path / "joint",
-        spectra,
-        "joint",
-        "training.optimiser.learning_rate=1e-30",
-        structures=(structures,),
-        init={"denoiser": decoder, "encoder": encoder},
-    )
+    made = trained(spectra, tmp_path / "joint", "joint", rate, **given)
 
     for part, path in (("denoiser", decoder), ("encoder", encoder)):
-        expected = parts(load(path), part)
+        start = load(path)
         for name, tensor in parts(made, part).items():
-            torch.testing.assert_close(tensor, expected[name], atol=1e-6, rtol=1e-6)
+            torch.testing.assert_close(tensor, parts(start, part)[name], atol=1e-6, rtol=1e-6)
+        assert start.record["trained"] == [part]
     assert made.settings.memory_bits == 20
-    for part, stage in (("encoder", "encoder"), ("denoiser", "decoder")):
-        inherited = made.record["ancestors"][made.record["init"][part]]
-        assert inherited["training"]["stage"] == stage
-        assert {"samples", "seconds", "device", "data", "validation"} < inherited.keys()
+    assert made.record["trained"] == ["denoiser", "encoder"]
 
 
 def test_the_record_says_where_the_data_came_from(tmp_path, spectra, structures, simulated):
     folders = (structures, structures_folder(tmp_path / "more", "CCO", "CCN"))
-    record = trained(tmp_path, spectra, "joint", structures=folders, simulated=simulated).record
+    record = trained(spectra, tmp_path, "joint", structures=folders, simulated=simulated).record
 
     assert record["data"]["data"]["kind"] == "spectra"
     assert record["data"]["data"]["source"]["file"] == "spectra.tsv"
@@ -142,27 +134,42 @@ def test_every_stage_has_the_losses_of_its_seed_and_resumes_exactly(
 ):
     request = {"structures": (structures,)} if stage == "joint" else {}
     request |= {"simulated": simulated} if stage != "decoder" else {}
-    trained(tmp_path / "whole", spectra, stage, **request)
+    trained(spectra, tmp_path / "whole", stage, **request)
 
     if stage != "decoder":
         for name in ("fp_bce", "fp_soft", "fp_tanimoto", "fp_threshold"):
             assert list(figures(tmp_path / "whole", name)) == [3]
     losses = tuple(figures(tmp_path / "whole", "loss").values())
     assert losses == pytest.approx(LOSSES[stage], rel=1e-4)
-    trained(tmp_path / "parts", spectra, stage, stop_after=1, **request)
-    trained(tmp_path / "parts", spectra, stage, **request)
+    trained(spectra, tmp_path / "parts", stage, stop_after=1, **request)
+    trained(spectra, tmp_path / "parts", stage, **request)
 
     assert same(state(tmp_path / "parts"), state(tmp_path / "whole"))
 
 
 def test_a_stage_with_dropout_resumes_exactly(tmp_path, spectra):
     dropout = "model.encoder.dropout=0.3"
-    trained(tmp_path / "whole", spectra, "encoder", dropout)
+    trained(spectra, tmp_path / "whole", "encoder", dropout)
 
     for stop_after in (1, None):
-        trained(tmp_path / "parts", spectra, "encoder", dropout, stop_after=stop_after)
+        trained(spectra, tmp_path / "parts", "encoder", dropout, stop_after=stop_after)
 
     assert same(state(tmp_path / "parts"), state(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    ("stage", "given", "message"),
+    [
+        ("decoder", "structures", "stage decoder takes no --structures; leave them out"),
+        ("encoder", "structures", "stage encoder takes no --structures; leave them out"),
+        ("decoder", "simulated", "on the structures of --data; leave --simulated out"),
+    ],
+)
+def test_data_that_a_stage_would_not_look_at_are_refused(tmp_path, spectra, stage, given, message):
+    folder = spectra if given == "simulated" else (spectra,)
+
+    with pytest.raises(UsageError, match=message):
+        trained(spectra, tmp_path, stage, **{given: folder})
 
 
 @pytest.mark.slow
@@ -170,11 +177,11 @@ def test_a_stage_with_dropout_resumes_exactly(tmp_path, spectra):
 def test_compiled_layers_train_as_they_are(tmp_path, structures, monkeypatch):
     """The whole path but for the code generator, which needs a compiler and minutes."""
     monkeypatch.setattr(run_module, "compile_layers", lambda model: compile_layers(model, "eager"))
-    request = TrainingRequest(settings_of("decoder"), tmp_path / "compiled", structures)
+    runtime = replace(cpu(), compile=True)
 
-    made = run_training(request, replace(cpu(), compile=True))
+    made = run_training(said_of("decoder"), structures, tmp_path / "compiled", runtime)
 
-    plain = trained(tmp_path / "plain", structures, "decoder")
+    plain = trained(structures, tmp_path / "plain", "decoder")
     assert made.tensors.keys() == plain.tensors.keys()
     for name, tensor in plain.tensors.items():
         torch.testing.assert_close(made.tensors[name], tensor, atol=1e-5, rtol=1e-4)
@@ -190,8 +197,7 @@ def test_two_spectra_are_overfitted_and_then_predicted_exactly(tmp_path):
         "training.data.peak_dropout=0.0",
         "training.checkpoint_every=350",
     ]
-    request = TrainingRequest(run_settings("tiny", chosen), tmp_path / "run", data)
-    run_training(request, cpu())
+    run_training(plain_settings("tiny", chosen), data, tmp_path / "run", cpu())
 
     model = load_model(tmp_path / "run", cpu())
     path = mgf(

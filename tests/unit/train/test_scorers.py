@@ -1,4 +1,6 @@
-"""Fragments and fingerprint bits learn to tell molecules from others of their formula."""
+"""Decoys, and how fragments and fingerprint bits learn to tell molecules from them."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import torch
 
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
+from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
 from duallgd_cli.data.molecular_graph import Rival, graph_of_bonds
@@ -15,16 +17,19 @@ from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.scores.substructures import known_environments
-from duallgd_cli.train import contrast
-from duallgd_cli.train.contrast import bit_sums, fit_contrast
-from duallgd_cli.train.evidence import (
-    Judge,
-    Rivals,
-    _scores,
+from duallgd_cli.sources.collection import known_molecules, molecule_of
+from duallgd_cli.train import isomer_encoder
+from duallgd_cli.train.fragment_scorer import (
+    Case,
+    ScorerModel,
+    _fragments_of,
+    decoys_of,
+    fit_against_decoys,
     fit_evidence,
     one_of_each,
-    tell_apart,
+    scores_of,
 )
+from duallgd_cli.train.isomer_encoder import bit_sums, fit_isomer_encoder
 from tests.made_prepared import ESTERS, made_spectra, molecules_of
 
 PROTONATED = BY_NAME["[M+H]+"].index
@@ -47,13 +52,14 @@ def rival(smiles):
 
 def fresh():
     torch.manual_seed(1)
-    return Judge(FragmentModel(N_INPUTS, len(SHIFTS), width=96))
+    return ScorerModel(FragmentModel(N_INPUTS, len(SHIFTS), width=96))
 
 
 def first(model, rivals):
     """How many molecules have a higher score than all their rivals."""
     with torch.no_grad():
-        scores, _ = _scores(model.eval(), rivals, np.random.default_rng(1))
+        generator = np.random.default_rng(1)
+        scores, _ = scores_of(model.eval(), [list(_fragments_of(c, generator)) for c in rivals])
     return sum(bool(one[0] > one[1:].max() + 0.05) for one in scores)
 
 
@@ -62,18 +68,18 @@ def test_molecules_are_told_from_rivals_that_were_never_seen():
     """Of the isomers of each unseen ester, the one whose acyl cation is seen comes first."""
     isomers = ("CCCC(=O)OCC", "CCC(=O)OCCC", "CC(=O)OCCCC", "CCCCC(=O)OC")
     known = [
-        Rivals((rival(one), *(rival(other) for other in isomers if other != one)), peak_of(one))
+        Case((rival(one), *(rival(other) for other in isomers if other != one)), peak_of(one))
         for one in isomers
     ]
     longer = ("CCC(=O)OCCCC", "CC(=O)OCCCCC", "CCCCC(=O)OCC", "CCCC(=O)OCCC")
     unseen = [
-        Rivals((rival(one), *(rival(other) for other in longer if other != one)), peak_of(one))
+        Case((rival(one), *(rival(other) for other in longer if other != one)), peak_of(one))
         for one in longer
     ]
     model = fresh()
     before = first(model, known)
 
-    record = tell_apart(model, known * 40)
+    record = fit_against_decoys(model, known * 40)
 
     assert record["told_apart"] == 160
     assert record["first_of_rivals"] > 0.8  # of which chance would give 0.25
@@ -114,9 +120,7 @@ def test_the_record_says_how_many_were_told_apart(spectra):
 
 def test_one_spectrum_of_each_molecule_of_fold_train_is_taken(tmp_path):
     train = [
-        (smiles, "[M+H]+", peak, str(ev), "train")
-        for smiles, peak in ESTERS.items()
-        for ev in (10, 20)
+        (smiles, "[M+H]+", peak, ev, "train") for smiles, peak in ESTERS.items() for ev in "12"
     ]
     others = [
         ("CCCCCC(=O)OC", "[M+H]+", "C6H11O", "20", "val"),
@@ -154,15 +158,16 @@ def test_scores_of_bits_are_summed_molecule_by_molecule():
 
 def test_molecules_are_told_from_rivals_by_their_peaks(spectra, monkeypatch):
     """Chance would put 3 of 8 first; the encoder itself is left as it was."""
-    quick = {"_SPECTRA": 16, "_LEARNING_RATE": 3e-3, "_DROPOUT": 0.0}
+    rates = replace(isomer_encoder._RATES, learning_rate=3e-3)
+    quick = {"_SPECTRA": 16, "_RATES": rates, "_DROPOUT": 0.0}
     for name, value in quick.items():
-        monkeypatch.setattr(contrast, name, value)
+        monkeypatch.setattr(isomer_encoder, name, value)
     torch.manual_seed(1)
     encoder = FormulaTransformer(EncoderSettings(layers=1, width=32, heads=2, summary=32)).eval()
     before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
     rivals, told = rivals_of_all(spectra), []
 
-    tensors, record = fit_contrast(encoder, spectra, rivals, 1, told.append, steps=150)
+    tensors, record = fit_isomer_encoder(encoder, spectra, rivals, 1, told.append, steps=150)
 
     assert (record["contrasted"], len(told)) == (150 * 16, 150)
     assert all(torch.equal(before[name], one) for name, one in encoder.state_dict().items())
@@ -183,4 +188,62 @@ def first_of_rivals(encoder, spectra, rivals):
 def test_without_rivals_there_is_nothing_to_learn(spectra):
     encoder = FormulaTransformer(EncoderSettings(layers=1, width=16, heads=2, summary=16))
 
-    assert fit_contrast(encoder, spectra, {0: (Rival(None, bits("CCO")),), 1: ()}) == ({}, {})
+    assert fit_isomer_encoder(encoder, spectra, {0: (Rival(None, bits("CCO")),), 1: ()}) == ({}, {})
+
+
+CLASSMATES = ("CC(=O)OCC", "CCC(=O)OC", "CC(=O)OCCC", "CCCC(=O)OCC", "CC(=O)OCCCC", "CCCC(=O)OCCO")
+LARGE = "C" * 48 + "(=O)OCC"
+
+
+@pytest.fixture(scope="module")
+def classmates(tmp_path_factory):
+    rows = [(one, "[M+H]+", "C2H3O", "20", "train") for one in (*CLASSMATES, LARGE)]
+    return made_spectra(tmp_path_factory.mktemp("made") / "spectra", *rows)
+
+
+def knows_the_fourth(peaks):
+    """Knows the fourth ester by heart."""
+    logits = torch.full((1, 4096), -6.0)
+    logits[0, torch.from_numpy(fingerprint(parse_smiles(CLASSMATES[3])).astype(int))] = 6.0
+    return logits
+
+
+def decoys(classmates, smiles, seed=1, known=CLASSMATES):
+    block = inchikey_block(parse_smiles(smiles))
+    blocks = [name.decode() for name in classmates.molecules.inchikey.tolist()]
+    row = blocks.index(block)
+    spectrum = classmates.molecule.tolist().index(row)
+    templates = known_molecules(molecules_of(*known), max_atoms=99)
+    made = decoys_of(classmates, spectrum, knows_the_fourth, templates, seed)
+    assert all((fingerprint(molecule_of(one.graph)) == one.bits).all() for one in made)
+    return [charge_free_smiles(molecule_of(one.graph)) for one in made]
+
+
+def test_the_molecule_comes_first_and_its_rivals_are_others_of_its_formula(classmates):
+    first, *others = decoys(classmates, CLASSMATES[3])
+
+    assert first == charge_free_smiles(parse_smiles(CLASSMATES[3]))
+    assert len({first, *others}) == 1 + len(others) > 9
+    assert {one.count("C") for one in others} == {6}
+    assert {one.count("O") for one in others} == {2}
+
+
+def test_no_rival_is_a_change_of_the_molecule_itself(classmates):
+    """Ethyl butyrate, if no other is known, has blocks that are put together to nothing else."""
+    alone, (one, *others) = (
+        decoys(classmates, CLASSMATES[3], known=known)
+        for known in ([CLASSMATES[3], "c1ccccc1"], [CLASSMATES[3], CLASSMATES[4]])
+    )
+
+    assert one not in others
+    assert 1 <= len(alone) < len(others)
+
+
+def test_rivals_are_a_function_of_the_spectrum_and_the_seed(classmates):
+    one, again, other = (decoys(classmates, CLASSMATES[3], seed) for seed in (1, 1, 2))
+
+    assert one == again != other
+
+
+def test_large_molecules_have_none(classmates):
+    assert decoys(classmates, LARGE) == []

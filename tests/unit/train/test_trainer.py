@@ -1,38 +1,43 @@
-"""The training loop: resumed exactly, stopped safely, several processes as one; its optimisers."""
+"""The trainer: resumed exactly, stopped safely, several processes as one; batches made ahead."""
 
 import json
 import math
-import multiprocessing
 import os
 import shutil
 import signal
 import socket
-from itertools import islice, pairwise
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import count, islice
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import multiprocessing
 
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.errors import InterruptedRunError, UsageError
+from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, WorkerDiedError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.train import loop
-from duallgd_cli.train.loop import (
+from duallgd_cli.train import prefetch
+from duallgd_cli.train.prefetch import batches, default_workers
+from duallgd_cli.train.settings import OptimiserSettings
+from duallgd_cli.train.trainer import (
     BEST,
     DivergenceError,
+    fit,
     interruptible,
-    learning_rate,
-    optimisers,
     sum_gradients,
     verdict,
 )
-from duallgd_cli.train.settings import OptimiserSettings
 from tests import made_training
 from tests.made_graphs import small_settings
 from tests.made_training import (
     METRICS,
     MODEL,
     STATE,
+    cpu,
     decoder_stage,
     figures,
     made_settings,
@@ -40,6 +45,8 @@ from tests.made_training import (
     small_model,
     state,
 )
+
+CPU = torch.device("cpu")
 
 
 def assert_same_tensors(one, other):
@@ -95,7 +102,7 @@ class BothRanks:
         return sum(summed for summed, _ in losses), sum(count for _, count in losses)
 
 
-@pytest.mark.parametrize("stop", [1, 5, 7, 11])
+@pytest.mark.parametrize("stop", [1, 7])
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, whole, stop):
     run(tmp_path, stop_after=stop)
     assert_goes_on_as(tmp_path, whole)
@@ -114,8 +121,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, whole, stop):
 
 @pytest.mark.slow
 def test_a_killed_run_loses_at_most_the_steps_since_its_last_state(tmp_path, whole):
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(
+    process = multiprocessing.get_context("spawn").Process(
         target=made_training.killed_at, args=(tmp_path, 8, torch.get_num_threads())
     )
     process.start()
@@ -127,39 +133,30 @@ def test_a_killed_run_loses_at_most_the_steps_since_its_last_state(tmp_path, who
     assert_goes_on_as(tmp_path, whole)
 
 
-def test_ctrl_c_saves_the_step_that_was_done(tmp_path, whole):
-    def on_step(step, _):
-        if step == 7:
-            raise KeyboardInterrupt
-
-    told = (
-        r"stopped at step 7 of 12; run the same command to go on, weights so far are \S+/model.saf"
-    )
-    with pytest.raises(InterruptedRunError, match=told):
-        run(tmp_path, on_step=on_step)
-
-    assert load(tmp_path / MODEL).record["step"] == 7
-    assert_goes_on_as(tmp_path, whole)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
 def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, whole, number):
-    # Wherever in a step it comes: here within the loss, and twice, as `timeout` sends it.
+    """Wherever in a step it comes: here within the loss, and twice, as `timeout` sends it."""
+
     def ask(summed, _model):
+        if number is None:
+            raise KeyboardInterrupt
         os.kill(os.getpid(), number)
         os.kill(os.getpid(), number)
         return summed
 
-    with pytest.raises(InterruptedRunError, match="stopped at step 8 of 12; run the same command"):
+    done = 7 if number is None else 8
+    told = rf"stopped at step {done} of 12; run the same command to go on, weights so .*/model\.saf"
+    with pytest.raises(InterruptedRunError, match=told):
         run(tmp_path, stage=Spy(ask, at=7))
 
-    assert signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert load(tmp_path / MODEL).record["step"] == done
     assert_goes_on_as(tmp_path, whole)
 
 
 def test_asked_again_later_a_run_stops_at_once(monkeypatch):
     clock = iter([10.0, 12.0])
-    monkeypatch.setattr("duallgd_cli.train.loop.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("duallgd_cli.train.trainer.time.monotonic", lambda: next(clock))
 
     with interruptible() as asked:
         os.kill(os.getpid(), signal.SIGINT)
@@ -174,15 +171,15 @@ def steep(summed, model):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "what"),
     [
-        (lambda summed, model: summed * math.nan, "the loss became nan at step 8; lower optim"),
-        (lambda summed, model: summed * math.inf, "the loss became inf at step 8; lower optim"),
-        (steep, "the gradient became nan at step 8; lower optim"),
+        (lambda summed, model: summed * math.nan, "the loss became nan"),
+        (lambda summed, model: summed * math.inf, "the loss became inf"),
+        (steep, "the gradient became nan"),
     ],
 )
-def test_what_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, spoil, told):
-    with pytest.raises(DivergenceError, match=told):
+def test_what_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, spoil, what):
+    with pytest.raises(DivergenceError, match=f"{what} at step 8; lower optim"):
         run(tmp_path, stage=Spy(spoil, at=8))
 
     assert load(tmp_path / MODEL).record["step"] == 5
@@ -230,8 +227,9 @@ def test_the_model_that_is_saved_is_the_moving_average(tmp_path):
         torch.testing.assert_close(saved[name], value, atol=1e-6, rtol=1e-3)  # in half precision
 
 
-def test_the_callback_and_the_file_say_the_same_and_figures_are_the_averages(whole):
+def test_the_callback_and_the_file_say_the_same_and_figures_are_the_averages(tmp_path, whole):
     expected = decoder_stage(made_settings()).validate(whole.checkpoint.build())
+    run(tmp_path, made_settings(validate_every=1, steps=12), stop_after=3)
 
     lines = (whole.out / METRICS).read_text().splitlines()
     assert whole.told == [json.loads(line) for line in lines]
@@ -239,13 +237,28 @@ def test_the_callback_and_the_file_say_the_same_and_figures_are_the_averages(who
     found = {name: figures(whole.out, name)[12] for name in expected}
     assert found == pytest.approx(expected)
     assert sorted(figures(whole.out, "nll_50")) == [6, 12]
+    # A look at held-out molecules changes nothing.
+    losses = figures(whole.out, "loss")
+    assert figures(tmp_path, "loss") == {step: losses[step] for step in (1, 2, 3)}
 
 
-@pytest.mark.slow
-def test_a_look_at_held_out_molecules_changes_nothing(tmp_path, whole):
-    run(tmp_path, made_settings(validate_every=1))
+def test_a_fit_in_memory_counts_its_steps_and_ends_in_evaluation_mode():
+    model, told = torch.nn.Linear(1, 1), []
+    settings = made_settings(
+        steps=60, optimiser=OptimiserSettings("adamw", learning_rate=0.3, weight_decay=0.0)
+    )
+    batch = torch.tensor([[0.0], [1.0], [2.0]])
 
-    assert_same_tensors(state(tmp_path), state(whole.out))
+    def loss(model, batch):
+        return (model(batch) - 3 * batch - 1).square().sum(), torch.tensor(len(batch))
+
+    fit(model, lambda step: batch, loss, settings, told.append)
+
+    assert told == [1] * 60
+    assert not model.training
+    assert float(loss(model, batch)[0].detach()) < 0.1
+    with pytest.raises(DivergenceError, match="the loss became nan at step 0"):
+        fit(model, lambda step: batch * math.nan, loss, settings, told.append)
 
 
 def exit_codes_of_two_ranks(out):
@@ -288,7 +301,6 @@ def test_two_processes_train_as_one_with_both_their_batches(tmp_path):
 
 def test_what_no_rank_used_keeps_no_gradient(monkeypatch):
     """Else weight decay and momentum would move it, in several processes but not in one."""
-    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
     monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor: tensor.mul_(2))
     model = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "idle": torch.nn.Linear(2, 1)})
     model["used"](torch.ones(2)).backward()
@@ -298,86 +310,6 @@ def test_what_no_rank_used_keeps_no_gradient(monkeypatch):
     assert model["used"].weight.grad.tolist() == [[2, 2]]
     assert model["used"].bias.grad.tolist() == [2]
     assert model["idle"].weight.grad is None
-
-
-SETTINGS = OptimiserSettings(learning_rate=1e-3, warmup_share=0.1, final_share=0.01)
-
-
-def test_the_rate_rises_to_its_peak_and_falls_to_its_end_without_a_jump():
-    rates = [learning_rate(step, 1000, SETTINGS) for step in range(1001)]
-
-    assert rates[0] == pytest.approx(1e-5)
-    assert rates[99] == rates[100] == max(rates) == pytest.approx(1e-3)
-    assert all(a < b for a, b in pairwise(rates[:100]))
-    assert all(a > b for a, b in pairwise(rates[100:]))
-    assert rates[550] == pytest.approx(1e-3 * (0.01 + 0.99 / 2))
-    assert rates[1000] == learning_rate(2000, 1000, SETTINGS) == pytest.approx(1e-5)
-    assert max(abs(a - b) for a, b in pairwise(rates)) <= 1e-3 / 100 + 1e-9
-    assert learning_rate(0, 100, OptimiserSettings(warmup_share=0.0)) == 1e-3
-    for steps in (1, 2, 3):  # the shortest runs have a rate, too
-        assert all(0 < learning_rate(step, steps, SETTINGS) <= 1e-3 for step in range(steps))
-
-
-def test_only_the_matrices_of_linear_layers_decay():
-    model = small_model()
-    (adamw,) = optimisers(model, OptimiserSettings(matrices="adamw", weight_decay=0.1))
-    decayed, kept = adamw.param_groups
-
-    assert decayed["weight_decay"] == 0.1
-    assert kept["weight_decay"] == 0
-    names = {id(p): name for name, p in model.named_parameters()}
-    shrinking = {names[id(p)] for p in decayed["params"]}
-    linear = {
-        f"{n}.weight" for n, part in model.named_modules() if isinstance(part, torch.nn.Linear)
-    }
-    assert shrinking == linear
-    assert len(decayed["params"]) + len(kept["params"]) == len(names)
-
-
-@pytest.mark.parametrize("matrices", ["adamw", "muon"])
-def test_every_parameter_but_the_frozen_is_optimised_once(matrices):
-    model = small_model()
-    for parameter in model.encoder.parameters():
-        parameter.requires_grad_(False)
-
-    chosen = optimisers(model, OptimiserSettings(matrices=matrices))
-
-    groups = [group for optimiser in chosen for group in optimiser.param_groups]
-    own = sorted(id(p) for p in model.denoiser.parameters())
-    assert sorted(id(p) for group in groups for p in group["params"]) == own
-    if matrices == "muon":  # an orthogonal step makes little sense on a handful of numbers
-        assert all(min(p.shape) >= 16 for p in groups[0]["params"])
-
-
-@pytest.mark.parametrize("steps", [1, 3])
-def test_muon_by_shape_is_torch_s_muon(steps):
-    shapes = [(24, 48), (48, 24), (24, 48), (32, 32)]
-    generator = torch.Generator().manual_seed(4)
-    start = [torch.randn(shape, generator=generator) for shape in shapes]
-    gradients = [[torch.randn(s, generator=generator) for s in shapes] for _ in range(steps)]
-    ends = []
-    for by_shape in (False, True):
-        own = [torch.nn.Parameter(matrix.clone()) for matrix in start]
-        muon = loop._Muon(own, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
-        for step in gradients:
-            for parameter, gradient in zip(own, step, strict=True):
-                parameter.grad = gradient.clone()
-            with torch.no_grad():
-                muon._step_by_shape(muon.param_groups[0]) if by_shape else muon.step()
-        ends.append([(p.detach(), muon.state[p]["momentum_buffer"]) for p in own])
-    for (one, momentum), (other, expected) in zip(*ends, strict=True):
-        torch.testing.assert_close(momentum, expected)
-        # Products in bfloat16 round by their order.
-        torch.testing.assert_close(one, other, atol=0.05 * 0.1 * steps, rtol=0.01)
-
-
-def test_what_is_brought_near_orthogonal_has_singular_values_about_one():
-    matrices = torch.randn(3, 20, 50, generator=torch.Generator().manual_seed(1))
-    for some in (matrices, matrices.mT.contiguous()):
-        near = loop.orthogonal(some, (3.4445, -4.7750, 2.0315), 5, 1e-7)
-        values = torch.linalg.svdvals(near.float())
-        assert near.shape == some.shape
-        assert 0.6 < values.min() < values.max() < 1.3
 
 
 @pytest.mark.parametrize(
@@ -395,10 +327,9 @@ def test_a_look_at_held_out_data_gives_one_verdict(figures, expected):
 
 def test_the_best_network_is_kept_beside_the_last(tmp_path, monkeypatch):
     """Also over an interruption: what was best before still is."""
-    looks = {2: 5.0, 4: 3.0, 6: 4.0, 8: 3.5, 10: 9.0, 12: 8.0}
     settings = made_settings(validate_every=2)
     stage = decoder_stage(settings)
-    told = iter(looks.values())
+    told = iter([5.0, 3.0, 4.0, 3.5, 9.0, 8.0])
     monkeypatch.setattr(stage, "validate", lambda model: {"nll_50": next(told)})
 
     run(tmp_path, settings, stage=stage, stop_after=5)
@@ -407,3 +338,121 @@ def test_the_best_network_is_kept_beside_the_last(tmp_path, monkeypatch):
     best, last = (load(tmp_path / name) for name in (BEST, MODEL))
     assert (best.record["step"], best.record["best"]) == (4, 3.0)
     assert (last.record["step"], last.record["best"]) == (12, 3.0)
+
+
+class Steps:
+    """Batches that say which step they are of, and who made them; at some step it acts."""
+
+    def __init__(self, act=lambda: None, at=None):
+        self.act, self.at = act, at
+
+    def plan(self, first_step):
+        return (10 * step for step in count(first_step))
+
+    def collate(self, planned, step):
+        if step == self.at:
+            self.act()
+        time.sleep(0.002 * (step % 3))  # later steps may be ready first
+        return planned, os.getpid(), torch.full((2, 3), float(step))
+
+
+def refuse():
+    raise UnreadableError("row 7 is broken")
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def be_asked_to_stop():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_batches_come_in_the_order_of_their_steps_and_processes_end_with_them(workers):
+    """A process leaves requests to stop to its parent."""
+    made = batches(Steps(be_asked_to_stop, at=7 if workers else None), 5, CPU, workers)
+
+    planned, makers, values = zip(*islice(made, 20), strict=True)
+    made.close()
+
+    assert [int(tensor[0, 0]) for tensor in values] == list(range(5, 25))
+    assert list(planned) == [10 * step for step in range(5, 25)]
+    assert (set(makers) == {os.getpid()}) == (workers == 0)
+    until = time.monotonic() + 20
+    while any(map(is_running, set(makers) - {os.getpid()})) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(is_running, set(makers) - {os.getpid()}))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_goes_wrong_in_a_batch_is_raised_where_it_is_asked_for(workers):
+    made = batches(Steps(refuse, at=3), 0, CPU, workers)
+
+    assert len(list(islice(made, 3))) == 3
+    with pytest.raises(UnreadableError, match="row 7 is broken"):
+        next(made)
+
+
+def test_a_killed_process_is_named(tmp_path):
+    settings = made_settings()
+    stage = decoder_stage(settings)
+    stage.collate = lambda planned, step: die()
+
+    with pytest.raises(WorkerDiedError, match=r"ended from outside.*fewer --set training\.data\.w"):
+        run(tmp_path, replace(settings, data=replace(settings.data, workers=1)), stage=stage)
+
+
+LEFT_OPEN = """
+import torch
+from duallgd_cli.train.prefetch import batches
+from tests.unit.train.test_trainer import Steps
+made = batches(Steps(), 0, torch.device("cpu"), 2)
+print(next(made)[1])
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_leaves_its_processes_open_ends_all_the_same():
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert ended.stderr == ""
+    assert not is_running(int(ended.stdout))
+
+
+def is_running(process_id):
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_system_that_cannot_fork_is_told_so(monkeypatch):
+    monkeypatch.setattr(prefetch.multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+
+    with pytest.raises(UsageError, match="workers must be 0 on this system"):
+        next(batches(Steps(), 0, CPU, 2))
+
+
+@pytest.mark.parametrize(("kind", "cores", "workers"), [
+    ("cpu", 16, 0), ("cuda", 16, 8), ("cuda", 3, 2), ("cuda", 1, 1),
+])  # fmt: skip
+def test_processes_by_default_leave_the_loop_a_core(kind, cores, workers, monkeypatch):
+    monkeypatch.setattr(prefetch, "available_cores", lambda: 2 * cores)
+    runtime = replace(cpu(), device=torch.device(kind), world_size=2)
+
+    assert default_workers(runtime) == workers
+
+
+def test_a_run_with_processes_is_the_run_without_and_goes_on_with_either(tmp_path, whole):
+    alone = made_settings()
+    helped = replace(alone, data=replace(alone.data, workers=2))
+    run(tmp_path, helped, stop_after=2)
+    run(tmp_path, alone, stop_after=3)
+    run(tmp_path, helped)
+
+    assert_same_tensors(state(tmp_path), state(whole.out))

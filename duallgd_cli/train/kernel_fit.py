@@ -28,10 +28,6 @@ _AT_ONCE: Final = 250
 def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tensor]:
     """Fragments and losses of known molecules, each at its brightest in any spectrum of fold train.
 
-    Args:
-        spectra: Prepared spectra.
-        known: Some of their molecules, G of them.
-
     Returns:
         All that `FragmentKernel` takes but ``mixing``.
     """
@@ -51,7 +47,19 @@ def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tenso
         kept.append(molecule * N_PLACES + key % N_PLACES)
     key, inverse = torch.cat(kept).unique(return_inverse=True)
     weight = torch.zeros(len(key)).scatter_reduce(0, inverse, torch.cat(weights), "amax")
-    return _most_telling(key // N_PLACES, key % N_PLACES, weight, len(known))
+    # Those of each molecule that weigh most and are rarest, by molecule and place.
+    row, place, n_known = key // N_PLACES, key % N_PLACES, len(known)
+    often = torch.bincount(place, minlength=N_PLACES)[place]
+    telling = weight * torch.log((n_known + 1) / (often + 1)).sqrt()
+    order = torch.argsort(-telling, stable=True)
+    order = order[torch.argsort(row[order], stable=True)]
+    start = torch.searchsorted(row[order], torch.arange(n_known))
+    best = order[torch.arange(len(order)) - start[row[order]] < _KEPT].sort().values
+    return {
+        "n_places": torch.bincount(row[best], minlength=n_known).short(),
+        "place": place[best].int(),
+        "weight": weight[best],
+    }
 
 
 def fit_kernel(
@@ -59,10 +67,7 @@ def fit_kernel(
 ) -> dict[str, Tensor]:
     """Arrays of a weights file for `FragmentKernel`, mixed with an encoder as suits fold val.
 
-    Args:
-        encoder: In evaluation mode, on the CPU.
-        spectra: Prepared spectra; none is read but of fold train and val.
-        known: Molecules of fold train.
+    The encoder is in evaluation mode, on the CPU; no spectra are read but of fold train and val.
     """
     tensors = known_spectra(spectra, known) | {"mixing": UNMIXED}
     chosen = validation_spectra(spectra)
@@ -81,9 +86,7 @@ def fit_kernel(
 def kernel_beside(encoder: FormulaTransformer, spectra: PreparedSpectra) -> FragmentKernel:
     """What weights will say beside an encoder once 'duallgd weights analogues' has added it.
 
-    Args:
-        encoder: In evaluation mode, on the CPU.
-        spectra: Prepared spectra, all of fold train known.
+    The encoder is in evaluation mode, on the CPU; all molecules of fold train are known.
     """
     rows = np.flatnonzero(spectra.molecules.in_folds("train"))
     known = spectra.molecules.take(rows)
@@ -93,20 +96,6 @@ def kernel_beside(encoder: FormulaTransformer, spectra: PreparedSpectra) -> Frag
 def _batches(
     spectra: PreparedSpectra, chosen: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], PeakBatch]]:
+    """Some spectra, a few hundred rows at a time, and their peaks."""
     for part in np.array_split(chosen, max(1, len(chosen) // _AT_ONCE)):
         yield part, prepared_batch(spectra, part)
-
-
-def _most_telling(row: Tensor, place: Tensor, weight: Tensor, n_known: int) -> dict[str, Tensor]:
-    """The `_KEPT` of each molecule that weigh most and are rarest, by molecule and place."""
-    often = torch.bincount(place, minlength=N_PLACES)[place]
-    telling = weight * torch.log((n_known + 1) / (often + 1)).sqrt()
-    order = torch.argsort(-telling, stable=True)
-    order = order[torch.argsort(row[order], stable=True)]
-    start = torch.searchsorted(row[order], torch.arange(n_known))
-    kept = order[torch.arange(len(order)) - start[row[order]] < _KEPT].sort().values
-    return {
-        "n_places": torch.bincount(row[kept], minlength=n_known).short(),
-        "place": place[kept].int(),
-        "weight": weight[kept],
-    }

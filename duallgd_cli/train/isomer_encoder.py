@@ -3,9 +3,9 @@
 The chance of a bit says nothing of what it is worth among molecules of one formula: many bits go
 together and count again and again, others all of the molecules have. So a copy of the encoder is
 trained on with a contrastive loss: the bits of each molecule of fold train shall sum up to more
-than those of its rivals, which are made like candidates.
+than those of its decoys, which are made like candidates.
 
-B spectra, R molecules of a formula, F bits.
+B spectra, D the molecule itself and its decoys, F bits.
 """
 
 import copy
@@ -21,22 +21,25 @@ from torch.nn.functional import embedding_bag
 from duallgd_cli.data.molecular_graph import Rival
 from duallgd_cli.data.peaks import packed_batch
 from duallgd_cli.data.prepared import PreparedSpectra
-from duallgd_cli.model.encoder import FormulaTransformer
+from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch
 from duallgd_cli.train.encoder import SpectrumSampler
-from duallgd_cli.train.simulator import one_cycle
+from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
+from duallgd_cli.train.trainer import fit
 
 # Log-odds of bits, summed up, are about ten times too sure of a molecule.
 _SHRUNK: Final = 0.1
 _SPECTRA: Final = 128
 # The encoder knows the molecules it was trained on; what is left out keeps it from leaning on that.
 _DROPOUT, _PEAK_DROPOUT = 0.25, 0.3
-_LEARNING_RATE, _WEIGHT_DECAY = 3e-4, 0.05
+_RATES: Final = OptimiserSettings(
+    "adamw", 3e-4, warmup_share=0.2, final_share=0.0, weight_decay=0.05, beta2=0.999, clip=5.0
+)
 
 
-def fit_contrast(
+def fit_isomer_encoder(
     encoder: FormulaTransformer,
     spectra: PreparedSpectra,
-    rivals: Mapping[int, Sequence[Rival]],
+    decoys: Mapping[int, Sequence[Rival]],
     seed: int = 1,
     advance: Callable[[int], None] = lambda steps: None,
     *,
@@ -47,46 +50,57 @@ def fit_contrast(
     Args:
         encoder: Whose logits are log-odds of bits; it stays as it is.
         spectra: Prepared spectra.
-        rivals: By row of a molecule, itself first; the molecules that have none are left out.
+        decoys: By row of a molecule, itself first; the molecules that have none are left out.
         seed: Random seed.
         advance: Told each step.
         steps: Optimiser steps.
 
     Returns:
         Tensors of the copy, whose logits are what bits speak for a molecule, and what to keep on
-        record; nothing where no molecule has rivals.
+        record; nothing where no molecule has decoys.
     """
-    torch.manual_seed(seed)
-    generator, sampler = np.random.default_rng(seed), SpectrumSampler(spectra)
-    able = [i for i, row in enumerate(sampler.molecules.tolist()) if len(rivals.get(row, ())) > 1]
+    sampler = SpectrumSampler(spectra)
+    rows = enumerate(sampler.molecules.tolist())
+    able = [place for place, row in rows if len(decoys.get(row, ())) > 1]
     if not able:
         return {}, {}
-    model = _shrunk(encoder)
-    descend = one_cycle(model, _LEARNING_RATE, _WEIGHT_DECAY, steps, rising=0.2, steepest=5.0)
-    first: list[bool] = []
-    for _ in range(steps):
-        drawn = (sampler.draw_from(i, generator) for i in generator.choice(able, _SPECTRA).tolist())
+    # Less sure from the start, and it forgets more of each spectrum.
+    model = copy.deepcopy(encoder).requires_grad_()
+    for tensor in model.fingerprint.parameters():
+        tensor.data *= _SHRUNK
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = _DROPOUT
+    came_first: list[bool] = []
+
+    def batch_of(step: int) -> tuple[PackedBatch, list[list[NDArray[np.uint16]]]]:
+        generator = np.random.default_rng((seed, step))
+        places = generator.choice(able, _SPECTRA).tolist()
+        drawn = (sampler.draw_from(place, generator) for place in places)
         molecules, numbers = zip(*drawn, strict=True)
-        batch = packed_batch([(spectra, numbers, _PEAK_DROPOUT)], generator)
-        bits = [[one.bits for one in rivals[molecule]] for molecule in molecules]
-        scores = bit_sums(model(batch), bits)
-        loss = torch.stack([one.logsumexp(0) - one[0] for one in scores]).mean()
-        first = [int(one.argmax()) == 0 for one in scores]
-        descend(loss)
-        advance(1)
-    record = {"contrasted": steps * _SPECTRA, "first_of_isomers": float(np.mean(first))}
-    return dict(model.eval().state_dict()), record
+        peaks = packed_batch([(spectra, numbers, _PEAK_DROPOUT)], generator)
+        return peaks, [[molecule.bits for molecule in decoys[row]] for row in molecules]
+
+    def loss(
+        model: FormulaTransformer, batch: tuple[PackedBatch, list[list[NDArray[np.uint16]]]]
+    ) -> tuple[Tensor, Tensor]:
+        peaks, bits = batch
+        scores = bit_sums(model(peaks), bits)
+        came_first[:] = [int(molecules.argmax()) == 0 for molecules in scores]
+        entropy = torch.stack([molecules.logsumexp(0) - molecules[0] for molecules in scores])
+        return entropy.sum(), entropy.new_tensor(len(entropy))
+
+    fit(model, batch_of, loss, TrainingSettings(seed=seed, steps=steps, optimiser=_RATES), advance)
+    record = {"contrasted": steps * _SPECTRA, "first_of_isomers": float(np.mean(came_first))}
+    return dict(model.state_dict()), record
 
 
 def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -> list[Tensor]:
-    """Score of each molecule, the sum of its bits' scores.
+    """Score of each molecule, the sum of its bits' scores: for each spectrum (D,).
 
     Args:
         bit_scores: Of each spectrum, (B, F).
-        bits: Set bits of the molecules of each, B lists of R.
-
-    Returns:
-        For each spectrum (R,).
+        bits: Set bits of the molecules of each, B lists of D.
     """
     n_bits, sizes = bit_scores.shape[1], [len(molecules) for molecules in bits]
     every = [own for molecules in bits for own in molecules]
@@ -96,14 +110,3 @@ def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -
     start = torch.from_numpy(np.cumsum(length) - length)
     sums = embedding_bag(place, bit_scores.float().reshape(-1, 1), start, mode="sum")[:, 0]
     return list(sums.split(sizes))
-
-
-def _shrunk(encoder: FormulaTransformer) -> FormulaTransformer:
-    """A copy to be trained on, that is less sure and forgets more of each spectrum."""
-    model = copy.deepcopy(encoder).train().requires_grad_()
-    for tensor in model.fingerprint.parameters():
-        tensor.data *= _SHRUNK
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = _DROPOUT
-    return model

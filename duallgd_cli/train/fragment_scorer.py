@@ -1,0 +1,265 @@
+"""Fitting what scores candidates beside the network, see `scores.fragments`.
+
+A fragment model that is fitted to measured spectra says which peaks a molecule gives. What each
+fragment speaks for a molecule, as a peak or as none, is then fitted so that molecules of fold train
+are told from decoys: others of its formula that are made like candidates. That is what a
+candidate's score is asked for.
+
+Letters: C fragments, H hydrogen shifts, K peaks, D the molecule itself and its decoys.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
+
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.data.fragmentation import (
+    BY_CHANCE,
+    FOUND,
+    MISSED,
+    Ion,
+    fragment_features,
+    fragments,
+    measured_intensity,
+)
+from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
+from duallgd_cli.data.peaks import prepared_batch
+from duallgd_cli.data.prepared import Molecules, PreparedSpectra
+from duallgd_cli.data.simulation import FragmentModel
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.sources.collection import BEGUN, Collection, molecule_of
+from duallgd_cli.train.encoder import by_molecule
+from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
+from duallgd_cli.train.simulator import explained_peaks, fit_simulator, simulated_rows
+from duallgd_cli.train.trainer import fit
+
+# Of decoys so many are taken, of so many that are likeliest: the first of these and others at
+# random; of those that are put together, the likeliest are made.
+_MADE, _LIKELIEST, _FIRST, _MOST = 24, 300, 10, 300
+_LARGEST: Final = 50  # heavy atoms
+# An encoder knows the molecules it was trained on. Logits are made smaller and noisy, so that they
+# say no more of them than of others.
+_SCALE, _NOISE, _NEVER = (0.3, 0.8), (0.5, 2.0), -5.0
+# Narrower than what simulates spectra: it goes with every weights file and scores every candidate.
+_WIDTH: Final = 96
+# Rounds through all molecules, so many at a time, each beside so many decoys.
+_ROUNDS: Final = 6
+_AT_ONCE, _DECOYS = 16, 20
+_RATES: Final = OptimiserSettings(
+    "adamw", 1e-3, warmup_share=0.1, final_share=0.0, weight_decay=0.02, beta2=0.999, clip=5.0
+)
+_DROPOUT: Final = 0.1
+# Of the first fit's loss, so that chances stay chances.
+_LIKELIHOOD: Final = 0.02
+
+
+class ScorerModel(nn.Module):
+    """What fragments speak for a molecule.
+
+    Args:
+        fitted: To spectra; it is the likelihood of these before anything else is learnt.
+    """
+
+    def __init__(self, fitted: FragmentModel) -> None:
+        super().__init__()
+        self.hidden, self.presence = fitted.hidden, fitted.presence
+        self.dropout = nn.Dropout(_DROPOUT)
+        width, n_shifts = fitted.presence.in_features, fitted.presence.out_features
+        self.worth = nn.Linear(width, 2 * n_shifts)  # as weights files call it
+        nn.init.zeros_(self.worth.weight)
+        nn.init.zeros_(self.worth.bias)
+
+    def forward(self, features: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-odds of a peak, and what each speaks for the molecule, both (C, H).
+
+        Args:
+            features: As `data.fragmentation.fragment_features` makes them, (C, N_INPUTS).
+            there: Which are peaks, (C, H).
+        """
+        hidden = self.dropout(self.hidden(features))
+        log_odds = self.presence(hidden)
+        found, missed = self.worth(hidden).chunk(2, 1)
+        found = found + FOUND * (logsigmoid(log_odds) - BY_CHANCE)
+        missed = missed * torch.sigmoid(log_odds) - MISSED * softplus(log_odds)
+        return log_odds, torch.where(there, found, missed)
+
+
+class Case(NamedTuple):
+    """A molecule, before decoys of its formula, (D,); and spectra of it.
+
+    A spectrum is its ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,).
+    """
+
+    molecules: Sequence[Rival]
+    spectra: Sequence[tuple[Ion, NDArray[np.int16], NDArray[np.float32]]]
+
+
+def decoys_of(
+    spectra: PreparedSpectra, spectrum: int, encoder: nn.Module, templates: Collection, seed: int
+) -> tuple[Rival, ...]:
+    """The molecule of a spectrum, then up to 24 decoys of it; none where nothing is made.
+
+    Args:
+        spectra: Prepared ones.
+        spectrum: Row.
+        encoder: Gives logits of the fingerprint, (1, F).
+        templates: Known molecules; decoys are made of others than the molecule itself.
+        seed: Of a random choice.
+    """
+    from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
+    from duallgd_cli.chem.joining import together
+    from duallgd_cli.chem.molecule import disassemble
+    from duallgd_cli.sources.enumerated import changed, likeliest, log_odds, mols_of_graphs
+
+    def is_itself(graph: MolecularGraph) -> bool:
+        names = ("element", "pair", "bond_class")
+        return all(np.array_equal(getattr(graph, name), getattr(itself, name)) for name in names)
+
+    molecule = int(spectra.molecule[spectrum])
+    generator = np.random.default_rng((seed, molecule))
+    itself = graph_of(spectra.molecules, molecule)
+    mol, formula = molecule_of(itself), spectra.molecules.formula(molecule)
+    if mol is None or formula.n_heavy > _LARGEST:
+        return ()
+    with torch.inference_mode():
+        logits = encoder(prepared_batch(spectra, [spectrum]))[0].numpy()
+    noise = generator.normal(0, generator.uniform(*_NOISE), len(logits))
+    doubted = logits * generator.uniform(*_SCALE) + noise * (logits > _NEVER)
+    doubtful = torch.sigmoid(torch.from_numpy(doubted.astype(np.float32))).numpy()
+    name, scores = charge_free_smiles(mol), log_odds(doubtful)
+    known = islice(
+        (graph for graph in templates.near(doubtful, formula) if not is_itself(graph)), BEGUN
+    )
+    near_by = changed(mols_of_graphs(known), formula, templates.blocks)
+    joined = together(templates.blocks, formula, scores, _MOST)
+    best = likeliest(scores, _LIKELIEST, near_by, joined)
+    decoys = [decoy for _, decoy in best if charge_free_smiles(decoy) != name]
+    others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(decoys))))
+    chosen = decoys[:_FIRST] + [decoys[row] for row in others[: _MADE - _FIRST]]
+    parts = map(disassemble, chosen)
+    graphs = (itself, *(graph_of_bonds(part.formula, part.bond_class) for part in parts))
+    return tuple(map(Rival, graphs, map(fingerprint, (mol, *chosen))))
+
+
+def one_of_each(spectra: PreparedSpectra, seed: int) -> list[int]:
+    """A spectrum of each molecule of fold train that the fragment model understands, at random."""
+    generator = np.random.default_rng(seed)
+    _, every = by_molecule(spectra, simulated_rows(spectra, "train"))
+    return [int(generator.choice(own)) for own in every]
+
+
+def fit_evidence(
+    structures: Molecules,
+    environments: NDArray[np.uint8],
+    spectra: PreparedSpectra,
+    decoys: Mapping[int, Sequence[Rival]],
+    steps: int = 2500,
+    seed: int = 1,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """What scores candidates beside the network: bits counted and a fragment model, of fold train.
+
+    Args:
+        structures: Whose bits are counted.
+        environments: Filter of those that they have, see `scores.substructures`, (B,).
+        spectra: That the fragment model is fitted to.
+        decoys: By row of a molecule, itself first: what it learns to tell apart then.
+        steps: Optimiser steps of the first fit.
+        seed: Random seed.
+        advance: Told each step of both.
+
+    Returns:
+        Tensors for a weights file, and what to keep on record.
+
+    Raises:
+        UnreadableError: Fold train of either is empty.
+    """
+    train = structures.in_folds("train")
+    if not train.any():
+        raise UnreadableError("the prepared structures hold none of fold train")
+    simulator, record = fit_simulator(spectra, steps, seed, advance, width=_WIDTH)
+    of_train = zip(*by_molecule(spectra, simulated_rows(spectra, "train")), strict=True)
+    cases = [
+        Case(decoys[row], [explained_peaks(spectra, spectrum) for spectrum in own])
+        for row, own in ((int(molecule), own) for molecule, own in of_train)
+        if len(decoys.get(row, ())) > 1
+    ]
+    scorer = ScorerModel(simulator.model)
+    against = fit_against_decoys(scorer, cases, seed, advance) if cases else {}
+    tensors = dict(scorer.state_dict())
+    # Share of the molecules that have each bit, none of it 0.
+    of_bit = np.repeat(train, np.diff(structures.bit_offset))
+    counts = np.bincount(np.asarray(structures.bits)[of_bit], minlength=FINGERPRINT_BITS)
+    tensors["log_prevalence"] = torch.from_numpy(np.log((counts + 1) / (train.sum() + 1))).float()
+    tensors["environments"] = torch.from_numpy(environments)
+    return tensors, {"structures": int(train.sum()), **record, **against}
+
+
+def fit_against_decoys(
+    model: ScorerModel,
+    cases: Sequence[Case],
+    seed: int = 1,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> dict[str, object]:
+    """Fit a scorer to give each molecule a higher score than its decoys, in place.
+
+    Returns:
+        What to keep on record: molecules, and the share of the last round that came first.
+    """
+    a_round = -(-len(cases) // _AT_ONCE)
+    came_first: list[bool] = []
+
+    def batch_of(step: int) -> list[list[tuple[Tensor, Tensor]]]:
+        number, place = divmod(step, a_round)
+        order = np.random.default_rng((seed, number)).permutation(len(cases))
+        generator = np.random.default_rng((seed, step))
+        rows = order[place * _AT_ONCE : (place + 1) * _AT_ONCE]
+        return [list(_fragments_of(cases[row], generator)) for row in rows]
+
+    def loss(model: ScorerModel, batch: list[list[tuple[Tensor, Tensor]]]) -> tuple[Tensor, Tensor]:
+        scores, likelihood = scores_of(model, batch)
+        came_first.extend(int(case.argmax()) == 0 for case in scores)
+        entropy = torch.stack([case.logsumexp(0) - case[0] for case in scores]).mean()
+        return entropy + _LIKELIHOOD * likelihood, torch.ones_like(entropy)
+
+    settings = TrainingSettings(seed=seed, steps=_ROUNDS * a_round, optimiser=_RATES)
+    fit(model, batch_of, loss, settings, advance)
+    return {
+        "told_apart": len(cases),
+        "first_of_rivals": float(np.mean(came_first[-len(cases) :])),
+    }
+
+
+def scores_of(
+    model: ScorerModel, cases: Sequence[Sequence[tuple[Tensor, Tensor]]]
+) -> tuple[list[Tensor], Tensor]:
+    """Score of each molecule of each case, (D,), and the loss of the peaks of the true ones.
+
+    A case is, of each of its molecules, features (C, N_INPUTS) and which are peaks (C, H).
+    """
+    molecules = [molecule for case in cases for molecule in case]
+    features, there = (torch.cat(part) for part in zip(*molecules, strict=True))
+    log_odds, values = model(features, there)
+    sizes = [len(rows) for rows, _ in molecules]
+    sums = torch.stack([part.sum() for part in values.sum(1).split(sizes)])
+    is_true = torch.tensor([place == 0 for case in cases for place in range(len(case))])
+    of_true = is_true.repeat_interleave(torch.tensor(sizes))
+    seen = there[of_true]
+    entropy = binary_cross_entropy_with_logits(log_odds[of_true], seen.float(), reduction="sum")
+    return list(sums.split([len(case) for case in cases])), entropy / seen.sum().clamp_min(1)
+
+
+def _fragments_of(case: Case, generator: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """Features and peaks of a spectrum over fragments: of the molecule, then of some decoys."""
+    ion, subformula, intensity = case.spectra[int(generator.integers(len(case.spectra)))]
+    some = 1 + generator.permutation(len(case.molecules) - 1)[:_DECOYS]
+    for place in (0, *some.tolist()):
+        made = fragments(case.molecules[place].graph, np.random.default_rng(0))  # as in scoring
+        there = measured_intensity(made, ion, subformula, intensity) > 0
+        yield torch.from_numpy(fragment_features(made, ion)), torch.from_numpy(there)

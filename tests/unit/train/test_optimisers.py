@@ -1,0 +1,79 @@
+"""What updates the parameters: the rate over a run, who decays, Muon by shape."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from duallgd_cli.train import optimisers as module
+from duallgd_cli.train.optimisers import learning_rate, optimisers, orthogonal
+from duallgd_cli.train.settings import OptimiserSettings
+from tests.made_training import small_model
+
+SETTINGS = OptimiserSettings(learning_rate=1e-3, warmup_share=0.1, final_share=0.01)
+
+
+def test_the_rate_rises_to_its_peak_and_falls_to_its_end_without_a_jump():
+    rates = [learning_rate(step, 1000, SETTINGS) for step in range(1001)]
+
+    assert rates[0] == pytest.approx(1e-5)
+    assert rates[99] == rates[100] == max(rates) == pytest.approx(1e-3)
+    assert all(a < b for a, b in pairwise(rates[:100]))
+    assert all(a > b for a, b in pairwise(rates[100:]))
+    assert rates[550] == pytest.approx(1e-3 * (0.01 + 0.99 / 2))
+    assert rates[1000] == learning_rate(2000, 1000, SETTINGS) == pytest.approx(1e-5)
+    held = OptimiserSettings(learning_rate=1e-3, warmup_share=0.1, hold_share=0.5)
+    assert learning_rate(599, 1000, held) == 1e-3 > learning_rate(610, 1000, held)
+    assert learning_rate(0, 100, OptimiserSettings(warmup_share=0.0)) == 1e-3
+    for steps in (1, 2, 3):  # the shortest runs have a rate, too
+        assert all(0 < learning_rate(step, steps, SETTINGS) <= 1e-3 for step in range(steps))
+
+
+@pytest.mark.parametrize("matrices", ["adamw", "muon"])
+def test_every_parameter_is_optimised_once_and_matrices_of_linear_layers_alone_decay(matrices):
+    model = small_model()
+    for parameter in model.encoder.parameters():
+        parameter.requires_grad_(False)
+
+    chosen = optimisers(model, OptimiserSettings(matrices=matrices, weight_decay=0.1))
+
+    groups = [group for optimiser in chosen for group in optimiser.param_groups]
+    own = sorted(id(p) for p in model.denoiser.parameters())
+    assert sorted(id(p) for group in groups for p in group["params"]) == own
+    decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
+    linear = [part for part in model.denoiser.modules() if isinstance(part, torch.nn.Linear)]
+    assert decayed == {id(part.weight) for part in linear}
+    assert {group["weight_decay"] for group in groups} == {0.1, 0.0}
+    if matrices == "muon":  # an orthogonal step makes little sense on a handful of numbers
+        assert all(min(p.shape) >= 16 for p in groups[0]["params"])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_muon_by_shape_is_torch_s_muon(steps):
+    shapes = [(24, 48), (48, 24), (24, 48), (32, 32)]
+    generator = torch.Generator().manual_seed(4)
+    start = [torch.randn(shape, generator=generator) for shape in shapes]
+    gradients = [[torch.randn(s, generator=generator) for s in shapes] for _ in range(steps)]
+    ends = []
+    for by_shape in (False, True):
+        own = [torch.nn.Parameter(matrix.clone()) for matrix in start]
+        muon = module._Muon(own, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
+        for step in gradients:
+            for parameter, gradient in zip(own, step, strict=True):
+                parameter.grad = gradient.clone()
+            with torch.no_grad():
+                muon._step_by_shape(muon.param_groups[0]) if by_shape else muon.step()
+        ends.append([(p.detach(), muon.state[p]["momentum_buffer"]) for p in own])
+    for (one, momentum), (other, expected) in zip(*ends, strict=True):
+        torch.testing.assert_close(momentum, expected)
+        # Products in bfloat16 round by their order.
+        torch.testing.assert_close(one, other, atol=0.05 * 0.1 * steps, rtol=0.01)
+
+
+def test_what_is_brought_near_orthogonal_has_singular_values_about_one():
+    matrices = torch.randn(3, 20, 50, generator=torch.Generator().manual_seed(1))
+    for some in (matrices, matrices.mT.contiguous()):
+        near = orthogonal(some, (3.4445, -4.7750, 2.0315), 5, 1e-7)
+        values = torch.linalg.svdvals(near.float())
+        assert near.shape == some.shape
+        assert 0.6 < values.min() < values.max() < 1.3
