@@ -38,12 +38,12 @@ class StubNoise:
         rng = np.random.default_rng(seed)
         for _ in range(n):
             graph = random_graph(query.formula, rng)
-            mols = assemble(query.formula, graph.astype(np.int8))
+            made = assemble(query.formula, graph.astype(np.int8))
             likelihood = float(np.float32(rng.normal(-20, 3)))
-            if isinstance(mols, Rejection):
-                yield Proposal(self.name, None, likelihood, rejection=mols.reason)
+            if isinstance(made, Rejection):
+                yield Proposal(self.name, None, likelihood, rejection=made.reason)
             else:
-                yield Proposal(self.name, mols[0], likelihood)
+                yield Proposal(self.name, made, likelihood)
 
 
 def stub_fingerprint(annotated):

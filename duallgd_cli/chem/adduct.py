@@ -21,47 +21,30 @@ from duallgd_cli.chem.elements import (
     METALS,
     SYMBOLS,
 )
-from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.formula import Formula, hill
 from duallgd_cli.errors import Failure, FormulaError, quote
 
 
 class Carrier(NamedTuple):
-    """What a fragment may keep of its ion beside sub-formulas of one molecule.
+    """What a fragment may keep of its ion beside sub-formulas of one molecule."""
 
-    Attributes:
-        molecules: Whole further molecules of a multimer.
-        metals: As they end a formula, such as ``Na`` or ``Na2``; "" for none.
-        metal_mass_da: Of them all.
-        charge: Of the fragment, signed.
-        protons: Charge that no metal carries: hydrogen ions gained, negative where lost.
-    """
-
-    molecules: int
-    metals: str
-    metal_mass_da: float
-    charge: int
-    protons: int
+    molecules: int  # whole further ones of a multimer
+    metals: str  # as they end a formula, such as "Na" or "Na2"; "" for none
+    metal_mass_da: float  # of them all
+    charge: int  # of the fragment, signed
+    protons: int  # charge that no metal carries: hydrogen ions gained, negative where lost
 
 
 @dataclass(frozen=True)
 class Adduct:
-    """An ionisation.
+    """An ionisation."""
 
-    Attributes:
-        name: Canonical spelling, such as ``[M+H]+`` or ``[2M+ACN+H]+``.
-        change: Counts added to the molecules, in `elements.SYMBOLS` order; negative where lost.
-        metals: Symbol of every metal atom held by the ion, in alphabetical order.
-        charge: Signed charge of the ion.
-        index: Row, in every model's embedding, of the adduct that networks take it for.
-        molecules: How many the ion holds.
-    """
-
-    name: str = field(compare=False)
-    change: tuple[int, ...]
-    metals: tuple[str, ...]
-    charge: int
-    index: int
-    molecules: int = 1
+    name: str = field(compare=False)  # canonical spelling, such as "[M+H]+" or "[2M+ACN+H]+"
+    change: tuple[int, ...]  # counts added to the molecules, in the order of `SYMBOLS`
+    metals: tuple[str, ...]  # symbol of every metal atom held by the ion, in alphabetical order
+    charge: int  # of the ion, signed
+    index: int  # row, in every model's embedding, of the adduct that networks take it for
+    molecules: int = 1  # how many the ion holds
 
     @property
     def polarity(self) -> int:
@@ -100,17 +83,17 @@ class Adduct:
         # A fragment is not more often protonated or deprotonated than its ion, or once.
         fewest, most = min(own, one, 0), max(own, one, 0)
         counts = Counter(self.metals)
-        found = []
+        carriers = []
         for molecules, *kept in itertools.product(
             range(self.molecules), *(range(n + 1) for n in counts.values())
         ):
-            metals = tuple(itertools.chain(*map(itertools.repeat, counts, kept)))
+            metals = tuple(Counter(dict(zip(counts, kept, strict=True))).elements())
             text = "".join(m + (str(n) if n > 1 else "") for m, n in Counter(metals).items())
             for charge in range(one, self.charge + one, one):
                 protons = charge - _charge_of_metals(metals)
                 if fewest <= protons <= most:
-                    found.append(Carrier(molecules, text, _mass(metals), charge, protons))
-        return tuple(found)
+                    carriers.append(Carrier(molecules, text, _mass(metals), charge, protons))
+        return tuple(carriers)
 
 
 def _mass(metals: tuple[str, ...]) -> float:
@@ -241,12 +224,7 @@ def _parsed(text: str) -> Adduct:
     if terms[0] not in "+-":  # MNa+, [MH2]2+
         terms = re.sub(r"^\+H(\d)$", r"+\1H", f"+{terms}")
     faults = []
-    for named, in_any_case in (
-        (_NAMED, False),
-        (_NAMED | _ANIONS, False),
-        (_NAMED, True),
-        (_NAMED | _ANIONS, True),
-    ):
+    for in_any_case, named in itertools.product((False, True), (_NAMED, _NAMED | _ANIONS)):
         try:
             return _summed(_groups(terms, named, in_any_case), molecules, stated)
         except _NoAdductError as fault:
@@ -291,8 +269,8 @@ def _change(groups: Counter[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
         raise _NoAdductError(f"no adduct has more than {_MOST_ATOMS} atoms of an element")
     if any(atoms[symbol] < 0 for symbol in METALS):
         raise _NoAdductError("M holds no metal that it could lose")
-    metals = itertools.chain(*(itertools.repeat(symbol, atoms[symbol]) for symbol in METALS))
-    return tuple(atoms[symbol] for symbol in SYMBOLS), tuple(sorted(metals))
+    metals = sorted(symbol for symbol in METALS for _ in range(atoms[symbol]))
+    return tuple(atoms[symbol] for symbol in SYMBOLS), tuple(metals)
 
 
 def _groups(terms: str, named: Mapping[str, str], in_any_case: bool) -> Counter[str]:
@@ -315,12 +293,7 @@ def _groups(terms: str, named: Mapping[str, str], in_any_case: bool) -> Counter[
         if match.start() != position or "".join(s + n for s, n in elements) != body:
             break
         position = match.end()
-        factor = int(match[2] or 1) * (1 if match[1] == "+" else -1)
-        atoms = _atoms(body)
-        # Hill's order: carbon and hydrogen first where there is carbon, then by the alphabet.
-        first = ("C", "H") if "C" in atoms else ()
-        order = sorted(atoms, key=lambda symbol: (symbol not in first, symbol))
-        groups["".join(f"{s}{n}" if (n := atoms[s]) > 1 else s for s in order)] += factor
+        groups[hill(_atoms(body))] += int(match[2] or 1) * (1 if match[1] == "+" else -1)
     if position != len(terms):
         raise _NoAdductError(f"the group {quote(terms[position:])} is no formula and no known name")
     return groups
@@ -367,8 +340,7 @@ def _charge_of(group: str) -> int:
 
 def _nearest(change: tuple[int, ...], metals: tuple[str, ...], charge: int) -> str:
     """Name of the trained adduct whose fragments are likest those of another one."""
-    same = _BY_CHANGE.get((change, metals))
-    if same is not None and same.charge == charge:
+    if (same := _BY_CHANGE.get((change, metals))) is not None and same.charge == charge:
         return same.name
     gained = dict(zip(SYMBOLS, change, strict=True))
     if charge > 0:
@@ -419,7 +391,7 @@ def fits(formula: Formula, adduct: Adduct) -> bool:
     """Whether a closed-shell molecule of this formula can form this adduct.
 
     A permanent cation goes with [M]+ alone: its formula has charge 1, or is written without the
-    charge and then has an odd number of electrons. Everything else is a neutral molecule.
+    charge and then has an odd number of electrons.
     """
     if adduct is PERMANENT_CATION:
         return formula.charge in (0, 1) and Formula(formula.counts, 1).has_even_electrons
@@ -430,14 +402,7 @@ def fits(formula: Formula, adduct: Adduct) -> bool:
 
 
 def infer_adduct(formula: Formula, mz: float, polarity: int, ppm: float) -> list[Adduct]:
-    """Every trained adduct by which a molecule gives an ion at a measured m/z.
-
-    Args:
-        formula: Of the molecule (neutral, or of a permanent cation).
-        mz: Precursor m/z.
-        polarity: 1, -1, or 0 if unknown.
-        ppm: Largest difference, relative to `mz`.
-    """
+    """Trained adducts by which a molecule gives an ion at a measured m/z; polarity may be 0."""
     return [
         adduct
         for adduct in ADDUCTS

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from zipfile import ZIP_LZMA, ZipFile, ZipInfo
 
 import numpy as np
@@ -39,35 +39,23 @@ ATOM_KEY, BIT_KEY = _KEYS[:N_ELEMENTS], _KEYS[N_ELEMENTS:]
 
 
 class KnownEnds(NamedTuple):
-    """Which ends are known.
+    """Which ends are known."""
 
-    Attributes:
-        log_seen: Log of how many molecules have each, by its SMILES.
-        most_seen: The largest of these by the sum of the keys of an end's atoms, `ATOM_KEY`, and of
-            its bits that lie away from the open bond, `BIT_KEY`.
-    """
-
-    log_seen: Mapping[str, float]
+    log_seen: Mapping[str, float]  # log of how many molecules have each, by its SMILES
+    # The largest of these by the sum of the keys of an end's atoms, `ATOM_KEY`, and of its bits
+    # that lie away from the open bond, `BIT_KEY`.
     most_seen: Mapping[int, float]
 
 
 @dataclass(frozen=True, eq=False)
 class BuildingBlocks:
-    """Parts of known molecules; the ends before the linkers, the most frequent first.
+    """Parts of known molecules; the ends before the linkers, the most frequent first."""
 
-    Attributes:
-        smiles: With ``*`` in place of what was cut off, B of them.
-        counts: Their atoms, (B, N_ELEMENTS).
-        seen: How many molecules have each, (B,).
-        n_bits: How many bits lie away from the open bonds of each, (B,).
-        bits: These, of one block after the other.
-    """
-
-    smiles: tuple[str, ...]
-    counts: NDArray[np.uint8]
-    seen: NDArray[np.int32]
-    n_bits: NDArray[np.uint16]
-    bits: NDArray[np.uint16]
+    smiles: tuple[str, ...]  # with ``*`` in place of what was cut off, B of them
+    counts: NDArray[np.uint8]  # their atoms, (B, N_ELEMENTS)
+    seen: NDArray[np.int32]  # how many molecules have each, (B,)
+    n_bits: NDArray[np.uint16]  # how many bits lie away from the open bonds of each, (B,)
+    bits: NDArray[np.uint16]  # these, of one block after the other
 
     @classmethod
     def read(cls, packed: NDArray[np.uint8]) -> "BuildingBlocks":
@@ -91,23 +79,20 @@ class BuildingBlocks:
         text = np.frombuffer("\n".join(self.smiles).encode(), np.uint8)
         stream = io.BytesIO()
         with ZipFile(stream, "w", ZIP_LZMA) as archive:  # half of what numpy's own would take
-            for name, array in zip(_ARRAYS, (text, *self._arrays), strict=True):
+            for name in _ARRAYS:
                 member = ZipInfo(f"{name}.npy")  # of no date, so that bytes are the same again
                 member.compress_type = archive.compression
                 with archive.open(member, "w") as stored:
+                    array = text if name == "smiles" else getattr(self, name)
                     np.lib.format.write_array(stored, array, allow_pickle=False)
         return np.frombuffer(stream.getvalue(), np.uint8)
 
     @property
-    def _arrays(self) -> tuple[NDArray[Any], ...]:
-        return self.counts, self.seen, self.n_bits, self.bits
-
-    @property
     def _is_sound(self) -> bool:
-        n_blocks, kinds = len(self.smiles), (np.uint8, np.int32, np.uint16, np.uint16)
+        n_blocks, kinds = len(self.smiles), [np.uint8, np.int32, np.uint16, np.uint16]
         n_open = [text.count(OPEN) for text in self.smiles]
         return bool(
-            [array.dtype for array in self._arrays] == list(kinds)
+            [getattr(self, name).dtype for name in _ARRAYS[1:]] == kinds
             and self.counts.shape == (n_blocks, N_ELEMENTS)
             and self.seen.shape == self.n_bits.shape == (n_blocks,)
             and (self.seen > 0).all()
@@ -163,13 +148,6 @@ class BuildingBlocks:
         within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         own = np.repeat(np.arange(len(rows)), length)
         return self.bits[self._starts[rows][own] + within], own
-
-    def summed(
-        self, rows: NDArray[np.int64], bit_scores: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Scores of the bits of some blocks, (K,)."""
-        bits, own = self.bits_of(rows)
-        return np.asarray(np.bincount(own, bit_scores[bits], len(rows)), np.float64)
 
 
 _ARRAYS: Final = ("smiles", "counts", "seen", "n_bits", "bits")

@@ -75,8 +75,9 @@ class _Draft:
         mol: The molecule.
         whole: The same with its aromatic bonds, all its hydrogens explicit.
         atoms: Each heavy atom with its hydrogens, (N, N_ELEMENTS).
+        with_hydrogen: Atoms that have one.
         rank: Atoms of one rank are alike, (N,).
-        bonds: Those that are not aromatic.
+        bonds: Those that are not aromatic: ends, type, whether in a ring.
     """
 
     def __init__(self, known: Chem.Mol) -> None:
@@ -89,16 +90,12 @@ class _Draft:
         drop_aromaticity(self.mol)
         self.mol.UpdatePropertyCache(strict=False)
         self.atoms = atoms_of(self.mol)
+        self.with_hydrogen: list[int] = np.flatnonzero(self.atoms[:, HYDROGEN]).tolist()
         self.whole = Chem.RWMol(known)
         for index in range(known.GetNumAtoms()):
             atom = self.whole.GetAtomWithIdx(index)
             atom.SetNumExplicitHs(atom.GetTotalNumHs())
             atom.SetNoImplicit(True)
-
-    @property
-    def with_hydrogen(self) -> list[int]:
-        """Atoms that have one."""
-        return np.flatnonzero(self.atoms[:, HYDROGEN]).tolist()
 
     def along(self, kind: Chem.BondType) -> Iterator[tuple[int, int]]:
         """Ends of the bonds of a type, from either end."""

@@ -1,6 +1,8 @@
 """Molecular formulas: parsing, printing, mass, and the atom list a formula alone determines."""
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -31,14 +33,9 @@ _MAX_LENGTH: Final = 500  # characters; far beyond any molecule, far below what 
 
 @dataclass(frozen=True)
 class Formula:
-    """Counts of each element, in the order of `elements.SYMBOLS`, and the net charge.
+    """Counts of each element, in the order of `elements.SYMBOLS`, and the net charge."""
 
-    Attributes:
-        counts: N_ELEMENTS non-negative integers; the last is hydrogen.
-        charge: Net charge in elementary charges; 0 for a neutral molecule.
-    """
-
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # N_ELEMENTS of them, none negative; the last is hydrogen
     charge: int = 0
 
     def __post_init__(self) -> None:
@@ -55,13 +52,15 @@ class Formula:
             UnsupportedElementError: An element outside the vocabulary, named in the message.
             FormulaError: Anything that is not a formula.
         """
-        if len(text) > _MAX_LENGTH:
-            raise _no_formula(text)
-        body = text.strip().translate(_SUBSCRIPTS).replace(" ", "")
-        body, charge = _split_charge(body)
-        if abs(charge) > _MAX_CHARGE:
-            raise _no_formula(text)
-        counts = _count(body, text)
+        counts: dict[str, int] = {}
+        charge = 0
+        if len(text) <= _MAX_LENGTH:
+            body, charge = _split_charge(text.strip().translate(_SUBSCRIPTS).replace(" ", ""))
+            counts = _count(body)
+        if not counts or max(counts.values()) > _MAX_COUNT or abs(charge) > _MAX_CHARGE:
+            raise FormulaError(
+                f"{quote(text.strip())} is not a molecular formula; write it like C9H8O4"
+            )
         foreign = [symbol for symbol in counts if symbol not in INDEX]
         if foreign:
             raise UnsupportedElementError(
@@ -114,55 +113,51 @@ class Formula:
 
     def __str__(self) -> str:
         """Hill order: carbon, hydrogen, then alphabetical; without carbon all alphabetical."""
-        present = {s: n for s, n in zip(SYMBOLS, self.counts, strict=True) if n}
-        first = ["C", "H"] if "C" in present else []
-        order = [s for s in first if s in present]
-        order += sorted(s for s in present if s not in order)
-        body = "".join(s + (str(present[s]) if present[s] > 1 else "") for s in order)
+        body = hill(dict(zip(SYMBOLS, self.counts, strict=True)))
         sign = "+" if self.charge > 0 else "-"
         size = str(abs(self.charge)) if abs(self.charge) > 1 else ""
         return body + (sign + size if self.charge else "")
+
+
+def hill(atoms: Mapping[str, int]) -> str:
+    """Atoms in Hill's order: carbon and hydrogen first where there is carbon, then the alphabet."""
+    first = ("C", "H") if atoms.get("C") else ()
+    order = sorted(filter(atoms.get, atoms), key=lambda symbol: (symbol not in first, symbol))
+    return "".join(f"{symbol}{n}" if (n := atoms[symbol]) > 1 else symbol for symbol in order)
 
 
 def _split_charge(body: str) -> tuple[str, int]:
     match = _CHARGE.search(body)
     if match is None:
         return body.strip("[]"), 0
-    head = body[: match.start()]
+    head, before, after = body[: match.start()], match[1] or "", match[4] or ""
     if head.endswith("]") and head.startswith("["):
-        digits, sign = (match[1] or match[4]), (match[2] or match[3])
-        return head[1:-1], int(digits or 1) * (1 if sign == "+" else -1)
-    sign = match[2] or match[3]
-    if body[match.start()] == "^":
-        return head, int(match[1] or 1) * (1 if sign == "+" else -1)
-    # Without brackets digits before the sign belong to the last element: C5H14NO+ has charge one.
-    head += (match[1] or "") if match[2] else ""
-    return head.rstrip("^"), int(match[4] or 1) * (1 if sign == "+" else -1)
+        head, digits = head[1:-1], before or after
+    elif body[match.start()] == "^":
+        digits = before
+    else:
+        # Digits before the sign belong to the last element: C5H14NO+ has charge one.
+        head, digits = (head + before).rstrip("^"), after
+    return head, int(digits or 1) * (1 if "+" in match[0] else -1)
 
 
-def _count(body: str, text: str) -> dict[str, int]:
-    stack: list[dict[str, int]] = [{}]
+def _count(body: str) -> dict[str, int]:
+    """How many atoms of each element, none where the text is no formula."""
+    stack: list[Counter[str]] = [Counter()]
     position = 0
     for match in _TOKEN.finditer(body):
         if match.start() != position:
-            break
+            return {}
         position = match.end()
         if match[1]:
-            number = int(match[2] or 1)
-            stack[-1][match[1]] = stack[-1].get(match[1], 0) + number
+            stack[-1][match[1]] += int(match[2] or 1)
         elif match[3]:
-            stack.append({})
-        elif len(stack) > 1:
-            group, factor = stack.pop(), int(match[5] or 1)
-            for symbol, number in group.items():
-                stack[-1][symbol] = stack[-1].get(symbol, 0) + number * factor
+            stack.append(Counter())
+        elif len(stack) == 1:
+            return {}
         else:
-            position = -1
-    counts = {symbol: number for symbol, number in stack[0].items() if number}
-    if position != len(body) or len(stack) > 1 or not counts or max(counts.values()) > _MAX_COUNT:
-        raise _no_formula(text)
-    return counts
-
-
-def _no_formula(text: str) -> FormulaError:
-    return FormulaError(f"{quote(text.strip())} is not a molecular formula; write it like C9H8O4")
+            group = stack.pop()
+            for symbol in group:
+                stack[-1][symbol] += group[symbol] * int(match[5] or 1)
+    is_whole = position == len(body) and len(stack) == 1
+    return {symbol: number for symbol, number in stack[0].items() if number and is_whole}

@@ -21,24 +21,17 @@ from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError, quote
 
 _PI_BONDS: Final = {Chem.BondType.SINGLE: 0, Chem.BondType.DOUBLE: 1, Chem.BondType.TRIPLE: 2}
-_BONDS: Final = {*_PI_BONDS, Chem.BondType.AROMATIC}
+_AROMATIC: Final = Chem.BondType.AROMATIC
 # Rings or double bonds that an atom may add to those of usual valences: in SF5, or B- beside N+.
 _MORE_UNSATURATED: Final = {"B": 1, "P": 1, "I": 1, "S": 2, "Se": 2}
-_MOST_TAUTOMERS: Final = 16
+_MOST_TAUTOMERS, _MOST_TRANSFORMS = 16, 100
 _ATTACHMENT: Final = Chem.MolFromSmarts("[#0]")
 _LONGEST_NAME: Final = 60  # of a part; what is longer is no misspelt one
-_MOST_TRANSFORMS: Final = 100
-
-
 _MOST_STEPS: Final = 100_000  # a tenth of a second; patterns of chemists take some thousands
 
 
 class Pattern:
-    """A substructure to be found in molecules.
-
-    Attributes:
-        query: Its atoms and bonds.
-    """
+    """A substructure to be found in molecules; ``query`` holds its atoms and bonds."""
 
     def __init__(self, query: Chem.Mol, text: str) -> None:
         """Take atoms and bonds, in any number of pieces, and how the user wrote them."""
@@ -46,7 +39,7 @@ class Pattern:
         pieces = Chem.GetMolFrags(query, asMols=True, sanitizeFrags=False)
         by_text = {Chem.MolToSmarts(piece): piece for piece in pieces}
         times = Counter(map(Chem.MolToSmarts, pieces))
-        self._repeated = [(by_text[one], n) for one, n in times.items() if n > 1]
+        self._repeated = [(by_text[smarts], n) for smarts, n in times.items() if n > 1]
 
     def is_in(self, mol: Chem.Mol, *, is_lenient: bool = False) -> bool:
         """Whether a molecule has the pattern.
@@ -59,16 +52,6 @@ class Pattern:
         Raises:
             RefusedError: Looking for them takes too many steps.
         """
-        limits = self._limits()
-        limits.aromaticMatchesConjugated = is_lenient
-        # Where a piece is asked for more often than it is there, no order of trying is of use.
-        for piece, limits.maxMatches in self._repeated:
-            if len(mol.GetSubstructMatches(piece, limits)) < limits.maxMatches:
-                return False
-        limits.maxMatches = 1
-        return bool(mol.GetSubstructMatch(self.query, limits))
-
-    def _limits(self) -> Any:  # noqa: ANN401 # the types of RDKit's settings are wrong
         steps = count(1)
 
         def allow(*_: Chem.Atom) -> bool:
@@ -80,24 +63,24 @@ class Pattern:
                 raise RefusedError(Failure("no_candidate", message, "sample"))
             return True
 
-        limits = Chem.SubstructMatchParameters()
+        limits: Any = Chem.SubstructMatchParameters()  # the types of RDKit's settings are wrong
         limits.setExtraAtomCheckFunc(allow)
-        return limits
+        limits.aromaticMatchesConjugated = is_lenient
+        # Where a piece is asked for more often than it is there, no order of trying is of use.
+        for piece, limits.maxMatches in self._repeated:
+            if len(mol.GetSubstructMatches(piece, limits)) < limits.maxMatches:
+                return False
+        limits.maxMatches = 1
+        return bool(mol.GetSubstructMatch(self.query, limits))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Core:
-    """A substructure with its bonds.
+    """A substructure with its bonds."""
 
-    Attributes:
-        elements: How many atoms it has of each.
-        unsaturation: Its rings, and its double bonds between C, N and O.
-        patterns: Find its tautomers in a molecule, the one that was given first.
-    """
-
-    elements: Counter[str]
-    unsaturation: int
-    patterns: tuple[Pattern, ...]
+    elements: Counter[str]  # how many atoms it has of each
+    unsaturation: int  # its rings, and its double bonds between C, N and O
+    patterns: tuple[Pattern, ...]  # find its tautomers, the one that was given first
 
     def missing(self, formula: Formula) -> str:
         """What a formula has too little of for the core, such as ``2 O``; "" if nothing."""
@@ -119,17 +102,11 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What a molecule must be like; plain texts, so that other processes can be told.
+    """What a molecule must be like; plain texts, so that other processes can be told."""
 
-    Attributes:
-        core: SMILES of one or several fragments, or None.
-        require: SMARTS, or names of the catalogue of parts, of which each must be there.
-        forbid: Of which none may be there.
-    """
-
-    core: str | None = None
-    require: tuple[str, ...] = ()
-    forbid: tuple[str, ...] = ()
+    core: str | None = None  # SMILES of one or several fragments
+    require: tuple[str, ...] = ()  # SMARTS, or names of the catalogue of parts: each must be there
+    forbid: tuple[str, ...] = ()  # of which none may be there
 
     def and_also(self, other: "Guide") -> "Guide":
         """Both together; two cores are two fragments."""
@@ -159,14 +136,21 @@ class Guide:
         """
         if self.core is not None:
             try:
-                missing = read_core(self.core).missing(formula)
+                message = read_core(self.core).missing(formula)
+                if message:
+                    core = quote(self.core)
+                    message = f"{formula} cannot hold the core {core}: it lacks {message}"
             except UsageError as error:  # of a table and an option together
-                raise RefusedError(Failure("core_mismatch", str(error), "sample")) from None
-            if missing:
-                message = f"{formula} cannot hold the core {quote(self.core)}: it lacks {missing}"
+                message = str(error)
+            if message:
                 raise RefusedError(Failure("core_mismatch", message, "sample"))
         for text in self.require:
-            needed = Counter(filter(None, map(_element, _pattern(text).query.GetAtoms())))
+            # Atoms of a pattern that may be of several elements ask for none of them.
+            needed = Counter(
+                atom.GetSymbol()
+                for atom in _pattern(text).query.GetAtoms()
+                if atom.GetAtomicNum() and not {",", "!"} & set(atom.GetSmarts())
+            )
             if missing := _lacking(needed, formula):
                 message = f"{formula} cannot hold the required {quote(text)}: it lacks {missing}"
                 raise RefusedError(Failure("no_candidate", message, "sample"))
@@ -176,9 +160,8 @@ class Guide:
         mol = None if self.core is None else Chem.MolFromSmiles(self.core)
         if mol is None:
             return None
-        bare = Chem.DeleteSubstructs(mol, _ATTACHMENT)
         try:
-            return parse_smiles(Chem.MolToSmiles(bare))
+            return parse_smiles(Chem.MolToSmiles(Chem.DeleteSubstructs(mol, _ATTACHMENT)))
         except MoleculeError:
             return None
 
@@ -207,12 +190,6 @@ def _lacking(needed: Counter[str], formula: Formula) -> str:
     return ", ".join(f"{lacking[one]} {one}" for one in order if lacking[one] > 0)
 
 
-def _element(atom: Chem.Atom) -> str:
-    """The element that an atom of a pattern stands for, "" where it may be one of several."""
-    is_one = atom.GetAtomicNum() and not {",", "!"} & set(atom.GetSmarts())
-    return atom.GetSymbol() if is_one else ""
-
-
 @lru_cache(maxsize=64)
 def read_core(text: str) -> Core:
     """Read a core.
@@ -228,51 +205,52 @@ def read_core(text: str) -> Core:
         mol = parse_smiles(text)
     except MoleculeError as error:
         if MORE_THAN_ONE in str(error):
-            raise UsageError(
-                f"core: {error}; write fragments apart by dots, as CCO.c1ccccc1"
-            ) from None
+            why = "write fragments apart by dots, as CCO.c1ccccc1"
+            raise UsageError(f"core: {error}; {why}") from None
         why = "is too long for one" if len(text) > LONGEST_SMILES else "is not a SMILES"
         raise UsageError(f"core {quote(text)} {why}; write it as c1ccccc1 or C(=O)O") from error
-    if mol.GetNumHeavyAtoms() > MAX_HEAVY_ATOMS:
-        raise UsageError(
-            f"core {quote(text)} has {mol.GetNumHeavyAtoms()} heavy atoms, and molecules here at "
-            f"most {MAX_HEAVY_ATOMS}; give a part of it"
-        )
     atoms = [atom for atom in mol.GetAtoms() if atom.GetAtomicNum()]
-    foreign = sorted({atom.GetSymbol() for atom in atoms} - set(SYMBOLS[:N_HEAVY]))
-    odd = {bond.GetBondType() for bond in mol.GetBonds()} - _BONDS
-    if foreign or odd or not atoms:
-        what = ", ".join(foreign) or "a bond that is no single, double, triple or aromatic one"
-        raise UsageError(f"core {quote(text)} holds {what if atoms else 'no atom'}; leave that out")
-    aromatic = Chem.BondType.AROMATIC
-    if any(one.GetBondType() == aromatic and not one.IsInRing() for one in mol.GetBonds()):
-        raise UsageError(f"core {quote(text)} has an aromatic bond outside rings; leave that out")
-    open_atoms = {
-        neighbour.GetIdx()
-        for atom in mol.GetAtoms()
-        if not atom.GetAtomicNum()
-        for neighbour in atom.GetNeighbors()
-    }
-    points = [atom.GetIdx() for atom in mol.GetAtoms() if not atom.GetAtomicNum()]
-    closed = [atom.GetIdx() for atom in atoms if points and atom.GetIdx() not in open_atoms]
-    return Core(
-        elements=Counter(atom.GetSymbol() for atom in atoms),
-        unsaturation=_unsaturation(mol),
-        patterns=tuple(Pattern(_query(form, closed, points), text) for form in _tautomers(mol)),
-    )
-
-
-def _unsaturation(mol: Chem.Mol) -> int:
-    """Rings, and double bonds between C, N and O, a triple bond being two."""
+    points = [atom for atom in mol.GetAtoms() if not atom.GetAtomicNum()]
+    foreign = ", ".join(sorted({atom.GetSymbol() for atom in atoms} - set(SYMBOLS[:N_HEAVY])))
+    bonds = list(mol.GetBonds())
+    fault = ""
+    if len(atoms) > MAX_HEAVY_ATOMS:
+        most = f"molecules here at most {MAX_HEAVY_ATOMS}; give a part of it"
+        raise UsageError(f"core {quote(text)} has {len(atoms)} heavy atoms, and {most}")
+    if foreign or not atoms:
+        fault = f"holds {foreign or 'no atom'}"
+    elif {bond.GetBondType() for bond in bonds} - {*_PI_BONDS, _AROMATIC}:
+        fault = "holds a bond that is no single, double, triple or aromatic one"
+    elif any(bond.GetBondType() == _AROMATIC and not bond.IsInRing() for bond in bonds):
+        fault = "has an aromatic bond outside rings"
+    if fault:
+        raise UsageError(f"core {quote(text)} {fault}; leave that out")
+    is_open = {neighbour.GetIdx() for point in points for neighbour in point.GetNeighbors()}
+    closed = [atom.GetIdx() for atom in atoms if points and atom.GetIdx() not in is_open]
+    # Rings, and double bonds between C, N and O, a triple bond being two.
     plain = Chem.Mol(mol)
     Chem.Kekulize(plain, clearAromaticFlags=True)
-    orders = [
-        _PI_BONDS[bond.GetBondType()]
-        for bond in plain.GetBonds()
-        if {bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()} <= {"C", "N", "O"}
-    ]
-    rings = mol.GetNumBonds() - mol.GetNumAtoms() + len(Chem.GetMolFrags(mol))
-    return rings + sum(orders)
+    unsaturation = len(bonds) - mol.GetNumAtoms() + len(Chem.GetMolFrags(mol))
+    for bond in plain.GetBonds():
+        if {bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()} <= {"C", "N", "O"}:
+            unsaturation += _PI_BONDS[bond.GetBondType()]
+    patterns = tuple(Pattern(_query(form, closed), text) for form in _tautomers(mol))
+    return Core(Counter(atom.GetSymbol() for atom in atoms), unsaturation, patterns)
+
+
+def _query(mol: Chem.Mol, closed: list[int]) -> Chem.Mol:
+    """The core without its attachment points; closed atoms match only without further bonds."""
+    query = Chem.RWMol(mol)
+    for index in closed:
+        place = mol.GetAtomWithIdx(index)
+        atom = rdqueries.AtomNumEqualsQueryAtom(place.GetAtomicNum())
+        atom.ExpandQuery(rdqueries.ExplicitDegreeEqualsQueryAtom(place.GetDegree()))
+        query.ReplaceAtom(index, atom)
+    for atom in reversed(list(mol.GetAtoms())):
+        if not atom.GetAtomicNum():
+            query.RemoveAtom(atom.GetIdx())
+    query.UpdatePropertyCache(strict=False)
+    return query.GetMol()
 
 
 def _tautomers(mol: Chem.Mol) -> list[Chem.Mol]:
@@ -281,33 +259,17 @@ def _tautomers(mol: Chem.Mol) -> list[Chem.Mol]:
     enumerator.SetMaxTautomers(_MOST_TAUTOMERS)
     enumerator.SetMaxTransforms(_MOST_TRANSFORMS)
     with rdBase.BlockLogs():
-        found = {Chem.MolToSmiles(one): one for one in enumerator.Enumerate(mol)}
-    found.pop(Chem.MolToSmiles(mol), None)
-    return [mol, *(found[smiles] for smiles in sorted(found))]
-
-
-def _query(mol: Chem.Mol, closed: list[int], points: list[int]) -> Chem.Mol:
-    """The core without its attachment points; closed atoms match only without further bonds."""
-    query = Chem.RWMol(mol)
-    for index in closed:
-        atom = rdqueries.AtomNumEqualsQueryAtom(mol.GetAtomWithIdx(index).GetAtomicNum())
-        degree = mol.GetAtomWithIdx(index).GetDegree()
-        atom.ExpandQuery(rdqueries.ExplicitDegreeEqualsQueryAtom(degree))
-        query.ReplaceAtom(index, atom)
-    for index in reversed(points):
-        query.RemoveAtom(index)
-    query.UpdatePropertyCache(strict=False)
-    return query.GetMol()
+        by_smiles = {Chem.MolToSmiles(one): one for one in enumerator.Enumerate(mol)}
+    by_smiles.pop(Chem.MolToSmiles(mol), None)
+    return [mol, *(by_smiles[smiles] for smiles in sorted(by_smiles))]
 
 
 @lru_cache(maxsize=256)
 def _pattern(text: str) -> Pattern:
     """The pattern of a part of the catalogue, or of a SMARTS."""
     if len(text) > LONGEST_SMILES:
-        raise UsageError(
-            f"the SMARTS {quote(text)} has {len(text):,} characters; write at most "
-            f"{LONGEST_SMILES:,}"
-        )
+        most = f"{len(text):,} characters; write at most {LONGEST_SMILES:,}"
+        raise UsageError(f"the SMARTS {quote(text)} has {most}")
     name = text.strip().lower()
     try:
         smarts = sole_token(_named().get(name, text), "SMARTS")
@@ -325,9 +287,6 @@ def _pattern(text: str) -> Pattern:
 @lru_cache(maxsize=1)
 def _named() -> dict[str, str]:
     """SMARTS by name, lower case."""
-    return {
-        row["name"].lower(): row["smarts"].replace("[nH]", "n")
-        if row["kind"] == RING_SYSTEM
-        else row["smarts"]
-        for row in catalogue()
-    }
+    named = {row["name"].lower(): row["smarts"] for row in catalogue()}
+    rings = (row["name"].lower() for row in catalogue() if row["kind"] == RING_SYSTEM)
+    return named | {name: named[name].replace("[nH]", "n") for name in rings}

@@ -5,15 +5,14 @@ hydrogen count and charge are known. Atoms whose state is open, and aromatic rin
 whole, are the unknowns of a small exact-sum problem; it is solved cheapest answer first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import chain, combinations, islice, product
 from operator import add
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from duallgd_cli.chem.elements import BOND_AROMATIC
-from duallgd_cli.chem.valence import TIERS, Skeleton, State, components, match, states
+from duallgd_cli.chem.valence import TIERS, Skeleton, State, match, members, states
 
 # Bounds on enumeration: far above what molecules need, low enough for any sample to be cheap.
 _MAX_MATCHINGS: Final = 256
@@ -27,19 +26,12 @@ _IMPOSSIBLE: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Completion:
-    """Everything that a skeleton lacks.
+    """Everything that a skeleton lacks."""
 
-    Attributes:
-        cost: How unusual the answer is.
-        charge: Formal charge of each atom.
-        hydrogens: Hydrogens on each atom.
-        double: Aromatic bonds that are double in the Kekule form, lower atom first.
-    """
-
-    cost: int
-    charge: tuple[int, ...]
-    hydrogens: tuple[int, ...]
-    double: frozenset[tuple[int, int]]
+    cost: int  # how unusual it is
+    charge: tuple[int, ...]  # of each atom
+    hydrogens: tuple[int, ...]  # on each atom
+    double: frozenset[tuple[int, int]]  # aromatic bonds that the Kekule form has as double ones
 
 
 @dataclass(frozen=True)
@@ -67,8 +59,8 @@ class _Option(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    atoms: tuple[int, ...]
-    options: tuple[_Option, ...]
+    atoms: Sequence[int]
+    options: Sequence[_Option]
 
 
 class _Range(NamedTuple):
@@ -79,15 +71,32 @@ class _Range(NamedTuple):
     least_charge: int
     most_charge: int
 
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[State | _Option]]) -> "_Range":
+        """Of what has these alternatives each."""
+        bounds = [0, 0, 0, 0]
+        for row in rows:
+            hydrogens, charges = [one[2] for one in row], [one[1] for one in row]
+            bounds[0] += min(hydrogens)
+            bounds[1] += max(hydrogens)
+            bounds[2] += min(charges)
+            bounds[3] += max(charges)
+        return cls(*bounds)
+
     def admits(self, hydrogens: int, charge: int) -> bool:
         return (
             self.least_hydrogens <= hydrogens <= self.most_hydrogens
             and self.least_charge <= charge <= self.most_charge
         )
 
-
-# What a part of a molecule may take so that the rest can still make up the sums.
-_Allow: TypeAlias = Callable[[_Range], _Range]
+    def left_for(self, part: "_Range", hydrogens: int, charge: int) -> "_Range":
+        """What a part of the whole may take so that the rest can still make up the sums."""
+        return _Range(
+            hydrogens - self.most_hydrogens + part.most_hydrogens,
+            hydrogens - self.least_hydrogens + part.least_hydrogens,
+            charge - self.most_charge + part.most_charge,
+            charge - self.least_charge + part.least_charge,
+        )
 
 
 def complete(
@@ -104,19 +113,18 @@ def complete(
     Returns:
         Answers, cheapest first, at least one; or why there is none.
     """
-    if not skeleton.is_connected:
+    if len(skeleton.fragments) != 1:
         return Rejection("disconnected")
     reason = ""
     for tier in tiers:
         atom_states = states(skeleton, tier)
         if not all(atom_states):
             continue
-        total = _range_of(atom_states)
-        if not total.admits(hydrogens, charge):
+        if not _Range.of(atom_states).admits(hydrogens, charge):
             reason = reason or "hydrogens"
             continue
-        units = _units(skeleton, atom_states, partial(_allowed, total, hydrogens, charge))
-        chosen = _ExactSumSearch(units).cheapest(hydrogens, charge) if units else []
+        units = _units(skeleton, atom_states, hydrogens, charge)
+        chosen = _cheapest(units, hydrogens, charge) if units else []
         if chosen:
             return [_completion(len(atom_states), units, options) for options in chosen]
         # What stands in the way of a usual molecule tells more than what exotic atoms would need.
@@ -124,103 +132,61 @@ def complete(
     return Rejection(reason or "valence")
 
 
-def _allowed(total: _Range, hydrogens: int, charge: int, part: _Range) -> _Range:
-    """What a part of the whole molecule may take; see `_Allow`."""
-    return _Range(
-        hydrogens - total.most_hydrogens + part.most_hydrogens,
-        hydrogens - total.least_hydrogens + part.least_hydrogens,
-        charge - total.most_charge + part.most_charge,
-        charge - total.least_charge + part.least_charge,
-    )
-
-
-def _range_of(rows: Sequence[Sequence[State | _Option]]) -> _Range:
-    """Of what has these alternatives each."""
-    least_h = most_h = least_q = most_q = 0
-    for row in rows:
-        _, low_q, low_h, *_ = row[0]
-        high_q, high_h = low_q, low_h
-        for one in row[1:]:
-            charge, hydrogens = one[1], one[2]
-            low_h, high_h = min(low_h, hydrogens), max(high_h, hydrogens)
-            low_q, high_q = min(low_q, charge), max(high_q, charge)
-        least_h += low_h
-        most_h += high_h
-        least_q += low_q
-        most_q += high_q
-    return _Range(least_h, most_h, least_q, most_q)
-
-
-def _units(skeleton: Skeleton, atom_states: list[tuple[State, ...]], allow: _Allow) -> list[_Unit]:
+def _units(
+    skeleton: Skeleton, atom_states: list[tuple[State, ...]], hydrogens: int, charge: int
+) -> list[_Unit]:
     """Split the atoms into independent units; empty where a ring system has no Kekule form."""
-    settled: list[int] = []
-    units: list[_Unit] = []
-    for atom, row in enumerate(atom_states):
-        if skeleton.n_aromatic[atom]:
-            continue
-        if len(row) == 1:
-            settled.append(atom)
-        else:
-            units.append(_Unit((atom,), tuple(_option((state,)) for state in row)))
-    if any(skeleton.n_aromatic):
-        for atoms in _ring_systems(skeleton):
-            options = _ring_options(skeleton, atoms, [atom_states[a] for a in atoms], allow)
-            if not options:
-                return []
-            units.append(_Unit(tuple(atoms), options))
-    rows = tuple(atom_states[atom][0] for atom in settled)
-    return [_Unit(tuple(settled), (_option(rows),)), *units]
+    chain_atoms = [atom for atom, ring in enumerate(skeleton.ring) if not ring]
+    settled = [atom for atom in chain_atoms if len(atom_states[atom]) == 1]
+    units = [_Unit(settled, [_option([atom_states[atom][0] for atom in settled])])]
+    units += [
+        _Unit((atom,), [_option([state]) for state in atom_states[atom]])
+        for atom in chain_atoms
+        if len(atom_states[atom]) > 1
+    ]
+    total = _Range.of(atom_states)
+    for system in skeleton.ring_systems:
+        atoms = members(system)
+        rows = [atom_states[atom] for atom in atoms]
+        allowed = total.left_for(_Range.of(rows), hydrogens, charge)
+        options = _ring_options(skeleton, atoms, rows, allowed)
+        if not options:
+            return []
+        units.append(_Unit(atoms, options))
+    return units
 
 
-def _option(chosen: tuple[State, ...]) -> _Option:
+def _option(chosen: Sequence[State]) -> _Option:
     cost = charge = hydrogens = 0
     for state in chosen:
         cost += state[0]
         charge += state[1]
         hydrogens += state[2]
-    return _Option(cost, charge, hydrogens, chosen)
-
-
-def _ring_systems(skeleton: Skeleton) -> list[list[int]]:
-    aromatic = [
-        [(n, bond) for n, bond in row if bond == BOND_AROMATIC] for row in skeleton.neighbours
-    ]
-    return [sorted(atoms) for atoms in components(aromatic) if len(atoms) > 1]
+    return _Option(cost, charge, hydrogens, tuple(chosen))
 
 
 def _ring_options(
-    skeleton: Skeleton, atoms: list[int], rows: list[tuple[State, ...]], allow: _Allow
-) -> tuple[_Option, ...]:
+    skeleton: Skeleton, atoms: list[int], rows: list[tuple[State, ...]], allowed: _Range
+) -> list[_Option]:
     """Feasible ways to complete an aromatic ring system, cheapest first."""
-    place = {atom: index for index, atom in enumerate(atoms)}
-    neighbours = [
-        sum(1 << place[n] for n, bond in skeleton.neighbours[atom] if bond == BOND_AROMATIC)
-        for atom in atoms
-    ]
-    matched = cache(lambda mask: match(mask, neighbours))
-    found: list[_Option] = []
-    for option, mask in islice(_selections(rows, allow(_range_of(rows))), _MAX_MATCHINGS):
-        pairing = matched(mask)
+    matched = cache(lambda mask: match(mask, skeleton.ring))
+    options: list[_Option] = []
+    for option in islice(_selections(rows, allowed), _MAX_MATCHINGS):
+        pairing = matched(sum(s.pi << atom for atom, s in zip(atoms, option.states, strict=True)))
         if pairing is not None:
-            double = tuple((atoms[low], atoms[high]) for low, high in pairing)
-            found.append(option._replace(double=double))
-            if len(found) == _MAX_OPTIONS:
+            options.append(option._replace(double=tuple(pairing)))
+            if len(options) == _MAX_OPTIONS:
                 break
-    return tuple(sorted(found, key=lambda option: option.cost))
+    return sorted(options, key=lambda option: option.cost)
 
 
-def _selections(rows: list[tuple[State, ...]], allowed: _Range) -> Iterator[tuple[_Option, int]]:
-    """States for all atoms of a ring system, few departures from the cheapest first.
-
-    Yields:
-        The states with their sums, and the bit mask of the atoms with one electron in the pi
-        system.
-    """
-    usual = _option(tuple(row[0] for row in rows))
+def _selections(rows: list[tuple[State, ...]], allowed: _Range) -> Iterator[_Option]:
+    """States for all atoms of a ring system, few departures from the cheapest first."""
+    usual = _option([row[0] for row in rows])
     # Of each open atom its place, another state, and what that adds to the sums of the usual one.
     changes = [
         [
-            (place, state, State(*(new - old for new, old in zip(state, row[0], strict=True))))
+            (place, state, state.hydrogens - row[0].hydrogens, state.charge - row[0].charge)
             for state in row[1:]
         ]
         for place, row in enumerate(rows)
@@ -231,64 +197,56 @@ def _selections(rows: list[tuple[State, ...]], allowed: _Range) -> Iterator[tupl
     for changed in islice(selections, _MAX_SELECTIONS):
         # Most are not admitted: what each would change is added up, and no more.
         hydrogens, charge = usual.hydrogens, usual.charge
-        for _, _, more in changed:
-            hydrogens += more.hydrogens
-            charge += more.charge
+        for _, _, more_hydrogens, more_charge in changed:
+            hydrogens += more_hydrogens
+            charge += more_charge
         if allowed.admits(hydrogens, charge):
             chosen = list(usual.states)
-            for place, state, _ in changed:
+            for place, state, *_ in changed:
                 chosen[place] = state
-            yield _option(tuple(chosen)), sum(s.pi << place for place, s in enumerate(chosen))
+            yield _option(chosen)
 
 
-class _ExactSumSearch:
-    """Exact-sum search over units, with the least cost to complete a tail of them remembered."""
+def _cheapest(units: list[_Unit], hydrogens: int, charge: int) -> list[tuple[_Option, ...]]:
+    """Choices of one option per unit that meet the sums, cheapest first."""
+    # What the units from an index on can take together: prunes hopeless branches at once.
+    tails = [_Range(0, 0, 0, 0)]
+    for unit in reversed(units):
+        tails.append(_Range(*map(add, tails[-1], _Range.of([unit.options]))))
+    tails.reverse()
 
-    def __init__(self, units: list[_Unit]) -> None:
-        self._units = units
-        # What the units from an index on can take together: prunes hopeless branches at once.
-        self._tails = [_Range(0, 0, 0, 0)]
-        for unit in reversed(units):
-            self._tails.append(_Range(*map(add, self._tails[-1], _range_of([unit.options]))))
-        self._tails.reverse()
-        self._known: dict[tuple[int, int, int], int] = {}
-
-    def cheapest(self, hydrogens: int, charge: int) -> list[tuple[_Option, ...]]:
-        """Choices of one option per unit that meet the sums, cheapest first."""
-        best = self._least_cost(0, hydrogens, charge)
-        if best >= _IMPOSSIBLE:
-            return []
-        found = list(islice(self._walk(0, hydrogens, charge, best), _MAX_SOLUTIONS))
-        if len(found) < _MAX_SOLUTIONS:
-            wider = self._walk(0, hydrogens, charge, best + _COST_WINDOW)
-            found = list(islice(wider, _MAX_SOLUTIONS))
-        return sorted(found, key=lambda chosen: sum(option.cost for option in chosen))
-
-    def _least_cost(self, index: int, hydrogens: int, charge: int) -> int:
-        if not self._tails[index].admits(hydrogens, charge):
+    @cache
+    def least_cost(index: int, hydrogens: int, charge: int) -> int:
+        if not tails[index].admits(hydrogens, charge):
             return _IMPOSSIBLE
-        if index == len(self._units):
-            return 0
-        key = (index, hydrogens, charge)
-        if key not in self._known:
-            least = _IMPOSSIBLE
-            for option in self._units[index].options:
-                left = hydrogens - option.hydrogens, charge - option.charge
-                least = min(least, option.cost + self._least_cost(index + 1, *left))
-            self._known[key] = least
-        return self._known[key]
+        return (
+            0
+            if index == len(units)
+            else min(
+                option.cost
+                + least_cost(index + 1, hydrogens - option.hydrogens, charge - option.charge)
+                for option in units[index].options
+            )
+        )
 
-    def _walk(
-        self, index: int, hydrogens: int, charge: int, budget: int
-    ) -> Iterator[tuple[_Option, ...]]:
-        if index == len(self._units):
+    def walk(index: int, hydrogens: int, charge: int, budget: int) -> Iterator[tuple[_Option, ...]]:
+        if index == len(units):
             yield ()
             return
-        for option in self._units[index].options:
+        for option in units[index].options:
             left = (index + 1, hydrogens - option.hydrogens, charge - option.charge)
-            if option.cost + self._least_cost(*left) <= budget:
-                for tail in self._walk(*left, budget - option.cost):
+            if option.cost + least_cost(*left) <= budget:
+                for tail in walk(*left, budget - option.cost):
                     yield (option, *tail)
+
+    best = least_cost(0, hydrogens, charge)
+    if best >= _IMPOSSIBLE:
+        return []
+    chosen = list(islice(walk(0, hydrogens, charge, best), _MAX_SOLUTIONS))
+    if len(chosen) < _MAX_SOLUTIONS:
+        wider = walk(0, hydrogens, charge, best + _COST_WINDOW)
+        chosen = list(islice(wider, _MAX_SOLUTIONS))
+    return sorted(chosen, key=lambda options: sum(option.cost for option in options))
 
 
 def _completion(n: int, units: list[_Unit], chosen: tuple[_Option, ...]) -> Completion:

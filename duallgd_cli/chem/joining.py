@@ -74,13 +74,14 @@ def cut(known: Iterable[Chem.Mol], others: Iterable[Chem.Mol] = ()) -> BuildingB
     smiles = [
         text for found in own for text in sorted(found, key=lambda text: (-found[text], text))
     ]
-    read = list(map(_described, smiles))
+    mols = list(map(Chem.MolFromSmiles, smiles))
+    bits = [bits_away(mol, open_ends(mol)) for mol in mols]
     return BuildingBlocks(
         tuple(smiles),
-        np.array([counts for counts, _ in read], np.uint8).reshape(-1, N_ELEMENTS),
+        np.array([atoms_of(mol).sum(0) for mol in mols], np.uint8).reshape(-1, N_ELEMENTS),
         np.array([own[text.count(OPEN) - 1][text] for text in smiles], np.int32),
-        np.array([len(bits) for _, bits in read], np.uint16),
-        np.concatenate([np.zeros(0, np.uint16), *(bits for _, bits in read)]),
+        np.array(list(map(len, bits)), np.uint16),
+        np.concatenate([np.zeros(0, np.uint16), *bits]),
     )
 
 
@@ -98,14 +99,10 @@ def _counted(mols: Iterable[Chem.Mol]) -> tuple[Counter[str], Counter[str]]:
 
 def _cuttable(mol: Chem.Mol) -> list[int]:
     """Single bonds outside rings."""
-    single = Chem.BondType.SINGLE
-    bonds = (bond for bond in _bonds(mol) if bond.GetBondType() == single)
-    return [bond.GetIdx() for bond in bonds if not bond.IsInRing()]
-
-
-def _bonds(mol: Chem.Mol) -> list[Chem.Bond]:
     # Looked up one by one, as atoms are: RDKit's own iteration is several times slower.
-    return [mol.GetBondWithIdx(index) for index in range(mol.GetNumBonds())]
+    bonds = map(mol.GetBondWithIdx, range(mol.GetNumBonds()))
+    single = (bond for bond in bonds if bond.GetBondType() == Chem.BondType.SINGLE)
+    return [bond.GetIdx() for bond in single if not bond.IsInRing()]
 
 
 def known_halves(mol: Chem.Mol, ends: KnownEnds) -> float:
@@ -221,16 +218,13 @@ def _parts(mol: Chem.Mol, bonds: tuple[int, ...]) -> Iterator[str]:
             yield Chem.MolToSmiles(part)
 
 
-def _described(smiles: str) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
-    """Atoms of a block, and the bits that lie away from its open bonds."""
-    mol = Chem.MolFromSmiles(smiles)
-    return atoms_of(mol).sum(0), bits_away(mol, open_ends(mol))
-
-
 @lru_cache(maxsize=5_000)
 def _read(smiles: str) -> BuildingBlock:
     """A block without what stands for its open bonds."""
-    whole = Chem.RWMol(unsanitised(smiles))
+    # The SMILES says already what is aromatic, so that nothing has to be sanitised.
+    whole = Chem.RWMol(Chem.MolFromSmiles(smiles, _AS_IT_STANDS))
+    whole.UpdatePropertyCache(strict=False)
+    Chem.FastFindRings(whole)
     is_open = open_ends(whole)
     places = [whole.GetAtomWithIdx(star).GetNeighbors()[0].GetIdx() for star in is_open]
     for star in reversed(is_open):
@@ -240,19 +234,12 @@ def _read(smiles: str) -> BuildingBlock:
 
 
 class _Kind(NamedTuple):
-    """Blocks of the same atoms.
+    """Blocks of the same atoms."""
 
-    Attributes:
-        code: Of the atoms.
-        row: Of the blocks that are tried, the likeliest first.
-        value: Summed scores of the bits of each.
-        behind: How much less that is than of the first.
-    """
-
-    code: int
-    row: Rows
-    value: Floats
-    behind: list[float]
+    code: int  # of the atoms
+    row: Rows  # of the blocks that are tried, the likeliest first
+    value: Floats  # summed scores of the bits of each
+    behind: list[float]  # how much less that is than of the first
 
 
 def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most: int) -> Rows:
@@ -274,7 +261,16 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
     rows = _listed(linkers, ends, int(formula.array @ radix))
     if not len(rows):
         return rows
-    rows = rows[np.argsort(-_scored(blocks, rows, bit_scores), kind="stable")[:most]]
+    # Each by its blocks and by their bits, each bit once.
+    owner, of_block = np.nonzero(rows >= 0)
+    block = rows[owner, of_block]
+    own, number = blocks.bits_of(block)
+    # Sorted here, since numpy's own `unique` hashes first, ten times as long.
+    bits = np.sort((owner[number] * FINGERPRINT_BITS + own).astype(np.int32))
+    once = bits[np.diff(bits, prepend=-1) != 0]
+    score = np.bincount(once // FINGERPRINT_BITS, bit_scores[once % FINGERPRINT_BITS], len(rows))
+    score += np.bincount(owner, blocks.worth[block], len(rows))
+    rows = rows[np.argsort(-score, kind="stable")[:most]]
     uneven = [linker >= 0 and not is_even(blocks.smiles[linker]) for linker in rows[:, 0].tolist()]
     both = np.stack([rows, rows[:, [0, 2, 1]]], 1)  # either way round, one after the other
     differ = np.array(uneven) & (rows[:, 1] != rows[:, 2])
@@ -289,7 +285,8 @@ def _fitting(
     """Blocks that fit into a formula, by ascending codes."""
     fits = np.flatnonzero((blocks.counts[part] <= formula.array).all(1)) + (part.start or 0)
     code = blocks.counts[fits].astype(np.int64) @ radix
-    value = blocks.summed(fits, bit_scores) + blocks.worth[fits]
+    bits, own = blocks.bits_of(fits)
+    value = np.bincount(own, bit_scores[bits], len(fits)) + blocks.worth[fits]
     order = np.lexsort((-value, code))
     code, row, value = code[order], fits[order], value[order]
     start = np.flatnonzero(np.diff(code, prepend=-1))
@@ -359,29 +356,9 @@ def _best(values: list[Floats], rows: list[Rows]) -> tuple[Floats, Rows]:
     return value[best], row[:, best]
 
 
-def _scored(blocks: BuildingBlocks, rows: Rows, bit_scores: Floats) -> Floats:
-    """Scores of the bits of all blocks of a row, each bit once, and what these are worth, (K,)."""
-    owner, of_block = np.nonzero(rows >= 0)
-    block = rows[owner, of_block]
-    own, number = blocks.bits_of(block)
-    # Sorted here, since numpy's own `unique` hashes first, ten times as long.
-    bits = np.sort((owner[number] * FINGERPRINT_BITS + own).astype(np.int32))
-    once = bits[np.diff(bits, prepend=-1) != 0]
-    total = np.bincount(once // FINGERPRINT_BITS, bit_scores[once % FINGERPRINT_BITS], len(rows))
-    return np.asarray(total + np.bincount(owner, blocks.worth[block], len(rows)))
-
-
 def open_ends(mol: Chem.Mol) -> list[int]:
     """Indices of what stands for the open bonds of a block."""
     return [index for (index,) in mol.GetSubstructMatches(_STAR)]
-
-
-def unsanitised(smiles: str) -> Chem.Mol:
-    """A block by its SMILES, which says already what is aromatic: several times faster."""
-    mol = Chem.MolFromSmiles(smiles, _AS_IT_STANDS)
-    mol.UpdatePropertyCache(strict=False)
-    Chem.FastFindRings(mol)
-    return mol
 
 
 @lru_cache(maxsize=20_000)

@@ -23,12 +23,11 @@ from duallgd_cli.chem.elements import (
     BOND_TRIPLE,
     HYDROGEN,
     N_ELEMENTS,
-    N_HEAVY,
     SYMBOLS,
 )
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Completion, Rejection, complete
-from duallgd_cli.chem.identity import canonical_smiles, inchikey_block
+from duallgd_cli.chem.identity import canonical_smiles
 from duallgd_cli.chem.valence import TIERS, Skeleton, bonds_of, pairs
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 
@@ -46,7 +45,6 @@ _SUSPICIOUS: Final = Chem.MolFromSmarts(f"[!0*,#1,{'&'.join(f'!#{n}' for n in AT
 _ODD_BOND: Final = Chem.MolFromSmarts("*!-!=!#!:*")
 # Each answer costs a sanitisation; the right one is among the first few (see tests).
 _MAX_BUILT: Final = 12
-_MAX_READINGS: Final = 4
 # Aromatic bonds before their Kekule form is chosen: any type that sets no aromatic flags.
 _DRAFT_BOND: Final = (
     Chem.BondType.ZERO,
@@ -65,19 +63,12 @@ _CLASS_OF: Final = np.array(
 
 @dataclass(frozen=True, eq=False)
 class Disassembled:
-    """A molecule as the network sees it.
+    """A molecule as the network sees it."""
 
-    Attributes:
-        formula: Molecular formula with the net charge.
-        atom_class: Element of each row, int64, shape (N,); equals ``formula.atom_class``.
-        bond_class: Bond class of each pair, int8, shape (M,).
-        order: RDKit atom index of each row, int64, shape (N,).
-    """
-
-    formula: Formula
-    atom_class: NDArray[np.int64]
-    bond_class: NDArray[np.int8]
-    order: NDArray[np.int64]
+    formula: Formula  # with the net charge
+    atom_class: NDArray[np.int64]  # element of each row, (N,); equals that of the formula
+    bond_class: NDArray[np.int8]  # of each pair, (M,)
+    order: NDArray[np.int64]  # RDKit's index of each row, (N,)
 
 
 def disassemble(mol: Chem.Mol) -> Disassembled:
@@ -92,11 +83,10 @@ def disassemble(mol: Chem.Mol) -> Disassembled:
             electrons, or a bond that is not single, double, triple or aromatic.
     """
     require_expressible(mol)
-    element = np.array([_ELEMENT_OF[atom.GetAtomicNum()] for atom in _atoms(mol)], dtype=np.int64)
     flat = Chem.Mol(mol)
     Chem.RemoveStereochemistry(flat)
     canonical_smiles(flat)
-    return _in_canonical_order(flat, element, formula_of(mol))
+    return read_back(flat)
 
 
 def read_back(mol: Chem.Mol) -> Disassembled:
@@ -109,13 +99,6 @@ def read_back(mol: Chem.Mol) -> Disassembled:
     """
     formula = formula_of(mol)
     element = np.array([_ELEMENT_OF[atom.GetAtomicNum()] for atom in _atoms(mol)], dtype=np.int64)
-    return _in_canonical_order(mol, element, formula)
-
-
-def _in_canonical_order(
-    mol: Chem.Mol, element: NDArray[np.int64], formula: Formula
-) -> Disassembled:
-    """A molecule without stereochemistry by the atom order of the SMILES last made of it."""
     text = mol.GetProp("_smilesAtomOutputOrder")  # such as [2,0,1,]
     traversal = np.array([int(number) for number in text[1:-1].split(",") if number])
     order = traversal[np.argsort(element[traversal], kind="stable")]
@@ -126,40 +109,26 @@ def _in_canonical_order(
 
 
 def assemble(
-    formula: Formula,
-    bond_class: NDArray[np.integer],
-    atom_class: NDArray[np.integer] | None = None,
-    tiers: Sequence[int] = TIERS,
-) -> tuple[Chem.Mol, ...] | Rejection:
-    """Turn bond classes into the molecules of a formula that have these bonds.
+    formula: Formula, bond_class: NDArray[np.integer], tiers: Sequence[int] = TIERS
+) -> Chem.Mol | Rejection:
+    """Turn bond classes into the likeliest molecule of a formula that has these bonds.
 
     Hydrogens, charges and Kekule forms are chosen so that valences hold and the molecule has
     exactly the formula's hydrogen count and charge. The result does not depend on the order in
-    which the atoms are given.
+    which atoms of an element are given.
 
     Args:
-        formula: Formula that every molecule must have.
+        formula: Formula that the molecule must have; its atom order is that of the pairs.
         bond_class: Bond class of each pair, shape (M,).
-        atom_class: Element of each row, shape (N,); the formula's own order if None.
         tiers: Kinds of atoms that may occur, see `chem.hydrogens.complete`.
 
     Returns:
-        Sanitised molecules, best first, at least one, all of the requested formula and no two with
-        the same InChIKey first block; atom i is row i of the bond matrix. Or why there is none.
-
-    Raises:
-        ValueError: The atoms are not those of the formula, or M does not fit their number.
+        A sanitised molecule, whose atom i is row i of the bond matrix; or why there is none.
     """
-    atom_class = formula.atom_class if atom_class is None else atom_class
-    if not np.array_equal(np.bincount(atom_class, minlength=N_HEAVY), formula.counts[:N_HEAVY]):
-        raise ValueError(f"the {atom_class.size} atoms are not the heavy atoms of {formula}")
-    element: list[int] = atom_class.tolist()
-    n = len(element)
-    if bond_class.shape != (n * (n - 1) // 2,):
-        raise ValueError(f"{n} atoms need {n * (n - 1) // 2} pairs, found {bond_class.shape}")
     if not formula.has_even_electrons:
         return Rejection("radical")
-    skeleton = Skeleton.of(element, bonds_of(n, bond_class))
+    element: list[int] = formula.atom_class.tolist()
+    skeleton = Skeleton.of(element, bonds_of(len(element), bond_class))
     draft = Chem.RWMol()
     for one in element:
         atom = Chem.Atom(ATOMIC_NUMBERS[one])
@@ -172,14 +141,23 @@ def assemble(
     answers = complete(skeleton.relabelled(rank), formula.hydrogens, formula.charge, tiers)
     if isinstance(answers, Rejection):
         return answers
+    best, least = None, np.inf
     with rdBase.BlockLogs():
-        built = [_build(draft, skeleton, rank, answer) for answer in answers[:_MAX_BUILT]]
-    sound = (mol for mol in built if mol is not None)
-    closed_shell = (mol for mol in sound if not mol.GetAtomsMatchingQuery(_RADICAL))
-    exact = [mol for mol in closed_shell if formula_of(mol) == formula]
-    if len(exact) > 1:
-        exact.sort(key=lambda mol: _misfit(mol, skeleton))
-    return _distinct(exact) or Rejection("sanitisation")
+        for answer in answers[:_MAX_BUILT]:
+            mol = _build(draft, skeleton, rank, answer)
+            if mol is None or mol.GetAtomsMatchingQuery(_RADICAL) or formula_of(mol) != formula:
+                continue
+            # In how many bonds the aromaticity differs from that of the bond matrix.
+            order = Chem.GetAdjacencyMatrix(mol, useBO=True, force=True)
+            misfit = sum(
+                (order[low, high] == _AROMATIC_ORDER) != (kind == BOND_AROMATIC)
+                for low, high, kind in skeleton.bonds
+            )
+            if misfit < least:
+                best, least = mol, misfit
+            if not misfit:
+                break
+    return Rejection("sanitisation") if best is None else best.GetMol()
 
 
 def _build(
@@ -188,56 +166,20 @@ def _build(
     """The molecule of one answer, None where RDKit refuses it."""
     mol = Chem.RWMol(draft)
     for row, place in enumerate(rank):
-        if answer.hydrogens[place]:
-            mol.GetAtomWithIdx(row).SetNumExplicitHs(answer.hydrogens[place])
-        if answer.charge[place]:
-            mol.GetAtomWithIdx(row).SetFormalCharge(answer.charge[place])
-    aromatic = [i for i, (_, _, kind) in enumerate(skeleton.bonds) if kind == BOND_AROMATIC]
-    for index in aromatic:
-        low, high, _ = skeleton.bonds[index]
-        ends = min(rank[low], rank[high]), max(rank[low], rank[high])
-        mol.GetBondWithIdx(index).SetBondType(_DRAFT_BOND[1 + (ends in answer.double)])
-    if Chem.SanitizeMol(mol, catchErrors=True) != Chem.SanitizeFlags.SANITIZE_NONE:
-        return None
-    return mol
-
-
-def _misfit(mol: Chem.Mol, skeleton: Skeleton) -> int:
-    """In how many bonds the molecule's aromaticity differs from that of the bond matrix."""
-    order = Chem.GetAdjacencyMatrix(mol, useBO=True, force=True)
-    return sum(
-        (order[low, high] == _AROMATIC_ORDER) != (kind == BOND_AROMATIC)
-        for low, high, kind in skeleton.bonds
-    )
-
-
-def _distinct(mols: Sequence[Chem.RWMol]) -> tuple[Chem.Mol, ...]:
-    """The first molecules, four at most, that differ in the InChIKey first block."""
-    if len(mols) < 2:
-        return tuple(mol.GetMol() for mol in mols)
-    by_smiles: dict[str, Chem.RWMol] = {}
-    for mol in mols:
-        by_smiles.setdefault(canonical_smiles(mol), mol)
-    by_block: dict[str, Chem.Mol] = {}
-    for mol in by_smiles.values():
-        try:
-            by_block.setdefault(inchikey_block(mol), mol.GetMol())
-        except MoleculeError:  # nothing that InChI cannot name is compared or ranked
-            continue
-        if len(by_block) == _MAX_READINGS:
-            break
-    return tuple(by_block.values())
+        mol.GetAtomWithIdx(row).SetNumExplicitHs(answer.hydrogens[place])
+        mol.GetAtomWithIdx(row).SetFormalCharge(answer.charge[place])
+    for index, (low, high, kind) in enumerate(skeleton.bonds):
+        if kind == BOND_AROMATIC:
+            ends = min(rank[low], rank[high]), max(rank[low], rank[high])
+            mol.GetBondWithIdx(index).SetBondType(_DRAFT_BOND[1 + (ends in answer.double)])
+    return None if Chem.SanitizeMol(mol, catchErrors=True) else mol
 
 
 def is_zwitterion(mol: Chem.Mol) -> bool:
     """Whether a cation and an anion that are not bonded to each other are in the molecule."""
     charge = [atom.GetFormalCharge() for atom in _atoms(mol)]
-    paired = {
-        end
-        for bond in _bonds(mol)
-        for end in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())
-        if charge[bond.GetBeginAtomIdx()] * charge[bond.GetEndAtomIdx()] < 0
-    }
+    bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in _bonds(mol)]
+    paired = {end for ends in bonds for end in ends if charge[ends[0]] * charge[ends[1]] < 0}
     signs = {value > 0 for atom, value in enumerate(charge) if value and atom not in paired}
     return len(signs) == 2
 
@@ -284,11 +226,11 @@ def formula_of(mol: Chem.Mol) -> Formula:
     if mol.HasSubstructMatch(_FOREIGN):
         for atom in _atoms(mol):
             _refuse_element(atom)
-    return _formula(rdMolDescriptors.CalcMolFormula(mol))
+    return _read(rdMolDescriptors.CalcMolFormula(mol))
 
 
 @lru_cache(maxsize=10_000)  # a database has few formulas, and hundreds of molecules of each
-def _formula(text: str) -> Formula:
+def _read(text: str) -> Formula:
     """A formula as RDKit writes it, "" of a molecule without atoms."""
     return Formula.parse(text) if text else Formula((0,) * N_ELEMENTS)
 

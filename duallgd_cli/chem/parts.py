@@ -10,7 +10,6 @@ C molecules, P parts.
 """
 
 import csv
-from array import array
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import resources
@@ -20,8 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
-
-from duallgd_cli.chem.screening import Screen, Sketch, sketch_of
+from rdkit.Chem import rdfiltercatalog
 
 RING_SYSTEM: Final = "ring system"
 FATTY_ACYL: Final = "fatty acyl"
@@ -29,23 +27,14 @@ FATTY_ACYL: Final = "fatty acyl"
 _SHORTEST_ACYL: Final = 4
 _PLAIN: Final = {"B", "C", "N", "O", "P", "S"}
 _ACYL: Final = Chem.MolFromSmarts("[CX3;!R](=O)([O,N,S])[CH2,CH1;!R]")
-_DOUBLE: Final = int(Chem.BondType.DOUBLE)
-_MOST_WRITTEN: Final = 20_000
-_written: dict[bytes, str] = {}  # SMILES of ring systems by their atoms and bonds
 
 
 class Part(NamedTuple):
-    """A part that a molecule may contain.
+    """A part that a molecule may contain."""
 
-    Attributes:
-        kind: Such as ``sugar`` or ``ring system``.
-        name: Of the catalogue, the SMILES of a ring system without a name, or such as ``C18:1``.
-        smarts: Pattern that finds it.
-    """
-
-    kind: str
-    name: str
-    smarts: str
+    kind: str  # such as "sugar" or "ring system"
+    name: str  # of the catalogue, the SMILES of a ring system without a name, or such as "C18:1"
+    smarts: str  # pattern that finds it
 
 
 @cache
@@ -59,6 +48,18 @@ def catalogue() -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(text.splitlines(), delimiter="\t"))
 
 
+@cache
+def _patterns() -> tuple[list[Part], rdfiltercatalog.FilterCatalog]:
+    """Parts that have a pattern, and these patterns, by the numbers of the parts."""
+    parts = [Part(row["kind"], row["name"], row["smarts"]) for row in catalogue()]
+    parts = [part for part in parts if part.kind != RING_SYSTEM]
+    patterns = rdfiltercatalog.FilterCatalog()
+    for number, part in enumerate(parts):
+        matcher = rdfiltercatalog.SmartsMatcher(part.name, Chem.MolFromSmarts(part.smarts), 1)
+        patterns.AddEntry(rdfiltercatalog.FilterCatalogEntry(str(number), matcher))
+    return parts, patterns
+
+
 def find(smiles: Sequence[str]) -> tuple[list[Part], NDArray[np.bool_]]:
     """The parts of some molecules.
 
@@ -66,14 +67,13 @@ def find(smiles: Sequence[str]) -> tuple[list[Part], NDArray[np.bool_]]:
         Every part that is in at least one, in a fixed order, and which molecule has it, (P, C). A
         SMILES that cannot be read has no part.
     """
+    named, patterns = _patterns()
     with_part: dict[Part, list[int]] = {}
-    patterns = _patterns()
-    read = [(number, own) for number, own in enumerate(map(_sketch, smiles)) if own is not None]
-    possible = _screen().possible(own for _, own in read)
-    for (number, own), rows in zip(read, possible, strict=True):
-        asked = (patterns[row] for row in np.flatnonzero(rows).tolist())
-        named = (part for part, query in asked if own.mol.HasSubstructMatch(query))
-        for part in (*_ring_systems(own), *fatty_acyls(own.mol), *named):
+    for number, mol in enumerate(map(_read, smiles)):
+        if mol is None:
+            continue
+        matched = (named[int(entry.GetDescription())] for entry in patterns.GetMatches(mol))
+        for part in (*_ring_systems(mol), *_fatty_acyls(mol), *matched):
             with_part.setdefault(part, []).append(number)
     parts = sorted(with_part)
     present = np.zeros((len(parts), len(smiles)), bool)
@@ -105,23 +105,29 @@ def bond_environments(smiles: Sequence[str]) -> list[list[int]]:
     Returns:
         For each molecule a number for each of its bonds, in the order of their pairs of atoms.
     """
-    return [[] if own is None else _environments(own) for own in map(_sketch, smiles)]
+    environments = []
+    for mol in map(_read, smiles):
+        atoms = () if mol is None else mol.GetAtoms()
+        bonds = [] if mol is None else _bonds(mol)
+        near: list[list[tuple[int, int]]] = [[] for _ in atoms]
+        number = [atom.GetAtomicNum() for atom in atoms]
+        for one, other, kind in bonds:
+            near[one].append((kind, number[other]))
+            near[other].append((kind, number[one]))
+        ends = [
+            hash((atom.GetAtomicNum(), atom.GetTotalNumHs(), atom.GetFormalCharge(), *sorted(own)))
+            for atom, own in zip(atoms, near, strict=True)
+        ]
+        environments.append(
+            [hash((kind, *sorted((ends[one], ends[other])))) for one, other, kind in sorted(bonds)]
+        )
+    return environments
 
 
-def _environments(sketch: Sketch) -> list[int]:
-    """What each bond of a molecule joins; see `bond_environments`."""
-    near: list[list[tuple[int, int]]] = [[] for _ in sketch.atoms]
-    for one, other, order, _ in sketch.bonds:
-        near[one].append((order, sketch.atoms[other][0]))
-        near[other].append((order, sketch.atoms[one][0]))
-    # Element, hydrogens and charge of an atom, and all around it, this bond included.
-    ends = [
-        hash((kind[:3], *sorted(around))) for kind, around in zip(sketch.atoms, near, strict=True)
-    ]
-    return [
-        hash((order, *sorted((ends[one], ends[other]))))
-        for one, other, order, _ in sorted(sketch.bonds)
-    ]
+def _bonds(mol: Chem.Mol) -> list[tuple[int, int, int]]:
+    """Both atoms of each bond, the lower first, and RDKit's number of its kind."""
+    ends = ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), bond) for bond in mol.GetBonds())
+    return [(min(a, b), max(a, b), int(bond.GetBondType())) for a, b, bond in ends]
 
 
 def ring_system(smiles: str) -> Part:
@@ -129,6 +135,12 @@ def ring_system(smiles: str) -> Part:
     text = _first_tautomer(smiles)
     # A substituted nitrogen has no hydrogen, so that the pattern asks for none.
     return Part(RING_SYSTEM, _ring_names().get(text, text), text.replace("[nH]", "n"))
+
+
+@cache
+def _ring_names() -> dict[str, str]:
+    rows = (row for row in catalogue() if row["kind"] == RING_SYSTEM)
+    return {_first_tautomer(row["smarts"]): row["name"] for row in rows}
 
 
 @lru_cache(maxsize=10_000)
@@ -146,6 +158,7 @@ def _first_tautomer(smiles: str) -> str:
         if atom.GetSymbol() == "N" and atom.GetDegree() == 2 and not atom.GetFormalCharge()
     ]
     hydrogens = sum(mol.GetAtomWithIdx(number).GetTotalNumHs() for number in nitrogens)
+    n_aromatic = sum(bond.GetIsAromatic() for bond in mol.GetBonds())
     texts = [smiles]
     for chosen in combinations(nitrogens, hydrogens):
         moved = Chem.RWMol(mol)
@@ -154,124 +167,32 @@ def _first_tautomer(smiles: str) -> str:
         with Chem.rdBase.BlockLogs():
             is_sound = not Chem.SanitizeMol(moved, catchErrors=True)
         # Some leave an aromatic bond single; no pattern of aromatic bonds would find the others.
-        if is_sound and _aromatic_bonds(moved) == _aromatic_bonds(mol):
+        if is_sound and sum(bond.GetIsAromatic() for bond in moved.GetBonds()) == n_aromatic:
             texts.append(Chem.MolToSmiles(moved))
     return min(texts)
-
-
-def _aromatic_bonds(mol: Chem.Mol) -> int:
-    return sum(bond.GetIsAromatic() for bond in mol.GetBonds())
-
-
-def fatty_acyls(mol: Chem.Mol) -> list[Part]:
-    """The unbranched acyl chains of a molecule, by carbons and double bonds: ``C18:1``."""
-    found = set()
-    for carbonyl, _, _, first in mol.GetSubstructMatches(_ACYL):
-        counts = _chain(mol, carbonyl, first)
-        if counts is not None and counts[0] >= _SHORTEST_ACYL:
-            found.add(counts)
-    return [fatty_acyl(carbons, double_bonds) for carbons, double_bonds in sorted(found)]
-
-
-def fatty_acyl(carbons: int, double_bonds: int) -> Part:
-    """The part that an unbranched acyl chain is; its pattern does not count double bonds."""
-    middle = "[CH2]" if not double_bonds else "~[CH1,CH2]"
-    smarts = f"[CX3](=O)([O,N,S]){middle * (carbons - 2)}[CH3]"
-    return Part(FATTY_ACYL, f"C{carbons}:{double_bonds}", smarts)
-
-
-def molecule(smiles: str) -> Chem.Mol | None:
-    """A molecule that may be changed, None where the SMILES cannot be read or has no atom.
-
-    One whose parts were asked for is not read again.
-    """
-    sketch = _sketch(smiles)
-    return Chem.Mol(sketch.mol) if sketch is not None and sketch.atoms else None
-
-
-@lru_cache(maxsize=10_000)
-def matches(smarts: str, smiles: str) -> list[set[int]]:
-    """The atoms of every place in a molecule where a part is."""
-    sketch = _sketch(smiles)
-    found = () if sketch is None else sketch.mol.GetSubstructMatches(_query(smarts))
-    return [set(match) for match in found]
-
-
-@lru_cache(maxsize=1000)  # one feature's candidates are asked for their parts and for their bonds
-def _sketch(smiles: str) -> Sketch | None:
-    """A molecule, None where the SMILES cannot be read."""
-    mol = Chem.MolFromSmiles(smiles)
-    return None if mol is None else sketch_of(mol)
-
-
-@lru_cache(maxsize=1000)
-def _query(smarts: str) -> Chem.Mol:
-    return Chem.MolFromSmarts(smarts)
-
-
-@cache
-def _screen() -> Screen:
-    return Screen([query for _, query in _patterns()])
-
-
-@cache
-def _patterns() -> list[tuple[Part, Chem.Mol]]:
-    """Parts that have a pattern, with it."""
-    rows = [row for row in catalogue() if row["kind"] != RING_SYSTEM]
-    parts = [Part(row["kind"], row["name"], row["smarts"]) for row in rows]
-    return [(part, Chem.MolFromSmarts(part.smarts)) for part in parts]
-
-
-@cache
-def _ring_names() -> dict[str, str]:
-    rows = (row for row in catalogue() if row["kind"] == RING_SYSTEM)
-    return {_first_tautomer(row["smarts"]): row["name"] for row in rows}
 
 
 def ring_atoms(mol: Chem.Mol) -> list[set[int]]:
     """Atoms of each ring system, those at its double bonds not yet included."""
     systems: list[set[int]] = []
-    for ring in mol.GetRingInfo().AtomRings():
-        joined = set(ring)
-        apart = []
-        for system in systems:
-            if joined & system:
-                joined |= system
-            else:
-                apart.append(system)
-        systems = [*apart, joined]
+    for ring in map(set, mol.GetRingInfo().AtomRings()):
+        touched = [system for system in systems if ring & system]
+        systems = [system for system in systems if not ring & system]
+        systems.append(ring.union(*touched))
     return systems
 
 
-def _ring_systems(sketch: Sketch) -> list[Part]:
-    """The ring systems of a molecule."""
+def _ring_systems(mol: Chem.Mol) -> list[Part]:
+    """The ring systems of a molecule, cut bonds replaced by hydrogens."""
     texts = set()
-    for ring in ring_atoms(sketch.mol):
-        doubles = [(one, other) for one, other, kind, _ in sketch.bonds if kind == _DOUBLE]
-        atoms = sorted(ring.union(*(ends for ends in doubles if ring.intersection(ends))))
-        # Alike ring systems of alike numbering need to be written once.
-        place = {atom: number for number, atom in enumerate(atoms)}
-        key = array("i", [len(atoms)])
-        for atom in atoms:
-            key.extend((*sketch.atoms[atom], atom in ring))
-        for one, other, kind, _ in sketch.bonds:
-            if one in place and other in place:
-                key.extend((place[one], place[other], kind))
-        written = key.tobytes()
-        if written not in _written:
-            if len(_written) >= _MOST_WRITTEN:
-                _written.clear()
-            _written[written] = _system_smiles(sketch.mol, ring, set(atoms))
-        texts.add(_written[written])
+    doubles = [ends for *ends, kind in _bonds(mol) if kind == Chem.BondType.DOUBLE]
+    for ring in ring_atoms(mol):
+        atoms = ring.union(*(ends for ends in doubles if ring.intersection(ends)))
+        symbols = [atom.GetSymbol() for atom in mol.GetAtoms()]
+        for number in ring:
+            symbols[number] = _symbol(mol.GetAtomWithIdx(number), atoms)
+        texts.add(_canonical(Chem.MolFragmentToSmiles(mol, sorted(atoms), atomSymbols=symbols)))
     return [ring_system(text) for text in sorted(texts)]
-
-
-def _system_smiles(mol: Chem.Mol, ring_atoms: set[int], atoms: set[int]) -> str:
-    """Canonical SMILES of a ring system, cut bonds replaced by hydrogens."""
-    symbols = [atom.GetSymbol() for atom in mol.GetAtoms()]
-    for number in ring_atoms:
-        symbols[number] = _symbol(mol.GetAtomWithIdx(number), atoms)
-    return _canonical(Chem.MolFragmentToSmiles(mol, sorted(atoms), atomSymbols=symbols))
 
 
 @lru_cache(maxsize=10_000)
@@ -299,20 +220,56 @@ def _symbol(atom: Chem.Atom, atoms: set[int]) -> str:
     return f"[{symbol}+]" if charge > 0 and crowded else symbol
 
 
-def _chain(mol: Chem.Mol, carbonyl: int, first: int) -> tuple[int, int] | None:
-    """Carbons and double bonds of an acyl chain; None unless it is plain to its end."""
-    carbons, double_bonds = 2, 0
-    before, here = carbonyl, first
-    while True:
-        atom = mol.GetAtomWithIdx(here)
-        onward = [bond for bond in atom.GetBonds() if bond.GetOtherAtomIdx(here) != before]
-        if not onward:
-            return (carbons, double_bonds) if atom.GetTotalNumHs() == 3 else None
-        bond = onward[0]
-        following = bond.GetOtherAtom(atom)
-        is_plain = following.GetAtomicNum() == 6 and not following.IsInRing()
-        if len(onward) > 1 or not is_plain or bond.GetBondTypeAsDouble() > 2:
-            return None
-        carbons += 1
-        double_bonds += bond.GetBondType() == Chem.BondType.DOUBLE
-        before, here = here, following.GetIdx()
+def fatty_acyl(carbons: int, double_bonds: int) -> Part:
+    """The part that an unbranched acyl chain is; its pattern does not count double bonds."""
+    middle = "[CH2]" if not double_bonds else "~[CH1,CH2]"
+    smarts = f"[CX3](=O)([O,N,S]){middle * (carbons - 2)}[CH3]"
+    return Part(FATTY_ACYL, f"C{carbons}:{double_bonds}", smarts)
+
+
+def _fatty_acyls(mol: Chem.Mol) -> list[Part]:
+    """The unbranched acyl chains of a molecule that are plain to their end."""
+    counts = set()
+    for before, _, _, here in mol.GetSubstructMatches(_ACYL):
+        carbons, double_bonds = 2, 0
+        while True:
+            atom = mol.GetAtomWithIdx(here)
+            onward = [bond for bond in atom.GetBonds() if bond.GetOtherAtomIdx(here) != before]
+            if not onward:
+                if atom.GetTotalNumHs() == 3 and carbons >= _SHORTEST_ACYL:
+                    counts.add((carbons, double_bonds))
+                break
+            following = onward[0].GetOtherAtom(atom)
+            is_plain = following.GetAtomicNum() == 6 and not following.IsInRing()
+            if len(onward) > 1 or not is_plain or onward[0].GetBondTypeAsDouble() > 2:
+                break
+            carbons += 1
+            double_bonds += onward[0].GetBondType() == Chem.BondType.DOUBLE
+            before, here = here, following.GetIdx()
+    return [fatty_acyl(*numbers) for numbers in sorted(counts)]
+
+
+def molecule(smiles: str) -> Chem.Mol | None:
+    """A molecule that may be changed, None where the SMILES cannot be read or has no atom.
+
+    One whose parts were asked for is not read again.
+    """
+    mol = _read(smiles)
+    return Chem.Mol(mol) if mol is not None and mol.GetNumAtoms() else None
+
+
+@lru_cache(maxsize=10_000)
+def matches(smarts: str, smiles: str) -> list[set[int]]:
+    """The atoms of every place in a molecule where a part is."""
+    mol = _read(smiles)
+    return [] if mol is None else list(map(set, mol.GetSubstructMatches(_query(smarts))))
+
+
+@lru_cache(maxsize=1000)  # one feature's candidates are asked for their parts and for their bonds
+def _read(smiles: str) -> Chem.Mol | None:
+    return Chem.MolFromSmiles(smiles)
+
+
+@lru_cache(maxsize=1000)
+def _query(smarts: str) -> Chem.Mol:
+    return Chem.MolFromSmarts(smarts)

@@ -8,32 +8,29 @@ N is the number of heavy atoms, M = N (N - 1) / 2 the number of their pairs, in 
 the strict upper triangle: (0, 1), (0, 2), ..., (0, N - 1), (1, 2), ...
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_TRIPLE, INDEX
+from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_TRIPLE, INDEX, N_HEAVY
 
 I = TypeVar("I", int, NDArray[np.int64])  # noqa: E741
 # Ring systems of real molecules need a few dozen steps; the bound keeps absurd samples cheap.
 _MAX_STEPS: Final = 2000
-CARBON: Final = INDEX["C"]
-NITROGEN: Final = INDEX["N"]
-OXYGEN: Final = INDEX["O"]
-PHOSPHORUS: Final = INDEX["P"]
-SULFUR: Final = INDEX["S"]
+CARBON, NITROGEN, OXYGEN, PHOSPHORUS, SULFUR = (INDEX[symbol] for symbol in "CNOPS")
 SELENIUM: Final = INDEX["Se"]
+_CHALCOGENS: Final = (OXYGEN, SULFUR, SELENIUM)
 
-USUAL: Final = 1
-PROTON_MOVED: Final = 2
-EXOTIC: Final = 3
+USUAL, PROTON_MOVED, EXOTIC = 1, 2, 3
 ORDINARY: Final = (USUAL, PROTON_MOVED)
 TIERS: Final = (*ORDINARY, EXOTIC)
+
+# Of each bond class, aromatic bonds counted as one.
+ORDERS: Final = (0, 1, 2, 3, 1)
 
 # Total valence by element and charge; what RDKit accepts, so that no answer is refused later.
 _VALENCES: Final[dict[str, dict[int, tuple[int, ...]]]] = {
@@ -81,50 +78,41 @@ def pair_index(low: I, high: I, n: int) -> I:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Heavy atoms and the bonds between them; hydrogens and charges not yet known.
-
-    Attributes:
-        element: Element index of each atom.
-        bonds: First atom, second atom and bond class of every bond.
-        neighbours: For each atom, its (neighbour, bond class) pairs.
-        order_sum: For each atom, the sum of its bond orders, aromatic bonds counted as one.
-        n_aromatic: For each atom, how many of its bonds are aromatic.
-    """
+    """Heavy atoms and the bonds between them; hydrogens and charges not yet known."""
 
     element: tuple[int, ...]
-    bonds: tuple[tuple[int, int, int], ...]
-    neighbours: tuple[tuple[tuple[int, int], ...], ...]
-    order_sum: tuple[int, ...]
-    n_aromatic: tuple[int, ...]
+    bonds: tuple[tuple[int, int, int], ...]  # first atom, second atom, bond class
+    neighbours: tuple[tuple[tuple[int, int], ...], ...]  # of each atom, with the bond class
+    order_sum: tuple[int, ...]  # of each atom, its aromatic bonds counted as one
+    bonded: tuple[int, ...]  # of each atom, the bit mask of its neighbours
+    ring: tuple[int, ...]  # of each atom, the bit mask of its neighbours by aromatic bonds
 
     @classmethod
     def of(cls, element: Sequence[int], bonds: Sequence[tuple[int, int, int]]) -> "Skeleton":
         """Build the neighbour lists of atoms with the given elements and bonds, these sorted."""
         n = len(element)
         neighbours: list[list[tuple[int, int]]] = [[] for _ in range(n)]
-        order_sum, n_aromatic = [0] * n, [0] * n
-        for a, b, kind in bonds:
-            neighbours[a].append((b, kind))
-            neighbours[b].append((a, kind))
-            order = kind
-            if kind == BOND_AROMATIC:
-                n_aromatic[a] += 1
-                n_aromatic[b] += 1
-                order = 1
-            order_sum[a] += order
-            order_sum[b] += order
-        return cls(
-            tuple(element),
-            tuple(bonds),
-            tuple(tuple(row) for row in neighbours),
-            tuple(order_sum),
-            tuple(n_aromatic),
-        )
+        order_sum, bonded, ring = [0] * n, [0] * n, [0] * n
+        for low, high, kind in bonds:
+            for end, other in ((low, high), (high, low)):
+                neighbours[end].append((other, kind))
+                bonded[end] |= 1 << other
+                order_sum[end] += ORDERS[kind]
+                if kind == BOND_AROMATIC:
+                    ring[end] |= 1 << other
+        rows = tuple(map(tuple, neighbours))
+        masks = tuple(bonded), tuple(ring)
+        return cls(tuple(element), tuple(bonds), rows, tuple(order_sum), *masks)
 
     @property
-    def is_connected(self) -> bool:
-        """Whether all atoms form a single fragment."""
-        return len(components(self.neighbours)[0]) == len(self.element)
+    def fragments(self) -> list[int]:
+        """Connected sets of atoms, as bit masks."""
+        return list(groups((1 << len(self.element)) - 1, self.bonded))
+
+    @property
+    def ring_systems(self) -> Iterator[int]:
+        """Sets of atoms that aromatic bonds connect, as bit masks."""
+        return groups(sum(1 << atom for atom, mask in enumerate(self.ring) if mask), self.ring)
 
     def relabelled(self, rank: Sequence[int]) -> "Skeleton":
         """The same skeleton with atom i called rank[i]."""
@@ -135,22 +123,27 @@ class Skeleton:
         return Skeleton.of(element, sorted((min(a, b), max(a, b), bond) for a, b, bond in renamed))
 
 
-def components(neighbours: Sequence[Sequence[tuple[int, int]]]) -> list[list[int]]:
-    """Connected sets of atoms, each in order of discovery."""
-    seen = [False] * len(neighbours)
-    found: list[list[int]] = []
-    for start in range(len(neighbours)):
-        if seen[start]:
-            continue
-        seen[start] = True
-        members = [start]
-        for atom in members:
-            for neighbour, _ in neighbours[atom]:
-                if not seen[neighbour]:
-                    seen[neighbour] = True
-                    members.append(neighbour)
-        found.append(members)
-    return found
+def members(mask: int) -> list[int]:
+    """Atoms of a bit mask, ascending."""
+    atoms = []
+    while mask:
+        low = mask & -mask
+        atoms.append(low.bit_length() - 1)
+        mask ^= low
+    return atoms
+
+
+def groups(atoms: int, neighbours: Sequence[int]) -> Iterator[int]:
+    """Connected groups of some atoms, all as bit masks, by their lowest atom."""
+    while atoms:
+        group = frontier = atoms & -atoms
+        while frontier:
+            low = frontier & -frontier
+            new = neighbours[low.bit_length() - 1] & ~group
+            group |= new
+            frontier = (frontier ^ low) | new
+        yield group
+        atoms &= ~group
 
 
 def bonds_of(n: int, bond_class: NDArray[np.integer]) -> list[tuple[int, int, int]]:
@@ -179,15 +172,18 @@ def match(
     """
     if not optional and required.bit_count() % 2:
         return None
-    steps = _MAX_STEPS
     untried: list[tuple[int, int, int, int]] = []  # atoms free, number of pairs, atom, partners
     pairs: list[tuple[int, int]] = []
     free = required | optional
-    while free & required:
-        atom, partners = _most_constrained(free & required, free, neighbours)
-        steps -= 1
+    for _ in range(_MAX_STEPS):
+        waiting = members(free & required)
+        if not waiting:
+            return pairs
+        # The atom with the fewest free neighbours leaves the least choice.
+        _, atom = min(((neighbours[one] & free).bit_count(), one) for one in waiting)
+        partners = neighbours[atom] & free
         while not partners:
-            if not untried or steps <= 0:
+            if not untried:
                 return None
             free, n_pairs, atom, partners = untried.pop()
             del pairs[n_pairs:]
@@ -197,79 +193,36 @@ def match(
         other = partner.bit_length() - 1
         pairs.append((min(atom, other), max(atom, other)))
         free &= ~(partner | 1 << atom)
-    return pairs
-
-
-def _most_constrained(waiting: int, free: int, neighbours: Sequence[int]) -> tuple[int, int]:
-    """The waiting atom with the fewest free neighbours, and the mask of these."""
-    best_atom, best_partners, fewest = -1, 0, len(neighbours) + 1
-    while waiting:
-        low = waiting & -waiting
-        waiting ^= low
-        atom = low.bit_length() - 1
-        partners = neighbours[atom] & free
-        count = partners.bit_count()
-        if count < fewest:
-            best_atom, best_partners, fewest = atom, partners, count
-            if count <= 1:
-                break
-    return best_atom, best_partners
-
-
-class Site(IntEnum):
-    """What about an atom's surroundings makes one of its states likelier."""
-
-    PLAIN = 0
-    BESIDE_CATION = 1
-    DOUBLE_TO_CATION = 2
-    TRIPLE_TO_CATION = 3
-    BESIDE_AROMATIC_NITROGEN = 4
-    STRONG_ACID = 5
-    ACID = 6
-    IMINE = 7
-    AMIDE = 8
-    FIVE_RING = 9
-    HAS_DOUBLE = 10
-    BESIDE_BRIDGEHEAD = 11
-    HAS_OXYGEN = 12
+    return None
 
 
 class State(NamedTuple):
-    """One way to complete an atom.
+    """One way to complete an atom."""
 
-    Attributes:
-        cost: How unusual it is, 0 for the rule.
-        charge: Formal charge.
-        hydrogens: Hydrogens on the atom.
-        pi: 1 where one of the atom's aromatic bonds is double in the Kekule form, else 0.
-    """
-
-    cost: int
+    cost: int  # how unusual it is, 0 for the rule
     charge: int
     hydrogens: int
-    pi: int
+    pi: int  # 1 where one of the atom's aromatic bonds is double in the Kekule form, else 0
 
 
 class _Atom(NamedTuple):
     element: int
     order_sum: int
     aromatic: bool
-    site: Site
+    site: str  # what in its surroundings makes one of its states likelier, "" if nothing
 
 
 def states(skeleton: Skeleton, tier: int) -> list[tuple[State, ...]]:
     """Possible states of every atom, cheapest first; empty where the bonds are too many."""
     atoms = range(len(skeleton.element))
     cations = [_is_cation(skeleton, atom) for atom in atoms]
-    has_cations = any(cations) or any(
-        _is_substituted_aromatic_nitrogen(skeleton, atom) for atom in atoms
-    )
+    has_cations = any(cations) or any(_is_substituted_ring_nitrogen(skeleton, a) for a in atoms)
     return [
         _states(
             _Atom(
                 skeleton.element[atom],
                 skeleton.order_sum[atom],
-                skeleton.n_aromatic[atom] > 0,
+                skeleton.ring[atom] > 0,
                 _site(skeleton, atom, cations, has_cations),
             ),
             tier,
@@ -280,189 +233,150 @@ def states(skeleton: Skeleton, tier: int) -> list[tuple[State, ...]]:
 
 def plain_states(element: int, order_sum: int, aromatic: bool) -> tuple[State, ...]:
     """Usual states of an atom whatever its surroundings; empty where the bonds do not fit it."""
-    return _states(_Atom(element, order_sum, aromatic, Site.PLAIN), USUAL)
+    return _states(_Atom(element, order_sum, aromatic, ""), USUAL)
 
 
 @lru_cache(maxsize=8192)
 def _states(atom: _Atom, tier: int) -> tuple[State, ...]:
-    found = []
+    possible = []
     for pi in (0, 1) if atom.aromatic else (0,):
         for charge, valences in _BY_ELEMENT[atom.element].items():
             fitting = [v - atom.order_sum - pi for v in valences if v >= atom.order_sum + pi]
             for rank, hydrogens in enumerate(fitting):
-                state = State(15 * rank, charge, hydrogens, pi)
-                needed, cost = _tier_and_cost(atom, state)
+                needed, cost = _tier_and_cost(atom, charge, hydrogens, pi)
                 if (EXOTIC if rank else needed) <= tier:
-                    found.append(state._replace(cost=state.cost + cost))
-    return tuple(sorted(found))
+                    possible.append(State(15 * rank + cost, charge, hydrogens, pi))
+    return tuple(sorted(possible))
 
 
-_NEVER: Final = (EXOTIC + 1, 0)
-
-
-def _tier_and_cost(atom: _Atom, state: State) -> tuple[int, int]:
+def _tier_and_cost(atom: _Atom, charge: int, hydrogens: int, pi: int) -> tuple[int, int]:
     """Tier that a state belongs to, and its cost."""
     if atom.aromatic:
         # An sp3 centre in an aromatic ring (CH2, NH2+) is no aromatic atom.
-        is_tetrahedral = atom.order_sum + state.hydrogens > 3 and state.hydrogens > 0
-        lacks_pi = state.pi == 0 and state.charge > 0 and atom.element == NITROGEN
-        if is_tetrahedral or state.hydrogens > 1 or (lacks_pi and atom.order_sum < 4):
-            return _NEVER
-    if state.charge > 0:
-        return _cost_of_cation(atom, state)
-    if state.charge < 0:
-        return _cost_of_anion(atom, state)
-    return _cost_of_neutral(atom, state)
-
-
-# Where an aromatic N-H is likelier: in a five-membered ring, but not beside a bridgehead nitrogen.
-_RING_HYDROGEN: Final = {Site.FIVE_RING: 1, Site.BESIDE_BRIDGEHEAD: 3}
-
-
-def _cost_of_neutral(atom: _Atom, state: State) -> tuple[int, int]:
+        is_tetrahedral = atom.order_sum + hydrogens > 3 and hydrogens > 0
+        lacks_pi = pi == 0 and charge > 0 and atom.element == NITROGEN
+        if is_tetrahedral or hydrogens > 1 or (lacks_pi and atom.order_sum < 4):
+            return EXOTIC + 1, 0  # never
+    if charge:
+        return (
+            _cost_of_cation(atom, hydrogens, pi) if charge > 0 else _cost_of_anion(atom, hydrogens)
+        )
     if atom.aromatic:
-        if atom.element in (SULFUR, SELENIUM) and (state.pi or state.hydrogens):
-            return (EXOTIC, 10) if state.hydrogens else (USUAL, 5)
-        if atom.element == CARBON or state.pi or not state.hydrogens:
+        if atom.element in (SULFUR, SELENIUM) and (pi or hydrogens):
+            return (EXOTIC, 10) if hydrogens else (USUAL, 5)
+        if atom.element == CARBON or pi or not hydrogens:
             return USUAL, 0
-        return USUAL, _RING_HYDROGEN.get(atom.site, 2)
+        return USUAL, {"five-ring": 1, "beside a bridgehead": 3}.get(atom.site, 2)
     if atom.order_sum in _CATION_SUMS.get(atom.element, ()) and atom.element != PHOSPHORUS:
         return EXOTIC, 6
-    if atom.element == PHOSPHORUS and atom.order_sum == 4 and atom.site != Site.HAS_DOUBLE:
+    is_crowded = atom.element == PHOSPHORUS and atom.order_sum == 4 and atom.site != "double bond"
+    if is_crowded or _anion_is_the_rule(atom):
         return PROTON_MOVED, 3
-    if _anion_is_the_rule(atom):
-        return PROTON_MOVED, 3
-    is_likely_oxide = atom.element == OXYGEN and atom.site == Site.BESIDE_AROMATIC_NITROGEN
-    return USUAL, int(is_likely_oxide)
+    return USUAL, int(atom.element == OXYGEN and atom.site == "beside a ring nitrogen")
 
 
-def _anion_is_the_rule(atom: _Atom) -> bool:
-    if atom.site == Site.BESIDE_CATION:
-        return atom.element in (OXYGEN, SULFUR, SELENIUM) and atom.order_sum == 1
-    if atom.site == Site.DOUBLE_TO_CATION:
-        return atom.element == NITROGEN and atom.order_sum == 2
-    return atom.site == Site.TRIPLE_TO_CATION and atom.element == CARBON and atom.order_sum == 3
-
-
-def _cost_of_cation(atom: _Atom, state: State) -> tuple[int, int]:
+def _cost_of_cation(atom: _Atom, hydrogens: int, pi: int) -> tuple[int, int]:
     if atom.element == CARBON:
         return EXOTIC, 12
-    if state.hydrogens and atom.element != NITROGEN:
+    if hydrogens and atom.element != NITROGEN:
         return EXOTIC, 14
-    if state.hydrogens:
-        is_basic = atom.aromatic or atom.site == Site.IMINE
-        return PROTON_MOVED, 4 if is_basic else 8 if atom.site == Site.AMIDE else 5
-    if not (atom.aromatic and state.pi):
-        return USUAL, 6 if atom.site == Site.HAS_DOUBLE else 0
+    if hydrogens:
+        is_basic = atom.aromatic or atom.site == "imine"
+        return PROTON_MOVED, 4 if is_basic else 8 if atom.site == "amide" else 5
+    if not (atom.aromatic and pi):
+        return USUAL, 6 if atom.site == "double bond" else 0
     if atom.element != NITROGEN:
         return USUAL, 4
-    return USUAL, 1 if atom.site == Site.HAS_OXYGEN else 2
+    return USUAL, 1 if atom.site == "oxygen" else 2
 
 
+# Tiers and costs of anions of oxygen and its kin; see `_site`.
 _ACIDITY: Final = {
-    Site.BESIDE_CATION: (USUAL, 0),
-    Site.BESIDE_AROMATIC_NITROGEN: (USUAL, 0),
-    Site.STRONG_ACID: (PROTON_MOVED, 3),
-    Site.ACID: (PROTON_MOVED, 4),
+    "beside a cation": (USUAL, 0),
+    "beside a ring nitrogen": (USUAL, 0),
+    "strong acid": (PROTON_MOVED, 3),
+    "acid": (PROTON_MOVED, 4),
 }
 
 
-def _cost_of_anion(atom: _Atom, state: State) -> tuple[int, int]:
+def _cost_of_anion(atom: _Atom, hydrogens: int) -> tuple[int, int]:
     if _anion_is_the_rule(atom):
         return USUAL, 0
-    if atom.element in (OXYGEN, SULFUR, SELENIUM):
+    if atom.element in _CHALCOGENS:
         return _ACIDITY.get(atom.site, (PROTON_MOVED, 6))
-    if atom.element == NITROGEN and state.hydrogens == 0:
-        beside = atom.site in (Site.BESIDE_CATION, Site.BESIDE_AROMATIC_NITROGEN)
-        return (USUAL, 2) if beside else (PROTON_MOVED, 7)
+    is_beside = atom.site in ("beside a cation", "beside a ring nitrogen")
+    if atom.element == NITROGEN and hydrogens == 0:
+        return (USUAL, 2) if is_beside else (PROTON_MOVED, 7)
     if atom.element == CARBON:
-        beside = atom.site in (Site.BESIDE_CATION, Site.BESIDE_AROMATIC_NITROGEN)
-        return (PROTON_MOVED, 8) if beside else (EXOTIC, 12)
-    return (USUAL, 0) if state.hydrogens == 0 else (EXOTIC, 12)
+        return (PROTON_MOVED, 8) if is_beside else (EXOTIC, 12)
+    return (USUAL, 0) if hydrogens == 0 else (EXOTIC, 12)
+
+
+def _anion_is_the_rule(atom: _Atom) -> bool:
+    if atom.site == "beside a cation":
+        return atom.element in _CHALCOGENS and atom.order_sum == 1
+    return (atom.site, atom.element, atom.order_sum) in (
+        ("double to a cation", NITROGEN, 2),
+        ("triple to a cation", CARBON, 3),
+    )
 
 
 def _is_cation(skeleton: Skeleton, atom: int) -> bool:
     element = skeleton.element[atom]
     if skeleton.order_sum[atom] not in _CATION_SUMS.get(element, ()):
         return False
-    has_double = any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom])
-    return not (element == PHOSPHORUS and has_double)
+    return not (element == PHOSPHORUS and _has_double(skeleton, atom))
 
 
-def _site(skeleton: Skeleton, atom: int, cations: list[bool], has_cations: bool) -> Site:
-    element = skeleton.element[atom]
-    if element == CARBON and (skeleton.order_sum[atom] == 4 or not has_cations):
-        return Site.PLAIN
-    if has_cations:
-        beside = _site_beside_cation(skeleton, atom, cations)
-        if beside != Site.PLAIN:
-            return beside
-    if element == NITROGEN:
-        return _site_of_nitrogen(skeleton, atom)
-    if element in (OXYGEN, SULFUR, SELENIUM) and skeleton.order_sum[atom] == 1:
-        neighbour = skeleton.neighbours[atom][0][0]
-        acid = Site.ACID if skeleton.element[neighbour] == CARBON else Site.STRONG_ACID
-        return acid if _has_oxo(skeleton, neighbour) else Site.PLAIN
-    if element != PHOSPHORUS:
-        return Site.PLAIN
-    has_double = any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom])
-    return Site.HAS_DOUBLE if has_double else Site.PLAIN
+def _is_substituted_ring_nitrogen(skeleton: Skeleton, atom: int) -> bool:
+    is_nitrogen = skeleton.element[atom] == NITROGEN
+    return is_nitrogen and skeleton.ring[atom] > 0 and skeleton.order_sum[atom] == 3
 
 
-_BESIDE: Final = {BOND_DOUBLE: Site.DOUBLE_TO_CATION, BOND_TRIPLE: Site.TRIPLE_TO_CATION}
-
-
-def _site_beside_cation(skeleton: Skeleton, atom: int, cations: list[bool]) -> Site:
-    for neighbour, bond in skeleton.neighbours[atom]:
-        if cations[neighbour]:
-            return _BESIDE.get(bond, Site.BESIDE_CATION)
-    for neighbour, bond in skeleton.neighbours[atom]:
-        if bond != BOND_AROMATIC and _is_substituted_aromatic_nitrogen(skeleton, neighbour):
-            return Site.BESIDE_AROMATIC_NITROGEN
-    return Site.PLAIN
-
-
-def _is_substituted_aromatic_nitrogen(skeleton: Skeleton, atom: int) -> bool:
-    return (
-        skeleton.element[atom] == NITROGEN
-        and skeleton.n_aromatic[atom] > 0
-        and skeleton.order_sum[atom] == 3
-    )
-
-
-def _site_of_nitrogen(skeleton: Skeleton, atom: int) -> Site:
-    if not skeleton.n_aromatic[atom]:
-        if any(bond == BOND_DOUBLE for _, bond in skeleton.neighbours[atom]):
-            return Site.IMINE
-        beside_oxo = any(_has_oxo(skeleton, other) for other, _ in skeleton.neighbours[atom])
-        return Site.AMIDE if beside_oxo else Site.PLAIN
-    for neighbour, bond in skeleton.neighbours[atom]:
-        if bond == BOND_AROMATIC:
-            if skeleton.element[neighbour] == NITROGEN and skeleton.n_aromatic[neighbour] == 3:
-                return Site.BESIDE_BRIDGEHEAD
-        elif skeleton.element[neighbour] == OXYGEN and skeleton.order_sum[neighbour] == 1:
-            return Site.HAS_OXYGEN
-    return Site.FIVE_RING if _in_aromatic_five_ring(skeleton, atom) else Site.PLAIN
-
-
-def _has_oxo(skeleton: Skeleton, atom: int) -> bool:
+def _has_double(skeleton: Skeleton, atom: int, elements: Sequence[int] = range(N_HEAVY)) -> bool:
+    """Whether an atom has a double bond to one of these elements."""
     return any(
-        bond == BOND_DOUBLE and skeleton.element[neighbour] in (OXYGEN, SULFUR)
+        bond == BOND_DOUBLE and skeleton.element[neighbour] in elements
         for neighbour, bond in skeleton.neighbours[atom]
     )
 
 
-def _in_aromatic_five_ring(skeleton: Skeleton, atom: int) -> bool:
-    ring = [n for n, bond in skeleton.neighbours[atom] if bond == BOND_AROMATIC]
-    if len(ring) != 2:
-        return False
-    beyond = [
-        {n for n, bond in skeleton.neighbours[start] if bond == BOND_AROMATIC and n != atom}
-        for start in ring
-    ]
-    return any(
-        other in beyond[1]
-        for one in beyond[0]
-        for other, bond in skeleton.neighbours[one]
-        if bond == BOND_AROMATIC
-    )
+_BESIDE: Final = {BOND_DOUBLE: "double to a cation", BOND_TRIPLE: "triple to a cation"}
+
+
+def _site(skeleton: Skeleton, atom: int, cations: list[bool], has_cations: bool) -> str:
+    element, row = skeleton.element[atom], skeleton.neighbours[atom]
+    if element == CARBON and (skeleton.order_sum[atom] == 4 or not has_cations):
+        return ""
+    for neighbour, bond in row if has_cations else ():
+        if cations[neighbour]:
+            return _BESIDE.get(bond, "beside a cation")
+    for neighbour, bond in row if has_cations else ():
+        if bond != BOND_AROMATIC and _is_substituted_ring_nitrogen(skeleton, neighbour):
+            return "beside a ring nitrogen"
+    if element == NITROGEN:
+        return _site_of_nitrogen(skeleton, atom)
+    if element == PHOSPHORUS:
+        return "double bond" if _has_double(skeleton, atom) else ""
+    if element not in _CHALCOGENS or skeleton.order_sum[atom] != 1:
+        return ""
+    neighbour, _ = row[0]
+    acid = "acid" if skeleton.element[neighbour] == CARBON else "strong acid"
+    return acid if _has_double(skeleton, neighbour, (OXYGEN, SULFUR)) else ""
+
+
+def _site_of_nitrogen(skeleton: Skeleton, atom: int) -> str:
+    row, ring = skeleton.neighbours[atom], skeleton.ring
+    if not ring[atom]:
+        if _has_double(skeleton, atom):
+            return "imine"
+        return "amide" if any(_has_double(skeleton, n, (OXYGEN, SULFUR)) for n, _ in row) else ""
+    for neighbour, bond in row:
+        element = skeleton.element[neighbour]
+        if bond == BOND_AROMATIC and element == NITROGEN and ring[neighbour].bit_count() == 3:
+            return "beside a bridgehead"
+        if bond != BOND_AROMATIC and element == OXYGEN and skeleton.order_sum[neighbour] == 1:
+            return "oxygen"
+    beyond = [members(ring[neighbour] & ~(1 << atom)) for neighbour in members(ring[atom])]
+    is_five_ring = len(beyond) == 2 and any(ring[a] >> b & 1 for a in beyond[0] for b in beyond[1])
+    return "five-ring" if is_five_ring else ""

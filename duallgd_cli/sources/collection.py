@@ -149,7 +149,7 @@ def molecule_of(graph: MolecularGraph) -> "Mol | None":
     if not formula.has_even_electrons:
         formula = replace(formula, charge=1)
     made = assemble(formula, bonds_between(graph, np.arange(n), n).astype(np.int8))
-    return None if isinstance(made, Rejection) else made[0]
+    return None if isinstance(made, Rejection) else made
 
 
 def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:

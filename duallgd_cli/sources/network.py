@@ -134,20 +134,15 @@ def _molecule(
     Returns:
         The molecule or None, whether it took a repair, and why there is none.
     """
-
-    def likeliest(bonds: NDArray[np.int8], tiers: Sequence[int]) -> Mol | Rejection:
-        mols = assemble(formula, bonds, tiers=tiers)
-        return mols if isinstance(mols, Rejection) else mols[0]
-
-    best, is_repaired = likeliest(matrix, ORDINARY), False
+    best, is_repaired = assemble(formula, matrix, ORDINARY), False
     for tiers in (ORDINARY, (USUAL,)):
         if not isinstance(best, Rejection) and (tiers == ORDINARY or not is_internal_salt(best)):
             continue
         fixed = repair(formula, matrix, log_prob, tiers)
         if fixed is None:
             break  # fewer types of atoms mend no more
-        if not isinstance(result := likeliest(fixed, tiers), Rejection):
+        if not isinstance(result := assemble(formula, fixed, tiers), Rejection):
             best, is_repaired = result, True
     if isinstance(best, Rejection):
-        best = likeliest(matrix, TIERS)
+        best = assemble(formula, matrix, TIERS)
     return (None, False, best.reason) if isinstance(best, Rejection) else (best, is_repaired, "")

@@ -183,18 +183,17 @@ def ending(
     formula: Formula, bond_class: NDArray[np.int64], log_prob: NDArray[np.float32]
 ) -> Ending:
     """The molecule of the drawn bonds, after the smallest repair where they are none."""
-    became, after = assemble(formula, bond_class), ""
-    if isinstance(became, Rejection):
+    mol, after = assemble(formula, bond_class), ""
+    if isinstance(mol, Rejection):
         mended = repair(formula, bond_class, log_prob)
         if mended is not None:
-            became, after = assemble(formula, mended), ", after repair of single bonds"
-    if isinstance(became, Rejection):
+            mol, after = assemble(formula, mended), ", after repair of single bonds"
+    if isinstance(mol, Rejection):
         at = places(formula.atom_class, bond_class) * (1, -1)
         first, last = at.min(0), at.max(0)
         room = (np.array([WIDTH, HEIGHT]) - 40) / np.maximum(last - first, 1e-6)
         at = (at - (first + last) / 2) * min(30.0, float(room.min())) + (WIDTH / 2, HEIGHT / 2)
-        return Ending(None, f"no molecule: {became.reason}", at, "")
-    mol = became[0]
+        return Ending(None, f"no molecule: {mol.reason}", at, "")
     rdDepictor.Compute2DCoords(mol)
     canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
     options = canvas.drawOptions()

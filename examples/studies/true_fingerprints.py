@@ -23,6 +23,7 @@ from rich.table import Table
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.molecule import assemble, disassemble
 from duallgd_cli.config import parse
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
@@ -109,10 +110,10 @@ def assembly_recovers(smiles: str) -> bool:
     except (MoleculeError, FormulaError):
         return False  # outside what bond matrices can express
     built = assemble(taken_apart.formula, taken_apart.bond_class)
-    if not isinstance(built, tuple):
+    if isinstance(built, Rejection):
         return False
     wanted = identity.inchikey_block(identity.parse_smiles(smiles))
-    return identity.inchikey_block(built[0]) == wanted
+    return identity.inchikey_block(built) == wanted
 
 
 def steps(ours: Scores, bound: Scores) -> dict[str, Estimate]:

@@ -125,8 +125,7 @@ def test_atoms_charge_and_bonds_of_what_is_made_come_back_from_its_matrix(case):
         assert bits.tolist() == fingerprint(parse_smiles(canonical_smiles(mol))).tolist()
         parts = disassemble(mol)  # one fragment, no radical, known elements
         assert parts.formula == formula
-        read = assemble(formula, parts.bond_class)
-        assert charge_free_smiles(mol) in {charge_free_smiles(one) for one in read}
+        assert charge_free_smiles(mol) == charge_free_smiles(assemble(formula, parts.bond_class))
 
 
 @pytest.mark.parametrize("smiles", [QUESTIONS["choline"], QUESTIONS["N-methylpyridinium"]])

@@ -3,10 +3,11 @@ import pytest
 
 from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles
 from duallgd_cli.chem.molecule import assemble
-from duallgd_cli.chem.repair import _smallest, repair
-from tests.made_molecules import QUESTIONS, damaged, disassembled, real_structures, shuffled
+from duallgd_cli.chem.repair import repair
+from tests.made_molecules import another_order, damaged, disassembled, moved, real_structures
 
 MOLECULES = (
     "CC(=O)Oc1ccccc1C(=O)O",
@@ -26,21 +27,14 @@ def certain(bond_class, nats=6.0):
     return (logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.mark.parametrize("smiles", QUESTIONS.values(), ids=QUESTIONS.keys())
-def test_a_molecule_is_left_alone(smiles):
-    parts = disassembled(smiles)
-
-    fixed = repair(parts.formula, parts.bond_class, certain(parts.bond_class))
-
-    np.testing.assert_array_equal(fixed, parts.bond_class)
-    assert fixed.dtype == np.int8
-
-
 @pytest.mark.parametrize("smiles", MOLECULES)
 def test_one_wrong_bond_is_put_right_where_the_model_knows_better(smiles):
     parts = disassembled(smiles)
     rng = np.random.default_rng(0)
+    unchanged = repair(parts.formula, parts.bond_class, certain(parts.bond_class))
 
+    np.testing.assert_array_equal(unchanged, parts.bond_class)
+    assert unchanged.dtype == np.int8
     for pair in rng.choice(parts.bond_class.size, 10, replace=False):
         sample = parts.bond_class.copy()
         sample[pair] = BOND_DOUBLE if sample[pair] == BOND_NONE else BOND_NONE
@@ -48,22 +42,17 @@ def test_one_wrong_bond_is_put_right_where_the_model_knows_better(smiles):
         np.testing.assert_array_equal(fixed, parts.bond_class)
 
 
-def test_repair_does_not_depend_on_the_order_of_like_atoms():
-    rng = np.random.default_rng(4)
-    for smiles in MOLECULES:
-        parts = disassembled(smiles)
-        n = parts.atom_class.size
-        sample, log_prob = damaged(parts.bond_class, 4, rng)
-        order = np.lexsort((rng.random(n), parts.atom_class))
-        # Shuffling the pair numbers tells where each pair's probabilities go.
-        _, moved = shuffled(parts.atom_class, np.arange(sample.size) + 1, order)
-        one = repair(parts.formula, sample, log_prob)
-        other = repair(parts.formula, sample[moved - 1], log_prob[moved - 1])
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_repair_does_not_depend_on_the_order_of_like_atoms(smiles):
+    rng, parts = np.random.default_rng(4), disassembled(smiles)
+    sample, log_prob = damaged(parts.bond_class, 4, rng)
+    order = another_order(parts.atom_class, rng)
 
-        assert (one is None) == (other is None)
-        if one is not None:
-            names = [assemble(parts.formula, fixed)[0] for fixed in (one, other)]
-            assert canonical_smiles(names[0]) == canonical_smiles(names[1])
+    one = repair(parts.formula, sample, log_prob)
+    other = repair(parts.formula, moved(sample, order), moved(log_prob, order))
+
+    names = [canonical_smiles(assemble(parts.formula, fixed)) for fixed in (one, other)]
+    assert names[0] == names[1]
 
 
 def test_impossible_probabilities_do_not_stop_it():
@@ -73,11 +62,10 @@ def test_impossible_probabilities_do_not_stop_it():
 
     fixed = repair(parts.formula, np.zeros(3, dtype=np.int8), log_prob)
 
-    assert fixed is not None
-    assert isinstance(assemble(parts.formula, fixed), tuple)
+    assert not isinstance(assemble(parts.formula, fixed), Rejection)
 
 
-@pytest.mark.parametrize("formula", ["C2H5", "C2H20", "CF2Br2ClH"])
+@pytest.mark.parametrize("formula", ["C2H5", "C2H20", "CF2Br2ClH", "CH6"])
 def test_a_formula_that_no_molecule_has_gives_nothing(formula):
     formula = Formula.parse(formula)
     n_pairs = formula.n_heavy * (formula.n_heavy - 1) // 2
@@ -86,24 +74,18 @@ def test_a_formula_that_no_molecule_has_gives_nothing(formula):
     assert repair(formula, np.zeros(n_pairs, dtype=np.int8), uniform) is None
 
 
-def test_a_single_atom_has_nothing_to_repair():
-    none, no_probabilities = np.zeros(0, dtype=np.int8), np.zeros((0, 5), dtype=np.float32)
-
-    assert repair(Formula.parse("CH4"), none, no_probabilities).shape == (0,)
-    assert repair(Formula.parse("CH6"), none, no_probabilities) is None
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("n_flips", "share"), [(1, 0.99), (3, 0.98), (6, 0.96)])
+@pytest.mark.parametrize(("n_flips", "share"), [(1, 0.99), (6, 0.96)])
 def test_nearly_every_damaged_structure_becomes_a_molecule_again(shared, n_flips, share):
-    rng = np.random.default_rng(n_flips)
-    molecules, repaired = real_structures(shared, 20_000, 80), 0
-    for smiles in molecules:
+    rng, repaired = np.random.default_rng(n_flips), []
+    for smiles in real_structures(shared, 20_000, 160):
         parts = disassembled(smiles)
         fixed = repair(parts.formula, *damaged(parts.bond_class, n_flips, rng))
-        repaired += fixed is not None and isinstance(assemble(parts.formula, fixed), tuple)
+        repaired.append(
+            fixed is not None and not isinstance(assemble(parts.formula, fixed), Rejection)
+        )
 
-    assert repaired / len(molecules) >= share
+    assert np.mean(repaired) >= share
 
 
 # As the search of version 0.2 found them, whose states were all built anew.
@@ -130,14 +112,4 @@ def test_a_search_finds_what_it_found_before(smiles, n_flips):
 
     fixed = repair(parts.formula, *sample)
 
-    found = assemble(parts.formula, fixed)[0]
-    assert canonical_smiles(found) == FOUND[smiles, n_flips]
-
-
-def test_the_smallest_values_are_those_of_a_stable_sort():
-    values = np.random.default_rng(0).integers(0, 9, 200).astype(np.float64)
-    values[::7] = np.inf
-
-    for count in (0, 1, 10, 150):
-        expected = np.argsort(values, kind="stable")[:count]
-        np.testing.assert_array_equal(_smallest(values, count), expected)
+    assert canonical_smiles(assemble(parts.formula, fixed)) == FOUND[smiles, n_flips]

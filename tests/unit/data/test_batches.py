@@ -112,7 +112,7 @@ def test_relabelling_within_elements_keeps_the_molecule(seed):
     for row in range(len(molecules)):
         bonds = bonds_of(graph, molecules, row, size)
         found = assemble(molecules.formula(row), bonds)
-        assert molecules.inchikey[row].decode() in {inchikey_block(mol) for mol in found}
+        assert molecules.inchikey[row].decode() == inchikey_block(found)
 
 
 def corrupted(molecules, noise, seed=1):
