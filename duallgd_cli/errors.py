@@ -119,7 +119,7 @@ class Failure:
     Attributes:
         status: One word for the `status` column: no_formula, formula_mismatch, unsupported_adduct,
             unsupported_element, too_large, too_small, no_peaks, unreadable, no_precursor,
-            unsupported_measurement, no_candidate, timeout.
+            unsupported_measurement, same_compound, no_candidate, timeout.
         message: One sentence, with the number that was out of bounds and what to do about it.
         stage: read, formula, annotate, sample or assemble.
     """

@@ -48,6 +48,7 @@ def formulas(
         ),
     ] = None,
     group_by: options.GroupBy = None,
+    by: options.By = None,
     rt_window: options.RtWindow = None,
     rt: options.Rt = None,
     mz: options.Mz = None,

@@ -87,6 +87,14 @@ GroupBy = Annotated[
         show_default="run",
     ),
 ]
+By = Annotated[
+    str | None,
+    runs(
+        help="compound: of ions of a run that surely are of one molecule the best alone is "
+        "predicted; feature: all are.",
+        show_default="compound",
+    ),
+]
 RtWindow = Annotated[
     float | None,
     runs(
@@ -298,7 +306,7 @@ _SAMPLING_SETTINGS: Final = {
     "max_memory": "max_memory_mib",
     "timeout_per_spectrum": "timeout_s",
 }
-_FILTERS: Final = ("rt_window", "rt", "mz", "min_peaks", "min_intensity")
+_FILTERS: Final = ("by", "rt_window", "rt", "mz", "min_peaks", "min_intensity")
 # Likewise of all that predicts.
 _SETTINGS: Final = {
     **{name: (name,) for name in ("top_k", "certain", "seed", "group_by", "adduct", "formula")},

@@ -110,6 +110,7 @@ def predict(
         ),
     ] = None,
     group_by: options.GroupBy = None,
+    by: options.By = None,
     rt_window: options.RtWindow = None,
     rt: options.Rt = None,
     mz: options.Mz = None,

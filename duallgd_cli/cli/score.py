@@ -52,6 +52,7 @@ def score(
     adduct: options.Adduct = None,
     precursor_ppm: options.PrecursorPpm = None,
     group_by: options.GroupBy = None,
+    by: options.By = None,
     rt_window: options.RtWindow = None,
     rt: options.Rt = None,
     mz: options.Mz = None,

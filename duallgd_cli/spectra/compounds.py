@@ -48,6 +48,8 @@ _ELUTION: Final = ((0.9, 1.0), (0.7, 0.0), (0.5, -2.0), (-2.0, -6.0))  # log odd
 _APART: Final = -2.0  # log odds of ions whose elutions hardly overlap
 _FEWEST_POINTS: Final = 5  # of an elution that is compared
 _LEAST_GAIN: Final = 3.0  # log odds of a compound over its features being strangers
+# Ions whose spectra tell most of a molecule, the best first.
+_TELLING: Final = ("[M+H]+", "[M-H]-")
 SURE: Final = 0.9  # least probability of an adduct that is taken for known
 _LEAST_SHOWN: Final = 0.01
 
@@ -92,6 +94,32 @@ def with_compound(
         said = f"one of several ions of compound {compound_id}: {' or '.join(shown[:3])}"
     assumptions = (said, *spectrum.assumptions)
     return replace(spectrum, compound_id=compound_id, assumptions=assumptions)
+
+
+def answering(linked: Sequence[OfCompound], heights: Sequence[float]) -> dict[int, int]:
+    """For features whose compound another ion answers for, the number of that feature.
+
+    A feature takes part whose adduct is hardly in doubt. The best is the protonated, then the
+    deprotonated molecule, then the strongest ion: of validation molecules with several ions that
+    finds more than any ion or all of them together (``examples/studies/together.py``).
+    """
+    members: defaultdict[int, list[int]] = defaultdict(list)
+    for number, (compound, adducts) in enumerate(linked):
+        if adducts and adducts[0][1] >= SURE:
+            members[compound].append(number)
+
+    def rank(number: int) -> tuple[float, ...]:
+        adduct = linked[number].adducts[0][0]
+        place = _TELLING.index(adduct) if adduct in _TELLING else len(_TELLING)
+        return (place, -heights[number], number)
+
+    best = {compound: min(numbers, key=rank) for compound, numbers in members.items()}
+    return {
+        number: best[compound]
+        for compound, numbers in members.items()
+        for number in numbers
+        if number != best[compound]
+    }
 
 
 class _PossibleIon(NamedTuple):

@@ -79,7 +79,7 @@ class CleaningSettings:
 
 
 def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
-    """A spectrum ready to be explained, or with a `no_peaks` failure where nothing is left.
+    """A spectrum ready to be explained, or with a failure: another answers, nothing is left.
 
     Drops peaks without a positive, possible m/z and intensity and those above the precursor;
     adds up peaks of equal m/z; makes the base peak 1; keeps the `max_peaks` most intense. A second
@@ -88,6 +88,11 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
     """
     if spectrum.failure is not None:
         return spectrum
+    if spectrum.answered_by:
+        message = (
+            f"feature {spectrum.answered_by} answers for its compound; --by feature predicts both"
+        )
+        return replace(spectrum, failure=Failure("same_compound", message, "read"))
     mz, intensity = spectrum.mz, spectrum.intensity
     measured = np.isfinite(mz) & np.isfinite(intensity) & (mz > 0) & (intensity > 0)
     measured &= mz < HIGHEST_MZ
@@ -158,6 +163,8 @@ def group(
     """
     if adduct is not None:
         items = (_with_adduct(one, adduct) for one in items)
+    if adduct is not None or settings.by == "feature":
+        items = (replace(one, answered_by="") if one.answered_by else one for one in items)
     counts = Counter() if counts is None else counts
     for name, of_file in groupby(items, key=lambda one: one.source.file):
         scans: list[Spectrum] = []

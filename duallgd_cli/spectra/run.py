@@ -14,14 +14,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import counted, quote
-from duallgd_cli.spectra.compounds import ElutingIon, link, with_compound
+from duallgd_cli.spectra.compounds import ElutingIon, answering, link, with_compound
 from duallgd_cli.spectra.consensus import TOLERANCE, consensus
 from duallgd_cli.spectra.isotopes import SPANS_DA, charge_of, with_isotopes
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev, finite
@@ -68,6 +68,8 @@ class FeatureSettings:
         chimeric_share: Of the intensity in the isolation window: another ion that has more of it
             is said.
         link: Whether features are linked to compounds, which tells the adducts of some.
+        by: ``compound`` predicts one ion of each compound whose ions are hardly in doubt: reading
+            several together is no better than the best one alone. ``feature`` predicts them all.
     """
 
     rt_window: float | None = None
@@ -79,6 +81,7 @@ class FeatureSettings:
     min_share: float = 0.5
     chimeric_share: float = 0.3
     link: bool = True
+    by: Literal["compound", "feature"] = "compound"
 
     def __post_init__(self) -> None:
         require_range(self, "rt_window", "min_intensity", least=0)
@@ -240,6 +243,8 @@ def features_of_run(
     is_open = settings.link and not any(one.spectrum.adduct_text for one in kept)
     linked = link([one.ion for one in groups]) if is_open else []
     first, before = counts[FEATURES], counts[_COMPOUNDS]
+    is_by_compound = settings.by == "compound"
+    answers = answering(linked, [one.ion.height for one in groups]) if is_by_compound else {}
     counts.update({SPECTRA: len(scans), FEATURES: len(groups)})
     counts[_COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
     counts.update({f"{_LEFT_OUT}{why}": number for why, number in dropped.items()})
@@ -257,6 +262,11 @@ def features_of_run(
                     for one in feature.spectra
                 )
                 feature = replace(feature, spectra=tuple(named), adducts=adducts)
+            if number in answers:
+                best = answers[number]
+                answered = f"{first + best + 1} ({linked[best].adducts[0][0]})"
+                spectra = (replace(one, answered_by=answered) for one in feature.spectra)
+                feature = replace(feature, spectra=tuple(spectra))
             yield group.scans[0].index, feature
 
     for _, feature in heapq.merge(features(), alone, key=lambda entry: entry[0]):

@@ -89,6 +89,7 @@ class Spectrum:
     precursor_mz: float | None = None  # m/z of the precursor, or None
     feature_id: str = ""  # FEATURE_ID of the file, else ""
     compound_id: str = ""  # what features of one molecule share, else ""
+    answered_by: str = ""  # the feature, with its ion, that answers for its compound, else ""
     scans: str = ""  # SCANS or native scan id of the file, else ""
     charge: int = 0  # signed charge, or 0 if unknown
     polarity: int = 0  # 1, -1, or 0 if unknown

@@ -104,6 +104,7 @@ def _block(spectrum: Spectrum, adducts: Sequence[tuple[str, float]]) -> str:
     fields = {
         "FEATURE_ID": spectrum.feature_id,
         "COMPOUND_ID": spectrum.compound_id,
+        "ANSWERED_BY": spectrum.answered_by,
         "ION_PROBABILITIES": ", ".join(f"{name} {share:.4g}" for name, share in adducts),
         "PEPMASS": _precursor(spectrum),
         "CHARGE": charge if spectrum.charge else "",

@@ -7,7 +7,7 @@ records into keys, values and peaks. What values mean is read in `ions` and `qua
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Final
@@ -297,6 +297,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     # An adduct that somebody has corrected since then stays as it is.
     if adducts and spectrum.adduct_text != (adducts[0][0] if adducts[0][1] >= SURE else ""):
         adducts = []
+    elif adducts:
+        spectrum = replace(spectrum, answered_by=fields.get("answered_by", ""))
     return with_compound(spectrum, compound_id, adducts)
 
 

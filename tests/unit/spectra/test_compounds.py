@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.spectra.compounds import ElutingIon, link, with_compound
-from duallgd_cli.spectra.features import Inputs, group
+from duallgd_cli.spectra.compounds import ElutingIon, OfCompound, answering, link, with_compound
+from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean, group
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.run import FeatureSettings
 from tests.made_run import ions_of, measure, mzml, together
@@ -169,6 +169,28 @@ def made_run_of(rng, count, length_s, share=0.45):
     return together(measure(rng, positive, length_s), measure(rng, negative, length_s))
 
 
+SURELY = {"H": (("[M+H]+", 0.95),), "-H": (("[M-H]-", 0.97),), "Na": (("[M+Na]+", 0.92),)}
+
+
+@pytest.mark.parametrize(
+    ("ions", "heights", "expected"),
+    [
+        (["Na", "H", "-H"], (9, 1, 5), {0: 1, 2: 1}),  # the protonated one, however weak
+        (["Na", "-H"], (9, 1), {0: 1}),
+        (["Na", "Na"], (1, 9), {0: 1}),  # else the strongest
+        (["H"], (1,), {}),
+    ],
+)
+def test_the_best_ion_answers_for_its_compound(ions, heights, expected):
+    assert answering([OfCompound(0, SURELY[ion]) for ion in ions], heights) == expected
+
+
+def test_an_ion_in_doubt_answers_for_itself():
+    doubtful = OfCompound(0, (("[M+Na]+", 0.6), ("[M+K]+", 0.4)))
+    linked = [OfCompound(0, SURELY["H"]), doubtful, OfCompound(0), OfCompound(1, SURELY["H"])]
+    assert answering(linked, (1, 2, 3, 4)) == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "share"), [(0, 0.45), (1, 0.45), (2, 0.15)])
 def test_molecules_of_a_run_of_both_polarities_are_linked_and_no_two_are_one(seed, share, tmp_path):
@@ -194,6 +216,14 @@ def test_a_run_tells_compounds_and_adducts_of_its_features(tmp_path):
     assert len(adducts) > 12
     assert all(told == true for told, true in adducts)
     assert {one.first.adduct_source for one in features if one.first.adduct_text} == {"linked"}
+    answered = [one.first for one in features if one.first.answered_by]
+    assert len(answered) == len(adducts) - 4  # all ions of the four molecules but the best
+    assert {one.answered_by.split()[1] for one in answered} == {"([M+H]+)"}
+    ids = {one.first.feature_id: one.first.compound_id for one in features}
+    assert all(ids[one.answered_by.split()[0]] == one.compound_id for one in answered)
+    assert clean(answered[0], CleaningSettings()).failure.status == "same_compound"
+    each = features_of(run, tmp_path, by="feature")
+    assert not any(one.first.answered_by for one in each)
     again = features_of(run, tmp_path, link=False)
     assert {(one.first.compound_id, one.first.adduct_text) for one in again} == {("", "")}
     forced = group(read(str(tmp_path / "run.mzML")), "run", "[M+H]+")
