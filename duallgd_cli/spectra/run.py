@@ -256,7 +256,7 @@ def features_of_run(
                     with_compound(one, str(before + compound + 1), adducts)
                     for one in feature.spectra
                 )
-                feature = replace(feature, spectra=tuple(named), adducts=adducts)
+                feature = replace(feature, spectra=tuple(named))
             yield group.scans[0].index, feature
 
     for _, feature in heapq.merge(features(), alone, key=lambda entry: entry[0]):

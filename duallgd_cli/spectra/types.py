@@ -99,6 +99,8 @@ class Spectrum:
     # ``file``, ``table`` (of features), ``linked`` (further ions of the molecule), or ``option``
     # where one is given for all spectra
     adduct_source: str = GIVEN
+    # what other ions of the molecule tell it to be, with probabilities, likeliest first
+    adducts: tuple[tuple[str, float], ...] = ()
     formula_text: str = ""  # formula as written under the recognised field names, else ""
     collision_energy_text: str = ""
     collision_energy_ev: float | None = None
@@ -133,9 +135,6 @@ class Feature:
     ms1: tuple[Spectrum, ...] = ()
     # of a feature of a run, that of its ion where it is strongest; None where nothing tells
     precursor_intensity: float | None = None
-    # of a feature of a run that is linked to others, what it may be with probabilities, likeliest
-    # first
-    adducts: tuple[tuple[str, float], ...] = ()
 
     @property
     def first(self) -> Spectrum:

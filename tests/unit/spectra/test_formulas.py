@@ -5,6 +5,7 @@ import math
 import pytest
 
 from duallgd_cli.errors import Failure, UnreadableError, UsageError
+from duallgd_cli.spectra.compounds import with_compound
 from duallgd_cli.spectra.formulas import FormulaLimits, from_field, from_text, table_source
 from duallgd_cli.spectra.types import Feature
 from tests.made_spectra import made_spectrum
@@ -343,3 +344,34 @@ def test_a_given_formula_may_be_that_of_the_monoisotopic_ion():
     assert f"the formula is that of m/z {ASPIRIN_H:.4f}" in found.notes
     assert neither.status == "formula_mismatch"
     assert "but the precursor is 182.0529" in neither.message
+
+
+SURE, OPEN = [("[M+Na]+", 0.97), ("[M+K]+", 0.02)], [("[M+Na]+", 0.6), ("[M+K]+", 0.4)]
+
+
+@pytest.mark.parametrize(
+    ("told", "formula", "mz", "adduct", "said"),
+    [
+        (SURE, "C9H8O4", ASPIRIN_H, None, "other ions of compound 5 tell [M+Na]+ (0.97)"),
+        (SURE, "C9H8O4", 203.03148, "[M+Na]+", ""),
+        (OPEN, "C9H8O4", ASPIRIN_H, "[M+H]+", "other ions of compound 5 tell [M+Na]+ (0.6)"),
+        (OPEN, "C9H8O4", 219.00542, "[M+K]+", "other ions of compound 5 tell [M+Na]+ (0.6)"),
+        (OPEN, "C9H8O4", 203.03148, "[M+Na]+", ""),
+    ],
+)
+def test_a_formula_that_contradicts_what_other_ions_tell_is_refused_or_says_so(
+    told, formula, mz, adduct, said
+):
+    linked = with_compound(made_spectrum(precursor_mz=mz, polarity=1), "5", told)
+
+    (found,) = (
+        result if isinstance(result := from_text(Feature((linked,)), formula), list) else [result]
+    )
+
+    if adduct is None:
+        assert found.status == "formula_mismatch"
+        assert said in found.message
+    else:
+        assert found.adduct.name == adduct
+        assert any(said in note for note in found.notes) or not said
+        assert bool(said) == any("other ions" in note for note in found.notes)
