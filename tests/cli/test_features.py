@@ -188,13 +188,10 @@ def test_standard_output_takes_the_mgf_alone(duallgd, run_file, tmp_path):
         ("formulas RUN -o o.csv --rt 9-3", 2, "rt must be a span such as 60-600"),
         ("features RUN --group-by none --mz 100-150", 0, "run.mzML are read, with --group-by none"),
         ("formulas RUN -o o.csv --rt 5000-", 65, "is left: 52 outside the retention times"),
-        (
-            "score RUN -o o.csv --structures MINE --samples 2 --steps 1 --rt 5000-",
-            65,
-            "is left: 52 outside the retention times",
-        ),
+        ("score RUN -o o.csv --structures MINE --samples 2 --steps 1 --rt 5000-", 65,
+            "is left: 52 outside the retention times"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused_or_said(duallgd, run_file, spectra, tmp_path, arguments, code, said):
     (tmp_path / "mine.smi").write_text("Cn1cnc2c1c(=O)n(C)c(=O)n2C caffeine\n")
     files = {"RUN": run_file, "SPECTRA": spectra, "MINE": "mine.smi"}
