@@ -4,8 +4,8 @@ Letters: P peaks, K annotated peaks. Arrays are never changed after construction
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +123,14 @@ class Spectrum:
     merged: tuple["Spectrum", ...] = ()
     # why it has no peaks to go on with, with stage ``read``; it still gets its row
     failure: Failure | None = None
+
+    def warned(self, *warnings: str) -> Self:
+        """The same with further warnings."""
+        return replace(self, warnings=(*self.warnings, *filter(None, warnings)))
+
+    def assumed(self, *assumptions: str) -> Self:
+        """The same with further assumptions."""
+        return replace(self, assumptions=(*self.assumptions, *assumptions))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,6 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.files import open_text, replaced_text
-from duallgd_cli.spectra import reading
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.reading import read, spectrum_files
 from duallgd_cli.tables import table_rows
@@ -136,36 +135,6 @@ def test_reading_is_lazy(tmp_path):
 
     assert next(spectra).spectrum_id == "1"
     spectra.close()
-
-
-@pytest.mark.parametrize("opens", [False, True], ids=["no writer", "a writer that is silent"])
-def test_waiting_for_a_pipe_is_said(tmp_path, monkeypatch, opens):
-    monkeypatch.setattr(reading, "_PATIENCE_S", 0.05)
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    # A pipe that is open for both ends neither blocks nor ends.
-    held = os.open(path, os.O_RDWR) if opens else None
-    said = []
-
-    class Writer(logging.Handler):
-        """Writes as soon as somebody complains."""
-
-        def emit(self, record):
-            said.append(record.getMessage())
-            path.write_bytes(mgf_of(1))
-            if held is not None:
-                os.close(held)
-
-    logger = logging.getLogger(reading.__name__)
-    handler = Writer()
-    logger.addHandler(handler)
-    try:
-        (found,) = read(str(path))
-    finally:
-        logger.removeHandler(handler)
-
-    assert found.spectrum_id == "1"
-    assert said == [f"nothing has come from {path} yet; still waiting, Ctrl-C stops"]
 
 
 def test_a_pipe_that_is_read_more_than_once_is_refused(tmp_path):
