@@ -55,7 +55,7 @@ def test_what_is_read_of_a_record_is_true_or_left_open_where_the_dialect_does_no
         assert len(spectrum.mz) == len(made.peaks)
         adduct = parse_adduct(spectrum.adduct_text) if spectrum.adduct_text else None
         assert adduct is None or isinstance(adduct, Adduct)
-        # What is read, and whether it is true; what a file gets wrong is for the row to say.
+        # What is read, and whether it is true; what the file gets wrong is for the row to say.
         time_s, energy_ev = spectrum.retention_time_s, spectrum.collision_energy_ev
         sign = 1 if made.charge > 0 else -1
         fields = {
