@@ -80,7 +80,7 @@ WITH_MS1 = tuple(one for made in MADE for one in (_ms1(made), made))
 
 @dataclass(frozen=True)
 class Dialect:
-    """A writer of files; `unsaid` are fields of the oracle that they leave open or get wrong."""
+    """A writer of files; `unsaid` are fields that they leave open or get wrong."""
 
     file: str
     source: str

@@ -103,16 +103,7 @@ def compound(rng, name, mz, rt, height=1e6, fragments=12, sigma=None):
 
 
 def ions_of(rng, name, mass, rt, heights, sigma=None):
-    """Ions of one molecule as compounds ``NAME/[M+H]+``, which elute alike.
-
-    Args:
-        rng: Of fragments.
-        name: Of the molecule.
-        mass: Of it, Da.
-        rt: Retention time, s.
-        heights: Of each ion, by adduct.
-        sigma: Of the peak, s.
-    """
+    """Ions of one molecule as compounds ``NAME/[M+H]+``, which elute alike; heights by adduct."""
     sigma = sigma or float(rng.uniform(2.5, 5))
     for adduct, height in heights.items():
         ion = parse_adduct(adduct)
@@ -140,20 +131,10 @@ def measure(
     rng, compounds, length_s=300.0, *, cycle_s=1.2, top=4, exclusion_s=6.0,
     energies=(20.0, 40.0, 60.0), ppm=1.5, noise=60, width=1.0, repeat=False,
 ):  # fmt: skip
-    """Scans of compounds as an instrument takes them that chooses the strongest ions.
+    """Scans of compounds as an instrument takes them that chooses the `top` strongest ions.
 
-    Args:
-        rng: Of noise.
-        compounds: What elutes.
-        length_s: Of the run.
-        cycle_s: From MS1 scan to MS1 scan.
-        top: Ions that are chosen of one MS1 scan, at most.
-        exclusion_s: How long an ion is not chosen again; 0 repeats it in each cycle.
-        energies: In turn from one choice of an ion to the next; with `repeat` all at once.
-        ppm: Standard deviation of m/z.
-        noise: Peaks of noise in an MS1 scan; an MS2 scan has a sixth.
-        width: Of the isolation window.
-        repeat: Whether each chosen ion is measured with all energies.
+    An ion is not chosen again for `exclusion_s` (0 repeats it in each cycle); energies come in
+    turn, with `repeat` all at once. An MS1 scan has so many peaks of noise, an MS2 scan a sixth.
     """
     run, excluded, turn = Run(tuple(compounds)), [], {}
     scattered = lambda mz: mz * (1 + rng.normal(0, ppm * 1e-6, np.shape(mz)))  # noqa: E731
@@ -195,6 +176,20 @@ def measure(
                         width, truth, parent,
                     )
                 )  # fmt: skip
+    return run
+
+
+def long_run(rng, n_scans, ions=400):
+    """A run of as many scans as one likes, without elution: an MS1 scan, four of its ions, ..."""
+    mz, run = np.sort(rng.uniform(120, 700, ions)), Run(())
+    for number in range(n_scans):
+        if number % 5 == 0:
+            at = mz * (1 + rng.normal(0, 1e-6, ions))
+            run.scans.append(Scan(1, 0.1 * number, at, rng.uniform(1e3, 1e6, ions)))
+        else:
+            ion = mz[(number // 5 + number * ions // 5) % ions]
+            at, height = np.sort(rng.uniform(50, ion, 20)), rng.uniform(1e3, 1e5, 20)
+            run.scans.append(Scan(2, 0.1 * number, at, height, ion, 1e5, 20.0))
     return run
 
 

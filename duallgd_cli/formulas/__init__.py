@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -31,6 +31,7 @@ from duallgd_cli.spectra.formulas import (
     MIN_HEAVY_ATOMS,
     contradictions,
     monoisotopic,
+    told_otherwise,
     unnamed_ion,
     unsaid_polarity,
 )
@@ -274,13 +275,14 @@ def predicted_formulas(
     total, said = math.fsum(one.probability for one in fitting), remarks(feature, ranked)
     is_given = feature.first.adduct_text != ""
     guessed = () if is_given else unsaid_polarity(feature.first)
+    told = partial(told_otherwise, feature.first)
     return [
         Hypothesis(
             monoisotopic(feature),
             one.formula,
             one.adduct,
             one.log_probability,
-            tuple(filter(None, [one.adduct.note, *said, *guessed])),
+            tuple(filter(None, [one.adduct.note, *said, *guessed, *told(one.adduct)])),
             source=PREDICTED,
             adduct_source=feature.first.adduct_source if is_given else PREDICTED,
             share=one.probability / total,

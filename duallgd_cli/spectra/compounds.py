@@ -92,8 +92,12 @@ def with_compound(
         said += f"; next is {shown[1]}" if shown[1:] else ""
     else:
         said = f"one of several ions of compound {compound_id}: {' or '.join(shown[:3])}"
-    assumptions = (said, *spectrum.assumptions)
-    return replace(spectrum, compound_id=compound_id, assumptions=assumptions)
+    return replace(
+        spectrum,
+        compound_id=compound_id,
+        adducts=tuple(adducts),
+        assumptions=(said, *spectrum.assumptions),
+    )
 
 
 def answering(linked: Sequence[OfCompound], heights: Sequence[float]) -> dict[int, int]:

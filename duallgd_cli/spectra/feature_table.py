@@ -245,4 +245,4 @@ def _with_adduct(spectrum: Spectrum, text: str, remark: str) -> Spectrum:
     elif adduct and parse_adduct(own) != adduct:
         whose = "of --adduct" if spectrum.adduct_source == OPTION else "of the file"
         said.append(f"the adduct {clip(own)} {whose} is used, not {text} of the table of features")
-    return replace(spectrum, warnings=(*spectrum.warnings, *filter(None, said)))
+    return spectrum.warned(*said)

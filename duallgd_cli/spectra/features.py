@@ -189,10 +189,10 @@ def group(
 def _with_adduct(spectrum: Spectrum, adduct: str) -> Spectrum:
     if spectrum.failure is not None:
         return spectrum
-    own, notes = spectrum.adduct_text, spectrum.warnings
+    own = spectrum.adduct_text
     if own and parse_adduct(own) != parse_adduct(adduct):
-        notes = (*notes, f"the adduct {adduct} is used, not the spectrum's {clip(own)}")
-    return replace(spectrum, adduct_text=adduct, adduct_source=OPTION, warnings=notes)
+        spectrum = spectrum.warned(f"the adduct {adduct} is used, not the spectrum's {clip(own)}")
+    return replace(spectrum, adduct_text=adduct, adduct_source=OPTION)
 
 
 def _by_id(items: Iterable[Spectrum], has_ids: bool) -> Iterator[Feature]:
@@ -223,18 +223,14 @@ def _by_id(items: Iterable[Spectrum], has_ids: bool) -> Iterator[Feature]:
         if reasons and len(by_id) == 1 and "precursor m/z" in reasons:
             warning = f"all spectra of the file have FEATURE_ID {clip(name)}, which groups none of "
             alone = sorted((one for entry in held for one in entry), key=lambda s: s.source.index)
-            held = [[_warned(one, f"{warning}them") if one.feature_id else one] for one in alone]
+            held = [[one.warned(f"{warning}them") if one.feature_id else one] for one in alone]
         elif what := " and ".join(reason for reason in reasons if reason != _LEVEL):
             warning = f"spectra of FEATURE_ID {clip(name)} differ in {what} and are read apart"
             for members in features:
-                members[:] = [_warned(one, warning) for one in members]
+                members[:] = [one.warned(warning) for one in members]
         for members in features:
             members[:] = _without_ms1(members, ms1[name])
     yield from _finished(held, ms1)
-
-
-def _warned(spectrum: Spectrum, warning: str) -> Spectrum:
-    return replace(spectrum, warnings=(*spectrum.warnings, warning))
 
 
 def _finished(
@@ -313,21 +309,19 @@ def _shows_ms1(spectrum: Spectrum) -> bool:
 
 
 def _with_ms1(spectrum: Spectrum, ms1: Spectrum) -> Spectrum:
-    assumption = (
+    return spectrum.assumed(
         f"index {ms1.source.index} of the file has no MS level and shows the isotopes of its "
         "precursor as MS1 spectra do: it is read as the MS1 spectrum of this one"
     )
-    return replace(spectrum, assumptions=(*spectrum.assumptions, assumption))
 
 
 def _of_unclear_level(spectrum: Spectrum) -> Spectrum:
     if not _shows_ms1(spectrum):
         return spectrum
-    assumption = (
+    return spectrum.assumed(
         "it has no MS level and shows the isotopes of its precursor as MS1 spectra do, but is read "
         "as MS2 since no other spectrum is; write MSLEVEL"
     )
-    return replace(spectrum, assumptions=(*spectrum.assumptions, assumption))
 
 
 def require_adduct(text: str | None) -> None:

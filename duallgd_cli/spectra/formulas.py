@@ -34,7 +34,7 @@ from duallgd_cli.errors import (
 from duallgd_cli.spectra.formula_table import TableRow, read_table
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.reading.record import compound_name, is_missing
-from duallgd_cli.spectra.types import GIVEN, INFERRED, TABLE, Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.types import GIVEN, INFERRED, LINKED, TABLE, Feature, Hypothesis, Spectrum
 
 _INFERRED: Final = " ".join(adduct.name for adduct in ADDUCTS)
 MIN_HEAVY_ATOMS: Final = 2
@@ -104,8 +104,15 @@ def _checked(
         adduct_source = INFERRED
         adduct = _infer(formula, spectrum, ppm)
         notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
-        notes += unsaid_polarity(spectrum)
-    molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
+        notes += [*unsaid_polarity(spectrum), *told_otherwise(spectrum, adduct)]
+    try:
+        molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
+    except RefusedError as refused:
+        failure = refused.failure
+        if spectrum.adduct_source == LINKED and adduct == parse_adduct(spectrum.adduct_text):
+            told = f"{_by_other_ions(spectrum)}; if that is wrong, give the adduct"
+            failure = replace(failure, message=f"{failure.message}; {told}")
+        raise RefusedError(failure) from None
     n, limit = molecule.n_heavy, limits.max_heavy_atoms
     if n > limit:
         message = f"{molecule} has {n} heavy atoms and the limit is {limit}; raise max_heavy_atoms"
@@ -134,6 +141,18 @@ def _with_precursor(spectrum: Spectrum, mz: float) -> Spectrum:
 
 def _refused(status: str, message: str) -> RefusedError:
     return RefusedError(Failure(status, message, "formula"))
+
+
+def _by_other_ions(spectrum: Spectrum) -> str:
+    name, probability = spectrum.adducts[0]
+    return f"other ions of compound {spectrum.compound_id} tell {name} ({probability:.2g})"
+
+
+def told_otherwise(spectrum: Spectrum, adduct: Adduct) -> list[str]:
+    """What to say where other ions of the molecule tell another adduct than was chosen."""
+    if not spectrum.adducts or parse_adduct(spectrum.adducts[0][0]) == adduct:
+        return []
+    return [f"{_by_other_ions(spectrum)}, not {adduct.name}"]
 
 
 def unsaid_polarity(spectrum: Spectrum) -> list[str]:

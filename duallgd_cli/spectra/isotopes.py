@@ -45,12 +45,10 @@ def with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum]
         spectrum = replace(spectrum, isotopes=sum(patterns[1:], patterns[0]))
     if found is None or spectrum.monoisotopic_mz is not None:
         return spectrum
-    assumption = (
+    return replace(spectrum, monoisotopic_mz=found.mz).assumed(
         f"MS1 shows an ion {found.ratio:.2g} times as strong at m/z {found.mz:.4f}, lighter as by "
         f"{found.isotope}: the precursor is taken for its isotope"
     )
-    assumptions = (*spectrum.assumptions, assumption)
-    return replace(spectrum, monoisotopic_mz=found.mz, assumptions=assumptions)
 
 
 def _same_precursor(first: Spectrum, other: Spectrum) -> bool:

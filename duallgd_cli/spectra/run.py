@@ -261,7 +261,7 @@ def features_of_run(
                     with_compound(one, str(before + compound + 1), adducts)
                     for one in feature.spectra
                 )
-                feature = replace(feature, spectra=tuple(named), adducts=adducts)
+                feature = replace(feature, spectra=tuple(named))
             if number in answers:
                 best = answers[number]
                 answered = f"{first + best + 1} ({linked[best].adducts[0][0]})"
@@ -445,13 +445,16 @@ class _Seen:
         usual_s = _usual_gap_s([[scans[n].time for n in own] for own in clusters.values()])
         for cluster, own in clusters.items():
             left = sorted(own, key=lambda n: scans[n].rank(float(self.intensity[n])))
+            traces: dict[tuple[float, float], _Trace] = {}  # scans of one ion may share it
             while left:
                 seed = scans[left[0]]
                 near = [n for n in left if abs(scans[n].mz - seed.mz) <= seed.tolerance_da]
                 charges = (seed.charge, *(scans[n].charge for n in near))
                 charge = next(filter(None, charges), 0)
                 near = [n for n in near if scans[n].charge in (0, charge)]
-                trace = self._trace(cluster, seed)
+                key = seed.mz, seed.tolerance_da
+                trace = traces.get(key) or self._trace(cluster, seed)
+                traces[key] = trace
                 members = self._together(trace, near, left[0], settings.rt_window, usual_s)
                 left = [n for n in left if n not in members]
                 yield self._group(trace, [n for n in near if n in members], settings, usual_s)
@@ -549,7 +552,11 @@ def valleys(height: NDArray[np.float64]) -> list[int]:
     """Where a trace falls to two thirds of the maxima on both sides, at the lowest point."""
     lowest_points: list[int] = []
     top, low, lowest = 0.0, math.inf, 0
-    for number, value in enumerate(height.tolist()):
+    # Where it turns from rising to falling or back tells all: traces are long, and mostly level.
+    steps = np.flatnonzero(np.diff(height, prepend=math.nan) != 0)
+    rises = np.diff(height[steps]) > 0
+    turns = steps[np.concatenate([[True], rises[1:] != rises[:-1], [True]])[: steps.size]]
+    for number, value in zip(turns.tolist(), height[turns].tolist(), strict=True):
         if low <= _VALLEY * min(top, value):
             lowest_points.append(lowest)
             top, low, lowest = value, value, number

@@ -4,8 +4,8 @@ Letters: P peaks, K annotated peaks. Arrays are never changed after construction
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +100,8 @@ class Spectrum:
     # ``file``, ``table`` (of features), ``linked`` (further ions of the molecule), or ``option``
     # where one is given for all spectra
     adduct_source: str = GIVEN
+    # what other ions of the molecule tell it to be, with probabilities, likeliest first
+    adducts: tuple[tuple[str, float], ...] = ()
     formula_text: str = ""  # formula as written under the recognised field names, else ""
     collision_energy_text: str = ""
     collision_energy_ev: float | None = None
@@ -123,6 +125,14 @@ class Spectrum:
     # why it has no peaks to go on with, with stage ``read``; it still gets its row
     failure: Failure | None = None
 
+    def warned(self, *warnings: str) -> Self:
+        """The same with further warnings."""
+        return replace(self, warnings=(*self.warnings, *filter(None, warnings)))
+
+    def assumed(self, *assumptions: str) -> Self:
+        """The same with further assumptions."""
+        return replace(self, assumptions=(*self.assumptions, *assumptions))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feature:
@@ -134,9 +144,6 @@ class Feature:
     ms1: tuple[Spectrum, ...] = ()
     # of a feature of a run, that of its ion where it is strongest; None where nothing tells
     precursor_intensity: float | None = None
-    # of a feature of a run that is linked to others, what it may be with probabilities, likeliest
-    # first
-    adducts: tuple[tuple[str, float], ...] = ()
 
     @property
     def first(self) -> Spectrum:

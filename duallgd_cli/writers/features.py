@@ -5,7 +5,7 @@ The MGF is read as the run is: `predict` gives the same candidates of both.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -79,8 +79,8 @@ def write_features(
                 statuses.update(
                     one.failure.status if one.failure else OK for one in feature.spectra
                 )
-                yield from (_block(one, feature.adducts) for one in usable)
-                yield from (_block(one, ()) for one in (feature.ms1 if usable else ()))
+                yield from map(_block, usable)
+                yield from map(_block, feature.ms1 if usable else ())
 
         write_pieces(blocks(), output)
         if is_file:
@@ -96,7 +96,7 @@ def table_path(output: str) -> str:
     return str(Path(output).with_suffix(".csv"))
 
 
-def _block(spectrum: Spectrum, adducts: Sequence[tuple[str, float]]) -> str:
+def _block(spectrum: Spectrum) -> str:
     """An MGF record; numbers are as exact as they are in memory."""
     charge = f"{abs(spectrum.charge)}{'+' if spectrum.charge > 0 else '-'}"
     mode = {1: "positive", -1: "negative"}.get(spectrum.polarity, "")
@@ -105,7 +105,7 @@ def _block(spectrum: Spectrum, adducts: Sequence[tuple[str, float]]) -> str:
         "FEATURE_ID": spectrum.feature_id,
         "COMPOUND_ID": spectrum.compound_id,
         "ANSWERED_BY": spectrum.answered_by,
-        "ION_PROBABILITIES": ", ".join(f"{name} {share:.4g}" for name, share in adducts),
+        "ION_PROBABILITIES": ", ".join(f"{name} {share:.4g}" for name, share in spectrum.adducts),
         "PEPMASS": _precursor(spectrum),
         "CHARGE": charge if spectrum.charge else "",
         "IONMODE": mode,
@@ -163,8 +163,8 @@ def _cells(feature: Feature) -> Iterator[str]:
         "compound_id": spectrum.compound_id,
         "adduct": spectrum.adduct_text,
         "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
-        "adduct_probability": f"{feature.adducts[0][1]:.4g}" if feature.adducts else "",
-        "next_adduct": " ".join(f"{name} {share:.2g}" for name, share in feature.adducts[1:2]),
+        "adduct_probability": f"{spectrum.adducts[0][1]:.4g}" if spectrum.adducts else "",
+        "next_adduct": " ".join(f"{name} {share:.2g}" for name, share in spectrum.adducts[1:2]),
         "remarks": sentences(failure, *dict.fromkeys(said)),
     }
     return (str(cells[name]) for name in COLUMNS)

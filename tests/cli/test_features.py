@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from duallgd_cli.report.contents import ReportedRun
-from tests.made_run import Run, measure, mgf_of_run, mzml, of_molecule
-from tests.made_runs import lines_of, rows_of
+from tests.made_run import measure, mzml, of_molecule
+from tests.made_runs import rows_of
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE
 
 COMPOUNDS = [
@@ -122,22 +122,6 @@ def test_the_page_of_a_run_shows_its_consensus_spectra(duallgd, run_file, tmp_pa
     assert done.err.count("MS2 spectra") == 1
 
 
-def test_none_reads_each_scan_alone(duallgd, run_file, tmp_path, measured):
-    duallgd("predict", run_file, "-o", "o.jsonl", "--group-by", "none", *FAST)
-
-    assert len(lines_of(tmp_path / "o.jsonl")) == sum(one.level == 2 for one in measured.scans)
-
-
-def test_ms2_scans_in_mgf_are_a_run(duallgd, measured, tmp_path):
-    only = Run(measured.compounds, [one for one in measured.scans if one.level == 2])
-    path = mgf_of_run(only, tmp_path / "scans.mgf")
-
-    done = duallgd("features", path, "-o", "features.mgf", "--rt-window", 12)
-
-    assert f"of {len(only.scans)} MS2 spectra" in done.err
-    assert len(rows_of(tmp_path / "features.csv")) < len(only.scans) / 2
-
-
 def test_formulas_of_a_run_are_those_of_its_features(duallgd, run_file, tmp_path):
     duallgd("features", run_file, "-o", "features.mgf", "-q")
     duallgd("formulas", run_file, "-o", "a.csv", "-q")
@@ -149,19 +133,6 @@ def test_formulas_of_a_run_are_those_of_its_features(duallgd, run_file, tmp_path
         for place in ("a.csv", "b.csv")
     ]
     assert rows[0] == rows[1]
-
-
-def test_features_in_a_file_stay_what_they_are(duallgd, spectra, tmp_path):
-    assert duallgd("features", spectra, "-o", "again.mgf", "-q").code == 0
-    duallgd("predict", spectra, "-o", "a.csv", *FAST)
-    duallgd("predict", "again.mgf", "-o", "b.csv", *FAST)
-
-    names = ("feature_id", "rank", "smiles", "confidence")
-    first, other = (
-        [tuple(row[name] for name in names) for row in rows_of(tmp_path / name) if row["rank"]]
-        for name in ("a.csv", "b.csv")
-    )
-    assert first == other
 
 
 def test_standard_output_takes_the_mgf_alone(duallgd, run_file, tmp_path):
@@ -188,13 +159,10 @@ def test_standard_output_takes_the_mgf_alone(duallgd, run_file, tmp_path):
         ("formulas RUN -o o.csv --rt 9-3", 2, "rt must be a span such as 60-600"),
         ("features RUN --group-by none --mz 100-150", 0, "run.mzML are read, with --group-by none"),
         ("formulas RUN -o o.csv --rt 5000-", 65, "is left: 52 outside the retention times"),
-        (
-            "score RUN -o o.csv --structures MINE --samples 2 --steps 1 --rt 5000-",
-            65,
-            "is left: 52 outside the retention times",
-        ),
+        ("score RUN -o o.csv --structures MINE --samples 2 --steps 1 --rt 5000-", 65,
+            "is left: 52 outside the retention times"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused_or_said(duallgd, run_file, spectra, tmp_path, arguments, code, said):
     (tmp_path / "mine.smi").write_text("Cn1cnc2c1c(=O)n(C)c(=O)n2C caffeine\n")
     files = {"RUN": run_file, "SPECTRA": spectra, "MINE": "mine.smi"}

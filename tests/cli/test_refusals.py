@@ -77,11 +77,8 @@ REFUSED = [
     ("evaluate --benchmark labelled.tsv --allow-leakage --drop-leaked", 2, "exclude each other"),
     ("evaluate --benchmark labelled.tsv --top-k 1,many", 2, "--top-k '1,many'"),
     ("evaluate --benchmark labelled.tsv --fold dev", 2, "no fold 'dev'"),
-    (
-        "evaluate --benchmark labelled.tsv --spectra-per-molecule 2",
-        2,
-        "'2' is not one of '1', 'all'",
-    ),
+    ("evaluate --benchmark labelled.tsv --spectra-per-molecule 2", 2,
+        "'2' is not one of '1', 'all'"),
     ("evaluate --benchmark absent.tsv", 66, "nor a file that exists"),
     ("evaluate --benchmark absent.tsv", 66, "neither massspecgym nor a file that exists"),
     ("data structures none.smi -o out", 66, "none.smi does not exist"),
@@ -94,25 +91,21 @@ REFUSED = [
     ("data simulate structures --like spectra -o structures", 2, "would overwrite an input"),
     ("data simulate structures --like spectra -o ./spectra", 2, "would overwrite an input"),
     ("data simulate structures --like spectra -o made --seed -1", 2, "--seed"),
-    (
-        "data simulate structures --like spectra -o made --max-atoms 2 --workers 1 --steps 1",
-        *(65, "no structure"),
-    ),
+    ("data simulate structures --like spectra -o made --max-atoms 2 --workers 1 --steps 1", *(65,
+        "no structure")),
     ("train --data none -o run", 66, "none holds no prepared data"),
     ("train --data structures -o run --stage joint", 2, "holds structures, not spectra"),
     ("train --data structures -o run --stage last", 2, "must be one of decoder, encoder, joint"),
     ("train --data structures -o run --simulated x", 2, "leave --simulated out"),
     ("train --data structures -o run --structures x", 2, "leave --structures out"),
-    (
-        "train --data structures -o run --structures a --structures b --stage encoder",
-        *(2, "one folder of --structures that are simulated as it learns"),
-    ),
+    ("train --data structures -o run --structures a --structures b --stage encoder", *(2,
+        "one folder of --structures that are simulated as it learns")),
     ("train --data structures -o run --config huge", 2, "neither a YAML file nor a preset"),
     ("train --data structures -o run --set training.stepz=1", 2, "did you mean training.steps?"),
     ("train --data structures -o run --init-encoder no", 69, "weights no do not exist"),
     ("train --data structures -o run --device cpu:x", 2, "device"),
     ("divine", 2, "divine"),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

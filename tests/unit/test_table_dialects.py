@@ -194,10 +194,3 @@ def test_decimals_after_a_comma_are_scores(tmp_path):
     rows = read_table(str(path))["id"]["1"]
 
     assert rows[0].log_weight - rows[1].log_weight == pytest.approx(2.1972, abs=1e-4)
-
-
-def test_a_formula_table_says_which_line_is_wrong(tmp_path):
-    path = written(tmp_path, "id,formula\n1,C8H10N4O2,x\n")
-
-    with pytest.raises(UnreadableError, match="line 2: the row has more cells"):
-        read_table(str(path))

@@ -10,9 +10,8 @@ import logging
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,7 +42,6 @@ from duallgd_cli.spectra.types import Source, Spectrum
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_S: Final = 2.0  # of waiting for the first byte of a pipe, before that is said
 _SPOOL_BYTES: Final = 1 << 26
 _TEXT: Final = {
     "mgf": mgf_records,
@@ -207,39 +205,23 @@ def open_bytes(path: str) -> BinaryIO:
     if path == "-" and sys.stdin is None:
         raise MissingInputError("standard input is closed; pipe spectra into it, or name a file")
     if path == "-":
-        return _copied(sys.stdin.buffer, "standard input")
+        return _copied(sys.stdin.buffer)
     require_input(path)
     if Path(path).is_dir():
         raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
     try:
-        with _patience(path) if Path(path).is_fifo() else nullcontext():
-            stream = Path(path).open("rb")  # noqa: SIM115  closed by whoever reads
+        stream = Path(path).open("rb")  # noqa: SIM115  closed by whoever reads
         if stream.seekable():
             return stream
         with stream:
-            return _copied(stream, path)
+            return _copied(stream)
     except OSError as error:
         raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
 
 
-@contextmanager
-def _patience(name: str) -> Iterator[None]:
-    """Say what is waited for, once that takes longer than a moment."""
-    text = "nothing has come from %s yet; still waiting, Ctrl-C stops"
-    timer = threading.Timer(_PATIENCE_S, logger.warning, (text, name))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _copied(pipe: BinaryIO, name: str) -> BinaryIO:
+def _copied(pipe: BinaryIO) -> BinaryIO:
     """A copy of what a pipe gives, since a pipe cannot be read twice and XML is."""
     copy = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
-    with _patience(name):
-        copy.write(pipe.read(1))
     shutil.copyfileobj(pipe, copy)
     copy.seek(0)
     return cast("BinaryIO", copy)

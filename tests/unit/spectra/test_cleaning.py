@@ -9,32 +9,17 @@ from tests.made_spectra import made_spectrum
 DOUBLY_CHARGED = {"precursor_mz": 100.0, "adduct_text": "[M+2H]2+"}
 # Peaks as read, more of the spectrum, and the peaks that stay.
 KEPT = {
-    "bad peaks go and the base peak becomes one": (
-        [(40, 8), (50, np.nan), (60, -1), (70, 0), (80, 4), (np.nan, 5), (-1, 5), (np.inf, 5)],
-        {},
-        [(40, 1), (80, 0.5)],
-    ),
-    "equal masses add up and the rest is sorted": (
-        [(90, 1), (50, 4), (90, 3), (60, 2)],
-        {},
-        [(50, 1), (60, 0.5), (90, 1)],
-    ),
-    "peaks above the precursor and its isotopes go": (
-        [(99, 1), (100, 2), (102.9, 1), (103.1, 9), (500, 9)],
-        {"precursor_mz": 100.0},
-        [(99, 0.5), (100, 1), (102.9, 0.5)],
-    ),
-    "those above a doubly charged precursor stay": (
-        [(99, 1), (199, 2), (204, 9)],
-        DOUBLY_CHARGED,
-        [(99, 0.5), (199, 1)],
-    ),
-    "impossible masses go even where no precursor bounds them": (
-        [(100, 1), (1e308, 9)],
-        {},
-        [(100, 1)],
-    ),
-}
+    "bad peaks go and the base peak becomes one": ([(40, 8), (50, np.nan), (60, -1), (70, 0), (80,
+        4), (np.nan, 5), (-1, 5), (np.inf, 5)], {}, [(40, 1), (80, 0.5)]),
+    "equal masses add up and the rest is sorted": ([(90, 1), (50, 4), (90, 3), (60, 2)], {}, [(50,
+        1), (60, 0.5), (90, 1)]),
+    "peaks above the precursor and its isotopes go": ([(99, 1), (100, 2), (102.9, 1), (103.1, 9),
+        (500, 9)], {"precursor_mz": 100.0}, [(99, 0.5), (100, 1), (102.9, 0.5)]),
+    "those above a doubly charged precursor stay": ([(99, 1), (199, 2), (204, 9)], DOUBLY_CHARGED,
+        [(99, 0.5), (199, 1)]),
+    "impossible masses go even where no precursor bounds them": ([(100, 1), (1e308, 9)], {}, [(100,
+        1)]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("peaks", "more", "kept"), KEPT.values(), ids=list(KEPT))

@@ -12,90 +12,67 @@ from tests.made_spectra import made_spectrum
 
 # Two features in the layout of each program: caffeine at 61.5 s, aspirin's sodium adduct at 120 s.
 LAYOUTS = {
-    "mzmine 3 and 4, for GNPS and SIRIUS": (
-        "quant.csv",
+    "mzmine 3 and 4, for GNPS and SIRIUS": ("quant.csv",
         "row ID,row m/z,row retention time,correlation group ID,annotation network number,best ion,"
         "auto MS2 verify,identified by n=,partners,neutral M mass,a.mzML Peak area,\n"
         "7,195.08765,1.025,1,1,[M+H]+,,2,9,194.0804,120000.5,\n"
-        "9,203.03148,2.0,,,[M+Na]+,,,,,3.4e5,\n",
-    ),
-    "mzmine 3, all columns": (
-        "full.csv",
+        "9,203.03148,2.0,,,[M+Na]+,,,,,3.4e5,\n"),
+    "mzmine 3, all columns": ("full.csv",
         "id,area,rt,mz_range:min,mz_range:max,charge,rt_range:min,rt_range:max,height,mz,"
         "ion_identities:iin_id,ion_identities:ion_identities,datafile:a.mzML:area\n"
         "7,120000.5,1.025,195.08,195.09,1,0.9,1.1,3e4,195.08765,1,[M+H]+,120000.5\n"
-        "9,3.4e5,2.0,203.03,203.04,1,1.9,2.1,3e4,203.03148,,[M+Na]+,3.4e5\n",
-    ),
-    "mzmine 4, all columns": (
-        "full4.csv",
+        "9,3.4e5,2.0,203.03,203.04,1,1.9,2.1,3e4,203.03148,,[M+Na]+,3.4e5\n"),
+    "mzmine 4, all columns": ("full4.csv",
         "id,rt,rt_range:min,rt_range:max,mz,mz_range:min,mz_range:max,feature_group,"
         "ion_identities:ion_identities,fragment_scans,datafile:a.mzML:rt,datafile:a.mzML:area\n"
         "7,1.025,0.9,1.1,195.08765,195.08,195.09,1,[M+H]+,3,1.02,120000.5\n"
-        "9,2.0,1.9,2.1,203.03148,203.03,203.04,,[M+Na]+,2,2.0,3.4e5\n",
-    ),
-    "MS-DIAL 5, alignment": (
-        "Area_1.txt",
+        "9,2.0,1.9,2.1,203.03148,203.03,203.04,,[M+Na]+,2,2.0,3.4e5\n"),
+    "MS-DIAL 5, alignment": ("Area_1.txt",
         "\t\t\t\t\tClass\tcontrol\n\t\t\t\t\tFile type\tSample\n\t\t\t\t\tInjection order\t1\n"
         "\t\t\t\t\tBatch ID\t1\n"
         "Alignment ID\tAverage Rt(min)\tAverage Mz\tMetabolite name\tAdduct type\t"
         "MS/MS spectrum\ta\n"
         "7\t1.025\t195.08765\tUnknown\t[M+H]+\t138.06:1000 110.07:600\t120000.5\n"
-        "9\t2.0\t203.03148\tw/o MS2: aspirin\t[M+Na]+\t\t340000\n",
-    ),
-    "MS-DIAL 5, one file": (
-        "a.txt",
+        "9\t2.0\t203.03148\tw/o MS2: aspirin\t[M+Na]+\t\t340000\n"),
+    "MS-DIAL 5, one file": ("a.txt",
         "Peak ID\tName\tScan\tRT left(min)\tRT (min)\tRT right (min)\tPrecursor m/z\tHeight\tArea\t"
-        "Adduct\n"
-        "7\tUnknown\t120\t0.9\t1.025\t1.2\t195.08765\t2000\t120000.5\t[M+H]+\n"
-        "9\tUnknown\t220\t1.9\t2.0\t2.2\t203.03148\t2000\t340000\t[M+Na]+\n",
-    ),
-    "SIRIUS 6, structures": (
-        "structure_identifications.tsv",
+        "Adduct\n" "7\tUnknown\t120\t0.9\t1.025\t1.2\t195.08765\t2000\t120000.5\t[M+H]+\n"
+        "9\tUnknown\t220\t1.9\t2.0\t2.2\t203.03148\t2000\t340000\t[M+Na]+\n"),
+    "SIRIUS 6, structures": ("structure_identifications.tsv",
         "structurePerIdRank\tformulaRank\tmolecularFormula\tadduct\tprecursorFormula\tsmiles\t"
         "ionMass\tretentionTimeInSeconds\tretentionTimeInMinutes\tformulaId\talignedFeatureId\t"
         "mappingFeatureId\toverallFeatureQuality\n"
         "1\t1\tC8H10N4O2\t[M + H]+\tC8H10N4O2\tCN1C=NC2=C1\t195.08765\t61.5\t1.025\t66\t"
         "77123\t7\tGOOD\n"
-        "1\t1\tC9H8O4\t[M + Na]+\tC9H8O4\tCC(=O)O\t203.03148\t120\t2.0\t67\t77124\t9\tGOOD\n",
-    ),
-    "SIRIUS 5, formulas": (
-        "formula_identifications.tsv",
+        "1\t1\tC9H8O4\t[M + Na]+\tC9H8O4\tCC(=O)O\t203.03148\t120\t2.0\t67\t77124\t9\tGOOD\n"),
+    "SIRIUS 5, formulas": ("formula_identifications.tsv",
         "rank\tmolecularFormula\tadduct\tprecursorFormula\tSiriusScore\tionMass\t"
         "retentionTimeInSeconds\tid\tfeatureId\n"
         "1\tC8H10N4O2\t[M + H]+\tC8H10N4O2\t20.1\t195.08765\t61.5\t0_file_7\t7\n"
-        "1\tC9H8O4\t[M + Na]+\tC9H8O4\t9.1\t203.03148\t120\t1_file_9\t9\n",
-    ),
-    "XCMS 3 for GNPS, with CAMERA": (
-        "xcms.txt",
+        "1\tC9H8O4\t[M + Na]+\tC9H8O4\t9.1\t203.03148\t120\t1_file_9\t9\n"),
+    "XCMS 3 for GNPS, with CAMERA": ("xcms.txt",
         "Row.names\tmzmed\tmzmin\tmzmax\trtmed\trtmin\trtmax\tnpeaks\tpeakidx\ta.mzML\tadduct\n"
         "7\t195.08765\t195.087\t195.088\t61.5\t60\t63\t3\tc(1, 2)\t120000.5\t[M+H]+ 194.0804\n"
-        "9\t203.03148\t203.031\t203.032\t120\t118\t123\t3\tc(3)\t340000\t[M+Na]+ 180.0423\n",
-    ),
+        "9\t203.03148\t203.031\t203.032\t120\t118\t123\t3\tc(3)\t340000\t[M+Na]+ 180.0423\n"),
     "XCMS, as R writes a table with names of rows": (
         "features.txt",
         "mzmed rtmed rtmin adduct\n7 195.08765 61.5 60 [M+H]+\n9 203.03148 120 118 [M+Na]+\n"
         .replace(" ", "\t"),
     ),
-    "Progenesis QI": (
-        "progenesis.csv",
+    "Progenesis QI": ("progenesis.csv",
         ",,,,,,,Normalised abundance,Raw abundance\n,,,,,,,control,control\n"
         "Compound,Neutral mass (Da),m/z,Charge,Retention time (min),"
         "Chromatographic peak width (min),Adducts,a,a\n"
         "7,194.0804,195.08765,1,1.025,0.1,M+H,1.2,120000.5\n"
-        "9,,203.03148,1,2.0,0.1,M+Na,3.4,340000\n",
-    ),
-    "Progenesis QI with decimal commas": (
-        "progenesis.csv",
+        "9,,203.03148,1,2.0,0.1,M+Na,3.4,340000\n"),
+    "Progenesis QI with decimal commas": ("progenesis.csv",
         ';;;;;;"Raw abundance"\n;;;;;;"control"\n'
         '"Compound";"Neutral mass (Da)";"m/z";"Charge";"Retention time (min)";"Adducts";"a"\n'
         '"7";"194,0804";"195,08765";"1";"1,025";"M+H";"120000,5"\n'
-        '"9";"";"203,03148";"1";"2,0";"M+Na";"340000"\n',
-    ),
-    "this program": (
-        "features.csv",
+        '"9";"";"203,03148";"1";"2,0";"M+Na";"340000"\n'),
+    "this program": ("features.csv",
         "feature_id,file,precursor_mz,rt_seconds,adduct\n7,a.mgf,195.08765,61.5,[M+H]+\n"
-        "9,a.mgf,203.03148,120,[M+Na]+\n",
-    ),
+        "9,a.mgf,203.03148,120,[M+Na]+\n"),
 }  # fmt: skip
 
 

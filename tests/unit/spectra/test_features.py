@@ -175,12 +175,6 @@ def test_one_without_other_spectra_of_its_ion_keeps_its_row_and_says_so():
         assert "is read as MS2 since no other spectrum is" in found.first.assumptions[0]
 
 
-def test_members_that_name_different_formulas_stay_apart():
-    items = [spectrum(0, "7", formula_text="C9H8O4"), spectrum(1, "7", formula_text="C10H12O3")]
-
-    assert indices(items) == [[0], [1]]
-
-
 def test_files_do_not_mix_and_unreadable_records_keep_their_place():
     bad = unreadable(Source("a.mgf", 1), "torn")
     items = [spectrum(0, "7"), bad, spectrum(2, "7"), spectrum(0, "7", file="b.mgf")]

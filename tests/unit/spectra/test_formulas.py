@@ -5,6 +5,7 @@ import math
 import pytest
 
 from duallgd_cli.errors import Failure, UnreadableError, UsageError
+from duallgd_cli.spectra.compounds import with_compound
 from duallgd_cli.spectra.formulas import FormulaLimits, from_field, from_text, table_source
 from duallgd_cli.spectra.types import Feature
 from tests.made_spectra import made_spectrum
@@ -26,50 +27,30 @@ def propose(formula, mz=ASPIRIN_H, adduct="[M+H]+", limits=LIMITS, **more):
 WIDE = FormulaLimits(precursor_ppm=1e6)
 # Formula, m/z, adduct and more of a spectrum: the status and words of the refusal.
 REFUSED = (
-    (
-        ("C9H10O4", ASPIRIN_H, "[M+H]+"),
-        "formula_mismatch",
-        "C9H10O4 as [M+H]+ has m/z 183.0652 but the precursor is 181.0495|allowed 10 ppm",
-    ),
+    (("C9H10O4", ASPIRIN_H, "[M+H]+"), "formula_mismatch",
+        "C9H10O4 as [M+H]+ has m/z 183.0652 but the precursor is 181.0495|allowed 10 ppm"),
     # The error is in ppm where that says something, else in Da.
     (("C9H8O4", ASPIRIN_H * (1 + 50e-6), "[M+H]+"), "formula_mismatch", "(+50.0 ppm, allowed 10"),
     (("C9H8O4", ASPIRIN_H + 100, "[M+H]+"), "formula_mismatch", "(+100.0000 Da, allowed 10 ppm)"),
     (("C9H8O4-", ASPIRIN_H, "[M+H]+"), "formula_mismatch", "C9H8O4-"),
     (("C9H9O3N2", 194.0686, "[M+H]+"), "formula_mismatch", "odd number of electrons"),
-    (
-        ("C6H6", 61.0, "[M-H2O+H]+", WIDE),
-        "formula_mismatch",
-        "lacks atoms that [M-H2O+H]+ takes away",
-    ),
-    (
-        ("C9H8O4", 180.0417, "[M]+"),
-        "unsupported_adduct",
-        "is a radical cation, which is not supported",
-    ),
+    (("C6H6", 61.0, "[M-H2O+H]+", WIDE), "formula_mismatch",
+        "lacks atoms that [M-H2O+H]+ takes away"),
+    (("C9H8O4", 180.0417, "[M]+"), "unsupported_adduct",
+        "is a radical cation, which is not supported"),
     (("C9H8O4", 180.0417, "[M]+."), "unsupported_adduct", "a radical ion is not supported"),
-    (
-        ("C9H8O4", 300.0, ""),
-        "unsupported_adduct",
-        "none fits C9H8O4 at m/z 300.0000|[M-H2O+H]+",
-    ),
+    (("C9H8O4", 300.0, ""), "unsupported_adduct", "none fits C9H8O4 at m/z 300.0000|[M-H2O+H]+"),
     (("C9H8O4", ASPIRIN_H, "", LIMITS, {"polarity": -1}), "unsupported_adduct", "none fits"),
     (("C9H8O4", 182.0, "", WIDE), "unsupported_adduct", "several fit"),
-    (
-        ("C9H8O4", 91.0284, "", LIMITS, {"charge": 2, "polarity": 1}),
-        "unsupported_adduct",
-        "charge +2",
-    ),
+    (("C9H8O4", 91.0284, "", LIMITS, {"charge": 2, "polarity": 1}), "unsupported_adduct",
+        "charge +2"),
     (("C9H8O4", None, ""), "no_precursor", ""),
-    (
-        ("C9H7NaO4", 203.0315, "[M+H]+"),
-        "unsupported_element",
-        "Na|C N O P S F Cl Br I B Si Se H",
-    ),
+    (("C9H7NaO4", 203.0315, "[M+H]+"), "unsupported_element", "Na|C N O P S F Cl Br I B Si Se H"),
     (("C9H8PtO4", 375.0, "[M+H]+"), "unsupported_element", "Pt"),
     (("aspirin", ASPIRIN_H, "[M+H]+"), "no_formula", "is not a molecular formula|C9H8O4"),
     (("C101H204", 1418.6, "[M+H]+", WIDE), "too_large", "101 heavy atoms|limit is 100"),
     (("CH4", 17.0386, "[M+H]+", WIDE), "too_small", "1 heavy atoms"),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "status", "words"), REFUSED, ids=lambda one: str(one)[:30])
@@ -247,23 +228,17 @@ SIRIUS_HEAD = "rank\tmolecularFormula\tadduct\tionMass\t"
         (SIRIUS_HEAD + "name\tid\n1\tC9H8O4\t[M + H]+\t181.05\tAspirin\t3_run_x_7\n", "x_7"),
         (SIRIUS_HEAD + "id\tfeatureId\n1\tC9H8O4\t[M + H]+\t181.05\t3_run_7\tN/A\n", "7"),
         # SIRIUS 6: numbers of its own beside those of the file.
-        (
-            SIRIUS_HEAD + "alignedFeatureId\tmappingFeatureId\n"
-            "1\tC9H8O4\t[M + H]+\t181.05\t612345678901\t7\n",
-            "7",
-        ),
+        (SIRIUS_HEAD + "alignedFeatureId\tmappingFeatureId\n"
+            "1\tC9H8O4\t[M + H]+\t181.05\t612345678901\t7\n", "7"),
         ("identifier\tadduct\tformula_rank_1\testimated_fdr\n7\t[M+H]+\tC9H8O4\t0.1\n", "7"),
-        (
-            "ID\tPrecursor Type\tPred Formula\tRefined Formula (0)\tRefined Mass (0)\n"
-            "7\t[M+H]+\tC8H8O5\tC9H8O4\t180.04\n",
-            "7",
-        ),
+        ("ID\tPrecursor Type\tPred Formula\tRefined Formula (0)\tRefined Mass (0)\n"
+            "7\t[M+H]+\tC8H8O5\tC9H8O4\t180.04\n", "7"),
         ("File name\tTitle\tPRECURSORTYPE\tFormula\tFormula score\na\t7\t[M+H]+\tC9H8O4\t4\n", "7"),
         # The likelier column knows the name too, of another spectrum: the mass tells.
         ("feature_id\tid\tformula\n7\t1\tC20H42\n8\t7\tC9H8O4\n", "7"),
     ],
     ids=["4 null", "4 name", "5", "6", "msbuddy", "FIDDLE", "MS-FINDER", "two columns"],
-)
+)  # fmt: skip
 def test_the_column_whose_values_match_names_the_spectra(tmp_path, text, named):
     source = table(tmp_path, text)
 
@@ -343,3 +318,34 @@ def test_a_given_formula_may_be_that_of_the_monoisotopic_ion():
     assert f"the formula is that of m/z {ASPIRIN_H:.4f}" in found.notes
     assert neither.status == "formula_mismatch"
     assert "but the precursor is 182.0529" in neither.message
+
+
+SURE, OPEN = [("[M+Na]+", 0.97), ("[M+K]+", 0.02)], [("[M+Na]+", 0.6), ("[M+K]+", 0.4)]
+
+
+@pytest.mark.parametrize(
+    ("told", "formula", "mz", "adduct", "said"),
+    [
+        (SURE, "C9H8O4", ASPIRIN_H, None, "other ions of compound 5 tell [M+Na]+ (0.97)"),
+        (SURE, "C9H8O4", 203.03148, "[M+Na]+", ""),
+        (OPEN, "C9H8O4", ASPIRIN_H, "[M+H]+", "other ions of compound 5 tell [M+Na]+ (0.6)"),
+        (OPEN, "C9H8O4", 219.00542, "[M+K]+", "other ions of compound 5 tell [M+Na]+ (0.6)"),
+        (OPEN, "C9H8O4", 203.03148, "[M+Na]+", ""),
+    ],
+)
+def test_a_formula_that_contradicts_what_other_ions_tell_is_refused_or_says_so(
+    told, formula, mz, adduct, said
+):
+    linked = with_compound(made_spectrum(precursor_mz=mz, polarity=1), "5", told)
+
+    (found,) = (
+        result if isinstance(result := from_text(Feature((linked,)), formula), list) else [result]
+    )
+
+    if adduct is None:
+        assert found.status == "formula_mismatch"
+        assert said in found.message
+    else:
+        assert found.adduct.name == adduct
+        assert any(said in note for note in found.notes) or not said
+        assert bool(said) == any("other ions" in note for note in found.notes)

@@ -73,15 +73,6 @@ def test_what_shows_no_isotopes_says_nothing(peaks):
     assert isotope_pattern(ms1(), spectrum(precursor_mz=None)) is None
 
 
-def test_without_grouping_ms1_spectra_before_a_member_count():
-    before, after = spectrum(0, feature_id="7"), spectrum(2, feature_id="7")
-
-    found = [one.isotopes for one in group([before, ms1(1, feature_id="7"), after], "none")]
-
-    assert found[0] is None
-    assert found[1] is not None
-
-
 @pytest.mark.parametrize("ms1_is_first", [True, False])
 def test_ms1_spectra_of_a_feature_are_added_up_wherever_they_stand(ms1_is_first):
     own = [ms1(0, feature_id="7"), ms1(1, feature_id="7", scale=3e6)]
@@ -109,20 +100,18 @@ def test_without_a_feature_id_the_last_ms1_spectrum_before_counts():
     assert first.intensity[0] > 1e5 > second.intensity[0]
 
 
-def test_an_ms1_spectrum_of_another_precursor_or_polarity_does_not_count():
-    other = ms1(0, precursor_mz=300.0)
+def test_which_ms1_spectra_do_not_count():
+    bare = ms1(0, precursor_mz=None)
     negative = ms1(1, precursor_mz=None, polarity=-1)
 
-    assert shown(other, spectrum(2)) == [None]
+    assert shown(ms1(0, precursor_mz=300.0), spectrum(2)) == [None]
     assert shown(negative, spectrum(2, polarity=1)) == [None]
-    assert shown(ms1(0, precursor_mz=None), negative, spectrum(2, polarity=1))[0] is not None
-
-
-def test_ms1_spectra_are_no_features_and_files_do_not_mix():
-    elsewhere = spectrum(file="b.mgf")
-
-    assert [one.isotopes for one in group([ms1(), elsewhere])] == [None]
-    assert list(group([ms1()])) == []
+    assert shown(bare, negative, spectrum(2, polarity=1))[0] is not None
+    assert shown(ms1(), spectrum(file="b.mgf")) == [None]  # of another file
+    assert list(group([ms1()])) == []  # they are no features
+    before, after = spectrum(0, feature_id="7"), spectrum(2, feature_id="7")
+    first, second = shown(before, ms1(1, feature_id="7"), after, by="none")
+    assert (first, second is None) == (None, False)
 
 
 def test_scans_that_their_ms1_scan_encloses_are_read_after_it():
@@ -187,17 +176,12 @@ def test_the_monoisotopic_ion_is_not_taken_for_an_isotope(formula):
     assert found.first.assumptions == ()
 
 
-@pytest.mark.parametrize(
-    ("below", "height"),
-    [
-        (1.00783, 5e6),  # one hydrogen
-        (0.99640, 5e6),  # no 13C
-        (1.00336, 5e8),  # 500 times: less than one carbon atom would be
-        (1.00336, 5e5),  # weaker
-        (2.01565, 2e6),  # two hydrogens
-        (0.50168, 5e6),
-    ],
-)
+BELOW = {"one hydrogen": (1.00783, 5e6), "no 13C": (0.99640, 5e6), "weaker": (1.00336, 5e5)}
+BELOW |= {"500 times as strong: less than a carbon atom": (1.00336, 5e8), "half": (0.50168, 5e6)}
+BELOW |= {"two hydrogens": (2.01565, 2e6)}
+
+
+@pytest.mark.parametrize(("below", "height"), BELOW.values(), ids=list(BELOW))
 def test_another_ion_below_the_precursor_is_not_taken_for_the_monoisotopic_one(below, height):
     mz = 362.1378
     shown = made_spectrum((mz - below, mz, mz + 1.00336), (height, 1e6, 2e5), ms_level=1)

@@ -25,50 +25,31 @@ def listed(**values):
 
 
 MONA = {
-    "compound": [
-        {
-            "inchi": "InChI=1S/C8H10N4O2/c1-10-4", "inchiKey": "RYYVLZVUVIJVGH-UHFFFAOYSA-N",
-            "metaData": listed(molecular_formula="C8H10N4O2", SMILES=SMILES),
-            "names": [{"computed": False, "name": "Caffeine", "score": 0.0}], "kind": "biological",
-        }
-    ],
+    "compound": [{"inchi": "InChI=1S/C8H10N4O2/c1-10-4", "inchiKey": "RYYVLZVUVIJVGH-UHFFFAOYSA-N",
+        "metaData": listed(molecular_formula="C8H10N4O2", SMILES=SMILES),
+        "names": [{"computed": False, "name": "Caffeine", "score": 0.0}], "kind": "biological"}],
     "id": "EQ300803",
-    "metaData": [
-        *listed(instrument_type="LC-ESI-QFT", instrument="Q Exactive Plus Orbitrap"),
+    "metaData": [*listed(instrument_type="LC-ESI-QFT", instrument="Q Exactive Plus Orbitrap"),
         *listed(ms_level="MS2", ionization="ESI", precursor_type="[M+H]+"),
-        {"name": "collision energy", "value": "35", "unit": "eV"},
-        {"name": "retention time", "value": "5.21", "unit": "min"},
-        {"category": "focused ion", "name": "precursor m/z", "value": 195.08765},
-        *listed(ionization_mode="positive"),
-    ],
+        {"name": "collision energy", "value": "35", "unit": "eV"}, {"name": "retention time",
+        "value": "5.21", "unit": "min"}, {"category": "focused ion", "name": "precursor m/z",
+        "value": 195.08765}, *listed(ionization_mode="positive")],
     "spectrum": "138.0662:1000.000000 110.0713:600.000000",
     "splash": {"splash": "splash10-x"},
 }  # fmt: skip
 MASSBANK = {
     "accession": "MSBNK-X-1",
     "title": "Caffeine; LC-ESI-QFT; MS2",
-    "compound": {
-        "names": ["Caffeine", "Coffein"], "formula": "C8H10N4O2", "smiles": SMILES,
-        "link": [{"database": "CAS", "identifier": "58-08-2"}],
-    },
-    "acquisition": {
-        "instrument": "Q Exactive", "instrument_type": "LC-ESI-QFT",
-        "mass_spectrometry": {
-            "ms_type": "MS2", "ion_mode": "POSITIVE",
-            "subtags": [{"subtag": "COLLISION_ENERGY", "value": "35 eV"}],
-        },
-        "chromatography": [{"subtag": "RETENTION_TIME", "value": "5.21 min"}],
-    },
-    "mass_spectrometry": {
-        "focused_ion": [
-            {"subtag": "PRECURSOR_M/Z", "value": "195.08765"},
-            {"subtag": "PRECURSOR_TYPE", "value": "[M+H]+"},
-        ]
-    },
-    "peak": {
-        "splash": "splash10-x", "numPeak": 2,
-        "peak": {"values": [{"mz": mz, "intensity": i, "rel": 9} for mz, i in PEAKS]},
-    },
+    "compound": {"names": ["Caffeine", "Coffein"], "formula": "C8H10N4O2", "smiles": SMILES,
+        "link": [{"database": "CAS", "identifier": "58-08-2"}]},
+    "acquisition": {"instrument": "Q Exactive", "instrument_type": "LC-ESI-QFT",
+        "mass_spectrometry": {"ms_type": "MS2", "ion_mode": "POSITIVE",
+        "subtags": [{"subtag": "COLLISION_ENERGY", "value": "35 eV"}]},
+        "chromatography": [{"subtag": "RETENTION_TIME", "value": "5.21 min"}]},
+    "mass_spectrometry": {"focused_ion": [{"subtag": "PRECURSOR_M/Z", "value": "195.08765"},
+        {"subtag": "PRECURSOR_TYPE", "value": "[M+H]+"}]},
+    "peak": {"splash": "splash10-x", "numPeak": 2, "peak": {"values": [{"mz": mz, "intensity": i,
+        "rel": 9} for mz, i in PEAKS]}},
 }  # fmt: skip
 GNPS = {
     "spectruminfo": {"spectrum_id": "CCMSLIB1", "peaks_json": str(PEAKS), "ms_level": "2"},

@@ -18,7 +18,6 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.files import open_text, replaced_text
-from duallgd_cli.spectra import reading
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.reading import read, spectrum_files
 from duallgd_cli.tables import table_rows
@@ -138,36 +137,6 @@ def test_reading_is_lazy(tmp_path):
     spectra.close()
 
 
-@pytest.mark.parametrize("opens", [False, True], ids=["no writer", "a writer that is silent"])
-def test_waiting_for_a_pipe_is_said(tmp_path, monkeypatch, opens):
-    monkeypatch.setattr(reading, "_PATIENCE_S", 0.05)
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    # A pipe that is open for both ends neither blocks nor ends.
-    held = os.open(path, os.O_RDWR) if opens else None
-    said = []
-
-    class Writer(logging.Handler):
-        """Writes as soon as somebody complains."""
-
-        def emit(self, record):
-            said.append(record.getMessage())
-            path.write_bytes(mgf_of(1))
-            if held is not None:
-                os.close(held)
-
-    logger = logging.getLogger(reading.__name__)
-    handler = Writer()
-    logger.addHandler(handler)
-    try:
-        (found,) = read(str(path))
-    finally:
-        logger.removeHandler(handler)
-
-    assert found.spectrum_id == "1"
-    assert said == [f"nothing has come from {path} yet; still waiting, Ctrl-C stops"]
-
-
 def test_a_pipe_that_is_read_more_than_once_is_refused(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
@@ -184,15 +153,10 @@ OTHERS = (
     ("a.animl", f"{XML}<AnIML version='0.90'></AnIML>".encode(), "AnIML", "mzML"),
     ("a.cdf", b"CDF\x01" + bytes(60), "netCDF", "mzML"),
     ("a.cdf", b"\x89HDF\r\n\x1a\n" + bytes(90), "HDF5", "mzML"),
-    (
-        "a.imzML",
-        f'{XML}<mzML xmlns="http://psi.hupo.org/ms/mzml"><cvList count="1"><cv id="IMS" '
+    ("a.imzML", f'{XML}<mzML xmlns="http://psi.hupo.org/ms/mzml"><cvList count="1"><cv id="IMS" '
         'fullName="Imaging MS Ontology"/></cvList><fileDescription><fileContent><cvParam '
         'cvRef="IMS" accession="IMS:1000031" name="processed"/></fileContent>'
-        "</fileDescription></mzML>".encode(),
-        "imzML",
-        ".ibd",
-    ),
+        "</fileDescription></mzML>".encode(), "imzML", ".ibd"),
     ("a.mzid", f"{XML}<MzIdentML id='a'></MzIdentML>".encode(), "mzIdentML", "spectra"),
     ("a.pep.xml", f"{XML}<msms_pipeline_analysis/>".encode(), "pepXML", "spectra"),
     ("a.mzData", f"{XML}<mzData version='1.05'/>".encode(), "mzData", "mzML"),
@@ -208,7 +172,7 @@ OTHERS = (
     ("a.raw", b"\x01\xa1F\0i\0n\0n\0i\0g\0a\0n\0" + bytes(90), "Thermo", "ThermoRawFileParser"),
     ("a.html", b"<!DOCTYPE html>\n<html><body>log in</body></html>", "web page", "download"),
     ("a.sdf", b"caffeine\n  x\n\n  0  0  0  0  0  0            999 V2000\nM  END\n$$$$\n", "SDF",
-     "--database"),
+        "--database"),
     ("a.csv", b"feature_id,mz,rt\n1,195.0877,5.2\n", "not recognised", "mzs and intensities"),
     ("a.txt", b"138.0662 1000\n110.0713 600\n", "not recognised", "BEGIN IONS"),
     ("a.txt", b"mzspec:MSV000084494:run_7:scan:1943\n", "USI", "spectra themselves"),

@@ -34,17 +34,14 @@ LEVELS = {"1": 1, "MS1": 1, "MS": 1, "MS2": 2, "2.0": 2, "3": 3, "MSn": 2}
 @pytest.mark.parametrize(
     ("read", "given", "expected"),
     [
-        *(
-            (fields.canonical_key, key, name)
-            for keys, name in SPELLINGS.items()
-            for key in keys.split("|")
-        ),
+        *((fields.canonical_key, key, name) for keys,
+            name in SPELLINGS.items() for key in keys.split("|")),
         *((fields.canonical, {"formula": value}, {}) for value in MISSING),
         *((fields.level_of, {"ms_level": text}, level) for text, level in LEVELS.items()),
         (fields.level_of, {}, 2),
         (fields.level_of, {"spectype": "CORRELATED MS", "ms_level": "2"}, 1),
     ],
-)
+)  # fmt: skip
 def test_what_fields_say(read, given, expected):
     assert read(given) == expected
 

@@ -145,110 +145,73 @@ LEFT_OUT = "1 of 3 peaks had no possible m/z and intensity and were left out"
 MS3 = "an MS3 spectrum is read as if it were MS2: its precursor is a fragment, so the formula must "
 # Name of the file, text, and of each spectrum what is read of it; what is not named is nothing.
 RECORDS = {
-    "fields in comments of RIKEN end with a semicolon": (
-        "a.msp", "NAME: x\nSCANNUMBER: -1\nComment: DB#=RIKEN-1; origin=R\nNum Peaks: 1\n50 1\n",
-        [{"spectrum_id": "RIKEN-1", "scans": "", "peaks": 1}],
-    ),
-    "comments of MoNA": (
-        "a.msp", 'Name: x\nComments: "SMILES=CCO" "author=made up"\nNum Peaks: 1\n50 1\n',
-        [{"kept": {"author": "made up"}, "peaks": 1}],
-    ),
-    "the rest of a comment is no peak": (
-        "a.msp", f"{MSP}Comments: of\n 2,4-dinitro and more\n  15 times\nNum Peaks: 1\n50 1\n",
-        [{"peaks": 1}],
-    ),
-    "peaks in the line of their number": (
-        "a.msp", f"{MSP}Peaks: 138.0662:1000 110.0713:600\n", [{"peaks": 2}]
-    ),
-    "records without blank lines, peaks or the right count": (
-        "a.msp",
+    "fields in comments of RIKEN end with a semicolon": ("a.msp",
+        "NAME: x\nSCANNUMBER: -1\nComment: DB#=RIKEN-1; origin=R\nNum Peaks: 1\n50 1\n",
+        [{"spectrum_id": "RIKEN-1", "scans": "", "peaks": 1}]),
+    "comments of MoNA": ("a.msp",
+        'Name: x\nComments: "SMILES=CCO" "author=made up"\nNum Peaks: 1\n50 1\n',
+        [{"kept": {"author": "made up"}, "peaks": 1}]),
+    "the rest of a comment is no peak": ("a.msp",
+        f"{MSP}Comments: of\n 2,4-dinitro and more\n  15 times\nNum Peaks: 1\n50 1\n",
+        [{"peaks": 1}]),
+    "peaks in the line of their number": ("a.msp", f"{MSP}Peaks: 138.0662:1000 110.0713:600\n",
+        [{"peaks": 2}]),
+    "records without blank lines, peaks or the right count": ("a.msp",
         "NAME: a\nNum Peaks: 3\n50 1\nNAME: b\nNum Peaks: 0\nNAME: c\nNAME: d\nNum Peaks: 1\n60 1",
-        [
-            {"spectrum_id": "a", "peaks": 1, "warnings": ("Num Peaks says 3, and there are 1",)},
-            {"spectrum_id": "b"},
-            {"spectrum_id": "c", "warnings": NO_COUNT},
-            {"spectrum_id": "d", "peaks": 1},
-        ],
-    ),
-    "a record without Num Peaks leaves the next record's fields alone": (
-        "a.msp", "NAME: a\nFORMULA: CH4\n\nFORMULA: C9H8O4\nNAME: b\nNum Peaks: 1\n60 1\n",
-        [
-            {"spectrum_id": "a", "formula_text": "CH4", "warnings": NO_COUNT},
-            {"spectrum_id": "b", "formula_text": "C9H8O4", "peaks": 1},
-        ],
-    ),
-    "a blank line between Num Peaks and the peaks": (
-        "a.msp", "NAME: a\nNum Peaks: 2\n\n50 1\n60 2\n", [{"peaks": 2}]
-    ),
-    "a count of peaks that is no number": (
-        "a.msp", "NAME: a\nNum Peaks: \u00b2\n50 1\n", [{"peaks": 1}]
-    ),
-    "blocks of one compound by MS-FINDER": (
-        "a.mat",
+        [{"spectrum_id": "a", "peaks": 1, "warnings": ("Num Peaks says 3, and there are 1", )},
+        {"spectrum_id": "b"}, {"spectrum_id": "c", "warnings": NO_COUNT}, {"spectrum_id": "d",
+        "peaks": 1}]),
+    "a record without Num Peaks leaves the next record's fields alone": ("a.msp",
+        "NAME: a\nFORMULA: CH4\n\nFORMULA: C9H8O4\nNAME: b\nNum Peaks: 1\n60 1\n",
+        [{"spectrum_id": "a", "formula_text": "CH4", "warnings": NO_COUNT}, {"spectrum_id": "b",
+        "formula_text": "C9H8O4", "peaks": 1}]),
+    "a blank line between Num Peaks and the peaks": ("a.msp",
+        "NAME: a\nNum Peaks: 2\n\n50 1\n60 2\n", [{"peaks": 2}]),
+    "a count of peaks that is no number": ("a.msp", "NAME: a\nNum Peaks: \u00b2\n50 1\n",
+        [{"peaks": 1}]),
+    "blocks of one compound by MS-FINDER": ("a.mat",
         f"{MSP}SPECTRUMTYPE: Centroid\nMSTYPE: MS1\nNum Peaks: 1\n195.08765 5\n"
         "MSTYPE: MS2\nNum Peaks: 2\n50 1\n60 2\n\nNAME: b\nMSTYPE: MS2\nNum Peaks: 0\n",
-        [
-            {"ms_level": 1, "peaks": 1},
-            {"spectrum_id": "x", "adduct_text": "[M+H]+", "peaks": 2},
-            {"spectrum_id": "b"},
-        ],
-    ),
-    "a SIRIUS compound without a block": (
-        "a.ms", ">compound a\n>parentmass 5\n>compound b\n>ms2\n50 1\n",
-        [{"spectrum_id": "a"}, {"spectrum_id": "b", "peaks": 1}],
-    ),
-    "blocks of SIRIUS compounds": (
-        "a.ms",
+        [{"ms_level": 1, "peaks": 1}, {"spectrum_id": "x", "adduct_text": "[M+H]+", "peaks": 2},
+        {"spectrum_id": "b"}]),
+    "a SIRIUS compound without a block": ("a.ms",
+        ">compound a\n>parentmass 5\n>compound b\n>ms2\n50 1\n", [{"spectrum_id": "a"},
+        {"spectrum_id": "b", "peaks": 1}]),
+    "blocks of SIRIUS compounds": ("a.ms",
         f"{SIRIUS}>instrumentation Q Exactive\n#SMILES CCO\n# a comment\n\n>ms1\n195.1 100\n\n"
         ">collision 35\n121.0284 1000\n\n>ms2\n>collision  10  eV\n163.0390 1000\n\n"
-        ">compound y\n>parentmass 179\n>feature_id 77\n>ms2\n93 5\n",
-        [
-            {"ms_level": 1, "peaks": 1},
-            {"feature_id": "x", "collision_energy_ev": 35 * 195.08765 / 500, "peaks": 1},
-            {"feature_id": "x", "collision_energy_ev": 10, "peaks": 1},
-            {"feature_id": "77", "spectrum_id": "77", "collision_energy_text": "", "peaks": 1},
-        ],
-    ),
-    "a block of SIRIUS that nobody knows does not join the one before": (
-        "a.ms", f"{SIRIUS}>ms1\n195.08765 9\n>other\n{PEAKS}",
-        [
-            {"ms_level": 1, "peaks": 1},
-            {"peaks": 2, "warnings": ("peaks below >other are read as MS2",)},
-        ],
-    ),
-    "MassSpecGym's energies are in eV": (
-        "a.tsv", f"{TABLE}collision_energy\tfold\n"
+        ">compound y\n>parentmass 179\n>feature_id 77\n>ms2\n93 5\n", [{"ms_level": 1, "peaks": 1},
+        {"feature_id": "x", "collision_energy_ev": 35 * 195.08765 / 500, "peaks": 1},
+        {"feature_id": "x", "collision_energy_ev": 10, "peaks": 1}, {"feature_id": "77",
+        "spectrum_id": "77", "collision_energy_text": "", "peaks": 1}]),
+    "a block of SIRIUS that nobody knows does not join the one before": ("a.ms",
+        f"{SIRIUS}>ms1\n195.08765 9\n>other\n{PEAKS}", [{"ms_level": 1, "peaks": 1}, {"peaks": 2,
+        "warnings": ("peaks below >other are read as MS2", )}]),
+    "MassSpecGym's energies are in eV": ("a.tsv", f"{TABLE}collision_energy\tfold\n"
         "M1\t50.5,60\t0.5,1\tCCO\tC9H8O4\t181.0495\t[M+H]+\tOrbitrap\t30.0\ttrain\n",
-        [{"spectrum_id": "M1", "collision_energy_ev": 30, "instrument": "orbitrap", "peaks": 2}],
-    ),
-    "the energy as recorded goes before the converted one": (
-        "a.tsv", f"{TABLE}collision_energy\tcollision_energy_text\n"
-        "M1\t50\t1\tC\tC9H8O4\t250\t[M+H]+\tOrbitrap\t99\t30 NCE\n",
-        [{"collision_energy_ev": 15, "peaks": 1}],
-    ),
-    "MassSpecGym as MGF": (
-        "a.mgf", mgf("IDENTIFIER=M1 | SMILES=CC(=O)O | INCHIKEY=QTBSB | PRECURSOR_MZ=250 | "
-        "INSTRUMENT_TYPE=Orbitrap | COLLISION_ENERGY=30.0 | FOLD=train"),
-        [{"spectrum_id": "M1", "precursor_mz": 250, "collision_energy_ev": 30, "peaks": 2}],
-    ),
-    "a library of GNPS": (
-        "a.mgf", mgf("PEPMASS=181.05 | CHARGE=1 | SEQ=*..* | IONMODE=Positive | INCHIAUX=A | "
-        "SMILES=CC(=O)O | INCHI=N/A | SPECTRUMID=CCMSLIB1 | SCANS=1"),
-        [{"spectrum_id": "CCMSLIB1", "charge": 1, "polarity": 1, "feature_id": "", "peaks": 2}],
-    ),
-    "without any identifier the file and place name the spectrum": (
-        "run.1.mgf", mgf("PEPMASS=1") + mgf("PEPMASS=2 | TITLE=N/A"),
-        [{"spectrum_id": "run:0", "peaks": 2}, {"spectrum_id": "run:1", "peaks": 2}],
-    ),
-    "global parameters hold for every record": (
-        "a.mgf", "CHARGE=1-\nCOM=made up\n\n" + mgf("PEPMASS=1") + mgf("PEPMASS=2 | CHARGE=1+"),
-        [{"charge": -1, "peaks": 2}, {"charge": 1, "peaks": 2}],
-    ),
-    "what MGF holds besides peaks": (
-        "a.mgf", "MASS=Monoisotopic\n# a comment\nBEGIN IONS\nTITLE=a=b\nSCANS=1-5\nPEPMASS=195 9\n"
-        f"; a comment\n138.0662\t1000\t1+\n\n{PEAKS}END IONS\n",
-        [{"scans": "1-5", "spectrum_id": "a=b", "precursor_mz": 195, "peaks": 3}],
-    ),
+        [{"spectrum_id": "M1", "collision_energy_ev": 30, "instrument": "orbitrap", "peaks": 2}]),
+    "the energy as recorded goes before the converted one": ("a.tsv",
+        f"{TABLE}collision_energy\tcollision_energy_text\n"
+        "M1\t50\t1\tC\tC9H8O4\t250\t[M+H]+\tOrbitrap\t99\t30 NCE\n", [{"collision_energy_ev": 15,
+        "peaks": 1}]),
+    "MassSpecGym as MGF": ("a.mgf",
+        mgf("IDENTIFIER=M1 | SMILES=CC(=O)O | INCHIKEY=QTBSB | PRECURSOR_MZ=250 | "
+        "INSTRUMENT_TYPE=Orbitrap | COLLISION_ENERGY=30.0 | FOLD=train"), [{"spectrum_id": "M1",
+        "precursor_mz": 250, "collision_energy_ev": 30, "peaks": 2}]),
+    "a library of GNPS": ("a.mgf",
+        mgf("PEPMASS=181.05 | CHARGE=1 | SEQ=*..* | IONMODE=Positive | INCHIAUX=A | "
+        "SMILES=CC(=O)O | INCHI=N/A | SPECTRUMID=CCMSLIB1 | SCANS=1"), [{"spectrum_id": "CCMSLIB1",
+        "charge": 1, "polarity": 1, "feature_id": "", "peaks": 2}]),
+    "without any identifier the file and place name the spectrum": ("run.1.mgf",
+        mgf("PEPMASS=1") + mgf("PEPMASS=2 | TITLE=N/A"), [{"spectrum_id": "run:0", "peaks": 2},
+        {"spectrum_id": "run:1", "peaks": 2}]),
+    "global parameters hold for every record": ("a.mgf",
+        "CHARGE=1-\nCOM=made up\n\n" + mgf("PEPMASS=1") + mgf("PEPMASS=2 | CHARGE=1+"),
+        [{"charge": -1, "peaks": 2}, {"charge": 1, "peaks": 2}]),
+    "what MGF holds besides peaks": ("a.mgf",
+        "MASS=Monoisotopic\n# a comment\nBEGIN IONS\nTITLE=a=b\nSCANS=1-5\nPEPMASS=195 9\n"
+        f"; a comment\n138.0662\t1000\t1+\n\n{PEAKS}END IONS\n", [{"scans": "1-5",
+        "spectrum_id": "a=b", "precursor_mz": 195, "peaks": 3}]),
     "missing ends and beginnings cost no other record": (
         "a.mgf", "BEGIN IONS\nTITLE=open\n50 1\n" + mgf("TITLE=whole") + "PEPMASS=999\nEND IONS\n"
         + mgf("TITLE=next") + "BEGIN IONS\nTITLE=last\n50 1",
@@ -260,60 +223,33 @@ RECORDS = {
             {"spectrum_id": "last", "peaks": 1, "warnings": (f"{TORN}the file ends within it",)},
         ],
     ),
-    "peaks outside of a record": (
-        "a.mgf", f"COM=x\n50 1\n{mgf('PEPMASS=1')}60 2\n70 3\n",
-        [
-            {"failed": "peaks stand without BEGIN IONS; restore that line"},
-            {"peaks": 2},
-            {"failed": "peaks stand without BEGIN IONS; restore that line"},
-        ],
-    ),
-    "a record of garbage": (
-        "a.mgf", mgf("TITLE=bad", "hello world\nfoo\n") + mgf("TITLE=good"),
-        [{"failed": "no m/z and intensity in 2 peak lines", "spectrum_id": "bad"}, {"peaks": 2}],
-    ),
-    "levels of MS": (
-        "a.mgf", mgf("SPECTYPE=CORRELATED MS | MSLEVEL=2") + mgf("MSLEVEL=1") + mgf("MSLEVEL=3"),
-        [
-            {"ms_level": 1, "peaks": 2},
-            {"ms_level": 1, "peaks": 2},
-            {"ms_level": 3, "peaks": 2, "warnings": (f"{MS3}be the fragment's",)},
-        ],
-    ),
-    "broken rows of a table": (
-        "a.tsv", "identifier\tmzs\tintensities\n"
+    "peaks outside of a record": ("a.mgf", f"COM=x\n50 1\n{mgf('PEPMASS=1')}60 2\n70 3\n",
+        [{"failed": "peaks stand without BEGIN IONS; restore that line"}, {"peaks": 2},
+        {"failed": "peaks stand without BEGIN IONS; restore that line"}]),
+    "a record of garbage": ("a.mgf", mgf("TITLE=bad", "hello world\nfoo\n") + mgf("TITLE=good"),
+        [{"failed": "no m/z and intensity in 2 peak lines", "spectrum_id": "bad"}, {"peaks": 2}]),
+    "levels of MS": ("a.mgf",
+        mgf("SPECTYPE=CORRELATED MS | MSLEVEL=2") + mgf("MSLEVEL=1") + mgf("MSLEVEL=3"),
+        [{"ms_level": 1, "peaks": 2}, {"ms_level": 1, "peaks": 2}, {"ms_level": 3, "peaks": 2,
+        "warnings": (f"{MS3}be the fragment's", )}]),
+    "broken rows of a table": ("a.tsv", "identifier\tmzs\tintensities\n"
         "a\t1,2\t1\nb\t1\nc\t1,x\t1,2\nd\t[1, 2]\t[3, 4]\n",
-        [
-            {"failed": "2 m/z values and 1 intensities"},
-            {"failed": "2 columns and the header 3"},
-            {"failed": "must hold numbers", "spectrum_id": "c"},
-            {"spectrum_id": "d", "peaks": 2},
-        ],
-    ),
-    "a row with an open quotation mark": (
-        "a.csv", 'identifier,mzs,intensities\na,"1,2\nb,"3,4","5,6"\n',
-        [{"failed": "quotation mark"}, {"spectrum_id": "b", "peaks": 2}],
-    ),
-    "a record of MassBank": (
-        "a.txt", MASSBANK,
-        [
-            {"spectrum_id": "XX000001", "polarity": 1, "precursor_mz": 195.08765, "peaks": 2}
-            | {"formula_text": "C8H10N4O2", "kept": {"name": "Caffeine", "resolution": "17500"}}
-        ],
-    ),
-    "records of MassBank that break off": (
-        "a.txt", 2 * (MASSBANK[: MASSBANK.index("110.0713 600")] + MASSBANK).replace("\n", "\r\n"),
-        2 * [
-            {"peaks": 1, "warnings": (f"{TORN}// does not end it",
-                                      "PK$NUM_PEAK says 2, and there are 1")},
-            {"peaks": 2},
-        ],
-    ),
-    "missing values, missing peaks and a withdrawn record of MassBank": (
-        "a.txt", MASSBANK.replace("_M/Z 195.08765", "_M/Z N/A").replace("C8H10N4O2\n", "N/A\n", 1)
-        + "ACCESSION: XX1\nDEPRECATED: 2019-11-21 wrong\nPK$NUM_PEAK: 0\n//\n",
-        [{"precursor_mz": None, "formula_text": "", "peaks": 2}, {"spectrum_id": "XX1"}],
-    ),
+        [{"failed": "2 m/z values and 1 intensities"}, {"failed": "2 columns and the header 3"},
+        {"failed": "must hold numbers", "spectrum_id": "c"}, {"spectrum_id": "d", "peaks": 2}]),
+    "a row with an open quotation mark": ("a.csv",
+        'identifier,mzs,intensities\na,"1,2\nb,"3,4","5,6"\n', [{"failed": "quotation mark"},
+        {"spectrum_id": "b", "peaks": 2}]),
+    "a record of MassBank": ("a.txt", MASSBANK, [{"spectrum_id": "XX000001", "polarity": 1,
+        "precursor_mz": 195.08765, "peaks": 2} | {"formula_text": "C8H10N4O2",
+        "kept": {"name": "Caffeine", "resolution": "17500"}}]),
+    "records of MassBank that break off": ("a.txt",
+        2 * (MASSBANK[: MASSBANK.index("110.0713 600")] + MASSBANK).replace("\n", "\r\n"),
+        2 * [{"peaks": 1, "warnings": (f"{TORN}// does not end it",
+        "PK$NUM_PEAK says 2, and there are 1")}, {"peaks": 2}]),
+    "missing values, missing peaks and a withdrawn record of MassBank": ("a.txt",
+        MASSBANK.replace("_M/Z 195.08765", "_M/Z N/A").replace("C8H10N4O2\n", "N/A\n",
+        1) + "ACCESSION: XX1\nDEPRECATED: 2019-11-21 wrong\nPK$NUM_PEAK: 0\n//\n",
+        [{"precursor_mz": None, "formula_text": "", "peaks": 2}, {"spectrum_id": "XX1"}]),
 }  # fmt: skip
 
 

@@ -10,25 +10,28 @@ import zlib
 import numpy as np
 import pytest
 
+from duallgd_cli.spectra.reading.xml import pick_peaks
 from tests.made_spectra import parsed
 
 REFERENCE = '<referenceableParamGroupRef ref="common"/>'
 MZ, INTENSITY = [121.0284, 163.0390, 181.0495], [1000.0, 250.5, 50.0]
 
 
-def array(values, name, accession, compress):
+def cv(accession, name, value=""):
+    return f'<cvParam cvRef="MS" accession="{accession}" name="{name}" value="{value}"/>'
+
+
+def array(values, name, accession, compress=False):
     data = np.array(values, dtype="<f8").tobytes()
     text = base64.b64encode(zlib.compress(data) if compress else data).decode()
     kind = ("MS:1000574", "zlib compression") if compress else ("MS:1000576", "no compression")
-    return f"""<binaryDataArray encodedLength="{len(text)}">
-      <cvParam cvRef="MS" accession="MS:1000523" name="64-bit float" value=""/>
-      <cvParam cvRef="MS" accession="{kind[0]}" name="{kind[1]}" value=""/>
-      <cvParam cvRef="MS" accession="{accession}" name="{name}" value=""/>
-      <binary>{text}</binary></binaryDataArray>"""
+    terms = cv("MS:1000523", "64-bit float") + cv(*kind) + cv(accession, name)
+    return f"<binaryDataArray>{terms}<binary>{text}</binary></binaryDataArray>"
 
 
-def cv(accession, name, value=""):
-    return f'<cvParam cvRef="MS" accession="{accession}" name="{name}" value="{value}"/>'
+def arrays(mz=MZ, intensity=INTENSITY, compress=False):
+    mz = array(mz, "m/z array", "MS:1000514", compress)
+    return mz + array(intensity, "intensity array", "MS:1000515", compress)
 
 
 PRECURSOR = f"""<precursorList count="1"><precursor spectrumRef="scan=1">
@@ -45,12 +48,7 @@ def scan(number, level=2, mode="positive", kind="centroid", mz=MZ, intensity=INT
     """One mzML spectrum; options: precursor, filter, compress, arrays."""
     polarity = "MS:1000130" if mode == "positive" else "MS:1000129"
     filter_string = options.get("filter", "")
-    compress = options.get("compress", False)
-    arrays = options.get(
-        "arrays",
-        array(mz, "m/z array", "MS:1000514", compress)
-        + array(intensity, "intensity array", "MS:1000515", compress),
-    )
+    own = options.get("arrays", arrays(mz, intensity, options.get("compress", False)))
     kinds = {"centroid": "MS:1000127", "profile": "MS:1000128"}
     time = '<cvParam cvRef="MS" accession="MS:1000016" name="scan start time" value="2.5" '
     return f"""<spectrum index="{number - 1}" id="controllerType=0 controllerNumber=1 scan={number}"
@@ -59,7 +57,7 @@ def scan(number, level=2, mode="positive", kind="centroid", mz=MZ, intensity=INT
       <scanList count="1"><scan>{time}unitCvRef="UO" unitAccession="UO:0000031" unitName="minute"/>
       {cv("MS:1000512", "filter string", filter_string) if filter_string else ""}</scan></scanList>
       {options.get("precursor", PRECURSOR) if level != 1 else ""}
-      <binaryDataArrayList count="2">{arrays}</binaryDataArrayList></spectrum>"""
+      <binaryDataArrayList count="2">{own}</binaryDataArrayList></spectrum>"""
 
 
 def mzml(scans, model=("MS:1000932", "TripleTOF 5600")):
@@ -83,17 +81,6 @@ def test_parameters_that_a_group_names_are_those_of_the_spectrum(tmp_path):
     (spectrum,) = parsed(tmp_path, text)
 
     assert spectrum.polarity == -1
-
-
-@pytest.mark.parametrize("level", ["2e999", "-2e999", "nan"])
-def test_an_ms_level_that_is_no_number_costs_no_other_spectrum(level, tmp_path):
-    text = mzml([scan(1), scan(2), scan(3)])
-
-    spectra = parsed(
-        tmp_path, text.replace('"ms level" value="2"', f'"ms level" value="{level}"', 1)
-    )
-
-    assert [(one.ms_level, one.scans) for one in spectra] == [(2, "1"), (2, "2"), (2, "3")]
 
 
 def test_mzml_keeps_what_the_acquisition_says(tmp_path):
@@ -150,19 +137,23 @@ def test_profile_spectra_are_picked_with_a_warning(tmp_path):
 
 def test_one_broken_array_costs_one_record(tmp_path):
     good = array(MZ, "m/z array", "MS:1000514", True)
-    broken = good.replace("<binary>", "<binary>AAAA")
-    short = array(INTENSITY[:2], "intensity array", "MS:1000515", False)
+    short = array(INTENSITY[:2], "intensity array", "MS:1000515")
     packed = base64.b64encode(zlib.compress(bytes(99))[:-9]).decode()
-    cut = re.sub("<binary>[^<]*", f"<binary>{packed}", good)
-    arrays = (broken + short, good + short, cut + short)
-    scans = [*(scan(n, arrays=both) for n, both in enumerate(arrays, 1)), scan(4)]
+    numpress = cv("MS:1002312", "MS-Numpress linear prediction compression")
+    said = {
+        good.replace("<binary>", "<binary>AAAA") + short: "cannot be decoded",
+        good + short: "3 m/z values and 2 intensities",
+        re.sub("<binary>[^<]*", f"<binary>{packed}", good) + short: "compressed data are cut off",
+        arrays().replace(cv("MS:1000576", "no compression"), numpress, 1): "Numpress linear "
+        "prediction compression is not supported",
+    }
+    scans = [*(scan(n, arrays=both) for n, both in enumerate(said, 1)), scan(9)]
 
-    first, second, third, sound = parsed(tmp_path, mzml(scans))
+    *broken, sound = parsed(tmp_path, mzml(scans))
 
-    assert "cannot be decoded" in first.failure.message
-    assert first.spectrum_id == "scan=1"
-    assert "3 m/z values and 2 intensities" in second.failure.message
-    assert "compressed data are cut off" in third.failure.message
+    for found, words in zip(broken, said.values(), strict=True):
+        assert words in found.failure.message
+    assert [one.spectrum_id for one in broken] == ["scan=1", "scan=2", "scan=3", "scan=4"]
     assert sound.mz.size == 3
 
 
@@ -197,22 +188,8 @@ def test_gzip_and_indexed_mzml(tmp_path):
     assert [s.spectrum_id for s in found] == ["scan=1", "scan=2"]
 
 
-def test_numpress_is_refused_rather_than_misread(tmp_path):
-    packed = array(MZ, "m/z array", "MS:1000514", False).replace(
-        cv("MS:1000576", "no compression"),
-        cv("MS:1002312", "MS-Numpress linear prediction compression"),
-    )
-    other = array(INTENSITY, "intensity array", "MS:1000515", False)
-
-    first, second = parsed(tmp_path, mzml([scan(1, arrays=packed + other), scan(2)]))
-
-    assert "MS-Numpress linear prediction compression is not supported" in first.failure.message
-    assert second.mz.size == 3
-
-
 def test_spectra_without_peaks_stop_nothing(tmp_path):
-    empty = array([], "m/z array", "MS:1000514", False)
-    empty += array([], "intensity array", "MS:1000515", False)
+    empty = arrays([], [])
     no_text = empty.replace("<binary></binary>", "<binary/>")
     scans = [scan(1, arrays=empty), scan(2, arrays=no_text), scan(3, arrays=""), scan(4)]
 
@@ -303,27 +280,25 @@ def precursors(*each):
 
 # Precursor, the m/z that is read of it (None where that is refused), and part of what is said.
 WINDOWS = {
-    "narrow, with an ion": (windowed(181.05, 0.5, 0.5, [181.0495]), 181.0495, ""),
-    "narrow, its middle as the ion": (windowed(181.0495, 0.5, 0.5, [181.0495]), 181.0495, ""),
-    "narrow, without an ion": (windowed(181.05, 0.5, 0.5), 181.05, "is taken for the precursor"),
-    "just narrow": (windowed(181.05, 2, 2, [181.0495]), 181.0495, ""),
-    "of unknown width": (windowed(181.05), 181.05, "whose width is not given"),
-    "wide, with an ion": (
-        windowed(182.0, 12.5, 12.5, [181.0495]),
-        181.0495,
-        "is 25 m/z wide, so fragments of other ions",
-    ),
-    "wide, without an ion": (windowed(412.5, 12.5, 12.5), None, "is 25 m/z wide and no ion of it"),
-    "wide, its middle as the ion": (windowed(412.5, 12.5, 12.5, [412.5]), None, "is 25 m/z wide"),
-    "all ions": (windowed(600, 500, 500, [600.0]), None, "is 1000 m/z wide"),
-    "wide, aside": (windowed(400, 0, 25, [412.5]), None, "is 25 m/z wide"),
-    "wide, aside, its target as the ion": (windowed(400, 0, 25, [400]), None, "is 25 m/z wide"),
+    "narrow, with an ion": (181.05, 0.5, 0.5, [181.0495], 181.0495, ""),
+    "narrow, its middle as the ion": (181.0495, 0.5, 0.5, [181.0495], 181.0495, ""),
+    "narrow, without an ion": (181.05, 0.5, 0.5, [], 181.05, "is taken for the precursor"),
+    "just narrow": (181.05, 2, 2, [181.0495], 181.0495, ""),
+    "just wide": (182.0, 2.1, 2, [181.0495], 181.0495, "is 4.1 m/z wide, so fragments of"),
+    "of unknown width": (181.05, None, None, [], 181.05, "whose width is not given"),
+    "wide, with an ion": (182.0, 12.5, 12.5, [181.0495], 181.0495, "is 25 m/z wide, so fragments"),
+    "wide, without an ion": (412.5, 12.5, 12.5, [], None, "is 25 m/z wide and no ion of it"),
+    "wide, its middle as the ion": (412.5, 12.5, 12.5, [412.5], None, "is 25 m/z wide"),
+    "all ions": (600, 500, 500, [600.0], None, "is 1000 m/z wide"),
+    "wide, aside": (400, 0, 25, [412.5], None, "is 25 m/z wide"),
+    "wide, aside, its target as the ion": (400, 0, 25, [400], None, "is 25 m/z wide"),
 }
 
 
-@pytest.mark.parametrize(("precursor", "mz", "said"), WINDOWS.values(), ids=list(WINDOWS))
-def test_the_middle_of_a_wide_window_is_no_precursor(tmp_path, precursor, mz, said):
-    (found,) = parsed(tmp_path, mzml([scan(1, precursor=precursors(precursor))]))
+@pytest.mark.parametrize("case", WINDOWS.values(), ids=list(WINDOWS))
+def test_the_middle_of_a_wide_window_is_no_precursor(tmp_path, case):
+    *window, mz, said = case
+    (found,) = parsed(tmp_path, mzml([scan(1, precursor=precursors(windowed(*window)))]))
 
     assert found.precursor_mz == mz
     assert found.mz.size == 3
@@ -345,6 +320,10 @@ def test_precursors_that_were_isolated_together_are_counted(tmp_path):
 
     assert found.precursor_mz == 181.0495
     assert "the first of 3 precursors is used; fragments of the others" in found.warnings[0]
+    more = '</precursorMz><precursorMz precursorCharge="1">300.1</precursorMz>'
+    (found,) = parsed(tmp_path, mzxml(mzxml_scan(2).replace("</precursorMz>", more, 1)), "a.mzXML")
+    assert found.precursor_mz == 181.0495
+    assert "the first of 2 precursors is used" in found.warnings[0]
 
 
 def test_a_precursor_of_an_ms1_spectrum_is_nothing(tmp_path):
@@ -357,21 +336,25 @@ def test_a_precursor_of_an_ms1_spectrum_is_nothing(tmp_path):
 
 LEVEL = cv("MS:1000511", "ms level", 2)
 NO_LEVEL = "the file gives no MS level; a spectrum with a precursor is read as MS2"
+NOT, MS1, MSN = (
+    cv("MS:1000511", "ms level", 0),
+    cv("MS:1000579", "MS1 spectrum"),
+    cv("MS:1000580", "MSn spectrum"),
+)
 # In place of the level, whether there is a precursor, the level that is read, and what is said.
 LEVELS = {
-    "a term of MS1": (cv("MS:1000579", "MS1 spectrum"), False, 1, ()),
-    "a term of MS1 and a precursor": (cv("MS:1000579", "MS1 spectrum"), True, 1, ()),
-    "a term of MSn": (cv("MS:1000580", "MSn spectrum"), True, 2, (NO_LEVEL,)),
+    "a term of MS1": (MS1, False, 1, ()),
+    "a term of MS1 and a precursor": (MS1, True, 1, ()),
+    "a term of MSn": (MSN, True, 2, (NO_LEVEL,)),
     "nothing but a precursor": ("", True, 2, (NO_LEVEL,)),
     "nothing at all": ("", False, 2, ()),
-    "level 0 of an image": (cv("MS:1000511", "ms level", 0), False, 1, ()),
-    "level 0 and a term": (
-        cv("MS:1000511", "ms level", 0) + cv("MS:1000580", "MSn spectrum"),
-        True,
-        2,
-        (NO_LEVEL,),
-    ),
+    "level 0 of an image": (NOT, False, 1, ()),
+    "level 0 and a term": (NOT + MSN, True, 2, (NO_LEVEL,)),
     "level 3": (cv("MS:1000511", "ms level", 3), True, 3, ("an MS3 spectrum is read as if",)),
+    **{
+        text: (cv("MS:1000511", "ms level", text), True, 2, ())
+        for text in ("2e999", "-2e999", "nan")
+    },
 }
 
 
@@ -391,16 +374,18 @@ def test_the_level_of_mzml_by_any_term(tmp_path, terms, has_precursor, level, sa
 
 
 def test_spectra_of_light_are_no_ms2(tmp_path):
-    arrays = array([200, 201, 202], "wavelength array", "MS:1000617", False)
-    arrays += array(INTENSITY, "intensity array", "MS:1000515", False)
-    light = scan(1, mode="", precursor=" ", arrays=arrays).replace(
-        LEVEL, cv("MS:1000804", "electromagnetic radiation spectrum")
-    )
+    light = array([200, 201, 202], "wavelength array", "MS:1000617") + arrays([], INTENSITY)
+    kind = cv("MS:1000804", "electromagnetic radiation spectrum")
+    one = scan(1, mode="", precursor=" ", arrays=light).replace(LEVEL, kind)
 
-    first, second = parsed(tmp_path, mzml([light, scan(2)]))
+    first, second = parsed(tmp_path, mzml([one, scan(2)]))
 
     assert (first.ms_level, first.mz.size) == (1, 0)
     assert (second.source.index, second.ms_level) == (1, 2)
+
+
+RAMP = (cv("MS:1002013", "collision energy ramp start", 20),
+        cv("MS:1002014", "collision energy ramp end", 40))  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -409,11 +394,7 @@ def test_spectra_of_light_are_no_ms2(tmp_path):
         (cv("MS:1000045", "collision energy", 30), "30.0"),
         (cv("MS:1000138", "normalized collision energy", 30), "30.0 NCE"),
         (cv("MS:1000509", "activation energy", 20), "20.0 eV"),
-        (
-            cv("MS:1002013", "collision energy ramp start", 20)
-            + cv("MS:1002014", "collision energy ramp end", 40),
-            "20.0-40.0 eV",
-        ),
+        ("".join(RAMP), "20.0-40.0 eV"),
         ("", ""),
     ],
 )
@@ -426,19 +407,11 @@ def test_the_energy_of_mzml_under_any_term(tmp_path, terms, text):
     assert found.metadata["fragmentation_mode"] == "collision-induced dissociation"
 
 
-@pytest.mark.parametrize(
-    ("time", "seconds"),
-    [
-        ("PT150S", "150.000"),
-        ("PT312.5S", "312.500"),
-        ("PT5M12.5S", "312.500"),
-        ("PT1H2M3S", "3723.000"),
-        ("P0Y0M0DT0H5M12.5S", "312.500"),
-        ("312.5", "312.500"),
-        ("soon", None),
-        ("", None),
-    ],
-)
+TIMES = {"PT150S": "150.000", "PT312.5S": "312.500", "PT5M12.5S": "312.500", "312.5": "312.500"}
+TIMES |= {"PT1H2M3S": "3723.000", "P0Y0M0DT0H5M12.5S": "312.500", "soon": None, "": None}
+
+
+@pytest.mark.parametrize(("time", "seconds"), TIMES.items())
 def test_the_retention_time_of_mzxml(tmp_path, time, seconds):
     text = mzxml(mzxml_scan(1)).replace('"PT150S"', f'"{time}"')
 
@@ -463,28 +436,13 @@ def test_a_wide_window_of_mzxml_has_no_precursor(tmp_path, width, mz):
         assert (found.failure, found.warnings) == (None, ())
 
 
-def test_several_precursors_of_mzxml_are_counted(tmp_path):
-    more = '<precursorMz precursorCharge="1">300.1</precursorMz>'
-    one = mzxml_scan(2).replace("</precursorMz>", f"</precursorMz>{more}", 1)
-
-    (found,) = parsed(tmp_path, mzxml(one), "a.mzXML")
-
-    assert found.precursor_mz == 181.0495
-    assert "the first of 2 precursors is used" in found.warnings[0]
-
-
 def configuration(name, *analysers):
     """An instrument configuration of mzML by the names of its analysers."""
-    components = "".join(
-        f'<analyzer order="{order}">{cv("MS:1000443", one)}</analyzer>'
-        for order, one in enumerate(analysers, 2)
-    )
-    detector = f'<detector order="9">{cv("MS:1000026", "detector type")}</detector>'
-    return (
-        f'<instrumentConfiguration id="{name}"><componentList count="3">'
-        f'<source order="1">{cv("MS:1000073", "electrospray ionization")}</source>'
-        f"{components}{detector}</componentList></instrumentConfiguration>"
-    )
+    listed = "".join(f"<analyzer>{cv('MS:1000443', one)}</analyzer>" for one in analysers)
+    source = f"<source>{cv('MS:1000073', 'electrospray ionization')}</source>"
+    detector = f"<detector>{cv('MS:1000026', 'detector type')}</detector>"
+    inner = f'<componentList count="3">{source}{listed}{detector}</componentList>'
+    return f'<instrumentConfiguration id="{name}">{inner}</instrumentConfiguration>'
 
 
 @pytest.mark.parametrize(
@@ -505,3 +463,25 @@ def test_the_analyser_of_a_hybrid_is_that_of_the_scan(tmp_path, reference, analy
     (found,) = parsed(tmp_path, text)
 
     assert found.metadata["analyzer"] == analyser
+
+
+def test_a_parabola_is_found_exactly():
+    mz = np.array([1.0, 1.1, 1.3])
+
+    assert pick_peaks(mz, 5 - (mz - 1.12) ** 2)[0] == pytest.approx([1.12])
+
+
+@pytest.mark.parametrize(
+    ("intensity", "peaks"),
+    [
+        *[([], []), ([0, 0, 0], []), ([1], [0]), ([3, 2, 1], [0]), ([1, 2, 3], [2])],
+        *[([0, 5, 5, 0], [1]), ([0, 5, 0, 5, 0], [1, 3]), ([0, np.nan, 0], [])],  # a plateau is one
+    ],
+)
+def test_edges_plateaus_and_nothing_of_a_profile(intensity, peaks):
+    mz = np.arange(len(intensity), dtype=float)
+
+    found, heights = pick_peaks(mz, np.array(intensity, dtype=float))
+
+    assert found == pytest.approx(np.array(peaks, dtype=float), abs=0.5)
+    assert len(heights) == len(peaks)
