@@ -62,7 +62,7 @@ LIBRARIES = {
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",
     "rich": r"cli/",
-    "matplotlib": r"(bench|train)/plot\.py|evaluate/",
+    "matplotlib": r"train/plot\.py|evaluate/",
     "jinja2": r"report/",
     "myopic_mces": r"evaluate/mces\.py",
     "duallgd_authors_network": r"(?!)",  # nowhere: it is a plug-in

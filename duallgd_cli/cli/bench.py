@@ -17,7 +17,7 @@ EPILOG: Final = """
 
 - `duallgd bench --atoms 10..100` (every tenth; `10..100:5`, or a list such as `30,60,100`)
 
-- `duallgd bench --atoms 10..100 --steps 500 --device cuda -o bench/ --plot`
+- `duallgd bench --atoms 10..100 --steps 500 --device cuda -o bench/`
 
 - `duallgd bench --atoms 30 --samples 100 --threads 1`
 
@@ -69,7 +69,6 @@ def bench(
     output: Annotated[
         Path, options.output("-o", "--output", help="Folder for the table and results.")
     ] = Path("bench"),
-    plot: Annotated[bool, options.output("--plot", help="The table as PNG and SVG.")] = False,
     force: options.Force = False,
 ) -> None:
     """Measure speed and memory of the network and of predict."""
@@ -78,15 +77,11 @@ def bench(
     if atoms is None:
         typer.echo(context.get_help())
         return
-    from duallgd_cli.bench import plot as drawing
     from duallgd_cli.bench import scaling
     from duallgd_cli.cli.display import measuring, results_console, table
     from duallgd_cli.runtime import Runtime
 
-    if plot:
-        drawing.require_matplotlib()
-    names = [scaling.RESULTS, scaling.TABLE, *(("scaling.png", "scaling.svg") if plot else ())]
-    _claim(output, names, weights, force)
+    _claim(output, [scaling.RESULTS, scaling.TABLE], weights, force)
     sizes, kernels = scaling.parse_atoms(atoms), scaling.parse_kernels(attention)
     runtime = Runtime.resolve(device, precision, threads=threads)
     cell = scaling.Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
@@ -115,8 +110,6 @@ def bench(
         ]
         if words:
             console.print(f"{series['part']} {series['kernel']} grows: {', '.join(words)}")
-    if plot:
-        drawing.write_plot(output, study)
     typer.echo(f"-> {output}", err=True)
 
 
