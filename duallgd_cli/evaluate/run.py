@@ -45,6 +45,11 @@ PREDICTIONS: Final = "predictions.csv"
 # Outputs, as messages name them.
 _BLIND, _KEY = "the unlabelled spectra", "the table of the truth"
 _OURS: Final = "the training molecules of the weights"
+TRUE_ORDER: Final = (
+    "TRUE ATOM ORDER: the network was shown the atoms in the order of the true molecule's "
+    "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
+    "known of an unlabelled spectrum."
+)
 _CHOSEN: Final = "Candidates were chosen from a database: structures that it lacks are not found."
 _GIVEN: Final = "The run was given molecules; whether test molecules are among them is not checked."
 _NOT_CHECKED: Final = (
@@ -174,6 +179,9 @@ def _look_at_finished(settings: EvaluateSettings, inputs: EvaluationInputs) -> N
         _take_journal(inputs, run)
         if run.header.settings.keys() & asdict(GuideFiles()).keys():
             inputs.remark(_GIVEN)
+    rows = table_rows(inputs.predictions, required=("smiles",))
+    if any(TRUE_ORDER in row.get("message", "") for row in rows):
+        inputs.remark(TRUE_ORDER)
 
 
 def predict_inputs(

@@ -1,7 +1,7 @@
 """How probable it is that the best hit of a spectral library is the right structure.
 
 A logistic model of what `library.Library.search` says of a hit whose structure has the formula of
-the query. It was fitted by ``examples/studies/library.py`` on spectra of MassBank, each searched in
+the query. It was fitted by the study ``library.py`` on spectra of MassBank, each searched in
 those of all other contributors: half of the weight is on libraries that hold the molecule, half on
 the same libraries without it.
 """

@@ -39,7 +39,7 @@ from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
 from duallgd_cli.evaluate.mces import minima
 from duallgd_cli.evaluate.metrics import Scores
 from duallgd_cli.evaluate.report import report
-from duallgd_cli.evaluate.run import claim_files, inputs_of, predict_inputs
+from duallgd_cli.evaluate.run import TRUE_ORDER, claim_files, inputs_of, predict_inputs
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import (
@@ -67,11 +67,6 @@ except ModuleNotFoundError as missing:
         "error: this is about the authors' network; run 'pip install ./plugins/authors_network'"
     )
 
-TRUE_ORDER: Final = (
-    "TRUE ATOM ORDER: the network was shown the atoms in the order of the true molecule's "
-    "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
-    "known of an unlabelled spectrum."
-)
 # Reference: the search is bounded by 100, and by twice the number of bonds of the truth.
 _THRESHOLD: Final = 100.0
 _COLUMNS: Final = ("accuracy", "tanimoto", "mces")

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from authors_protocol import (
-    TRUE_ORDER,
     TrueOrder,
     authors,
     elements_in_smiles_order,
@@ -24,7 +23,7 @@ from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import RefusedError, UsageError
-from duallgd_cli.evaluate.run import evaluate
+from duallgd_cli.evaluate.run import TRUE_ORDER, evaluate
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
 from duallgd_cli.evaluate.tables import Predicted, Truth
