@@ -78,7 +78,7 @@ def bench(
         typer.echo(context.get_help())
         return
     from duallgd_cli.bench import scaling
-    from duallgd_cli.cli.display import measuring, results_console, table
+    from duallgd_cli.cli.display import results_console, table
     from duallgd_cli.runtime import Runtime
 
     _claim(output, [scaling.RESULTS, scaling.TABLE], weights, force)
@@ -86,7 +86,11 @@ def bench(
     runtime = Runtime.resolve(device, precision, threads=threads)
     cell = scaling.Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
     cells = scaling.cells_of(cell, sizes, kernels)
-    with interruptible(f"what was measured is kept in {output}"), measuring() as say:
+
+    def say(done: int, total: int, text: str) -> None:
+        typer.echo(f"{done} of {total}: {text}", err=True)
+
+    with interruptible(f"what was measured is kept in {output}"):
         study = scaling.run_study(cells, output, say)
     rows = sorted(study["rows"], key=lambda row: (row["part"], row["kernel"]))
     console = results_console(_WIDTH_WITHOUT_TERMINAL)
