@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -58,7 +58,9 @@ def bench(
         str | None,
         _what(help="Numbers of heavy atoms: 10..100 (every tenth), 10..100:5, or 30,60,100."),
     ] = None,
-    attention: Annotated[str, _what(help="Kernels: softmax, favor or both.")] = "softmax,favor",
+    attention: Annotated[
+        Literal["softmax", "favor", "both"], _what(help="Kernel of the attention over pairs.")
+    ] = "both",
     weights: options.Weights = None,
     samples: Annotated[int, _what(min=1, help="Candidates in the loop.")] = 1,
     steps: Annotated[int, _what(min=1, max=500, help="Steps of the loop.")] = 10,
@@ -82,7 +84,8 @@ def bench(
     from duallgd_cli.runtime import Runtime
 
     _claim(output, [scaling.RESULTS, scaling.TABLE], weights, force)
-    sizes, kernels = scaling.parse_atoms(atoms), scaling.parse_kernels(attention)
+    sizes = scaling.parse_atoms(atoms)
+    kernels = scaling.KERNELS if attention == "both" else (attention,)
     runtime = Runtime.resolve(device, precision, threads=threads)
     cell = scaling.Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
     cells = scaling.cells_of(cell, sizes, kernels)
