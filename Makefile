@@ -16,10 +16,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -
 # Idle OpenMP threads sleep: spinning ones cost far more than they save on a shared machine.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help env lint test quick check slow fuzz oldest newest gpu parity demo pictures docs dist clean
+.PHONY: help env lint test quick check slow fuzz oldest newest bench-check gpu parity demo pictures docs dist clean
 
 help:     ## list the targets
-	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  \1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  \1\t/' | expand -t 16
 
 env: $(READY)  ## virtual environment in .venv (3.2 GB, some minutes), editable install, git hook
 
@@ -69,6 +69,9 @@ newest:   ## the same with the newest, as a user's installation gets them; make 
 	$(PYTHON) -m venv build/newest
 	build/newest/bin/python -m pip install -q --root-user-action=ignore -e '.[evaluate,library]' pytest hypothesis
 	build/newest/bin/python $(tried)
+
+bench-check: env  ## how much work a prediction is, in counts; fails where one grew by a tenth
+	PYTHONPATH=. $(BIN)/python examples/benchmarks/counts.py
 
 gpu:      ## the GPU tests; needs only torch, numpy and pytest
 	PYTHONPATH=. $(PYTHON) -m pytest -q -m gpu tests/gpu

@@ -170,12 +170,16 @@ def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:
         if name not in known:
             raise ConfigError(_unknown(cls, path, str(name)))
         given[name] = _convert(hints[name], value, f"{path}{name}")
+    for field in _fields(cls):
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        if needed and field.name not in given:
+            raise ConfigError(
+                f"setting {path}{field.name} is missing; add a line '{field.name}: ...'"
+            )
     try:
         return cls(**given)
     except ConfigError as error:
         raise ConfigError(f"{path.rstrip('.')}: {error}" if path else str(error)) from None
-    except TypeError as error:
-        raise ConfigError(f"settings {path.rstrip('.') or cls.__name__}: {error}") from None
 
 
 def dump(settings: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.cli import get_docs_for_click
 
 from duallgd_cli.cli import app
 
@@ -83,6 +84,26 @@ def test_help_is_in_plain_words():
 
     assert len(texts) > 20
     assert private == set()
+
+
+def test_the_page_of_commands_has_a_section_for_each_with_all_its_options():
+    """What `make docs` writes as ``commands.md``, by the same function of Typer."""
+    command = typer.main.get_command(app)
+    page = get_docs_for_click(obj=command, ctx=typer.Context(command), name="duallgd")
+    sections = dict(
+        re.findall(r"^#+ `([\w -]+)`\n(.*?)(?=^#+ `|\Z)", page, re.MULTILINE | re.DOTALL)
+    )
+
+    def missing(inner: Any, name: str) -> Iterator[str]:
+        words = (word for option in inner.params for word in option.opts if word[:1] == "-")
+        shown = set(re.findall(r"(?<=[` /])-[\w-]+", sections[name]))
+        yield from (f"{name} {word}" for word in words if word not in shown)
+        for inmost, below in getattr(inner, "commands", {}).items():
+            yield from missing(below, f"{name} {inmost}")
+
+    assert "docs --name duallgd --output build/docs/commands.md" in (ROOT / "Makefile").read_text()
+    assert set(sections) == {name for name, _ in helps(command, "duallgd")}
+    assert list(missing(command, "duallgd")) == []
 
 
 def test_the_messages_that_a_page_explains_are_those_of_the_program():

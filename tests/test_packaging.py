@@ -18,7 +18,6 @@ import yaml
 from lxml import etree
 
 import duallgd_cli
-from duallgd_cli.bench.plot import require_matplotlib
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate import mces
 from duallgd_cli.predict.api import to_dataframe
@@ -119,7 +118,6 @@ def test_tests_have_every_extra():
 @pytest.mark.parametrize(
     ("module", "asked", "extra"),
     [
-        ("matplotlib", require_matplotlib, "plots"),
         ("myopic_mces", mces.require, "evaluate"),
         ("pandas", lambda: to_dataframe([]), "notebook"),
     ],

@@ -64,8 +64,7 @@ class Cell:
             evaluation of the denoiser) or ``loop`` (the whole sampling loop).
         kernel: Of the attention over pairs, ``softmax`` or ``favor``.
         atoms: N.
-        samples: S of the loop; the other parts evaluate one graph.
-        steps: J of the loop; the other parts take one.
+        samples: S of the loop, and its J ``steps``; the other parts evaluate one graph once.
         seconds: Time it for as long, and once at least.
         seed: Of inputs and noise.
         weights: A weights file or name; None takes those that come with duallgd.
@@ -114,20 +113,6 @@ def parse_atoms(text: str) -> tuple[int, ...]:
     if wrong:
         raise UsageError(f"numbers of atoms must be {_FEWEST} to {_MOST}, not {min(wrong)}")
     return tuple(sorted(numbers))
-
-
-def parse_kernels(text: str) -> tuple[str, ...]:
-    """Kernels with commas between them, each once.
-
-    Raises:
-        UsageError: A word is none of them, or there is none.
-    """
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    wrong = [word for word in words if word not in KERNELS]
-    if wrong or not words:
-        shown = quote(wrong[0]) if wrong else "nothing"
-        raise UsageError(f"attention must be one or more of {', '.join(KERNELS)}, not {shown}")
-    return tuple(dict.fromkeys(words))
 
 
 def cells_of(cell: Cell, atoms: Sequence[int], kernels: Sequence[str]) -> list[Cell]:
@@ -311,15 +296,15 @@ def made_formulas(n_atoms: int, count: int) -> list[Formula]:
 
 def growth(rows: Sequence[Row]) -> list[Row]:
     """How time and memory grow with N: for each part and kernel as from `fit_exponent`."""
-    series: dict[tuple[str, str], list[Row]] = {}
-    for row in sorted(rows, key=lambda row: row["atoms"]):
-        series.setdefault((row["part"], row["kernel"]), []).append(row)
+    ordered = sorted(rows, key=lambda row: row["atoms"])
     exponents = []
-    for (part, kernel), members in series.items():
-        x = [row["atoms"] for row in members]
-        time = fit_exponent(x, [row["time_s"] for row in members])
-        memory = fit_exponent(x, [row["memory_mib"] for row in members])
-        exponents.append({"part": part, "kernel": kernel, "time": time, "memory": memory})
+    for part, kernel in dict.fromkeys((row["part"], row["kernel"]) for row in ordered):
+        own = [row for row in ordered if (row["part"], row["kernel"]) == (part, kernel)]
+        fits = {
+            name: fit_exponent([row["atoms"] for row in own], [row[column] for row in own])
+            for name, column in (("time", "time_s"), ("memory", "memory_mib"))
+        }
+        exponents.append({"part": part, "kernel": kernel, **fits})
     return exponents
 
 

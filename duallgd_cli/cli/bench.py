@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -17,7 +17,7 @@ EPILOG: Final = """
 
 - `duallgd bench --atoms 10..100` (every tenth; `10..100:5`, or a list such as `30,60,100`)
 
-- `duallgd bench --atoms 10..100 --steps 500 --device cuda -o bench/ --plot`
+- `duallgd bench --atoms 10..100 --steps 500 --device cuda -o bench/`
 
 - `duallgd bench --atoms 30 --samples 100 --threads 1`
 
@@ -58,7 +58,9 @@ def bench(
         str | None,
         _what(help="Numbers of heavy atoms: 10..100 (every tenth), 10..100:5, or 30,60,100."),
     ] = None,
-    attention: Annotated[str, _what(help="Kernels: softmax, favor or both.")] = "softmax,favor",
+    attention: Annotated[
+        Literal["softmax", "favor", "both"], _what(help="Kernel of the attention over pairs.")
+    ] = "both",
     weights: options.Weights = None,
     samples: Annotated[int, _what(min=1, help="Candidates in the loop.")] = 1,
     steps: Annotated[int, _what(min=1, max=500, help="Steps of the loop.")] = 10,
@@ -69,7 +71,6 @@ def bench(
     output: Annotated[
         Path, options.output("-o", "--output", help="Folder for the table and results.")
     ] = Path("bench"),
-    plot: Annotated[bool, options.output("--plot", help="The table as PNG and SVG.")] = False,
     force: options.Force = False,
 ) -> None:
     """Measure speed and memory of the network and of predict."""
@@ -78,20 +79,21 @@ def bench(
     if atoms is None:
         typer.echo(context.get_help())
         return
-    from duallgd_cli.bench import plot as drawing
     from duallgd_cli.bench import scaling
-    from duallgd_cli.cli.display import measuring, results_console, table
+    from duallgd_cli.cli.display import results_console, table
     from duallgd_cli.runtime import Runtime
 
-    if plot:
-        drawing.require_matplotlib()
-    names = [scaling.RESULTS, scaling.TABLE, *(("scaling.png", "scaling.svg") if plot else ())]
-    _claim(output, names, weights, force)
-    sizes, kernels = scaling.parse_atoms(atoms), scaling.parse_kernels(attention)
+    _claim(output, [scaling.RESULTS, scaling.TABLE], weights, force)
+    sizes = scaling.parse_atoms(atoms)
+    kernels = scaling.KERNELS if attention == "both" else (attention,)
     runtime = Runtime.resolve(device, precision, threads=threads)
     cell = scaling.Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
     cells = scaling.cells_of(cell, sizes, kernels)
-    with interruptible(f"what was measured is kept in {output}"), measuring() as say:
+
+    def say(done: int, total: int, text: str) -> None:
+        typer.echo(f"{done} of {total}: {text}", err=True)
+
+    with interruptible(f"what was measured is kept in {output}"):
         study = scaling.run_study(cells, output, say)
     rows = sorted(study["rows"], key=lambda row: (row["part"], row["kernel"]))
     console = results_console(_WIDTH_WITHOUT_TERMINAL)
@@ -115,8 +117,6 @@ def bench(
         ]
         if words:
             console.print(f"{series['part']} {series['kernel']} grows: {', '.join(words)}")
-    if plot:
-        drawing.write_plot(output, study)
     typer.echo(f"-> {output}", err=True)
 
 

@@ -13,7 +13,6 @@ from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -59,38 +58,6 @@ def is_interactive(quiet: bool) -> bool:
     return console().is_terminal and not quiet
 
 
-class _Pace:
-    """How far a run is, and how long the rest takes at the pace of what it has computed so far.
-
-    Attributes:
-        done: Spectra that are accounted for.
-    """
-
-    def __init__(self, total: int | None) -> None:
-        """Begin.
-
-        Args:
-            total: Spectra to come, if known.
-        """
-        self.done, self._total, self._computed = 0, total, 0
-        self._started = time.monotonic()
-
-    def add(self, n_spectra: int, *, computed: bool) -> None:
-        """Count spectra; none that were not computed are the beginning of a stage."""
-        if not n_spectra and not computed:
-            self._started = time.monotonic()
-        self.done += n_spectra
-        self._computed += n_spectra if computed else 0
-
-    @property
-    def left(self) -> str:
-        """The time left, in words; "" before anything is computed, or where nobody knows."""
-        if self._total is None or not self._computed or self.done >= self._total:
-            return ""
-        each = (time.monotonic() - self._started) / self._computed
-        return f", {duration(each * (self._total - self.done))} left"
-
-
 @contextmanager
 def progress(quiet: bool, total: int | None) -> Iterator["RunProgress | None"]:
     """A bar on a terminal; elsewhere a line whenever a tenth or a minute has passed.
@@ -101,38 +68,32 @@ def progress(quiet: bool, total: int | None) -> Iterator["RunProgress | None"]:
     """
     if quiet:
         yield None
-    elif not is_interactive(quiet):
-        yield _in_lines(total)
-    else:
-        pace = _Pace(total)
-        count = MofNCompleteColumn() if total is not None else TextColumn("{task.completed}")
-        columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
-        with bar(*columns, description="starting", total=total) as (_, update):
+        return
+    done = computed = tenths = 0
+    started = said = time.monotonic()
+    count = MofNCompleteColumn() if total is not None else TextColumn("{task.completed}")
+    columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
+    with bar(*columns, description="starting", total=total) as (shown, update):
 
-            def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
-                pace.add(n_spectra, computed=result is not None)
-                update(description=f"{stage}{pace.left}", advance=n_spectra)
+        def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
+            nonlocal done, computed, tenths, started, said
+            now = time.monotonic()
+            if not n_spectra and result is None:
+                started = said = now  # a stage begins
+            done += n_spectra
+            computed += 0 if result is None else n_spectra  # a journal says nothing of the pace
+            left = ""
+            if total is not None and computed and done < total:
+                left = f", {duration((now - started) / computed * (total - done))} left"
+            update(description=f"{stage}{left}", advance=n_spectra)
+            reached = 10 * done // total if total else 0
+            is_due = now - said >= _EVERY_S or (reached > tenths and now - said >= 1)
+            if is_due and not shown.is_terminal:
+                of = "" if total is None else f" of {total}"
+                logger.info("%s: %d%s spectra%s", stage, done, of, left)
+                said, tenths = now, reached
 
-            yield tell
-
-
-def _in_lines(total: int | None) -> "RunProgress":
-    """What says how far a run is in lines of a log, at most one a second."""
-    pace, of = _Pace(total), "" if total is None else f" of {total}"
-    said, tenths = time.monotonic(), 0
-
-    def tell(stage: str, n_spectra: int, result: "HypothesisResult | None") -> None:
-        nonlocal said, tenths
-        pace.add(n_spectra, computed=result is not None)
-        now = time.monotonic()
-        if not n_spectra and result is None:
-            said = now  # a stage begins
-        reached = 10 * pace.done // total if total else 0
-        if now - said >= _EVERY_S or (reached > tenths and now - said >= 1):
-            logger.info("%s: %d%s spectra%s", stage, pace.done, of, pace.left)
-            said, tenths = now, reached
-
-    return tell
+        yield tell
 
 
 @contextmanager
@@ -186,21 +147,6 @@ def counting(what: str, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     count = TextColumn("{task.completed:,.0f} {task.description}")
     with bar(count, TextColumn("{task.speed}"), description=what, quiet=quiet) as (_, update):
         yield lambda number: update(advance=number)
-
-
-@contextmanager
-def measuring() -> Iterator[Callable[[int, int, str], None]]:
-    """Yield a callback for what is done, of how much, in words: a bar on a terminal, else lines."""
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with bar(*columns, TextColumn("{task.description}"), description="measuring") as shown:
-        console, update = shown
-
-        def say(done: int, total: int, text: str) -> None:
-            update(completed=done, total=total, description=text)
-            if not console.is_terminal:
-                typer.echo(f"{done} of {total}: {text}", err=True)
-
-        yield say
 
 
 def results_console(width: int) -> Console:

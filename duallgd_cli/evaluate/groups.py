@@ -4,7 +4,7 @@ Where formulas are predicted, how often the true one is among them is told by gr
 """
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,10 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from duallgd_cli.chem import identity
-from duallgd_cli.chem.formula import Formula
 from duallgd_cli.evaluate.metrics import Scores
 from duallgd_cli.evaluate.tables import Truth, molecule, number
-from duallgd_cli.formulas.composition import known_formulas
 
 MISSING: Final = "missing"
 # Upper ends of the bins, inclusive; the last bin is open. Those of the four molecular ones are
@@ -28,11 +26,7 @@ _ENDS: Final[Mapping[str, Sequence[float]]] = {
     "explained_peaks": (0, 2, 5, 10, 20, 40), "nearest_training": (0.3, 0.4, 0.5, 0.6, 0.7, 0.85),
 }  # fmt: skip
 _POLARITY: Final = {"+": "positive", "-": "negative"}
-# Ranks among predicted formulas; masses where a group begins, Da, and what the groups are called.
-RANKS: Final = (1, 5, 10)
-_MASSES_DA: Final = (300.0, 500.0)
-_MASS_LABELS: Final = ("below 300 Da", "300 to 500 Da", "from 500 Da")
-_STRUCTURE_LABELS: Final = ("of a known structure", "of no known structure")
+RANKS: Final = (1, 5, 10)  # among predicted formulas
 
 # Index and name of a group, so that groups sort.
 GroupLabel = tuple[float, str]
@@ -107,36 +101,15 @@ def grouped(
 def formula_accuracy(
     truths: Sequence[Truth], ranked: Mapping[str, Sequence[str]], seed: int
 ) -> list[dict[str, Any]]:
-    """Share of spectra whose true formula is among the first 1, 5 and 10, with 95 % intervals.
-
-    Returns:
-        Groups as `strata` gives them: all spectra, by mass of the true molecule, and by
-        whether a structure of its formula is in the table that comes with duallgd.
-    """
-    kinds: dict[str, list[GroupLabel]] = {"all": [], "mass": [], "formula": []}
+    """Share of spectra whose true formula is among the first 1, 5 and 10, as `strata` gives it."""
     columns: dict[str, list[float]] = {f"formula_accuracy@{k}": [] for k in RANKS}
     for truth in truths:
-        figures = molecule(truth.smiles)
-        text = figures.formula if figures else ""
-        best = ranked.get(truth.spectrum_id, ())
+        figures, best = molecule(truth.smiles), ranked.get(truth.spectrum_id, ())
         for k in RANKS:
-            columns[f"formula_accuracy@{k}"].append(float(text != "" and text in best[:k]))
-        kinds["all"].append((0.0, "all"))
-        if not text:
-            kinds["mass"].append(_UNKNOWN)
-            kinds["formula"].append(_UNKNOWN)
-            continue
-        formula = Formula.parse(text)
-        index = bisect_right(_MASSES_DA, formula.mass)
-        kinds["mass"].append((float(index), _MASS_LABELS[index]))
-        is_new = not known_formulas().counts(formula.array[None]).sum()
-        kinds["formula"].append((float(is_new), _STRUCTURE_LABELS[is_new]))
+            is_right = figures is not None and figures.formula in (set(best[:k]) - {""})
+            columns[f"formula_accuracy@{k}"].append(float(is_right))
     scores = Scores(tuple(truths), {name: np.array(column) for name, column in columns.items()})
-    return [
-        group
-        for by, labels in kinds.items()
-        for group in grouped(by, labels, scores, list(columns), seed)
-    ]
+    return grouped("all", [(0.0, "all")] * len(truths), scores, list(columns), seed)
 
 
 def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str, GroupLabel]:

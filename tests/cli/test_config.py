@@ -22,6 +22,15 @@ def test_settings_read_back_as_the_defaults(duallgd, command, defaults):
     assert parse(type(defaults), yaml.safe_load(done.out)) == defaults
 
 
+def test_a_recipe_without_a_setting_that_it_needs_is_told_which(duallgd, tmp_path):
+    (tmp_path / "recipe.yaml").write_text("spectra: [own.tsv]\nvalidation: 0.1\n")
+
+    done = duallgd("train", "recipe.yaml", "-o", "run")
+
+    assert done.code == 2
+    assert "structures is missing; add a line 'structures: ...'" in done.err
+
+
 def test_every_setting_stands_below_what_it_does(duallgd):
     text = duallgd("config", "predict").out
     lines = text.splitlines()

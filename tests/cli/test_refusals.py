@@ -62,7 +62,7 @@ REFUSED = [
     ("merge nothing.csv -o out.csv", 2, "no journal beside it"),
     ("report nothing.csv", 2, "no journal beside it"),
     ("bench --atoms ten", 2, "10..100:5"),
-    ("bench --atoms 10 --attention linear", 2, "softmax, favor"),
+    ("bench --atoms 10 --attention linear", 2, "'softmax', 'favor', 'both'"),
     ("formulas SPECTRA --elements CHNOPt", 2, "elements must be symbols"),
     ("formulas SPECTRA --precursor-ppm 0", 2, "precursor_ppm must be above 0"),
     ("formulas SPECTRA --top-k 0", 2, "top_k must be at least 1"),

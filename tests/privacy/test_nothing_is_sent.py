@@ -11,11 +11,11 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from json import loads
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer.main
@@ -27,6 +27,7 @@ from tests import labelled_table
 from tests.conftest import EXAMPLES
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import SMILES, spectra_folder, structures_folder
+from tests.made_spectra import CAFFEINE, block, mgf
 
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = Path(__file__).with_name("guard")
@@ -91,18 +92,6 @@ SLOW = {
     "bench": ["bench --atoms 4..6 --threads 1 -o made"],
     "bench predict": ["bench predict --made 1 --atoms 8 --samples 2 --steps 1 --profile -o made"],
 }
-LIBRARY = """BEGIN IONS
-TITLE=caffeine
-PEPMASS=195.08765
-CHARGE=1+
-ADDUCT=[M+H]+
-SMILES=Cn1c(=O)c2c(ncn2C)n(C)c1=O
-138.0662 100
-110.0713 50
-83.0604 30
-69.0447 20
-END IONS
-"""
 
 
 NO_NAMESPACE = "no network namespace can be made here: unshare -rn fails"
@@ -111,32 +100,6 @@ KEEP_COUNTERS = (
     '"$@"; code=$?; cat /proc/net/snmp > "$0/snmp"; touch "$0/snmp6"; '
     'test ! -r /proc/net/snmp6 || cat /proc/net/snmp6 > "$0/snmp6"; exit $code'
 )
-
-
-@dataclass
-class Done:
-    """What a command did.
-
-    Attributes:
-        code: Exit status.
-        said: Standard output and error.
-        network: Uses of the network that the guard saw, and stopped.
-        packets: Packets of all processes that the kernel sent, or found no way for; None where
-            that cannot be counted.
-        programs: Names of other programs that were started.
-        processes: Python processes that were guarded.
-        home: What was written there, the first two folders of each path.
-        left: Files that are left in the folder for temporary ones.
-    """
-
-    code: int
-    said: str
-    network: list[str]
-    packets: int | None
-    programs: set[str]
-    processes: int
-    home: set[str]
-    left: list[str]
 
 
 @cache
@@ -165,10 +128,10 @@ def packets(folder):
 def guarded(program, folder, *, is_counted=True):
     """Run Python below the guard, with a home directory of one database, and see what it did.
 
-    Args:
-        program: Arguments of Python.
-        folder: Where it runs.
-        is_counted: Whether it runs in a namespace without a network, where there can be one.
+    The result has the exit status (``code``), all that was ``said``, the uses of the ``network``
+    that the guard stopped, the ``packets`` that the kernel sent or found no way for (None where
+    that cannot be counted), other ``programs``, guarded ``processes``, the first two folders of
+    what was written at ``home``, and files ``left`` among the temporary ones.
     """
     outside = folder.with_name(f"{folder.name}-outside")
     shutil.rmtree(outside, ignore_errors=True)
@@ -201,7 +164,7 @@ def guarded(program, folder, *, is_counted=True):
     )
     written = (path for path in home.rglob("*") if path not in before and path.is_file())
     files = [path.relative_to(home) for path in written]
-    return Done(
+    return SimpleNamespace(
         code=done.returncode,
         said=done.stdout + done.stderr,
         network=network,
@@ -233,7 +196,7 @@ def inputs(tmp_path_factory, example_run):
         databases = folder / "home" / ".local" / "share" / "duallgd" / "databases"
         patch.setenv("DUALLGD_DATABASES", str(databases))
         store.add(folder / "structures.smi", "mine")
-    (folder / "library.mgf").write_text(LIBRARY)
+    mgf(folder / "library.mgf", block(CAFFEINE, smiles="Cn1c(=O)c2c(ncn2C)n(C)c1=O"))
     for seed, name in enumerate(("small", "other")):
         model = stirred(small_settings(), seed=seed)
         checkpoint = Checkpoint(model.settings, dict(model.state_dict()), {"step": 7})
@@ -291,20 +254,6 @@ def test_a_command_sends_nothing_and_leaves_the_home_directory_alone(name, folde
 @pytest.mark.parametrize("name", SLOW)
 def test_a_command_that_loads_a_network_or_data_sends_nothing(name, folder):
     check(name, SLOW[name], folder)
-
-
-@pytest.mark.slow
-def test_predict_says_the_same_where_there_is_no_network(folder):
-    if not namespace():
-        pytest.skip(NO_NAMESPACE)
-    command = ["-m", "duallgd_cli", "predict", "spectra.mgf", *SMALL.split()]
-
-    without = guarded([*command, "-o", "without.csv"], folder)
-    with_one = guarded([*command, "-o", "with.csv"], folder, is_counted=False)
-
-    assert (without.code, with_one.code) == (0, 0), without.said + with_one.said
-    assert (without.packets, with_one.packets) == (0, None)
-    assert (folder / "without.csv").read_bytes() == (folder / "with.csv").read_bytes()
 
 
 def test_the_one_download_is_asked_for_by_name(folder):

@@ -15,12 +15,10 @@ from duallgd_cli.predict import api
 from duallgd_cli.predict.loading import Encoder
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
-from tests.cli.test_report import HOSTILE, hostile_mgf
 from tests.cli.test_report_page import BROWSER, Visit, browser  # noqa: F401 - a fixture
 from tests.made_graphs import small_settings, stirred
 from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
 from tests.made_training import cpu
-from tests.stub_model import stub_model
 from tests.studies.conftest import STUDIES
 
 STEPS, SAMPLES = 4, 3
@@ -150,43 +148,3 @@ def test_what_cannot_be_drawn_is_refused_in_a_sentence(
     assert message in done.err
     assert "Traceback" not in done.err
     assert not (tmp_path / "t.html").exists()
-
-
-def test_another_network_is_refused(study, file, monkeypatch):
-    monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
-
-    done = study(trace.trace, file, "-o", "t.html")
-
-    assert done.code == 2
-    assert "weights stub cannot be followed" in done.err
-
-
-def test_nothing_of_a_hostile_file_is_markup(study, untrained, tmp_path):
-    (tmp_path / "bad.mgf").write_text(hostile_mgf(HOSTILE), encoding="utf-8")
-
-    done = study(trace.trace, "bad.mgf", "-o", "t.html", "--samples", 1, "--steps", 2)
-    text = (tmp_path / "t.html").read_text(encoding="utf-8")
-
-    assert done.code == 0, done.err
-    assert "<img" not in text
-    assert len(re.findall(r"<script", text)) == 2
-    assert "\x1b" not in text
-    assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", text)
-
-
-@pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
-def test_the_slider_shows_one_step_of_every_candidate(browser, written, tmp_path):  # noqa: F811
-    opened = Visit(browser, tmp_path / "t.html", wait_for=".frame.on")
-    page = opened.page
-
-    assert opened.text("#where").startswith("Start: random bonds")
-    assert page.locator(".frame:visible").count() == SAMPLES
-    page.locator("#step").fill(str(STEPS))
-
-    assert opened.text("#where") == "Finished: each candidate as a molecule"
-    assert page.locator(".frame:visible").count() == SAMPLES
-    page.locator("#play").click()
-    opened.expect(page.locator("#where")).to_contain_text("Step 1")
-    opened.context.close()
-    assert opened.complaints == []
-    assert all(url.startswith(("file:", "data:")) for url in opened.asked)
