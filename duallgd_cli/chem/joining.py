@@ -186,15 +186,6 @@ def atoms_of(mol: Chem.Mol) -> NDArray[np.int64]:
     return atoms
 
 
-def drop_aromaticity(mol: Chem.RWMol) -> None:
-    """Make all bonds single, double or triple and all hydrogens implicit, in place."""
-    Chem.Kekulize(mol, clearAromaticFlags=True)
-    for index in range(mol.GetNumAtoms()):
-        atom = mol.GetAtomWithIdx(index)
-        atom.SetNoImplicit(False)
-        atom.SetNumExplicitHs(0)
-
-
 def joined(one: Chem.Mol, place: int, other: BuildingBlock) -> Chem.RWMol:
     """Two molecules, an atom of one bonded to the first open end of a block.
 

@@ -22,23 +22,15 @@ JITTER, NOISE_PPM, ENERGY_DROP, INSTRUMENT_DROP = 0.3, 1.0, 0.2, 0.1
 
 @dataclass(frozen=True, eq=False)
 class PeakRows:
-    """One spectrum as the encoder sees it; K rows.
+    """One spectrum as the encoder sees it; K rows."""
 
-    Attributes:
-        subformula: (K, N_ELEMENTS).
-        numbers: Intensity, ppm, m/z, share and energy in eV (NaN if missing), float32 (K, 5).
-        carrier: (K,).
-        parent: Counts of the whole ion, (N_ELEMENTS,).
-        adduct: Index into `ADDUCTS`.
-        instrument: Index into `INSTRUMENTS`.
-    """
-
-    subformula: NDArray[np.float32]
+    subformula: NDArray[np.float32]  # (K, N_ELEMENTS)
+    # Intensity, ppm, m/z, share and energy in eV (NaN if missing), float32 (K, 5).
     numbers: NDArray[np.float32]
-    carrier: NDArray[np.int64]
-    parent: NDArray[np.float32]
-    adduct: int
-    instrument: int
+    carrier: NDArray[np.int64]  # (K,)
+    parent: NDArray[np.float32]  # counts of the whole ion, (N_ELEMENTS,)
+    adduct: int  # index into `ADDUCTS`
+    instrument: int  # index into `INSTRUMENTS`
 
 
 def from_annotated(annotated: AnnotatedSpectrum) -> PeakRows:
@@ -120,12 +112,8 @@ def packed_batch(
     """Prepared spectra without padding, curated as they are made to look like a lab's own run.
 
     Each is what `from_prepared` gives, but peaks go missing, intensities wobble, masses are off,
-    energy or instrument are not recorded.
-
-    Args:
-        sources: Prepared spectra; for each spectrum of the batch the numbers of one or more of the
-            same ion; and the largest share of rows that are dropped.
-        generator: Source of randomness.
+    energy or instrument are not recorded. A source is prepared spectra, for each spectrum of the
+    batch the numbers of one or more of the same ion, and the largest share of rows to drop.
     """
     parts = [_packed(*source, generator) for source in sources if len(source[1])]
     n_before = np.cumsum([0, *(len(part["adduct"]) for part in parts)])

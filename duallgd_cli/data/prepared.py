@@ -49,29 +49,17 @@ SPECTRUM_ARRAYS: Final = (
 
 @dataclass(frozen=True, eq=False)
 class Molecules:
-    """Structures as the network sees them: element-sorted atoms and typed bonds.
+    """Structures as the network sees them: element-sorted atoms and typed bonds."""
 
-    Attributes:
-        atom_counts: Element counts, uint8 (G, N_ELEMENTS).
-        charge: Net charge, int8 (G,).
-        bond_offset: int64 (G + 1,); bonds of molecule g are rows offset[g]:offset[g + 1].
-        bond_pair: Atom rows i < j in the element-sorted order, uint8 (bonds, 2).
-        bond_type: Class 1 to 4, uint8 (bonds,).
-        bit_offset: int64 (G + 1,).
-        bits: On-bits of the Morgan fingerprint (radius 2, 4096 bits), uint16.
-        fold: Index into `FOLDS`, uint8 (G,).
-        inchikey: First blocks, S14 (G,).
-    """
-
-    atom_counts: NDArray[np.uint8]
-    charge: NDArray[np.int8]
-    bond_offset: NDArray[np.int64]
-    bond_pair: NDArray[np.uint8]
-    bond_type: NDArray[np.uint8]
-    bit_offset: NDArray[np.int64]
-    bits: NDArray[np.uint16]
-    fold: NDArray[np.uint8]
-    inchikey: NDArray[np.bytes_]
+    atom_counts: NDArray[np.uint8]  # of elements, (G, N_ELEMENTS)
+    charge: NDArray[np.int8]  # net, (G,)
+    bond_offset: NDArray[np.int64]  # bonds of molecule g are rows offset[g]:offset[g + 1], (G + 1,)
+    bond_pair: NDArray[np.uint8]  # atom rows i < j in the element-sorted order, (bonds, 2)
+    bond_type: NDArray[np.uint8]  # class 1 to 4, (bonds,)
+    bit_offset: NDArray[np.int64]  # (G + 1,)
+    bits: NDArray[np.uint16]  # on-bits of the Morgan fingerprint (radius 2, 4096 bits)
+    fold: NDArray[np.uint8]  # index into `FOLDS`, (G,)
+    inchikey: NDArray[np.bytes_]  # first blocks, S14 (G,)
     n_heavy: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -167,12 +155,8 @@ def spectrum_row(
 ) -> dict[str, Any]:
     """One annotated spectrum by the names of the arrays it goes to; see `spectrum_arrays`.
 
-    Args:
-        found: Its energy is kept if there is one for all peaks, its precursor m/z is the
-            theoretical one where none was measured.
-        spectrum_id: To store.
-        fold: One of `FOLDS`.
-        rows: The peak rows to keep.
+    Its energy is kept if there is one for all peaks, its precursor m/z is the theoretical one where
+    none was measured. Of its peaks some rows may be kept.
     """
     hypothesis = found.hypothesis
     first = hypothesis.feature.first
@@ -199,12 +183,7 @@ def spectrum_row(
 def spectrum_arrays(
     spectra: Sequence[Mapping[str, Any]], molecule: Sequence[int] | NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
-    """Spectra as the arrays of `SPECTRUM_ARRAYS`.
-
-    Args:
-        spectra: Each as `spectrum_row` gives it.
-        molecule: Row of the molecule of each.
-    """
+    """Spectra that `spectrum_row` gave, and the row of each one's molecule, as arrays."""
     # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.
     none = np.zeros((0, N_ELEMENTS), np.uint8)
     every = np.concatenate([none, *(spectrum["subformula"] for spectrum in spectra)])
@@ -227,13 +206,8 @@ def write(
 ) -> dict[str, object]:
     """Write arrays and the manifest; the manifest last, so that a broken run is not mistaken.
 
-    Args:
-        folder: Created if needed.
-        arrays: Name to array.
-        record: Sources, settings and counts to keep in the manifest.
-
-    Returns:
-        The manifest.
+    The record names sources, settings and counts; with a description of the arrays it becomes the
+    manifest, which is returned. The folder is created if needed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     manifest_path = folder / MANIFEST
@@ -244,24 +218,15 @@ def write(
         # Replaced, not overwritten: another process may have the old array mapped.
         with replaced(path) as partial, partial.open("wb") as stream:
             np.save(stream, np.ascontiguousarray(values))
-        described[name] = {
-            "shape": list(values.shape),
-            "dtype": str(values.dtype),
-            "sha256": sha256(path),
-        }
+        about = {"shape": list(values.shape), "dtype": str(values.dtype)}
+        described[name] = about | {"sha256": sha256(path)}
     manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
     write_atomically(manifest_path, [json.dumps(manifest, indent=1), "\n"])
     return manifest
 
 
 def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """List rows that did not become data, each with its reason, so that none is lost in silence.
-
-    Args:
-        path: Table to write, tab-separated.
-        columns: Their names.
-        rows: Cells of each.
-    """
+    """List rows that did not become data, each with its reason, so that none is lost in silence."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         writer.writerow(columns)

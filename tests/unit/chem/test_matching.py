@@ -10,8 +10,8 @@ import time
 import pytest
 from rdkit import Chem
 
-from duallgd_cli.chem.guide import Guide, read_core
-from duallgd_cli.chem.identity import LONGEST_SMILES, parse_smiles, smiles_of_inchi
+from duallgd_cli.chem.guide import Guide
+from duallgd_cli.chem.identity import parse_smiles, smiles_of_inchi
 from duallgd_cli.errors import MoleculeError, RefusedError, UsageError
 
 # Whatever they are tried on, one of them is wanting.
@@ -99,23 +99,6 @@ def test_texts_of_absurd_length_are_refused_at_once(text):
     assert smiles_of_inchi("InChI=1S/" + text) == ""
 
     assert time.process_time() - started < 0.5
-
-
-def test_a_core_of_more_atoms_than_molecules_have_is_refused():
-    with pytest.raises(UsageError, match="has 101 heavy atoms, and molecules here at most 100"):
-        read_core("C" * 101)
-    assert read_core("C" * 100).elements == {"C": 100}
-
-
-@pytest.mark.parametrize(
-    "text", ["C" * LONGEST_SMILES, "[$(" * 399 + "C" + ")]" * 399, "C(" * 660 + "C" + ")" * 660]
-)
-def test_texts_that_are_just_short_enough_are_read_in_a_second(text):
-    started = time.process_time()
-
-    Guide(require=(text,)).check()
-
-    assert time.process_time() - started < 1
 
 
 INTERRUPTED = """

@@ -42,13 +42,6 @@ def test_molecules_come_once_an_epoch_and_the_budget_of_pairs_is_kept(epoch, buc
         assert padded[0] % bucket == 0
 
 
-def test_batches_of_one_size_are_about_equally_large():
-    batches = BatchPlan(500, 1, 1).epoch(np.full(101, 10), 0)
-
-    assert len(batches) == 10  # 11 molecules of 45 pairs fit
-    assert {len(batch) for batch in batches} == {10, 11}
-
-
 @given(st.integers(0, 200), st.sampled_from([(0, 1), (0, 2), (1, 2), (2, 3)]))
 def test_a_stream_resumed_at_a_step_is_the_stream_with_steps_skipped(first, place):
     plan = BatchPlan(300, 2, 3)

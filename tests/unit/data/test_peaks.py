@@ -95,13 +95,6 @@ def test_the_most_intense_rows_are_kept_in_their_order():
     np.testing.assert_array_equal(rows.subformula, many.subformula[kept])
 
 
-@pytest.mark.parametrize(
-    ("instrument", "index"), [("", 0), ("orbitrap", 1), ("qtof", 2), ("ion trap", 0)]
-)
-def test_instruments_are_numbered_and_others_unknown(instrument, index):
-    assert from_annotated(annotated(instrument=instrument)).instrument == index
-
-
 def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
     molecule, dimer = Formula.parse("C9H8O4"), parse_adduct("[2M+Na]+")
     masses = [Formula.parse(text).atoms_mass for text in ("C7H5O2", "C9H8O4", "C18H16O8")]
@@ -184,11 +177,3 @@ def test_a_spectrum_of_which_no_peak_is_left_is_its_ion(spectra):
     assert not len(batch.spectrum)
     assert batch.start.tolist() == [0, 1, 2, 3]
     assert network(batch).isfinite().all()
-
-
-def test_without_padding_the_network_says_the_same(spectra):
-    torch.manual_seed(2)
-    network = FormulaTransformer(EncoderSettings(width=32, layers=2, summary=16)).eval()
-    batch = packed_batch([(spectra, GROUPS, 0.2)], generator())
-
-    torch.testing.assert_close(network.packed_summary(batch), network._summary(batch.padded()))

@@ -11,7 +11,6 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_H
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data import simulation
 from duallgd_cli.data.fragmentation import (
-    N_ATOM_TYPE_FEATURES,
     N_INPUTS,
     SHIFTS,
     fragment_features,
@@ -19,7 +18,7 @@ from duallgd_cli.data.fragmentation import (
     measured_intensity,
 )
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.peaks import MAX_ROWS, from_prepared
+from duallgd_cli.data.peaks import from_prepared
 from duallgd_cli.data.prepared import FOLDS, load_molecules, load_spectra
 from duallgd_cli.data.simulation import (
     LOG_INTENSITY_SPREAD,
@@ -99,15 +98,6 @@ def test_a_peak_goes_to_the_fragment_that_explains_it_best(smiles, adduct, peaks
     assert measured(found_in(smiles), ion(adduct), **peaks) == expected
 
 
-def test_of_two_peaks_of_one_fragment_the_brighter_counts():
-    found = found_in("CCO")
-    subformula = np.array([Formula.parse("C2H5").array] * 2)
-
-    got = measured_intensity(found, ion(), subformula, np.array([0.25, 0.75]))
-
-    assert got.max() == got.sum() == 0.75
-
-
 def test_features_tell_fragment_ion_and_energy_apart():
     found = found_in("CCO")
     known = fragment_features(found, ion())
@@ -120,17 +110,6 @@ def test_features_tell_fragment_ion_and_energy_apart():
     unknown, zero = (fragment_features(found, ion(energy_ev=ev)) for ev in (float("nan"), 0.0))
     assert np.isfinite(unknown).all()
     assert not np.array_equal(unknown, zero)
-
-
-def test_features_tell_whether_an_electron_is_unpaired():
-    """Ethanol less an electron is a radical, protonated it is none; else adducts differ by name."""
-    whole = [fragment_features(found_in("CCO"), ion(name))[0] for name in ("[M]+", "[M+H]+")]
-
-    adducts_and_later = N_INPUTS - N_ATOM_TYPE_FEATURES - (len(ADDUCTS) + len(INSTRUMENTS) + 2)
-    radical, protonated = (row[:adducts_and_later] for row in whole)
-    (unpaired, unsaturation) = np.flatnonzero(radical != protonated)
-    assert (radical[unpaired], protonated[unpaired]) == (1, 0)
-    assert radical[unsaturation] > protonated[unsaturation]
 
 
 @pytest.mark.parametrize("row", range(len(SMILES)))
@@ -161,22 +140,6 @@ def test_mass_errors_are_those_of_the_instrument(molecules, instrument, least, m
     assert least < ppm.std() < most
     assert abs(np.median(ppm)) < ppm.std() / 4
     assert np.abs(ppm).max() <= AnnotationSettings().tolerance_ppm(INSTRUMENTS[instrument]) + 1e-3
-
-
-@pytest.mark.parametrize("energy", [35.0, float("nan")])
-def test_numbers_look_like_a_spectrum(molecules, energy):
-    one = ion("[M-H]-", energy, QTOF)
-
-    rows = drawn_by(simulator(one), molecules, ASPIRIN, np.random.default_rng(1))
-
-    intensity, _, mz, share, energies = rows.numbers.T
-    assert intensity.max() == 1
-    assert (intensity > 0).all()
-    np.testing.assert_allclose(share, [1 / (mz == own).sum() for own in mz])
-    np.testing.assert_array_equal(energies, np.full(len(energies), energy, np.float32))
-    assert not rows.carrier.any()
-    assert (ADDUCTS[rows.adduct].name, rows.instrument) == ("[M-H]-", QTOF)
-    assert 1 < len(np.unique(np.column_stack([rows.subformula, mz]), axis=0)) == len(mz)
 
 
 def test_a_peak_has_the_sub_formulas_that_fit_its_mass():
@@ -257,26 +220,6 @@ def test_unreachable_peaks_are_no_cut_and_keep_their_electrons_paired(molecules)
     cut = {tuple(row) for row in found.counts[:, :N_HEAVY]}
     assert not cut & {tuple(row) for row in unreachable[:, :N_HEAVY]}
     assert (excess(unreachable) % 2 == 1).all()
-
-
-def test_the_brightest_peaks_are_kept(molecules):
-    rows = drawn_by(simulator(log_odds=50), molecules, ASPIRIN, np.random.default_rng(1))
-    every = fragments(graph_of(molecules, ASPIRIN), np.random.default_rng(1))
-
-    assert len(every.counts) * len(SHIFTS) > 2 * MAX_ROWS
-    assert len(rows.carrier) == MAX_ROWS
-    # Had any been kept, intensities would go down to the faintest.
-    assert rows.numbers[:, 0].min() > 2 * np.exp(-7)
-
-
-def test_the_likelier_a_fragment_the_more_often_it_is_seen(cuts_alone, molecules):
-    draw = simulator(ion(), log_odds=-2.0, shift=0)
-    whole = molecules.atom_counts[ASPIRIN] + np.array(BY_NAME["[M+H]+"].change)
-
-    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
-
-    share = np.mean([(rows.subformula == whole).all(1).any() for rows in drawn])
-    assert share == pytest.approx(1 / (1 + np.exp(2)), abs=0.07)
 
 
 ALL = Selection(seed=3)
@@ -385,15 +328,6 @@ def test_the_loss_is_read_peak_by_peak(model):
                 expected += 0.5 * (off / LOG_INTENSITY_SPREAD) ** 2
 
     assert float(fragment_loss(model, features(4), intensity)) == pytest.approx(expected / 3)
-
-
-def test_without_a_peak_there_is_still_a_loss_and_a_gradient(model):
-    loss = fragment_loss(model, features(4), torch.zeros(4, len(SHIFTS)))
-    loss.backward()
-
-    assert float(loss.detach()) > 0
-    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    assert model.presence.bias.grad.abs().sum() > 0
 
 
 @torch.no_grad()
