@@ -179,11 +179,10 @@ class _NoAdductError(Exception):
 def parse_adduct(text: str) -> Adduct | Failure:
     """The adduct that a spelling means, or in one sentence why it means none.
 
-    Brackets, spaces, signs, upper and lower case and the order of the groups are free: ``M+H``,
-    ``[M+H]1+``, ``2M+H``, ``[M+2H]++``, ``[M+FA-H]-``, ``M+ACN+H``, ``[m+na]+`` and ``M+`` are all
-    understood. An adduct that networks were trained on is recognised by the sum of its atoms,
-    another one gets a name of its own. Radical ions (``[M]+.``), isotopes (``[M+37Cl]-``) and
-    several adducts at once are refused.
+    Brackets, spaces, signs, upper and lower case and the order of the groups are free:
+    ``[M+H]1+``, ``2M+H``, ``[M+2H]++``, ``M+ACN+H`` and ``[m+na]+`` are understood. An adduct that
+    networks were trained on is recognised by the sum of its atoms, another one gets a name of its
+    own. Radical ions, isotopes (``[M+37Cl]-``) and several adducts at once are refused.
     """
     try:
         if len(text) > _LONGEST:
@@ -276,11 +275,8 @@ def _change(groups: Counter[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
 def _groups(terms: str, named: Mapping[str, str], in_any_case: bool) -> Counter[str]:
     """How often each group is gained, by its formula in Hill's order; negative where lost.
 
-    Args:
-        terms: Groups, each with its sign.
-        named: Formulas of groups by their names in lower case.
-        in_any_case: Read the letters of formulas as elements whatever their case, where there is
-            one way to do so.
+    Groups may have names, in lower case here; in any case, letters are read as elements whatever
+    their case where there is one way to do so.
     """
     groups: Counter[str] = Counter()
     position = 0

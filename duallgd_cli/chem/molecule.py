@@ -1,8 +1,4 @@
-"""The border between molecules and bond matrices.
-
-N is the number of heavy atoms, M = N (N - 1) / 2 the number of their pairs, in row-major order of
-the strict upper triangle: (0, 1), (0, 2), ..., (0, N - 1), (1, 2), ...
-"""
+"""The border between molecules and bond matrices of N heavy atoms and their M pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,9 +89,6 @@ def read_back(mol: Chem.Mol) -> Disassembled:
     """What `disassemble` gives of a molecule that a bond matrix can express.
 
     It must have been named last by `canonical_smiles`, whose order of the atoms is taken.
-
-    Raises:
-        UnsupportedElementError: An element outside the vocabulary.
     """
     formula = formula_of(mol)
     element = np.array([_ELEMENT_OF[atom.GetAtomicNum()] for atom in _atoms(mol)], dtype=np.int64)
@@ -113,9 +106,7 @@ def assemble(
 ) -> Chem.Mol | Rejection:
     """Turn bond classes into the likeliest molecule of a formula that has these bonds.
 
-    Hydrogens, charges and Kekule forms are chosen so that valences hold and the molecule has
-    exactly the formula's hydrogen count and charge. The result does not depend on the order in
-    which atoms of an element are given.
+    The result does not depend on the order in which atoms of an element are given.
 
     Args:
         formula: Formula that the molecule must have; its atom order is that of the pairs.

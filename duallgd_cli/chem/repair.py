@@ -5,8 +5,7 @@ a Kekule form or imply the wrong number of hydrogens. A best-first search change
 those first that the model finds plausible and that mend a broken rule, until all rules hold. It
 knows the formula and the model's output, nothing else.
 
-N is the number of heavy atoms, M the number of their pairs, P the number of pairs that a search may
-change, C the number of bond classes.
+N heavy atoms, M pairs of them, P pairs that a search may change, C bond classes.
 """
 
 import heapq

@@ -95,10 +95,8 @@ class ConditionNoise:
 class MoleculeCollator:
     """Turns molecules into tensors; a function of the molecules and a generator alone.
 
-    Args:
-        molecules: Prepared molecules.
-        noise: How to corrupt fingerprints; None keeps them.
-        shuffle_share: Share of molecules whose atoms are relabelled at random within an element.
+    Without noise fingerprints stay as they are. Of a share of the molecules, atoms are relabelled
+    at random within an element.
     """
 
     def __init__(

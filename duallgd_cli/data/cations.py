@@ -74,15 +74,10 @@ CATION_TYPES: Final = (
 
 
 def cations(source: Path, limit: int, seed: int = 1) -> list[tuple[str, str]]:
-    """Cations made from the structures of fold train in a file, at most one of each.
+    """Canonical SMILES and types of cations made from the structures of fold train in a file.
 
-    Args:
-        source: As `data.structures.read_rows` reads them.
-        limit: Cations of all types; none is more than its equal share of them.
-        seed: Of sites and alkyl groups.
-
-    Returns:
-        Canonical SMILES and type of each.
+    At most one is made of each structure, and of each type at most its equal share of the limit;
+    the seed chooses sites and alkyl groups.
 
     Raises:
         MissingInputError: No such file.

@@ -100,14 +100,8 @@ def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> dict[str, N
     """Which atoms are of each of `N_ATOM_TYPES` types, (N,); an atom is of one or none.
 
     An amine holds a charge that an amide does not, a benzylic bond breaks where a phenylic one does
-    not: types are told apart by what they are part of. C=S and S=O count as C=O does.
-
-    Args:
-        graph: The molecule.
-        in_ring: Which bonds are part of a ring, (b,).
-
-    Returns:
-        By the name of the type.
+    not: types are told apart by what they are part of, where ``in_ring`` says which bonds are part
+    of a ring, (b,). C=S and S=O count as C=O does.
     """
     element, pair, bond_class = graph.element, graph.pair, graph.bond_class
     n = len(element)

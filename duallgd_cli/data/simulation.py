@@ -2,10 +2,9 @@
 
 A prepared folder of them holds structures, and one spectrum that each might give.
 
-Measured spectra of a few thousand molecules cannot teach an encoder what fragments mean for the
-hundreds of thousands of structures without a spectrum. A fragment model fitted on the measured
-ones can: it says how likely each fragment is a peak at this energy, and how intense.
-K peaks.
+Measured spectra of a few thousand molecules cannot teach an encoder what fragments mean for all the
+structures without one. A fragment model fitted on the measured ones can: it says how likely each
+fragment is a peak at this energy, and how intense. K peaks.
 """
 
 import pickle
@@ -256,7 +255,7 @@ def prepare_simulated(
     workers: int = 1,
     advance: Callable[[int], None] = lambda spectra: None,
 ) -> dict[str, object]:
-    """Simulate one spectrum each for structures of fold train.
+    """Simulate one spectrum each for structures of fold train, and return the manifest.
 
     Args:
         structures: Folder made by `duallgd data structures`.
@@ -266,9 +265,6 @@ def prepare_simulated(
         selection: Which structures to simulate.
         workers: Processes.
         advance: Told how many spectra were drawn.
-
-    Returns:
-        The manifest.
 
     Raises:
         UnreadableError: No structure of fold train can be simulated.

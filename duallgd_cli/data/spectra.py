@@ -107,7 +107,7 @@ def prepare_spectra(
     workers: int = 1,
     advance: Callable[[int], None] = lambda records: None,
 ) -> dict[str, object]:
-    """Prepare labelled spectra for training.
+    """Prepare labelled spectra for training, and return the manifest.
 
     Args:
         source: A table in the MassSpecGym layout, or any spectrum file with SMILES.
@@ -116,9 +116,6 @@ def prepare_spectra(
             left out and counted, those of other folds stay.
         workers: Processes.
         advance: Told how many records were done, for a progress display.
-
-    Returns:
-        The manifest.
 
     Raises:
         MissingInputError: No such file.

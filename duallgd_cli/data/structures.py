@@ -120,7 +120,7 @@ def prepare_structures(
     workers: int = 1,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, object]:
-    """Prepare a structure file for decoder pretraining.
+    """Prepare a structure file for decoder pretraining, and return the manifest.
 
     Args:
         source: ``.tsv``, ``.csv`` (column smiles, optional fold), ``.smi`` or ``.sdf``, plain or
@@ -130,9 +130,6 @@ def prepare_structures(
         limit: Read only so many rows.
         workers: Processes.
         advance: Told how many rows were done, for a progress display.
-
-    Returns:
-        The manifest.
 
     Raises:
         MissingInputError: No such file.

@@ -177,7 +177,7 @@ def joined_ends(one, other):
     return made.GetMol()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(WHOLE), min_size=1, max_size=6), st.sampled_from(WHOLE))
 def test_halves_are_those_of_which_all_bonds_are_cut(known, smiles):
     """Of molecules whose halves are known, of others, and of those that have two halves anew."""

@@ -15,8 +15,6 @@ from duallgd_cli.data.peaks import (
     packed_batch,
     peak_batch,
 )
-from duallgd_cli.model.encoder import FormulaTransformer
-from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from duallgd_cli.train.encoder import dense_bits
@@ -73,15 +71,6 @@ def test_a_prepared_spectrum_is_what_a_prediction_would_see(spectra, number):
 def _peaks(number):
     cells = cells_of(number, *SPECTRA[number])
     return tuple(np.array([float(x) for x in cells[i].split(",")]) for i in (1, 2))
-
-
-def test_several_spectra_of_one_ion_become_one(spectra):
-    both = from_prepared(spectra, [0, 1])
-
-    first, second = from_prepared(spectra, [0]), from_prepared(spectra, [1])
-    assert len(both.carrier) == len(first.carrier) + len(second.carrier)
-    np.testing.assert_array_equal(both.numbers, np.concatenate([first.numbers, second.numbers]))
-    assert set(both.numbers[:, 4].tolist()) == {20.0, 40.0}
 
 
 def test_the_most_intense_rows_are_kept_in_their_order():
@@ -167,13 +156,3 @@ def test_noise_takes_peaks_and_moves_the_others_a_little(spectra):
     assert 0.17 < float(whole.rows.energy_ev.isnan().float().mean()) < 0.23
     assert 0.08 < float((whole.instrument == 0).float().mean()) < 0.12
     assert set(whole.rows.intensity.reshape(4000, n_rows).amax(1).tolist()) == {1.0}
-
-
-def test_a_spectrum_of_which_no_peak_is_left_is_its_ion(spectra):
-    network = FormulaTransformer(EncoderSettings(width=16, layers=1, summary=16)).eval()
-
-    batch = packed_batch([(spectra, GROUPS[:3], 1e9)], generator())
-
-    assert not len(batch.spectrum)
-    assert batch.start.tolist() == [0, 1, 2, 3]
-    assert network(batch).isfinite().all()

@@ -25,7 +25,6 @@ from duallgd_cli.data.simulation import (
     FragmentModel,
     Selection,
     Simulator,
-    expected_intensity,
     fragment_loss,
     prepare_simulated,
 )
@@ -134,7 +133,7 @@ def test_mass_errors_are_those_of_the_instrument(molecules, instrument, least, m
     """Of the whole ion, alone in its place, so that nothing else explains the peak."""
     draw = simulator(ion(instrument=instrument), log_odds=-50)
 
-    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(300)]
+    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(100)]
 
     ppm = np.array([rows.numbers[0, 1] for rows in drawn])
     assert least < ppm.std() < most
@@ -142,29 +141,16 @@ def test_mass_errors_are_those_of_the_instrument(molecules, instrument, least, m
     assert np.abs(ppm).max() <= AnnotationSettings().tolerance_ppm(INSTRUMENTS[instrument]) + 1e-3
 
 
-def test_a_peak_has_the_sub_formulas_that_fit_its_mass():
-    """As measured ones do: which of them it is, is for the encoder to find out."""
-    cefalexin = molecules_of("CC1=C(N2C(SC1)C(C2=O)NC(=O)C(c1ccccc1)N)C(=O)O")
-    shares = []
-    for instrument in (ORBITRAP, QTOF):
-        draw = simulator(ion(instrument=instrument))
-        drawn = [drawn_by(draw, cefalexin, 0, np.random.default_rng(seed)) for seed in SEEDS]
-        shares.append(np.concatenate([rows.numbers[:, 3] for rows in drawn]))
-
-    assert set((1 / shares[1]).round().tolist()) == {1, 2, 3}
-    assert shares[0].mean() > 1.3 * shares[1].mean()  # masses tell more of them apart
-
-
 def test_ions_are_drawn_by_their_weights(molecules):
     ions = [ion(energy_ev=10), ion(energy_ev=20), ion("[M-H]-")]
     draw = Simulator(model_of(-50), ions, np.array([0.5, 0.2, 0.3]))
 
     generator = np.random.default_rng(1)
-    drawn = [drawn_by(draw, molecules, 0, generator) for _ in range(300)]
+    drawn = [drawn_by(draw, molecules, 0, generator) for _ in range(150)]
 
     seen = [(ADDUCTS[rows.adduct].name, float(rows.numbers[0, 4])) for rows in drawn]
-    share = [seen.count(one) / 300 for one in (("[M+H]+", 10), ("[M+H]+", 20), ("[M-H]-", 20))]
-    np.testing.assert_allclose(share, [0.5, 0.2, 0.3], atol=0.08)
+    share = [seen.count(one) / 150 for one in (("[M+H]+", 10), ("[M+H]+", 20), ("[M-H]-", 20))]
+    np.testing.assert_allclose(share, [0.5, 0.2, 0.3], atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -328,17 +314,3 @@ def test_the_loss_is_read_peak_by_peak(model):
                 expected += 0.5 * (off / LOG_INTENSITY_SPREAD) ** 2
 
     assert float(fragment_loss(model, features(4), intensity)) == pytest.approx(expected / 3)
-
-
-@torch.no_grad()
-def test_what_is_expected_is_the_chance_times_the_root_of_the_intensity(model):
-    model.presence.weight.zero_()
-    model.intensity.weight.zero_()
-    model.presence.bias.fill_(math.log(3))  # three to one
-    model.intensity.bias.fill_(math.log(0.25))
-    model.intensity.bias[0] = 5  # brighter than the base peak is the base peak
-
-    expected = expected_intensity(model, features(2))
-
-    torch.testing.assert_close(expected[:, 1:], torch.full((2, len(SHIFTS) - 1), 0.75 * 0.5))
-    torch.testing.assert_close(expected[:, 0], torch.full((2,), 0.75))
