@@ -70,7 +70,8 @@ class Adduct:
     def mass_shift(self) -> float:
         """Mass of the ion minus that of the molecules' atoms, Da."""
         atoms = sum(n * m for n, m in zip(self.change, MASSES_DA, strict=True))
-        return atoms + _mass(self.metals) - self.charge * ELECTRON_MASS_DA
+        metals = sum(METALS[symbol][0] for symbol in self.metals)
+        return atoms + metals - self.charge * ELECTRON_MASS_DA
 
     def neutral_mass(self, mz: float) -> float:
         """Mass of the atoms of one molecule whose ion has this m/z, Da."""
@@ -92,12 +93,9 @@ class Adduct:
             for charge in range(one, self.charge + one, one):
                 protons = charge - _charge_of_metals(metals)
                 if fewest <= protons <= most:
-                    carriers.append(Carrier(molecules, text, _mass(metals), charge, protons))
+                    mass = sum(METALS[symbol][0] for symbol in metals)
+                    carriers.append(Carrier(molecules, text, mass, charge, protons))
         return tuple(carriers)
-
-
-def _mass(metals: tuple[str, ...]) -> float:
-    return sum(METALS[symbol][0] for symbol in metals)
 
 
 def _charge_of_metals(metals: tuple[str, ...]) -> int:

@@ -19,13 +19,7 @@ from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors
 
-from duallgd_cli.chem.building_blocks import (
-    ATOM_KEY,
-    BIT_KEY,
-    OPEN,
-    BuildingBlocks,
-    KnownEnds,
-)
+from duallgd_cli.chem.building_blocks import ATOM_KEY, BIT_KEY, OPEN, BuildingBlocks, KnownEnds
 from duallgd_cli.chem.elements import ATOMIC_NUMBERS, FINGERPRINT_BITS, HYDROGEN, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import bits_away, surroundings

@@ -140,11 +140,7 @@ class _Attempt(NamedTuple):
 
 
 # The first search finds likely molecules, the next ones find some molecule.
-_ATTEMPTS: Final = (
-    _Attempt(2.0, 40, 6, 0),
-    _Attempt(8.0, 30, 6, 0),
-    _Attempt(40.0, 60, 100, 40),
-)
+_ATTEMPTS: Final = (_Attempt(2.0, 40, 6, 0), _Attempt(8.0, 30, 6, 0), _Attempt(40.0, 60, 100, 40))
 
 
 @dataclass(slots=True)

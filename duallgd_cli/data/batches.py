@@ -100,10 +100,7 @@ class MoleculeCollator:
     """
 
     def __init__(
-        self,
-        molecules: Molecules,
-        noise: ConditionNoise | None,
-        shuffle_share: float = 0.0,
+        self, molecules: Molecules, noise: ConditionNoise | None, shuffle_share: float = 0.0
     ) -> None:
         self.molecules = molecules
         self.noise = noise

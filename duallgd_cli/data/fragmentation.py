@@ -87,10 +87,7 @@ class Fragments(Pieces):
 
 
 def fragments(
-    graph: MolecularGraph,
-    generator: np.random.Generator,
-    n_pairs: int = 500,
-    n_triples: int = 150,
+    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int = 500, n_triples: int = 150
 ) -> Fragments:
     """Fragments of one molecule.
 
@@ -109,10 +106,7 @@ def fragments(
 
 
 def pieces(
-    graph: MolecularGraph,
-    generator: np.random.Generator,
-    n_pairs: int = 500,
-    n_triples: int = 150,
+    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int = 500, n_triples: int = 150
 ) -> Pieces:
     """The rows of `fragments` without what the fragment model sees of them."""
     return _cut_out(graph, generator, n_pairs, n_triples)[0]
@@ -322,10 +316,7 @@ def same_heavy_atoms(counts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.b
 
 
 def measured_intensity(
-    found: Fragments,
-    ion: Ion,
-    subformula: NDArray[np.integer],
-    intensity: NDArray[np.floating],
+    found: Fragments, ion: Ion, subformula: NDArray[np.integer], intensity: NDArray[np.floating]
 ) -> NDArray[np.float32]:
     """Intensities of fragments in a measured spectrum, 0 where no peak is; (C, len(SHIFTS)).
 

@@ -63,11 +63,9 @@ class Molecules:
     n_heavy: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.atom_counts.shape[1:] != (N_ELEMENTS,):
-            raise UnreadableError(
-                f"prepared molecules count {self.atom_counts.shape[1:]} elements, expected "
-                f"{N_ELEMENTS}; prepare the data again with this version"
-            )
+        if (shape := self.atom_counts.shape[1:]) != (N_ELEMENTS,):
+            expected = f"expected {N_ELEMENTS}; prepare the data again with this version"
+            raise UnreadableError(f"prepared molecules count {shape} elements, {expected}")
         heavy = self.atom_counts[:, :N_HEAVY].sum(1, dtype=np.int64)
         object.__setattr__(self, "n_heavy", heavy)
 
@@ -257,11 +255,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = None
     if not isinstance(manifest, dict):
         raise UnreadableError(f"{path} is broken; prepare the data again")
-    if manifest.get("format_version") != FORMAT_VERSION:
-        raise UnreadableError(
-            f"{folder} has format version {manifest.get('format_version')}, this version reads "
-            f"{FORMAT_VERSION}; prepare the data again"
-        )
+    if (version := manifest.get("format_version")) != FORMAT_VERSION:
+        reads = f"this version reads {FORMAT_VERSION}; prepare the data again"
+        raise UnreadableError(f"{folder} has format version {version}, {reads}")
     return manifest
 
 
@@ -281,9 +277,8 @@ def load_spectra(folder: Path) -> PreparedSpectra:
     """
     held = read_manifest(folder).get("kind")
     if held != "spectra":
-        raise UsageError(
-            f"{folder} holds {held}, not spectra; prepare some with 'duallgd data spectra'"
-        )
+        how = "prepare some with 'duallgd data spectra'"
+        raise UsageError(f"{folder} holds {held}, not spectra; {how}")
     molecules = load_molecules(folder)
     arrays = {name: load_array(folder, name) for name in SPECTRUM_ARRAYS}
     table, index = arrays.pop("subformula_table"), arrays.pop("subformula_index")
@@ -291,11 +286,7 @@ def load_spectra(folder: Path) -> PreparedSpectra:
 
 
 def load_array(folder: Path, name: str) -> NDArray[Any]:
-    """Memory-map one array of a prepared folder.
-
-    Raises:
-        UnreadableError: It is missing or broken.
-    """
+    """Memory-map one array of a prepared folder, which may be missing or broken."""
     path = folder / f"{name}.npy"
     if not path.is_file():
         raise UnreadableError(f"{path} is missing; prepare the data again")

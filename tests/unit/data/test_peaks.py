@@ -8,13 +8,7 @@ from duallgd_cli.chem.adduct import BY_NAME, parse_adduct
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, METALS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data import peaks as peaks_module
-from duallgd_cli.data.peaks import (
-    MAX_ROWS,
-    from_annotated,
-    from_prepared,
-    packed_batch,
-    peak_batch,
-)
+from duallgd_cli.data.peaks import MAX_ROWS, from_annotated, from_prepared, packed_batch, peak_batch
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from duallgd_cli.train.encoder import dense_bits
