@@ -67,18 +67,12 @@ _SUBFORMULA_KEY: Final = np.random.default_rng(0).integers(1, 1 << 40, N_HEAVY)
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class Fragments:
     """Rows by ascending cost; the first is the whole molecule."""
 
     counts: NDArray[np.float32]  # element counts as they stood in the molecule, (C, N_ELEMENTS)
     cost: NDArray[np.float32]  # summed over the bonds that were cut, (C,)
     inside: NDArray[np.bool_]  # which atoms are in each, (C, N)
-
-
-@dataclass(frozen=True, eq=False)
-class Fragments(Pieces):
-    """Pieces with what the fragment model sees of them."""
-
     # What the cuts look like, (C, N_CUT_FEATURES): atoms at their inner and outer ends by group,
     # bonds by class, bonds to heteroatoms, cost, number, sizes, and how many fragments share a row.
     cuts: NDArray[np.float32]
@@ -97,25 +91,6 @@ def fragments(
         n_pairs: Most pairs of cuts, cheapest first.
         n_triples: Triples of cuts, cheap ones more often.
     """
-    rows, crossing, in_ring, shared = _cut_out(graph, generator, n_pairs, n_triples)
-    looks, types = _described(graph, rows.inside, crossing, in_ring)
-    n_rows, n = rows.inside.shape
-    sizes = [crossing.sum(1), rows.inside.sum(1) / n, np.full(n_rows, n / _SIZE_SCALE)]
-    cuts = np.column_stack([*looks, rows.cost, *sizes, np.log(shared)]).astype(np.float32)
-    return Fragments(rows.counts, rows.cost, rows.inside, cuts, types)
-
-
-def pieces(
-    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int = 500, n_triples: int = 150
-) -> Pieces:
-    """The rows of `fragments` without what the fragment model sees of them."""
-    return _cut_out(graph, generator, n_pairs, n_triples)[0]
-
-
-def _cut_out(
-    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int, n_triples: int
-) -> tuple[Pieces, NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64]]:
-    """Rows; the bonds that each crosses, (C, b), bonds in rings, (b,), and how many share it."""
     bond_cost = graph.cost
     under, closures = _spanning_tree(graph)
     one, other = pairs(bond_cost.size)
@@ -141,8 +116,12 @@ def _cut_out(
     _, first, same = np.unique(key, return_index=True, return_counts=True)
     by_cost = np.argsort(first)
     rows = order[first[by_cost]]
-    found = Pieces(counts[rows], cost[rows], inside[rows])
-    return found, crossing[rows], closures != 0, same[by_cost]
+    counts, cost, inside, crossing = counts[rows], cost[rows], inside[rows], crossing[rows]
+    looks, types = _described(graph, inside, crossing, closures != 0)
+    sizes = [crossing.sum(1), inside.sum(1) / n, np.full(len(rows), n / _SIZE_SCALE)]
+    shared = np.log(same[by_cost])
+    cuts = np.column_stack([*looks, cost, *sizes, shared]).astype(np.float32)
+    return Fragments(counts, cost, inside, cuts, types)
 
 
 def _atom_sets(
@@ -335,7 +314,7 @@ def measured_intensity(
 
 
 def explaining_fragments(
-    found: Pieces, carried: int, subformula: NDArray[np.integer]
+    found: Fragments, carried: int, subformula: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Which fragment of a structure explains each sub-formula, where one does.
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import precursor_mz
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.files import replaced, sha256, write_atomically
 from duallgd_cli.spectra.annotation import index_ranges
@@ -86,22 +85,9 @@ class Molecules:
         whole = kept.keys() - {*RAGGED, *chain(*RAGGED.values())}
         return Molecules(**kept | {name: kept[name][rows] for name in whole})
 
-    def atom_class(self, molecule: int) -> NDArray[np.int64]:
-        """Element-sorted heavy atoms of one molecule, int64 (N,)."""
-        return np.repeat(np.arange(N_HEAVY), self.atom_counts[molecule, :N_HEAVY])
-
     def formula(self, molecule: int) -> Formula:
         """All atoms of one molecule, with its charge."""
         return Formula(tuple(self.atom_counts[molecule].tolist()), int(self.charge[molecule]))
-
-    def bond_class(self, molecule: int) -> NDArray[np.int8]:
-        """Classes of all pairs in row-major upper-triangle order, none where no bond is, (M,)."""
-        own = slice(*self.bond_offset[molecule : molecule + 2].tolist())
-        n = int(self.n_heavy[molecule])
-        low, high = self.bond_pair[own].T.astype(np.int64)
-        classes = np.zeros(n * (n - 1) // 2, np.int8)
-        classes[pair_index(low, high, n)] = self.bond_type[own]
-        return classes
 
     def in_folds(self, *names: str) -> NDArray[np.bool_]:
         """Which molecules belong to one of these folds, (G,)."""

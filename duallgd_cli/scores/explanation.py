@@ -11,7 +11,7 @@ from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.chem.elements import METALS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import Mol, disassemble
-from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, pieces
+from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
 from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError
 
@@ -51,7 +51,7 @@ def explained_by(mol: Mol | None, adduct: str, subformulas: Sequence[str]) -> li
     graph = graph_of_bonds(whole.formula, whole.bond_class)
     if isinstance(ion, Failure) or not known or not len(graph.pair):
         return []
-    found = pieces(graph, np.random.default_rng(0))  # as the fragmentation score draws them
+    found = fragments(graph, np.random.default_rng(0))  # as the fragmentation score draws them
     carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
     rows, which, _ = explaining_fragments(found, carried, np.stack([f.array for _, f in known]))
     return [

@@ -21,13 +21,10 @@ def test_stereochemistry_is_dropped_on_reading_and_by_inchi():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("C1CC", "does not parse"),
-        ("C(C)(C)(C)(C)C", "valence"),
-        ("c1cccc1", "kekulize"),
-        ("", "empty"),
-        ("water", "does not parse"),
+        ("C1CC", "does not parse"), ("C(C)(C)(C)(C)C", "valence"), ("c1cccc1", "kekulize"),
+        ("", "empty"), ("water", "does not parse"),
     ],
-)
+)  # fmt: skip
 def test_a_text_that_is_no_molecule_is_refused_with_the_reason(text, reason):
     with pytest.raises(MoleculeError, match=reason):
         identity.parse_smiles(text)

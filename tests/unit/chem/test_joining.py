@@ -115,15 +115,12 @@ def test_blocks_do_not_depend_on_the_order_of_molecules():
 @pytest.mark.parametrize(
     "change",
     [
-        {"smiles": ("*C", "*c1ccccc1*")},
-        {"smiles": ("*C*", "*C")},
-        {"counts": np.zeros((5, 3), np.uint8)},
-        {"seen": np.zeros(5, np.int32)},
-        {"n_bits": np.zeros(5, np.uint16)},
-        {"bits": np.full(9, 5000, np.uint16)},
+        {"smiles": ("*C", "*c1ccccc1*")}, {"smiles": ("*C*", "*C")},
+        {"counts": np.zeros((5, 3), np.uint8)}, {"seen": np.zeros(5, np.int32)},
+        {"n_bits": np.zeros(5, np.uint16)}, {"bits": np.full(9, 5000, np.uint16)},
         {"bits": np.zeros(3, np.float32)},
     ],
-)
+)  # fmt: skip
 def test_what_is_broken_is_no_block(change):
     broken = replace(of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1"), **change)
 

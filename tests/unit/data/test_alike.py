@@ -6,9 +6,16 @@ import torch
 
 from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.data.alike import domain_classifier, log_odds, morgan_bits, select_alike
-from duallgd_cli.data.prepared import load_molecules, read_manifest
+from duallgd_cli.data.prepared import Molecules, load_molecules, read_manifest
 from duallgd_cli.errors import UnreadableError, UsageError
-from tests.made_prepared import SPECTRA, molecules_of, spectra_folder, structures_folder, verify
+from tests.made_prepared import (
+    SPECTRA,
+    bond_class,
+    molecules_of,
+    spectra_folder,
+    structures_folder,
+    verify,
+)
 
 ESTERS = [f"{'C' * n}OC(=O){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
 CHLORIDES = [f"{'C' * n}C(Cl){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
@@ -76,9 +83,8 @@ def test_measured_molecules_are_kept_once_if_wanted(tmp_path):
     expected = molecules_of("CCCCCOC(=O)CCC", "CCCCCOC(=O)CC", "CCOC(=O)CCC")
     for place in range(3):
         own = [m for m in range(3) if expected.inchikey[m] == chosen.inchikey[place]]
-        for name in ("bond_class", "fingerprint_bits"):
-            known = getattr(expected, name)(own[0])
-            np.testing.assert_array_equal(getattr(chosen, name)(place), known)
+        for one in (bond_class, Molecules.fingerprint_bits):
+            np.testing.assert_array_equal(one(chosen, place), one(expected, own[0]))
 
 
 def test_what_cannot_be_chosen_from_is_refused(tmp_path):

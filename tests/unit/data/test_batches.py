@@ -14,7 +14,7 @@ from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.data.batches import BatchPlan, ConditionNoise, MoleculeCollator
 from duallgd_cli.model.duallgd import MIN_PROBABILITY
 from tests.made_graphs import made_molecules
-from tests.made_prepared import molecules_of
+from tests.made_prepared import bond_class, molecules_of
 
 SIZES = np.random.default_rng(0).integers(2, 30, 200)
 
@@ -88,10 +88,10 @@ def test_atoms_and_bonds_stand_where_the_molecule_has_them_and_none_at_padding()
     assert not atom_class[~mask].any()
     assert mask.sum(1).tolist() == molecules.n_heavy.tolist()
     for row in range(len(molecules)):
-        bonds = molecules.bond_class(row)
+        bonds = bond_class(molecules, row)
         assert np.array_equal(bonds_of(graph, molecules, row, size), bonds)
         assert int(graph.pair_mask[row].sum()) == len(bonds)
-        assert atom_class[row][mask[row]].tolist() == molecules.atom_class(row).tolist()
+        assert atom_class[row][mask[row]].tolist() == molecules.formula(row).atom_class.tolist()
         assert formula[row].tolist() == molecules.atom_counts[row].tolist()
         assert charge[row] == molecules.charge[row]
 

@@ -15,7 +15,7 @@ from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.prepared import FOLDS, FORMAT_VERSION, load_molecules
 from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError
-from tests.made_prepared import SMILES, structures_folder, verify
+from tests.made_prepared import SMILES, bond_class, structures_folder, verify
 from tests.made_runs import rows_of
 
 ETHANOL, ACETIC, GLYCINE, PYRROLE = "CCO", "CC(=O)O", "NCC(=O)O", "c1cc[nH]c1"
@@ -163,9 +163,9 @@ def test_molecules_read_back_as_they_were(folder):
     for row, smiles in enumerate(SMILES):
         mol = parse_smiles(smiles)
         parts = disassemble(mol)
-        assert np.array_equal(molecules.bond_class(row), parts.bond_class)
+        assert np.array_equal(bond_class(molecules, row), parts.bond_class)
         assert molecules.formula(row) == parts.formula
-        assert np.array_equal(molecules.atom_class(row), parts.atom_class)
+        assert np.array_equal(molecules.formula(row).atom_class, parts.atom_class)
         assert molecules.n_heavy[row] == len(parts.atom_class)
         assert molecules.fingerprint_bits(row).tolist() == sorted(fingerprint(mol))
 
