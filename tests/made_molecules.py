@@ -1,9 +1,5 @@
 """Builders shared by the chemistry tests: molecules, shuffled and damaged bond matrices."""
 
-import csv
-import itertools
-import lzma
-
 import numpy as np
 
 from duallgd_cli.chem.identity import parse_smiles
@@ -81,10 +77,3 @@ def damaged(bond_class, n_flips, rng):
         sample[pair] = wrong
     log_prob = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
     return sample, log_prob.astype(np.float32)
-
-
-def real_structures(shared, stop, step):
-    """SMILES of some structures of the data set that may lie beside the checkout."""
-    with lzma.open(shared / "data" / "structures" / "structures.tsv.xz", "rt") as file:
-        rows = itertools.islice(csv.DictReader(file, delimiter="\t"), 0, stop, step)
-        return [row["smiles"] for row in rows]

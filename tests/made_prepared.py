@@ -9,6 +9,8 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.chem.valence import pair_index
+from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.prepared import Molecules, load_spectra, read_manifest, write
 from duallgd_cli.data.spectra import prepare_spectra
 from duallgd_cli.data.structures import pack, prepare_molecule
@@ -60,6 +62,14 @@ ESTERS = {
 def molecules_of(*smiles, fold=None):
     """Prepared arrays of molecules, in memory."""
     return Molecules(**_arrays(smiles or SMILES, fold))
+
+
+def bond_class(molecules, row):
+    """Classes of all pairs of a prepared molecule, none where no bond is, (M,)."""
+    graph, n = graph_of(molecules, row), int(molecules.n_heavy[row])
+    classes = np.zeros(n * (n - 1) // 2, np.int8)
+    classes[pair_index(*graph.pair.T, n)] = graph.bond_class
+    return classes
 
 
 def structures_folder(path, *smiles, fold=None):

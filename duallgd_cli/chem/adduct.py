@@ -70,7 +70,8 @@ class Adduct:
     def mass_shift(self) -> float:
         """Mass of the ion minus that of the molecules' atoms, Da."""
         atoms = sum(n * m for n, m in zip(self.change, MASSES_DA, strict=True))
-        return atoms + _mass(self.metals) - self.charge * ELECTRON_MASS_DA
+        metals = sum(METALS[symbol][0] for symbol in self.metals)
+        return atoms + metals - self.charge * ELECTRON_MASS_DA
 
     def neutral_mass(self, mz: float) -> float:
         """Mass of the atoms of one molecule whose ion has this m/z, Da."""
@@ -92,12 +93,9 @@ class Adduct:
             for charge in range(one, self.charge + one, one):
                 protons = charge - _charge_of_metals(metals)
                 if fewest <= protons <= most:
-                    carriers.append(Carrier(molecules, text, _mass(metals), charge, protons))
+                    mass = sum(METALS[symbol][0] for symbol in metals)
+                    carriers.append(Carrier(molecules, text, mass, charge, protons))
         return tuple(carriers)
-
-
-def _mass(metals: tuple[str, ...]) -> float:
-    return sum(METALS[symbol][0] for symbol in metals)
 
 
 def _charge_of_metals(metals: tuple[str, ...]) -> int:
@@ -179,11 +177,10 @@ class _NoAdductError(Exception):
 def parse_adduct(text: str) -> Adduct | Failure:
     """The adduct that a spelling means, or in one sentence why it means none.
 
-    Brackets, spaces, signs, upper and lower case and the order of the groups are free: ``M+H``,
-    ``[M+H]1+``, ``2M+H``, ``[M+2H]++``, ``[M+FA-H]-``, ``M+ACN+H``, ``[m+na]+`` and ``M+`` are all
-    understood. An adduct that networks were trained on is recognised by the sum of its atoms,
-    another one gets a name of its own. Radical ions (``[M]+.``), isotopes (``[M+37Cl]-``) and
-    several adducts at once are refused.
+    Brackets, spaces, signs, upper and lower case and the order of the groups are free:
+    ``[M+H]1+``, ``2M+H``, ``[M+2H]++``, ``M+ACN+H`` and ``[m+na]+`` are understood. An adduct that
+    networks were trained on is recognised by the sum of its atoms, another one gets a name of its
+    own. Radical ions, isotopes (``[M+37Cl]-``) and several adducts at once are refused.
     """
     try:
         if len(text) > _LONGEST:
@@ -276,11 +273,8 @@ def _change(groups: Counter[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
 def _groups(terms: str, named: Mapping[str, str], in_any_case: bool) -> Counter[str]:
     """How often each group is gained, by its formula in Hill's order; negative where lost.
 
-    Args:
-        terms: Groups, each with its sign.
-        named: Formulas of groups by their names in lower case.
-        in_any_case: Read the letters of formulas as elements whatever their case, where there is
-            one way to do so.
+    Groups may have names, in lower case here; in any case, letters are read as elements whatever
+    their case where there is one way to do so.
     """
     groups: Counter[str] = Counter()
     position = 0

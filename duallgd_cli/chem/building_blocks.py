@@ -1,9 +1,7 @@
-"""Molecules of a formula that are put together from parts of known ones.
+"""Parts of known molecules, which `chem.joining` cuts out and puts together.
 
-A molecule that nobody has measured mostly consists of parts that somebody has. Known molecules are
-cut at one or two single bonds outside rings: a part with one open bond is an end, one with two a
-linker. Two ends, or two ends on a linker, that have the formula's atoms between them make a
-molecule of it (`chem.joining`).
+A molecule that nobody has measured mostly consists of parts that somebody has. A part with one open
+bond is an end, one with two a linker.
 
 B blocks, F fingerprint bits, K of the blocks.
 """

@@ -19,7 +19,7 @@ from rdkit import Chem, rdBase
 from duallgd_cli.chem.building_blocks import LARGEST_GROUP, BuildingBlocks, Counts
 from duallgd_cli.chem.elements import ATOMIC_NUMBERS, HYDROGEN, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.joining import atoms_of, drop_aromaticity, groups, is_of, joined
+from duallgd_cli.chem.joining import atoms_of, groups, is_of, joined
 
 _Changed: TypeAlias = Iterator[Chem.RWMol]
 
@@ -40,13 +40,8 @@ def _counts(**atoms: int) -> Counts:
 _NOTHING: Final = _counts()
 _HYDROGEN: Final = _counts(H=1)
 _TWO_HYDROGENS: Final = _counts(H=2)
-_OXYGEN: Final = _counts(O=1)
 # What can be put into a bond or taken out of a chain: one atom with its hydrogens.
-_LINKERS: Final = {_counts(C=1, H=2): 6, _counts(N=1, H=1): 7, _OXYGEN: 8, _counts(S=1): 16}
-
-
-# A group that stands alone has a hydrogen in place of its bond.
-_GIVEN_UP: Final = np.array(_HYDROGEN)
+_LINKERS: Final = {_counts(C=1, H=2): 6, _counts(N=1, H=1): 7, _counts(O=1): 8, _counts(S=1): 16}
 
 
 def edited(known: Chem.Mol, formula: Formula, blocks: BuildingBlocks) -> Iterator[Chem.Mol]:
@@ -86,16 +81,17 @@ class _Draft:
         self.bonds = [
             (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), b.GetBondType(), b.IsInRing()) for b in plain
         ]
-        self.mol = Chem.RWMol(known)
-        drop_aromaticity(self.mol)
+        self.mol, self.whole = Chem.RWMol(known), Chem.RWMol(known)
+        Chem.Kekulize(self.mol, clearAromaticFlags=True)
+        for index in range(known.GetNumAtoms()):
+            bare, atom = self.mol.GetAtomWithIdx(index), self.whole.GetAtomWithIdx(index)
+            bare.SetNoImplicit(False)
+            bare.SetNumExplicitHs(0)
+            atom.SetNumExplicitHs(atom.GetTotalNumHs())
+            atom.SetNoImplicit(True)
         self.mol.UpdatePropertyCache(strict=False)
         self.atoms = atoms_of(self.mol)
         self.with_hydrogen: list[int] = np.flatnonzero(self.atoms[:, HYDROGEN]).tolist()
-        self.whole = Chem.RWMol(known)
-        for index in range(known.GetNumAtoms()):
-            atom = self.whole.GetAtomWithIdx(index)
-            atom.SetNumExplicitHs(atom.GetTotalNumHs())
-            atom.SetNoImplicit(True)
 
     def along(self, kind: Chem.BondType) -> Iterator[tuple[int, int]]:
         """Ends of the bonds of a type, from either end."""
@@ -112,12 +108,26 @@ class _Draft:
                 seen.add(kind)
                 yield site
 
+    def with_bonds(self, *bonds: tuple[int, int, Chem.BondType | None]) -> Chem.RWMol:
+        """The molecule with bonds between some atoms made, or of another type, or None for none."""
+        made = Chem.RWMol(self.mol)
+        for low, high, kind in bonds:
+            bond = made.GetBondBetweenAtoms(low, high)
+            if kind is None:
+                made.RemoveBond(low, high)
+            elif bond is None:
+                made.AddBond(low, high, kind)
+            else:
+                bond.SetBondType(kind)
+        return made
+
 
 def _exchanged(draft: _Draft, delta: NDArray[np.int64], blocks: BuildingBlocks) -> _Changed:
     """Another group in place of a hydrogen or a group; for an isomer itself, and a group moved."""
     if not delta.any():
         yield from _sound([Chem.RWMol(draft.mol)])
-    wanted = groups(blocks, _GIVEN_UP + delta)
+    # A group that stands alone has a hydrogen in place of its bond.
+    wanted = groups(blocks, _HYDROGEN + delta)
     for (atom,) in draft.unlike((atom,) for atom in draft.with_hydrogen) if wanted else ():
         bare = Chem.RWMol(draft.whole)
         place = bare.GetAtomWithIdx(atom)
@@ -137,7 +147,11 @@ def _exchanged(draft: _Draft, delta: NDArray[np.int64], blocks: BuildingBlocks) 
             kept, end = _without(draft.whole, lost), int((~lost[:stays]).sum())
             yield from (joined(kept, end, group) for group in wanted)
         if not delta.any():
-            yield from _sound(_moved(draft, stays, goes, lost))
+            yield from _sound(
+                draft.with_bonds((stays, goes, None), (atom, goes, _SINGLE))
+                for atom in draft.with_hydrogen
+                if atom != stays and not lost[atom]
+            )
 
 
 def _without(mol: Chem.Mol, lost: NDArray[np.bool_]) -> Chem.RWMol:
@@ -150,111 +164,61 @@ def _without(mol: Chem.Mol, lost: NDArray[np.bool_]) -> Chem.RWMol:
     return kept
 
 
-def _moved(draft: _Draft, stays: int, goes: int, lost: NDArray[np.bool_]) -> _Changed:
-    """A group at another atom that has a hydrogen."""
-    for atom in draft.with_hydrogen:
-        if atom != stays and not lost[atom]:
-            made = Chem.RWMol(draft.mol)
-            made.RemoveBond(stays, goes)
-            made.AddBond(atom, goes, _SINGLE)
-            yield made
-
-
 def _changed(draft: _Draft, delta: NDArray[np.int64]) -> _Changed:
     """All that is no exchange of groups."""
     more, fewer = tuple(delta.tolist()), tuple((-delta).tolist())
-    if more == _NOTHING:
-        yield from _shifted(draft)
+    if more == _NOTHING:  # a double bond moved by one bond
+        for (far, middle), (beside, near) in product(draft.along(_DOUBLE), draft.along(_SINGLE)):
+            if beside == middle and near in draft.with_hydrogen:
+                yield draft.with_bonds((far, middle, _SINGLE), (middle, near, _DOUBLE))
     if fewer == _TWO_HYDROGENS:
-        yield from _joined(draft)
-    if more == _TWO_HYDROGENS:
-        yield from _loosened(draft)
+        yield from _tightened(draft)
+    if more == _TWO_HYDROGENS:  # a double or triple bond reduced, or a ring opened
+        for low, high, kind, in_ring in draft.bonds:
+            if kind in _FEWER or in_ring:
+                yield draft.with_bonds((low, high, _FEWER.get(kind)))
     if more in _LINKERS:
         yield from _lengthened(draft, _LINKERS[more])
     if fewer in _LINKERS:
         yield from _shortened(draft, _LINKERS[fewer])
     heavy = delta[:N_HEAVY]
-    if sorted(heavy[heavy != 0].tolist()) == [-1, 1]:
-        yield from _replaced(draft, int(heavy.argmin()), int(heavy.argmax()))
-
-
-def _with_bond(draft: _Draft, low: int, high: int, kind: Chem.BondType) -> Chem.RWMol:
-    made = Chem.RWMol(draft.mol)
-    made.GetBondBetweenAtoms(low, high).SetBondType(kind)
-    return made
-
-
-def _shifted(draft: _Draft) -> _Changed:
-    """A double bond moved by one bond."""
-    has_hydrogen = set(draft.with_hydrogen)
-    for (far, middle), (beside, near) in product(draft.along(_DOUBLE), draft.along(_SINGLE)):
-        if beside == middle and near in has_hydrogen:
-            made = _with_bond(draft, far, middle, _SINGLE)
-            made.GetBondBetweenAtoms(middle, near).SetBondType(_DOUBLE)
+    if sorted(heavy[heavy != 0].tolist()) == [-1, 1]:  # an atom of another element
+        old, new = int(heavy.argmin()), int(heavy.argmax())
+        for (atom,) in draft.unlike((n,) for n in np.flatnonzero(draft.atoms[:, old]).tolist()):
+            made = Chem.RWMol(draft.mol)
+            made.GetAtomWithIdx(atom).SetAtomicNum(ATOMIC_NUMBERS[new])
             yield made
 
 
-def _joined(draft: _Draft) -> _Changed:
+def _tightened(draft: _Draft) -> _Changed:
     """A bond more: in a bond, or where it closes a ring."""
-    has_hydrogen = set(draft.with_hydrogen)
     for low, high, kind, _ in draft.bonds:
-        if kind in _MORE and {low, high} <= has_hydrogen:
-            yield _with_bond(draft, low, high, _MORE[kind])
+        if kind in _MORE and {low, high} <= set(draft.with_hydrogen):
+            yield draft.with_bonds((low, high, _MORE[kind]))
     far = Chem.GetDistanceMatrix(draft.mol)
     for low, high in combinations(draft.with_hydrogen, 2):
         if far[low, high] in _RING_PATHS:
-            made = Chem.RWMol(draft.mol)
-            made.AddBond(low, high, _SINGLE)
-            yield made
-
-
-def _loosened(draft: _Draft) -> _Changed:
-    """A bond less: a double or triple bond reduced, or a ring opened."""
-    for low, high, kind, in_ring in draft.bonds:
-        if kind in _FEWER:
-            yield _with_bond(draft, low, high, _FEWER[kind])
-        elif in_ring:
-            made = Chem.RWMol(draft.mol)
-            made.RemoveBond(low, high)
-            yield made
+            yield draft.with_bonds((low, high, _SINGLE))
 
 
 def _lengthened(draft: _Draft, number: int) -> _Changed:
     """An atom put into a single bond, or joined to both ends of a double bond."""
     for low, high, kind, _ in draft.bonds:
-        made = Chem.RWMol(draft.mol)
-        if kind == _SINGLE:
-            made.RemoveBond(low, high)
-        elif kind == _DOUBLE:
-            made.GetBondBetweenAtoms(low, high).SetBondType(_SINGLE)
-        else:
-            continue
-        new = made.AddAtom(Chem.Atom(number))
-        made.AddBond(low, new, _SINGLE)
-        made.AddBond(high, new, _SINGLE)
-        yield made
+        if kind in (_SINGLE, _DOUBLE):
+            made = draft.with_bonds((low, high, _FEWER.get(kind)))
+            new = made.AddAtom(Chem.Atom(number))
+            made.AddBond(low, new, _SINGLE)
+            made.AddBond(high, new, _SINGLE)
+            yield made
 
 
 def _shortened(draft: _Draft, number: int) -> _Changed:
     """An atom with two neighbours taken out, which are bonded instead, or more strongly."""
     for atom in draft.mol.GetAtoms():
         ends = [near.GetIdx() for near in atom.GetNeighbors()]
-        if atom.GetAtomicNum() != number or len(ends) != 2:
-            continue
-        made = Chem.RWMol(draft.mol)
-        between = made.GetBondBetweenAtoms(*ends)
-        if between is None:
-            made.AddBond(*ends, _SINGLE)
-        elif between.GetBondType() in _MORE:
-            between.SetBondType(_MORE[between.GetBondType()])
-        made.RemoveAtom(atom.GetIdx())
-        yield made
-
-
-def _replaced(draft: _Draft, old: int, new: int) -> _Changed:
-    """An atom of another element."""
-    ours = ((atom,) for atom in np.flatnonzero(draft.atoms[:, old]).tolist())
-    for (atom,) in draft.unlike(ours):
-        made = Chem.RWMol(draft.mol)
-        made.GetAtomWithIdx(atom).SetAtomicNum(ATOMIC_NUMBERS[new])
-        yield made
+        if atom.GetAtomicNum() == number and len(ends) == 2:
+            between = draft.mol.GetBondBetweenAtoms(*ends)
+            kind = _SINGLE if between is None else between.GetBondType()
+            made = draft.with_bonds((*ends, kind if between is None else _MORE.get(kind, kind)))
+            made.RemoveAtom(atom.GetIdx())
+            yield made

@@ -44,10 +44,8 @@ class Pattern:
     def is_in(self, mol: Chem.Mol, *, is_lenient: bool = False) -> bool:
         """Whether a molecule has the pattern.
 
-        Args:
-            mol: The molecule.
-            is_lenient: Whether conjugated bonds match aromatic ones: what is a quinone alone may
-                be part of an aromatic ring.
+        If lenient, conjugated bonds match aromatic ones: what is a quinone alone may be part of an
+        aromatic ring.
 
         Raises:
             RefusedError: Looking for them takes too many steps.

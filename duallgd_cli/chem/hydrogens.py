@@ -36,15 +36,12 @@ class Completion:
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why a bond matrix is no molecule of the requested formula.
+    """Why a bond matrix is no molecule of the requested formula."""
 
-    Attributes:
-        reason: disconnected; valence (an atom has more bonds than it can have); kekule (an
-            aromatic ring system has no Kekule form); hydrogens (no choice gives the formula's
-            hydrogen count and charge); radical (the formula has an odd number of electrons); or
-            sanitisation (RDKit refuses the result).
-    """
-
+    # disconnected; valence (an atom has more bonds than it can have); kekule (an aromatic ring
+    # system has no Kekule form); hydrogens (no choice gives the formula's hydrogen count and
+    # charge); radical (the formula has an odd number of electrons); or sanitisation (RDKit refuses
+    # the result).
     reason: str
 
 

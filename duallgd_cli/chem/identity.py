@@ -40,32 +40,28 @@ def sole_token(text: str, what: str = "SMILES") -> str:
 
 # Of 100,000 characters RDKit takes half a minute; the largest molecules here need some hundreds.
 LONGEST_SMILES: Final = 2_000
-_TOO_LONG: Final = (
-    f"a SMILES or InChI of more than {LONGEST_SMILES:,} characters, which no molecule of at most "
-    f"{MAX_HEAVY_ATOMS} heavy atoms needs"
-)
 
 
 def parse_smiles(text: str) -> Chem.Mol:
     """Read a SMILES, without its stereochemistry and with explicit hydrogens folded in.
 
     Raises:
-        MoleculeError: The text is not a SMILES alone, or not a possible molecule; the message says
-            why.
+        MoleculeError: The text is not a SMILES alone, or not a possible molecule.
     """
     if len(text) > LONGEST_SMILES:
-        raise MoleculeError(_TOO_LONG)
+        raise MoleculeError(
+            f"a SMILES or InChI of more than {LONGEST_SMILES:,} characters, which no molecule of "
+            f"at most {MAX_HEAVY_ATOMS} heavy atoms needs"
+        )
     text = sole_token(text)
     # RDKit reports failures to a log and returns None: silence the log, raise the reason.
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(text)
         if mol is None:
             loose = Chem.MolFromSmiles(text, sanitize=False)
-            if loose is None:
-                why = "the SMILES does not parse"
-            else:
-                problems = Chem.DetectChemistryProblems(loose)
-                why = problems[0].Message() if problems else "it cannot be sanitised"
+            problems = [] if loose is None else Chem.DetectChemistryProblems(loose)
+            why = "the SMILES does not parse" if loose is None else "it cannot be sanitised"
+            why = problems[0].Message() if problems else why
             raise MoleculeError(f"{quote(text)} is not a molecule: {why}")
         Chem.RemoveStereochemistry(mol)
     if mol.GetNumAtoms() == 0:
@@ -111,11 +107,7 @@ def inchi(mol: Chem.Mol) -> str:
 
 
 def inchikey(mol: Chem.Mol) -> str:
-    """InChIKey (27 characters) of the molecule without stereochemistry.
-
-    Raises:
-        MoleculeError: InChI does not accept the molecule.
-    """
+    """InChIKey (27 characters) of the molecule without stereochemistry, by `inchi`."""
     return inchikey_of(inchi(mol))
 
 
@@ -125,21 +117,12 @@ def inchikey_of(inchi_text: str) -> str:
 
 
 def inchikey_block(mol: Chem.Mol) -> str:
-    """First block of the InChIKey (14 characters): the identity every metric here rests on.
-
-    Raises:
-        MoleculeError: InChI does not accept the molecule.
-    """
+    """First block of the InChIKey (14 characters): the identity every metric here rests on."""
     return inchikey(mol)[:BLOCK_LENGTH]
 
 
 def fingerprint(mol: Chem.Mol, n_bits: int = FINGERPRINT_BITS) -> NDArray[np.uint16]:
-    """Set bits of the Morgan fingerprint of radius 2, ascending, shape (n_on,).
-
-    Args:
-        mol: A sanitised molecule.
-        n_bits: Length of the folded fingerprint; at most 65,536.
-    """
+    """Set bits of the Morgan fingerprint of radius 2, ascending, (n_on,)."""
     # Of the counts, which RDKit gives in half the time of a row of zeros and ones.
     return np.fromiter(_generator(n_bits).GetCountFingerprint(mol).GetNonzeroElements(), np.uint16)
 
@@ -159,8 +142,7 @@ def surroundings(mol: Chem.Mol) -> NDArray[np.int64]:
     extra = rdFingerprintGenerator.AdditionalOutput()
     extra.AllocateBitInfoMap()
     _generator(FINGERPRINT_BITS).GetFingerprint(mol, additionalOutput=extra)
-    found = extra.GetBitInfoMap().items()
-    rows = [(bit, *place) for bit, seen in sorted(found) for place in seen]
+    rows = [(bit, *place) for bit, seen in sorted(extra.GetBitInfoMap().items()) for place in seen]
     return np.array(rows, np.int64).reshape(-1, 3).T
 
 
@@ -218,6 +200,7 @@ _NAMES: Final = {
     "c1ccc2c(c1)CCCC2": "tetralin", "O=c1cccco1": "pyranone",
 }  # fmt: skip
 ACYCLIC: Final = "acyclic"
+_CUT: Final = Chem.MolFromSmarts("[R]-;!@*")
 
 
 def scaffold(mol: Chem.Mol) -> str:
@@ -234,16 +217,10 @@ def family(mol: Chem.Mol) -> str:
     Every acyclic single bond of which an end is a ring atom is cut, and hydrogen put at both ends.
     A molecule without rings is a family of its own, and so is one whose pieces are no molecules.
     """
-    bonds = [
-        bond.GetIdx()
-        for bond in mol.GetBonds()
-        if bond.GetBondType() == Chem.BondType.SINGLE
-        and not bond.IsInRing()
-        and (bond.GetBeginAtom().IsInRing() or bond.GetEndAtom().IsInRing())
-    ]
+    bonds = [mol.GetBondBetweenAtoms(*ends).GetIdx() for ends in mol.GetSubstructMatches(_CUT)]
     if not bonds:
         return canonical_smiles(mol)
-    cut = Chem.FragmentOnBonds(mol, bonds, dummyLabels=[(0, 0)] * len(bonds))
+    cut = Chem.FragmentOnBonds(mol, sorted(bonds), dummyLabels=[(0, 0)] * len(bonds))
     pieces = [_closed(piece) for piece in Chem.MolToSmiles(cut).split(".")]
     return ".".join(sorted(pieces)) if all(pieces) else canonical_smiles(mol)
 
@@ -260,9 +237,8 @@ def _closed(piece: str) -> str:
 def family_name(text: str) -> str:
     """A family in words, rings first: ``chromone + benzene ring + 4 hydroxyl, positions open``."""
     pieces = Counter(text.split("."))
-    if len(pieces) == 1 and pieces[text] == 1:
+    if pieces[text]:
         return _NAMES.get(text, text)
     order = sorted(pieces, key=lambda piece: (not any(c.isdigit() for c in piece), -len(piece)))
-    counts = ("" if pieces[piece] == 1 else f"{pieces[piece]} " for piece in order)
-    words = [count + _NAMES.get(piece, piece) for count, piece in zip(counts, order, strict=True)]
+    words = (f"{pieces[piece]} {_NAMES.get(piece, piece)}".removeprefix("1 ") for piece in order)
     return f"{' + '.join(words)}, positions open"

@@ -1,10 +1,8 @@
 """Known molecules cut into building blocks, and these put together.
 
 Known molecules are cut at one or two single bonds outside rings. Two ends, or two ends on a linker,
-that have a formula's atoms between them make a molecule of it. There may be millions. What their
-Morgan bits speak for them says which are likely before any is made: the bits that a block keeps,
-whatever it is joined to. Those near an open bond depend on both sides and are left to whoever has
-the molecule.
+that have a formula's atoms between them make a molecule of it. There may be millions: the Morgan
+bits that a block keeps, whatever it is joined to, say which are likely before any is made.
 
 K molecules, F fingerprint bits.
 """
@@ -21,13 +19,7 @@ from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors
 
-from duallgd_cli.chem.building_blocks import (
-    ATOM_KEY,
-    BIT_KEY,
-    OPEN,
-    BuildingBlocks,
-    KnownEnds,
-)
+from duallgd_cli.chem.building_blocks import ATOM_KEY, BIT_KEY, OPEN, BuildingBlocks, KnownEnds
 from duallgd_cli.chem.elements import ATOMIC_NUMBERS, FINGERPRINT_BITS, HYDROGEN, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import bits_away, surroundings
@@ -62,12 +54,7 @@ class BuildingBlock(NamedTuple):
 
 
 def cut(known: Iterable[Chem.Mol], others: Iterable[Chem.Mol] = ()) -> BuildingBlocks:
-    """All building blocks of known molecules, each once.
-
-    Args:
-        known: Molecules.
-        others: Molecules of which only such blocks are taken that several of them have.
-    """
+    """All building blocks of known molecules, and those that several of the others have."""
     own, common = _counted(known), _counted(others)
     for found, more, least in zip(own, common, _COMMON, strict=True):
         found.update({text: n for text, n in more.items() if n >= least or text in found})
@@ -87,8 +74,7 @@ def cut(known: Iterable[Chem.Mol], others: Iterable[Chem.Mol] = ()) -> BuildingB
 
 def _counted(mols: Iterable[Chem.Mol]) -> tuple[Counter[str], Counter[str]]:
     """How many molecules have each end, and each linker."""
-    ends: Counter[str] = Counter()
-    linkers: Counter[str] = Counter()
+    ends, linkers = Counter[str](), Counter[str]()
     for mol in mols:
         bonds = _cuttable(mol)
         pairs = combinations(bonds, 2) if len(bonds) <= _MOST_BONDS else ()
@@ -113,9 +99,8 @@ def known_halves(mol: Chem.Mol, ends: KnownEnds) -> float:
     """
     best, bonds = 0.0, _cuttable(mol)
     # No more than the ends that look alike: few bonds have to be cut to see.
-    most = [
-        sum(ends.most_seen.get(side, -np.inf) for side in sides) for sides in _sides(mol, bonds)
-    ]
+    sides = _sides(mol, bonds) if bonds else ()
+    most = [sum(ends.most_seen.get(side, -np.inf) for side in both) for both in sides]
     for bound, bond in sorted(zip(most, bonds, strict=True), reverse=True):
         if bound <= best:
             break
@@ -127,9 +112,7 @@ def known_halves(mol: Chem.Mol, ends: KnownEnds) -> float:
 
 def _sides(mol: Chem.Mol, bonds: Sequence[int]) -> list[list[int]]:
     """Keys of what lies on either side of some bonds outside rings; see `KnownEnds.most_seen`."""
-    if not bonds:
-        return []
-    both = [mol.GetBondWithIdx(index) for index in bonds]
+    both = map(mol.GetBondWithIdx, bonds)
     ends = np.array([(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in both])
     far = Chem.GetDistanceMatrix(mol)[ends]  # (b, 2, N)
     beside = far < far[:, ::-1]
@@ -186,15 +169,6 @@ def atoms_of(mol: Chem.Mol) -> NDArray[np.int64]:
     return atoms
 
 
-def drop_aromaticity(mol: Chem.RWMol) -> None:
-    """Make all bonds single, double or triple and all hydrogens implicit, in place."""
-    Chem.Kekulize(mol, clearAromaticFlags=True)
-    for index in range(mol.GetNumAtoms()):
-        atom = mol.GetAtomWithIdx(index)
-        atom.SetNoImplicit(False)
-        atom.SetNumExplicitHs(0)
-
-
 def joined(one: Chem.Mol, place: int, other: BuildingBlock) -> Chem.RWMol:
     """Two molecules, an atom of one bonded to the first open end of a block.
 
@@ -245,11 +219,8 @@ class _Kind(NamedTuple):
 def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most: int) -> Rows:
     """A linker, -1 for none, and the ends at its first and second open bond, best first, (K, 3).
 
-    Args:
-        blocks: To choose from.
-        formula: Whose atoms they have between them.
-        bit_scores: What each Morgan bit speaks for a molecule, (F,).
-        most: K at most, of 20,000.
+    They have the formula's atoms between them; bit scores are what each Morgan bit speaks for a
+    molecule, (F,). K is ``most`` at most, of 20,000.
     """
     # Sums of three codes are equal only where the atoms are.
     radix = np.cumprod(np.concatenate([[1], 3 * formula.array[:-1] + 1]))
@@ -274,9 +245,7 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
     uneven = [linker >= 0 and not is_even(blocks.smiles[linker]) for linker in rows[:, 0].tolist()]
     both = np.stack([rows, rows[:, [0, 2, 1]]], 1)  # either way round, one after the other
     differ = np.array(uneven) & (rows[:, 1] != rows[:, 2])
-    kept = np.stack([np.ones_like(differ), differ], 1)
-    chosen: NDArray[np.int64] = both[kept][:most]
-    return chosen
+    return np.asarray(both[np.stack([np.ones_like(differ), differ], 1)][:most])
 
 
 def _fitting(
@@ -333,9 +302,8 @@ def _listed(linkers: Sequence[_Kind], ends: Sequence[_Kind], whole: int) -> Rows
             break
         sides = linkers[numbers[0]], ends[numbers[1]], ends[numbers[2]]
         # Blocks that are too far behind the first are of no use, whatever they are joined to.
-        first, second, third = (
-            side.value[: bisect(side.behind, most - least + _ROUNDING)] for side in sides
-        )
+        far = most - least + _ROUNDING
+        first, second, third = (side.value[: bisect(side.behind, far)] for side in sides)
         total = first[:, None, None] + second[:, None] + third
         chosen = (total > least).nonzero()
         values.append(total[chosen])

@@ -1,8 +1,4 @@
-"""The border between molecules and bond matrices.
-
-N is the number of heavy atoms, M = N (N - 1) / 2 the number of their pairs, in row-major order of
-the strict upper triangle: (0, 1), (0, 2), ..., (0, N - 1), (1, 2), ...
-"""
+"""The border between molecules and bond matrices of N heavy atoms and their M pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,8 +52,7 @@ _DRAFT_BOND: Final = (
 _EXPRESSIBLE: Final = {*_DRAFT_BOND[BOND_SINGLE:BOND_AROMATIC], Chem.BondType.AROMATIC}
 # Bond classes by twice the bond order.
 _CLASS_OF: Final = np.array(
-    [BOND_NONE, BOND_NONE, BOND_SINGLE, BOND_AROMATIC, BOND_DOUBLE, BOND_NONE, BOND_TRIPLE],
-    np.int8,
+    [BOND_NONE, BOND_NONE, BOND_SINGLE, BOND_AROMATIC, BOND_DOUBLE, BOND_NONE, BOND_TRIPLE], np.int8
 )
 
 
@@ -93,9 +88,6 @@ def read_back(mol: Chem.Mol) -> Disassembled:
     """What `disassemble` gives of a molecule that a bond matrix can express.
 
     It must have been named last by `canonical_smiles`, whose order of the atoms is taken.
-
-    Raises:
-        UnsupportedElementError: An element outside the vocabulary.
     """
     formula = formula_of(mol)
     element = np.array([_ELEMENT_OF[atom.GetAtomicNum()] for atom in _atoms(mol)], dtype=np.int64)
@@ -113,9 +105,7 @@ def assemble(
 ) -> Chem.Mol | Rejection:
     """Turn bond classes into the likeliest molecule of a formula that has these bonds.
 
-    Hydrogens, charges and Kekule forms are chosen so that valences hold and the molecule has
-    exactly the formula's hydrogen count and charge. The result does not depend on the order in
-    which atoms of an element are given.
+    The result does not depend on the order in which atoms of an element are given.
 
     Args:
         formula: Formula that the molecule must have; its atom order is that of the pairs.

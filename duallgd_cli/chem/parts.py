@@ -85,10 +85,7 @@ def find(smiles: Sequence[str]) -> tuple[list[Part], NDArray[np.bool_]]:
 def overlap(smarts: str, other: str, smiles: Sequence[str]) -> float:
     """Share of a part's atoms that lie in another part, most of all matches.
 
-    Args:
-        smarts: Pattern of the part.
-        other: Pattern of the other part.
-        smiles: Molecules; the first that has both is looked at. 0 if there is none.
+    Of some molecules the first that has both patterns is looked at; 0 if there is none.
     """
     for text in smiles:
         inside, within = matches(smarts, text), matches(other, text)
@@ -100,10 +97,8 @@ def overlap(smarts: str, other: str, smiles: Sequence[str]) -> float:
 def bond_environments(smiles: Sequence[str]) -> list[list[int]]:
     """What each bond of some molecules joins: a number that is equal for what is alike.
 
-    Both atoms count with their hydrogens and charge, and with the atoms and bonds around them.
-
-    Returns:
-        For each molecule a number for each of its bonds, in the order of their pairs of atoms.
+    Both atoms count with their hydrogens and charge, and with the atoms and bonds around them. The
+    bonds of a molecule come in the order of their pairs of atoms.
     """
     environments = []
     for mol in map(_read, smiles):

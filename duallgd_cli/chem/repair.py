@@ -5,8 +5,7 @@ a Kekule form or imply the wrong number of hydrogens. A best-first search change
 those first that the model finds plausible and that mend a broken rule, until all rules hold. It
 knows the formula and the model's output, nothing else.
 
-N is the number of heavy atoms, M the number of their pairs, P the number of pairs that a search may
-change, C the number of bond classes.
+N heavy atoms, M pairs of them, P pairs that a search may change, C bond classes.
 """
 
 import heapq
@@ -141,11 +140,7 @@ class _Attempt(NamedTuple):
 
 
 # The first search finds likely molecules, the next ones find some molecule.
-_ATTEMPTS: Final = (
-    _Attempt(2.0, 40, 6, 0),
-    _Attempt(8.0, 30, 6, 0),
-    _Attempt(40.0, 60, 100, 40),
-)
+_ATTEMPTS: Final = (_Attempt(2.0, 40, 6, 0), _Attempt(8.0, 30, 6, 0), _Attempt(40.0, 60, 100, 40))
 
 
 @dataclass(slots=True)

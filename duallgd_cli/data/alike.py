@@ -1,10 +1,9 @@
 """Structures like those that have been measured, drawn from many that nobody has.
 
-Large collections hold what chemists make; spectra are taken of what occurs. What a network of
-little training has seen should be the latter. A domain classifier learns to tell the training
-molecules of measured spectra from structures by their Morgan bits; structures are then drawn
-without replacement, with its odds as weights. The measured molecules may be kept with them, for
-what is measured often, as lipids are, may hardly occur among structures.
+Large collections hold what chemists make; spectra are taken of what occurs. A domain classifier
+learns to tell the training molecules of measured spectra from structures by their Morgan bits;
+structures are then drawn without replacement, with its odds as weights. The measured molecules may
+be kept with them, for what is measured often, as lipids are, may hardly occur among structures.
 
 Letters: G molecules, F fingerprint bits.
 """
@@ -23,7 +22,6 @@ from duallgd_cli.data.prepared import (
     MANIFEST,
     RAGGED,
     Molecules,
-    PreparedSpectra,
     load_molecules,
     load_spectra,
     offsets,
@@ -96,12 +94,9 @@ def select_alike(
         reference_spectra: Folder made by `duallgd data spectra`; its fold train is used.
         limit: Training structures to keep.
         min_atoms: Smaller molecules are left out on both sides.
-        max_atoms: Larger molecules are left out on both sides.
+        max_atoms: Larger ones too.
         with_measured: Keep the training molecules of the spectra, too.
         seed: Random seed.
-
-    Returns:
-        The manifest.
 
     Raises:
         UsageError: The output is an input, or the structures are spectra.
@@ -114,9 +109,11 @@ def select_alike(
         raise UsageError(f"{structures} holds spectra; give a folder of 'duallgd data structures'")
     spectra = load_spectra(reference_spectra)
     molecules, measured = load_molecules(structures), spectra.molecules
+    trained = spectra.molecule[spectra.spectrum_fold == FOLDS.index("train")]
+    is_known = np.isin(np.arange(len(measured)), trained)
     train, known = (
         np.flatnonzero(some & (own.n_heavy >= min_atoms) & (own.n_heavy <= max_atoms))
-        for own, some in ((molecules, molecules.in_folds("train")), (measured, _trained(spectra)))
+        for own, some in ((molecules, molecules.in_folds("train")), (measured, is_known))
     )
     if with_measured:
         train = train[~np.isin(molecules.inchikey[train], measured.inchikey[known])]
@@ -136,29 +133,18 @@ def select_alike(
     arrays = molecules.take(np.sort(rows)).arrays()
     if with_measured:
         arrays = join(measured.take(known), Molecules(**arrays))
+    about = {"limit": limit, "min_atoms": min_atoms, "max_atoms": max_atoms}
+    about |= {"measured": with_measured, "seed": seed}
+    reference = sha256(reference_spectra / MANIFEST)
     record = {
         "molecules": len(arrays["fold"]),
-        "made_from": origin(
-            structures,
-            reference_sha256=sha256(reference_spectra / MANIFEST),
-            limit=limit,
-            min_atoms=min_atoms,
-            max_atoms=max_atoms,
-            measured=with_measured,
-            seed=seed,
-        ),
+        "made_from": origin(structures, reference_sha256=reference, **about),
         "mean_log_odds": float(odds[drawn].mean()),
         "mean_log_odds_before": float(odds.mean()),
     }
-    about = ("format_version", "arrays")  # of the folder, not of its data
-    kept = {name: value for name, value in source.items() if name not in about}
-    return write(output, arrays, kept | record)
-
-
-def _trained(spectra: PreparedSpectra) -> NDArray[np.bool_]:
-    """Which molecules have a spectrum of fold train, (G,)."""
-    own = spectra.molecule[spectra.spectrum_fold == FOLDS.index("train")]
-    return np.isin(np.arange(len(spectra.molecules)), own)
+    for name in ("format_version", "arrays"):  # of the folder, not of its data
+        del source[name]
+    return write(output, arrays, source | record)
 
 
 def join(one: Molecules, other: Molecules) -> dict[str, NDArray[Any]]:

@@ -25,30 +25,19 @@ _DRAWS: Final = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class BondGraph:
-    """Clean graphs of a batch.
+    """Clean graphs of a batch."""
 
-    Attributes:
-        bond_class: int64 (B, M), none at padding.
-        pair_mask: Real pairs, bool (B, M).
-    """
-
-    bond_class: Tensor
-    pair_mask: Tensor
+    bond_class: Tensor  # int64 (B, M), none at padding
+    pair_mask: Tensor  # real pairs, bool (B, M)
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Which molecules are trained on together.
+    """Which molecules are trained on together."""
 
-    Attributes:
-        pairs_per_batch: Budget of atom pairs, padding included.
-        bucket: Sizes are padded up to a multiple of this; 1 keeps every batch free of padding.
-        seed: Random seed of the order.
-    """
-
-    pairs_per_batch: int
-    bucket: int
-    seed: int
+    pairs_per_batch: int  # budget of atom pairs, padding included
+    bucket: int  # sizes are padded up to a multiple of this; 1 keeps every batch free of padding
+    seed: int  # random seed of the order
 
     def epoch(self, n_heavy: NDArray[np.int64], epoch: int) -> list[NDArray[np.int64]]:
         """Batches of one pass, each an array of positions into `n_heavy`.
@@ -95,31 +84,23 @@ class ConditionNoise:
     bit is about the logit of its frequency plus a quality that the molecule's bits share, low for
     three molecules in four and high where the encoder knows something alike. A rare bit is thus
     mostly lost, not softened. False bits follow their frequency; fewer come with high quality.
-
-    Attributes:
-        clean_share: Molecules whose fingerprint stays as it is.
-        false_bits: False bits drawn, with repeats, where quality is low; a third of them is likely
-            enough to be kept.
     """
 
-    clean_share: float
+    clean_share: float  # molecules whose fingerprint stays as it is
+    # False bits drawn, with repeats, where quality is low; a third of them is likely enough to be
+    # kept.
     false_bits: float
 
 
 class MoleculeCollator:
     """Turns molecules into tensors; a function of the molecules and a generator alone.
 
-    Args:
-        molecules: Prepared molecules.
-        noise: How to corrupt fingerprints; None keeps them.
-        shuffle_share: Share of molecules whose atoms are relabelled at random within an element.
+    Without noise fingerprints stay as they are. Of a share of the molecules, atoms are relabelled
+    at random within an element.
     """
 
     def __init__(
-        self,
-        molecules: Molecules,
-        noise: ConditionNoise | None,
-        shuffle_share: float = 0.0,
+        self, molecules: Molecules, noise: ConditionNoise | None, shuffle_share: float = 0.0
     ) -> None:
         self.molecules = molecules
         self.noise = noise
@@ -144,7 +125,11 @@ class MoleculeCollator:
         square = np.zeros((len(rows), size, size), np.int64)
         square[owner, one, other] = square[owner, other, one] = molecules.bond_type[index]
         if self.shuffle_share:
-            order = self._relabelled(rows, size, generator)
+            # Atoms in a new order within each element, random for some molecules.
+            atom_class, is_atom, *_ = self.formula(rows, size)
+            shuffled = generator.random((len(rows), 1)) < self.shuffle_share
+            key = np.where(shuffled, generator.random((len(rows), size)), np.arange(size) / size)
+            order = np.argsort(2 * np.where(is_atom, atom_class, N_HEAVY) + key, 1)
             square = square[np.arange(len(rows))[:, None, None], order[:, :, None], order[:, None]]
         first, second = np.triu_indices(size, 1)
         mask = second < molecules.n_heavy[rows][:, None]
@@ -185,15 +170,6 @@ class MoleculeCollator:
             torch.from_numpy(counts.astype(np.float32)),
             torch.from_numpy(self.molecules.charge[rows].astype(np.float32)),
         )
-
-    def _relabelled(
-        self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """Atoms in a new order within each element, random for some molecules, (B, N)."""
-        atom_class, is_atom, *_ = self.formula(rows, size)
-        shuffled = generator.random((len(rows), 1)) < self.shuffle_share
-        key = np.where(shuffled, generator.random((len(rows), size)), np.arange(size) / size)
-        return np.argsort(2 * np.where(is_atom, atom_class, N_HEAVY) + key, 1)
 
     def _corrupted(
         self,

@@ -7,10 +7,8 @@ triphenylphosphine, flavones and flavonols reduced to anthocyanidins.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -28,20 +26,14 @@ _ALKYL: Final = ("C", "CC", "Cc1ccccc1", "CCCC", "CCCCCCCCCCCC")
 
 @dataclass(frozen=True)
 class CationType:
-    """A type of cation.
+    """A type of cation."""
 
-    Attributes:
-        name: In the output.
-        hint: What a SMILES must hold for its molecule to be looked at: most rows are passed over so
-            once only a rare type is still wanted.
-        site: SMARTS of what reacts, its atoms mapped.
-        product: SMARTS of what it becomes; ``{R}`` stands for an alkyl group.
-    """
-
-    name: str
+    name: str  # in the output
+    # What a SMILES must hold for its molecule to be looked at: most rows are passed over so once
+    # only a rare type is still wanted.
     hint: str
-    site: str
-    product: str
+    site: str  # SMARTS of what reacts, its atoms mapped
+    product: str  # SMARTS of what it becomes; {R} stands for an alkyl group
 
     @cached_property
     def reactions(self) -> tuple[rdChemReactions.ChemicalReaction, ...]:
@@ -82,38 +74,30 @@ CATION_TYPES: Final = (
 
 
 def cations(source: Path, limit: int, seed: int = 1) -> list[tuple[str, str]]:
-    """Cations made from the structures of fold train in a file, at most one of each.
+    """Canonical SMILES and types of cations made from the structures of fold train in a file.
 
-    Args:
-        source: As `data.structures.read_rows` reads them.
-        limit: Cations of all types; none is more than its equal share of them.
-        seed: Of sites and alkyl groups.
-
-    Returns:
-        Canonical SMILES and type of each.
+    At most one is made of each structure, and of each type at most its equal share of the limit;
+    the seed chooses sites and alkyl groups.
 
     Raises:
         MissingInputError: No such file.
         UnreadableError: It holds nothing that a cation could be made of.
     """
-    made = list(islice(_made(source, -(-limit // len(CATION_TYPES)), seed), limit))
+    most = -(-limit // len(CATION_TYPES))
+    generator, counts = np.random.default_rng(seed), Counter[str]()
+    made: list[tuple[str, str]] = []
+    for row in read_rows(source):
+        wanted = [one for one in CATION_TYPES if counts[one.name] < most]
+        if not wanted or len(made) == limit:
+            break
+        hinted = [one for one in wanted if one.hint in row.smiles]
+        cation = _first(row.smiles, hinted, generator) if row.fold == "train" and hinted else None
+        if cation is not None:
+            counts[cation[1]] += 1
+            made.append(cation)
     if not made:
         raise UnreadableError(f"{source} holds no structure that a cation could be made of")
     return made
-
-
-def _made(source: Path, most: int, seed: int) -> Iterator[tuple[str, str]]:
-    """SMILES and type of every cation, until there are enough of each type."""
-    generator, counts = np.random.default_rng(seed), Counter[str]()
-    for row in read_rows(source):
-        wanted = [one for one in CATION_TYPES if counts[one.name] < most]
-        if not wanted:
-            return
-        hinted = [one for one in wanted if one.hint in row.smiles]
-        made = _first(row.smiles, hinted, generator) if row.fold == "train" and hinted else None
-        if made is not None:
-            counts[made[1]] += 1
-            yield made
 
 
 def _first(

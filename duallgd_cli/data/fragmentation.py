@@ -67,41 +67,21 @@ _SUBFORMULA_KEY: Final = np.random.default_rng(0).integers(1, 1 << 40, N_HEAVY)
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
-    """Rows by ascending cost; the first is the whole molecule.
+class Fragments:
+    """Rows by ascending cost; the first is the whole molecule."""
 
-    Attributes:
-        counts: Element counts, as they stood in the molecule, float32 (C, N_ELEMENTS).
-        cost: Summed over the bonds that were cut, float32 (C,).
-        inside: Which atoms are in each, bool (C, N).
-    """
-
-    counts: NDArray[np.float32]
-    cost: NDArray[np.float32]
-    inside: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class Fragments(Pieces):
-    """Pieces with what the fragment model sees of them.
-
-    Attributes:
-        cuts: What the cuts look like, float32 (C, N_CUT_FEATURES): atoms at their inner and outer
-            ends by group, bonds by class, bonds to heteroatoms, cost, number, sizes, and how many
-            fragments share the row.
-        atom_types: Atom types kept and left behind, at the cuts and by them, float32 (C,
-            N_ATOM_TYPE_FEATURES).
-    """
-
+    counts: NDArray[np.float32]  # element counts as they stood in the molecule, (C, N_ELEMENTS)
+    cost: NDArray[np.float32]  # summed over the bonds that were cut, (C,)
+    inside: NDArray[np.bool_]  # which atoms are in each, (C, N)
+    # What the cuts look like, (C, N_CUT_FEATURES): atoms at their inner and outer ends by group,
+    # bonds by class, bonds to heteroatoms, cost, number, sizes, and how many fragments share a row.
     cuts: NDArray[np.float32]
+    # Atom types kept and left behind, at the cuts and by them, (C, N_ATOM_TYPE_FEATURES).
     atom_types: NDArray[np.float32]
 
 
 def fragments(
-    graph: MolecularGraph,
-    generator: np.random.Generator,
-    n_pairs: int = 500,
-    n_triples: int = 150,
+    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int = 500, n_triples: int = 150
 ) -> Fragments:
     """Fragments of one molecule.
 
@@ -111,37 +91,18 @@ def fragments(
         n_pairs: Most pairs of cuts, cheapest first.
         n_triples: Triples of cuts, cheap ones more often.
     """
-    found, crossing, in_ring, shared = _cut_out(graph, generator, n_pairs, n_triples)
-    looks, types = _described(graph, found.inside, crossing, in_ring)
-    n_rows, n = found.inside.shape
-    sizes = [crossing.sum(1), found.inside.sum(1) / n, np.full(n_rows, n / _SIZE_SCALE)]
-    return Fragments(
-        counts=found.counts,
-        cost=found.cost,
-        inside=found.inside,
-        cuts=np.column_stack([*looks, found.cost, *sizes, np.log(shared)]).astype(np.float32),
-        atom_types=types,
-    )
-
-
-def pieces(
-    graph: MolecularGraph,
-    generator: np.random.Generator,
-    n_pairs: int = 500,
-    n_triples: int = 150,
-) -> Pieces:
-    """The rows of `fragments` without what the fragment model sees of them."""
-    return _cut_out(graph, generator, n_pairs, n_triples)[0]
-
-
-def _cut_out(
-    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int, n_triples: int
-) -> tuple[Pieces, NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64]]:
-    """Rows; the bonds that each crosses, (C, b), bonds in rings, (b,), and how many share it."""
     bond_cost = graph.cost
     under, closures = _spanning_tree(graph)
-    cut = _cut_sets(bond_cost, generator, n_pairs, n_triples)
-    inside = _atom_sets(graph, cut, under, closures)
+    one, other = pairs(bond_cost.size)
+    if n_pairs < one.size:
+        cheapest = np.argsort(bond_cost[one] + bond_cost[other], kind="stable")[:n_pairs]
+        one, other = one[cheapest], other[cheapest]
+    chance = np.exp(-bond_cost)
+    # What generator.choice does, without its checks.
+    below = np.cumsum((chance / chance.sum()).astype(np.float64))
+    draws = generator.random((n_triples if bond_cost.size else 0, 3))
+    thrice = np.searchsorted(below / below[-1:], draws, "right")
+    inside = _atom_sets(graph, (one, other), thrice, under, closures)
     n = len(graph.element)
     atoms = np.zeros((n, N_ELEMENTS), np.float32)
     atoms[np.arange(n), graph.element] = 1
@@ -155,28 +116,18 @@ def _cut_out(
     _, first, same = np.unique(key, return_index=True, return_counts=True)
     by_cost = np.argsort(first)
     rows = order[first[by_cost]]
-    found = Pieces(counts[rows], cost[rows], inside[rows])
-    return found, crossing[rows], closures != 0, same[by_cost]
-
-
-def _cut_sets(
-    cost: NDArray[np.float32], generator: np.random.Generator, n_pairs: int, n_triples: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bonds of the pairs, (X, 2), and of the triples that are tried, (X, 3), by the bonds' cost."""
-    one, other = pairs(cost.size)
-    if n_pairs < one.size:
-        cheapest = np.argsort(cost[one] + cost[other], kind="stable")[:n_pairs]
-        one, other = one[cheapest], other[cheapest]
-    chance = np.exp(-cost)
-    # What generator.choice does, without its checks.
-    below = np.cumsum((chance / chance.sum()).astype(np.float64))
-    draws = generator.random((n_triples if cost.size else 0, 3))
-    return np.column_stack([one, other]), np.searchsorted(below / below[-1:], draws, "right")
+    counts, cost, inside, crossing = counts[rows], cost[rows], inside[rows], crossing[rows]
+    looks, types = _described(graph, inside, crossing, closures != 0)
+    sizes = [crossing.sum(1), inside.sum(1) / n, np.full(len(rows), n / _SIZE_SCALE)]
+    shared = np.log(same[by_cost])
+    cuts = np.column_stack([*looks, cost, *sizes, shared]).astype(np.float32)
+    return Fragments(counts, cost, inside, cuts, types)
 
 
 def _atom_sets(
     graph: MolecularGraph,
-    cut: tuple[NDArray[np.int64], NDArray[np.int64]],
+    twice: tuple[NDArray[np.int64], NDArray[np.int64]],
+    thrice: NDArray[np.int64],
     under: NDArray[np.uint64],
     closures: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
@@ -189,10 +140,10 @@ def _atom_sets(
     """
     n, words = len(graph.element), under.shape[1]
     everything = np.frombuffer(((1 << n) - 1).to_bytes(8 * words, "little"), np.uint64)
-    twice, thrice = cut
     bridge = closures == 0
     of_one = under[bridge]
-    one, two = twice[closures[twice[:, 0]] == closures[twice[:, 1]]].T
+    parted = closures[twice[0]] == closures[twice[1]]
+    one, two = twice[0][parted], twice[1][parted]
     # What two bridges have between them is new, what is beyond each of them is not.
     of_two = under[one] ^ under[two]
     nested = (under[one] & under[two]).any(1)
@@ -313,34 +264,29 @@ def _described(
 
 @dataclass(frozen=True, slots=True)
 class Ion:
-    """What is measured, apart from the structure.
+    """What is measured, apart from the structure."""
 
-    Attributes:
-        adduct: Index into `ADDUCTS`, a key of `CARRIED`.
-        instrument: Index into `spectra.types.INSTRUMENTS`.
-        energy_ev: Collision energy, NaN if not known.
-    """
-
-    adduct: int
-    instrument: int
-    energy_ev: float
+    adduct: int  # index into `ADDUCTS`, a key of `CARRIED`
+    instrument: int  # index into `spectra.types.INSTRUMENTS`
+    energy_ev: float  # collision energy, NaN if not known
 
 
 def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
     """Rows for the fragment model, float32 (C, N_INPUTS)."""
-    about = np.zeros(_N_ION_FEATURES, np.float32)
-    about[ion.adduct] = about[len(ADDUCTS) + ion.instrument] = 1
+    about = np.zeros((len(found.counts), _N_ION_FEATURES), np.float32)
+    about[:, [ion.adduct, len(ADDUCTS) + ion.instrument]] = 1
     if not np.isnan(ion.energy_ev):
-        about[-2:] = ion.energy_ev / _ENERGY_SCALE_EV, 1
-    lost = found.counts[:1] - found.counts
-    about = np.broadcast_to(about, (len(lost), _N_ION_FEATURES))
+        about[:, -2:] = ion.energy_ev / _ENERGY_SCALE_EV, 1
     # Whether an electron of the fragment is unpaired, and its unsaturation, with the charge. Ions
     # with all electrons paired are by far the commoner ones; which numbers of hydrogens give them
     # cannot be told from the ramps.
     beyond = excess(found.counts) - CARRIED[ion.adduct]  # one less for each hydrogen
     electrons = np.stack([beyond % 2 == 0, beyond / _UNSATURATION_SCALE], 1).astype(np.float32)
-    parts = [_ramps(found.counts), _ramps(lost), found.cuts, electrons, about, found.atom_types]
-    return np.concatenate(parts, 1)
+    columns = []
+    for counts in (found.counts, found.counts[:1] - found.counts):  # kept and lost
+        ramps = np.minimum(counts[:, :, None] / _RAMP, 1).reshape(len(counts), -1)
+        columns += [ramps, counts / _COUNT_SCALE]
+    return np.concatenate([*columns, found.cuts, electrons, about, found.atom_types], 1)
 
 
 def same_heavy_atoms(counts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
@@ -349,10 +295,7 @@ def same_heavy_atoms(counts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.b
 
 
 def measured_intensity(
-    found: Fragments,
-    ion: Ion,
-    subformula: NDArray[np.integer],
-    intensity: NDArray[np.floating],
+    found: Fragments, ion: Ion, subformula: NDArray[np.integer], intensity: NDArray[np.floating]
 ) -> NDArray[np.float32]:
     """Intensities of fragments in a measured spectrum, 0 where no peak is; (C, len(SHIFTS)).
 
@@ -371,21 +314,16 @@ def measured_intensity(
 
 
 def explaining_fragments(
-    found: Pieces, carried: int, subformula: NDArray[np.integer]
+    found: Fragments, carried: int, subformula: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Which fragment of a structure explains each sub-formula, where one does.
 
     It is the one of those heavy atoms that is cheapest to cut out and to bring to the sub-formula's
-    number of hydrogens.
-
-    Args:
-        found: Fragments of a structure.
-        carried: Hydrogens that carry the ion's charge, see `CARRIED`.
-        subformula: Element counts of the peak rows, (K, N_ELEMENTS).
+    number of hydrogens, of which ``carried`` carry the ion's charge, see `CARRIED`.
 
     Returns:
         Rows of sub-formulas, of fragments, and hydrogens beyond those expected; all (E,), E at most
-        K, by ascending row.
+        the number of sub-formulas, by ascending row.
     """
     k, c = np.nonzero(_heavy_key(subformula)[:, None] == _heavy_key(found.counts))
     expected = found.counts[c, HYDROGEN] + carried
@@ -399,10 +337,5 @@ def explaining_fragments(
 
 
 def _heavy_key(counts: NDArray[Any]) -> NDArray[np.int64]:
-    key: NDArray[np.int64] = counts[:, :N_HEAVY].astype(np.int64) @ _SUBFORMULA_KEY
-    return key
-
-
-def _ramps(counts: NDArray[np.float32]) -> NDArray[np.float32]:
-    ramps = np.minimum(counts[:, :, None] / _RAMP, 1).reshape(len(counts), -1)
-    return np.concatenate([ramps, counts / _COUNT_SCALE], 1)
+    """A number for each combination of heavy atoms."""
+    return np.asarray(counts[:, :N_HEAVY].astype(np.int64) @ _SUBFORMULA_KEY)

@@ -59,62 +59,53 @@ def gather_spectra(
     names = Counter[str]()
 
     def rows() -> Iterator[Sequence[str]]:
-        for path in files_of(sources):
+        for path in _files_of(sources):
             for record in read_labelled(path):
-                screened = _screened(record, holdout)
-                if isinstance(screened, RejectedSpectrum):
-                    counts[screened.reason] += 1
-                    left_out.append((path.name, *screened))
+                row = _screened(record, holdout)
+                if isinstance(row, RejectedSpectrum):
+                    counts[row.reason] += 1
+                    left_out.append((path.name, *row))
                     continue
-                row, block, fold = screened
+                block = row["inchikey"]
                 # A number that depends on the molecule and the seed alone.
                 digest = hashlib.sha256(f"{seed} {block}".encode()).digest()
-                drawn = int.from_bytes(digest[:4], "big") / _HASHED
-                if fold == "train" and drawn < validation:
-                    fold = row["fold"] = "val"
-                (trained if fold == "train" else held).add(block)
-                counts[fold] += 1
+                is_drawn = int.from_bytes(digest[:4], "big") / _HASHED < validation
+                if row["fold"] == "train" and is_drawn:
+                    row["fold"] = "val"
+                (trained if row["fold"] == "train" else held).add(block)
+                counts[row["fold"]] += 1
                 names[row["identifier"]] += 1
                 if names[row["identifier"]] > 1:  # the truth is looked up by it
                     row["identifier"] += f"-{names[row['identifier']]}"
-                if fold in ("train", "val"):
+                if row["fold"] in ("train", "val"):
                     yield [row[name] for name in COLUMNS]
 
     lines = ("\t".join(cells) + "\n" for cells in chain([COLUMNS], rows()))
     write_atomically(table, lines)
-    write_report(table.with_name("report.tsv"), ("file", *RejectedSpectrum._fields), left_out)
+    report = table.with_name("report.tsv")
+    write_report(report, ("file", *RejectedSpectrum._fields), left_out)
     if not trained - held:
         raise UnreadableError(
             "there is no spectrum with a structure to train on; name structures as SMILES or "
-            f"InChI, and fold train if there are folds; {table.with_name('report.tsv')} says why "
-            "each record was left out"
+            f"InChI, and fold train if there are folds; {report} says why each record was left out"
         )
     write_atomically(keys, (f"{block}\n" for block in sorted(held)))
     return {**counts, "held out": len(held), "in several folds": len(trained & held)}
 
 
-def files_of(sources: Iterable[Path]) -> Iterator[Path]:
-    """The files, and those in the folders, in order.
-
-    Raises:
-        MissingInputError: There is no such file, or none in a folder.
-    """
+def _files_of(sources: Iterable[Path]) -> Iterator[Path]:
+    """The files, and those in the folders, in order; none may be missing."""
     for source in sources:
         if not source.exists():
             raise MissingInputError(f"{source} does not exist; check the paths of the recipe")
-        if not source.is_dir():
-            yield source
-            continue
         inside = [path for path in sorted(source.rglob("*")) if path.is_file()]
-        if not inside:
+        if source.is_dir() and not inside:
             raise MissingInputError(f"{source} is empty; put files of spectra into it")
-        yield from inside
+        yield from inside if source.is_dir() else (source,)
 
 
-def _screened(
-    record: Labelled, holdout: frozenset[str]
-) -> tuple[dict[str, str], str, str] | RejectedSpectrum:
-    """Cells of a record, the first block of its InChIKey and its fold; or why it is left out."""
+def _screened(record: Labelled, holdout: frozenset[str]) -> dict[str, str] | RejectedSpectrum:
+    """Cells of a record, or why it is left out."""
     if isinstance(record, RejectedSpectrum):
         return record
     spectrum = record.feature.first
@@ -124,7 +115,7 @@ def _screened(
     if trouble:
         return RejectedSpectrum(record.number, spectrum.spectrum_id, trouble, record.smiles)
     energy, precursor = spectrum.collision_energy_ev, spectrum.precursor_mz
-    row = {
+    return {
         "identifier": spectrum.spectrum_id,
         "mzs": ",".join(map(repr, spectrum.mz.tolist())),
         "intensities": ",".join(map(repr, spectrum.intensity.tolist())),
@@ -137,7 +128,6 @@ def _screened(
         "collision_energy": "" if energy is None else repr(float(energy)),
         "fold": record.fold,
     }
-    return row, block, record.fold
 
 
 @lru_cache(maxsize=4096)  # records of one molecule stand together

@@ -28,19 +28,12 @@ N_ATOM_TYPES: Final = 18
 
 @dataclass(frozen=True, eq=False)
 class MolecularGraph:
-    """Heavy atoms, their bonds and the number of hydrogens.
+    """Heavy atoms, their bonds and the number of hydrogens."""
 
-    Attributes:
-        element: Element index of each atom, int64 (N,).
-        pair: Atoms of each bond, int64 (b, 2).
-        bond_class: Class of each bond, 1 to 4, int64 (b,).
-        hydrogens: Number of hydrogens in the whole molecule.
-    """
-
-    element: NDArray[np.int64]
-    pair: NDArray[np.int64]
-    bond_class: NDArray[np.int64]
-    hydrogens: int
+    element: NDArray[np.int64]  # index of each atom's element, (N,)
+    pair: NDArray[np.int64]  # atoms of each bond, (b, 2)
+    bond_class: NDArray[np.int64]  # of each bond, 1 to 4, (b,)
+    hydrogens: int  # in the whole molecule
 
     @cached_property
     def adjacency(self) -> NDArray[np.float32]:
@@ -57,10 +50,8 @@ class MolecularGraph:
     @cached_property
     def to_hetero(self) -> NDArray[np.bool_]:
         """Bonds that are not aromatic and have a heteroatom at one end, (b,)."""
-        result: NDArray[np.bool_] = (self.element[self.pair] != 0).any(1) & (
-            self.bond_class != BOND_AROMATIC
-        )
-        return result
+        has_hetero = (self.element[self.pair] != 0).any(1)
+        return np.asarray(has_hetero & (self.bond_class != BOND_AROMATIC))
 
     @property
     def cost(self) -> NDArray[np.float32]:
@@ -69,15 +60,10 @@ class MolecularGraph:
 
 
 class Rival(NamedTuple):
-    """A molecule that is to be told from others of its formula, or one of these.
-
-    Attributes:
-        graph: Its atoms and bonds.
-        bits: Its set Morgan bits.
-    """
+    """A molecule that is to be told from others of its formula, or one of these."""
 
     graph: MolecularGraph
-    bits: NDArray[np.uint16]
+    bits: NDArray[np.uint16]  # its set Morgan bits
 
 
 def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
@@ -114,14 +100,8 @@ def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> dict[str, N
     """Which atoms are of each of `N_ATOM_TYPES` types, (N,); an atom is of one or none.
 
     An amine holds a charge that an amide does not, a benzylic bond breaks where a phenylic one does
-    not: types are told apart by what they are part of. C=S and S=O count as C=O does.
-
-    Args:
-        graph: The molecule.
-        in_ring: Which bonds are part of a ring, (b,).
-
-    Returns:
-        By the name of the type.
+    not: types are told apart by what they are part of, where ``in_ring`` says which bonds are part
+    of a ring, (b,). C=S and S=O count as C=O does.
     """
     element, pair, bond_class = graph.element, graph.pair, graph.bond_class
     n = len(element)
@@ -164,5 +144,4 @@ def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> dict[str, N
 
 def _any(bonded: NDArray[np.float32], has: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which atoms have a neighbour that has it, along these bonds, (N,)."""
-    found: NDArray[np.bool_] = bonded @ has.astype(np.float32) > 0
-    return found
+    return np.asarray(bonded @ has.astype(np.float32) > 0)

@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.elements import N_ELEMENTS
@@ -22,23 +24,15 @@ JITTER, NOISE_PPM, ENERGY_DROP, INSTRUMENT_DROP = 0.3, 1.0, 0.2, 0.1
 
 @dataclass(frozen=True, eq=False)
 class PeakRows:
-    """One spectrum as the encoder sees it; K rows.
+    """One spectrum as the encoder sees it; K rows."""
 
-    Attributes:
-        subformula: (K, N_ELEMENTS).
-        numbers: Intensity, ppm, m/z, share and energy in eV (NaN if missing), float32 (K, 5).
-        carrier: (K,).
-        parent: Counts of the whole ion, (N_ELEMENTS,).
-        adduct: Index into `ADDUCTS`.
-        instrument: Index into `INSTRUMENTS`.
-    """
-
-    subformula: NDArray[np.float32]
+    subformula: NDArray[np.float32]  # (K, N_ELEMENTS)
+    # Intensity, ppm, m/z, share and energy in eV (NaN if missing), float32 (K, 5).
     numbers: NDArray[np.float32]
-    carrier: NDArray[np.int64]
-    parent: NDArray[np.float32]
-    adduct: int
-    instrument: int
+    carrier: NDArray[np.int64]  # (K,)
+    parent: NDArray[np.float32]  # counts of the whole ion, (N_ELEMENTS,)
+    adduct: int  # index into `ADDUCTS`
+    instrument: int  # index into `INSTRUMENTS`
 
 
 def from_annotated(annotated: AnnotatedSpectrum) -> PeakRows:
@@ -65,19 +59,22 @@ def from_prepared(spectra: PreparedSpectra, numbers: Sequence[int]) -> PeakRows:
     _, index = index_ranges(spectra.peak_offset[chosen], spectra.peak_offset[chosen + 1])
     index = index[most_intense(spectra.intensity[index])]
     first = numbers[0]
-    columns = (
-        spectra.intensity, spectra.ppm, spectra.mz, spectra.share, spectra.peak_energy_ev,
-    )  # fmt: skip
     molecule = int(spectra.molecule[first])
     change = np.asarray(ADDUCTS[int(spectra.adduct[first])].change, np.float32)
     return PeakRows(
         spectra.subformula[index].astype(np.float32),
-        np.stack([column[index].astype(np.float32) for column in columns], 1),
+        _numbers(spectra, index),
         spectra.carrier[index].astype(np.int64),
         spectra.molecules.atom_counts[molecule].astype(np.float32) + change,
         int(spectra.adduct[first]),
         int(spectra.instrument[first]),
     )
+
+
+def _numbers(spectra: PreparedSpectra, index: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Some peak rows as `PeakRows.numbers`."""
+    names = ("intensity", "ppm", "mz", "share", "peak_energy_ev")
+    return np.stack([getattr(spectra, name)[index].astype(np.float32) for name in names], 1)
 
 
 def prepared_batch(spectra: PreparedSpectra, rows: Iterable[int]) -> PeakBatch:
@@ -92,23 +89,21 @@ def most_intense(intensity: NDArray[np.floating]) -> NDArray[np.int64]:
 
 
 def peak_batch(spectra: Sequence[PeakRows]) -> PeakBatch:
-    """Pad rows of several spectra to one batch."""
-    width = max(1, *(len(s.carrier) for s in spectra))
-    shape = (len(spectra), width)
-    subformula = np.zeros((*shape, N_ELEMENTS), np.float32)
-    numbers = np.zeros((*shape, 5), np.float32)
-    carrier = np.zeros(shape, np.int64)
-    mask = np.zeros(shape, bool)
-    for b, rows in enumerate(spectra):
-        k = len(rows.carrier)
-        subformula[b, :k], numbers[b, :k], carrier[b, :k] = (
-            rows.subformula, rows.numbers, rows.carrier,
-        )  # fmt: skip
-        mask[b, :k] = True
-    intensity, ppm, mz, share, energy = (torch.from_numpy(numbers[..., c].copy()) for c in range(5))
+    """Pad rows of several spectra to one batch, of one row at least."""
+
+    def padded(rows: Iterable[NDArray[Any]]) -> Tensor:
+        columns = list(map(torch.from_numpy, rows))
+        columns.append(columns[0].new_zeros(1, *columns[0].shape[1:]))
+        return pad_sequence(columns, batch_first=True)[:-1]
+
+    carrier = padded(s.carrier for s in spectra)
+    n_rows = torch.tensor([len(s.carrier) for s in spectra])
+    numbers = padded(s.numbers for s in spectra).unbind(-1)
+    intensity, ppm, mz, share, energy = (column.contiguous() for column in numbers)
     return PeakBatch(
-        torch.from_numpy(subformula), intensity, ppm, mz, share, torch.from_numpy(carrier), energy,
-        torch.from_numpy(mask), torch.from_numpy(np.stack([s.parent for s in spectra])),
+        padded(s.subformula for s in spectra), intensity, ppm, mz, share, carrier, energy,
+        torch.arange(carrier.shape[1]) < n_rows[:, None],
+        torch.from_numpy(np.stack([s.parent for s in spectra])),
         torch.tensor([s.adduct for s in spectra]), torch.tensor([s.instrument for s in spectra]),
     )  # fmt: skip
 
@@ -120,12 +115,8 @@ def packed_batch(
     """Prepared spectra without padding, curated as they are made to look like a lab's own run.
 
     Each is what `from_prepared` gives, but peaks go missing, intensities wobble, masses are off,
-    energy or instrument are not recorded.
-
-    Args:
-        sources: Prepared spectra; for each spectrum of the batch the numbers of one or more of the
-            same ion; and the largest share of rows that are dropped.
-        generator: Source of randomness.
+    energy or instrument are not recorded. A source is prepared spectra, for each spectrum of the
+    batch the numbers of one or more of the same ion, and the largest share of rows to drop.
     """
     parts = [_packed(*source, generator) for source in sources if len(source[1])]
     n_before = np.cumsum([0, *(len(part["adduct"]) for part in parts)])
@@ -168,10 +159,7 @@ def _packed(
     lost = generator.random(len(groups), np.float32) * dropout
     seen = generator.random(len(owner), np.float32) >= lost[owner]
     owner, index = owner[seen], index[seen]
-    columns = (
-        spectra.intensity, spectra.ppm, spectra.mz, spectra.share, spectra.peak_energy_ev,
-    )  # fmt: skip
-    values = np.stack([column[index].astype(np.float32) for column in columns], 1)
+    values = _numbers(spectra, index)
     values[:, 0] *= np.exp(JITTER * generator.standard_normal(len(owner), np.float32))
     brightest_of = np.zeros(len(groups), np.float32)
     np.maximum.at(brightest_of, owner, values[:, 0])

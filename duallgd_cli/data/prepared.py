@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import precursor_mz
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.files import replaced, sha256, write_atomically
 from duallgd_cli.spectra.annotation import index_ranges
@@ -49,37 +48,23 @@ SPECTRUM_ARRAYS: Final = (
 
 @dataclass(frozen=True, eq=False)
 class Molecules:
-    """Structures as the network sees them: element-sorted atoms and typed bonds.
+    """Structures as the network sees them: element-sorted atoms and typed bonds."""
 
-    Attributes:
-        atom_counts: Element counts, uint8 (G, N_ELEMENTS).
-        charge: Net charge, int8 (G,).
-        bond_offset: int64 (G + 1,); bonds of molecule g are rows offset[g]:offset[g + 1].
-        bond_pair: Atom rows i < j in the element-sorted order, uint8 (bonds, 2).
-        bond_type: Class 1 to 4, uint8 (bonds,).
-        bit_offset: int64 (G + 1,).
-        bits: On-bits of the Morgan fingerprint (radius 2, 4096 bits), uint16.
-        fold: Index into `FOLDS`, uint8 (G,).
-        inchikey: First blocks, S14 (G,).
-    """
-
-    atom_counts: NDArray[np.uint8]
-    charge: NDArray[np.int8]
-    bond_offset: NDArray[np.int64]
-    bond_pair: NDArray[np.uint8]
-    bond_type: NDArray[np.uint8]
-    bit_offset: NDArray[np.int64]
-    bits: NDArray[np.uint16]
-    fold: NDArray[np.uint8]
-    inchikey: NDArray[np.bytes_]
+    atom_counts: NDArray[np.uint8]  # of elements, (G, N_ELEMENTS)
+    charge: NDArray[np.int8]  # net, (G,)
+    bond_offset: NDArray[np.int64]  # bonds of molecule g are rows offset[g]:offset[g + 1], (G + 1,)
+    bond_pair: NDArray[np.uint8]  # atom rows i < j in the element-sorted order, (bonds, 2)
+    bond_type: NDArray[np.uint8]  # class 1 to 4, (bonds,)
+    bit_offset: NDArray[np.int64]  # (G + 1,)
+    bits: NDArray[np.uint16]  # on-bits of the Morgan fingerprint (radius 2, 4096 bits)
+    fold: NDArray[np.uint8]  # index into `FOLDS`, (G,)
+    inchikey: NDArray[np.bytes_]  # first blocks, S14 (G,)
     n_heavy: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.atom_counts.shape[1:] != (N_ELEMENTS,):
-            raise UnreadableError(
-                f"prepared molecules count {self.atom_counts.shape[1:]} elements, expected "
-                f"{N_ELEMENTS}; prepare the data again with this version"
-            )
+        if (shape := self.atom_counts.shape[1:]) != (N_ELEMENTS,):
+            expected = f"expected {N_ELEMENTS}; prepare the data again with this version"
+            raise UnreadableError(f"prepared molecules count {shape} elements, {expected}")
         heavy = self.atom_counts[:, :N_HEAVY].sum(1, dtype=np.int64)
         object.__setattr__(self, "n_heavy", heavy)
 
@@ -100,22 +85,9 @@ class Molecules:
         whole = kept.keys() - {*RAGGED, *chain(*RAGGED.values())}
         return Molecules(**kept | {name: kept[name][rows] for name in whole})
 
-    def atom_class(self, molecule: int) -> NDArray[np.int64]:
-        """Element-sorted heavy atoms of one molecule, int64 (N,)."""
-        return np.repeat(np.arange(N_HEAVY), self.atom_counts[molecule, :N_HEAVY])
-
     def formula(self, molecule: int) -> Formula:
         """All atoms of one molecule, with its charge."""
         return Formula(tuple(self.atom_counts[molecule].tolist()), int(self.charge[molecule]))
-
-    def bond_class(self, molecule: int) -> NDArray[np.int8]:
-        """Classes of all pairs in row-major upper-triangle order, none where no bond is, (M,)."""
-        own = slice(*self.bond_offset[molecule : molecule + 2].tolist())
-        n = int(self.n_heavy[molecule])
-        low, high = self.bond_pair[own].T.astype(np.int64)
-        classes = np.zeros(n * (n - 1) // 2, np.int8)
-        classes[pair_index(low, high, n)] = self.bond_type[own]
-        return classes
 
     def in_folds(self, *names: str) -> NDArray[np.bool_]:
         """Which molecules belong to one of these folds, (G,)."""
@@ -167,12 +139,8 @@ def spectrum_row(
 ) -> dict[str, Any]:
     """One annotated spectrum by the names of the arrays it goes to; see `spectrum_arrays`.
 
-    Args:
-        found: Its energy is kept if there is one for all peaks, its precursor m/z is the
-            theoretical one where none was measured.
-        spectrum_id: To store.
-        fold: One of `FOLDS`.
-        rows: The peak rows to keep.
+    Its energy is kept if there is one for all peaks, its precursor m/z is the theoretical one where
+    none was measured. Of its peaks some rows may be kept.
     """
     hypothesis = found.hypothesis
     first = hypothesis.feature.first
@@ -199,12 +167,7 @@ def spectrum_row(
 def spectrum_arrays(
     spectra: Sequence[Mapping[str, Any]], molecule: Sequence[int] | NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
-    """Spectra as the arrays of `SPECTRUM_ARRAYS`.
-
-    Args:
-        spectra: Each as `spectrum_row` gives it.
-        molecule: Row of the molecule of each.
-    """
+    """Spectra that `spectrum_row` gave, and the row of each one's molecule, as arrays."""
     # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.
     none = np.zeros((0, N_ELEMENTS), np.uint8)
     every = np.concatenate([none, *(spectrum["subformula"] for spectrum in spectra)])
@@ -227,13 +190,8 @@ def write(
 ) -> dict[str, object]:
     """Write arrays and the manifest; the manifest last, so that a broken run is not mistaken.
 
-    Args:
-        folder: Created if needed.
-        arrays: Name to array.
-        record: Sources, settings and counts to keep in the manifest.
-
-    Returns:
-        The manifest.
+    The record names sources, settings and counts; with a description of the arrays it becomes the
+    manifest, which is returned. The folder is created if needed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     manifest_path = folder / MANIFEST
@@ -244,24 +202,15 @@ def write(
         # Replaced, not overwritten: another process may have the old array mapped.
         with replaced(path) as partial, partial.open("wb") as stream:
             np.save(stream, np.ascontiguousarray(values))
-        described[name] = {
-            "shape": list(values.shape),
-            "dtype": str(values.dtype),
-            "sha256": sha256(path),
-        }
+        about = {"shape": list(values.shape), "dtype": str(values.dtype)}
+        described[name] = about | {"sha256": sha256(path)}
     manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
     write_atomically(manifest_path, [json.dumps(manifest, indent=1), "\n"])
     return manifest
 
 
 def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """List rows that did not become data, each with its reason, so that none is lost in silence.
-
-    Args:
-        path: Table to write, tab-separated.
-        columns: Their names.
-        rows: Cells of each.
-    """
+    """List rows that did not become data, each with its reason, so that none is lost in silence."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         writer.writerow(columns)
@@ -292,11 +241,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = None
     if not isinstance(manifest, dict):
         raise UnreadableError(f"{path} is broken; prepare the data again")
-    if manifest.get("format_version") != FORMAT_VERSION:
-        raise UnreadableError(
-            f"{folder} has format version {manifest.get('format_version')}, this version reads "
-            f"{FORMAT_VERSION}; prepare the data again"
-        )
+    if (version := manifest.get("format_version")) != FORMAT_VERSION:
+        reads = f"this version reads {FORMAT_VERSION}; prepare the data again"
+        raise UnreadableError(f"{folder} has format version {version}, {reads}")
     return manifest
 
 
@@ -316,9 +263,8 @@ def load_spectra(folder: Path) -> PreparedSpectra:
     """
     held = read_manifest(folder).get("kind")
     if held != "spectra":
-        raise UsageError(
-            f"{folder} holds {held}, not spectra; prepare some with 'duallgd data spectra'"
-        )
+        how = "prepare some with 'duallgd data spectra'"
+        raise UsageError(f"{folder} holds {held}, not spectra; {how}")
     molecules = load_molecules(folder)
     arrays = {name: load_array(folder, name) for name in SPECTRUM_ARRAYS}
     table, index = arrays.pop("subformula_table"), arrays.pop("subformula_index")
@@ -326,11 +272,7 @@ def load_spectra(folder: Path) -> PreparedSpectra:
 
 
 def load_array(folder: Path, name: str) -> NDArray[Any]:
-    """Memory-map one array of a prepared folder.
-
-    Raises:
-        UnreadableError: It is missing or broken.
-    """
+    """Memory-map one array of a prepared folder, which may be missing or broken."""
     path = folder / f"{name}.npy"
     if not path.is_file():
         raise UnreadableError(f"{path} is missing; prepare the data again")

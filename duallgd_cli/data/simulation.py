@@ -2,10 +2,9 @@
 
 A prepared folder of them holds structures, and one spectrum that each might give.
 
-Measured spectra of a few thousand molecules cannot teach an encoder what fragments mean for the
-hundreds of thousands of structures without a spectrum. A fragment model fitted on the measured
-ones can: it says how likely each fragment is a peak at this energy, and how intense.
-K peaks.
+Measured spectra of a few thousand molecules cannot teach an encoder what fragments mean for all the
+structures without one. A fragment model fitted on the measured ones can: it says how likely each
+fragment is a peak at this energy, and how intense. K peaks.
 """
 
 import pickle
@@ -63,13 +62,7 @@ _LEAST_INTENSITY: Final = 1e-3
 
 
 class FragmentModel(nn.Module):
-    """Chances and intensities of fragments.
-
-    Args:
-        n_inputs: Features of a fragment.
-        n_shifts: H.
-        width: Of both hidden layers.
-    """
+    """Chances and intensities of fragments, X of them with H hydrogen shifts."""
 
     def __init__(self, n_inputs: int, n_shifts: int, width: int = 192) -> None:
         super().__init__()
@@ -83,11 +76,7 @@ class FragmentModel(nn.Module):
         nn.init.constant_(self.presence.bias, _RARE)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-odds of a peak, and the mean of its log intensity, both (X, H).
-
-        Args:
-            features: As `data.fragmentation.fragment_features` makes them, (X, n_inputs).
-        """
+        """Log-odds of a peak and the mean of its log intensity, both (X, H), of (X, n_inputs)."""
         hidden = self.dropout(self.hidden(features))
         return self.presence(hidden), self.intensity(hidden)
 
@@ -95,10 +84,7 @@ class FragmentModel(nn.Module):
 def fragment_loss(model: FragmentModel, features: Tensor, intensity: Tensor) -> Tensor:
     """Cross entropy of presence and Gaussian loss of log intensities, per peak that is there.
 
-    Args:
-        model: To judge.
-        features: (X, n_inputs).
-        intensity: Measured, 0 where there is no peak, (X, H).
+    Features are (X, n_inputs), measured intensities (X, H), 0 where there is no peak.
     """
     presence, mean = model(features)
     there = (intensity > 0).float()
@@ -141,13 +127,7 @@ _LOST_COUNTS: Final = np.array([Formula.parse(text).counts for text in _LOST], n
 
 
 class Simulator:
-    """Draws spectra that structures might give.
-
-    Args:
-        model: Fitted.
-        ions: Ions and energies to draw from, one for each measured spectrum.
-        weight: Relative frequency of each ion.
-    """
+    """Draws spectra that structures might give, from ions that were measured as often as said."""
 
     def __init__(self, model: FragmentModel, ions: list[Ion], weight: NDArray[np.float64]) -> None:
         self.model = model.eval()
@@ -160,44 +140,26 @@ class Simulator:
     def annotated(
         self, molecules: Molecules, molecule: int, generator: np.random.Generator
     ) -> AnnotatedSpectrum:
-        """A spectrum that the molecule might give, its peaks explained like measured ones.
+        """A spectrum that a prepared molecule might give, its peaks explained like measured ones.
 
         One in three is of several spectra of one ion, as features often are.
-
-        Args:
-            molecules: Prepared molecules.
-            molecule: Row.
-            generator: Source of randomness.
         """
         found = fragments(graph_of(molecules, molecule), generator)
         formula = molecules.formula(molecule)
-        ions = [_ion_of(molecules, molecule, ion) for ion in self._drawn(generator)]
+        first = self.ions[int(np.searchsorted(self.share_up_to, generator.random(), side="right"))]
+        drawn = [first]
+        if generator.random() < _MERGED_SHARE:  # a few more energies that such ions had
+            alike = self._alike[first.adduct, first.instrument]
+            more = generator.integers(0, len(alike), generator.integers(1, _MERGED_MOST))
+            drawn += [alike[i] for i in more]
+        ions = [_ion_of(molecules, molecule, ion) for ion in drawn]
         feature = Feature(tuple(self._spectrum(found, formula, ion, generator) for ion in ions))
         return annotate(Hypothesis(feature, formula, ADDUCTS[ions[0].adduct]), _ANNOTATION)
-
-    def _drawn(self, generator: np.random.Generator) -> list[Ion]:
-        """An ion, and for some a few more energies that such ions were measured at."""
-        index = np.searchsorted(self.share_up_to, generator.random(), side="right")
-        first = self.ions[int(index)]
-        if generator.random() >= _MERGED_SHARE:
-            return [first]
-        alike = self._alike[first.adduct, first.instrument]
-        more = generator.integers(0, len(alike), generator.integers(1, _MERGED_MOST))
-        return [first, *(alike[i] for i in more)]
 
     def _spectrum(
         self, found: Fragments, formula: Formula, ion: Ion, generator: np.random.Generator
     ) -> Spectrum:
         """One spectrum of the fragments found."""
-        counts, log_intensity = self._seen(found, ion, generator)
-        unreachable, faint = _unreachable(counts, found, generator)
-        counts = np.concatenate([counts, unreachable])
-        return _recorded(counts, np.concatenate([log_intensity, faint]), formula, ion, generator)
-
-    def _seen(
-        self, found: Fragments, ion: Ion, generator: np.random.Generator
-    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Counts (K, N_ELEMENTS) and log intensities (K,) of the fragments that are peaks."""
         with torch.inference_mode():
             presence, mean = self.model(torch.from_numpy(fragment_features(found, ion)))
         chance = torch.sigmoid(presence).numpy() * np.exp(generator.normal(0, _CHANCE_SPREAD))
@@ -205,7 +167,10 @@ class Simulator:
         counts = found.counts[row].copy()
         counts[:, HYDROGEN] += CARRIED[ion.adduct] + SHIFTS[0] + column
         wobble = generator.normal(0, LOG_INTENSITY_SPREAD, len(row))
-        return counts, mean.numpy()[row, column] + wobble
+        unreachable, faint = _unreachable(counts, found, generator)
+        counts = np.concatenate([counts, unreachable])
+        log_intensity = np.concatenate([mean.numpy()[row, column] + wobble, faint])
+        return _recorded(counts, log_intensity, formula, ion, generator)
 
 
 def _ion_of(molecules: Molecules, molecule: int, drawn: Ion) -> Ion:
@@ -251,7 +216,12 @@ def _recorded(
     _, first = np.unique(counts[brightest], axis=0, return_index=True)
     kept = brightest[first]
     exact = counts[kept] @ np.array(MASSES_DA) - ADDUCTS[ion.adduct].charge * ELECTRON_MASS_DA
-    mz = exact + _mass_error_da(exact, ion.instrument, generator)
+    # One error of the whole spectrum and one of each peak, within the tolerance.
+    most = _OF_TOLERANCE * _ANNOTATION.tolerance_ppm(INSTRUMENTS[ion.instrument])
+    of_all = _CALIBRATION_PPM[ion.instrument] * generator.standard_t(_TAIL)
+    of_each = _PEAK_PPM[ion.instrument] * generator.standard_t(_TAIL, len(exact))
+    ppm = np.clip(of_all + of_each, -most, most)
+    mz = exact + ppm * np.maximum(exact, _ANNOTATION.floor_mz) / 1e6
     order = np.argsort(mz, kind="stable")
     relative = np.clip(log_intensity[kept] - log_intensity[kept].max(), _FAINTEST, 0)
     return Spectrum(
@@ -264,30 +234,14 @@ def _recorded(
     )
 
 
-def _mass_error_da(
-    mz: NDArray[np.float64], instrument: int, generator: np.random.Generator
-) -> NDArray[np.float64]:
-    """Of peaks (K,): one of the whole spectrum and one of each; within the tolerance."""
-    most = _OF_TOLERANCE * _ANNOTATION.tolerance_ppm(INSTRUMENTS[instrument])
-    of_all = _CALIBRATION_PPM[instrument] * generator.standard_t(_TAIL)
-    of_each = _PEAK_PPM[instrument] * generator.standard_t(_TAIL, len(mz))
-    ppm = np.clip(of_all + of_each, -most, most)
-    return np.asarray(ppm * np.maximum(mz, _ANNOTATION.floor_mz) / 1e6)
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which structures get a spectrum.
+    """Which structures get a spectrum."""
 
-    Attributes:
-        limit: So many at random, or None for all.
-        max_atoms: Larger ones are left out.
-        seed: Random seed of the choice and of the spectra; a spectrum depends on the seed and on
-            its structure's row.
-    """
-
-    limit: int | None = None
-    max_atoms: int = 50
+    limit: int | None = None  # so many at random, or None for all
+    max_atoms: int = 50  # larger ones are left out
+    # Random seed of the choice and of the spectra; a spectrum depends on the seed and on its
+    # structure's row.
     seed: int = 1
 
 
@@ -301,7 +255,7 @@ def prepare_simulated(
     workers: int = 1,
     advance: Callable[[int], None] = lambda spectra: None,
 ) -> dict[str, object]:
-    """Simulate one spectrum each for structures of fold train.
+    """Simulate one spectrum each for structures of fold train, and return the manifest.
 
     Args:
         structures: Folder made by `duallgd data structures`.
@@ -312,14 +266,15 @@ def prepare_simulated(
         workers: Processes.
         advance: Told how many spectra were drawn.
 
-    Returns:
-        The manifest.
-
     Raises:
         UnreadableError: No structure of fold train can be simulated.
     """
     molecules = load_molecules(structures)
-    rows = _chosen(molecules, selection)
+    able = molecules.in_folds("train") & (molecules.n_heavy <= selection.max_atoms)
+    rows = np.flatnonzero(able & (np.diff(molecules.bond_offset) > 0))
+    if selection.limit is not None and selection.limit < len(rows):
+        generator = np.random.default_rng(selection.seed)
+        rows = np.sort(generator.choice(rows, selection.limit, replace=False))
     if not len(rows):
         raise UnreadableError(f"{structures} holds no structure of fold train with a bond")
     spectra: list[dict[str, Any]] = []
@@ -341,17 +296,6 @@ def prepare_simulated(
         "holdout_removed": source.get("holdout_removed", 0),
     }
     return write(out, arrays, about)
-
-
-def _chosen(molecules: Molecules, selection: Selection) -> NDArray[np.int64]:
-    """Rows of structures, ascending."""
-    train = molecules.in_folds("train")
-    able = train & (molecules.n_heavy <= selection.max_atoms)
-    rows = np.flatnonzero(able & (np.diff(molecules.bond_offset) > 0))
-    if selection.limit is not None and selection.limit < len(rows):
-        generator = np.random.default_rng(selection.seed)
-        rows = np.sort(generator.choice(rows, selection.limit, replace=False))
-    return rows
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,5 @@
 """Labelled spectra to a prepared folder: annotated peaks and their molecules; needs rdkit once."""
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -15,51 +14,33 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles, smiles_of_inchi
 from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write, write_report
 from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
-from duallgd_cli.errors import (
-    FormulaError,
-    MoleculeError,
-    UnreadableError,
-)
+from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError
 from duallgd_cli.files import require_input, sha256
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import is_missing
-from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.types import Feature, Hypothesis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledSpectrum:
-    """One case to learn from: the spectra of an ion, and the structure they belong to.
+    """One case to learn from: the spectra of an ion, and the structure they belong to."""
 
-    Attributes:
-        feature: Spectra as read, not yet cleaned.
-        smiles: SMILES of the molecule.
-        fold: train, val, test or dev.
-        number: Position of the record in its source, from 1.
-    """
-
-    feature: Feature
-    smiles: str
-    fold: str
-    number: int
+    feature: Feature  # spectra as read, not yet cleaned
+    smiles: str  # SMILES of the molecule
+    fold: str  # train, val, test or dev
+    number: int  # position of the record in its source, from 1
 
 
 class RejectedSpectrum(NamedTuple):
-    """A record that did not become training data.
+    """A record that did not become training data."""
 
-    Attributes:
-        number: Position of the record in its source, from 1.
-        spectrum_id: Identifier as written, else "".
-        reason: A short phrase, the same for all records with this trouble.
-        detail: What was found in this one.
-    """
-
-    number: int
-    spectrum_id: str
-    reason: str
-    detail: str
+    number: int  # position of the record in its source, from 1
+    spectrum_id: str  # identifier as written, else ""
+    reason: str  # A short phrase, the same for all records with this trouble
+    detail: str  # what was found in this one
 
 
 Labelled = LabelledSpectrum | RejectedSpectrum
@@ -73,11 +54,7 @@ class UnusableRecordError(Exception):
 
 @lru_cache(maxsize=4096)  # records of one molecule stand together
 def molecule_of(smiles: str) -> PreparedMolecule:
-    """The molecule of a record.
-
-    Raises:
-        UnusableRecordError: It is none that can be trained on.
-    """
+    """The molecule of a record, or an `UnusableRecordError` that says why it is of no use."""
     try:
         return prepare_molecule(parse_smiles(smiles))
     except FormulaError as error:
@@ -89,11 +66,7 @@ def molecule_of(smiles: str) -> PreparedMolecule:
 
 
 def adduct_of(text: str) -> Adduct:
-    """The adduct of a record.
-
-    Raises:
-        UnusableRecordError: It is none that networks are trained on.
-    """
+    """The adduct of a record, or an `UnusableRecordError` where networks are not trained on it."""
     adduct = parse_adduct(text)
     if not isinstance(adduct, Adduct) or adduct != adduct.trained:
         raise UnusableRecordError("unsupported adduct", text)
@@ -101,12 +74,7 @@ def adduct_of(text: str) -> Adduct:
 
 
 def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> None:
-    """Compare what a record says of its ion.
-
-    Args:
-        formula: Formula of the molecule.
-        adduct: Adduct of the ion.
-        measured: Precursor m/z, or None if the record has none.
+    """Compare what a record says of its ion with its precursor m/z, where there is one.
 
     Raises:
         UnusableRecordError: The molecule cannot be that ion, or the ion has another m/z.
@@ -119,24 +87,6 @@ def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> N
         raise UnusableRecordError(
             "precursor m/z differs", f"{measured:.4f}, expected {expected:.4f}"
         )
-
-
-def _labelled(spectrum: Spectrum, number: int) -> Labelled:
-    smiles, inchi = (
-        "" if is_missing(text) else text.strip().strip('"')
-        for text in (spectrum.metadata.get(name, "") for name in ("smiles", "inchi"))
-    )
-    smiles = smiles or smiles_of_inchi(inchi)
-    fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
-    if spectrum.ms_level != 2:
-        detail = f"MS level {spectrum.ms_level}"
-        return RejectedSpectrum(number, spectrum.spectrum_id, "not an MS2 spectrum", detail)
-    if not smiles:
-        return RejectedSpectrum(number, spectrum.spectrum_id, "no structure", "no SMILES or InChI")
-    if fold not in FOLDS:
-        return RejectedSpectrum(number, spectrum.spectrum_id, "unknown fold", fold)
-    bare = replace(spectrum, metadata={})
-    return LabelledSpectrum(Feature((bare,)), smiles, fold, number)
 
 
 # Training spectra are cleaned and explained as those of a prediction are by default.
@@ -157,19 +107,15 @@ def prepare_spectra(
     workers: int = 1,
     advance: Callable[[int], None] = lambda records: None,
 ) -> dict[str, object]:
-    """Prepare labelled spectra for training.
+    """Prepare labelled spectra for training, and return the manifest.
 
     Args:
-        source: A table in the MassSpecGym layout (or an MGF or MSP with SMILES), or an NPLIB1
-            folder.
+        source: A table in the MassSpecGym layout, or any spectrum file with SMILES.
         out: Folder for the arrays, the manifest and ``report.tsv`` of rejected records.
         holdout: InChIKey first blocks that must not be trained on; their spectra of fold train are
             left out and counted, those of other folds stay.
         workers: Processes.
         advance: Told how many records were done, for a progress display.
-
-    Returns:
-        The manifest.
 
     Raises:
         MissingInputError: No such file.
@@ -202,7 +148,7 @@ def prepare_spectra(
     reasons = Counter(r.reason for r in rejected)
     record: dict[str, object] = {
         "kind": "spectra",
-        "source": {"file": source.name, "sha256": source_sha256(source)},
+        "source": {"file": source.name, "sha256": sha256(source)},
         "settings": {"cleaning": asdict(_CLEANING), "annotation": asdict(_ANNOTATION)},
         "molecules": len(arrays["fold"]),
         "spectra": len(spectra),
@@ -222,12 +168,9 @@ def prepare_spectra(
 def read_labelled(source: Path) -> Iterator[Labelled]:
     """Read a data set whose layout is recognised by its form.
 
-    That is an NPLIB1 folder, a table in the MassSpecGym layout, or any spectrum file whose records
-    name a SMILES or an InChI. The energy is taken from collision_energy_text where there is such a
+    That is a table in the MassSpecGym layout, or any spectrum file whose records name a SMILES or
+    an InChI, plain or packed. The energy is taken from collision_energy_text where there is such a
     column, since a prediction starts from text as well. A record without a fold belongs to train.
-
-    Args:
-        source: Folder, or TSV, MGF or MSP, plain or packed.
 
     Raises:
         MissingInputError: No such file or folder.
@@ -239,13 +182,27 @@ def read_labelled(source: Path) -> Iterator[Labelled]:
             "of NPLIB1 with recipes/nplib1.py, both in a clone of duallgd"
         )
     require_input(str(source))
-    for item in read(str(source), keep_structures=True):
-        number = item.source.index + 1
-        if item.failure is not None:
-            reason = item.failure.message
-            yield RejectedSpectrum(number, item.spectrum_id, "unreadable", reason)
+    for spectrum in read(str(source), keep_structures=True):
+        smiles, inchi = (
+            "" if is_missing(text) else text.strip().strip('"')
+            for text in (spectrum.metadata.get(name, "") for name in ("smiles", "inchi"))
+        )
+        smiles = smiles or smiles_of_inchi(inchi)
+        fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
+        number, trouble = spectrum.source.index + 1, None
+        if spectrum.failure is not None:
+            trouble = "unreadable", spectrum.failure.message
+        elif spectrum.ms_level != 2:
+            trouble = "not an MS2 spectrum", f"MS level {spectrum.ms_level}"
+        elif not smiles:
+            trouble = "no structure", "no SMILES or InChI"
+        elif fold not in FOLDS:
+            trouble = "unknown fold", fold
+        if trouble:
+            yield RejectedSpectrum(number, spectrum.spectrum_id, *trouble)
         else:
-            yield _labelled(item, number)
+            bare = replace(spectrum, metadata={})
+            yield LabelledSpectrum(Feature((bare,)), smiles, fold, number)
 
 
 def prepare_record(
@@ -254,38 +211,19 @@ def prepare_record(
     """Turn one record into training data, or say why it is none."""
     if isinstance(record, RejectedSpectrum):
         return record
-    spectrum_id = record.feature.first.spectrum_id
+    first = record.feature.first
     try:
-        molecule = molecule_of(record.smiles)
-        hypothesis = _hypothesis_of(record, molecule)
+        molecule, adduct = molecule_of(record.smiles), adduct_of(first.adduct_text)
+        refuse_misfit(molecule.formula, adduct, first.precursor_mz or None)
+        spectra = [clean(spectrum, _CLEANING) for spectrum in record.feature.spectra]
+        usable = tuple(spectrum for spectrum in spectra if spectrum.failure is None)
+        if not usable:
+            messages = {spectrum.failure.message for spectrum in spectra if spectrum.failure}
+            raise UnusableRecordError("no usable peaks", "; ".join(sorted(messages)))
         if record.fold == "train" and molecule.inchikey in holdout:
             raise UnusableRecordError(ON_HOLDOUT, molecule.inchikey)
     except UnusableRecordError as refusal:
-        return RejectedSpectrum(record.number, spectrum_id, *refusal.args)
-    found = annotate(hypothesis, _ANNOTATION)
-    row = spectrum_row(found, spectrum_id, record.fold)
+        return RejectedSpectrum(record.number, first.spectrum_id, *refusal.args)
+    found = annotate(Hypothesis(Feature(usable), molecule.formula, adduct), _ANNOTATION)
+    row = spectrum_row(found, first.spectrum_id, record.fold)
     return molecule, row | {"explained_intensity": found.explained_intensity}
-
-
-def source_sha256(source: Path) -> str:
-    """Digest of a file, or of the names and contents of all files of a folder."""
-    if source.is_file():
-        return sha256(source)
-    digest = hashlib.sha256()
-    for path in sorted(source.rglob("*")):
-        if path.is_file():
-            digest.update(f"{path.relative_to(source).as_posix()} {sha256(path)}\n".encode())
-    return digest.hexdigest()
-
-
-def _hypothesis_of(record: LabelledSpectrum, molecule: PreparedMolecule) -> Hypothesis:
-    """What is known to be true of a record, its spectra cleaned."""
-    formula = molecule.formula
-    adduct = adduct_of(record.feature.first.adduct_text)
-    refuse_misfit(formula, adduct, record.feature.first.precursor_mz or None)
-    spectra = [clean(spectrum, _CLEANING) for spectrum in record.feature.spectra]
-    usable = tuple(spectrum for spectrum in spectra if spectrum.failure is None)
-    if not usable:
-        messages = {s.failure.message for s in spectra if s.failure}
-        raise UnusableRecordError("no usable peaks", "; ".join(sorted(messages)))
-    return Hypothesis(Feature(usable), formula, adduct)

@@ -3,12 +3,11 @@
 Hold-out lists name molecules, by InChIKey first block, that never reach training.
 """
 
-import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import IO, Final
 
@@ -60,67 +59,23 @@ _BLOCK_LETTERS: Final = 14
 _FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Structures:
-    """How tables call a column of structures; names as `tables.plain` gives them.
-
-    Attributes:
-        what: The column is usually called.
-        usual: Names that are sure, as PubChem, ChEMBL, COCONUT, LOTUS, HMDB, the NP Atlas, NORMAN
-            and CompTox write them; the first that is there counts.
-        likely: Any other name that may be one.
-        unlikely: A part of names that are none: a key, a scaffold, a form made for models.
-    """
-
-    what: str
-    usual: tuple[str, ...]
-    likely: re.Pattern[str]
-    unlikely: re.Pattern[str]
-
-    def place(self, source: Path, written: Sequence[str]) -> int | None:
-        """Index of the column, or None.
-
-        Raises:
-            UnreadableError: It is there twice, or there are several of which none is the usual one.
-        """
-        names = [plain(name) for name in written]
-        for name in self.usual:
-            refuse_repeated(source, names, [name] if name in names else [])
-            if name in names:
-                return names.index(name)
-        others = [
-            place
-            for place, name in enumerate(names)
-            if self.likely.search(name) and not self.unlikely.search(name)
-        ]
-        if len(others) > 1:
-            shown = clip(", ".join(written[place] for place in others))
-            raise UnreadableError(
-                f"{source} has several columns of structures: {shown}; rename the one that is "
-                f"meant to {self.what}"
-            )
-        return others[0] if others else None
-
-
-_SMILES: Final = _Structures(
-    "smiles",
-    (
-        *("smiles", "canonicalsmiles", "isomericsmiles", "connectivitysmiles", "isosmiles"),
-        *("structuresmiles", "compoundsmiles", "moldbsmiles", "cansmiles", "cleansmiles"),
-        *("uniquesmiles", "absolutesmiles", "openeyesmiles", "rdkitsmiles"),
-    ),
-    re.compile("smiles"),
-    re.compile("murcko|scaffold|sugar|fragment|deepsmiles|selfies|parent|product|reactant"),
+# How tables call a column of structures, as `tables.plain` gives names. Sure are these, as PubChem,
+# ChEMBL, COCONUT, LOTUS, HMDB, the NP Atlas, NORMAN and CompTox write them: the first that is there
+# counts. Any other name may be one that holds the first of them, unless it holds what names a key,
+# a scaffold or a form made for models.
+_SMILES: Final = (
+    *("smiles", "canonicalsmiles", "isomericsmiles", "connectivitysmiles", "isosmiles"),
+    *("structuresmiles", "compoundsmiles", "moldbsmiles", "cansmiles", "cleansmiles"),
+    *("uniquesmiles", "absolutesmiles", "openeyesmiles", "rdkitsmiles"),
 )
-_INCHI: Final = _Structures(
-    "inchi",
-    (
-        *("inchi", "standardinchi", "stdinchi", "inchistring", "inchicode", "structureinchi"),
-        *("compoundinchi", "inchiidentifier", "moldbinchi"),
-    ),
-    re.compile("inchi"),
-    re.compile("key|aux|source|id$|hash"),
+_INCHI: Final = (
+    *("inchi", "standardinchi", "stdinchi", "inchistring", "inchicode", "structureinchi"),
+    *("compoundinchi", "inchiidentifier", "moldbinchi"),
 )
+_UNLIKELY: Final = {
+    "smiles": "murcko|scaffold|sugar|fragment|deepsmiles|selfies|parent|product|reactant",
+    "inchi": "key|aux|source|id$|hash",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +120,7 @@ def prepare_structures(
     workers: int = 1,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, object]:
-    """Prepare a structure file for decoder pretraining.
+    """Prepare a structure file for decoder pretraining, and return the manifest.
 
     Args:
         source: ``.tsv``, ``.csv`` (column smiles, optional fold), ``.smi`` or ``.sdf``, plain or
@@ -175,9 +130,6 @@ def prepare_structures(
         limit: Read only so many rows.
         workers: Processes.
         advance: Told how many rows were done, for a progress display.
-
-    Returns:
-        The manifest.
 
     Raises:
         MissingInputError: No such file.
@@ -318,35 +270,29 @@ def read_rows(source: Path) -> Iterator[StructureRow]:
     header = next(table_lines(source), None) if ending in _LISTS else None
     # A list too may have names of columns, which tabs, semicolons or commas divide.
     names = set(map(plain, header.cells)) if header is not None else set()
-    if ending in _TABLES or (len(names) > 1 and names & {*_SMILES.usual, *_INCHI.usual}):
+    if ending in _TABLES or (len(names) > 1 and names & {*_SMILES, *_INCHI}):
         yield from _table_rows(source)
         return
     with open_text(source) as stream:
         try:
             if ending in {".sdf", ".sd", ".mol"}:
                 yield from _sdf_rows(stream)
-            elif ending in _LISTS:
-                yield from _list_rows(stream)
-            else:
+            elif ending not in _LISTS:
                 message = f"{source} is not .tsv, .csv, .smi or .sdf; convert it first"
                 raise UnreadableError(message)
+            for line, text in enumerate(stream, 1):  # what follows the first blank is the name
+                smiles, *name = text.split(maxsplit=1) or [""]
+                if smiles and not (line == 1 and plain(smiles) in _SMILES):
+                    yield StructureRow(smiles, "train", line, "".join(name).strip())
         except DAMAGED as error:
             raise UnreadableError(damaged(source, error)) from None
 
 
-def _list_rows(stream: IO[str]) -> Iterator[StructureRow]:
-    """Rows of a SMILES file: what follows the first blank is the name."""
-    for line, text in enumerate(stream, 1):
-        smiles, *name = text.split(maxsplit=1) or [""]
-        if smiles and not (line == 1 and plain(smiles) in _SMILES.usual):
-            yield StructureRow(smiles, "train", line, "".join(name).strip())
-
-
 def _table_rows(source: Path) -> Iterator[StructureRow]:
-    lines = table_lines(source, {*_SMILES.usual, *_INCHI.usual})
+    lines = table_lines(source, {*_SMILES, *_INCHI})
     written = next(lines, Line(1, ())).cells
     names = [plain(name) for name in written]
-    smiles, inchi = _SMILES.place(source, written), _INCHI.place(source, written)
+    smiles, inchi = (_structures(source, written, usual) for usual in (_SMILES, _INCHI))
     if smiles is None and inchi is None:
         shown = clip(", ".join(written)) or "no columns"
         raise UnreadableError(f"{source} has no column smiles or inchi; it has {shown}")
@@ -361,28 +307,49 @@ def _table_rows(source: Path) -> Iterator[StructureRow]:
         yield StructureRow(text, fold.lower() or "train", line.number, name, feature_id, line.fault)
 
 
+def _structures(source: Path, written: Sequence[str], usual: Sequence[str]) -> int | None:
+    """Index of a table's column of structures with one of the usual names or a likely one, if any.
+
+    Raises:
+        UnreadableError: It is there twice, or there are several of which none is the usual one.
+    """
+    names, what = [plain(name) for name in written], usual[0]
+    for name in usual:
+        if name in names:
+            refuse_repeated(source, names, [name])
+            return names.index(name)
+    is_likely = [what in name and not re.search(_UNLIKELY[what], name) for name in names]
+    if sum(is_likely) > 1:
+        shown = clip(", ".join(compress(written, is_likely)))
+        raise UnreadableError(
+            f"{source} has several columns of structures: {shown}; rename the one that is "
+            f"meant to {what}"
+        )
+    return is_likely.index(True) if any(is_likely) else None
+
+
 def _sdf_rows(stream: IO[str]) -> Iterator[StructureRow]:
-    record = io.StringIO()
-    start = 1
-    for line, text in enumerate(stream, 1):
-        if text.startswith("$$$$"):
-            yield _sdf_row(record.getvalue(), start)
-            record, start = io.StringIO(), line + 1
-        else:
-            record.write(text)
+    start, lines = 1, list[str]()
     # The last record may lack its delimiter, as a file of one molecule often does.
-    if record.getvalue().strip():
-        yield _sdf_row(record.getvalue(), start)
-
-
-def _sdf_row(record: str, line: int) -> StructureRow:
-    end = record.find("M  END")
-    is_long = (len(record) if end < 0 else end) > _LONGEST_BLOCK
-    with rdBase.BlockLogs():
-        mol = None if is_long else Chem.MolFromMolBlock(record)
-    name, feature_id = record.split("\n", 1)[0].strip(), _FEATURE_OF_SDF.search(record)
-    smiles = Chem.MolToSmiles(mol) if mol else ""
-    return StructureRow(smiles, "train", line, name, feature_id[1].strip() if feature_id else "")
+    for line, text in enumerate(chain(stream, ["$$$$"]), 1):
+        if not text.startswith("$$$$"):
+            lines.append(text)
+            continue
+        record = "".join(lines)
+        if record.strip() or text != "$$$$":
+            end = record.find("M  END")
+            is_long = (len(record) if end < 0 else end) > _LONGEST_BLOCK
+            with rdBase.BlockLogs():
+                mol = None if is_long else Chem.MolFromMolBlock(record)
+            feature = _FEATURE_OF_SDF.search(record)
+            yield StructureRow(
+                smiles=Chem.MolToSmiles(mol) if mol else "",
+                fold="train",
+                line=start,
+                name=record.split("\n", 1)[0].strip(),
+                feature_id=feature[1].strip() if feature else "",
+            )
+        start, lines = line + 1, []
 
 
 def _prepare_row(row: StructureRow) -> tuple[StructureRow, PreparedMolecule | str]:

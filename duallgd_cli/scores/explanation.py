@@ -11,7 +11,7 @@ from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.chem.elements import METALS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import Mol, disassemble
-from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, pieces
+from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
 from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError
 
@@ -49,7 +49,7 @@ def explained_by(mol: Mol | None, adduct: str, subformulas: Sequence[str]) -> li
     if whole is None or not whole.bond_class.any() or isinstance(ion, Failure) or not peaks:
         return []
     # Drawn as by the score of peaks.
-    drawn = pieces(graph_of_bonds(whole.formula, whole.bond_class), np.random.default_rng(0))
+    drawn = fragments(graph_of_bonds(whole.formula, whole.bond_class), np.random.default_rng(0))
     carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
     rows, which, _ = explaining_fragments(drawn, carried, np.stack([f.array for _, f in peaks]))
     return [

@@ -4,7 +4,7 @@ Spectra are read once and kept. A spectrum is compared by matchms with those tha
 it: by the cosine score where the precursors agree, by the modified cosine score otherwise.
 
 How probable it is that the best hit is right says a logistic model of hits whose structure has the
-formula of the query. It was fitted by ``examples/studies/library.py`` on spectra of MassBank, each
+formula of the query. It was fitted by the study ``library.py`` on spectra of MassBank, each
 searched in those of all other contributors: half of the weight is on libraries that hold the
 molecule, half on the same libraries without it.
 

@@ -9,21 +9,14 @@ from rdkit import Chem
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
-from duallgd_cli.chem.identity import (
-    canonical_smiles,
-    charge_free_smiles,
-    parse_smiles,
-    tanimoto,
-)
+from duallgd_cli.chem.identity import canonical_smiles, charge_free_smiles, parse_smiles, tanimoto
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.errors import FormulaError
 from tests.made_molecules import another_order, moved
 
 FORMULAS = st.builds(
-    Formula,
-    st.tuples(*[st.integers(0, 60)] * N_ELEMENTS).filter(any),
-    st.integers(-3, 3),
+    Formula, st.tuples(*[st.integers(0, 60)] * N_ELEMENTS).filter(any), st.integers(-3, 3)
 )
 # Building blocks with an open valence at both ends; a chain of them is a molecule.
 PIECES = (

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from duallgd_cli.chem.edits import edited
-from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import (
     canonical_smiles,
@@ -114,7 +113,7 @@ def known_and_formulas(draw):
     return known, different(formula_of(known), *(draw(st.sampled_from(one)) for one in changes))
 
 
-@settings(max_examples=110, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(known_and_formulas())
 def test_atoms_charge_and_bonds_of_what_is_made_come_back_from_its_matrix(case):
     known, formula = case
@@ -152,19 +151,3 @@ def test_what_a_change_makes_the_opposite_change_makes_again(smiles, name):
 
     for other in set(made(smiles, formula, blocks)):
         assert canonical_smiles(known) in made(other, formula_of(known), blocks)
-
-
-def test_groups_are_small_and_of_the_atoms_asked_for():
-    for counts in {tuple(row) for row in ALL_BLOCKS.counts.tolist()}:
-        for text in ALL_BLOCKS.groups(counts):
-            methylated = formula_of(parse_smiles(text.replace("*", "C", 1)))  # CH3 for the rest
-            assert (methylated.array - Formula.parse("CH3").array).tolist() == list(counts)
-            assert sum(counts[:N_HEAVY]) <= 12
-
-
-def test_of_nothing_there_are_no_groups():
-    blocks = cut([])
-
-    assert (blocks.smiles, blocks.counts.shape) == ((), (0, 13))
-    assert not made("C1CCCCC1", formula_of(parse_smiles("CC1CCCCC1C")), blocks)
-    assert "C1CCCCCC1" in made("C1CCCCC1", Formula.parse("C7H14"), blocks)  # that needs none

@@ -18,7 +18,6 @@ from duallgd_cli.chem.joining import (
     _parts,
     _read,
     cut,
-    is_even,
     joined,
     known_halves,
     likeliest,
@@ -56,15 +55,6 @@ def test_ends_come_before_linkers_and_frequent_ones_first():
     assert of("C1CCC2CCCCC2C1", "C=C", "c1ccccc1").smiles == NO_BLOCKS.smiles  # are not cut
 
 
-def test_small_ends_are_found_by_their_atoms():
-    blocks = of("CCCc1ccccc1", "CC(C)c1ccccc1", "CCCO")
-
-    propyl = Formula.parse("C3H7").counts
-
-    assert set(blocks.groups(propyl)) == {"*CCC", "*C(C)C"}
-    assert blocks.groups(propyl)[0] == "*CCC"
-
-
 @pytest.mark.parametrize("smiles", MADE_UP)
 def test_a_molecule_is_put_together_from_its_own_parts(smiles):
     mol = parse_smiles(smiles)
@@ -74,7 +64,7 @@ def test_a_molecule_is_put_together_from_its_own_parts(smiles):
     assert canonical_smiles(mol) in map(canonical_smiles, made)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(sorted(QUESTIONS)), min_size=1, max_size=4), st.data())
 def test_all_that_is_made_is_a_molecule_of_the_formula_and_of_its_parts(names, data):
     known = [QUESTIONS[name] for name in names]
@@ -86,7 +76,7 @@ def test_all_that_is_made_is_a_molecule_of_the_formula_and_of_its_parts(names, d
         assert worth <= 4 * 3 * np.log(len(known))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.sampled_from(MADE_UP), min_size=1, max_size=3, unique=True),
     st.sampled_from(MADE_UP),
@@ -114,12 +104,6 @@ def test_all_parts_that_fit_are_found(known, wanted, seed):
     assert found == fits
 
 
-def test_where_nothing_fits_nothing_is_made():
-    assert not list(together(of(ASPIRIN), Formula.parse("C60H10"), EVEN, 9))
-    assert not list(together(NO_BLOCKS, Formula.parse("C9H8O4"), EVEN, 9))
-    assert NO_BLOCKS.ends.log_seen.get("*C") is None
-
-
 def test_blocks_do_not_depend_on_the_order_of_molecules():
     for one, other in combinations(MADE_UP[:4], 2):
         first, second = of(one, other), of(other, one)
@@ -131,15 +115,12 @@ def test_blocks_do_not_depend_on_the_order_of_molecules():
 @pytest.mark.parametrize(
     "change",
     [
-        {"smiles": ("*C", "*c1ccccc1*")},
-        {"smiles": ("*C*", "*C")},
-        {"counts": np.zeros((5, 3), np.uint8)},
-        {"seen": np.zeros(5, np.int32)},
-        {"n_bits": np.zeros(5, np.uint16)},
-        {"bits": np.full(9, 5000, np.uint16)},
+        {"smiles": ("*C", "*c1ccccc1*")}, {"smiles": ("*C*", "*C")},
+        {"counts": np.zeros((5, 3), np.uint8)}, {"seen": np.zeros(5, np.int32)},
+        {"n_bits": np.zeros(5, np.uint16)}, {"bits": np.full(9, 5000, np.uint16)},
         {"bits": np.zeros(3, np.float32)},
     ],
-)
+)  # fmt: skip
 def test_what_is_broken_is_no_block(change):
     broken = replace(of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1"), **change)
 
@@ -147,7 +128,7 @@ def test_what_is_broken_is_no_block(change):
         BuildingBlocks.read(broken.packed())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_broken_bytes_are_no_blocks(data):
     packed = of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1").packed().copy()
@@ -193,7 +174,7 @@ def joined_ends(one, other):
     return made.GetMol()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(WHOLE), min_size=1, max_size=6), st.sampled_from(WHOLE))
 def test_halves_are_those_of_which_all_bonds_are_cut(known, smiles):
     """Of molecules whose halves are known, of others, and of those that have two halves anew."""
@@ -218,10 +199,3 @@ def test_a_linker_is_turned_only_where_that_makes_another_molecule(smiles, made)
     mol = parse_smiles(smiles)
 
     assert len(list(together(of(smiles), formula_of(mol), EVEN, 99))) == made
-
-
-@pytest.mark.parametrize(
-    ("linker", "even"), [("*C*", True), ("*c1ccc(*)cc1", True), ("*OC*", False)]
-)
-def test_a_linker_is_even_if_its_ends_may_be_exchanged(linker, even):
-    assert is_even(linker) == even

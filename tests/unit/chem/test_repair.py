@@ -7,7 +7,7 @@ from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles
 from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.chem.repair import repair
-from tests.made_molecules import another_order, damaged, disassembled, moved, real_structures
+from tests.made_molecules import QUESTIONS, another_order, damaged, disassembled, moved
 
 MOLECULES = (
     "CC(=O)Oc1ccccc1C(=O)O",
@@ -74,18 +74,16 @@ def test_a_formula_that_no_molecule_has_gives_nothing(formula):
     assert repair(formula, np.zeros(n_pairs, dtype=np.int8), uniform) is None
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n_flips", "share"), [(1, 0.99), (6, 0.96)])
-def test_nearly_every_damaged_structure_becomes_a_molecule_again(shared, n_flips, share):
-    rng, repaired = np.random.default_rng(n_flips), []
-    for smiles in real_structures(shared, 20_000, 160):
+def test_nearly_every_damaged_molecule_becomes_one_again():
+    rng, repaired = np.random.default_rng(3), []
+    for smiles in (smiles for smiles in QUESTIONS.values() if len(smiles) > 7):
         parts = disassembled(smiles)
-        fixed = repair(parts.formula, *damaged(parts.bond_class, n_flips, rng))
+        fixed = repair(parts.formula, *damaged(parts.bond_class, 3, rng))
         repaired.append(
             fixed is not None and not isinstance(assemble(parts.formula, fixed), Rejection)
         )
 
-    assert np.mean(repaired) >= share
+    assert np.mean(repaired) >= 0.95
 
 
 # As the search of version 0.2 found them, whose states were all built anew.

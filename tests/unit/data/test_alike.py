@@ -6,9 +6,16 @@ import torch
 
 from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.data.alike import domain_classifier, log_odds, morgan_bits, select_alike
-from duallgd_cli.data.prepared import load_molecules, read_manifest
+from duallgd_cli.data.prepared import Molecules, load_molecules, read_manifest
 from duallgd_cli.errors import UnreadableError, UsageError
-from tests.made_prepared import SPECTRA, molecules_of, spectra_folder, structures_folder, verify
+from tests.made_prepared import (
+    SPECTRA,
+    bond_class,
+    molecules_of,
+    spectra_folder,
+    structures_folder,
+    verify,
+)
 
 ESTERS = [f"{'C' * n}OC(=O){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
 CHLORIDES = [f"{'C' * n}C(Cl){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
@@ -63,17 +70,6 @@ def test_held_out_folds_are_kept_whole_and_order_stays(tmp_path):
     assert places == sorted(places)
 
 
-def test_only_structures_of_the_sizes_wanted_are_chosen(tmp_path):
-    structures = structures_folder(tmp_path / "all", *ESTERS)
-    like = measured(tmp_path / "measured", "CCCOC(=O)CC", "CCO")
-
-    select_alike(structures, tmp_path / "alike", like, 99, min_atoms=8, max_atoms=9)
-
-    n_heavy = load_molecules(structures).n_heavy
-    chosen = load_molecules(tmp_path / "alike").n_heavy.tolist()
-    assert chosen == [n for n in n_heavy.tolist() if n in (8, 9)]
-
-
 def test_measured_molecules_are_kept_once_if_wanted(tmp_path):
     structures = structures_folder(tmp_path / "all", "CCCCCOC(=O)CC", "CCOC(=O)CCC", "CCCl")
     like = measured(tmp_path / "measured", "CCCCCOC(=O)CCC", "CCCCCOC(=O)CC", "CCO")
@@ -87,45 +83,26 @@ def test_measured_molecules_are_kept_once_if_wanted(tmp_path):
     expected = molecules_of("CCCCCOC(=O)CCC", "CCCCCOC(=O)CC", "CCOC(=O)CCC")
     for place in range(3):
         own = [m for m in range(3) if expected.inchikey[m] == chosen.inchikey[place]]
-        for name in ("bond_class", "fingerprint_bits"):
-            known = getattr(expected, name)(own[0])
-            np.testing.assert_array_equal(getattr(chosen, name)(place), known)
-
-
-def test_a_seed_draws_the_same_again_and_another_another(tmp_path):
-    structures = structures_folder(tmp_path / "all", *ESTERS)
-    like = measured(tmp_path / "measured", "CCO", "CCOC")
-
-    def chosen(seed):
-        select_alike(structures, tmp_path / f"alike{seed}", like, 10, seed=seed)
-        return load_molecules(tmp_path / f"alike{seed}").inchikey.tolist()
-
-    assert chosen(1) == chosen(1)
-    assert chosen(1) != chosen(2)
+        for one in (bond_class, Molecules.fingerprint_bits):
+            np.testing.assert_array_equal(one(chosen, place), one(expected, own[0]))
 
 
 def test_what_cannot_be_chosen_from_is_refused(tmp_path):
     structures = structures_folder(tmp_path / "all")
     like = spectra_folder(tmp_path / "measured")
+    held_out = structures_folder(tmp_path / "held out", fold=[3] * 12)
+    rows = [(*row[:-1], "val") for row in SPECTRA]
+    untrained = spectra_folder(tmp_path / "untrained", *rows)
 
-    for first, reference, out, message in (
-        (like, like, "alike", "holds spectra"),
-        (structures, structures, "alike", "not spectra"),
-        (structures, like, "all", "give another output"),
-        (structures, like, "measured", "give another output"),
+    for first, reference, out, error, message in (
+        (like, like, "alike", UsageError, "holds spectra"),
+        (structures, structures, "alike", UsageError, "not spectra"),
+        (structures, like, "all", UsageError, "give another output"),
+        (structures, like, "measured", UsageError, "give another output"),
+        (held_out, like, "alike", UnreadableError, "no molecule of fold train of 1 to 100 heavy"),
+        (structures, untrained, "alike", UnreadableError, "no molecule of fold train of 1 to 100"),
     ):
-        with pytest.raises(UsageError, match=message):
+        with pytest.raises(error, match=message):
             select_alike(first, tmp_path / out, reference, 3)
     verify(structures)
     verify(like)
-
-
-@pytest.mark.parametrize("which", ["structures", "spectra"])
-def test_nothing_to_train_on_is_said(tmp_path, which):
-    fold = [3] * 12 if which == "structures" else None
-    structures = structures_folder(tmp_path / "all", fold=fold)
-    rows = [(*row[:-1], "val") for row in SPECTRA] if which == "spectra" else SPECTRA
-    like = spectra_folder(tmp_path / "measured", *rows)
-
-    with pytest.raises(UnreadableError, match=r"no molecule of fold train of 1 to 100 heavy atoms"):
-        select_alike(structures, tmp_path / "alike", like, 3)

@@ -8,15 +8,7 @@ from duallgd_cli.chem.adduct import BY_NAME, parse_adduct
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, METALS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data import peaks as peaks_module
-from duallgd_cli.data.peaks import (
-    MAX_ROWS,
-    from_annotated,
-    from_prepared,
-    packed_batch,
-    peak_batch,
-)
-from duallgd_cli.model.encoder import FormulaTransformer
-from duallgd_cli.model.settings import EncoderSettings
+from duallgd_cli.data.peaks import MAX_ROWS, from_annotated, from_prepared, packed_batch, peak_batch
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from duallgd_cli.train.encoder import dense_bits
@@ -75,15 +67,6 @@ def _peaks(number):
     return tuple(np.array([float(x) for x in cells[i].split(",")]) for i in (1, 2))
 
 
-def test_several_spectra_of_one_ion_become_one(spectra):
-    both = from_prepared(spectra, [0, 1])
-
-    first, second = from_prepared(spectra, [0]), from_prepared(spectra, [1])
-    assert len(both.carrier) == len(first.carrier) + len(second.carrier)
-    np.testing.assert_array_equal(both.numbers, np.concatenate([first.numbers, second.numbers]))
-    assert set(both.numbers[:, 4].tolist()) == {20.0, 40.0}
-
-
 def test_the_most_intense_rows_are_kept_in_their_order():
     many = annotated(n_rows=100)
 
@@ -93,13 +76,6 @@ def test_the_most_intense_rows_are_kept_in_their_order():
     assert len(rows.carrier) == MAX_ROWS
     np.testing.assert_array_equal(rows.numbers[:, 2], many.mz[kept])
     np.testing.assert_array_equal(rows.subformula, many.subformula[kept])
-
-
-@pytest.mark.parametrize(
-    ("instrument", "index"), [("", 0), ("orbitrap", 1), ("qtof", 2), ("ion trap", 0)]
-)
-def test_instruments_are_numbered_and_others_unknown(instrument, index):
-    assert from_annotated(annotated(instrument=instrument)).instrument == index
 
 
 def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
@@ -174,21 +150,3 @@ def test_noise_takes_peaks_and_moves_the_others_a_little(spectra):
     assert 0.17 < float(whole.rows.energy_ev.isnan().float().mean()) < 0.23
     assert 0.08 < float((whole.instrument == 0).float().mean()) < 0.12
     assert set(whole.rows.intensity.reshape(4000, n_rows).amax(1).tolist()) == {1.0}
-
-
-def test_a_spectrum_of_which_no_peak_is_left_is_its_ion(spectra):
-    network = FormulaTransformer(EncoderSettings(width=16, layers=1, summary=16)).eval()
-
-    batch = packed_batch([(spectra, GROUPS[:3], 1e9)], generator())
-
-    assert not len(batch.spectrum)
-    assert batch.start.tolist() == [0, 1, 2, 3]
-    assert network(batch).isfinite().all()
-
-
-def test_without_padding_the_network_says_the_same(spectra):
-    torch.manual_seed(2)
-    network = FormulaTransformer(EncoderSettings(width=32, layers=2, summary=16)).eval()
-    batch = packed_batch([(spectra, GROUPS, 0.2)], generator())
-
-    torch.testing.assert_close(network.packed_summary(batch), network._summary(batch.padded()))

@@ -11,7 +11,6 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_H
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data import simulation
 from duallgd_cli.data.fragmentation import (
-    N_ATOM_TYPE_FEATURES,
     N_INPUTS,
     SHIFTS,
     fragment_features,
@@ -19,14 +18,13 @@ from duallgd_cli.data.fragmentation import (
     measured_intensity,
 )
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.peaks import MAX_ROWS, from_prepared
+from duallgd_cli.data.peaks import from_prepared
 from duallgd_cli.data.prepared import FOLDS, load_molecules, load_spectra
 from duallgd_cli.data.simulation import (
     LOG_INTENSITY_SPREAD,
     FragmentModel,
     Selection,
     Simulator,
-    expected_intensity,
     fragment_loss,
     prepare_simulated,
 )
@@ -99,15 +97,6 @@ def test_a_peak_goes_to_the_fragment_that_explains_it_best(smiles, adduct, peaks
     assert measured(found_in(smiles), ion(adduct), **peaks) == expected
 
 
-def test_of_two_peaks_of_one_fragment_the_brighter_counts():
-    found = found_in("CCO")
-    subformula = np.array([Formula.parse("C2H5").array] * 2)
-
-    got = measured_intensity(found, ion(), subformula, np.array([0.25, 0.75]))
-
-    assert got.max() == got.sum() == 0.75
-
-
 def test_features_tell_fragment_ion_and_energy_apart():
     found = found_in("CCO")
     known = fragment_features(found, ion())
@@ -120,17 +109,6 @@ def test_features_tell_fragment_ion_and_energy_apart():
     unknown, zero = (fragment_features(found, ion(energy_ev=ev)) for ev in (float("nan"), 0.0))
     assert np.isfinite(unknown).all()
     assert not np.array_equal(unknown, zero)
-
-
-def test_features_tell_whether_an_electron_is_unpaired():
-    """Ethanol less an electron is a radical, protonated it is none; else adducts differ by name."""
-    whole = [fragment_features(found_in("CCO"), ion(name))[0] for name in ("[M]+", "[M+H]+")]
-
-    adducts_and_later = N_INPUTS - N_ATOM_TYPE_FEATURES - (len(ADDUCTS) + len(INSTRUMENTS) + 2)
-    radical, protonated = (row[:adducts_and_later] for row in whole)
-    (unpaired, unsaturation) = np.flatnonzero(radical != protonated)
-    assert (radical[unpaired], protonated[unpaired]) == (1, 0)
-    assert radical[unsaturation] > protonated[unsaturation]
 
 
 @pytest.mark.parametrize("row", range(len(SMILES)))
@@ -155,7 +133,7 @@ def test_mass_errors_are_those_of_the_instrument(molecules, instrument, least, m
     """Of the whole ion, alone in its place, so that nothing else explains the peak."""
     draw = simulator(ion(instrument=instrument), log_odds=-50)
 
-    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(300)]
+    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(100)]
 
     ppm = np.array([rows.numbers[0, 1] for rows in drawn])
     assert least < ppm.std() < most
@@ -163,45 +141,16 @@ def test_mass_errors_are_those_of_the_instrument(molecules, instrument, least, m
     assert np.abs(ppm).max() <= AnnotationSettings().tolerance_ppm(INSTRUMENTS[instrument]) + 1e-3
 
 
-@pytest.mark.parametrize("energy", [35.0, float("nan")])
-def test_numbers_look_like_a_spectrum(molecules, energy):
-    one = ion("[M-H]-", energy, QTOF)
-
-    rows = drawn_by(simulator(one), molecules, ASPIRIN, np.random.default_rng(1))
-
-    intensity, _, mz, share, energies = rows.numbers.T
-    assert intensity.max() == 1
-    assert (intensity > 0).all()
-    np.testing.assert_allclose(share, [1 / (mz == own).sum() for own in mz])
-    np.testing.assert_array_equal(energies, np.full(len(energies), energy, np.float32))
-    assert not rows.carrier.any()
-    assert (ADDUCTS[rows.adduct].name, rows.instrument) == ("[M-H]-", QTOF)
-    assert 1 < len(np.unique(np.column_stack([rows.subformula, mz]), axis=0)) == len(mz)
-
-
-def test_a_peak_has_the_sub_formulas_that_fit_its_mass():
-    """As measured ones do: which of them it is, is for the encoder to find out."""
-    cefalexin = molecules_of("CC1=C(N2C(SC1)C(C2=O)NC(=O)C(c1ccccc1)N)C(=O)O")
-    shares = []
-    for instrument in (ORBITRAP, QTOF):
-        draw = simulator(ion(instrument=instrument))
-        drawn = [drawn_by(draw, cefalexin, 0, np.random.default_rng(seed)) for seed in SEEDS]
-        shares.append(np.concatenate([rows.numbers[:, 3] for rows in drawn]))
-
-    assert set((1 / shares[1]).round().tolist()) == {1, 2, 3}
-    assert shares[0].mean() > 1.3 * shares[1].mean()  # masses tell more of them apart
-
-
 def test_ions_are_drawn_by_their_weights(molecules):
     ions = [ion(energy_ev=10), ion(energy_ev=20), ion("[M-H]-")]
     draw = Simulator(model_of(-50), ions, np.array([0.5, 0.2, 0.3]))
 
     generator = np.random.default_rng(1)
-    drawn = [drawn_by(draw, molecules, 0, generator) for _ in range(300)]
+    drawn = [drawn_by(draw, molecules, 0, generator) for _ in range(150)]
 
     seen = [(ADDUCTS[rows.adduct].name, float(rows.numbers[0, 4])) for rows in drawn]
-    share = [seen.count(one) / 300 for one in (("[M+H]+", 10), ("[M+H]+", 20), ("[M-H]-", 20))]
-    np.testing.assert_allclose(share, [0.5, 0.2, 0.3], atol=0.08)
+    share = [seen.count(one) / 150 for one in (("[M+H]+", 10), ("[M+H]+", 20), ("[M-H]-", 20))]
+    np.testing.assert_allclose(share, [0.5, 0.2, 0.3], atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -259,26 +208,6 @@ def test_unreachable_peaks_are_no_cut_and_keep_their_electrons_paired(molecules)
     assert (excess(unreachable) % 2 == 1).all()
 
 
-def test_the_brightest_peaks_are_kept(molecules):
-    rows = drawn_by(simulator(log_odds=50), molecules, ASPIRIN, np.random.default_rng(1))
-    every = fragments(graph_of(molecules, ASPIRIN), np.random.default_rng(1))
-
-    assert len(every.counts) * len(SHIFTS) > 2 * MAX_ROWS
-    assert len(rows.carrier) == MAX_ROWS
-    # Had any been kept, intensities would go down to the faintest.
-    assert rows.numbers[:, 0].min() > 2 * np.exp(-7)
-
-
-def test_the_likelier_a_fragment_the_more_often_it_is_seen(cuts_alone, molecules):
-    draw = simulator(ion(), log_odds=-2.0, shift=0)
-    whole = molecules.atom_counts[ASPIRIN] + np.array(BY_NAME["[M+H]+"].change)
-
-    drawn = [drawn_by(draw, molecules, ASPIRIN, np.random.default_rng(s)) for s in range(200)]
-
-    share = np.mean([(rows.subformula == whole).all(1).any() for rows in drawn])
-    assert share == pytest.approx(1 / (1 + np.exp(2)), abs=0.07)
-
-
 ALL = Selection(seed=3)
 ASPIRIN_KEY = "BSYNRYMUTXBXSQ"
 
@@ -306,12 +235,9 @@ def test_every_structure_has_one_spectrum_of_fold_train(folder, structures):
     assert len(spectra) == len(spectra.molecules) == len(SMILES)
     assert spectra.molecule.tolist() == list(range(len(SMILES)))
     assert set(spectra.spectrum_fold.tolist()) == {FOLDS.index("train")}
-    np.testing.assert_array_equal(spectra.molecules.inchikey, given.inchikey)
-    np.testing.assert_array_equal(spectra.molecules.charge, given.charge)
-    for row in range(len(SMILES)):
-        for name in ("bond_class", "fingerprint_bits"):
-            expected = getattr(given, name)(row)
-            np.testing.assert_array_equal(getattr(spectra.molecules, name)(row), expected)
+    for name, expected in given.arrays().items():
+        if name != "fold":
+            np.testing.assert_array_equal(getattr(spectra.molecules, name), expected)
 
 
 def test_what_was_held_out_of_the_structures_is_kept_on_record(tmp_path):
@@ -385,26 +311,3 @@ def test_the_loss_is_read_peak_by_peak(model):
                 expected += 0.5 * (off / LOG_INTENSITY_SPREAD) ** 2
 
     assert float(fragment_loss(model, features(4), intensity)) == pytest.approx(expected / 3)
-
-
-def test_without_a_peak_there_is_still_a_loss_and_a_gradient(model):
-    loss = fragment_loss(model, features(4), torch.zeros(4, len(SHIFTS)))
-    loss.backward()
-
-    assert float(loss.detach()) > 0
-    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    assert model.presence.bias.grad.abs().sum() > 0
-
-
-@torch.no_grad()
-def test_what_is_expected_is_the_chance_times_the_root_of_the_intensity(model):
-    model.presence.weight.zero_()
-    model.intensity.weight.zero_()
-    model.presence.bias.fill_(math.log(3))  # three to one
-    model.intensity.bias.fill_(math.log(0.25))
-    model.intensity.bias[0] = 5  # brighter than the base peak is the base peak
-
-    expected = expected_intensity(model, features(2))
-
-    torch.testing.assert_close(expected[:, 1:], torch.full((2, len(SHIFTS) - 1), 0.75 * 0.5))
-    torch.testing.assert_close(expected[:, 0], torch.full((2,), 0.75))

@@ -15,7 +15,7 @@ from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.prepared import FOLDS, FORMAT_VERSION, load_molecules
 from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError
-from tests.made_prepared import SMILES, structures_folder, verify
+from tests.made_prepared import SMILES, bond_class, structures_folder, verify
 from tests.made_runs import rows_of
 
 ETHANOL, ACETIC, GLYCINE, PYRROLE = "CCO", "CC(=O)O", "NCC(=O)O", "c1cc[nH]c1"
@@ -88,44 +88,29 @@ def test_a_column_of_ours_comes_before_another_name_of_it(tmp_path, text, name):
     assert (row.smiles, row.name) == ("CCO", name)
 
 
-def test_prepared_molecules_are_the_rows_given_up_to_a_limit_and_are_counted(tmp_path):
-    told = []
+def test_rows_become_molecules_or_are_listed_with_line_and_reason(tmp_path):
+    told, rows = [], [ETHANOL, "not_smiles", "C[Hg]C", "C", "CCO.Cl", "OCC", "C" * 101, ALANINE]
+    rows += ["C[C@H](N)C(=O)O", "CC([H])([H])O"]  # stereo and explicit hydrogens are left out
+    rows += [ACETIC, GLYCINE, "beyond the limit"]
+    holdout = frozenset({key(ACETIC), "A" * 14})
 
     manifest, molecules, report = prepared(
-        tmp_path, "\n".join([*GOOD, "bad"]), limit=4, advance=told.append
+        tmp_path, "\n".join(rows), holdout=holdout, limit=12, advance=told.append
     )
 
-    assert keys_of(molecules) == [key(smiles) for smiles in GOOD]
-    assert (manifest["kind"], manifest["molecules"], sum(told)) == ("structures", 4, 4)
+    assert keys_of(molecules) == [key(ETHANOL), key(ALANINE), key(GLYCINE)]
+    assert (manifest["kind"], manifest["molecules"], sum(told)) == ("structures", 3, 12)
+    assert (manifest["holdout_keys"], manifest["holdout_removed"]) == (2, 1)
     assert manifest["source"]["file"] == "in.smi"
-    assert report == []
-
-
-@pytest.mark.slow
-def test_two_processes_prepare_what_one_does(tmp_path):
-    prepared(tmp_path, "\n".join(GOOD))
-
-    prepare_structures(tmp_path / "in.smi", tmp_path / "two", workers=2)
-
-    for path in (tmp_path / "out").glob("*.npy"):
-        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
-
-
-def test_rejected_rows_are_listed_with_line_and_reason(tmp_path):
-    rows = [ETHANOL, "not_smiles", "C[Hg]C", "C", "CCO.Cl", "OCC", "C" * 101, ALANINE]
-    rows += ["C[C@H](N)C(=O)O", "CC([H])([H])O"]  # stereo and explicit hydrogens are left out
-
-    manifest, molecules, report = prepared(tmp_path, "\n".join(rows))
-
-    assert keys_of(molecules) == [key(ETHANOL), key(ALANINE)]
-    found = {row["line"]: row["reason"] for row in report}
-    assert list(found) == ["2", "3", "4", "5", "6", "7", "9", "10"]
-    assert found["2"] == "not a molecule"
-    assert found["3"] == "unsupported element"
-    assert found["4"] == found["7"] == "number of heavy atoms outside 2 to 100"
-    assert found["6"] == found["9"] == found["10"] == "InChIKey block seen above"
-    assert sum(manifest["rejected"].values()) == 8
-    assert {row["smiles"] for row in report} == set(rows) - {ETHANOL, ALANINE}
+    found = {int(row["line"]): row["reason"] for row in report}
+    assert list(found) == [2, 3, 4, 5, 6, 7, 9, 10, 11]
+    assert found[2] == "not a molecule"
+    assert found[3] == "unsupported element"
+    assert found[4] == found[7] == "number of heavy atoms outside 2 to 100"
+    assert found[6] == found[9] == found[10] == "InChIKey block seen above"
+    assert found[11] == "on the hold-out list"
+    assert sum(manifest["rejected"].values()) == 9
+    assert {row["smiles"] for row in report} == {*rows[:11]} - {ETHANOL, ALANINE}
 
 
 def test_a_broken_record_of_an_sdf_is_reported_where_it_starts(tmp_path):
@@ -136,17 +121,6 @@ def test_a_broken_record_of_an_sdf_is_reported_where_it_starts(tmp_path):
 
     assert keys_of(molecules) == [key(ETHANOL), key(ACETIC)]
     assert [row["line"] for row in report] == [str(start)]
-
-
-def test_held_out_molecules_are_removed_counted_and_listed(tmp_path):
-    manifest, molecules, report = prepared(
-        tmp_path, "\n".join(GOOD), holdout=frozenset({key(ACETIC), key(PYRROLE), "A" * 14})
-    )
-
-    assert keys_of(molecules) == [key(ETHANOL), key(GLYCINE)]
-    assert manifest["holdout_keys"] == 3
-    assert manifest["holdout_removed"] == 2
-    assert [row["reason"] for row in report] == ["on the hold-out list"] * 2
 
 
 def test_folds_are_kept_and_unknown_ones_are_not_trained_on(tmp_path):
@@ -177,34 +151,6 @@ def test_a_file_without_structures_is_refused(tmp_path, name, text, message):
         prepare_structures(write(tmp_path / name, text), tmp_path / "out")
 
 
-@pytest.mark.parametrize("compression", [".gz", ".xz"])
-@pytest.mark.parametrize("damage", ["cut", "other"])
-def test_a_broken_archive_is_refused_in_a_sentence(tmp_path, compression, damage):
-    path = write(tmp_path / f"in.smi{compression}", "\n".join(GOOD * 50))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20] if damage == "cut" else whole[:20] + b"CCO\n" * 20)
-
-    with pytest.raises(UnreadableError, match=r"in\.smi\.\w\w cannot be read: .*; fetch or"):
-        prepare_structures(path, tmp_path / "out")
-
-
-def test_keys_are_read_whole_or_as_first_blocks_from_several_lists(tmp_path):
-    text = "# our own test set\nBSYNRYMUTXBXSQ-UHFFFAOYSA-N\n\nRYYVLZVUVIJVGH  # caffeine\n"
-    one = write(tmp_path / "a.txt", f"{text}BSYNRYMUTXBXSQ\r\n")
-    other = write(tmp_path / "b.txt", "\ufeff" + "A" * 14)  # as a spreadsheet saves it
-
-    assert read_holdout([one, other]) == {"BSYNRYMUTXBXSQ", "RYYVLZVUVIJVGH", "A" * 14}
-    assert read_holdout([]) == frozenset()
-
-
-@pytest.mark.parametrize("line", ["CCO", "bsynrymutxbxsq", "BSYNRYMUTXBXS", "1SYNRYMUTXBXSQ"])
-def test_a_line_that_is_no_key_is_refused_with_its_number(tmp_path, line):
-    path = write(tmp_path / "keys.txt", f"{'A' * 14}\n{line}\n")
-
-    with pytest.raises(UnreadableError, match=rf"keys\.txt:2 is not an InChIKey: '{line}'"):
-        read_holdout([path])
-
-
 @pytest.fixture
 def folder(tmp_path):
     return structures_folder(tmp_path / "prepared")
@@ -217,9 +163,9 @@ def test_molecules_read_back_as_they_were(folder):
     for row, smiles in enumerate(SMILES):
         mol = parse_smiles(smiles)
         parts = disassemble(mol)
-        assert np.array_equal(molecules.bond_class(row), parts.bond_class)
+        assert np.array_equal(bond_class(molecules, row), parts.bond_class)
         assert molecules.formula(row) == parts.formula
-        assert np.array_equal(molecules.atom_class(row), parts.atom_class)
+        assert np.array_equal(molecules.formula(row).atom_class, parts.atom_class)
         assert molecules.n_heavy[row] == len(parts.atom_class)
         assert molecules.fingerprint_bits(row).tolist() == sorted(fingerprint(mol))
 
@@ -260,11 +206,8 @@ def test_broken_and_foreign_folders_are_refused_in_a_sentence(folder, spoil, sai
 
     with pytest.raises(UnreadableError, match=said):
         load_molecules(folder)
-
-
-def test_a_folder_without_manifest_is_no_prepared_data(tmp_path):
     with pytest.raises(MissingInputError, match=r"holds no prepared data \(manifest\.json"):
-        load_molecules(tmp_path)
+        load_molecules(folder / "nothing")
 
 
 def test_preparing_again_leaves_no_manifest_of_the_old_data_behind(folder):

@@ -10,6 +10,7 @@ from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
 from duallgd_cli.data.molecular_graph import graph_of
+from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.sources.collection import (
     Collection,
@@ -20,7 +21,7 @@ from duallgd_cli.sources.collection import (
     starts,
 )
 from tests.made_graphs import made_molecules
-from tests.made_prepared import molecules_of
+from tests.made_prepared import bond_class, molecules_of
 
 BUTANOL, BUTYLAMINE, NAPHTHOL = "CCCCO", "CCCCN", "Oc1cccc2ccccc12"
 KNOWN = (BUTANOL, BUTYLAMINE, NAPHTHOL, "CCCCCCCCCCCCCCCC")
@@ -74,7 +75,7 @@ def test_an_isomer_starts_as_it_is():
 
     start = starts([graph_of(isomer, 0)], Formula.parse("C4H10O"), 3, 0)
 
-    assert start.tolist() == [isomer.bond_class(0).tolist()] * 3
+    assert start.tolist() == [bond_class(isomer, 0).tolist()] * 3
 
 
 def fitted(graph, atoms, rng):
@@ -132,9 +133,9 @@ def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
     assert len(kept.molecules) == len(again.molecules) == 2  # hexadecane is larger
     assert again.names == tuple(molecules.inchikey[[0, 2]].astype(str))
     for row, own in enumerate((0, 2)):
-        for name in ("atom_class", "bond_class", "fingerprint_bits"):
-            expected = getattr(molecules, name)(own)
-            np.testing.assert_array_equal(getattr(again.molecules, name)(row), expected)
+        assert again.molecules.formula(row) == molecules.formula(own)
+        for one in (bond_class, Molecules.fingerprint_bits):
+            np.testing.assert_array_equal(one(again.molecules, row), one(molecules, own))
     assert again.blocks.smiles == kept.blocks.smiles
     for name in ("counts", "seen", "n_bits", "bits"):
         np.testing.assert_array_equal(
