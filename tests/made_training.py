@@ -1,7 +1,6 @@
 """Small training runs on made molecules, without chemistry, so that processes start fast."""
 
 import json
-import os
 from dataclasses import replace
 
 import torch
@@ -10,7 +9,7 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
-from duallgd_cli.train.trainer import STATE, process_group, train
+from duallgd_cli.train.trainer import STATE, train
 from tests.made_graphs import made_molecules, small_settings
 
 FOLDS = [0] * 40 + [3] * 5
@@ -78,30 +77,3 @@ def state(out):
                 moments = optimiser["state"].get(index, {})
                 tensors |= {f"{moment}/{name}": value for moment, value in moments.items()}
     return tensors
-
-
-def killed_at(out, step, threads):
-    """Train until a step and die there without a word, for a process of its own."""
-
-    def on_step(now, figures):
-        del figures
-        if now == step:
-            os.kill(os.getpid(), 9)
-
-    torch.set_num_threads(threads)  # the last bits of a sum depend on it
-    run(out, on_step=on_step)
-
-
-def one_of_two(rank, port, out):
-    """One of two ranks, for a process of its own."""
-    os.environ |= {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    torch.set_num_threads(1)
-    settings = made_settings()
-    runtime = replace(cpu(), rank=rank, world_size=2)
-    with process_group(runtime):
-        stage = decoder_stage(settings, rank, 2)
-        run(out, settings, stage=stage, runtime=runtime, stop_after=4)

@@ -17,11 +17,10 @@ _SHIPPED: Final = (_PACKAGE / "weights", _PACKAGE.parent / "weights")
 
 
 def resolve_weights(given: str | Path | None) -> Path:
-    """The weights file that is meant.
+    """The weights file that is meant by a file, a folder, or a name such as ``duallgd``.
 
-    Args:
-        given: A file, the folder of a training run or one with a single weights file, a name such
-            as ``duallgd``, or None for $DUALLGD_WEIGHTS and else the weights of the package.
+    Of the folder of a training run, or one with a single weights file, that is meant; None stands
+    for $DUALLGD_WEIGHTS, and else for the weights of the package.
 
     Raises:
         WeightsError: Nothing of that name, with the paths that were looked at; or it may not be

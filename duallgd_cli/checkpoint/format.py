@@ -57,14 +57,13 @@ class Checkpoint:
 
     Attributes:
         settings: Sizes of the network and the noise process.
-        tensors: Parameters and persistent buffers by name.
+        tensors: Parameters and persistent buffers by name, as in all dictionaries of tensors.
         record: How it was trained: data, hold-outs, steps, seed, compute.
-        ranking: Values of the ranking and calibration models, by name.
-        reranker: Arrays of the fragment model and the substructure prior, by name; see
-            `scores.substructures`. Like all that follows, {} in most files.
-        templates: Known molecules to start samples from, by name; see `sources.collection`.
-        kernel: Their spectra, by name; see `model.fragment_kernel`.
-        contrast: A second encoder that tells isomers apart, by name; see `train.isomer_encoder`.
+        ranking: Values of the ranking and calibration models.
+        reranker: The fragment model and the substructure prior; see `scores.substructures`.
+        templates: Known molecules to start samples from; see `sources.collection`.
+        kernel: Their spectra; see `model.fragment_kernel`.
+        contrast: A second encoder that tells isomers apart; see `train.isomer_encoder`.
         database: As ranking, fitted for structures of a database.
     """
 
@@ -127,12 +126,9 @@ def save(
 ) -> None:
     """Write a checkpoint; the file appears only when it is complete.
 
-    Args:
-        path: Ends in .safetensors.
-        checkpoint: To write.
-        dtype: Of floating-point tensors in the file.
-        short_codes: Whether matrices of the networks take 8 bit. Not where training may go on from
-            the file: it moves them by less than that rounds.
+    Floating-point tensors are written as ``dtype``, matrices of the networks in 8 bit if their
+    codes are to be short: not where training may go on from the file, which moves them by less than
+    that rounds.
     """
     described = {
         "settings": dump(checkpoint.settings),
@@ -187,7 +183,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def trained_parts(record: Mapping[str, Any]) -> set[str]:
-    """Parts of a network that were ever trained, ``encoder`` and ``denoiser``, by its record.
+    """Which of ``encoder`` and ``denoiser`` were ever trained, by the record of the weights.
 
     Older records name the last stage and the parts that others trained before; one that says
     nothing is believed.
@@ -202,12 +198,9 @@ def trained_parts(record: Mapping[str, Any]) -> set[str]:
 def require_trained(record: Mapping[str, Any], source: object) -> None:
     """Refuse weights for prediction whose encoder or denoiser was never trained.
 
-    Args:
-        record: How the weights were trained, as they state it.
-        source: What to call them in the message.
-
     Raises:
-        WeightsError: The stages that they went through left one of the two as it was drawn.
+        WeightsError: The stages that they went through left one of the two as it was drawn; the
+            message names the weights as they are called here.
     """
     for part in sorted(_PARTS - trained_parts(record), reverse=True):
         stage = "encoder" if part == "encoder" else "decoder"
@@ -266,6 +259,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    """A file of tensors, of which what is broken is said in words."""
     if not path.is_file():
         raise WeightsError(f"weights {path} do not exist; give a .safetensors file with --weights")
     try:
@@ -350,12 +344,8 @@ class _NoMemory(TorchFunctionMode):
     """New tensors are one number, repeated; filling them does nothing."""
 
     def __torch_function__(
-        self,
-        func: Callable[..., object],
-        _: object,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> object:
+        self, func: Callable[..., object], _: object, args: Any = (), kwargs: Any = None  # noqa: ANN401
+    ) -> object:  # fmt: skip
         """Answer a call of a function of PyTorch."""
         kwargs = kwargs or {}
         if func is torch.empty:

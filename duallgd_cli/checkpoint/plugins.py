@@ -38,11 +38,9 @@ class Plugin(Protocol):
         ...
 
     def describe(self, path: Path) -> Mapping[str, Any]:
-        """Check the whole file; what `duallgd info` prints of it.
+        """Check the whole file; the facts that `duallgd info` prints of it, by title, nested.
 
-        Returns:
-            Facts by title, nested. ``weights`` has ``name``, ``sha256`` and ``network``;
-            ``parameters`` counts them by module.
+        ``weights`` has ``name``, ``sha256`` and ``network``; ``parameters`` counts them by module.
 
         Raises:
             WeightsError: The file is broken.

@@ -81,29 +81,25 @@ def info(
 
 
 def _of_weights(model: "LoadedModel") -> dict[str, Any]:
+    """How good the weights are, what they were made of, and for which molecules and ions."""
     from duallgd_cli.chem.adduct import ADDUCTS
     from duallgd_cli.chem.elements import SYMBOLS
 
-    named = {"name": model.name, "sha256": model.sha256}
+    facts: dict[str, Any] = {"name": model.name, "sha256": model.sha256}
+    for fit, title in _FITS.items():
+        held = model.record.get(fit, {})
+        accuracy = {said: f"{held[name]:.1%}" for name, said in _ACCURACY.items() if name in held}
+        if accuracy:
+            n_spectra = held.get("n_spectra", held.get("first", {}).get("count", 0))
+            facts[title] = accuracy | {"measured on": _MEASURED.format(n_spectra)}
+    facts["training"] = {name: model.record[name] for name in _SHOWN if name in model.record}
     return {
-        "weights": named | _training(model.record),
+        "weights": facts,
         "elements": " ".join(SYMBOLS),
         "heavy atoms": f"up to {model.max_heavy_atoms}",
         "adducts": " ".join(adduct.name for adduct in ADDUCTS),
         "parameters": model.parameters,
     }
-
-
-def _training(record: Mapping[str, Any]) -> dict[str, Any]:
-    """How good the weights are, and what they were made of."""
-    facts: dict[str, Any] = {}
-    for fit, title in _FITS.items():
-        held = record.get(fit, {})
-        accuracy = {said: f"{held[name]:.1%}" for name, said in _ACCURACY.items() if name in held}
-        if accuracy:
-            n_spectra = held.get("n_spectra", held.get("first", {}).get("count", 0))
-            facts[title] = accuracy | {"measured on": _MEASURED.format(n_spectra)}
-    return {**facts, "training": {name: record[name] for name in _SHOWN if name in record}}
 
 
 def _lines(
@@ -138,19 +134,17 @@ def config(
     from duallgd_cli.config import commented_yaml
 
     typer.echo(f"# Settings of duallgd {command}, with their defaults.")
+    settings: object
     if command == "predict":
         from duallgd_cli.predict.settings import PredictSettings
 
-        typer.echo(commented_yaml(PredictSettings()), nl=False)
-    elif command == "recipe":
-        from duallgd_cli.train.settings import RecipeSettings
-
-        made = RecipeSettings(("spectra.mgf",), ("structures.tsv",))
-        typer.echo(commented_yaml(made), nl=False)
+        settings = PredictSettings()
     else:
-        from duallgd_cli.train.settings import run_settings
+        from duallgd_cli.train.settings import RecipeSettings, RunSettings
 
-        typer.echo(commented_yaml(run_settings(None, [])), nl=False)
+        recipe = RecipeSettings(("spectra.mgf",), ("structures.tsv",))
+        settings = recipe if command == "recipe" else RunSettings()
+    typer.echo(commented_yaml(settings), nl=False)
 
 
 def selftest(

@@ -80,7 +80,7 @@ def hashes(
     force: _Force = False,
 ) -> None:
     """List, as hashes, the molecules of fold train, so that evaluations can look for overlap."""
-    _claim(output, force, *prepared, *(() if also is None else (also,)))
+    _claim(output, force, *prepared, also)
     from duallgd_cli.train.additions import training_molecules
 
     listed = training_molecules(prepared, max_atoms, () if also is None else (also,))
@@ -145,7 +145,7 @@ def analogues(
     spectrum have a say in its fingerprint, as much as suits the validation spectra. The network
     stays as it is. The ranking is dropped: fit another by 'duallgd calibrate'.
     """
-    _claim(output, force, weights, molecules, *(() if structures is None else (structures,)))
+    _claim(output, force, weights, molecules, structures)
     from duallgd_cli.cli.display import counting
     from duallgd_cli.train.additions import add_templates
 
@@ -154,18 +154,11 @@ def analogues(
     )
     templates, fragments, blocks = counts.values()
     with_spectra = f" with {fragments} fragments and losses" if fragments else ""
-    typer.echo(
-        f"wrote {output}: {counted(templates, 'template')}{with_spectra}, "
-        f"{counted(blocks, 'building block')}",
-        err=True,
-    )
+    known = f"{counted(templates, 'template')}{with_spectra}, {counted(blocks, 'building block')}"
+    typer.echo(f"wrote {output}: {known}", err=True)
 
 
-def _claim(output: Path, force: bool, *inputs: Path) -> None:
-    """Refuse to lose a file to an output; see `files.claim`.
-
-    Raises:
-        UsageError: A file would be lost or cannot be written.
-    """
-    read = [("an input", path) for path in inputs]
+def _claim(output: Path, force: bool, *inputs: Path | None) -> None:
+    """Refuse to lose a file to an output; see `files.claim`."""
+    read = [("an input", path) for path in inputs if path is not None]
     claim({"the new file": output}, read, force=force, makes_folders=True)

@@ -9,13 +9,15 @@ Letters: G molecules, S spectra, N atoms of one molecule, M = N(N-1)/2 pairs, K 
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import precursor_mz
@@ -193,20 +195,62 @@ def write(
     The record names sources, settings and counts; with a description of the arrays it becomes the
     manifest, which is returned. The folder is created if needed.
     """
+    return write_blocks(folder, [arrays], lambda: record)
+
+
+def write_blocks(
+    folder: Path,
+    blocks: Iterable[Mapping[str, NDArray[Any]]],
+    record: Callable[[], Mapping[str, object]],
+) -> dict[str, object]:
+    """Write arrays that come in blocks of rows, of which one is in memory at a time; see `write`.
+
+    Offsets of ragged rows begin at 0 in every block. Until the last block is there, nothing that
+    the folder held is touched. The record is asked for then.
+    """
+    streams: dict[str, IO[bytes]] = {}
+    shapes: dict[str, tuple[np.dtype[Any], int, tuple[int, ...]]] = {}
+    ends: dict[str, int] = {}
     folder.mkdir(parents=True, exist_ok=True)
-    manifest_path = folder / MANIFEST
-    manifest_path.unlink(missing_ok=True)
-    described = {}
-    for name, values in arrays.items():
-        path = folder / f"{name}.npy"
-        # Replaced, not overwritten: another process may have the old array mapped.
-        with replaced(path) as partial, partial.open("wb") as stream:
-            np.save(stream, np.ascontiguousarray(values))
-        about = {"shape": list(values.shape), "dtype": str(values.dtype)}
-        described[name] = about | {"sha256": sha256(path)}
-    manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record}
-    write_atomically(manifest_path, [json.dumps(manifest, indent=1), "\n"])
+    with ExitStack() as stack:
+        for arrays in blocks:
+            for name, values in arrays.items():
+                if name not in streams:
+                    # Replaced, not overwritten: another process may have the old array mapped.
+                    partial = stack.enter_context(replaced(folder / f"{name}.npy"))
+                    streams[name] = stack.enter_context(partial.open("wb"))
+                    shapes[name] = values.dtype, 0, values.shape[1:]
+                    _write_header(streams[name], *shapes[name])
+                elif name.endswith("_offset"):
+                    values = values[1:] + ends[name]
+                if name.endswith("_offset"):
+                    ends[name] = int(values[-1])
+                dtype, rows, inner = shapes[name]
+                shapes[name] = dtype, rows + len(values), inner
+                streams[name].write(np.ascontiguousarray(values, dtype).tobytes())
+        for name, stream in streams.items():
+            stream.seek(0)
+            _write_header(stream, *shapes[name])
+        (folder / MANIFEST).unlink(missing_ok=True)
+    described = {
+        name: {
+            "shape": [rows, *inner],
+            "dtype": str(dtype),
+            "sha256": sha256(folder / f"{name}.npy"),
+        }
+        for name, (dtype, rows, inner) in shapes.items()
+    }
+    manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record()}
+    write_atomically(folder / MANIFEST, [json.dumps(manifest, indent=1), "\n"])
     return manifest
+
+
+def _write_header(
+    stream: IO[bytes], dtype: np.dtype[Any], rows: int, inner: tuple[int, ...]
+) -> None:
+    """The header of an array's file, which is as long whatever the number of rows."""
+    described = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False}
+    npy.write_array_header_1_0(stream, described | {"shape": (rows, *inner)})
 
 
 def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -5,7 +5,7 @@ Hold-out lists name molecules, by InChIKey first block, that never reach trainin
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from duallgd_cli.chem.identity import (
 )
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.data.prepared import FOLDS, offsets, write, write_report
+from duallgd_cli.data.prepared import FOLDS, offsets, write_blocks, write_report
 from duallgd_cli.errors import (
     DuallgdError,
     FormulaError,
@@ -55,6 +55,7 @@ _ABOUT: Final = (
     ("fold",),
 )
 _REPORT_LIMIT: Final = 100_000
+_BLOCK: Final = 20_000  # molecules that are in memory at once
 _BLOCK_LETTERS: Final = 14
 _FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
 
@@ -137,37 +138,56 @@ def prepare_structures(
     """
     sources = [source] if isinstance(source, Path) else list(source)
     rows = islice(chain.from_iterable(map(read_rows, sources)), limit)
-    done: dict[str, tuple[PreparedMolecule, int]] = {}
+    done, reasons = set[str](), Counter[str]()
     rejected: list[tuple[int, str, str]] = []
-    for row, result in in_order(_prepare_row, rows, workers):
-        if isinstance(result, PreparedMolecule) and result.inchikey in holdout:
-            result = ON_HOLDOUT
-        elif isinstance(result, PreparedMolecule) and result.inchikey in done:
-            result = "InChIKey block seen above"
-        if isinstance(result, str):
-            rejected.append((row.line, row.smiles, result))
-        else:
-            done[result.inchikey] = (result, FOLDS.index(row.fold))
-        advance(1)
-    if not done:
-        named = ", ".join(map(str, sources))
-        raise UnreadableError(f"{named} holds no structure that can be used; see its columns")
-    reasons = Counter(reason for _, _, reason in rejected)
-    record = {
-        "kind": "structures",
-        "source": {
-            "file": ", ".join(path.name for path in sources),
-            "sha256": ", ".join(map(sha256, sources)),
-        },
-        "molecules": len(done),
-        "rejected": dict(reasons.most_common()),
-        "holdout_keys": len(holdout),
-        "holdout_removed": reasons.get(ON_HOLDOUT, 0),
-    }
-    molecules, folds = zip(*done.values(), strict=True)
-    manifest = write(out, pack(molecules, np.asarray(folds, np.uint8)), record)
-    write_report(out / "report.tsv", ("line", "smiles", "reason"), rejected[:_REPORT_LIMIT])
+
+    def blocks() -> Iterator[Mapping[str, NDArray[np.generic]]]:
+        """Molecules as arrays; no more of them than a block are in memory."""
+        block: list[tuple[PreparedMolecule, int]] = []
+        for row, result in in_order(_prepare_row, rows, workers):
+            if isinstance(result, PreparedMolecule) and result.inchikey in holdout:
+                result = ON_HOLDOUT
+            elif isinstance(result, PreparedMolecule) and result.inchikey in done:
+                result = "InChIKey block seen above"
+            if isinstance(result, str):
+                reasons[result] += 1
+                rejected.extend([(row.line, row.smiles, result)][: _REPORT_LIMIT - len(rejected)])
+            else:
+                done.add(result.inchikey)
+                block.append((result, FOLDS.index(row.fold)))
+            if len(block) == _BLOCK:
+                yield _packed(block)
+                block.clear()
+            advance(1)
+        if block:
+            yield _packed(block)
+        if not done:
+            named = ", ".join(map(str, sources))
+            raise UnreadableError(f"{named} holds no structure that can be used; see its columns")
+
+    def record() -> dict[str, object]:
+        """What the manifest says of them."""
+        return {
+            "kind": "structures",
+            "source": {
+                "file": ", ".join(path.name for path in sources),
+                "sha256": ", ".join(map(sha256, sources)),
+            },
+            "molecules": len(done),
+            "rejected": dict(reasons.most_common()),
+            "holdout_keys": len(holdout),
+            "holdout_removed": reasons.get(ON_HOLDOUT, 0),
+        }
+
+    manifest = write_blocks(out, blocks(), record)
+    write_report(out / "report.tsv", ("line", "smiles", "reason"), rejected)
     return manifest
+
+
+def _packed(block: Sequence[tuple[PreparedMolecule, int]]) -> dict[str, NDArray[np.generic]]:
+    """Molecules and their folds as arrays."""
+    molecules, folds = zip(*block, strict=True)
+    return pack(molecules, np.asarray(folds, np.uint8))
 
 
 def read_holdout(paths: Sequence[Path]) -> frozenset[str]:

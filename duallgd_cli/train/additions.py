@@ -35,13 +35,8 @@ def add_templates(
 ) -> dict[str, int]:
     """Add known molecules to a weights file: templates, building blocks, spectra to compare with.
 
-    Args:
-        weights: File to add to.
-        molecules: Prepared folder whose fold train is taken; of spectra, fragments and losses too.
-        output: File to write.
-        counting: Shows how far it is.
-        structures: Prepared structures whose frequent building blocks are added, or None.
-        max_atoms: Heavy atoms of the largest molecule to keep.
+    They are those of fold train of a prepared folder, up to a number of heavy atoms; of a folder of
+    spectra fragments and losses come too, of structures the building blocks that are frequent.
 
     Returns:
         Number of templates, of fragments and losses, and of building blocks.
@@ -75,18 +70,9 @@ def add_reranker(
 ) -> dict[str, Any]:
     """Add substructure priors, and what tells a molecule from others of its formula by its peaks.
 
-    Where the weights hold templates, a fragment model and a copy of the encoder learn to tell each
-    molecule from decoys that are made of these.
-
-    Args:
-        weights: File to add to.
-        structures: Prepared structures, for the priors.
-        spectra: Prepared spectra, for the fragment model.
-        output: File to write.
-        counting: Shows how far it is.
-        steps: Of fitting the fragment model.
-        contrast_steps: Of training the copy of the encoder.
-        seed: Random seed.
+    The priors are those of prepared structures. A fragment model is fitted to prepared spectra;
+    where the weights hold templates, it and a copy of the encoder learn to tell each molecule from
+    decoys that are made of these.
 
     Returns:
         What is kept on record of the fits.
@@ -125,10 +111,7 @@ def training_molecules(
 ) -> TrainingHashes:
     """Molecules of fold train of prepared folders, as hashes, with those of other lists.
 
-    Args:
-        folders: Prepared data.
-        max_atoms: Heavy atoms of the largest molecule that was trained on.
-        also: Lists to add, of the weights that training went on from.
+    Larger ones than the heavy atoms say were not trained on.
     """
     before = [TrainingHashes.read(path) for path in also]
     keys: list[str] = []

@@ -89,15 +89,10 @@ def _process(settings: DiffusionSettings, device: torch.device) -> tuple[Tensor,
 
 
 class _BySize:
-    """Batches of molecules of like size with noise to add.
+    """Batches of molecules of like size, of the rows that are trained on, with noise to add.
 
-    Args:
-        molecules: Prepared molecules.
-        rows: Those that are trained on.
-        noise: How fingerprints are corrupted; None keeps the true ones.
-        settings: Settings of the run.
-        ranks: This process, from 0, and the number of processes.
-        sampler: Of spectra of the same molecules, which come with the graphs; None for none.
+    Fingerprints are corrupted, or, without noise, the true ones. Spectra of the same molecules come
+    with the graphs where there is a sampler of them.
     """
 
     def __init__(
@@ -168,14 +163,9 @@ def held_out_nll(
 ) -> dict[str, float]:
     """Mean cross entropy per pair at fixed noise levels; nothing where no molecule is held out.
 
-    Args:
-        model: To judge.
-        molecules: Prepared.
-        rows: Rows of the molecules to judge, with noise that is always the same.
-        plan: Size of batches.
-        name: What the figures are called, with the noise level behind it.
-        condition_of: What the denoiser is given, from indices into `rows` of a batch's molecules
-            and their formulas with true fingerprints.
+    The noise of these rows is always the same. Figures are called by the name and the noise level.
+    What the denoiser is given is a function of a batch's indices into `rows` and its formulas with
+    true fingerprints.
     """
     if not len(rows):
         return {}

@@ -62,14 +62,7 @@ class SpectrumSampler:
 
 
 class EncoderStage:
-    """Batches and losses of fingerprint prediction.
-
-    Args:
-        spectra: Prepared spectra; fold train is trained on, fold val looked at.
-        simulated: Prepared simulated spectra to train on beside them, or None.
-        settings: Settings of the run.
-        ranks: This process, from 0, and the number of processes.
-    """
+    """Fingerprint prediction, from measured spectra of fold train and simulated ones, if any."""
 
     def __init__(
         self,

@@ -62,8 +62,7 @@ _LIKELIHOOD: Final = 0.02
 class ScorerModel(nn.Module):
     """What fragments speak for a molecule.
 
-    Args:
-        fitted: To spectra; it is the likelihood of these before anything else is learnt.
+    At first that is the likelihood by the fragment model, which is fitted to spectra.
     """
 
     def __init__(self, fitted: FragmentModel) -> None:
@@ -78,9 +77,8 @@ class ScorerModel(nn.Module):
     def forward(self, features: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
         """Log-odds of a peak, and what each speaks for the molecule, both (C, H).
 
-        Args:
-            features: As `data.fragmentation.fragment_features` makes them, (C, N_INPUTS).
-            there: Which are peaks, (C, H).
+        The features (C, N_INPUTS) are those of `data.fragmentation.fragment_features`; (C, H) are
+        peaks or not.
         """
         hidden = self.dropout(self.hidden(features))
         log_odds = self.presence(hidden)
@@ -105,12 +103,8 @@ def decoys_of(
 ) -> tuple[Rival, ...]:
     """The molecule of a spectrum, then up to 24 decoys of it; none where nothing is made.
 
-    Args:
-        spectra: Prepared ones.
-        spectrum: Row.
-        encoder: Gives logits of the fingerprint, (1, F).
-        templates: Known molecules; decoys are made of others than the molecule itself.
-        seed: Of a random choice.
+    The encoder gives logits of the fingerprint, (1, F). Decoys are made of other templates than the
+    molecule itself.
     """
     from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
     from duallgd_cli.chem.joining import together
@@ -165,14 +159,9 @@ def fit_evidence(
 ) -> tuple[dict[str, Tensor], dict[str, object]]:
     """What scores candidates beside the network: bits counted and a fragment model, of fold train.
 
-    Args:
-        structures: Whose bits are counted.
-        environments: Filter of those that they have, see `scores.substructures`, (B,).
-        spectra: That the fragment model is fitted to.
-        decoys: By row of a molecule, itself first: what it learns to tell apart then.
-        steps: Optimiser steps of the first fit.
-        seed: Random seed.
-        advance: Told each step of both.
+    The bits are those of the structures, beside the filter of their environments (see
+    `scores.substructures`). The model is fitted to the spectra, in so many steps, and then against
+    the decoys, which stand by the row of a molecule, itself first.
 
     Returns:
         Tensors for a weights file, and what to keep on record.

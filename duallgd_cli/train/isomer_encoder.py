@@ -47,13 +47,8 @@ def fit_isomer_encoder(
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Train a copy of an encoder to tell molecules of fold train from others of their formula.
 
-    Args:
-        encoder: Whose logits are log-odds of bits; it stays as it is.
-        spectra: Prepared spectra.
-        decoys: By row of a molecule, itself first; the molecules that have none are left out.
-        seed: Random seed.
-        advance: Told each step.
-        steps: Optimiser steps.
+    Its logits are log-odds of bits. The decoys stand by the row of a molecule, itself first; the
+    molecules that have none are left out.
 
     Returns:
         Tensors of the copy, whose logits are what bits speak for a molecule, and what to keep on
@@ -96,12 +91,7 @@ def fit_isomer_encoder(
 
 
 def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -> list[Tensor]:
-    """Score of each molecule, the sum of its bits' scores: for each spectrum (D,).
-
-    Args:
-        bit_scores: Of each spectrum, (B, F).
-        bits: Set bits of the molecules of each, B lists of D.
-    """
+    """Sums of bits' scores (B, F) over those that each of B lists of D molecules has set: (D,)."""
     n_bits, sizes = bit_scores.shape[1], [len(molecules) for molecules in bits]
     every = [own for molecules in bits for own in molecules]
     length = np.array([len(own) for own in every])

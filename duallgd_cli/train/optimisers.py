@@ -83,13 +83,10 @@ class _Muon(torch.optim.Muon):
 def orthogonal(
     matrices: Tensor, coefficients: tuple[float, float, float], steps: int, least: float
 ) -> Tensor:
-    """Matrices brought near to orthogonal ones by Newton and Schulz's iteration.
+    """Matrices (k, m, n) brought near to orthogonal ones by Newton and Schulz's iteration.
 
-    Args:
-        matrices: (k, m, n).
-        coefficients: Of X, X X^T X and (X X^T)^2 X.
-        steps: Iterations.
-        least: Norm below which a matrix counts as zero.
+    The coefficients are those of X, X X^T X and (X X^T)^2 X; a matrix of less than the least norm
+    counts as zero.
 
     Returns:
         bfloat16 (k, m, n), all singular values about one.

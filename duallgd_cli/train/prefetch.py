@@ -63,11 +63,7 @@ def batches(
 ) -> Generator[Any, None, None]:
     """Batches on the device, from a step on, for ever; close the iterator to end the processes.
 
-    Args:
-        task: Plans steps and makes batches.
-        first_step: To begin with.
-        device: Where the batches shall lie; copies to CUDA devices wait for nothing.
-        workers: Processes that make batches ahead; 0 makes each when it is asked for.
+    So many processes make them ahead; without one, each is made when it is asked for.
 
     Raises:
         UsageError: Processes are asked for where they cannot be forked.

@@ -26,7 +26,7 @@ from duallgd_cli.errors import DuallgdError, InterruptedRunError, UnreadableErro
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.train.run import run_training
-from duallgd_cli.train.settings import DrawSettings, RecipeSettings
+from duallgd_cli.train.settings import DrawSettings, RecipeSettings, RunSettings
 from duallgd_cli.train.trainer import process_group, sum_over_ranks
 
 WEIGHTS: Final = "duallgd.safetensors"
@@ -153,10 +153,9 @@ def _simulate(run: RecipeRun) -> None:
             )  # fmt: skip
 
 
-def _train(run: RecipeRun, stage: str, data: str, **given: Any) -> None:  # noqa: ANN401
+def _train(run: RecipeRun, stage: str, settings: RunSettings, data: str, **given: Any) -> None:  # noqa: ANN401
     """One stage of training, on the data of a folder."""
-    steps = getattr(run.settings, stage).training.steps
-    with run.shows.training(steps) as on_step:
+    with run.shows.training(settings.training.steps) as on_step:
         run_training(
             _of_stage(run.plain, stage),
             run.out / data,
@@ -171,12 +170,13 @@ def _decoder(run: RecipeRun) -> None:
     """The denoiser, on true fingerprints."""
     start = run.settings.start
     init = {"denoiser": run.base / start} if start else {}
-    _train(run, "decoder", "structures", init=init)
+    _train(run, "decoder", run.settings.decoder, "structures", init=init)
 
 
 def _encoder(run: RecipeRun) -> None:
     """The encoder, on measured and simulated spectra."""
-    _train(run, "encoder", "measured", simulated=run.out / "simulated")
+    settings, simulated = run.settings.encoder, run.out / "simulated"
+    _train(run, "encoder", settings, "measured", simulated=simulated)
 
 
 def _joint(run: RecipeRun) -> None:
@@ -184,7 +184,7 @@ def _joint(run: RecipeRun) -> None:
     folders = tuple(run.out / name for name in ("alike", "large", "cations"))
     parts = {"denoiser": "decoder", "encoder": "encoder"}
     _train(
-        run, "joint", "measured", simulated=run.out / "simulated-joint",
+        run, "joint", run.settings.joint, "measured", simulated=run.out / "simulated-joint",
         structures=tuple(folder for folder in folders if folder.is_dir()),
         init={part: run.out / stage / "model.safetensors" for part, stage in parts.items()},
     )  # fmt: skip
@@ -261,11 +261,6 @@ def _draw(run: RecipeRun, weights: str, index: int, draw: DrawSettings) -> tuple
         )  # fmt: skip
 
 
-def _draws(run: RecipeRun) -> None:
-    """Predictions of fold val to fit the ranking on."""
-    _draw(run, "evidence", 0, run.settings.draws[0])
-
-
 def _ranking(run: RecipeRun) -> None:
     """The order of candidates."""
     from duallgd_cli.evaluate.fitting import fit_weights_file
@@ -330,7 +325,7 @@ class RecipeStage:
     """A stage: its name, what makes it, what it makes, whether all ranks take part."""
 
     name: str
-    make: Callable[[RecipeRun], None]
+    make: Callable[[RecipeRun], object]
     makes: tuple[str, ...]
     together: bool = False
 
@@ -345,12 +340,19 @@ STAGES: Final = (
     RecipeStage("select", _select, ("alike", "large", "cations")),
     RecipeStage("simulate", _simulate, (_SIMULATOR, "simulated", "simulated-joint")),
     RecipeStage("decoder", _decoder, ("decoder/model.safetensors",), together=True),
-    RecipeStage("encoder", _encoder, ("encoder/model.safetensors",), together=True),
+    RecipeStage(
+        "encoder",
+        _encoder,
+        ("encoder/model.safetensors",),
+        together=True,
+    ),
     RecipeStage("joint", _joint, ("joint/model.safetensors",), together=True),
     RecipeStage("templates", _templates, ("templates.safetensors",)),
     RecipeStage("evidence", _evidence, ("evidence.safetensors",)),
     RecipeStage("hashes", _hashes, (HASHES,)),
-    RecipeStage("draws", _draws, ("draws-evidence",)),
+    RecipeStage(
+        "draws", lambda run: _draw(run, "evidence", 0, run.settings.draws[0]), ("draws-evidence",)
+    ),
     RecipeStage("ranking", _ranking, ("ranked.safetensors",)),
     RecipeStage("confidence", _confidence, ("fitted.safetensors", "draws-ranked")),
     RecipeStage("card", _card, (WEIGHTS, "card.md")),
@@ -369,15 +371,9 @@ def read_recipe(
     path: Path, overrides: Mapping[str, Any], base: Path | None, out: Path, runtime: Runtime,
     shows: Displays,
 ) -> RecipeRun:  # fmt: skip
-    """A recipe, ready to be followed in a folder.
+    """A recipe of a YAML file, with plain values laid over it, ready to be followed in a folder.
 
-    Args:
-        path: YAML file of `RecipeSettings`.
-        overrides: Plain values that are laid over it.
-        base: Folder that its files are named from; None for that of the recipe.
-        out: Folder of the run.
-        runtime: Device, precision and ranks.
-        shows: Displays.
+    Its files are named from another folder than its own where one is given.
 
     Raises:
         ConfigError: The file is missing or no such recipe.
@@ -391,10 +387,7 @@ def read_recipe(
 def follow(run: RecipeRun, until: str = NAMES[-1], first: str | None = None) -> None:
     """Follow a recipe, from the first stage that is not done to the last that is asked for.
 
-    Args:
-        run: Recipe and folder.
-        until: Last stage.
-        first: Stage that is made again with all after it, by this recipe; None makes none again.
+    A stage may be made again with all after it, by this recipe.
 
     Raises:
         UsageError: No stage is called so, or the folder belongs to another recipe.

@@ -142,12 +142,7 @@ def fit(
 ) -> None:
     """Train a small model in memory on the CPU, in place; it is in evaluation mode then.
 
-    Args:
-        model: To train.
-        batch_of: Makes the batch of a step.
-        loss: Of model and batch.
-        settings: Seed, steps and optimiser.
-        advance: Told each step, for a progress display.
+    The callback is told each step. Of the settings seed, steps and optimiser count.
 
     Raises:
         DivergenceError: Loss or gradient became NaN or infinite.

@@ -1,5 +1,6 @@
 """`duallgd weights`: files checked, molecules listed, templates and scores added."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -29,8 +30,7 @@ def invoked(*arguments):
 def added(weights, what, *options):
     """The weights that `duallgd weights WHAT` writes beside these, and what it says."""
     output = weights.with_stem(f"{weights.stem}-{what}")
-    command = ["weights", what, weights, *options, "-o", output]
-    got = invoked(*command[1:])
+    got = invoked(what, weights, *options, "-o", output)
     assert got.exit_code == 0, got.stderr
     return output, got.stderr
 
@@ -54,9 +54,34 @@ def asking(plain, measured):
     folders = ("--structures", structures, "--spectra", measured)
     outdated = plain.with_stem("outdated")
     save(outdated, replace(load(plain), ranking={"charm": 1.0}))  # which nothing could rank by
-    output, said = added(outdated, "evidence", *folders, "--steps", 20)
-    assert "wrote" in said
-    return output
+    return added(outdated, "evidence", *folders, "--steps", 20)[0]
+
+
+@pytest.fixture(scope="module")
+def starting(plain, measured):
+    before = plain.with_stem("asking")
+    evidence = {"log_prevalence": torch.ones(3)}
+    save(before, replace(load(plain), reranker=evidence, ranking={"log_share": 0.7}))
+    return added(before, "analogues", "--molecules", measured)
+
+
+def test_the_network_stays_the_ranking_goes_and_the_record_says_what_was_added(
+    plain, asking, starting
+):
+    before, scores, known = load(plain), load(asking), load(starting[0])
+
+    for after in (scores, known):
+        assert before.tensors.keys() == after.tensors.keys()
+        assert all(torch.equal(before.tensors[name], t) for name, t in after.tensors.items())
+        assert (after.record["step"], after.ranking) == (7, {})
+    assert scores.record["evidence"]["structures"] == 12
+    assert scores.reranker["log_prevalence"].shape == (4096,)
+    assert (scores.reranker["log_prevalence"] <= 0).all()
+    assert not any(name.startswith("intensity") for name in scores.reranker)
+    assert torch.equal(known.reranker["log_prevalence"], torch.ones(3))
+    assert known.kernel.keys() == {"n_places", "place", "weight", "mixing"}
+    for what in ("3 templates with ", "fragments and losses", "building blocks"):  # of fold train
+        assert what in starting[1]
 
 
 def blocks_of(weights):
@@ -65,38 +90,22 @@ def blocks_of(weights):
     return dict(zip(blocks.smiles, blocks.seen.tolist(), strict=True))
 
 
-@pytest.fixture(scope="module")
-def starting(plain, measured):
-    output, said = added(plain, "analogues", "--molecules", measured)
-    assert "3 templates with " in said  # of fold train
-    assert "fragments and losses" in said
-    assert "building blocks" in said
-    return output
-
-
-def test_building_blocks_of_other_structures_are_added(plain, measured, starting):
-    own, structures = blocks_of(starting), structures_folder(plain.parent / "others")
-    weights = plain.with_stem("again")
-    save(weights, load(plain))
+def test_building_blocks_of_other_structures_are_added_and_structures_alone_have_no_spectra(
+    plain, measured, starting
+):
+    own, structures = blocks_of(starting[0]), structures_folder(plain.parent / "others")
+    weights, alone = plain.with_stem("again"), plain.with_stem("alone")
+    for copy in (weights, alone):
+        save(copy, load(plain))
 
     output, _ = added(weights, "analogues", "--molecules", measured, "--structures", structures)
+    bare, said = added(alone, "analogues", "--molecules", structures)
 
     more = blocks_of(output)
     assert own.keys() <= more.keys()
     assert all(more[text] >= seen for text, seen in own.items())
     assert sum(more.values()) > sum(own.values())
-
-
-def test_the_network_stays_and_the_record_says_what_was_added(plain, asking):
-    before, after = load(plain), load(asking)
-
-    assert before.tensors.keys() == after.tensors.keys()
-    assert all(torch.equal(before.tensors[name], after.tensors[name]) for name in before.tensors)
-    assert after.record["step"] == 7
-    assert after.record["evidence"]["structures"] == 12
-    assert after.reranker["log_prevalence"].shape == (4096,)
-    assert (after.reranker["log_prevalence"] <= 0).all()
-    assert not any(name.startswith("intensity") for name in after.reranker)
+    assert (load(bare).kernel, "fragments" in said) == ({}, False)
 
 
 def candidates(weights, path):
@@ -123,33 +132,11 @@ def test_every_candidate_is_asked_and_nothing_else_changes(asking, tmp_path):
     assert min(said["peaks_missed"]) < 0
 
 
-def test_the_network_and_its_evidence_stay_and_the_ranking_goes(plain, measured, tmp_path):
-    before = replace(
-        load(plain), reranker={"log_prevalence": torch.ones(3)}, ranking={"log_share": 0.7}
-    )
-    save(tmp_path / "asking.safetensors", before)
-
-    after = load(added(tmp_path / "asking.safetensors", "analogues", "--molecules", measured)[0])
-
-    assert all(torch.equal(before.tensors[name], after.tensors[name]) for name in before.tensors)
-    assert torch.equal(after.reranker["log_prevalence"], torch.ones(3))
-    assert after.record["step"] == 7
-    assert after.ranking == {}
-
-
-def test_structures_alone_have_no_spectra_to_compare_with(plain, starting):
-    structures, other = structures_folder(plain.parent / "alone"), plain.with_stem("other")
-    save(other, load(plain))
-    output, said = added(other, "analogues", "--molecules", structures)
-
-    assert load(starting).kernel.keys() == {"n_places", "place", "weight", "mixing"}
-    assert load(output).kernel == {}
-    assert "fragments" not in said
-
-
 def test_spectra_of_known_molecules_have_a_say_in_the_fingerprint(starting, tmp_path):
-    checkpoint = load(starting)
-    encode = load_model(starting, runtime=cpu()).encode
+    path = tmp_path / "known.safetensors"
+    checkpoint = replace(load(starting[0]), reranker={})
+    save(path, checkpoint)
+    encode = load_model(path, runtime=cpu()).encode
     aspirin = annotated([Formula.parse(text).counts for text in ("C7H5O2", "C9H7O3")], "C9H8O4")
     save(tmp_path / "silent.safetensors", replace(checkpoint, kernel={}))
     silent = load_model(tmp_path / "silent.safetensors", runtime=cpu()).encode
@@ -157,24 +144,16 @@ def test_spectra_of_known_molecules_have_a_say_in_the_fingerprint(starting, tmp_
     assert (encode(aspirin)[0] != silent(aspirin)[0]).any()
 
 
-def test_weights_that_a_plug_in_reads_are_verified_by_it(made_plugin):
-    verified = invoked("verify", made_plugin)
-
-    assert verified.exit_code == 0
-    assert verified.stdout.split(maxsplit=2)[1:] == [str(made_plugin), "made of text\n"]
-
-
-def test_weights_of_which_a_part_was_never_trained_are_whole_and_said_to_be_of_no_use(tmp_path):
+def test_weights_are_verified_and_those_of_no_use_are_said_to_be(tmp_path, made_plugin):
+    """A plug-in verifies its own; of the others both parts must have been trained."""
     path = sound_weights(tmp_path / "w.safetensors")
-    record = {"training": {"stage": "decoder"}, "init": {}}
-    save(path, replace(load(path), record=record))
+    save(path, replace(load(path), record={"trained": ["denoiser"]}))
 
-    verified = invoked("verify", path)
+    own, useless = invoked("verify", made_plugin), invoked("verify", path)
 
-    assert verified.exit_code == 0
-    assert "the encoder of weights" in verified.stderr
-    assert "was never trained" in verified.stderr
-    assert "duallgd train --stage encoder" in verified.stderr
+    assert own.stdout.split(maxsplit=2)[1:] == [str(made_plugin), "made of text\n"]
+    assert (own.exit_code, useless.exit_code) == (0, 0)
+    assert re.search(r"the encoder of weights .* was never trained.*--stage enc", useless.stderr)
 
 
 def test_the_molecules_of_fold_train_are_listed_as_hashes_and_more_are_added(tmp_path):

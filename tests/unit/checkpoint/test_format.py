@@ -105,41 +105,47 @@ def outputs(network):
         return network.denoiser(bonds, t, network.denoiser.context(known)), logits
 
 
-@pytest.mark.parametrize(("short_codes", "tolerance"), [(False, 0.0), (True, 0.02)])
+@pytest.mark.parametrize(
+    ("dtype", "short_codes", "tolerance", "size"),
+    [
+        (torch.float32, False, 0.0, 1.0),
+        (torch.float16, False, 2e-3, 0.6),
+        (torch.bfloat16, False, 2e-2, 0.6),
+        (torch.float16, True, 2e-2, 0.35),
+    ],
+)
 def test_a_built_network_says_what_the_saved_one_did(
-    path, checkpoint, model, short_codes, tolerance
+    path, checkpoint, model, dtype, short_codes, tolerance, size
 ):
-    """In 8 bit, but for an error of a fiftieth of the spread of its outputs."""
-    whole, dtype = path.stat().st_size, torch.float16 if short_codes else torch.float32
+    """But for a root mean square error of a share of the spread of its outputs."""
+    whole = path.stat().st_size
     save(path, checkpoint, dtype, short_codes=short_codes)
 
-    built = load(path).build()
+    found = load(path)
+    built = found.build()
 
+    assert {tensor.dtype for tensor in found.tensors.values()} == {torch.float32}
     assert not built.training
     for got, expected in zip(outputs(built), outputs(model), strict=True):
         error = (got - expected).square().mean().sqrt()
         assert float(error) <= tolerance * float(expected.std())
-    assert path.stat().st_size < whole * (0.35 if short_codes else 1.01)
+    assert path.stat().st_size <= whole * size
 
 
-def test_a_second_encoder_has_sizes_of_its_own(checkpoint):
+def test_a_second_encoder_has_sizes_of_its_own_and_one_that_is_none_is_refused(checkpoint):
     tensors = second_encoder()
 
     found = replace(checkpoint, contrast=tensors).contrast_encoder().state_dict()
 
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
-
-
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [("pool.bias", None), ("pool.bias", torch.tensor(1.0)), ("pool.bias", torch.ones(5)),
-     ("layers.2.up.bias", None), ("hidden.bias", torch.ones(0))],
-)  # fmt: skip
-def test_a_second_encoder_that_is_none_is_refused(checkpoint, name, given):
-    tensors = {n: t for n, t in {**second_encoder(), name: given}.items() if t is not None}
-
-    with pytest.raises(WeightsError, match="weights do not fit"):
-        replace(checkpoint, contrast=tensors).contrast_encoder()
+    for name, given in (
+        *(("pool.bias", other) for other in (None, torch.tensor(1.0), torch.ones(5))),
+        ("layers.2.up.bias", None),
+        ("hidden.bias", torch.ones(0)),
+    ):
+        wrong = {n: t for n, t in {**tensors, name: given}.items() if t is not None}
+        with pytest.raises(WeightsError, match="weights do not fit"):
+            replace(checkpoint, contrast=wrong).contrast_encoder()
 
 
 def metadata_of(path):
@@ -158,10 +164,7 @@ def test_what_networks_were_trained_with_around_a_core_is_left_out(path, checkpo
     marks = {"denoiser.pair_known": torch.ones(model.settings.denoiser.pair_width)}
     save(path, replace(checkpoint, tensors=checkpoint.tensors | marks))
 
-    got = load(path)
-
-    assert got.tensors.keys() == checkpoint.tensors.keys()
-    got.build()  # no tensor is left over
+    load(path).build()  # no tensor is left over
 
 
 def test_random_features_travel_with_the_weights(path, checkpoint):
@@ -175,31 +178,14 @@ def test_random_features_travel_with_the_weights(path, checkpoint):
     assert torch.equal(built.state_dict()[name], checkpoint.tensors[name])
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 2e-3), (torch.bfloat16, 1e-2)])
-def test_half_precision_halves_the_file_and_comes_back_in_float32(
-    path, checkpoint, dtype, tolerance
-):
-    whole = path.stat().st_size
-    save(path, checkpoint, dtype)
-
-    found = load(path)
-
-    assert path.stat().st_size < 0.6 * whole
-    for name, tensor in checkpoint.tensors.items():
-        torch.testing.assert_close(found.tensors[name], tensor, rtol=tolerance, atol=tolerance)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(WeightsError, match=r"none\.safetensors do not exist; give a .* --weights"):
-        load(tmp_path / "none.safetensors")
-
-
 @pytest.mark.parametrize("keep", [0, 5, 200, -1, None])
-def test_a_truncated_file_and_one_of_another_kind_are_refused_in_a_sentence(path, keep):
+def test_what_is_no_whole_file_is_refused_in_a_sentence(path, keep):
     path.write_bytes(path.read_bytes()[:keep] if keep is not None else b"PK\x03\x04pickle" * 100)
 
     with pytest.raises(WeightsError, match=r"are broken \(.*\); fetch or copy them again"):
         load(path)
+    with pytest.raises(WeightsError, match=r"none do not exist; give a .* --weights"):
+        load(path.with_name("none"))
 
 
 @pytest.mark.parametrize("version", ["2", None])
@@ -260,17 +246,22 @@ def test_a_flipped_byte_does_not_go_unnoticed(path):
         assert all(torch.equal(found.tensors[n], t) for n, t in whole.tensors.items())
 
 
-def test_files_from_before_there_was_a_digest_are_read(path, checkpoint):
+def test_older_files_and_those_of_a_study(path, checkpoint):
     tensors, metadata = read_tensors(path)
-    save_file(tensors, path, metadata)
-
+    save_file(tensors, path, metadata)  # before there was a digest
     assert load(path).settings == checkpoint.settings
+
+    settings = json.loads(metadata["settings"])
+    rewritten(path, ancestors="eJw=", settings=json.dumps(settings | {"variant": "full"}))
+    assert (load(path).settings, load(path).record) == (checkpoint.settings, RECORD)
+
+    rewritten(path, settings=json.dumps(settings | {"variant": "single-stream"}))
+    with pytest.raises(WeightsError, match="hold the network of a study, which is gone; use other"):
+        load(path)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize(
-    "name", ["denoiser.readout.bias", "encoder.norm.weight", "evidence.log_prevalence"]
-)
+@pytest.mark.parametrize("name", ["denoiser.readout.bias", "evidence.log_prevalence"])
 def test_what_is_no_number_is_refused_wherever_it_stands(path, name, value):
     tensors, metadata = read_tensors(path)
     tensors["evidence.log_prevalence"] = torch.zeros(9)
@@ -284,20 +275,15 @@ def test_what_is_no_number_is_refused_wherever_it_stands(path, name, value):
 @pytest.mark.parametrize(
     ("part", "name", "value"),
     [
-        ("denoiser", "atom_heads", 0),
         ("denoiser", "pair_heads", -2),
         ("denoiser", "layers", 10**9),
-        ("denoiser", "atom_width", 10**9),
         ("denoiser", "pair_features", 10**9),
-        ("denoiser", "position_limit", 10**9),
         ("denoiser", "feature_seed", -1),
-        ("encoder", "heads", 0),
         ("encoder", "layers", 10**9),
         ("encoder", "fingerprint_bits", 0),
         ("diffusion", "n_steps", 10**12),
         ("diffusion", "time_shift", float("nan")),
         ("diffusion", "marginal", [float("nan")] * 5),
-        ("diffusion", "marginal", [float("inf")] * 5),
     ],
 )
 def test_absurd_settings_are_refused_in_a_sentence(path, part, name, value):
@@ -325,16 +311,6 @@ def test_sizes_are_compared_before_memory_is_taken_for_them(path, part, sizes):
 
     with bounded_memory(100), pytest.raises(WeightsError, match="weights do not fit"):
         load(path).build()
-
-
-def test_networks_of_a_study_are_refused_and_files_that_say_they_are_none_are_read(path, model):
-    settings = json.loads(metadata_of(path)["settings"])
-
-    rewritten(path, settings=json.dumps(settings | {"variant": "full"}))
-    assert load(path).settings == model.settings
-    rewritten(path, settings=json.dumps(settings | {"variant": "single-stream"}))
-    with pytest.raises(WeightsError, match="hold the network of a study, which is gone; use other"):
-        load(path)
 
 
 def test_a_scale_that_fits_no_matrix_is_refused(path):

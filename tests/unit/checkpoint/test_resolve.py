@@ -48,15 +48,13 @@ def test_weights_are_found_in_this_order(folders, given, files, found):
     assert resolve_weights(given).resolve() == top / f"{found}.safetensors"
 
 
-@pytest.mark.parametrize("names", [(), ("a.safetensors", "b.safetensors")])
-def test_a_folder_with_none_or_several_is_refused_with_their_number(folders, names):
-    folder = folders[0] / "run"
-    folder.mkdir()
-    for name in names:
-        made(folder, name)
-
-    with pytest.raises(WeightsError, match=rf"holds {len(names)} \.safetensors files; give one"):
-        resolve_weights(folder)
+def test_a_folder_with_none_or_several_is_refused_with_their_number(folders):
+    (folders[0] / "run").mkdir()
+    for n, name in ((0, "a"), (2, "b")):
+        with pytest.raises(WeightsError, match=rf"holds {n} \.safetensors files; give one"):
+            resolve_weights(folders[0] / "run")
+        made(folders[0] / "run", "a.safetensors")
+        made(folders[0] / "run", f"{name}b.safetensors")
 
 
 def test_the_environment_stands_in_for_the_option_alone(folders, monkeypatch):
@@ -83,16 +81,11 @@ def test_what_is_not_there_is_refused_with_the_paths_looked_at(folders, given):
     assert repr(given or "duallgd") in str(raised.value)
 
 
-def test_a_path_that_cannot_be_looked_at_is_an_error_in_words(folders):
+def test_what_cannot_be_looked_at_or_read_is_an_error_in_words(folders, monkeypatch):
+    path = made(folders[0], "locked.safetensors")
+
     with pytest.raises(WeightsError, match="cannot be read: File name too long"):
         resolve_weights("a" * 300)
-
-
-def test_weights_that_nobody_may_read_are_not_called_broken(folders, monkeypatch):
-    path = made(folders[0], "locked.safetensors")
     monkeypatch.setattr(checkpoint.os, "access", lambda *_: False)
-
-    with pytest.raises(
-        WeightsError, match=r"locked\.safetensors cannot be read: Permission denied"
-    ):
+    with pytest.raises(WeightsError, match=r"locked\.safetensors cannot be read: Permission den"):
         resolve_weights(str(path))

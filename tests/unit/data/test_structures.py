@@ -12,6 +12,7 @@ from rdkit import Chem
 
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.data import structures
 from duallgd_cli.data.prepared import FOLDS, FORMAT_VERSION, load_molecules
 from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError
@@ -260,3 +261,19 @@ def test_a_line_of_a_hold_out_list_that_names_no_molecule_is_never_passed_over(
 
     with pytest.raises(UnreadableError, match=re.escape(place)):
         read_holdout([tmp_path / name])
+
+
+def test_structures_are_written_in_blocks_to_the_same_folder(tmp_path, monkeypatch):
+    """And what was there stays until the last block is read."""
+    made = write(tmp_path / "in.smi", "".join(f"{text}\n" for text in (*SMILES, "no", ETHANOL)))
+    prepare_structures(made, tmp_path / "whole")
+    monkeypatch.setattr(structures, "_BLOCK", 5)
+
+    prepare_structures(made, tmp_path / "blocks")
+    before = {path.name: path.read_bytes() for path in sorted((tmp_path / "whole").iterdir())}
+    with pytest.raises(UnreadableError, match="holds no structure that can be used"):
+        prepare_structures(write(tmp_path / "none.smi", "no\n"), tmp_path / "whole")
+
+    for folder in ("blocks", "whole"):
+        files = sorted((tmp_path / folder).iterdir())
+        assert {path.name: path.read_bytes() for path in files} == before

@@ -39,15 +39,14 @@ def test_every_stratum_of_noise_levels_is_drawn_once(n_graphs):
 
 def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
     molecules = made_molecules(6, smallest=3, largest=7)
-    collator = MoleculeCollator(molecules, None)
-    rows, generator = np.arange(6), np.random.default_rng(2)
-    batch = graph_batch(collator, (rows, 9), generator)
+    planned = np.arange(6), 9
+    batch = graph_batch(MoleculeCollator(molecules, None), planned, np.random.default_rng(2))
     graph = batch.graph
+    # What the loss of padded pairs would be must not matter.
+    dirty = replace(graph, bond_class=torch.where(graph.pair_mask, graph.bond_class, 3))
 
     with torch.no_grad():
         summed, count = bond_loss(model, batch)
-        # What the loss of padded pairs would be must not matter.
-        dirty = replace(graph, bond_class=torch.where(graph.pair_mask, graph.bond_class, 3))
         again, _ = bond_loss(model, replace(batch, graph=dirty))
 
     assert int(count) == int((molecules.n_heavy * (molecules.n_heavy - 1) // 2).sum())
@@ -80,20 +79,17 @@ def test_ranks_draw_noise_of_their_own(model):
 
 def test_without_held_out_data_there_are_no_figures(model, tmp_path):
     train_only = made_spectra(tmp_path / "s", *(row for row in SPECTRA if row[-1] == "train"))
-    decoder = DecoderStage(made_molecules(5), SETTINGS)
-    encoder = EncoderStage(train_only, None, SETTINGS)
 
-    assert decoder.validate(model) == {}
-    assert encoder.validate(model) == {}
+    assert DecoderStage(made_molecules(5), SETTINGS).validate(model) == {}
+    assert EncoderStage(train_only, None, SETTINGS).validate(model) == {}
     assert JointStage(train_only, [], None, SETTINGS).validate(model) == {}
 
 
 def test_a_short_process_is_looked_at_within_its_steps():
-    sizes = small_settings(layers=1)
-    short = stirred(replace(sizes, diffusion=DiffusionSettings(n_steps=200)))
+    sizes = replace(small_settings(layers=1), diffusion=DiffusionSettings(n_steps=200))
     stage = DecoderStage(made_molecules(8, fold=[0, 0, 0, 0, 3, 3, 3, 3]), SETTINGS)
 
-    figures = stage.validate(short)
+    figures = stage.validate(stirred(sizes))
 
     assert sorted(figures) == ["nll_150", "nll_50"]
     assert all(np.isfinite(value) for value in figures.values())
