@@ -184,10 +184,7 @@ def mixed(mixing: Tensor, logits: Tensor, chance: Tensor) -> Tensor:
 def fitted_mixing(logits: Tensor, chance: Tensor, truth: Tensor) -> Tensor:
     """The three numbers that suit spectra best whose molecules neither side has seen.
 
-    Args:
-        logits: Of the encoder, (B, F).
-        chance: By the known molecules, (B, F).
-        truth: Bits, 0 or 1, (B, F).
+    Logits of the encoder, chances by the known molecules, and true bits, 0 or 1, (B, F) each.
     """
     mixing = UNMIXED.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([mixing], max_iter=50, line_search_fn="strong_wolfe")

@@ -125,12 +125,10 @@ class BitAttention(nn.Module):
         return both.permute(2, 0, 3, 1, 4)
 
     def forward(self, atoms: Tensor, memory: Tensor, log_prob: Tensor) -> Tensor:
-        """Change of the atoms.
+        """Change of the atoms (B, N, atom_width).
 
-        Args:
-            atoms: (B, N, atom_width).
-            memory: Of each graph, or of one spectrum for all: (2, B or 1, H, K, D).
-            log_prob: Log-probability of each bit, by which it is weighted, (B or 1, 1, 1, K).
+        The memory (2, B or 1, H, K, D), with the log-probabilities by which bits are weighted
+        (B or 1, 1, 1, K), is of each graph, or of one spectrum for all.
         """
         key, value = memory
         query = self.query(self.norm(atoms)) * key.shape[-1] ** -0.5
@@ -245,14 +243,8 @@ class DualStreamLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """New atoms (B, N, atom_width) and pairs (B, M, pair_width).
 
-        Args:
-            atoms: Atom states.
-            pairs: Pair states.
-            y: Global state.
-            memory: This layer's keys and values of the fingerprint bits, and their log-weights;
-                None where the layer does not look them up.
-            masks: Real rows.
-            graph: Line graph of N atoms.
+        The memory is this layer's keys and values of the fingerprint bits, and their log-weights;
+        None where the layer does not look them up.
         """
         y = cast_once(y)
         atoms = self.film_atoms(atoms, y)

@@ -158,20 +158,11 @@ def favor_attention(
 
     .. math:: \phi(x) = \exp(w^\top x - |x|^2 / 2),\quad x \leftarrow x D^{-1/4}
 
-    Queries and keys come projected on the random features, so that a caller can make that a part of
-    its own linear maps. A query's :math:`|x|^2 / 2` scales all its weights alike and is left out. A
-    key's exponent never exceeds :math:`|w|^2 / 2`, about D / 2, so no maximum has to be subtracted.
-
-    Args:
-        projected_query: w x of each query, (B, M, H R); see `projection`.
-        projected_key: w x of each key, (B, M, H R).
-        key: (B, M, H D).
-        value: (B, M, H D).
-        mask: Real tokens, bool (B, M).
-        heads: H.
-
-    Returns:
-        (B, M, H D).
+    Queries and keys come projected on the random features, w x (B, M, H R), see `projection`, so
+    that a caller can make that a part of its own linear maps. Keys, values and the result are
+    (B, M, H D), the mask of real tokens is bool (B, M). A query's :math:`|x|^2 / 2` scales all its
+    weights alike and is left out. A key's exponent never exceeds :math:`|w|^2 / 2`, about D / 2, so
+    no maximum has to be subtracted.
     """
     # In bfloat16 four times the products cost less than moving heads of a few channels about.
     mix = _mix_at_once if value.dtype == torch.bfloat16 else _mix_by_head
