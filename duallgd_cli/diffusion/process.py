@@ -51,12 +51,7 @@ def alpha_bar(n_steps: int) -> Tensor:
 
 
 def evenly_spaced(n_steps: int, evaluations: int) -> tuple[int, ...]:
-    """J evaluations from T to 0, each step rounded to the nearest (half to even).
-
-    Raises:
-        ConfigError: More evaluations than steps, or none.
-    """
-    _require_possible(n_steps, evaluations)
+    """J evaluations from T to 0, each step rounded to the nearest (half to even)."""
     visited = [round(n_steps - i * n_steps / evaluations) for i in range(evaluations)]
     return tuple(dict.fromkeys([n_steps, *visited[1:], 0]))
 
@@ -66,19 +61,14 @@ def quadratic(n_steps: int, evaluations: int) -> tuple[int, ...]:
 
     There the last bonds are decided, which have to agree on valences: more samples are molecules as
     drawn than after even jumps. Never fewer steps are left than jumps, so J = T visits every step.
-
-    Raises:
-        ConfigError: More evaluations than steps, or none.
     """
-    _require_possible(n_steps, evaluations)
     left = [evaluations - j for j in range(evaluations)]
     return (*(max(round(n_steps * (k / evaluations) ** 2), k) for k in left), 0)
 
 
 def strided(n_steps: int, stride: int) -> tuple[int, ...]:
     """T, T - k, T - 2k, ..., 0."""
-    if not 1 <= stride <= n_steps:
-        raise ConfigError(f"stride must be 1 to {n_steps}, not {stride}")
+    _require_possible("stride", stride, n_steps)
     return (*range(n_steps, 0, -stride), 0)
 
 
@@ -91,10 +81,11 @@ def parse_schedule(text: str, n_steps: int, evaluations: int) -> tuple[int, ...]
         evaluations: J, for the first two.
 
     Raises:
-        ConfigError: Anything else, or a plan that does not start at T.
+        ConfigError: Anything else, more evaluations than steps, or a plan that does not start at T.
     """
     words = text.strip().lower()
     if words in _NAMED:
+        _require_possible("steps", evaluations, n_steps)
         return _NAMED[words](n_steps, evaluations)
     if words == "full":
         return strided(n_steps, 1)
@@ -114,9 +105,9 @@ def parse_schedule(text: str, n_steps: int, evaluations: int) -> tuple[int, ...]
     return plan
 
 
-def _require_possible(n_steps: int, evaluations: int) -> None:
-    if not 1 <= evaluations <= n_steps:
-        raise ConfigError(f"steps must be 1 to {n_steps}, not {evaluations}")
+def _require_possible(name: str, value: int, n_steps: int) -> None:
+    if not 1 <= value <= n_steps:
+        raise ConfigError(f"{name} must be 1 to {n_steps}, not {value}")
 
 
 _NAMED: Final = {"quadratic": quadratic, "uniform": evenly_spaced}
@@ -278,20 +269,12 @@ class SamplingTask:
     last_jump: LastJump = "argmax"
     start: Tensor | None = None
 
-    def offset_step(self, t: int) -> int:
-        """The step that the network is given at step t."""
-        return t + round(self.timestep_offset * (len(self.alpha_bar) - 1 - t))
-
     def uniform(self, evaluation: int, rows: slice) -> Tensor:
-        """Numbers in [0, 1) for the draw after so many evaluations, float32 (c, M).
+        """Numbers in [0, 1) for the draw after so many evaluations of some rows, float32 (c, M).
 
         Each evaluation has a stream of its own and each sample its part of it, so a sample's
         numbers do not depend on how samples are cut into chunks, on other spectra, or on the
         device.
-
-        Args:
-            evaluation: How many, from 0.
-            rows: Which of the S samples.
         """
         start, stop, _ = rows.indices(self.samples)
         key, n = stream_key(self.seed, evaluation), self.n_pairs
@@ -305,16 +288,18 @@ def sample(
     rows: slice,
     check: Callable[[], None] = lambda: None,
 ) -> Samples:
-    """Draw a chunk of samples; the task's `last_jump` ends them.
-
-    Returns:
-        The chunk's samples.
-    """
-    bond = _first_classes(task, rows)
+    """Draw a chunk of samples."""
+    uniform = task.uniform(0, rows)
+    if task.start is None:
+        bond = draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
+    else:
+        share = task.alpha_bar[task.plan[0]].expand(len(uniform))
+        bond = corrupt(task.start[rows], share, task.marginal, uniform)
     recent: list[Tensor] = []
     for number, (t, s) in enumerate(pairwise(task.plan), 1):
         check()
-        logits = denoise(bond, task.offset_step(t)).float()
+        offset = round(task.timestep_offset * (len(task.alpha_bar) - 1 - t))
+        logits = denoise(bond, t + offset).float()
         log_prob = torch.log_softmax(logits / task.temperature, -1)
         recent = [*recent[1 - _SCORED :], log_prob]
         if s or task.last_jump == "draw":
@@ -325,12 +310,3 @@ def sample(
             bond = log_prob.argmax(-1)
     chosen = [log_prob.gather(-1, bond[..., None])[..., 0].sum(1) for log_prob in recent]
     return Samples(bond, torch.stack(chosen).mean(0), recent[-1])
-
-
-def _first_classes(task: SamplingTask, rows: slice) -> Tensor:
-    """Classes at the first step of the plan, (c, M)."""
-    uniform = task.uniform(0, rows)
-    if task.start is None:
-        return draw_classes(task.marginal.expand(*uniform.shape, -1), uniform)
-    share = task.alpha_bar[task.plan[0]]
-    return corrupt(task.start[rows], share.expand(len(uniform)), task.marginal, uniform)

@@ -58,6 +58,7 @@ class Sampler:
         """What to draw from pure noise: S samples of M pairs."""
         process, device = self.model.settings.diffusion, self.runtime.device
         schedule = process.schedule if settings.schedule is None else settings.schedule
+        shift = process.time_shift if settings.time_shift is None else settings.time_shift
         return SamplingTask(
             plan=parse_schedule(schedule, process.n_steps, settings.steps),
             marginal=torch.tensor(process.marginal, device=device),
@@ -66,9 +67,7 @@ class Sampler:
             samples=samples,
             n_pairs=n_pairs,
             temperature=settings.temperature,
-            timestep_offset=(
-                process.time_shift if settings.time_shift is None else settings.time_shift
-            ),
+            timestep_offset=shift,
         )
 
     @torch.inference_mode()
@@ -93,16 +92,13 @@ class Sampler:
     ) -> tuple[Samples, list[str]]:
         """Draw the samples of tasks, one task after the other; they come back on the CPU.
 
-        When CUDA runs out of memory the chunk is halved, and the notes say so.
+        When CUDA runs out of memory the chunk is halved, and the notes for the run record say so.
 
         Args:
             context: Of one spectrum.
             tasks: What to draw.
             settings: Memory.
             check: Called before every evaluation; may raise to stop.
-
-        Returns:
-            The samples, and notes for the run record.
         """
         parts: list[Samples] = []
         notes: list[str] = []

@@ -23,21 +23,16 @@ class CapturedDenoiser:
 
     def __init__(self, denoiser: Denoiser, runtime: Runtime) -> None:
         """Capture nothing yet."""
-        self._denoiser = denoiser
-        self._runtime = runtime
+        self._denoiser, self._runtime, self._pool = denoiser, runtime, runtime.graph_pool()
         # By shape: the context's tensors that a graph reads, the denoiser that runs it, bytes of
         # all that it keeps.
         self._graphs = OrderedDict[tuple[int, ...], tuple[list[Tensor], Denoise, int]]()
-        self._pool = runtime.graph_pool()
 
     def bound(self, context: Context, samples: int) -> Denoise:
-        """The denoiser of a spectrum's samples.
+        """The denoiser of a spectrum's samples, until another spectrum of the same shape is bound.
 
-        Graphs longest unused are dropped once their tensors take more than 1 GiB together.
-
-        Returns:
-            A function that holds until another spectrum of the same shape is bound; what it
-            returns, until it is called again.
+        What it returns holds until it is called again. Graphs longest unused are dropped once their
+        tensors take more than 1 GiB together.
         """
         shape = (samples, *context.condition.atom_class.shape, *context.condition.bit.shape)
         if shape not in self._graphs:
@@ -78,11 +73,6 @@ class CapturedDenoiser:
 
 def _tensors(context: Context) -> list[Tensor]:
     """All tensors of a context, in one order."""
-    found: list[Tensor] = []
-
-    def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
-        return tensor
-
-    map_tensors(context, note)
-    return found
+    listed: list[Tensor] = []
+    map_tensors(context, lambda tensor: listed.append(tensor) or tensor)  # type: ignore[func-returns-value]
+    return listed

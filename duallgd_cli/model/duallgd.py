@@ -65,7 +65,11 @@ def graph_features(
         hydrogens: Hydrogen atoms of the formula, float (B,).
         graph: Line graph of N atoms.
     """
-    order, aromatic, adjacency = _matrices(bond_class, graph)
+    n = graph.n_atoms
+    square = pad(bond_class, (0, 1))[:, graph.square].unflatten(1, (n, n))
+    order = constants(BOND_ORDERS, bond_class.device)[square]
+    aromatic = (square == N_BOND_CLASSES - 1).to(order.dtype)
+    adjacency = (square != 0).to(order.dtype)
     powers = [adjacency]
     for _ in range(N_WALKS):
         powers.append(powers[-1] @ adjacency)
@@ -78,17 +82,10 @@ def graph_features(
     atoms = torch.stack(
         [degree, valence, free, aromatic.sum(2), *(torch.log1p(c) for c in closed)], 2
     )
-    walks = torch.stack([torch.log1p(_upper(p, graph)) for p in powers[1:]], 2)
-    pair_token = bond_class * (MAX_HOPS + 1) + _upper(hops, graph)
+    low, high = graph.first, graph.second
+    walks = torch.stack([torch.log1p(power[:, low, high]) for power in powers[1:]], 2)
+    pair_token = bond_class * (MAX_HOPS + 1) + hops[:, low, high]
     return GraphFeatures(pair_token, walks, atoms, _totals(order, free, hydrogens, atom_mask, hops))
-
-
-def _matrices(bond_class: Tensor, graph: LineGraph) -> tuple[Tensor, Tensor, Tensor]:
-    n = graph.n_atoms
-    square = pad(bond_class, (0, 1))[:, graph.square].unflatten(1, (n, n))
-    order = constants(BOND_ORDERS, bond_class.device)[square]
-    aromatic = (square == N_BOND_CLASSES - 1).to(order.dtype)
-    return order, aromatic, (square != 0).to(order.dtype)
 
 
 def _hops(adjacency: Tensor) -> Tensor:
@@ -124,10 +121,6 @@ def _totals(
         ],
         1,
     )
-
-
-def _upper(square: Tensor, graph: LineGraph) -> Tensor:
-    return square[:, graph.first, graph.second]
 
 
 # Bits less likely than this say nothing that the formula does not.
@@ -167,11 +160,7 @@ class Condition:
 
 
 def keep_bits(probability: Tensor, n_bits: int) -> tuple[Tensor, Tensor]:
-    """The most probable bits of a predicted fingerprint.
-
-    Args:
-        probability: (B, F).
-        n_bits: K.
+    """The most probable K bits of predicted fingerprints (B, F).
 
     Returns:
         Bits, int64 (B, K), and their log-probabilities (B, K), -inf below `MIN_PROBABILITY`.
@@ -208,10 +197,9 @@ class Context:
 
         The fingerprint bits stay those of one spectrum, which all candidates look up together.
         """
-        repeated = map_tensors(self.condition, lambda tensor: _repeat(tensor, samples))
-        parts = (self.atoms, self.position, self.relative, self.y)
-        atoms, position, relative, y = (_repeat(part, samples) for part in parts)
-        return Context(repeated, atoms, position, relative, y, self.memory, self.bit_log_prob)
+        own = (self.condition, self.atoms, self.position, self.relative, self.y)
+        repeated = map_tensors(own, lambda tensor: tensor.expand(samples, *tensor.shape[1:]))
+        return Context(*repeated, self.memory, self.bit_log_prob)
 
 
 class Denoiser(nn.Module):
@@ -260,7 +248,11 @@ class Denoiser(nn.Module):
         bits = torch.cat([self.no_bit.expand(len(embedded), 1, -1), embedded], 1)
         weight = condition.bit_log_prob.exp().unsqueeze(-1)
         pooled = (embedded * weight).sum(1) * weight.sum(1).clamp_min(1).rsqrt()
-        y = self.formula_in(_formula_features(condition)) + self.bits_in(pooled)
+        counts, n_hydrogens = condition.formula, condition.hydrogens[:, None] / 32
+        n_heavy = condition.atom_mask.sum(1, keepdim=True).to(counts.dtype)
+        sizes = [condition.charge[:, None], n_heavy / 32, n_hydrogens]
+        known = torch.cat([torch.log1p(counts), counts / n_heavy, *sizes], 1)
+        y = self.formula_in(known) + self.bits_in(pooled)
         index, from_end, fraction = _positions(condition)
         most = self.settings.position_limit - 1
         position = self.place(index.clamp_max(most)) + self.place_from_end(from_end.clamp_max(most))
@@ -298,7 +290,12 @@ class Denoiser(nn.Module):
         y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
         y = self.y_out(relu(y))
         edges = self.pair_token(seen.pair_token) + self.pair_walks(seen.walks)
-        pairs = self._start_pairs(atoms, edges + fade * context.relative, graph)
+        edges = edges + fade * context.relative
+        # Pair tokens (equation 1), symmetric in the two atoms: their sum and their product.
+        low, high = endpoint_atoms(self.pair_sum(atoms), graph).unbind(2)
+        one, other = endpoint_atoms(self.pair_product(atoms), graph).unbind(2)
+        hidden = torch.cat([edges.to(low.dtype), low + high, one * other], -1)
+        pairs = self.pair_start(self.pair_hidden.relu(hidden))
         for number, layer in enumerate(self.layers):
             bits = context.memory[number]
             memory = None if bits is None else (bits, context.bit_log_prob)
@@ -309,32 +306,12 @@ class Denoiser(nn.Module):
         logits: Tensor = self.readout(hidden).float()
         return logits + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
 
-    def _start_pairs(self, atoms: Tensor, edges: Tensor, graph: LineGraph) -> Tensor:
-        """Pair tokens (equation 1), symmetric in the two atoms: their sum and their product."""
-        low, high = endpoint_atoms(self.pair_sum(atoms), graph).unbind(2)
-        one, other = endpoint_atoms(self.pair_product(atoms), graph).unbind(2)
-        hidden = torch.cat([edges.to(low.dtype), low + high, one * other], -1)
-        return self.pair_start(self.pair_hidden.relu(hidden))
-
 
 def time_waves(share: Tensor) -> Tensor:
     """Sines and cosines of t / T, (B,) to (B, 2 _TIME_WAVES)."""
     frequency = torch.exp(torch.linspace(0, math.log(1000), _TIME_WAVES, device=share.device))
     angle = share[:, None] * frequency
     return torch.cat([angle.sin(), angle.cos()], 1)
-
-
-def _repeat(x: Tensor, samples: int) -> Tensor:
-    return x.expand(samples, *x.shape[1:])
-
-
-def _formula_features(condition: Condition) -> Tensor:
-    counts = condition.formula
-    n = condition.atom_mask.sum(1, keepdim=True).to(counts.dtype)
-    hydrogens = condition.hydrogens[:, None]
-    return torch.cat(
-        [torch.log1p(counts), counts / n, condition.charge[:, None], n / 32, hydrogens / 32], 1
-    )
 
 
 def _positions(condition: Condition) -> tuple[Tensor, Tensor, Tensor]:

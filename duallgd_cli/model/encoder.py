@@ -32,9 +32,8 @@ _AT_ONCE: Final = 16
 _PADDED_ON: Final = ("cpu", "mps")
 # Attributes of a batch that have a row for each peak.
 _BY_ROW: Final = (
-    *("subformula", "intensity", "ppm", "mz"),
-    *("share", "carrier", "energy_ev", "mask"),
-)
+    "subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev", "mask",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,33 +71,26 @@ class PeakBatch:
         return map_tensors(self, lambda tensor: tensor.to(device))
 
     def by_length(self, n_spectra: int) -> Iterator[tuple[Tensor, "PeakBatch"]]:
-        """Batches of spectra of like numbers of rows, with hardly any padding left.
-
-        Args:
-            n_spectra: Of a batch, at most.
+        """Batches of at most so many spectra of like numbers of rows, with hardly any padding left.
 
         Yields:
             Indices of its spectra in this one, int64, and the batch.
         """
         lengths = self.mask.sum(1)
         for index in lengths.argsort().split(n_spectra):
+            part = map_tensors(self, itemgetter(index))
             n_rows = int(lengths[index[-1]])
-            own = map_tensors(self, itemgetter(index))
-            cut = {name: getattr(own, name)[:, :n_rows] for name in _BY_ROW}
-            yield index, replace(own, **cut)
+            yield index, replace(part, **{n: getattr(part, n)[:, :n_rows] for n in _BY_ROW})
 
 
 @dataclass(frozen=True, eq=False)
 class PackedBatch:
-    """Peaks of B spectra, one spectrum after the other.
+    """Peaks of B spectra, one spectrum after the other; `parent` and so on as of `PeakBatch`.
 
     Attributes:
         rows: The P rows, each as a spectrum of its own with one row; what the whole ion is, is of
             no account there.
         spectrum: That each row is of, ascending, int64 (P,).
-        parent: Counts of the whole ions, (B, N_ELEMENTS).
-        adduct: Of each spectrum, int64 (B,).
-        instrument: Of each spectrum, int64 (B,).
         start: Where each spectrum's tokens begin, the whole ion first, and the end, int32 (B + 1,).
         longest: Tokens of a spectrum, at most.
         bit: True bits of the fingerprints, one spectrum's after the other's, int64.
@@ -168,38 +160,38 @@ class FormulaTransformer(nn.Module):
             peaks = peaks.padded()
         if isinstance(peaks, PackedBatch):
             summary = self.packed_summary(peaks)
-        elif peaks.mask.device.type == "cpu":
-            summary = self._summary_by_length(peaks)
+        elif peaks.mask.device.type == "cpu":  # without the padding of a whole batch
+            indices, batches = zip(*peaks.by_length(_AT_ONCE), strict=True)
+            summary = torch.cat([self._summary(batch) for batch in batches])
+            summary = summary[torch.cat(indices).argsort()]
         else:
             summary = self._summary(peaks)
         return self.fingerprint(self.dropout(relu(self.hidden(summary))))
 
-    def _summary_by_length(self, peaks: PeakBatch) -> Tensor:
-        """The same as `_summary` without computing padding, most of a batch of real spectra."""
-        indices, parts = [], []
-        for own, part in peaks.by_length(_AT_ONCE):
-            indices.append(own)
-            parts.append(self._summary(part))
-        return torch.cat(parts)[torch.cat(indices).argsort()]
-
     def _summary(self, peaks: PeakBatch) -> Tensor:
         """Whole ion and peaks as one vector, (B, 2 width)."""
-        parent = self.parent_out(relu(self.parent_in(count_features(peaks.parent))))
-        parent = parent + self.adduct(peaks.adduct) + self.instrument(peaks.instrument)
         rows = self.peak_out(relu(self.peak_in(peak_features(peaks))))
         rows = rows + self.carrier(peaks.carrier)
-        tokens = torch.cat([parent.unsqueeze(1), rows], 1)
+        tokens = torch.cat([self._whole_ion(peaks).unsqueeze(1), rows], 1)
         mask = nn.functional.pad(peaks.mask, (1, 0), value=True)
         for layer in self.layers:
             tokens = layer(tokens, mask)
         tokens = self.norm(tokens)
-        return torch.cat([tokens[:, 0], self._pooled(tokens, mask)], -1)
+        score = self.pool(tokens).float().masked_fill(~mask.unsqueeze(-1), -torch.inf)
+        weight = torch.softmax(score, 1).to(tokens.dtype)  # (B, K+1, H)
+        split = tokens.unflatten(-1, (self.heads, -1))
+        pooled = torch.flatten((weight.unsqueeze(-1) * split).sum(1), 1)
+        return torch.cat([tokens[:, 0], pooled], -1)
+
+    def _whole_ion(self, peaks: PeakBatch | PackedBatch) -> Tensor:
+        """The token of each whole ion, (B, width)."""
+        token = self.parent_out(relu(self.parent_in(count_features(peaks.parent.float()))))
+        return token + self.adduct(peaks.adduct) + self.instrument(peaks.instrument)
 
     def packed_summary(self, batch: PackedBatch) -> Tensor:
         """The same as `_summary` of a batch without padding."""
         n_spectra = len(batch.parent)
-        parent = self.parent_out(relu(self.parent_in(count_features(batch.parent.float()))))
-        parent = parent + self.adduct(batch.adduct) + self.instrument(batch.instrument)
+        parent = self._whole_ion(batch)
         peaks = replace(batch.rows, parent=batch.parent.float()[batch.spectrum])
         rows = self.peak_out(relu(self.peak_in(peak_features(peaks)[:, 0])))
         # The gradient of a product is one; that of an embedding sorts all rows by their carriers.
@@ -224,12 +216,6 @@ class FormulaTransformer(nn.Module):
         mean = mean.new_zeros(n_spectra, mean.shape[1]).index_add(0, spectrum, mean)
         return torch.cat([tokens[batch.start[:-1].long()].float(), mean], -1)
 
-    def _pooled(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        score = self.pool(tokens).float().masked_fill(~mask.unsqueeze(-1), -torch.inf)
-        weight = torch.softmax(score, 1).to(tokens.dtype)  # (B, K+1, H)
-        split = tokens.unflatten(-1, (self.heads, -1))
-        return torch.flatten((weight.unsqueeze(-1) * split).sum(1), 1)
-
 
 class _Layer(nn.Module):
     """Pre-norm transformer layer."""
@@ -251,49 +237,40 @@ class _Layer(nn.Module):
 
         Args:
             tokens: (B, K + 1, W), or (T, W) without padding.
-            mask: Real tokens, bool (B, K + 1); without padding where each spectrum begins, and
-                the end, int32 (B + 1,).
+            mask: Real tokens, bool (B, K + 1); without padding `PackedBatch.start`.
             longest: Tokens of a spectrum at most, without padding.
         """
         qkv = self.qkv(self.attention_norm(tokens)).unflatten(-1, (3, self.heads, -1))
-        if longest:
-            mixed = _attended(qkv[:, 0], qkv[:, 1], qkv[:, 2], mask, longest).flatten(1)
-        else:
-            query, key, value = qkv.permute(2, 0, 3, 1, 4)
-            mixed = _masked(query, key, value, mask, self.training)
-            mixed = mixed.transpose(1, 2).flatten(2)
-        tokens = tokens + self.dropout(self.out(mixed))
+        attended = _attended(qkv, mask, longest) if longest else _masked(qkv, mask, self.training)
+        tokens = tokens + self.dropout(self.out(attended.flatten(-2)))
         hidden = relu(self.up(self.feed_norm(tokens)))
         return tokens + self.dropout(self.down(hidden))
 
 
-def _masked(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, training: bool) -> Tensor:
-    """Attention among real tokens, (B, H, K, D) each."""
+def _masked(qkv: Tensor, mask: Tensor, training: bool) -> Tensor:
+    """Attention among real tokens, (B, K, 3, H, D) to (B, K, H, D)."""
+    query, key, value = qkv.permute(2, 0, 3, 1, 4)
     # On a CPU the fused kernel's backward pass alone took two fifths of a training step.
     is_slow = training and query.device.type == "cpu"
     with sdpa_kernel(SDPBackend.MATH) if is_slow else nullcontext():
-        return scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
+    return mixed.transpose(1, 2)
 
 
-def _attended(query: Tensor, key: Tensor, value: Tensor, start: Tensor, longest: int) -> Tensor:
-    """Attention within each spectrum, (T, H, D) each."""
-    if query.device.type not in _PADDED_ON:
+def _attended(qkv: Tensor, start: Tensor, longest: int) -> Tensor:
+    """Attention within each spectrum, (T, 3, H, D) to (T, H, D)."""
+    if qkv.device.type not in _PADDED_ON:
         from torch.nn.attention.varlen import varlen_attn
 
         # Half precision alone; what the rest is computed in is the caller's.
-        halves = [tensor.bfloat16() for tensor in (query, key, value)]
-        own = varlen_attn(halves[0], halves[1], halves[2], start, start, longest, longest)
-        assert isinstance(own, Tensor)  # two where the logarithms of the sums are asked for
-        return own.to(value.dtype)
-    sizes = start.diff()
-    mask = torch.arange(longest, device=start.device) < sizes[:, None]
-    padded = []
-    for tensor in (query, key, value):
-        room = tensor.new_zeros(*mask.shape, *tensor.shape[1:])
-        room[mask] = tensor
-        padded.append(room.transpose(1, 2))
-    mixed = _masked(padded[0], padded[1], padded[2], mask, query.requires_grad)
-    return mixed.transpose(1, 2)[mask]
+        query, key, value = qkv.bfloat16().unbind(1)
+        mixed = varlen_attn(query, key, value, start, start, longest, longest)
+        assert isinstance(mixed, Tensor)  # two where the logarithms of the sums are asked for
+        return mixed.to(qkv.dtype)
+    mask = torch.arange(longest, device=start.device) < start.diff()[:, None]
+    padded = qkv.new_zeros(*mask.shape, *qkv.shape[1:])
+    padded[mask] = qkv
+    return _masked(padded, mask, qkv.requires_grad)[mask]
 
 
 def count_features(counts: Tensor) -> Tensor:

@@ -41,11 +41,6 @@ _LEAST, _MOST = 0.003, 0.97
 # Keeps the three numbers finite where a few spectra are told perfectly; else no digit changes.
 _PULL: Final = 1e-6
 _SHORTEST: Final = 1e-9  # of a spectrum none of whose fragments says anything
-_NAMES: Final = frozenset({"n_places", "place", "weight", "mixing"})
-_BROKEN: Final = (
-    "the spectra of known molecules in the weights are broken; fetch or copy the weights again, or "
-    "run 'duallgd weights analogues'"
-)
 
 
 def places(peaks: PeakBatch) -> tuple[Tensor, Tensor]:
@@ -65,7 +60,7 @@ def places(peaks: PeakBatch) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class _Sparse:
     """A sparse matrix by its rows, to be multiplied with a dense one."""
 
     column: Tensor
@@ -73,7 +68,7 @@ class _Sums:
     start: Tensor
 
     @classmethod
-    def of(cls, row: Tensor, column: Tensor, value: Tensor, n_rows: int) -> "_Sums":
+    def of(cls, row: Tensor, column: Tensor, value: Tensor, n_rows: int) -> "_Sparse":
         order = row.argsort(stable=True)
         counts = torch.bincount(row, minlength=n_rows)
         return cls(column[order], value[order], counts.cumsum(0) - counts)
@@ -101,9 +96,9 @@ class FragmentKernel:
     mixing: Tensor
     rarity: Tensor
     used: Tensor
-    known: _Sums
-    across: _Sums
-    bits: _Sums
+    known: _Sparse
+    across: _Sparse
+    bits: _Sparse
     mean: Tensor
 
     @classmethod
@@ -124,9 +119,14 @@ class FragmentKernel:
         Raises:
             WeightsError: The arrays fit neither each other nor the molecules.
         """
-        _require_sound(tensors, len(bit_offset) - 1)
+        n_known = len(bit_offset) - 1
+        if not _is_sound(tensors, n_known):
+            raise WeightsError(
+                "the spectra of known molecules in the weights are broken; fetch or copy the "
+                "weights again, or run 'duallgd weights analogues'"
+            )
         counts, place = tensors["n_places"].long(), tensors["place"].long()
-        n_known, molecule = len(counts), torch.arange(len(counts))
+        molecule = torch.arange(n_known)
         row = molecule.repeat_interleave(counts)
         often = torch.bincount(place, minlength=N_PLACES)
         rarity = torch.log((n_known + 1) / (often + 1)).sqrt()
@@ -141,9 +141,9 @@ class FragmentKernel:
             mixing=tensors["mixing"].float(),
             rarity=rarity,
             used=used,
-            known=_Sums.of(row, column, value, n_known),
-            across=_Sums.of(column, row, value, len(used)),
-            bits=_Sums.of(bits, owner, torch.ones(len(bits)), FINGERPRINT_BITS),
+            known=_Sparse.of(row, column, value, n_known),
+            across=_Sparse.of(column, row, value, len(used)),
+            bits=_Sparse.of(bits, owner, torch.ones(len(bits)), FINGERPRINT_BITS),
             mean=torch.bincount(bits, minlength=FINGERPRINT_BITS) / n_known,
         )
 
@@ -157,19 +157,9 @@ class FragmentKernel:
         query = torch.zeros(len(place), N_PLACES, device=weight.device)
         query = query.scatter_add(1, place, weight * self.rarity[place]).T
         query = query / query.norm(dim=0).clamp_min(_SHORTEST)
-        alike = self.known(query[self.used])  # (G, B)
-        share = self._solved(alike)
-        mean = self.mean[:, None]
-        return (mean + self.bits(share) - mean * share.sum(0)).T.clamp(_LEAST, _MOST)
-
-    def mixed(self, logits: Tensor, peaks: PeakBatch) -> Tensor:
-        """The encoder's logits (B, F), together with what the known molecules say."""
-        return mixed(self.mixing, logits, self.chance(peaks))
-
-    def _solved(self, alike: Tensor) -> Tensor:
-        """Weights of the known molecules, (G, B): conjugate gradients, all spectra at once."""
-        solution = torch.zeros_like(alike)
-        residual = direction = alike
+        residual = direction = self.known(query[self.used])  # (G, B)
+        # Weights of the known molecules by conjugate gradients, all spectra at once.
+        solution = torch.zeros_like(residual)
         size = residual.square().sum(0)
         for _ in range(_ROUNDS):
             image = self.known(self.across(direction)) + _RIDGE * direction
@@ -178,7 +168,12 @@ class FragmentKernel:
             residual = residual - step * image
             before, size = size, residual.square().sum(0)
             direction = residual + size / before.clamp_min(1e-30) * direction
-        return solution
+        mean = self.mean[:, None]
+        return (mean + self.bits(solution) - mean * solution.sum(0)).T.clamp(_LEAST, _MOST)
+
+    def mixed(self, logits: Tensor, peaks: PeakBatch) -> Tensor:
+        """The encoder's logits (B, F), together with what the known molecules say."""
+        return mixed(self.mixing, logits, self.chance(peaks))
 
 
 def mixed(mixing: Tensor, logits: Tensor, chance: Tensor) -> Tensor:
@@ -189,10 +184,7 @@ def mixed(mixing: Tensor, logits: Tensor, chance: Tensor) -> Tensor:
 def fitted_mixing(logits: Tensor, chance: Tensor, truth: Tensor) -> Tensor:
     """The three numbers that suit spectra best whose molecules neither side has seen.
 
-    Args:
-        logits: Of the encoder, (B, F).
-        chance: By the known molecules, (B, F).
-        truth: Bits, 0 or 1, (B, F).
+    Logits of the encoder, chances by the known molecules, and true bits, 0 or 1, (B, F) each.
     """
     mixing = UNMIXED.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([mixing], max_iter=50, line_search_fn="strong_wolfe")
@@ -208,16 +200,18 @@ def fitted_mixing(logits: Tensor, chance: Tensor, truth: Tensor) -> Tensor:
     return mixing.detach()
 
 
-def _require_sound(tensors: Mapping[str, Tensor], n_known: int) -> None:
-    """Refuse arrays that fit neither each other nor so many known molecules."""
-    if _NAMES - tensors.keys():
-        raise WeightsError(_BROKEN)
+def _is_sound(tensors: Mapping[str, Tensor], n_known: int) -> bool:
+    """Whether arrays fit each other and so many known molecules."""
+    if {"n_places", "place", "weight", "mixing"} - tensors.keys():
+        return False
     counts, place, weight = (tensors[name] for name in ("n_places", "place", "weight"))
     if place.is_floating_point() or counts.is_floating_point():
-        raise WeightsError(_BROKEN)
-    fits = len(counts) == n_known and int(counts.sum()) == len(place) == len(weight) > 0
-    within = (
-        (counts >= 0).all() and ((place >= 0) & (place < N_PLACES)).all() and (weight > 0).all()
+        return False
+    return bool(
+        len(counts) == n_known
+        and int(counts.sum()) == len(place) == len(weight) > 0
+        and (counts >= 0).all()
+        and ((place >= 0) & (place < N_PLACES)).all()
+        and (weight > 0).all()
+        and tensors["mixing"].shape == (3,)
     )
-    if not (fits and within and tensors["mixing"].shape == (3,)):
-        raise WeightsError(_BROKEN)

@@ -125,12 +125,10 @@ class BitAttention(nn.Module):
         return both.permute(2, 0, 3, 1, 4)
 
     def forward(self, atoms: Tensor, memory: Tensor, log_prob: Tensor) -> Tensor:
-        """Change of the atoms.
+        """Change of the atoms (B, N, atom_width).
 
-        Args:
-            atoms: (B, N, atom_width).
-            memory: Of each graph, or of one spectrum for all: (2, B or 1, H, K, D).
-            log_prob: Log-probability of each bit, by which it is weighted, (B or 1, 1, 1, K).
+        The memory (2, B or 1, H, K, D), with the log-probabilities by which bits are weighted
+        (B or 1, 1, 1, K), is of each graph, or of one spectrum for all.
         """
         key, value = memory
         query = self.query(self.norm(atoms)) * key.shape[-1] ** -0.5
@@ -183,14 +181,12 @@ class PairAttention(nn.Module):
     def _maps(self) -> tuple[Tensor, Tensor, Tensor]:
         """Weight and bias of projected queries, keys and values; weight that projects keys."""
         project = projection(self.features, self.qkv.weight.dtype)
-        weight, bias = self.qkv.weight, self.qkv.bias
-        query, rest = weight.split((len(bias) // 3, 2 * len(bias) // 3))
-        query_bias, rest_bias = bias.split((len(bias) // 3, 2 * len(bias) // 3))
-        return (
-            torch.cat([project @ query, rest]),
-            torch.cat([project @ query_bias, rest_bias]),
-            project,
+        width = len(self.qkv.bias) // 3
+        weight, bias = (
+            torch.cat([project @ own[:width], own[width:]])
+            for own in (self.qkv.weight, self.qkv.bias)
         )
+        return weight, bias, project
 
 
 class Fusion(nn.Module):
@@ -208,7 +204,10 @@ class Fusion(nn.Module):
 
     def forward(self, y: Tensor, atoms: Tensor, pairs: Tensor, masks: Masks) -> Tensor:
         """(B, global_width) from y, atoms (B, N, atom_width) and pairs (B, M, pair_width)."""
-        means = [_masked_mean(atoms, masks.atoms), _masked_mean(pairs, masks.pairs)]
+        means = []
+        for rows, mask in ((atoms, masks.atoms), (pairs, masks.pairs)):
+            weight = mask.to(rows.dtype).unsqueeze(-1)
+            means.append((rows * weight).sum(1) / weight.sum(1))
         change = self.outer(self.inner.relu(torch.cat([y, *means], -1)))
         return self.norm(y + change)
 
@@ -244,14 +243,8 @@ class DualStreamLayer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """New atoms (B, N, atom_width) and pairs (B, M, pair_width).
 
-        Args:
-            atoms: Atom states.
-            pairs: Pair states.
-            y: Global state.
-            memory: This layer's keys and values of the fingerprint bits, and their log-weights;
-                None where the layer does not look them up.
-            masks: Real rows.
-            graph: Line graph of N atoms.
+        The memory is this layer's keys and values of the fingerprint bits, and their log-weights;
+        None where the layer does not look them up.
         """
         y = cast_once(y)
         atoms = self.film_atoms(atoms, y)
@@ -262,18 +255,8 @@ class DualStreamLayer(nn.Module):
         atoms = atoms + self.atom_feed(atoms)
         pairs = pairs + self.pair_attention(pairs, masks)
         pairs = pairs + self.pair_feed(pairs)
-        return self.synchronise(atoms, pairs, masks, graph)
-
-    def synchronise(
-        self, atoms: Tensor, pairs: Tensor, masks: Masks, graph: LineGraph
-    ) -> tuple[Tensor, Tensor]:
-        """New atoms from their pairs, then new pairs from those atoms (equations 4 to 6)."""
+        # New atoms from their pairs, then new pairs from those atoms (equations 4 to 6).
         normed, query = cast_once(self.cross_norm_pairs(pairs)), self.cross_norm_atoms(atoms)
         atoms = atoms + self.atoms_from_pairs(query, normed, masks.incident, graph)
         source = cast_once(self.cross_norm_atoms(atoms))
         return atoms, pairs + self.pairs_from_atoms(normed, source, graph)
-
-
-def _masked_mean(rows: Tensor, mask: Tensor) -> Tensor:
-    weight = mask.to(rows.dtype).unsqueeze(-1)
-    return (rows * weight).sum(1) / weight.sum(1)

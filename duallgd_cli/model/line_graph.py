@@ -29,8 +29,7 @@ class LineGraph:
         both: Lower and higher atom of each pair in turn, int64 (2 M,).
         square: Pair of two atoms, M on the diagonal, int64 (N * N,).
         incident: Pairs at each atom, ordered by the other atom, int64 (N * (N - 1),).
-        at_first: Index into `incident` of each pair at its lower atom, int64 (M,).
-        at_second: Index into `incident` of each pair at its higher atom, int64 (M,).
+        at: Index into `incident` of each pair at its lower and its higher atom, int64 (2, M).
         endpoint: Index of each `incident` entry in a list of 2 M endpoints, int64 (N, N - 1).
     """
 
@@ -40,8 +39,7 @@ class LineGraph:
     both: Tensor
     square: Tensor
     incident: Tensor
-    at_first: Tensor
-    at_second: Tensor
+    at: Tensor
     endpoint: Tensor
 
     @property
@@ -56,90 +54,60 @@ def line_graph(n_atoms: int, device: torch.device) -> LineGraph:
     """The index tensors for N atoms (N >= 2); cached, as every batch of that size uses them."""
     first, second = torch.triu_indices(n_atoms, n_atoms, offset=1)
     n_pairs = first.numel()
-    number = torch.arange(n_pairs)
     square = torch.full((n_atoms, n_atoms), n_pairs)
-    square[first, second] = number
-    square[second, first] = number
+    square[first, second] = square[second, first] = torch.arange(n_pairs)
     # Row i of `incident` skips atom i itself, so the column of atom j is j - 1 where j > i.
     incident = square.gather(1, _others(n_atoms, square.device)).flatten()
-    at_first = first * (n_atoms - 1) + second - 1
-    at_second = second * (n_atoms - 1) + first
+    at = torch.stack([first * (n_atoms - 1) + second - 1, second * (n_atoms - 1) + first])
     endpoint = incident * 2
-    endpoint[at_second] += 1
+    endpoint[at[1]] += 1
     both = torch.stack([first, second], 1).flatten()
     endpoint = endpoint.unflatten(0, (n_atoms, n_atoms - 1))
-    parts = (first, second, both, square.flatten(), incident, at_first, at_second, endpoint)
+    parts = (first, second, both, square.flatten(), incident, at, endpoint)
     return LineGraph(n_atoms, *(part.to(device) for part in parts))
 
 
-class _Incident(torch.autograd.Function):
-    """Gather whose backward is a gather too: each pair appears at exactly two atoms."""
+class _Gather(torch.autograd.Function):
+    """Rows by an index. The gradient of a row is a sum over the places that it went to."""
 
     @staticmethod
-    def forward(ctx: Any, pairs: Tensor, incident: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: ANN401
-        ctx.save_for_backward(low, high)
-        return pairs.index_select(1, incident)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
-        low, high = ctx.saved_tensors
-        return grad.index_select(1, low) + grad.index_select(1, high), None, None, None
-
-
-class _Endpoints(torch.autograd.Function):
-    """Gather of both atoms of each pair; the backward sums over each atom's N - 1 pairs."""
-
-    @staticmethod
-    def forward(ctx: Any, atoms: Tensor, both: Tensor, endpoint: Tensor) -> Tensor:  # noqa: ANN401
-        ctx.save_for_backward(endpoint)
-        return atoms.index_select(1, both)
+    def forward(ctx: Any, rows: Tensor, index: Tensor, back: Tensor) -> Tensor:  # noqa: ANN401
+        ctx.save_for_backward(back)
+        return rows.index_select(1, index)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
-        (endpoint,) = ctx.saved_tensors
-        return (
-            grad.index_select(1, endpoint.flatten()).unflatten(1, endpoint.shape).sum(2),
-            None,
-            None,
-        )
+        (back,) = ctx.saved_tensors
+        summed = grad.index_select(1, back.flatten()).unflatten(1, back.shape).sum(2)
+        return summed, None, None
+
+
+def _gathered(rows: Tensor, index: Tensor, back: Tensor, last: int) -> Tensor:
+    """Rows (B, R, C) by an index (I,), (B, I / last, last, C); `back` says where each row goes."""
+    if torch.is_grad_enabled():
+        flat: Tensor = _Gather.apply(rows, index, back)  # type: ignore[no-untyped-call]
+    else:
+        flat = rows.index_select(1, index)
+    return torch.unflatten(flat, 1, (-1, last))
 
 
 def incident_pairs(pairs: Tensor, graph: LineGraph) -> Tensor:
-    """States of the pairs at every atom.
+    """States of the pairs at every atom, (B, M, C) to (B, N, N - 1, C).
 
-    Args:
-        pairs: (B, M, C).
-        graph: Line graph of N atoms.
-
-    Returns:
-        (B, N, N - 1, C); entry k of atom i belongs to its k-th other atom in ascending order.
+    Entry k of atom i belongs to its k-th other atom in ascending order.
     """
-    n = graph.n_atoms
-    if torch.is_grad_enabled():
-        flat: Tensor = _Incident.apply(  # type: ignore[no-untyped-call]
-            pairs, graph.incident, graph.at_first, graph.at_second
-        )
-    else:
-        flat = pairs.index_select(1, graph.incident)
-    return torch.unflatten(flat, 1, (n, n - 1))
+    return _gathered(pairs, graph.incident, graph.at.T, graph.n_atoms - 1)
 
 
 def endpoint_atoms(atoms: Tensor, graph: LineGraph) -> Tensor:
     """States of the two atoms of every pair, (B, N, C) to (B, M, 2, C)."""
-    if torch.is_grad_enabled():
-        flat: Tensor = _Endpoints.apply(  # type: ignore[no-untyped-call]
-            atoms, graph.both, graph.endpoint
-        )
-    else:
-        flat = atoms.index_select(1, graph.both)
-    return torch.unflatten(flat, 1, (-1, 2))
+    return _gathered(atoms, graph.both, graph.endpoint, 2)
 
 
 def to_square(pairs: Tensor, graph: LineGraph) -> Tensor:
     """Symmetric matrix with a zero diagonal, (B, M, C) to (B, N, N, C)."""
     padded = torch.nn.functional.pad(pairs, (0, 0, 0, 1))
-    n = graph.n_atoms
-    return torch.unflatten(padded.index_select(1, graph.square), 1, (n, n))
+    return torch.unflatten(padded.index_select(1, graph.square), 1, (graph.n_atoms, -1))
 
 
 def incident_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
@@ -176,25 +144,27 @@ class CrossAttention(nn.Module):
         self.out = Linear(inner_width, own_width)
         self.heads = heads
 
+    def within_heads(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights that add up the channels of each head, (H, H D), and that spread over them."""
+        width, kept = like.shape[-1] // self.heads, (like.device, like.dtype)
+        return same_head(self.heads, 1, width, *kept), same_head(self.heads, width, 1, *kept)
+
 
 class AtomsFromPairs(CrossAttention):
     """Each atom attends to the N - 1 pairs it belongs to (equations 4 and 5)."""
 
     def forward(self, atoms: Tensor, pairs: Tensor, mask: Tensor, graph: LineGraph) -> Tensor:
-        """Change of the atom states.
+        """Change of the atom states, (B, N, atom_width).
 
         Args:
             atoms: (B, N, atom_width).
             pairs: (B, M, pair_width).
             mask: Incident pairs with a real other atom, bool (B, N, N - 1).
             graph: Line graph of N atoms.
-
-        Returns:
-            (B, N, atom_width).
         """
         key = incident_pairs(self.key(pairs), graph)  # (B, N, N-1, H D)
         value = incident_pairs(self.value(pairs), graph)
-        add, spread = _within_heads(self.heads, key)
+        add, spread = self.within_heads(key)
         query = self.query(atoms).unsqueeze(2) * (self.heads / add.shape[1]) ** 0.5
         score = linear(query * key, add).float()  # (B, N, N-1, H)
         score = score.masked_fill(~mask.unsqueeze(-1), torch.finfo(torch.float32).min)
@@ -212,20 +182,10 @@ class PairsFromAtoms(CrossAttention):
     def forward(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
         """Change of the pair states, (B, M, pair_width), from atoms (B, N, atom_width)."""
         low, high = endpoint_atoms(self.value(atoms), graph).unbind(2)
-        first = self.first_weight(pairs, atoms, graph).to(low.dtype)
-        spread = linear(first, _within_heads(self.heads, low)[1])
-        return self.out(torch.addcmul(high, spread, low - high))
-
-    def first_weight(self, pairs: Tensor, atoms: Tensor, graph: LineGraph) -> Tensor:
-        """Attention that each pair gives its lower atom, (B, M, H); the rest goes to the other."""
-        low, high = endpoint_atoms(self.key(atoms), graph).unbind(2)
-        product = self.query(pairs) * (low - high)
-        add, _ = _within_heads(self.heads, product)
-        return torch.sigmoid(linear(product, add) * (self.heads / add.shape[1]) ** 0.5)
-
-
-def _within_heads(heads: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights that add up the channels of each head, (H, H D), and that spread over them."""
-    width = like.shape[-1] // heads
-    kept = (like.device, like.dtype)
-    return same_head(heads, 1, width, *kept), same_head(heads, width, 1, *kept)
+        key, other_key = endpoint_atoms(self.key(atoms), graph).unbind(2)
+        product = self.query(pairs) * (key - other_key)
+        add, spread = self.within_heads(product)
+        # What the lower atom does not get goes to the other.
+        first = torch.sigmoid(linear(product, add) * (self.heads / add.shape[1]) ** 0.5)
+        spread = spread.to(low.dtype)
+        return self.out(torch.addcmul(high, linear(first.to(low.dtype), spread), low - high))

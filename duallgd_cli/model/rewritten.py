@@ -11,9 +11,6 @@ heads of D channels, R random features of a head, K fingerprint bits.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import torch
@@ -22,7 +19,6 @@ from torch.nn.functional import layer_norm, one_hot, pad
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
 from duallgd_cli.model.duallgd import (
-    Condition,
     Context,
     Denoiser,
     DualLGD,
@@ -204,10 +200,8 @@ class _PairMixing:
         self.key, self.value = _Map(key, biases[1], dtype), _Map(value, biases[2], dtype)
         half_norm = own * (-_LOG2_E / 2 * width**-0.5)
         self.half_norm = _Map(half_norm, half_norm.new_zeros(len(own)), dtype)
-        self.own, self.together = (
-            own.to(dtype),
-            same_head(heads, features, features, *like).to(dtype),
-        )
+        self.own = own.to(dtype)
+        self.together = same_head(heads, features, features, *like).to(dtype)
         self.out = part.out.weight.T.to(dtype).contiguous()
         self.shift = part.out.bias.detach().to(dtype)
 
@@ -278,12 +272,12 @@ class _PairsAsk:
         asked, bias = asked.split((width * self.heads, self.heads), -1)
         score = torch.baddbmm(bias.unsqueeze(1), near, asked.view(-1, width, self.heads))
         score = score.view(samples, -1, self.heads)  # (S, N (N - 1), H)
-        above = score.index_select(1, graph.at_first) - score.index_select(1, graph.at_second)
+        above = score.index_select(1, graph.at[0]) - score.index_select(1, graph.at[1])
         first = torch.sigmoid(above)
         shares = torch.stack([first, 1 - first], 2).view(samples, -1, self.heads)
         shares = shares.index_select(1, graph.endpoint.flatten()).view(*near.shape[:2], -1)
         given = torch.bmm(shares, told).view(samples, -1, width)  # (S, N (N - 1), P)
-        one, other = (given.index_select(1, at) for at in (graph.at_first, graph.at_second))
+        one, other = (given.index_select(1, at) for at in graph.at)
         return pairs + one.add_(other)
 
 
@@ -334,17 +328,6 @@ class _Fused:
         return changed
 
 
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """What all evaluations for the samples of a spectrum share; see `duallgd.Context`."""
-
-    samples: int
-    context: Context
-    repeated: Condition
-    memory: tuple[tuple[Tensor, Tensor] | None, ...]
-    graph: LineGraph
-
-
 class Rewritten:
     """A denoiser with random features, rewritten.
 
@@ -366,8 +349,8 @@ class Rewritten:
         self.pair_ends = _Map(weight, bias, dtype)
         self.pair_hidden = _plain(denoiser.pair_hidden, dtype)
         self.pair_start = _plain(denoiser.pair_start, dtype)
-        own = [part for part in denoiser.layers if isinstance(part, DualStreamLayer)]
-        self.layers = [_BothStreams(part, dtype) for part in own]
+        layers = [part for part in denoiser.layers if isinstance(part, DualStreamLayer)]
+        self.layers = [_BothStreams(part, dtype) for part in layers]
         fusions = [part for part in denoiser.fusions if isinstance(part, Fusion)]
         self.fusions = [_Fused(part, dtype) for part in fusions]
         hidden = _after(denoiser.readout_norm, denoiser.readout_hidden)
@@ -384,71 +367,40 @@ class Rewritten:
         Returns:
             Noisy classes (S, M) and a step to float32 logits (S, M, N_BOND_CLASSES).
         """
-        condition = context.condition
-        graph = line_graph(condition.atom_class.shape[1], condition.atom_class.device)
-        parts = zip(self.layers, context.memory, strict=True)
-        memory = tuple(
+        condition = context.expand(samples).condition
+        atom_class, atom_mask = condition.atom_class, condition.atom_mask
+        graph = line_graph(atom_class.shape[1], atom_class.device)
+        memory = [
             None
-            if layer.bits is None or own is None
-            else layer.bits.memory(own, context.bit_log_prob)
-            for layer, own in parts
-        )
-        repeated = context.expand(samples).condition
-        given = _Given(samples, context, repeated, memory, graph)
-        return partial(self._logits, given)
-
-    def _logits(self, given: _Given, bond_class: Tensor, t: int) -> Tensor:
-        atoms, edges, y = self._first_states(given, bond_class, t)
-        logits = self.through_layers(atoms, edges, y, given.memory, given.graph)
-        return logits.float() + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
-
-    def _first_states(
-        self, given: _Given, bond_class: Tensor, t: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Atoms (S, N, A), what is seen of bonds (S, M, P), and the global state."""
-        known, context, graph = given.repeated, given.context, given.graph
-        seen = graph_features(bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph)
+            if layer.bits is None or bits is None
+            else layer.bits.memory(bits, context.bit_log_prob)
+            for layer, bits in zip(self.layers, context.memory, strict=True)
+        ]
         start, stop = self.settings.fade_from, self.settings.fade_to
-        fade = min(max((t - start) / (stop - start), 0.0), 1.0)
-        atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
-        waves = time_waves(torch.full((1,), t / self.n_steps)).expand(given.samples, -1)
-        y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
-        y = self.y_out(torch.relu(y)).float()
-        edges = self.pair_walks(seen.walks).add_(self.pair_token[seen.pair_token])
-        edges.add_(fade * context.relative)
-        return atoms, edges, y
 
-    def through_layers(
-        self,
-        atoms: Tensor,
-        edges: Tensor,
-        y: Tensor,
-        memory: Sequence[tuple[Tensor, Tensor] | None],
-        graph: LineGraph,
-    ) -> Tensor:
-        """What is added to the logits (S, M, N_BOND_CLASSES).
+        def denoise(bond_class: Tensor, t: int) -> Tensor:
+            seen = graph_features(bond_class, atom_class, atom_mask, condition.hydrogens, graph)
+            fade = min(max((t - start) / (stop - start), 0.0), 1.0)
+            atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
+            waves = time_waves(torch.full((1,), t / self.n_steps)).expand(samples, -1)
+            y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
+            y = self.y_out(torch.relu(y)).float()
+            edges = self.pair_walks(seen.walks).add_(self.pair_token[seen.pair_token])
+            edges.add_(fade * context.relative)
+            # Pair tokens, equation 1.
+            ends, width = self.pair_ends(atoms), edges.shape[-1]
+            low, high = (ends.index_select(1, end) for end in (graph.first, graph.second))
+            added = low[..., :width] + high[..., :width]
+            hidden = [edges, added, low[..., width:] * high[..., width:]]
+            pairs = self.pair_start(self.pair_hidden.relu(torch.cat(hidden, -1)))
+            for number, layer in enumerate(self.layers):
+                atoms, pairs = layer(atoms, pairs, y, memory[number], graph)
+                if number < len(self.fusions):
+                    y = self.fusions[number](y, atoms, pairs)
+            logits = self.readout(self.readout_hidden.relu(_normed(pairs)))
+            return logits.float() + one_hot(bond_class, N_BOND_CLASSES)  # equation 9
 
-        Args:
-            atoms: (S, N, A).
-            edges: Bonds, hops, walks and positions, (S, M, P).
-            y: Global state, float32 (S, width).
-            memory: Keys and values of the bits for each layer that looks them up.
-            graph: Line graph of N atoms.
-        """
-        pairs = self._start_pairs(atoms, edges, graph)
-        for number, layer in enumerate(self.layers):
-            atoms, pairs = layer(atoms, pairs, y, memory[number], graph)
-            if number < len(self.fusions):
-                y = self.fusions[number](y, atoms, pairs)
-        return self.readout(self.readout_hidden.relu(_normed(pairs)))
-
-    def _start_pairs(self, atoms: Tensor, edges: Tensor, graph: LineGraph) -> Tensor:
-        """Pair tokens, equation 1."""
-        ends, width = self.pair_ends(atoms), edges.shape[-1]
-        low, high = (ends.index_select(1, own) for own in (graph.first, graph.second))
-        added = low[..., :width] + high[..., :width]
-        hidden = [edges, added, low[..., width:] * high[..., width:]]
-        return self.pair_start(self.pair_hidden.relu(torch.cat(hidden, -1)))
+        return denoise
 
 
 def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:

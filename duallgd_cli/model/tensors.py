@@ -40,17 +40,14 @@ def linear(
     relu: bool = False,
     onto: Tensor | None = None,
 ) -> Tensor:
-    """X W^T + b, then ReLU if asked for, or added to another tensor.
+    """X W^T + b (..., L) of x (..., K), weight (L, K) and bias (L,), in the precision of autocast.
 
     Args:
-        x: (..., K).
-        weight: (L, K).
-        bias: (L,), or None.
+        x: Rows.
+        weight: Of the map.
+        bias: Of the map, or None.
         relu: Whether negative results become zero.
         onto: What the product is added to, (..., L); without ReLU.
-
-    Returns:
-        (..., L), in the precision of autocast where that is on.
     """
     dtype = x.dtype
     if torch.is_autocast_enabled("cpu"):
@@ -114,24 +111,15 @@ def cast_once(x: Tensor) -> Tensor:
 
 
 def map_tensors(batch: B, change: Callable[[Tensor], Tensor]) -> B:
-    """The same batch with every tensor changed; other values stay as they are.
-
-    Args:
-        batch: A dataclass, or a tuple of some; inner ones are gone through too.
-        change: Applied to each tensor.
-    """
-    return _changed(batch, change)  # type: ignore[return-value]
-
-
-def _changed(value: object, change: Callable[[Tensor], Tensor]) -> object:
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple):
-        return tuple(_changed(part, change) for part in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        own = {f.name: _changed(getattr(value, f.name), change) for f in fields(value)}
-        return replace(value, **own)
-    return value
+    """The same with every tensor changed, those of inner dataclasses and tuples included."""
+    if isinstance(batch, Tensor):
+        return change(batch)  # type: ignore[return-value]
+    if isinstance(batch, tuple):
+        return tuple(map_tensors(part, change) for part in batch)  # type: ignore[return-value]
+    if is_dataclass(batch) and not isinstance(batch, type):
+        parts = {f.name: map_tensors(getattr(batch, f.name), change) for f in fields(batch)}
+        return replace(batch, **parts)
+    return batch
 
 
 @cache  # never dropped: captured CUDA graphs know these tensors by their address alone
@@ -149,22 +137,12 @@ LEAST_TOTAL: Final = 1e-6
 def softmax_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
 ) -> Tensor:
-    """Exact softmax attention over real tokens.
+    """Exact softmax attention over real tokens, (B, M, H D) each.
 
-    Args:
-        query: (B, M, H D).
-        key: (B, M, H D).
-        value: (B, M, H D).
-        mask: Real tokens, bool (B, M); every graph needs at least one.
-        heads: H.
-
-    Returns:
-        (B, M, H D).
+    The mask of real tokens is bool (B, M); every graph needs at least one.
     """
-    split = [x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value)]
-    mixed = scaled_dot_product_attention(
-        split[0], split[1], split[2], attn_mask=mask[:, None, None, :]
-    )
+    query, key, value = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))
+    mixed = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
     return mixed.transpose(1, 2).flatten(2)
 
 
@@ -180,20 +158,11 @@ def favor_attention(
 
     .. math:: \phi(x) = \exp(w^\top x - |x|^2 / 2),\quad x \leftarrow x D^{-1/4}
 
-    Queries and keys come projected on the random features, so that a caller can make that a part of
-    its own linear maps. A query's :math:`|x|^2 / 2` scales all its weights alike and is left out. A
-    key's exponent never exceeds :math:`|w|^2 / 2`, about D / 2, so no maximum has to be subtracted.
-
-    Args:
-        projected_query: w x of each query, (B, M, H R); see `projection`.
-        projected_key: w x of each key, (B, M, H R).
-        key: (B, M, H D).
-        value: (B, M, H D).
-        mask: Real tokens, bool (B, M).
-        heads: H.
-
-    Returns:
-        (B, M, H D).
+    Queries and keys come projected on the random features, w x (B, M, H R), see `projection`, so
+    that a caller can make that a part of its own linear maps. Keys, values and the result are
+    (B, M, H D), the mask of real tokens is bool (B, M). A query's :math:`|x|^2 / 2` scales all its
+    weights alike and is left out. A key's exponent never exceeds :math:`|w|^2 / 2`, about D / 2, so
+    no maximum has to be subtracted.
     """
     # In bfloat16 four times the products cost less than moving heads of a few channels about.
     mix = _mix_at_once if value.dtype == torch.bfloat16 else _mix_by_head
@@ -223,9 +192,8 @@ def _mix_at_once(
     """Heads side by side in the channels, and zeros where they would meet."""
     rows, width = projected_key.shape[-1] // heads, key.shape[-1] // heads
     like = (value.device, value.dtype)
-    key_phi = (
-        torch.exp(projected_key - _half_norm(key, heads, rows)) * mask[..., None]
-    )  # (B, M, H R)
+    above = projected_key - _half_norm(key, heads, rows)
+    key_phi = torch.exp(above) * mask[..., None]  # (B, M, H R)
     summed = (key_phi.transpose(1, 2) @ value) * same_head(heads, rows, width, *like)
     total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1) * same_head(heads, rows, 1, *like)
     weight = query_phi @ total + LEAST_TOTAL  # (B, M, H)
@@ -252,15 +220,10 @@ def projection(features: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def orthogonal_features(n_features: int, width: int, generator: torch.Generator) -> Tensor:
-    """Random features for FAVOR+: blocks of orthogonal rows, each of the norm of a Gaussian row.
+    """Random features for FAVOR+, float32 (R, D), R may be 0.
 
-    Args:
-        n_features: R; may be 0.
-        width: D, channels of a head.
-        generator: Source of randomness; record its seed beside the weights.
-
-    Returns:
-        float32 (R, D).
+    Blocks of orthogonal rows, each of the norm of a Gaussian row. Record the generator's seed
+    beside the weights.
     """
     blocks = [torch.empty(0, width)]
     for _ in range(-(-n_features // width)):

@@ -26,12 +26,7 @@ _NO_OTHER_FITS: Final = 0.95
 
 
 class Level(NamedTuple):
-    """What is certain of a feature.
-
-    Attributes:
-        name: One of `LEVELS`.
-        schymanski: The level of Schymanski et al. that it corresponds to: 2a, 2b, 3, 4 or 5.
-    """
+    """What is certain of a feature: one of `LEVELS`, and the level of Schymanski et al. of that."""
 
     name: str
     schymanski: str
@@ -87,12 +82,7 @@ def formula_chance(prediction: Prediction) -> float:
 
 
 def with_level(predictions: Iterable[Prediction], certain: float) -> Iterator[Prediction]:
-    """The predictions with their levels.
-
-    Args:
-        predictions: Ranked, with parts if anybody asked.
-        certain: Probability from which on a level is certain.
-    """
+    """Ranked predictions with their levels; one is certain from this probability on."""
     for prediction in predictions:
         if not prediction.hypotheses:
             yield prediction

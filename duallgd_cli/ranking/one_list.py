@@ -55,11 +55,9 @@ class Membership:
         constant: Log-odds but for what follows and the user's belief.
         advantage: Weight of the best score among structures of the databases less the best of the
             other generated molecules.
-        leader: Weight of the confidence of the best structure of the databases, if the truth is one
-            of them.
-        peaks: Weight of how much more the peaks speak for the structure of the databases that
-            they speak for most than for any of the others (score ``peaks_found``).
-        environments: Weight of the same difference of ``known_environments``.
+        leader: Weight of the confidence of the first structure of the databases among them.
+        peaks: Weight of the same difference as `advantage` of the score ``peaks_found``.
+        environments: Weight of that of ``known_environments``.
     """
 
     constant: float = 0.0
@@ -94,15 +92,10 @@ class Ranking:
     def recorded(
         cls, model: Mapping[str, Any], settings: Mapping[str, Any], name: object
     ) -> "Ranking":
-        """The ranking of a finished run.
-
-        Args:
-            model: As the header of its journal has it.
-            settings: Likewise.
-            name: Of the run, for the message.
+        """The ranking of a finished run, of a name, by the header of its journal.
 
         Raises:
-            UnreadableError: They are those of another version.
+            UnreadableError: It is that of another version.
         """
         try:
             generated = parse(RankingModel, model["ranking"])
@@ -242,15 +235,10 @@ def _with(
 def evidence(
     results: Results, generated: RankingModel, database: RankingModel
 ) -> NDArray[np.float64] | None:
-    """What says whether the truth is in the databases, in the order of `Membership`.
+    """What says whether the truth is in the databases, in the order of `Membership`, (5,).
 
-    Args:
-        results: Of hypotheses of a feature.
-        generated: Its scores compare structures of the databases with the others.
-        database: Says which of the structures of the databases is right.
-
-    Returns:
-        (5,), or None where the databases have no structure.
+    Scores of `generated` compare their structures with the others; `database` says which of them is
+    right. None where the databases have no structure.
     """
     inside, others = list[float](), list[float]()
     weights = np.where([name in _OF_PROPOSALS for name in FEATURES], 0.0, generated.weights)

@@ -134,14 +134,10 @@ class RankingModel:
 class SampleStatistics(NamedTuple):
     """What the samples of a feature say, whatever their molecules are; in the order of `PRESENCE`.
 
-    Attributes:
-        n_heavy: Heavy atoms of the largest molecule, 0 without any.
-        log_share: Log share of the molecule that was drawn most often, as if ten more samples had
-            been something else: one sample of one is less agreement than fifty of fifty.
-        log_distinct: Log number of distinct molecules a sample.
-        log_samples: Log number of samples.
-        log_steps: Log number of denoising steps of each.
-        environments: Mean score ``known_environments`` of the ten that have the highest.
+    Heavy atoms of the largest molecule, 0 without any; logarithms of the share of the molecule that
+    was drawn most often (as if ten more samples had been something else: one of one is less
+    agreement than fifty of fifty), of distinct molecules a sample, of samples, and of denoising
+    steps; the mean score ``known_environments`` of the ten that have the highest.
     """
 
     n_heavy: int = 0
@@ -263,9 +259,8 @@ def _with_own_scores(
 ) -> "tuple[Sequence[Scored], Sequence[float]]":
     """Ranked molecules, ranked anew where there are scores of the user's own.
 
-    These count as logarithms of a likelihood ratio: each confidence is multiplied by the
-    exponential of their sum, and all are scaled to their former sum, the probability that the right
-    molecule is among them. 0 for all changes nothing.
+    These count as logarithms of a likelihood ratio, and all confidences are scaled to their former
+    sum, the probability that the right molecule is among them. 0 for all changes nothing.
     """
     added = np.array([math.fsum(_own_scores(one.structure).values()) for one in scored])
     if not added.any():
@@ -360,13 +355,7 @@ def described(
 def candidate_confidence(
     scores: NDArray[np.float64], statistics: SampleStatistics, model: RankingModel
 ) -> NDArray[np.float64]:
-    """Probability that each candidate of a spectrum is right, (C,), summing to 1 at most.
-
-    Args:
-        scores: Best first, (C,).
-        statistics: Of the samples they come from.
-        model: Weights.
-    """
+    """Probability that each candidate is right, (C,), summing to 1 at most; scores best first."""
     if not scores.size:
         return scores
     sharp, statistics = model.sharpness * scores, statistics.counted(model)
@@ -395,9 +384,7 @@ def presence_features(
 ) -> NDArray[np.float64]:
     """What says whether the right molecule is among the candidates, in the order of `PRESENCE`.
 
-    Args:
-        scores: Sharpened, best first, (C,), C at least 1.
-        statistics: Of the samples they come from.
+    Scores are sharpened, best first, (C,), C at least 1.
     """
     return np.array([1.0, scores[0], scores[0] * statistics.log_samples, *statistics])
 

@@ -380,14 +380,9 @@ def _write_column(
     order: NDArray[np.int64],
     kind: np.dtype[Any],
 ) -> None:
-    """Write a column and where that of each structure starts, in the order of the structures.
+    """Write a column and where that of each structure starts, in the order of the structures (G,).
 
-    Args:
-        path: Of the column.
-        unsorted: Its bytes in the order of the file.
-        lengths: In bytes, in the order of the file, (G,).
-        order: Of the structures, (G,).
-        kind: Of its items.
+    Its bytes, and the lengths in bytes of the structures' parts (G,), are in the order of the file.
     """
     unsorted.flush()
     source = np.memmap(unsorted, np.uint8, "r")

@@ -148,10 +148,7 @@ class Hit:
 def best_hit(matches: Iterable[Match], formula: str, query_peaks: int) -> tuple[Match, Hit] | None:
     """The best match whose precursor agrees and whose structure has a formula; None without any.
 
-    Args:
-        matches: Of one spectrum, best first, as `Library.search` gives them.
-        formula: In the form of `chem.formula.Formula`.
-        query_peaks: Peaks of the spectrum that was searched, cleaned.
+    Matches are of one spectrum of so many peaks, cleaned, as `Library.search` gives them.
     """
     fitting = [match for match in matches if match.is_same and _named(match.smiles)[0] == formula]
     if not fitting:

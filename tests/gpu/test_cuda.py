@@ -72,15 +72,6 @@ def test_logits_are_those_of_the_cpu(pair_features):
         torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
 
 
-@torch.no_grad()
-def test_fingerprints_are_those_of_the_cpu():
-    peaks = peak_batch([made_peaks(n_rows) for n_rows in (0, 3, 20)])
-
-    expected, got = (on(device).encoder(peaks.to(device)).cpu() for device in (CPU, CUDA))
-
-    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
-
-
 def without_padding(peaks):
     """The same spectra one after the other, with no true bits."""
     spectrum, place = peaks.mask.nonzero(as_tuple=True)
@@ -100,13 +91,16 @@ def without_padding(peaks):
 
 
 @torch.no_grad()
-def test_fingerprints_of_a_batch_without_padding_are_those_of_the_cpu():
+def test_fingerprints_are_those_of_the_cpu_with_padding_or_without():
     peaks = peak_batch([made_peaks(n_rows) for n_rows in (0, 3, 20)])
     packed = map_tensors(without_padding(peaks), lambda tensor: tensor.to(CUDA))
+    network = on(CUDA).encoder
 
-    expected, got = on(CPU).encoder(peaks), on(CUDA).encoder(packed).cpu()
+    expected = on(CPU).encoder(peaks)
 
-    torch.testing.assert_close(got, expected, atol=3e-2, rtol=3e-2)  # attention in half precision
+    torch.testing.assert_close(network(peaks.to(CUDA)).cpu(), expected, atol=1e-4, rtol=1e-4)
+    # Attention in half precision.
+    torch.testing.assert_close(network(packed).cpu(), expected, atol=3e-2, rtol=3e-2)
 
 
 @torch.no_grad()
@@ -161,19 +155,14 @@ def test_one_seed_is_one_trajectory_on_both_devices(formula, captured):
     """A draw on the edge between two classes may fall either way: one in a hundred samples may."""
     expected, got = drawn(CPU, formula=formula), drawn(CUDA, formula=formula, captured=captured)
 
+    again = drawn(CUDA, formula=formula, captured=captured)
+    assert torch.equal(again.bond_class, got.bond_class)
+    assert torch.equal(again.log_likelihood, got.log_likelihood)
     same = (got.bond_class == expected.bond_class).all(1)
     assert float(same.float().mean()) >= 0.99
     torch.testing.assert_close(
         got.log_likelihood[same], expected.log_likelihood[same], atol=1e-2, rtol=1e-3
     )
-
-
-@pytest.mark.parametrize("captured", [False, True])
-def test_a_draw_is_repeated_exactly_on_one_device(captured):
-    first, again = (drawn(CUDA, captured=captured) for _ in range(2))
-
-    assert torch.equal(first.bond_class, again.bond_class)
-    assert torch.equal(first.log_likelihood, again.log_likelihood)
 
 
 def test_spectra_take_turns_in_captured_graphs():
@@ -222,31 +211,21 @@ def test_training_steps_in_bfloat16_lower_the_loss():
 
 
 def trained(out, settings, device, stop_after=None):
-    """A small network on a device, trained there."""
+    """Losses of a small network that is trained on a device."""
     runtime, model = Runtime(device, None, False, 1), small_model().to(device)
     run(out, settings, model=model, runtime=runtime, stop_after=stop_after)
+    return figures(out, "loss")
 
 
-def test_a_run_has_the_losses_of_a_run_on_the_cpu(tmp_path):
-    for device in ("cpu", "cuda"):
-        trained(tmp_path / device, made_settings(steps=4), torch.device(device))
-
-    expected, got = (figures(tmp_path / device, "loss") for device in ("cpu", "cuda"))
-    assert got == pytest.approx(expected, rel=1e-3)
-
-
-def test_processes_that_make_batches_change_nothing_and_a_run_resumes(tmp_path):
+def test_a_run_resumes_and_has_the_losses_of_a_run_on_the_cpu_whoever_makes_batches(tmp_path):
     settings = made_settings(steps=6)
     helped = replace(settings, data=replace(settings.data, workers=2))
-    trained(tmp_path / "alone", settings, CUDA)
+    expected = trained(tmp_path / "cpu", settings, CPU)
 
-    trained(tmp_path / "helped", helped, CUDA, stop_after=3)
-    trained(tmp_path / "helped", helped, CUDA)
+    trained(tmp_path / "cuda", helped, CUDA, stop_after=3)
 
-    assert figures(tmp_path / "helped", "loss") == pytest.approx(
-        figures(tmp_path / "alone", "loss"), rel=1e-4
-    )
-    assert all(tensor.isfinite().all() for tensor in state(tmp_path / "helped").values())
+    assert trained(tmp_path / "cuda", helped, CUDA) == pytest.approx(expected, rel=1e-3)
+    assert all(tensor.isfinite().all() for tensor in state(tmp_path / "cuda").values())
 
 
 def test_a_step_waits_for_nothing():

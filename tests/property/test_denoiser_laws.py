@@ -24,8 +24,10 @@ from tests.made_graphs import (
     upper,
 )
 
-FADE_FROM, FADE_TO, N_STEPS = 100, 300, 500
-FEW = settings(max_examples=15)
+FADE = {"fade_from": 100, "fade_to": 300}
+N_STEPS = 500
+FEW = settings(max_examples=10)
+BOTH_KERNELS = pytest.mark.parametrize("pair_features", [8, 0])
 
 
 @cache
@@ -56,13 +58,12 @@ def within_elements(atom_class, seed):
 
 
 @FEW
-@given(st.sampled_from(FORMULAS), st.integers(1, FADE_FROM), st.integers(0, 10_000))
-@pytest.mark.parametrize("pair_features", [8, 0])
+@given(st.sampled_from(FORMULAS), st.integers(1, FADE["fade_from"]), st.integers(0, 10_000))
+@BOTH_KERNELS
 def test_without_positions_relabelled_atoms_give_relabelled_logits(pair_features, formula, t, seed):
-    known = condition([formula])
+    known, net = condition([formula]), denoiser(pair_features, **FADE)
     bonds = noisy_bonds(known.atom_class.shape[1], seed=seed)
     order = within_elements(known.atom_class[0], seed)
-    net = denoiser(pair_features, fade_from=FADE_FROM, fade_to=FADE_TO)
 
     plain = logits(bonds[None], t, known, net)[0]
     moved = logits(permuted(bonds, order)[None], t, known, net)[0]
@@ -70,15 +71,11 @@ def test_without_positions_relabelled_atoms_give_relabelled_logits(pair_features
     torch.testing.assert_close(moved, permuted(plain, order), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("fade", "t"), [({"fade_from": FADE_FROM, "fade_to": FADE_TO}, FADE_TO), ({}, 1), ({}, N_STEPS)]
-)
+@pytest.mark.parametrize(("fade", "t"), [(FADE, FADE["fade_to"]), ({}, 1), ({}, N_STEPS)])
 def test_with_positions_the_position_within_an_element_is_seen(fade, t):
     """By default at every step; where positions fade, while the noise is high."""
-    known = condition(["C6H12O6"])
-    bonds = noisy_bonds(12)
+    known, bonds, net = condition(["C6H12O6"]), noisy_bonds(12), denoiser(**fade)
     order = torch.tensor([1, 0, *range(2, 12)])
-    net = denoiser(**fade)
 
     plain = logits(bonds[None], t, known, net)[0]
     moved = logits(permuted(bonds, order)[None], t, known, net)[0]
@@ -91,7 +88,7 @@ def test_with_positions_the_position_within_an_element_is_seen(fade, t):
     st.lists(st.tuples(st.sampled_from(FORMULAS), st.integers(1, N_STEPS)), min_size=1, max_size=4),
     st.integers(0, 10_000),
 )
-@pytest.mark.parametrize("pair_features", [8, 0])
+@BOTH_KERNELS
 def test_a_graph_padded_in_a_batch_has_the_logits_it_has_alone(pair_features, graphs_at, seed):
     """Every graph at a noise level of its own."""
     net, size = denoiser(pair_features), 15
@@ -112,117 +109,97 @@ def test_a_graph_padded_in_a_batch_has_the_logits_it_has_alone(pair_features, gr
 
 def test_bits_without_probability_are_not_there_for_the_atoms():
     """Keys and values of padded bits carry no weight."""
-    known = condition(["C4H7NO2S"])
+    known, bonds = condition(["C4H7NO2S"]), noisy_bonds(8)[None]
     shut = torch.full_like(known.bit_log_prob[:, -4:], -torch.inf)
     one = replace(known, bit_log_prob=torch.cat([known.bit_log_prob[:, :-4], shut], 1))
     other = replace(one, bit=torch.cat([one.bit[:, :-4], torch.full((1, 4), 77)], 1))
-    bonds = noisy_bonds(8)[None]
+    none = replace(known, bit_log_prob=torch.full_like(known.bit_log_prob, -torch.inf))
 
     torch.testing.assert_close(logits(bonds, 200, other), logits(bonds, 200, one))
-    none = replace(known, bit_log_prob=torch.full_like(known.bit_log_prob, -torch.inf))
     assert logits(bonds, 200, none).isfinite().all()
 
 
 @FEW
 @given(st.sampled_from(FORMULAS), st.integers(1, 5), st.integers(1, N_STEPS))
-def test_an_expanded_context_is_the_context_of_the_repeated_condition(formula, samples, t):
+def test_an_expanded_context_is_that_of_the_repeated_condition_and_copies_nothing(
+    formula, samples, t
+):
     net, known = denoiser(), condition([formula])
     n = known.atom_class.shape[1]
     bonds = torch.stack([noisy_bonds(n, seed=seed) for seed in range(samples)])
     repeated = rows_of(known, torch.zeros(samples, dtype=torch.long))
 
     with torch.no_grad():
-        steps = torch.full((samples,), t)
-        expanded = net(bonds, steps, net.context(known).expand(samples))
+        context = net.context(known)
+        wide = context.expand(samples)
+        expanded = net(bonds, torch.full((samples,), t), wide)
 
     torch.testing.assert_close(expanded, logits(bonds, t, repeated), atol=1e-5, rtol=1e-5)
+    assert wide.condition.atom_class.shape == (samples, n)
+    for part, whole in ((wide.atoms, context.atoms), (wide.memory[0], context.memory[0])):
+        assert part.data_ptr() == whole.data_ptr()
 
 
-def test_an_expanded_context_copies_nothing():
-    context = denoiser().context(condition(["C9H8O4"]))
-
-    wide = context.expand(1000)
-
-    assert wide.atoms.data_ptr() == context.atoms.data_ptr()
-    assert wide.relative.data_ptr() == context.relative.data_ptr()
-    assert wide.memory[0].data_ptr() == context.memory[0].data_ptr()
-    assert wide.condition.atom_class.shape == (1000, 13)
-
-
-def two_isomers():
-    """C3H6O2 as acid and as ester: one formula, two graphs, and here one fingerprint."""
-    return Molecules(
-        atom_counts=np.array([[3, 0, 2, *[0] * 9, 6]] * 2, np.uint8),
-        charge=np.zeros(2, np.int8),
-        bond_offset=np.array([0, 4, 8]),
-        bond_pair=np.array(
-            [[0, 1], [1, 2], [2, 3], [2, 4], [0, 1], [1, 3], [1, 4], [2, 4]], np.uint8
-        ),
-        bond_type=np.array([1, 1, 2, 1, 1, 2, 1, 1], np.uint8),
-        bit_offset=np.array([0, 3, 6]),
-        bits=np.array([7, 80, 3000] * 2, np.uint16),
-        fold=np.zeros(2, np.uint8),
-        inchikey=np.array(["XBDQKXXYIPTUBI", "TZIHFWKZFHZASV"], "S14"),
+def context_of(**changes):
+    """Of C3H6O2 as acid; with changes of what the prepared molecule says."""
+    molecules = Molecules(
+        atom_counts=np.array([[3, 0, 2, *[0] * 9, 6]], np.uint8),
+        charge=np.zeros(1, np.int8),
+        bond_offset=np.array([0, 4]),
+        bond_pair=np.array([[0, 1], [1, 2], [2, 3], [2, 4]], np.uint8),
+        bond_type=np.array([1, 1, 2, 1], np.uint8),
+        bit_offset=np.array([0, 3]),
+        bits=np.array([7, 80, 3000], np.uint16),
+        fold=np.zeros(1, np.uint8),
+        inchikey=np.array(["XBDQKXXYIPTUBI"], "S14"),
     )
-
-
-def context_of(molecule, changes=None):
-    molecules = replace(two_isomers(), **(changes or {}))
-    collator = MoleculeCollator(molecules, None)
-    known = collator.condition(np.array([molecule]), 5, np.random.default_rng(molecule))
+    collator = MoleculeCollator(replace(molecules, **changes), None)
+    known = collator.condition(np.array([0]), 5, np.random.default_rng(0))
+    listed = []
     with torch.no_grad():
-        return denoiser().context(known)
-
-
-def same(one, other):
-    """Whether every tensor of two contexts is equal."""
-    mine, yours = [], []
-    map_tensors(one, lambda tensor: mine.append(tensor) or tensor)
-    map_tensors(other, lambda tensor: yours.append(tensor) or tensor)
-    return all(torch.equal(a, b) for a, b in zip(mine, yours, strict=True))
+        map_tensors(denoiser().context(known), lambda tensor: listed.append(tensor) or tensor)
+    return listed
 
 
 @pytest.mark.parametrize(
     ("changes", "reaches"),
     [
-        ({"bond_type": np.array([2, 2, 2, 2, 3, 3, 3, 3], np.uint8)}, False),
-        ({"bond_pair": np.array([[0, 4], [1, 3], [0, 3], [0, 1]] * 2, np.uint8)}, False),
-        ({"inchikey": np.array(["A" * 14, "B" * 14], "S14")}, False),
-        ({"fold": np.array([2, 3], np.uint8)}, False),
-        ({"bits": np.array([7, 81, 3000] * 2, np.uint16)}, True),
-        ({"atom_counts": np.array([[3, 0, 2, *[0] * 9, 8]] * 2, np.uint8)}, True),
-        ({"charge": np.array([1, 1], np.int8)}, True),
+        ({"bond_type": np.array([2, 2, 2, 2], np.uint8)}, False),
+        ({"bond_pair": np.array([[0, 4], [1, 3], [0, 3], [0, 1]], np.uint8)}, False),
+        ({"inchikey": np.array(["A" * 14], "S14")}, False),
+        ({"fold": np.array([2], np.uint8)}, False),
+        ({"bits": np.array([7, 81, 3000], np.uint16)}, True),
+        ({"atom_counts": np.array([[3, 0, 2, *[0] * 9, 8]], np.uint8)}, True),
+        ({"charge": np.array([1], np.int8)}, True),
     ],
 )
 def test_formula_charge_and_fingerprint_reach_the_network_and_nothing_else(changes, reaches):
-    assert same(context_of(0, changes), context_of(0)) is not reaches
+    pairs = zip(context_of(**changes), context_of(), strict=True)
+
+    assert all(torch.equal(one, other) for one, other in pairs) is not reaches
 
 
-def test_logits_are_added_to_the_noisy_graph_itself():
-    net = stirred(small_settings()).denoiser
+def test_logits_are_added_to_the_noisy_graph_itself_and_are_float32_under_autocast():
+    net, known, bonds = (
+        stirred(small_settings()).denoiser,
+        condition(["C9H8O4"]),
+        noisy_bonds(13)[None],
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        low = logits(bonds, 100, known, net)
+    assert low.dtype == torch.float32
+    assert (low - logits(bonds, 100, known, net)).abs().max() < 0.3
     with torch.no_grad():
         net.readout.weight.zero_()
         net.readout.bias.zero_()
-    known, bonds = condition(["C9H8O4"]), noisy_bonds(13)[None]
 
     got = logits(bonds, 100, known, net)
 
     assert torch.equal(got, torch.nn.functional.one_hot(bonds, 5).float())
 
 
-def test_logits_are_float32_under_autocast():
-    known, bonds = condition(["C9H8O4"]), noisy_bonds(13)[None]
-
-    with torch.autocast("cpu", torch.bfloat16):
-        got = logits(bonds, 100, known)
-
-    assert got.dtype == torch.float32
-    assert (got - logits(bonds, 100, known)).abs().max() < 0.3
-
-
 def test_every_parameter_of_the_denoiser_gets_a_gradient():
-    net = stirred(small_settings(layers=3)).denoiser
-    known = condition(FORMULAS)
+    net, known = stirred(small_settings(layers=3)).denoiser, condition(FORMULAS)
     bonds = torch.stack([noisy_bonds(n, 13) for n in known.atom_mask.sum(1).tolist()])
 
     steps = torch.tensor([450, 400, 350, 200, 250])

@@ -55,8 +55,12 @@ def converted(*arguments):
 
 
 def test_the_release_becomes_a_benchmark_in_the_common_layout(folder):
-    done = converted(folder, "-o", folder / "nplib1.tsv")
+    out = folder / "nplib1.tsv"
+    out.write_text("of an earlier day")
+    refused, kept = converted(folder, "-o", out), out.read_text()
+    done = converted(folder, "-o", out, "--force")
 
+    assert (refused.exit_code != 0, kept) == (True, "of an earlier day")
     assert done.exit_code == 0, done.output
     suite, expected = find(str(folder / "nplib1.tsv")), labelled_table.rows(1)
     rows = list(suite.rows())
@@ -64,30 +68,12 @@ def test_the_release_becomes_a_benchmark_in_the_common_layout(folder):
     assert [row["fold"] for row in rows] == [row["fold"] for row in expected]
     assert rows[0]["adduct"] == "[M+H]+"
     assert float(rows[0]["precursor_mz"]) == pytest.approx(float(expected[0]["precursor_mz"]))
-
-
-def test_energies_of_one_file_become_one_spectrum_each_relative_to_its_base_peak(folder):
-    row = next(spectra_of(folder, folder / SPLIT))
-
-    mz = [float(value) for value in row["mzs"].split(",")]
-    intensity = [float(value) for value in row["intensities"].split(",")]
-    assert mz == sorted(mz)
-    assert len(mz) == 3
-    assert sorted(intensity) == [0.5, 1.0, 1.0]
-
-
-def test_spectra_outside_the_split_are_left_out(folder):
-    (folder / SPLIT).write_text("name\tsplit\nS00\ttest\n")
-
+    # Energies of one file become one spectrum, each relative to its base peak.
+    mz = [float(value) for value in rows[0]["mzs"].split(",")]
+    assert (len(mz), mz) == (3, sorted(mz))
+    assert sorted(map(float, rows[0]["intensities"].split(","))) == [0.5, 1.0, 1.0]
+    (folder / SPLIT).write_text("name\tsplit\nS00\ttest\n")  # others are left out
     assert [row["identifier"] for row in spectra_of(folder, folder / SPLIT)] == ["S00"]
-
-
-def test_a_table_that_exists_is_not_lost_without_being_asked(folder):
-    (folder / "nplib1.tsv").write_text("of an earlier day")
-
-    assert converted(folder, "-o", folder / "nplib1.tsv").exit_code
-    assert (folder / "nplib1.tsv").read_text() == "of an earlier day"
-    assert converted(folder, "-o", folder / "nplib1.tsv", "--force").exit_code == 0
 
 
 @pytest.mark.parametrize(

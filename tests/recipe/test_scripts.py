@@ -88,24 +88,19 @@ def drawn_twice(sampled=100):
     return (outcome(*structures, sampled=sampled),)
 
 
-@pytest.mark.parametrize("n", [1, 7, 99])
-def test_a_part_of_the_samples_is_one_that_might_have_been_drawn(n):
-    (part,) = recipe.part_of(drawn_twice(), n, np.random.default_rng(0))
-
-    assert part.sampled == n
-    assert sum(one.samples for one in part.structures) <= n
-    assert all(one.samples for one in part.structures)
-    assert all(one.repaired <= one.samples for one in part.structures)
-
-
 def test_parts_are_right_on_average_and_all_samples_are_themselves():
     drawn, generator = drawn_twice(), np.random.default_rng(1)
 
-    parts = [recipe.part_of(drawn, 10, generator)[0].structures for _ in range(2000)]
+    whole = [recipe.part_of(drawn, 10, generator)[0] for _ in range(500)]
+    parts = [part.structures for part in whole]
 
+    for part in whole:
+        assert part.sampled == 10
+        assert sum(one.samples for one in part.structures) <= 10
+        assert all(one.repaired <= one.samples > 0 for one in part.structures)
     counts = {
         name: np.mean([sum(one.samples for one in part if one.smiles == name) for part in parts])
         for name in "AB"
     }
-    assert counts == pytest.approx({"A": 5.0, "B": 3.0}, abs=0.15)
+    assert counts == pytest.approx({"A": 5.0, "B": 3.0}, abs=0.3)
     assert tuple(recipe.part_of(drawn, 100, generator)) == drawn

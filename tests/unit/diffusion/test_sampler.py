@@ -9,18 +9,12 @@ import torch
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion import sampler as module
-from duallgd_cli.diffusion.sampler import (
-    BYTES_PER_PAIR,
-    Sampler,
-    chunk_size,
-    formula_condition,
-)
+from duallgd_cli.diffusion.sampler import BYTES_PER_PAIR, Sampler, chunk_size, formula_condition
 from duallgd_cli.errors import ConfigError, OutOfTimeError
 from duallgd_cli.model.duallgd import parameter_counts
 from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu
 
-CPU = torch.device("cpu")
 SETTINGS = SamplingSettings(steps=4, samples=7)
 FINGERPRINT = torch.rand(4096, generator=torch.Generator().manual_seed(1)) ** 8
 
@@ -43,30 +37,26 @@ def draw(sampler, settings=SETTINGS, seed=1, formula="C4H7NO2S", check=lambda: N
     return sampler.draw(sampler.context(parsed, FINGERPRINT), [task], settings, check)
 
 
-def test_what_is_drawn_has_the_shape_of_the_formula(sampler):
-    drawn, notes = draw(sampler)
+@pytest.fixture(scope="module")
+def whole(sampler):
+    return draw(sampler)[0]
 
-    assert drawn.bond_class.shape == (7, 28)
-    assert set(drawn.bond_class.unique().tolist()) <= set(range(5))
-    assert drawn.log_likelihood.shape == (7,)
-    assert (drawn.log_likelihood < 0).all()
-    assert drawn.bond_log_prob.shape == (7, 28, 5)
-    torch.testing.assert_close(drawn.bond_log_prob.exp().sum(-1), torch.ones(7, 28))
+
+def test_a_draw_has_the_shape_of_the_formula_and_follows_from_its_arguments(sampler, whole):
+    (again, notes), (other, _) = draw(sampler), draw(sampler, seed=2)
+
+    assert whole.bond_class.shape == (7, 28)
+    assert set(whole.bond_class.unique().tolist()) <= set(range(5))
+    assert whole.log_likelihood.shape == (7,)
+    assert (whole.log_likelihood < 0).all()
+    torch.testing.assert_close(whole.bond_log_prob.exp().sum(-1), torch.ones(7, 28))
+    assert all(torch.equal(one, two) for one, two in zip(whole, again, strict=True))
+    assert (whole.bond_class != other.bond_class).any()
     assert notes == []
 
 
-def test_a_draw_follows_from_its_arguments(sampler):
-    (first, _), (again, _) = (draw(sampler) for _ in range(2))
-    other, _ = draw(sampler, seed=2)
-
-    assert torch.equal(first.bond_class, again.bond_class)
-    assert torch.equal(first.log_likelihood, again.log_likelihood)
-    assert (first.bond_class != other.bond_class).any()
-
-
 @pytest.mark.parametrize("chunk", [1, 3])
-def test_chunks_change_no_sample(sampler, monkeypatch, chunk):
-    whole, _ = draw(sampler)
+def test_chunks_change_no_sample(sampler, whole, monkeypatch, chunk):
     monkeypatch.setattr(module, "chunk_size", lambda *_: chunk)
 
     parts, _ = draw(sampler)
@@ -75,27 +65,24 @@ def test_chunks_change_no_sample(sampler, monkeypatch, chunk):
     torch.testing.assert_close(parts.log_likelihood, whole.log_likelihood, rtol=1e-4, atol=0)
 
 
-@pytest.mark.parametrize("threads", [2, 3])
-def test_the_number_of_threads_changes_no_digit_and_is_put_back(sampler, threads):
-    torch.set_num_threads(1)
-    alone, _ = draw(sampler)
-    torch.set_num_threads(threads)
+def test_the_number_of_threads_changes_no_digit_and_is_put_back(sampler):
+    drawn = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        drawn.append(draw(sampler)[0])
+        assert torch.get_num_threads() == threads
 
-    beside, _ = draw(sampler)
-
-    assert torch.get_num_threads() == threads
-    assert all(torch.equal(one, other) for one, other in zip(alone, beside, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(*drawn, strict=True))
 
 
-def test_tasks_are_drawn_one_after_the_other_each_with_noise_of_its_own(sampler):
+def test_tasks_are_drawn_one_after_the_other_each_with_noise_of_its_own(sampler, whole):
     context = sampler.context(Formula.parse("C4H7NO2S"), FINGERPRINT)
     tasks = [sampler.task(SETTINGS, seed, samples, 28) for seed, samples in ((1, 7), (5, 2))]
 
     both, _ = sampler.draw(context, tasks, SETTINGS)
 
-    first, second = (sampler.draw(context, [task], SETTINGS)[0] for task in tasks)
-    assert torch.equal(both.bond_class, torch.cat([first.bond_class, second.bond_class]))
-    assert torch.equal(first.bond_class, draw(sampler)[0].bond_class)
+    second, _ = sampler.draw(context, tasks[1:], SETTINGS)
+    assert torch.equal(both.bond_class, torch.cat([whole.bond_class, second.bond_class]))
 
 
 @pytest.mark.parametrize("error", [OutOfTimeError, KeyboardInterrupt])
@@ -110,34 +97,19 @@ def test_a_check_stops_the_drawing_between_evaluations_of_any_chunk(sampler, mon
 
     with pytest.raises(error):
         draw(sampler, check=stop)
-
     assert len(evaluations) == 6
 
 
-def test_running_out_of_memory_halves_the_chunk_and_says_so(sampler, model, monkeypatch):
-    whole, _ = draw(sampler)
-    forward = model.denoiser.forward
+def test_running_out_of_memory_halves_the_chunk_and_says_so(sampler, whole, model, monkeypatch):
+    forward, denoiser = model.denoiser.forward, Sampler.denoiser
 
     def small_memory(bond_class, t, context):
         if len(bond_class) > 2:
             raise torch.OutOfMemoryError
         return forward(bond_class, t, context)
 
-    monkeypatch.setattr(model.denoiser, "forward", small_memory)
-    drawn, notes = draw(sampler)
-
-    assert torch.equal(drawn.bond_class, whole.bond_class)
-    assert notes == [
-        "out of device memory: samples per chunk halved to 3",
-        "out of device memory: samples per chunk halved to 1",
-    ]
-
-
-def test_memory_that_ends_while_a_graph_is_captured_halves_the_chunk_too(sampler, monkeypatch):
-    whole, _ = draw(sampler)
-    denoiser = Sampler.denoiser
-
     def capture(self, context, samples):
+        """Memory that ends while a graph is captured."""
         try:
             if samples > 4:
                 raise torch.OutOfMemoryError("CUDA out of memory")
@@ -146,11 +118,16 @@ def test_memory_that_ends_while_a_graph_is_captured_halves_the_chunk_too(sampler
                 raise RuntimeError("operation failed due to a previous error during capture")
         return denoiser(self, context, samples)
 
-    monkeypatch.setattr(Sampler, "denoiser", capture)
-    drawn, notes = draw(sampler)
-
-    assert torch.equal(drawn.bond_class, whole.bond_class)
-    assert notes == ["out of device memory: samples per chunk halved to 3"]
+    said = "out of device memory: samples per chunk halved to "
+    for owner, name, limited, sizes in (
+        (model.denoiser, "forward", small_memory, (3, 1)),
+        (Sampler, "denoiser", capture, (3,)),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, limited)
+            drawn, notes = draw(sampler)
+        assert torch.equal(drawn.bond_class, whole.bond_class)
+        assert notes == [f"{said}{size}" for size in sizes]
 
 
 @pytest.mark.parametrize(
@@ -166,30 +143,33 @@ def test_what_no_smaller_chunk_mends_is_an_error(sampler, model, monkeypatch, er
         draw(sampler)
 
 
-def test_the_weights_say_by_how_much_the_time_is_shifted(sampler):
+def test_settings_of_time_and_temperature_move_the_draw(sampler, whole):
     own = sampler.model.settings.diffusion.time_shift
-    drawn = [
-        draw(sampler, replace(SETTINGS, time_shift=shift))[0].log_likelihood
-        for shift in (None, own, 0.9)
-    ]
+    same, other = (draw(sampler, replace(SETTINGS, time_shift=shift))[0] for shift in (own, 0.9))
+    entropy = []
+    for temperature in (3.0, 0.3):
+        log_prob = draw(sampler, replace(SETTINGS, temperature=temperature))[0].bond_log_prob
+        entropy.append(float(-np.sum(np.exp(log_prob.numpy()) * log_prob.numpy(), -1).mean()))
 
-    assert torch.equal(drawn[0], drawn[1])
-    assert (drawn[0] != drawn[2]).any()
+    assert torch.equal(same.log_likelihood, whole.log_likelihood)
+    assert (other.log_likelihood != whole.log_likelihood).any()
+    assert entropy[0] > entropy[1]
+    with pytest.raises(ConfigError, match="a schedule must start at 500, not 400"):
+        draw(sampler, replace(SETTINGS, schedule="400,100,0"))
 
 
 @pytest.mark.parametrize("formula", ["CH4O", "C2H6", "C60H122"])
 def test_small_and_large_molecules_are_drawn(sampler, formula):
     n = Formula.parse(formula).n_heavy
 
-    drawn, _ = draw(sampler, replace(SETTINGS, samples=2), formula=formula)
+    drawn, _ = draw(sampler, SamplingSettings(steps=2, samples=2), formula=formula)
 
     assert drawn.bond_class.shape == (2, n * (n - 1) // 2)
 
 
 @pytest.mark.parametrize(("text", "charge"), [("C4H7NO2S", 0), ("[C5H14NO]+", 1)])
 def test_the_condition_is_a_function_of_formula_and_fingerprint(text, charge):
-    formula = Formula.parse(text)
-    fingerprint = torch.rand(4096, generator=torch.Generator().manual_seed(1))
+    formula, fingerprint = Formula.parse(text), FINGERPRINT**0.125
 
     known = formula_condition(formula, fingerprint, 160)
 
@@ -197,13 +177,11 @@ def test_the_condition_is_a_function_of_formula_and_fingerprint(text, charge):
     assert known.atom_mask.all()
     assert known.formula.tolist() == [formula.array.tolist()]
     assert known.charge.tolist() == [charge]
-    assert known.bit.shape == known.bit_log_prob.shape == (1, 160)
-    torch.testing.assert_close(
-        known.bit_log_prob[0].exp(), fingerprint.sort().values[-160:].flip(0)
-    )
+    expected = fingerprint.sort().values[-160:].flip(0)
+    torch.testing.assert_close(known.bit_log_prob[0].exp(), expected)
 
 
-@pytest.mark.parametrize("samples", [40, 60, 100])
+@pytest.mark.parametrize("samples", [40, 60, 100, 10_000])
 @pytest.mark.parametrize("n_pairs", [1, 190, 300, 435, 4950])
 def test_chunks_follow_from_size_and_settings_and_fit_the_memory(samples, n_pairs):
     settings = SamplingSettings(max_memory_mib=64)
@@ -215,14 +193,8 @@ def test_chunks_follow_from_size_and_settings_and_fit_the_memory(samples, n_pair
         assert chunk == 1 or chunk * n_pairs * BYTES_PER_PAIR <= 64 * (1 << 20)
         count = -(-samples // chunk)
         assert chunk - (samples - (count - 1) * chunk) < count  # the last is of like size
-
-
-def test_more_memory_is_used_on_cuda_and_not_on_a_cpu():
-    large = SamplingSettings(max_memory_mib=8192)
-    on_cpu, on_cuda = (
-        chunk_size(435, 10_000, large, torch.device(name)) for name in ("cpu", "cuda")
-    )
-
+    large = SamplingSettings(max_memory_mib=8192)  # used on CUDA and not on a CPU
+    on_cpu, on_cuda = (chunk_size(435, 10_000, large, torch.device(n)) for n in ("cpu", "cuda"))
     assert on_cuda > 10 * on_cpu
 
 
@@ -230,22 +202,8 @@ def test_layers_of_a_stack_are_counted_together():
     network = torch.nn.Module()
     network.layers = torch.nn.ModuleList([torch.nn.Linear(3, 2) for _ in range(4)])
     network.readout = torch.nn.Linear(2, 1, bias=False)
-
-    assert parameter_counts(network) == {"layers": 4 * 8, "readout": 2}
     outer = torch.nn.Module()
     outer.inner = network
+
+    assert parameter_counts(network) == {"layers": 4 * 8, "readout": 2}
     assert parameter_counts(outer, depth=1) == {"inner": 4 * 8 + 2}
-
-
-def test_a_schedule_that_does_not_fit_the_process_is_refused(sampler):
-    with pytest.raises(ConfigError, match="a schedule must start at 500, not 400"):
-        draw(sampler, replace(SETTINGS, schedule="400,100,0"))
-
-
-def test_temperature_moves_the_draw(sampler):
-    entropy = []
-    for temperature in (3.0, 0.3):
-        log_prob = draw(sampler, replace(SETTINGS, temperature=temperature))[0].bond_log_prob
-        entropy.append(float(-np.sum(np.exp(log_prob.numpy()) * log_prob.numpy(), -1).mean()))
-
-    assert entropy[0] > entropy[1]

@@ -19,8 +19,8 @@ def model():
 
 
 def plain(model, context, bonds, t):
-    repeated = context.expand(len(bonds))
-    return model.denoiser(bonds, torch.full((len(bonds),), t), repeated)
+    steps = torch.full((len(bonds),), t)
+    return model.denoiser(bonds, steps, context.expand(len(bonds)))
 
 
 def bonds_of(n_atoms, seed):
@@ -47,31 +47,18 @@ def test_graphs_longest_unused_are_dropped_when_memory_is_full(
     model, monkeypatch, room_for, captures
 ):
     context = model.denoiser.context(condition(["C6H12O6"]))
-    denoiser = CapturedDenoiser(model.denoiser, cpu())
-    sizes = [denoiser._capture(context, samples)[2] for samples in (3, 2, 1)]
-    monkeypatch.setattr(captured, "_MOST_BYTES", sum(sizes[:room_for]))
-    made = []
+    denoiser, made = CapturedDenoiser(model.denoiser, cpu()), []
     capture = denoiser._capture
+    sizes = [capture(context, samples)[2] for samples in (3, 2, 1)]
+    each = 66 * (8 + 5 * 4) + 8  # a class and five logits a pair, and the step
+    assert (sizes[0] - sizes[1], sizes[1] - sizes[2]) == (each, each)
+    monkeypatch.setattr(captured, "_MOST_BYTES", sum(sizes[:room_for]))
     monkeypatch.setattr(denoiser, "_capture", lambda c, n: made.append(n) or capture(c, n))
 
     for samples in (1, 2, 1, 3, 1, 2):
         denoiser.bound(context, samples)
 
     assert made == captures
-
-
-@torch.inference_mode()
-def test_bonds_and_logits_of_many_samples_count_as_memory(model, monkeypatch):
-    context = model.denoiser.context(condition(["C6H12O6"]))
-    of_one = sum(tensor.nbytes for tensor in captured._tensors(context))
-    monkeypatch.setattr(captured, "_MOST_BYTES", 4 * of_one)
-    denoiser = CapturedDenoiser(model.denoiser, cpu())
-
-    first = denoiser.bound(context, 1)
-    assert denoiser.bound(context, 1) is first
-    denoiser.bound(context, 4 * of_one // (66 * (8 + 5 * 4)))  # a class and five logits a pair
-
-    assert denoiser.bound(context, 1) is not first
 
 
 @torch.inference_mode()

@@ -25,25 +25,21 @@ from tests.made_graphs import made_peaks, some_rows
 from tests.made_prepared import SPECTRA, made_spectra
 
 BITS = [[1, 5, 9], [1, 6], [2, 5, 4095], [3]]
+KNOWN = [made_peaks(6, seed) for seed in range(4)]
 
 
-def known(*spectra, **changes):
-    """The arrays of a weights file, each molecule with one spectrum."""
-    own = [places(peak_batch([one])) for one in spectra]
-    return {
+def kernel_of(**changes):
+    """A kernel of known molecules with one spectrum each, its arrays changed or left out."""
+    own = [places(peak_batch([one])) for one in KNOWN]
+    tensors = {
         "n_places": torch.tensor([place.shape[1] for place, _ in own]),
         "place": torch.cat([place[0] for place, _ in own]),
         "weight": torch.cat([weight[0] for _, weight in own]),
         "mixing": UNMIXED,
     } | changes
-
-
-def kernel_of(tensors):
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     offset = np.cumsum([0, *map(len, BITS)])
     return FragmentKernel.of(tensors, offset, np.concatenate(BITS).astype(np.uint16))
-
-
-KNOWN = [made_peaks(6, seed) for seed in range(4)]
 
 
 def literal(query):
@@ -63,32 +59,21 @@ def literal(query):
     return found.clip(0.003, 0.97)
 
 
-def test_chances_are_those_of_ridge_regression():
-    kernel = kernel_of(known(*KNOWN))
-    query = some_rows(KNOWN[2], [0, 3, 4])
+def test_chances_are_those_of_ridge_regression_whatever_the_order_and_the_batch():
+    kernel, query = kernel_of(), some_rows(KNOWN[2], [0, 3, 4])
 
     (found,) = kernel.chance(peak_batch([query])).numpy()
+    beside = kernel.chance(peak_batch([KNOWN[0], some_rows(query, [2, 0, 1])]))[1]
 
     np.testing.assert_allclose(found, literal(query), atol=1e-5)
+    np.testing.assert_allclose(beside.numpy(), found, atol=1e-6, rtol=1e-5)
     assert found[[2, 4095]].min() > found[[3, 6, 9]].max()  # it is the third molecule's
 
 
-def test_rows_come_in_any_order_and_spectra_beside_any_others():
-    kernel = kernel_of(known(*KNOWN))
-    query = made_peaks(12, 9)
-    turned = some_rows(query, np.arange(12)[::-1].copy())
-
-    alone = kernel.chance(peak_batch([query]))
-    beside = kernel.chance(peak_batch([KNOWN[0], turned]))
-
-    torch.testing.assert_close(beside[1:], alone, atol=1e-6, rtol=1e-5)
-
-
 def test_what_shares_nothing_with_known_molecules_gets_their_mean():
-    kernel = kernel_of(known(*KNOWN))
-    none = some_rows(made_peaks(6, 77), [])
+    kernel = kernel_of()
 
-    (found,) = kernel.chance(peak_batch([none]))
+    (found,) = kernel.chance(peak_batch([some_rows(made_peaks(6, 77), [])]))
 
     torch.testing.assert_close(found, kernel.mean.clamp(0.003, 0.97))
 
@@ -101,7 +86,7 @@ def test_isomers_of_a_fragment_meet_and_its_loss_is_another_place():
     assert (weight > 0).sum(1).tolist() == [2, 4]
 
 
-def test_the_encoder_alone_is_unmixed_and_a_fit_is_never_worse():
+def test_the_encoder_alone_is_unmixed_and_a_fit_is_never_worse_and_stays_finite():
     torch.manual_seed(1)
     truth = (torch.rand(20, 50) < 0.3).float()
     logits = 3 * truth - 2 + torch.randn(20, 50)
@@ -113,21 +98,12 @@ def test_the_encoder_alone_is_unmixed_and_a_fit_is_never_worse():
     assert torch.equal(mixed(UNMIXED, logits, chance), logits)
     either = entropy(logits, truth), entropy(torch.logit(chance), truth)
     assert entropy(mixed(mixing, logits, chance), truth) < min(either)
-
-
-def test_a_fit_of_what_is_told_perfectly_stays_finite():
-    truth = torch.eye(4)
-
-    mixing = fitted_mixing(20 * truth - 10, (0.96 * truth + 0.01), truth)
-
-    assert mixing.abs().max() < 1_000
+    perfect = torch.eye(4)
+    assert fitted_mixing(20 * perfect - 10, 0.96 * perfect + 0.01, perfect).abs().max() < 1_000
 
 
 def test_the_rounds_are_enough(monkeypatch):
-    kernel, batch = (
-        kernel_of(known(*KNOWN)),
-        peak_batch([made_peaks(20, seed) for seed in range(9)]),
-    )
+    kernel, batch = kernel_of(), peak_batch([made_peaks(20, seed) for seed in range(9)])
 
     usual = kernel.chance(batch)
     monkeypatch.setattr(fragment_kernel, "_ROUNDS", 200)
@@ -140,19 +116,15 @@ def test_the_rounds_are_enough(monkeypatch):
     [
         {"n_places": torch.tensor([1, 2])},
         {"n_places": torch.tensor([12, 12, 12, 13])},
-        {"place": torch.full((48,), N_PLACES)},
-        {"place": torch.full((48,), -1)},
-        {"place": torch.full((48,), 0.5)},
+        *({"place": torch.full((48,), value)} for value in (N_PLACES, -1, 0.5)),
         {"weight": torch.zeros(48)},
         {"mixing": torch.zeros(2)},
         {"weight": None},
     ],
 )
 def test_broken_and_missing_arrays_are_refused(change):
-    tensors = {name: one for name, one in known(*KNOWN, **change).items() if one is not None}
-
     with pytest.raises(WeightsError, match="the spectra of known molecules in the weights"):
-        kernel_of(tensors)
+        kernel_of(**change)
 
 
 TRAIN = tuple(row for row in SPECTRA if row[-1] == "train")
@@ -164,25 +136,20 @@ def kept(path, *rows):
     return known_spectra(spectra, known), known, spectra
 
 
-def test_nothing_of_folds_val_and_test_is_kept(tmp_path):
-    every, _, _ = kept(tmp_path / "every")
+def test_each_fragment_and_loss_of_fold_train_is_kept_once(tmp_path, monkeypatch):
+    tensors, known, _ = kept(tmp_path / "every")
     train, _, _ = kept(tmp_path / "train", *TRAIN)
 
-    assert every.keys() == {"n_places", "place", "weight"}
-    for name, tensor in train.items():
-        assert torch.equal(every[name], tensor), name
-
-
-def test_each_fragment_and_loss_of_a_molecule_is_kept_once(tmp_path):
-    tensors, known, _ = kept(tmp_path / "spectra")
-
-    start = 0
-    for n_places in tensors["n_places"].tolist():
-        own = tensors["place"][start : start + n_places]
-        assert len(own.unique()) == n_places > 0
-        start += n_places
-    assert start == len(tensors["weight"])
-    assert len(known) == len(tensors["n_places"]) == 3
+    assert tensors.keys() == {"n_places", "place", "weight"}
+    for name, tensor in train.items():  # nothing of folds val and test
+        assert torch.equal(tensors[name], tensor), name
+    each = tensors["place"].split(tensors["n_places"].tolist())
+    assert all(len(own.unique()) == len(own) > 0 for own in each)
+    assert len(known) == len(each) == 3
+    monkeypatch.setattr(module, "_KEPT", 2)  # the most telling
+    short, _, _ = kept(tmp_path / "short")
+    assert short["n_places"].tolist() == [2, 2, 2]
+    assert set(short["place"].tolist()) < set(tensors["place"].tolist())
 
 
 def test_a_fragment_of_two_spectra_is_kept_at_its_brightest(tmp_path):
@@ -191,15 +158,6 @@ def test_a_fragment_of_two_spectra_is_kept_at_its_brightest(tmp_path):
 
     assert torch.equal(one["place"], both["place"])
     assert torch.equal(one["weight"], both["weight"])
-
-
-def test_only_the_most_telling_are_kept(tmp_path, monkeypatch):
-    whole, _, _ = kept(tmp_path / "whole")
-    monkeypatch.setattr(module, "_KEPT", 2)
-    short, _, _ = kept(tmp_path / "short")
-
-    assert short["n_places"].tolist() == [2, 2, 2]
-    assert set(short["place"].tolist()) < set(whole["place"].tolist())
 
 
 @pytest.mark.parametrize("rows", [SPECTRA, TRAIN])

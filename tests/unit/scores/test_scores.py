@@ -91,40 +91,25 @@ def test_the_network_in_plain_arrays_is_the_network():
         np.testing.assert_allclose(said, expected.numpy(), atol=1e-4)
 
 
-def test_the_substructure_prior_is_the_mean_log_share_of_the_bits():
-    bits = identity.fingerprint(identity.parse_smiles("CCO"))
-    table = np.full(N_BITS, -9, np.float32)
-    table[bits] = np.linspace(-3, -1, len(bits))
-    got = scored(arrays_of(judge(), table), annotated("C2H5"))
-
-    assert got["familiarity"] == pytest.approx(-2, abs=1e-4)
-
-
-def test_environments_that_no_known_structure_has_count_against_a_molecule():
-    known = known_environments([identity.parse_smiles("CCO")] * 2)
-    model = arrays_of(judge()) | {"environments": known}
-
-    assert str(scored(model, annotated("C2H5"))["known_environments"]) == "0.0"  # and not -0.0
-    # By hand in tests/unit/chem/test_environments.py.
-    assert scored(model, annotated("C2H5"), "CCCO")["known_environments"] == -3
-
-
-def test_contrast_is_the_sum_of_what_the_bits_speak_for_a_molecule():
-    ethanol, told = molecule("CCO"), np.full(N_BITS, 9, np.float32)
-    told[ethanol.bits] = 0.25
-
-    value = isomer_log_odds(query(annotated("C2H5"), isomer_log_odds=told), ethanol)
-
-    assert value == 0.25 * len(ethanol.bits)
-    assert scored(arrays_of(judge()), annotated("C2H5"))["contrast"] == 0  # without an encoder
-
-
-def test_known_halves_are_those_of_the_blocks_that_come_with_the_weights():
+def test_each_score_of_a_molecule_is_what_it_says():
+    ethanol, known = molecule("CCO"), known_environments([identity.parse_smiles("CCO")] * 2)
+    table, odds = np.full(N_BITS, -9, np.float32), np.full(N_BITS, 9, np.float32)
+    table[ethanol.bits] = np.linspace(-3, -1, len(ethanol.bits))
+    odds[ethanol.bits] = 0.25
     ends = cut(map(identity.parse_smiles, ["CCO", "CCCO", "CC(C)O"])).ends
+    model = arrays_of(judge(), table) | {"environments": known}
 
-    got = scored(arrays_of(judge()), annotated("C2H5"), "CCCO", ends)["known_halves"]
+    of_ethanol, of_propanol = (scored(model, annotated("C2H5"), s, ends) for s in ("CCO", "CCCO"))
 
-    assert got == round(known_halves(identity.parse_smiles("CCCO"), ends), 4) != 0
+    assert of_ethanol["familiarity"] == pytest.approx(-2, abs=1e-4)  # mean log share of the bits
+    assert str(of_ethanol["known_environments"]) == "0.0"  # and not -0.0
+    # By hand in tests/unit/chem/test_environments.py.
+    assert of_propanol["known_environments"] == -3
+    halves = known_halves(identity.parse_smiles("CCCO"), ends)
+    assert of_propanol["known_halves"] == round(halves, 4) != 0
+    assert of_ethanol["contrast"] == 0  # without an encoder
+    asked = query(annotated("C2H5"), isomer_log_odds=odds)
+    assert isomer_log_odds(asked, ethanol) == 0.25 * len(ethanol.bits)
 
 
 def test_agreement_with_the_fingerprint_is_read_literally():
@@ -148,20 +133,12 @@ def test_agreement_with_the_fingerprint_is_read_literally():
     either = sum(max(q, bit in on) for bit, q in enumerate(chance))
     assert likelihood == pytest.approx(expected, abs=1e-4)
     assert tanimoto == pytest.approx(shared / either, abs=1e-6)
-
-
-def test_the_most_probable_bits_agree_best_and_certain_chances_stay_finite():
-    ethanol, other = molecule("CCO"), molecule("COC")
-    chance = np.zeros(N_BITS, np.float32)
-    chance[ethanol.bits] = 1
-    asked = Query(annotated("C2H5"), chance)
-
-    likelihood = FingerprintLikelihood()(asked, [ethanol, other])
-    tanimoto = FingerprintTanimoto()(asked, [ethanol, other])
-
-    assert likelihood[0] == 0 > likelihood[1]
-    assert np.isfinite(likelihood).all()
-    assert 1 >= tanimoto[0] > 0.7 > tanimoto[1] > 0
+    chance = np.zeros(N_BITS, np.float32)  # certain: both stay finite
+    chance[on] = 1
+    pair = (Query(annotated("C2H5"), chance), [ethanol, molecule("COC")])
+    (best, worse), (near, far) = FingerprintLikelihood()(*pair), FingerprintTanimoto()(*pair)
+    assert best == 0 > worse > -np.inf
+    assert 1 >= near > 0.7 > far > 0
 
 
 def test_fragments_count_as_on_paper():
@@ -203,12 +180,8 @@ def test_a_spectrum_that_says_nothing_leaves_the_substructure_prior(seen):
     got = scored(even_model(0.0), seen)
 
     assert {name: got[name] for name in NOTHING} == NOTHING
-
-
-def test_a_molecule_without_bonds_has_no_fragments():
-    got = scored(even_model(0.0), annotated("CH3", formula="CH4"), "C")
-
-    assert (got["peaks_found"], got["peaks_missed"]) == (0, 0)
+    methane = scored(even_model(0.0), annotated("CH3", formula="CH4"), "C")  # without bonds
+    assert (methane["peaks_found"], methane["peaks_missed"]) == (0, 0)
 
 
 def test_fragments_of_a_molecule_are_cut_once_a_query(monkeypatch):
@@ -225,13 +198,6 @@ def test_fragments_of_a_molecule_are_cut_once_a_query(monkeypatch):
     assert len(calls) == 3
 
 
-def test_without_a_re_ranker_there_are_the_two_scores_that_need_no_fit():
-    scores, fragments = fitted_scores({}, NO_BLOCKS.ends)
-
-    assert fragments is None
-    assert [each.name for each in scores] == ["fingerprint_log_likelihood", "fingerprint_tanimoto"]
-
-
 def test_with_a_re_ranker_every_score_has_the_name_of_its_weight_in_the_ranking():
     known = known_environments([identity.parse_smiles("CCO")])
     scores, fragments = fitted_scores(arrays_of(judge()) | {"environments": known}, NO_BLOCKS.ends)
@@ -240,6 +206,9 @@ def test_with_a_re_ranker_every_score_has_the_name_of_its_weight_in_the_ranking(
     assert isinstance(fragments, FragmentScorer)
     assert len(set(names)) == len(names)
     assert set(names) == set(FEATURES) - {"log_share", "log_prior", "repaired_share"}
+    scores, fragments = fitted_scores({}, NO_BLOCKS.ends)  # those that need no fit
+    assert [each.name for each in scores] == ["fingerprint_log_likelihood", "fingerprint_tanimoto"]
+    assert fragments is None
 
 
 @dataclass
@@ -253,15 +222,6 @@ class Own:
         return self.values
 
 
-@pytest.mark.parametrize("values", [[1, 2], (1.0, 2.0), np.array([1, 2], np.int8)])
-def test_numbers_of_a_score_come_in_any_form(values):
-    scores = [Own(values), Own([0.5, 0], "other")]
-
-    got = score(scores, query(annotated("C2H5")), [molecule("CCO")] * 2)
-
-    assert got == [{"own": 1.0, "other": 0.5}, {"own": 2.0, "other": 0.0}]
-
-
 @pytest.mark.parametrize(
     "values",
     [1.0, [1.0], [1, 2, 3], [[1, 2]], [[1], [2]], [], [np.nan, 1], [1, np.inf], [-np.inf, 0]],
@@ -273,21 +233,21 @@ def test_a_score_that_gives_no_number_for_each_molecule_is_refused_by_name(value
     assert str(refused.value) == "score own must give one finite number for each of 2 molecules"
 
 
-def test_of_no_molecules_nothing_is_asked_and_no_scores_say_nothing():
-    assert score([Own("never looked at")], query(annotated("C2H5")), []) == []
-    assert score([], query(annotated("C2H5")), [molecule("CCO")]) == []
-
-
-def test_time_that_is_up_is_noticed_before_each_score():
-    looked = []
+def test_numbers_of_a_score_come_in_any_form_and_time_that_is_up_is_noticed_before_each():
+    looked, two = [], [molecule("CCO")] * 2
 
     def check():
         looked.append(1)
         if len(looked) == 2:
             raise OutOfTimeError
 
+    for values in ([1, 2], (1.0, 2.0), np.array([1, 2], np.int8)):
+        got = score([Own(values), Own([0.5, 0], "other")], query(annotated("C2H5")), two)
+        assert got == [{"own": 1.0, "other": 0.5}, {"own": 2.0, "other": 0.0}]
+    assert score([Own("never looked at")], query(annotated("C2H5")), []) == []
+    assert score([], query(annotated("C2H5")), two[:1]) == []
     with pytest.raises(OutOfTimeError):
-        score([Own([1]), Own([2])], query(annotated("C2H5"), check=check), [molecule("CCO")])
+        score([Own([1]), Own([2])], query(annotated("C2H5"), check=check), two[:1])
 
 
 # Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.
@@ -304,10 +264,7 @@ def test_a_molecule_knows_its_names():
     assert aspirin.scaffold == "c1ccccc1"
     assert molecule("CCO").scaffold == "acyclic"
     np.testing.assert_array_equal(aspirin.bits, identity.fingerprint(aspirin.mol))
-
-
-def test_a_molecule_without_inchi_has_no_names():
-    with pytest.raises(MoleculeError):
+    with pytest.raises(MoleculeError):  # without an InChI
         Molecule.of(identity.parse_smiles("*CO"), "*CO")
 
 

@@ -74,25 +74,21 @@ def key(smiles):
 
 
 def test_equal_molecules_are_counted_and_their_likelihoods_averaged():
-    formula, generated = drawn(ASPIRIN, ISOMER, ASPIRIN, log_likelihood=[-1, -5, -3])
+    probability = np.full(4096, 0.02, np.float32)
+    probability[identity.fingerprint(identity.parse_smiles(ASPIRIN))] = 0.9
+    smiles = (ASPIRIN, IMPOSSIBLE, ISOMER, ASPIRIN, IMPOSSIBLE)
+    formula, generated = drawn(*smiles, log_likelihood=[-1, -9, -5, -3, -9])
 
-    structures, tallies = merged(formula, generated)
+    structures, tallies = merged(formula, generated, query=query_of(formula, probability))
 
     by_key = {structure.inchikey: structure for structure in structures}
-    assert by_key[key(ASPIRIN)].samples == 2
-    assert by_key[key(ASPIRIN)].log_likelihood == -2
-    assert by_key[key(ISOMER)].samples == 1
-    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (3, 3, 2)
-    assert tallies.rejected == {}
-
-
-def test_every_sample_is_accounted_for_once():
-    formula, generated = drawn(ASPIRIN, IMPOSSIBLE, IMPOSSIBLE, ISOMER)
-
-    _, tallies = merged(formula, generated)
-
+    aspirin, isomer = by_key[key(ASPIRIN)], by_key[key(ISOMER)]
+    assert (aspirin.samples, aspirin.log_likelihood, aspirin.repaired) == (2, -2, 0)
+    assert isomer.samples == 1
+    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (5, 3, 2)
     assert tallies.rejected == {"disconnected": 2}
-    assert tallies.assembled + tallies.repaired + sum(tallies.rejected.values()) == 4
+    assert aspirin.scores["fingerprint_tanimoto"] > isomer.scores["fingerprint_tanimoto"]
+    assert all(one.scores["fingerprint_log_likelihood"] <= 0 for one in structures)
 
 
 def pointing_at(bonds):
@@ -147,15 +143,6 @@ def test_rare_kinds_of_atoms_are_the_last_resort():
     assert any("+]" in one.smiles for one in structures)
 
 
-def test_a_sample_that_assembles_is_never_repaired(monkeypatch):
-    monkeypatch.setattr(network, "repair", lambda *_: pytest.fail("repair was asked"))
-    formula, generated = drawn(ASPIRIN)
-
-    structures, _ = merged(formula, generated)
-
-    assert structures[0].repaired == 0
-
-
 def test_permuted_atoms_give_the_same_structures():
     formula, generated = drawn(ASPIRIN, ISOMER)
     atoms = np.arange(formula.n_heavy)
@@ -175,18 +162,6 @@ def test_permuted_atoms_give_the_same_structures():
     assert again == merged(formula, generated)
 
 
-def test_structures_carry_their_agreement_where_a_fingerprint_is_predicted():
-    probability = np.full(4096, 0.02, np.float32)
-    probability[identity.fingerprint(identity.parse_smiles(ASPIRIN))] = 0.9
-    formula, generated = drawn(ASPIRIN, ISOMER)
-
-    structures, _ = merged(formula, generated, query=query_of(formula, probability))
-
-    scores = {one.inchikey: one.scores["fingerprint_tanimoto"] for one in structures}
-    assert scores[key(ASPIRIN)] > scores[key(ISOMER)]
-    assert all(one.scores["fingerprint_log_likelihood"] <= 0 for one in structures)
-
-
 @pytest.mark.parametrize("is_drawn", [True, False])
 def test_merging_stops_when_its_time_is_up(is_drawn):
     def late():
@@ -199,29 +174,21 @@ def test_merging_stops_when_its_time_is_up(is_drawn):
         merged(formula, generated if is_drawn else None, listed(ASPIRIN), query=query)
 
 
-def test_molecules_that_are_listed_count_as_proposals_and_have_no_likelihood():
+@pytest.mark.parametrize(("source", "samples"), [("enumerated", 1), ("database", 0)])
+def test_molecules_that_are_listed_count_as_proposals_and_those_of_a_database_do_not(
+    source, samples
+):
     formula, generated = drawn(ASPIRIN, ASPIRIN, log_likelihood=[-1, -3])
 
-    structures, tallies = merged(formula, generated, listed(ASPIRIN, ISOMER))
+    structures, tallies = merged(formula, generated, listed(ASPIRIN, ISOMER, source=source))
 
     by_key = {structure.inchikey: structure for structure in structures}
     both, other = by_key[key(ASPIRIN)], by_key[key(ISOMER)]
-    assert (both.samples, both.log_likelihood) == (3, -2)
-    assert both.sources == ("enumerated", "noise")
-    assert (other.samples, other.log_likelihood, other.sources) == (1, None, ("enumerated",))
-    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (4, 4, 2)
-
-
-def test_structures_of_a_database_are_no_samples():
-    formula, generated = drawn(ASPIRIN)
-
-    structures, tallies = merged(formula, generated, listed(ASPIRIN, ISOMER, source="database"))
-
-    by_key = {structure.inchikey: structure for structure in structures}
-    assert by_key[key(ASPIRIN)].samples == 1
-    assert by_key[key(ASPIRIN)].sources == ("database", "noise")
-    assert by_key[key(ISOMER)].samples == 0
-    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (1, 1, 2)
+    assert (both.samples, both.log_likelihood) == (2 + samples, -2)
+    assert both.sources == tuple(sorted((source, "noise")))
+    assert (other.samples, other.log_likelihood, other.sources) == (samples, None, (source,))
+    counts = (tallies.sampled, tallies.assembled, tallies.distinct)
+    assert counts == (2 + 2 * samples, 2 + 2 * samples, 2)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +197,7 @@ def test_structures_of_a_database_are_no_samples():
         *(ASPIRIN, ISOMER, "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "c1ccc2[nH]ccc2c1", "CC[N+](=O)[O-]"),
         *("C[N+](C)(C)CC(=O)[O-]", "CS(=O)(=O)c1ccccc1", "COP(=O)(O)OC", "O=c1cc[nH]c(=O)[nH]1"),
         *("CN=[N+]=[N-]", "C[N+](C)(C)CCO", "Cc1nc2ccccc2[nH]1", "c1ccc2c(c1)c1ccccc1n2C"),
+        *("C[N+](C)(C)CCOP(=O)(O)[O-]", "NCCCC(=O)OC", "OCC=NO", "CC1N=NN1"),
     ],
 )
 def test_a_molecule_that_is_listed_is_what_its_bonds_are_assembled_to(smiles):
@@ -239,6 +207,8 @@ def test_a_molecule_that_is_listed_is_what_its_bonds_are_assembled_to(smiles):
     (direct,), _ = merged(formula, listed=listed(smiles))
     (from_bonds,), _ = merged(formula, generated)
 
+    assert direct.inchikey == key(smiles)
+    assert not is_internal_salt(identity.parse_smiles(direct.smiles))
     assert (direct.smiles, direct.inchi) == (from_bonds.smiles, from_bonds.inchi)
     assert direct.scores == from_bonds.scores
 
@@ -279,38 +249,14 @@ def test_one_placement_of_charges_stays_where_nothing_else_was_drawn():
     assert (tallies.assembled, tallies.rejected) == (3, {})
 
 
-@pytest.mark.parametrize(
-    ("smiles", "neutral"),
-    [
-        ("C[N+](C)(C)CC(=O)[O-]", "NCCCC(=O)OC"),  # glycine betaine
-        ("CC[N+](=O)[O-]", "OCC=NO"),  # nitroethane
-        ("C[N+](C)(C)CCOP(=O)(O)[O-]", "CCCCCNOP(=O)(O)O"),  # phosphocholine
-        ("CCN=[N+]=[N-]", "CC1N=NN1"),
-    ],
-)
-def test_charges_with_a_reason_stay_beside_neutral_molecules(smiles, neutral):
-    found = []
-    for text in (smiles, neutral):
-        formula, generated = drawn(text)
-        found += merged(formula, generated)[0]
-
-    assert [structure.inchikey for structure in found] == [key(smiles), key(neutral)]
-    assert not any(is_internal_salt(identity.parse_smiles(one)) for one in (smiles, neutral))
-
-
-def test_a_bond_drawn_wrong_is_mended_rather_than_made_up_for_by_a_salt():
+def test_a_salt_is_mended_and_another_placement_of_charges_is_no_candidate_of_its_own():
     formula, generated = drawn(SALT)
     right = drawn("CN(C)CCC(O)COC")[1].bond_class[0].numpy()
+    carnitine = "C[N+](C)(C)CC(O)CC(=O)[O-]"  # also as an alkoxide
 
     structures, tallies = merged(formula, samples(generated.bond_class, [0.0], pointing_at(right)))
+    placed, _ = merged(*drawn(carnitine))
 
     assert tallies.repaired == 1
     assert not any(is_internal_salt(identity.parse_smiles(one.smiles)) for one in structures)
-
-
-def test_another_placement_of_charges_is_no_candidate_of_its_own():
-    formula, generated = drawn("C[N+](C)(C)CC(O)CC(=O)[O-]")  # carnitine: also as an alkoxide
-
-    structures, _ = merged(formula, generated)
-
-    assert [structure.smiles for structure in structures] == ["C[N+](C)(C)CC(O)CC(=O)[O-]"]
+    assert [structure.smiles for structure in placed] == [carnitine]

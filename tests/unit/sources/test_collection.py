@@ -43,12 +43,6 @@ def near(molecules, chance, formula):
     return [canonical_smiles(molecule_of(one)) for one in found]
 
 
-def test_the_most_alike_come_first_and_those_of_other_atoms_never():
-    # Naphthol and hexadecane are too far from four carbons and an oxygen.
-    assert near(known(), predicted(BUTANOL), "C4H10O") == [BUTANOL, BUTYLAMINE]
-    assert near(known(), predicted(BUTYLAMINE), "C4H10O") == [BUTYLAMINE, BUTANOL]
-
-
 def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
     molecules = known().molecules
     rng = np.random.default_rng(0)
@@ -60,6 +54,9 @@ def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
         expected = [BUTANOL, BUTYLAMINE] if like[0] > like[1] else [BUTYLAMINE, BUTANOL]
 
         assert near(known(), chance, "C4H11NO") == expected
+    # Naphthol and hexadecane are too far from four carbons and an oxygen.
+    assert near(known(), predicted(BUTANOL), "C4H10O") == [BUTANOL, BUTYLAMINE]
+    assert near(known(), predicted(BUTYLAMINE), "C4H10O") == [BUTYLAMINE, BUTANOL]
 
 
 def test_fewer_atoms_to_add_or_cut_off_make_a_molecule_more_alike():
@@ -68,14 +65,6 @@ def test_fewer_atoms_to_add_or_cut_off_make_a_molecule_more_alike():
 
     assert near(pair, chance, "C5H12O") == ["CCCCCO", "CCCCCCO"]
     assert near(pair, chance, "C6H14O") == ["CCCCCCO", "CCCCCO"]
-
-
-def test_an_isomer_starts_as_it_is():
-    isomer = molecules_of(BUTANOL)
-
-    start = starts([graph_of(isomer, 0)], Formula.parse("C4H10O"), 3, 0)
-
-    assert start.tolist() == [bond_class(isomer, 0).tolist()] * 3
 
 
 def fitted(graph, atoms, rng):
@@ -122,6 +111,9 @@ def test_ends_of_chains_are_cut_off_before_what_holds_the_rest_together():
 
         assert [kind for *_, kind in bonds].count(4) == 6  # the ring is whole
         assert len(bonds) == 7
+    isomer = molecules_of(BUTANOL)  # starts as it is
+    start = starts([graph_of(isomer, 0)], Formula.parse("C4H10O"), 3, 0)
+    assert start.tolist() == [isomer.bond_class(0).tolist()] * 3
 
 
 def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
@@ -130,6 +122,8 @@ def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
     kept = known_molecules(molecules, max_atoms=11)
     again = Collection.of(kept.tensors())
 
+    with pytest.raises(UsageError, match=r"no molecule of at most 2 heavy atoms.*--max-atoms"):
+        known_molecules(molecules, max_atoms=2)
     assert len(kept.molecules) == len(again.molecules) == 2  # hexadecane is larger
     assert again.names == tuple(molecules.inchikey[[0, 2]].astype(str))
     for row, own in enumerate((0, 2)):
@@ -143,20 +137,6 @@ def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
         )
     assert {"*O", "*CO", "*c1cccc2ccccc12"} <= set(again.blocks.smiles)
     assert not any("N" in text for text in again.blocks.smiles)  # butylamine is of another fold
-
-
-@pytest.mark.parametrize("name", ["n_bonds", "blocks"])  # blocks: weights of before there were any
-def test_templates_without_an_array_say_how_to_add_it(name):
-    tensors = known().tensors()
-    del tensors[name]
-
-    with pytest.raises(WeightsError, match=rf"'{name}' of templates.*weights analogues"):
-        Collection.of(tensors)
-
-
-def test_no_known_molecules_at_all_are_refused():
-    with pytest.raises(UsageError, match=r"no molecule of at most 2 heavy atoms.*--max-atoms"):
-        known_molecules(molecules_of(*KNOWN), max_atoms=2)
 
 
 def test_of_other_structures_only_what_several_of_fold_train_have_is_a_block():
@@ -203,6 +183,9 @@ def test_arrays_that_describe_no_molecules_are_refused(name, value):
     tensors[name] = value(tensors[name]) if callable(value) else value
 
     with pytest.raises(WeightsError, match="the templates in the weights are broken"):
+        Collection.of(tensors)
+    del tensors[name]  # weights of before there were any blocks, and so on
+    with pytest.raises(WeightsError, match=rf"'{name}' of templates.*weights analogues"):
         Collection.of(tensors)
 
 

@@ -1,15 +1,26 @@
-"""Spectral libraries: read, kept, searched; what is found and what is alike."""
+"""Spectral libraries: read, kept, searched; what is found, what is alike, how probable a hit is."""
 
 import json
 import tracemalloc
 
-import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import Guide
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.sources import library
-from duallgd_cli.sources.library import Library, analogues_among
-from duallgd_cli.spectra.types import Source, Spectrum
+from duallgd_cli.sources.known import Known
+from duallgd_cli.sources.library import (
+    Hit,
+    Library,
+    Match,
+    analogues_among,
+    best_hit,
+    probability_of,
+)
+from tests.made_spectra import made_spectrum
 
 pytestmark = pytest.mark.usefixtures("databases")
 
@@ -25,13 +36,9 @@ def msp(peaks=PEAKS, precursor=195.0877, name="caffeine", **fields):
     return "\n".join([*lines, f"Num Peaks: {len(peaks)}", *(f"{m} {i}" for m, i in peaks), "\n"])
 
 
-def measured(peaks=PEAKS, precursor=195.0877, polarity=1):
-    mz, intensity = np.array(peaks, float).T
-    return Spectrum(Source("a", 0), "a", mz, intensity, precursor, polarity=polarity)
-
-
-def shifted(by):
-    return tuple((mz + by, i) if mz > 100 else (mz, i) for mz, i in PEAKS)
+def measured(precursor=195.0877, polarity=1, peaks=PEAKS):
+    mz, intensity = zip(*peaks, strict=True) if peaks else ((), ())
+    return made_spectrum(mz, intensity, precursor_mz=precursor, polarity=polarity)
 
 
 def made(tmp_path, text, name="lib.msp"):
@@ -42,7 +49,7 @@ def made(tmp_path, text, name="lib.msp"):
 def test_a_spectrum_with_the_precursor_is_found_and_named(tmp_path):
     known = made(tmp_path, msp() + msp(PEAKS[:2], name="other", SMILES="CCO"))
 
-    best, second = known.search([measured()])
+    best, second = known.search([measured(), measured(peaks=PEAKS[2:])])
 
     assert best.is_found
     assert best.values() | {"inchi": ""} == {
@@ -50,10 +57,13 @@ def test_a_spectrum_with_the_precursor_is_found_and_named(tmp_path):
         "smiles": CAFFEINE, "inchikey": "RYYVLZVUVIJVGH-UHFFFAOYSA-N", "formula": "C8H10N4O2",
     }  # fmt: skip
     assert not second.is_found
+    assert not known.search([measured(peaks=()), measured(precursor=None)])
 
 
-def test_another_precursor_gives_an_analogue_by_the_modified_cosine(tmp_path):
-    known = made(tmp_path, msp(shifted(14.0157), 209.1033, SMILES="CCn1cnc2c1c(=O)n(C)c(=O)n2C"))
+def test_another_precursor_gives_an_analogue_by_shared_losses(tmp_path):
+    """All peaks are shifted: the spectra share neutral losses alone."""
+    shifted = tuple((mz + 14.0157, intensity) for mz, intensity in PEAKS)
+    known = made(tmp_path, msp(shifted, 209.1033, SMILES="CCn1cnc2c1c(=O)n(C)c(=O)n2C"))
 
     (match,) = known.search([measured()])
 
@@ -70,13 +80,6 @@ def test_the_other_polarity_is_not_compared(tmp_path):
     assert known.search([measured(polarity=0)])
 
 
-def test_a_spectrum_without_precursor_or_peaks_finds_nothing(tmp_path):
-    known = made(tmp_path, msp())
-    empty = Spectrum(Source("a", 0), "a", np.zeros(0), np.zeros(0), 195.0877)
-
-    assert not known.search([empty, measured(precursor=None)])
-
-
 def test_bad_records_are_counted_and_the_others_read(tmp_path, caplog):
     text = msp() + msp(SMILES=None) + msp(SMILES="xx(") + msp(precursor=None) + msp(((1, "x"),))
 
@@ -91,18 +94,13 @@ def test_bad_records_are_counted_and_the_others_read(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("smiles", "said"),
     [
-        ("[*:1]c1ccc(cc1)C(=O)NCC(=O)O", "has no InChI"),
-        ("*C", "has no InChI"),
+        *((s, "has no InChI") for s in ("[*:1]c1ccc(cc1)C(=O)NCC(=O)O", "*C", "[#0]", "[*]")),
+        *((s, "has no InChI") for s in ("[2*]C(C)C", "CC(C)~[#6]", "C$C")),
         ("[R1]CC", "is not a molecule"),
-        ("C" * 1100, "more than 100 heavy atoms"),
         ("C" * 101, "more than 100 heavy atoms"),
+        ("C" * 1100, "more than 100 heavy atoms"),
         ("C" * 100_000, "more than 2,000 characters"),
         ("InChI=1S/" + "C" * 9000, "more than 2,000 characters"),
-        ("[#0]", "has no InChI"),
-        ("[*]", "has no InChI"),
-        ("[2*]C(C)C", "has no InChI"),
-        ("CC(C)~[#6]", "has no InChI"),
-        ("C$C", "has no InChI"),
     ],
 )
 def test_structures_that_are_no_molecule_here_are_left_out_and_counted(
@@ -111,18 +109,13 @@ def test_structures_that_are_no_molecule_here_are_left_out_and_counted(
     known = made(tmp_path, msp(SMILES=smiles) * 2 + msp())
 
     assert list(known.smiles) == [CAFFEINE]
-    assert [match.values()["smiles"] for match in known.search([measured()])] == [CAFFEINE]
     (warned,) = caplog.messages
     assert "2 spectra left out (" in warned
     assert said in warned
 
 
 def test_json_mzspeclib_and_mgf_are_read_alike(tmp_path):
-    mgf = (
-        f"BEGIN IONS\nPEPMASS=195.0877\nSMILES={CAFFEINE}\nNAME=caffeine\n"
-        + "".join(f"{mz} {i}\n" for mz, i in PEAKS)
-        + "END IONS\n"
-    )
+    mgf = f"BEGIN IONS\nPEPMASS=195.0877\nSMILES={CAFFEINE}\nNAME=caffeine\n"
     plain = [
         {"precursor_mz": 195.0877, "smiles": CAFFEINE, "compound_name": "caffeine",
          "peaks_json": [list(map(float, peak)) for peak in PEAKS]}
@@ -130,13 +123,16 @@ def test_json_mzspeclib_and_mgf_are_read_alike(tmp_path):
     mzspeclib = (
         "<mzSpecLib 1.0>\n<Spectrum=1>\nMS:1003061|library spectrum name=caffeine\n"
         f"MS:1000744|selected ion m/z=195.0877\n<Analyte=1>\nMS:1000868|SMILES formula={CAFFEINE}\n"
-        "<Peaks>\n" + "".join(f"{mz}\t{i}\n" for mz, i in PEAKS)
+        "<Peaks>\n"
     )
-
-    written = {"a.mgf": mgf, "a.json": json.dumps(plain), "a.mzspeclib": mzspeclib}
+    written = {
+        "a.mgf": mgf + "".join(f"{mz} {i}\n" for mz, i in PEAKS) + "END IONS\n",
+        "a.json": json.dumps(plain),
+        "a.mzspeclib": mzspeclib + "".join(f"{mz}\t{i}\n" for mz, i in PEAKS),
+    }
     for name, text in written.items():
         (match,) = made(tmp_path, text, name).search([measured()])
-        assert (match.smiles, round(match.score, 4)) == (CAFFEINE, 1)
+        assert (match.smiles, match.name, round(match.score, 4)) == (CAFFEINE, "caffeine", 1)
 
 
 @pytest.mark.parametrize(
@@ -166,16 +162,85 @@ def test_without_matchms_it_says_what_to_install(tmp_path, monkeypatch):
 
 
 def test_reading_many_spectra_holds_arrays_and_no_spectra(tmp_path):
-    fields = "".join(f"FIELD{number}=something that every record says\n" for number in range(30))
-    peaks = "".join(f"{50 + number}.01 {number + 1}\n" for number in range(40))
-    record = f"BEGIN IONS\nPEPMASS=195.0877\nSMILES={CAFFEINE}\n{fields}{peaks}END IONS\n"
-    path = tmp_path / "many.mgf"
-    path.write_text(record * 2000)
+    fields = {f"FIELD{number}": "something that every record says" for number in range(30)}
+    peaks = tuple((50.01 + number, number + 1) for number in range(40))
+    (tmp_path / "many.msp").write_text(msp(peaks, **fields) * 1000)
 
     tracemalloc.start()
-    library = Library.read(path)
+    library = Library.read(tmp_path / "many.msp")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert len(library.smiles) == 2000
-    assert peak / 2000 < 2500  # bytes; 40 peaks are 480, and a spectrum with its fields was 8,000
+    assert len(library.smiles) == 1000
+    assert peak / 1000 < 2500  # bytes; 40 peaks are 480, and a spectrum with its fields was 8,000
+
+
+SCORES, PEAK_COUNTS = st.floats(0, 1), st.integers(0, 300)
+ASPIRIN, CAFFEIC_ACID = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)C=Cc1ccc(O)c(O)c1"
+
+
+@given(SCORES, SCORES, PEAK_COUNTS, PEAK_COUNTS, PEAK_COUNTS, st.none() | SCORES, SCORES)
+def test_a_probability_rises_with_similarity_and_peaks_and_falls_as_another_comes_near(
+    one, other, first, second, peaks, rival, nearer
+):
+    (lower, higher), (few, many) = sorted((one, other)), sorted((first, second))
+    least = probability_of(Hit(lower, few, peaks, rival))
+
+    assert 0 < least < 1
+    assert least <= probability_of(Hit(higher, few, peaks, rival))
+    assert least <= probability_of(Hit(lower, many, peaks, rival))
+    if rival is not None:
+        far, near = sorted((rival, nearer))
+        of_near, of_far = (probability_of(Hit(one, few, peaks, score)) for score in (near, far))
+        assert of_near <= of_far
+
+
+def match(score, smiles, peaks=9, is_same=True):
+    return Match(score, peaks, smiles, "", "lib.mgf", is_same)
+
+
+MATCHES = (
+    match(0.99, CAFFEIC_ACID, is_same=False),
+    match(0.98, "CCO"),
+    match(0.9, ASPIRIN, peaks=7),
+    match(0.85, "CC(=O)Oc1c(C(O)=O)cccc1"),  # the same
+    match(0.8, CAFFEIC_ACID),
+    match(0.7, r"O=C(O)/C=C/c1ccc(O)c(O)c1"),
+)
+
+
+def test_the_best_of_the_formula_is_taken_and_other_structures_are_its_rivals():
+    assert best_hit(MATCHES, "C9H8O4", 12) == (MATCHES[2], Hit(0.9, 7, 12, 0.8))
+    assert best_hit(MATCHES[:4], "C9H8O4", 12) == (MATCHES[2], Hit(0.9, 7, 12, None))
+    assert best_hit(MATCHES, "C2H6O", 1) == (MATCHES[1], Hit(0.98, 9, 1, None))
+    assert best_hit(MATCHES, "CH4", 12) is best_hit([], "C9H8O4", 12) is None
+    others = [match(0.9, smiles) for smiles in ("[Fe]CCO", "CC[Se]C")]  # without a formula here
+    assert best_hit(others, "C9H8O4", 3) is None
+
+
+@pytest.mark.parametrize(("forbidden", "offered"), [((), True), (("[OX2H]",), False)])
+def test_a_match_is_offered_where_it_is_as_the_guide_says(forbidden, offered):
+    known = Known(Guide(forbid=forbidden), matches=MATCHES, n_peaks=12)
+
+    found = known.match(Formula.parse("C9H8O4"))
+
+    assert (found["smiles"], found["offered"], found["found"]) == (ASPIRIN, offered, True)
+    assert found["probability"] == round(probability_of(Hit(0.9, 7, 12, 0.8)), 4)
+    assert known.match(Formula.parse("CH4"))["offered"] is False
+    assert Known(None).match(Formula.parse("CH4")) is None
+
+
+@pytest.mark.parametrize(
+    ("hit", "probability"),
+    [
+        (Hit(0.95, 12, 15), 0.963),  # nothing else of the formula
+        (Hit(0.95, 12, 15, 0.3), 0.934),
+        (Hit(0.95, 12, 15, 0.93), 0.702),  # an isomer that is as similar
+        (Hit(0.7, 4, 10), 0.827),
+        (Hit(1.0, 1, 1), 0.868),
+        (Hit(0.3, 1, 5, 0.3), 0.080),
+        (Hit(0.3, 1, 5, 0.0), 0.170),
+    ],
+)
+def test_hits_as_they_come(hit, probability):
+    assert round(probability_of(hit), 3) == probability

@@ -75,10 +75,20 @@ def drawn(proposals):
     return [(one.log_likelihood, one.rejection, one.is_repaired) for one in proposals]
 
 
-def test_every_sample_from_noise_is_a_proposal_molecule_or_not(sampler, tasks):
-    formula = Formula.parse("C9H8O4")
+def test_every_sample_from_noise_is_a_proposal_molecule_or_not(sampler, tasks, monkeypatch):
+    formula, asked, made, context = Formula.parse("C9H8O4"), query("C9H8O4"), [], Sampler.context
+    monkeypatch.setattr(Sampler, "context", lambda *given: made.append(given) or context(*given))
 
-    proposals = list(Noise(sampler).propose(query("C9H8O4"), 9, seed=4))
+    proposals = list(Noise(sampler).propose(asked, 9, seed=4))
+    draw = Sampler.draw
+    monkeypatch.setattr(Sampler, "draw", lambda *given: (draw(*given)[0], ["memory was short"]))
+    again = list(Noise(sampler).propose(asked, 9, seed=4))
+
+    assert drawn(again) == drawn(proposals)
+    ((_, _, fingerprint),) = made  # the condition is made once a query
+    assert torch.equal(fingerprint, torch.from_numpy(asked.fingerprint))
+    assert asked.notes == ["memory was short"]
+    del tasks[1:]
 
     (task,) = tasks
     assert (task.samples, task.seed, task.start, task.n_pairs) == (9, 4, None, 78)
@@ -136,11 +146,14 @@ def test_what_is_drawn_of_the_users_molecules_has_noise_of_its_own(sampler, task
     listed = [one for one in proposals if one.log_likelihood is None]
     assert 0 < len(listed) <= 8  # by one change; the others are drawn
     assert len(proposals) == 10
+    alone = list(AnalogueSource().propose(query(known=Told(BUTANOL, BUTYLAMINE)), 10, seed=4))
+    assert alone  # without a network the user's molecules are changed and no more
+    assert all(one.log_likelihood is None for one in alone)
     seeds = [task.seed for task in tasks]
     assert len(seeds) == len(set(seeds)) == 5
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(
     n=st.integers(1, 12),
     steps=st.sampled_from([1, 10]),
@@ -159,43 +172,6 @@ def test_no_source_gives_more_than_it_is_asked_for(sampler, n, steps, formula, t
     assert from_templates in ({0} if formula == "CHCl3" or steps == 1 else {n})
     assert from_told <= n
     assert from_told == n or not told or steps == 1
-
-
-def test_without_a_network_the_users_molecules_are_changed_and_no_more(sampler):
-    told = query(known=Told(BUTANOL, BUTYLAMINE))
-
-    alone = list(AnalogueSource().propose(told, 10, seed=4))
-
-    assert alone
-    assert all(one.log_likelihood is None for one in alone)
-    assert list(AnalogueSource(sampler).propose(query(), 10, seed=4)) == []
-
-
-def test_notes_of_the_drawing_are_those_of_the_query(sampler, monkeypatch):
-    draw = Sampler.draw
-    monkeypatch.setattr(Sampler, "draw", lambda *given: (draw(*given)[0], ["memory was short"]))
-    asked = query()
-
-    list(Noise(sampler).propose(asked, 2, seed=4))
-
-    assert asked.notes == ["memory was short"]
-
-
-def test_the_condition_is_made_once_a_query(sampler, monkeypatch):
-    made, context = [], Sampler.context
-
-    def noted(self, *given):
-        made.append(given)
-        return context(self, *given)
-
-    monkeypatch.setattr(Sampler, "context", noted)
-    asked = query()
-
-    for source in (Noise(sampler), Templates(sampler, known()), Noise(sampler)):
-        list(source.propose(asked, 2, seed=4))
-
-    assert len(made) == 1
-    assert torch.equal(made[0][1], torch.from_numpy(asked.fingerprint))
 
 
 def test_time_that_is_up_stops_the_drawing(sampler):
