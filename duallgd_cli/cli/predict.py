@@ -87,6 +87,7 @@ def predict(
     parts: options.Parts = False,
     summary: options.Summary = None,
     features: options.Features = None,
+    names: options.Names = None,
     force: options.Force = False,
     formula_col: options.FormulaColumn = None,
     formula: options.OneFormula = None,
@@ -225,6 +226,7 @@ def predict(
             journal=journal,
             parts=parts,
             summaries=tuple(summary or ()),
+            names=names,
             page=report,
         )
         knowledge = check(request)  # what is wrong with files is said before the weights load
@@ -237,7 +239,7 @@ def predict(
     if watched:
         running.show_first(done)
     if report is not None:
-        running.write_page(done, report)
+        running.write_page(done, report, names)
     running.report(done, strict)
 
 
@@ -263,6 +265,7 @@ def merge(
     parts: options.Parts = False,
     summary: options.Summary = None,
     features: options.Features = None,
+    names: options.Names = None,
     force: options.Force = False,
     partial: Annotated[
         bool,
@@ -292,6 +295,7 @@ def merge(
             parts=parts,
             summaries=summary or (),
             features=features,
+            names_table=names,
             partial=partial,
             force=force,
         )

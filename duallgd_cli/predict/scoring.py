@@ -30,7 +30,6 @@ from duallgd_cli.spectra.formulas import FormulaLimits, FormulaSource, from_fiel
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
-    inert,
     json_line,
     resolve_format,
     table,
@@ -190,7 +189,7 @@ def score_structures(
         if output_format == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)
         else:
-            pieces = table(COLUMNS, map(_cells, rows), output_format)
+            pieces = table(COLUMNS, rows, output_format)
         write_pieces(pieces, request.output)
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
 
@@ -344,12 +343,3 @@ def _why_not(
         return prediction.status, prediction.message
     which = f"{given[0]}" if len(given) == 1 else f"one of {', '.join(given)}"
     return "formula_mismatch", f"its formula is {structure.formula}, that of the spectrum {which}"
-
-
-def _cells(row: Row) -> Iterator[str]:
-    for name in COLUMNS:
-        value = row[name]
-        if isinstance(value, str):
-            yield inert(value)
-        else:
-            yield "" if value is None else repr(value)
