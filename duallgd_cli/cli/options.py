@@ -287,9 +287,11 @@ _SETTINGS: Final = {
 def by_setting() -> dict[str, str]:
     """The option that stands for each setting that has one, by dotted setting."""
     sampling = {name: (f"sampling.{setting}",) for name, setting in _SAMPLING_SETTINGS.items()}
+    files = {"library": "libraries", "guide": "tables", "database": "databases"}
+    given = {name: (files.get(name, name),) for name in ("formulas", "analogues", *files)}
     return {
         setting: f"--{name.replace('_', '-')}"
-        for name, settings in {**sampling, **_SETTINGS}.items()
+        for name, settings in {**sampling, **_SETTINGS, **given}.items()
         for setting in settings
     }
 

@@ -18,7 +18,7 @@ from duallgd_cli.chem.parts import bond_environments, matches, molecule
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.run import record_path
-from duallgd_cli.predict.settings import CERTAIN
+from duallgd_cli.predict.settings import CERTAIN, PredictSettings
 from duallgd_cli.ranking.one_list import Ranking, chances, formula_chance, with_level
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.report.fragments import fragments_of, isotopes_of, neutral_loss
@@ -123,19 +123,20 @@ class ReportedRun:
         def pairs(name: str) -> list[tuple[str, str]]:
             return [(readable(k), readable(str(v))) for k, v in record.get(name, {}).items()]
 
-        values = config.flatten(json.loads(json.dumps(dict(header.settings))))
-        texts = {
-            name: "by default" if value in (None, []) else readable(str(value))
-            for name, value in values.items()
-        }
+        texts: dict[str, str] = {}
         of_option: dict[str, set[str]] = {}
+        for name, value in config.flatten(json.loads(json.dumps(dict(header.settings)))).items():
+            each = value if isinstance(value, list) else [value]  # files have a name
+            words = (str(one["name"] if isinstance(one, dict) else one) for one in each)
+            texts[name] = "by default" if value in (None, []) else readable(", ".join(words))
+            of_option.setdefault(options.get(name, name), set()).add(texts[name])
+        is_setting = config.flatten(config.dump(PredictSettings())).keys()
+        settings = {}
         for name, text in texts.items():
-            of_option.setdefault(options.get(name, name), set()).add(text)
-        settings = {
-            option if name != option and len(of_option[option]) == 1 else f"--set {name}": text
-            for name, text in texts.items()
-            for option in [options.get(name, name)]
-        }
+            option = options.get(name, "")
+            if not option or len(of_option[option]) > 1:
+                option = f"--set {name}" if name in is_setting else name
+            settings[option] = text
         return {
             "output": readable(self._output.name),
             "version": readable(header.version),
@@ -213,7 +214,11 @@ def _values(
         "formula": readable(shown.formula),
         "status": readable(shown.status),
         "confidence_top10": shown.confidence_top10,
-        "remarks": _remarks(predictions),
+        "remarks": [
+            readable(text)
+            for text in dict.fromkeys("; ".join(p.message for p in predictions).split("; "))
+            if text and not text.startswith("read together")  # which is shown otherwise
+        ],
         "isotopes": isotopes_of(measured.isotopes, shown.formula, shown.adduct),
         "hypotheses": [_hypothesis(outcome, spectra) for outcome in shown.hypotheses],
         "spectra": [spectrum.values() for spectrum in spectra],
@@ -336,12 +341,6 @@ def _ladder(prediction: Prediction, certain: float) -> dict[str, Any]:
         "schymanski": prediction.schymanski,
         "ladder": [rung for rung in rungs if rung[2]],
     }
-
-
-def _remarks(predictions: Sequence[Prediction]) -> list[str]:
-    """Sentences of all spectra, each once; which were read together is shown otherwise."""
-    said = dict.fromkeys(text for one in predictions for text in one.message.split("; "))
-    return [readable(text) for text in said if text and not text.startswith("read together")]
 
 
 def _hypothesis(result: HypothesisResult, spectra: Sequence[MeasuredPeaks]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class Measured:
             spectra = []
             for one in (clean(spectrum, self._cleaning) for spectrum in feature.spectra):
                 energy = one.collision_energy_ev
-                text = one.collision_energy_text if energy is None else f"{energy:g} eV"
+                text = one.collision_energy_text if energy is None else f"{energy:.3g} eV"
                 label = readable(text, _LONGEST_LABEL) or f"spectrum {one.source.index}"
                 if one.failure is None:
                     spectra.append(MeasuredPeaks(label, one.mz, one.intensity))

@@ -26,7 +26,7 @@ from duallgd_cli.chem.identity import family_name
 from duallgd_cli.errors import UsageError, printable, quote
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict.settings import Header
-from duallgd_cli.results import HypothesisResult, Prediction, sentences
+from duallgd_cli.results import Prediction, sentences
 from duallgd_cli.writers import mztab
 from duallgd_cli.writers.names import NAME_COLUMNS, Names
 
@@ -57,20 +57,16 @@ NUMBERS: Final = (
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
-# Fields of a prediction that a row has as they are; a line of JSON has some numbers beside them.
-_TEXTS: Final = (
-    "feature_id", "scans", "adduct", "formula", "status", "message", "name", "collision_energy",
-    "warnings", "assumptions", "level", "schymanski", "compound_id",
-)  # fmt: skip
+# Fields of a prediction and of a hypothesis that a line of JSON has as they are.
 _OF_A_LINE: Final = (
-    *("feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message"),
-    *("confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions"),
-    *("level", "schymanski", "compound_id"),
-)
+    "feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message",
+    "confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions",
+    "level", "schymanski", "compound_id",
+)  # fmt: skip
 _OF_A_HYPOTHESIS: Final = (
-    *("formula", "adduct", "log_prior", "formula_source", "formula_probability", "adduct_source"),
-    *("status", "message", "n_peaks", "n_explained", "explained_intensity"),
-)
+    "formula", "adduct", "log_prior", "formula_source", "formula_probability", "adduct_source",
+    "status", "message", "n_peaks", "n_explained", "explained_intensity",
+)  # fmt: skip
 # Named as the columns of the tables are, without what has no place in a structure file.
 _NOT_IN_SDF: Final = {"status", "message", "warnings"}
 
@@ -179,11 +175,19 @@ def inert(cell: str) -> str:
 def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[str, str]]:
     """The rows of one spectrum, by `COLUMNS` and in their order; numbers are written out."""
     precursor, time = prediction.precursor_mz, prediction.rt_seconds
-    tried = {(one.formula, one.adduct): one for one in reversed(prediction.hypotheses)}
-    of_formula = {ion: _of_formula(one) for ion, one in tried.items() if one.formula}
+    of_formula = {
+        (one.formula, one.adduct): {
+            "formula_source": one.formula_source,
+            "formula_rank": str(one.position + 1),
+            "formula_probability": f"{math.exp(one.log_prior):.4g}",
+            "adduct_source": one.adduct_source,
+        }
+        for one in reversed(prediction.hypotheses)  # of equal ones the first counts
+        if one.formula
+    }
     shared = {
         **dict.fromkeys(COLUMNS, ""),
-        **{name: getattr(prediction, name) for name in _TEXTS},
+        **{name: getattr(prediction, name) for name in _OF_A_LINE if name not in NUMBERS},
         "spectrum_id": prediction.spectrum_id,
         "file": prediction.source.file,
         "index": str(prediction.source.index),
@@ -236,16 +240,6 @@ def likeness(analogue: Mapping[str, Any]) -> str:
     return f"like {of}: {change}, Tanimoto {analogue['tanimoto']:.2f}"
 
 
-def _of_formula(outcome: HypothesisResult) -> dict[str, str]:
-    """Where formula and adduct of a hypothesis come from, and how likely the formula was."""
-    return {
-        "formula_source": outcome.formula_source,
-        "formula_rank": str(outcome.position + 1),
-        "formula_probability": f"{math.exp(outcome.log_prior):.4g}",
-        "adduct_source": outcome.adduct_source,
-    }
-
-
 def json_line(values: Mapping[str, Any]) -> str:
     """A line of JSON, its line break included."""
     line = json.dumps(values, ensure_ascii=False, allow_nan=False)
@@ -254,12 +248,9 @@ def json_line(values: Mapping[str, Any]) -> str:
 
 def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, Any]:
     """Plain values of a prediction, with all that was tried and without its wall time."""
-    # The peaks of a library are for the page.
-    match = {
-        name: value
-        for name, value in prediction.library_match.items()
-        if name not in ("mz", "intensity")
-    }
+    match = {**prediction.library_match}
+    for name in ("mz", "intensity"):  # the peaks of a library are for the page
+        match.pop(name, None)
     hypotheses = [
         {
             **{name: getattr(one, name, None) for name in _OF_A_HYPOTHESIS},

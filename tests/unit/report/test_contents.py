@@ -17,6 +17,7 @@ from tests.made_runs import (
     lines_of,
     predicted,
     request,
+    rewrite,
     written_run,
 )
 from tests.made_spectra import ASPIRIN, CAFFEINE, block
@@ -275,7 +276,7 @@ def test_candidates_have_the_names_of_a_table(tmp_path):
     assert list(called.values()).count(("", "")) == 4
 
 
-def test_settings_are_named_as_the_command_line_takes_them(example_run):
+def test_settings_are_named_as_the_command_line_takes_them(example_run, tmp_path):
     settings = dict(ReportedRun([example_run]).about(by_setting())["settings"])
 
     assert settings["--top-k"] == "10"
@@ -285,3 +286,13 @@ def test_settings_are_named_as_the_command_line_takes_them(example_run):
     assert settings["--core"] == settings["--require"] == "by default"
     assert settings["--set annotation.orbitrap_ppm"] == "7.0"  # --ppm would set three alike
     assert "--ppm" not in settings
+    files = {"databases": [{"name": "mine.smi", "sha256": "0"}], "formulas_sha256": "1"}
+    run = tmp_path / "out.csv"
+    journal = run.with_name("out.csv.journal.jsonl")
+    journal.write_bytes(example_run.with_name(f"{example_run.name}.journal.jsonl").read_bytes())
+    rewrite(
+        journal,
+        lambda rows: [rows[0] | {"settings": rows[0]["settings"] | files}, *rows[1:]],
+    )
+    settings = dict(ReportedRun([run]).about(by_setting())["settings"])
+    assert (settings["--database"], settings["formulas_sha256"]) == ("mine.smi", "1")
