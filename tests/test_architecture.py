@@ -41,7 +41,7 @@ ALLOWED = {
     "writers": {"chem", "predict", "results", "spectra"},
     "evaluate": _CORE | _PREDICTING | {"formulas"},
     "bench": _CORE - {"data"} | {"predict", "results"},
-    "report": _CORE | _PREDICTING | {"writers"},
+    "report": _CORE | _PREDICTING | {"formulas", "writers"},
     "cli": _CORE | _PREDICTING | {"writers", "report", "formulas", "train", "evaluate", "bench"},
     "__main__": {"cli", "runtime"},
     "__init__": {"predict"},

@@ -289,6 +289,14 @@ Features = Annotated[
         "name none.",
     ),
 ]
+Names = Annotated[
+    Path | None,
+    output(
+        metavar="TABLE",
+        help="TSV of InChIKey (or its first block), name and class: what candidates in it are "
+        "called stands in tables, JSON lines and the page.",
+    ),
+]
 Quiet = Annotated[bool, messages("--quiet", "-q", help="Show errors only.")]
 Config = Annotated[Path | None, messages(help="YAML file of settings.")]
 Assignments = Annotated[
@@ -318,6 +326,18 @@ _SETTINGS: Final = {
     "core": ("sampling.core",),
     **{name: (f"features.{name}",) for name in _FILTERS},
 }
+
+
+def by_setting() -> dict[str, str]:
+    """The option that stands for each setting that has one, by dotted setting."""
+    sampling = {name: (f"sampling.{setting}",) for name, setting in _SAMPLING_SETTINGS.items()}
+    files = {"library": "libraries", "guide": "tables", "database": "databases"}
+    given = {name: (files.get(name, name),) for name in ("formulas", "analogues", *files)}
+    return {
+        setting: f"--{name.replace('_', '-')}"
+        for name, settings in {**sampling, **_SETTINGS, **given}.items()
+        for setting in settings
+    }
 
 
 def features_of(context: typer.Context) -> dict[str, object]:

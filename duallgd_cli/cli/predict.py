@@ -87,6 +87,7 @@ def predict(
     parts: options.Parts = False,
     summary: options.Summary = None,
     features: options.Features = None,
+    names: options.Names = None,
     force: options.Force = False,
     formula_col: options.FormulaColumn = None,
     formula: options.OneFormula = None,
@@ -226,6 +227,7 @@ def predict(
             journal=journal,
             parts=parts,
             summaries=tuple(summary or ()),
+            names=names,
             page=report,
         )
         knowledge = check(request)  # what is wrong with files is said before the weights load
@@ -238,7 +240,7 @@ def predict(
     if watched:
         running.show_first(done)
     if report is not None:
-        running.write_page(done, report)
+        running.write_page(done, report, names)
     running.report(done, strict)
 
 
@@ -264,6 +266,7 @@ def merge(
     parts: options.Parts = False,
     summary: options.Summary = None,
     features: options.Features = None,
+    names: options.Names = None,
     force: options.Force = False,
     partial: Annotated[
         bool,
@@ -293,6 +296,7 @@ def merge(
             parts=parts,
             summaries=summary or (),
             features=features,
+            names_table=names,
             partial=partial,
             force=force,
         )

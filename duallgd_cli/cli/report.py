@@ -20,6 +20,8 @@ EPILOG = """
 - `duallgd report out.csv` (after `duallgd predict ... -o out.csv --shard 1/8` to `8/8`)
 
 - `duallgd predict spectra.mgf -o out.csv --report out.html` (both at once)
+
+- `duallgd report out.csv --names names.tsv` (InChIKey, name and class of what you know)
 """
 
 logger = logging.getLogger(__name__)
@@ -49,6 +51,7 @@ def report(
             "than 1,000 features 3, and 7 are listed.",
         ),
     ] = None,
+    names: options.Names = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -66,17 +69,22 @@ def report(
         from duallgd_cli.predict.journal import ENDING
         from duallgd_cli.predict.run import workers_for
         from duallgd_cli.report import write_report
+        from duallgd_cli.writers.names import Names
     with running.interruptible("nothing was written; the same command starts again"):
+        if names is not None:
+            Names.read(names)
         run = runs[0].with_name(runs[0].name.removesuffix(ENDING))
         page = output or run.with_suffix(".html")  # out.html for out.csv
-        say(write_report(runs, page, top_k, workers_for(runs), force=force))
+        workers, settings = workers_for(runs), options.by_setting()
+        say(write_report(runs, page, top_k, workers, names=names, options=settings, force=force))
 
 
 def say(report: "Report") -> None:
     """Say in one line what was written and how to look at it."""
-    if report.missing_inputs:
-        names = ", ".join(report.missing_inputs)
-        logger.warning("gone or changed since: %s; the report shows explained peaks alone", names)
+    for how, names in (("gone", report.gone), ("changed", report.changed)):
+        if names:
+            shown = "the report shows explained peaks alone"
+            logger.warning("%s since the run: %s; %s", how, ", ".join(names), shown)
     mib = report.size_bytes / (1 << 20)
     pages = f" and {report.n_pages} pages in {report.folder}" if report.n_pages else ""
     logger.info(

@@ -115,7 +115,7 @@ def load(
     return request, model, total
 
 
-def write_page(summary: "RunSummary", page: Path) -> None:
+def write_page(summary: "RunSummary", page: Path, names: Path | None) -> None:
     """Write the report of a run that has just ended, and say how to look at it."""
     from duallgd_cli.cli.report import say
     from duallgd_cli.predict.run import workers_for
@@ -125,7 +125,9 @@ def write_page(summary: "RunSummary", page: Path) -> None:
         with interruptible(f"{summary.output} is whole: duallgd report {summary.output} goes on"):
             workers = workers_for([summary.journal])
             # The page was claimed before the run.
-            say(write_report([summary.journal], page, workers=workers, force=True))
+            given = options.by_setting()
+            journal = [summary.journal]
+            say(write_report(journal, page, None, workers, names=names, options=given, force=True))
 
 
 def show_first(summary: "RunSummary") -> None:

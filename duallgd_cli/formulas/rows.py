@@ -18,7 +18,6 @@ from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
-    inert,
     json_line,
     resolve_format,
     table,
@@ -60,7 +59,7 @@ def write_formulas(request: PredictRequest) -> RunSummary:
         if output_format == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)
         else:
-            pieces = table(COLUMNS, map(_cells, rows), output_format)
+            pieces = table(COLUMNS, rows, output_format)
         write_pieces(pieces, request.output)
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
 
@@ -133,11 +132,3 @@ def _named(spectrum: Spectrum) -> dict[str, Any]:
         "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
         "assumptions": sentences(*spectrum.assumptions),
     }
-
-
-def _cells(row: Row) -> Iterator[str]:
-    for value in row.values():
-        if isinstance(value, str):
-            yield inert(value)
-        else:
-            yield "" if value is None else repr(value)

@@ -70,12 +70,14 @@ from duallgd_cli.writers.formats import (
     PART_COLUMNS,
     TABLES,
     WHOLE,
+    cells_of,
     lines_of,
     part_rows,
     pieces,
     resolve_format,
     write_pieces,
 )
+from duallgd_cli.writers.names import Names
 from duallgd_cli.writers.summaries import SUMMARIES, summary_paths, write_summary
 
 logger = logging.getLogger(__name__)
@@ -146,7 +148,8 @@ class RunSummary:
                 self.computing_s += sum(one.seconds for one in prediction.hypotheses)
                 self.notes.update(note for one in prediction.hypotheses for note in one.notes)
                 if parts is not None:
-                    parts.writelines(lines_of(part_rows(prediction), "csv"))
+                    cells = (cells_of(row, PART_COLUMNS) for row in part_rows(prediction))
+                    parts.writelines(lines_of(cells, "csv"))
                     self.n_few += bool(prediction.candidates) and not is_enough(
                         prediction.hypotheses
                     )
@@ -307,6 +310,8 @@ def check(request: PredictRequest) -> Knowledge | None:
     claim_run(request)
     if request.features is not None:
         FeatureTable(request.features)
+    if request.names is not None:
+        Names.read(request.names)
     formula_source(request.settings, request.formulas, request.settings.limits.max_heavy_atoms)
     guide = request.settings.guide  # reads the core and the parts
     return None if files is None else Knowledge.read(guide, files)
@@ -361,7 +366,9 @@ def claim_run(
 def read_by(request: PredictRequest) -> list[tuple[str, str | Path]]:
     """All that a run reads, each with what it is, for `files.claim`."""
     guide = () if request.guide is None else request.guide.places()
-    tables = {"formulas": request.formulas, "features": request.features}
+    tables = {
+        "formulas": request.formulas, "features": request.features, "names": request.names,
+    }  # fmt: skip
     return [
         *(("an input, the spectra", name) for name in request.inputs),
         *(
@@ -499,6 +506,7 @@ def merge(
     parts: bool = False,
     summaries: Collection[str] = (),
     features: Path | None = None,
+    names_table: Path | None = None,
     partial: bool = False,
     force: bool = False,
 ) -> RunSummary:
@@ -513,6 +521,7 @@ def merge(
         parts: Whether to say what structures contain; see `PredictRequest`.
         summaries: Tables for other programs.
         features: Table of features, which comes back with the answers.
+        names_table: Names and classes of molecules; see `PredictRequest`.
         partial: Write what is finished, whatever is missing or still going on.
         force: Replace files that exist.
 
@@ -526,10 +535,14 @@ def merge(
         parts=parts,
         summaries=tuple(summaries),
         features=features,
+        names=names_table,
     )
+    if names_table is not None:
+        Names.read(names_table)
     resolve_format(output, format_name)
     inputs = files_of_runs(names)
-    inputs += [] if features is None else [("an input, the table of features", features)]
+    tables = (("features", features), ("names", names_table))
+    inputs += [(f"an input, the table of {of}", path) for of, path in tables if path is not None]
     is_own = any(kind == OUTPUT and same_place(path, output) for kind, path in inputs)
     own = (OUTPUT, RECORD) if is_own and not partial else ()
     claim(_outputs(request), inputs, force=force, own=own)
@@ -575,10 +588,13 @@ def write_all(
     # What structures contain takes minutes, so its table is made on the way of the output.
     with TemporaryFile("w+", encoding="utf-8", errors="backslashreplace", newline="") as parts:
         given = parts if request.parts else None
+        names = None if request.names is None else Names(request.names)
         if output_format in WHOLE:
-            text = pieces(summary.watch(run, given), output_format, run.header)
+            text = pieces(summary.watch(run, given), output_format, run.header, names)
         else:
-            work = with_arguments(_text, output_format=output_format, parts=request.parts)
+            work = with_arguments(
+                _text, output_format=output_format, parts=request.parts, names=names
+            )
             texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
             text = _joined(texts, summary, output_format, parts)
         write_pieces(text, output)
@@ -599,11 +615,13 @@ def write_all(
         write_summary(predictions(run), name, path)
 
 
-def _text(run: FinishedRun, output_format: str, parts: bool) -> tuple[str, str, RunSummary]:
+def _text(
+    run: FinishedRun, output_format: str, parts: bool, names: Names | None
+) -> tuple[str, str, RunSummary]:
     """Text of some spectra of a run, rows of the table of their parts, and their counts."""
     summary, table = RunSummary(""), StringIO()
     watched = summary.watch(run, table if parts else None)
-    return "".join(pieces(watched, output_format, run.header)), table.getvalue(), summary
+    return "".join(pieces(watched, output_format, run.header, names)), table.getvalue(), summary
 
 
 def _joined(

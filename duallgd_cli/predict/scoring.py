@@ -22,7 +22,7 @@ from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, predictions_of
-from duallgd_cli.scores.explanation import explained_by
+from duallgd_cli.scores.explanation import fragments_of
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.features import Inputs
@@ -30,7 +30,6 @@ from duallgd_cli.spectra.formulas import FormulaLimits, FormulaSource, from_fiel
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
-    inert,
     json_line,
     resolve_format,
     table,
@@ -190,7 +189,7 @@ def score_structures(
         if output_format == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)
         else:
-            pieces = table(COLUMNS, map(_cells, rows), output_format)
+            pieces = table(COLUMNS, rows, output_format)
         write_pieces(pieces, request.output)
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
 
@@ -304,8 +303,8 @@ def _values(
     structure: OwnStructure, candidate: Candidate, result: HypothesisResult, n_candidates: int
 ) -> Row:
     """Rank, probability, scores and explained peaks of a structure."""
-    formulas = [peak.formula for peak in result.peaks]
-    explained = {place for place, _ in explained_by(structure.mol, candidate.adduct, formulas)}
+    explains, _ = fragments_of(structure.mol, candidate.adduct, result.peaks)
+    explained = {place for place, _ in explains}
     peaks = {result.peaks[place].mz: result.peaks[place] for place in sorted(explained)}
     shown = sum(peak.intensity for peak in peaks.values())
     whole = sum({peak.mz: peak.intensity for peak in result.peaks}.values())
@@ -344,12 +343,3 @@ def _why_not(
         return prediction.status, prediction.message
     which = f"{given[0]}" if len(given) == 1 else f"one of {', '.join(given)}"
     return "formula_mismatch", f"its formula is {structure.formula}, that of the spectrum {which}"
-
-
-def _cells(row: Row) -> Iterator[str]:
-    for name in COLUMNS:
-        value = row[name]
-        if isinstance(value, str):
-            yield inert(value)
-        else:
-            yield "" if value is None else repr(value)

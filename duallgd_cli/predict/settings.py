@@ -180,6 +180,7 @@ class PredictRequest:
         workers: Processes that predict, or assemble molecules; does not change results.
         parts: Say what the structures contain, in a table beside the output and in JSON lines.
         summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.
+        names: Table of names and classes of molecules, which outputs then have; see `Names`.
         page: Of HTML, which whoever asks for the run makes of it; its place is looked at here.
         force: Replace files that exist.
         reads: What else the command reads, such as weights, each with what it is: never replaced.
@@ -198,6 +199,7 @@ class PredictRequest:
     workers: int = 1
     parts: bool = False
     summaries: tuple[str, ...] = ()
+    names: Path | None = None
     page: Path | None = None
     force: bool = False
     reads: tuple[tuple[str, str | Path], ...] = ()
@@ -211,6 +213,8 @@ class PredictRequest:
         if self.features and self.output == STANDARD_STREAM:
             raise UsageError("--features needs an output file to lie beside; name one with -o")
         others = (("--parts", self.parts), ("--summary", self.summaries), ("--report", self.page))
+        if self.names and self.shard.count > 1:
+            raise UsageError("--names needs a whole run; give it to duallgd merge instead")
         for option in (option for option, given in others if given):
             if self.shard.count > 1:
                 raise UsageError(f"{option} needs a whole run; join it with duallgd merge first")

@@ -12,12 +12,13 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -42,150 +43,154 @@ class Report:
         n_features: That it shows.
         n_pages: Files beside that one, none of a small run.
         size_bytes: Of all files.
-        missing_inputs: Inputs that are gone or changed: their unexplained peaks are not shown.
+        gone: Inputs that are no longer there: their unexplained peaks are not shown.
+        changed: Inputs that are no longer what they were, likewise.
     """
 
     page: Path
     n_features: int
     n_pages: int
     size_bytes: int
-    missing_inputs: Sequence[str]
+    gone: Sequence[str]
+    changed: Sequence[str]
 
     @property
     def folder(self) -> Path:
-        """Where the other files are."""
+        """Where the other files are; file managers know one of this name to belong to the first."""
         return self.page.with_name(f"{self.page.stem}_files")
 
 
 def write_report(
-    names: Sequence[Path],
+    runs: Sequence[Path],
     output: Path,
     top_k: int | None = None,
     workers: int = 1,
     *,
+    names: Path | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
     force: bool = False,
 ) -> Report:
     """Write the report of a finished run: one file, or an index and pages of a thousand features.
 
     Args:
-        names: Its output (the journal lies beside it), or journals of all its shards.
+        runs: Its output (the journal lies beside it), or journals of all its shards.
         output: HTML file to write, whole or not at all. Pages lie in a folder beside it: those of
             ``out.html`` in ``out_files``.
         top_k: See `ReportedRun`.
         workers: Processes.
+        names: Table of names and classes of molecules.
+        options: Of the command line, by the settings that they stand for.
         force: Replace a file that exists.
 
     Raises:
         UsageError: There is no finished journal, or a file cannot be written or is another's.
     """
-    claim({PAGE: output}, files_of_runs(names), force=force)
-    run = ReportedRun(names, top_k, workers)
-    pages = _Pages(run, output)
-    if run.n_features > LARGE:
-        pages.write_many()
+    read = [] if names is None else [("an input, the table of names", names)]
+    claim({PAGE: output}, [*files_of_runs(runs), *read], force=force)
+    run = ReportedRun(runs, top_k, workers, names)
+    n_pages = -(-run.n_features // LARGE) if run.n_features > LARGE else 0
+    report = Report(output, run.n_features, n_pages, 0, run.gone, run.changed)
+    paths = [report.folder / f"{number + 1:04}.html" for number in range(n_pages)]
+    about = {
+        "run": run.about(options),
+        "files": f"{output.name} and the folder {report.folder.name}" if paths else "",
+        "drawn": run.drawn,
+    }
+    place = {
+        "gone": run.gone,
+        "changed": run.changed,
+        "total": run.n_features,
+        "size": LARGE,
+        "drawings": _DRAWINGS,
+        "first": 0,
+        "index": "",
+        "pages": [path.name for path in paths],
+        "is_index": False,
+        "levels": LEVELS,
+        "certain": run.certain,
+        "key": run.key,
+    }
+    if paths:
+        _write_many(run.features(), report, paths, about, place)
     else:
-        write_atomically(output, pages.of(run.features()))
-    written = [output, *(pages.folder / name for name in pages.names)]
-    size_bytes = sum(path.stat().st_size for path in written)
-    return Report(output, run.n_features, len(pages.names), size_bytes, run.missing_inputs)
+        write_atomically(output, _page_of(run.features(), about, place, []))
+    size_bytes = sum(path.stat().st_size for path in (output, *paths))
+    return Report(output, run.n_features, n_pages, size_bytes, run.gone, run.changed)
 
 
-class _Pages:
-    """The pages of a run: an index and others beside it, or one that is all.
+def _write_many(
+    features: Iterator[dict[str, Any]],
+    report: Report,
+    paths: Sequence[Path],
+    about: Mapping[str, Any],
+    place: Mapping[str, Any],
+) -> None:
+    """Write the index and the pages; a report that is not finished leaves nothing behind.
 
-    Attributes:
-        folder: Of the others; file managers know one of this name to belong to the first.
-        names: Of the others, by number; none of a small run.
+    Raises:
+        UsageError: A file cannot be written.
     """
-
-    def __init__(self, run: ReportedRun, output: Path) -> None:
-        self._run, self._output = run, output
-        self._rows: list[list[Any]] = []
-        self.folder = output.with_name(f"{output.stem}_files")
-        count = -(-run.n_features // LARGE) if run.n_features > LARGE else 0
-        self.names = [f"{number + 1:04}.html" for number in range(count)]
-        files = f"{output.name} and the folder {self.folder.name}" if count else ""
-        self._about = {"run": run.about(), "files": files, "drawn": run.drawn}
-        self._place = {
-            "missing": run.missing_inputs,
-            "total": run.n_features,
-            "size": LARGE,
-            "drawings": _DRAWINGS,
-            "first": 0,
-            "index": "",
-            "pages": self.names,
-            "is_index": False,
-            "levels": LEVELS,
-            "certain": run.certain,
-            "key": run.key,
-        }
-
-    def of(self, features: Iterable[dict[str, Any]], **place: object) -> Iterator[str]:
-        """A page that shows features in full.
-
-        Args:
-            features: Those of the page.
-            **place: Of it among the others, where it is not alone.
-        """
-        first = len(self._rows)
-
-        def each() -> Iterator[str]:
-            for feature in features:
-                self._rows.append(_row(feature))
-                yield packed(feature)
-
-        values = {"kind": "feature", "packed": each(), "rows": lambda: self._rows[first:]}
-        return page("report", {**values, **self._about, "place": self._place | place})
-
-    def write_many(self) -> None:
-        """Write the index and the pages; a report that is not finished leaves nothing behind.
-
-        Raises:
-            UsageError: A file cannot be written.
-        """
-        folder, output = self.folder, self._output
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"{folder} is in the way of the report's pages; name another report")
-        features, drawings = self._run.features(), list[str]()
-        try:
-            with TemporaryDirectory(prefix=f".{folder.name}.", dir=output.parent) as unfinished:
-                paths = [Path(unfinished) / name for name in self.names]
-                for number, path in enumerate(paths):
-                    firsts: list[Any] = []
-                    some = _watched(islice(features, LARGE), firsts)
-                    place = {"first": number * LARGE, "index": "../" + quote(output.name)}
-                    write_atomically(path, self.of(some, **place))
-                    blocks = range(0, len(firsts), _DRAWINGS)
-                    drawings += [packed(firsts[start : start + _DRAWINGS]) for start in blocks]
-                folder.mkdir(exist_ok=True)
-                for path in paths:
-                    path.replace(folder / path.name)
-        except OSError as error:
-            raise UsageError(f"cannot write {folder}: {error.strerror}") from None
-        pages = [f"{quote(folder.name)}/{name}" for name in self.names]
-        place = self._place | {"pages": pages, "is_index": True}
-        values = {"kind": "drawings", "packed": drawings, "rows": lambda: self._rows}
-        write_atomically(output, page("report", {**values, **self._about, "place": place}))
+    folder, output = report.folder, report.page
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is in the way of the report's pages; name another report")
+    drawings, rows = list[str](), list[dict[str, Any]]()
+    try:
+        with TemporaryDirectory(prefix=f".{folder.name}.", dir=output.parent) as unfinished:
+            for number, path in enumerate(paths):
+                of_page, firsts = list[dict[str, Any]](), list[Any]()
+                here = {**place, "first": number * LARGE, "index": "../" + quote(output.name)}
+                some = _page_of(islice(features, LARGE), about, here, of_page, firsts)
+                write_atomically(Path(unfinished) / path.name, some)
+                blocks = range(0, len(firsts), _DRAWINGS)
+                drawings += [_packed(firsts[start : start + _DRAWINGS]) for start in blocks]
+                rows += of_page
+            folder.mkdir(exist_ok=True)
+            for path in paths:
+                (Path(unfinished) / path.name).replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {error.strerror}") from None
+    pages = [f"{quote(folder.name)}/{path.name}" for path in paths]
+    here = {**place, "pages": pages, "is_index": True}
+    values = {"kind": "drawings", "packed": drawings, "table": lambda: _table(rows), "place": here}
+    write_atomically(output, _page({**about, **values}))
 
 
-def _watched(features: Iterable[dict[str, Any]], drawings: list[Any]) -> Iterator[dict[str, Any]]:
-    """The features; `drawings` learns that of the first candidate of each."""
-    for feature in features:
-        drawings.append(next((one["drawing"] for one in feature["candidates"]), None))
-        yield feature
-
-
-def page(name: str, values: dict[str, Any]) -> Iterator[str]:
-    """A page in pieces: the template ``NAME.html`` with ``page.css`` and two scripts inside.
-
-    What pages share is in ``draw.js``, the rest in ``NAME.js``.
+def _page_of(
+    features: Iterable[dict[str, Any]],
+    about: Mapping[str, Any],
+    place: Mapping[str, Any],
+    rows: list[dict[str, Any]],
+    firsts: list[Any] | None = None,
+) -> Iterator[str]:
+    """A page that shows features in full.
 
     Args:
-        name: Of template and script.
+        features: Those of the page.
+        about: The run.
+        place: Of the page among the others.
+        rows: Learns the row of each feature in the table.
+        firsts: Learns the drawing of the first candidate of each; None for nobody.
+    """
+
+    def each() -> Iterator[str]:
+        for feature in features:
+            rows.append(_row(feature))
+            if firsts is not None:
+                firsts.append(next((one["drawing"] for one in feature["candidates"]), None))
+            yield _packed(feature)
+
+    values = {"kind": "feature", "packed": each(), "table": lambda: _table(rows), "place": place}
+    return _page({**about, **values})
+
+
+def _page(values: Mapping[str, Any]) -> Iterator[str]:
+    """A page in pieces: the template with the style sheet and the scripts inside.
+
+    Args:
         values: For the template; iterators are consumed as the pieces are asked for.
     """
     room = files("duallgd_cli.report")
-    script = "".join((room / part).read_text("utf-8") for part in ("draw.js", f"{name}.js"))
+    script = "".join((room / part).read_text("utf-8") for part in ("draw.js", "report.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(
         loader=FunctionLoader(lambda file: (room / file).read_text(encoding="utf-8")),
@@ -196,32 +201,44 @@ def page(name: str, values: dict[str, Any]) -> Iterator[str]:
     )
     style = (room / "page.css").read_text(encoding="utf-8")
     fixed = {"style": style, "script": script, "script_digest": digest}
-    return environment.get_template(f"{name}.html").generate(**fixed, **values)
+    return environment.get_template("report.html").generate(**fixed, **values)
 
 
-def packed(values: Any) -> str:  # noqa: ANN401 - anything that JSON knows
+def _packed(values: Any) -> str:  # noqa: ANN401 - anything that JSON knows
     """JSON, compressed, as text that HTML cannot mistake for anything; the same bytes each time."""
     text = json.dumps(values, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode("ascii"), _LEVEL, mtime=0)).decode()
 
 
-def _row(feature: dict[str, Any]) -> list[Any]:
-    first = feature["candidates"][0] if feature["candidates"] else {}
-    return [
-        feature["id"],
-        feature["mz"],
-        feature["adduct"],
-        first.get("formula", feature["formula"]),
-        round(first.get("confidence", 0.0), 4),
-        round(feature["confidence_top10"], 4),
-        feature["status"],
-        first.get("smiles", ""),
-        feature["part"],
-        feature["level"],
-        next((value for name, value, _ in feature["ladder"] if name == feature["level"]), None),
-        first.get("inchikey", ""),
-        " ".join(name for name, *_ in feature["parts"]),
-        feature["rt"],
-        feature["intensity"],
-        feature["compound"],
-    ]
+def _row(feature: dict[str, Any]) -> dict[str, Any]:
+    """A feature in the table: what its columns show, and what a search finds beside that."""
+    candidates = feature["candidates"]
+    first = candidates[0] if candidates else {}
+    library = [] if feature["library"] is None else [feature["library"]["name"]]
+    called = (one.get(kind, "") for one in candidates for kind in ("name", "class"))
+    return {
+        **{name: feature[name] for name in ("id", "mz", "rt", "intensity", "compound", "adduct")},
+        **{name: feature[name] for name in ("status", "part", "level")},
+        "formula": first.get("formula", feature["formula"]),
+        "called": " · ".join(filter(None, (first.get("name", ""), first.get("class", "")))),
+        "smiles": first.get("smiles", ""),
+        "inchikey": first.get("inchikey", ""),
+        "confidence": round(first.get("confidence", 0.0), 4),
+        "top10": round(feature["confidence_top10"], 4),
+        "chance": next((p for name, p, _ in feature["ladder"] if name == feature["level"]), None),
+        "parts": [name for name, *_ in (*feature["parts"], *feature["other_parts"])],
+        "names": " ".join(dict.fromkeys(filter(None, (feature["name"], *library, *called)))),
+    }
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows with what repeats in them named once: columns, and parts by their numbers."""
+    parts = {
+        name: n for n, name in enumerate(dict.fromkeys(p for row in rows for p in row["parts"]))
+    }
+    numbered = ({**row, "parts": [parts[name] for name in row["parts"]]} for row in rows)
+    return {
+        "columns": [*rows[0]] if rows else [],
+        "parts": [*parts],
+        "rows": [[*row.values()] for row in numbered],
+    }

@@ -5,9 +5,8 @@ of paths, and a style sheet decides the colours (light, dark, print).
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 from rdkit import Chem
@@ -29,27 +28,6 @@ _RIGHT, _LEFT, _ABOVE, _BELOW = "r", "l", "u", "d"
 _ASIDE: Final = 0.3  # of a bond's length, from which neighbours lie to the right or to the left
 
 
-class _Label(NamedTuple):
-    """What is written at an atom: its element, how many hydrogens, its charge, where they stand."""
-
-    atom: int
-    symbol: str
-    hydrogens: int
-    charge: int
-    side: str
-
-    def room(self) -> list[float]:
-        """What it takes to the left of the atom, above, to the right and below."""
-        half = _LETTER * len(self.symbol) / 2
-        beside = _LETTER * (self.hydrogens > 0) + 0.7 * _LETTER * (self.hydrogens > 1)
-        room = [half, _TALL / 2, half + _LETTER * (self.charge != 0), _TALL / 2]
-        if self.side in (_RIGHT, _LEFT):
-            room[2 if self.side == _RIGHT else 0] += beside
-        elif self.hydrogens:
-            room[1 if self.side == _ABOVE else 3] += _TALL
-        return [each + 2 for each in room]
-
-
 def depictions(molecules: Sequence[Mol | None]) -> list[dict[str, Any] | None]:
     """Layouts of molecules, each turned like the first one wherever they share a ring system.
 
@@ -67,43 +45,30 @@ def depictions(molecules: Sequence[Mol | None]) -> list[dict[str, Any] | None]:
     if known:
         first, *others = known
         rdDepictor.Compute2DCoords(first)
-        # Most share the largest core: the smaller ones are made when the first molecule asks.
-        cores, further = list[Mol](), _cores(first)
+        cores = _cores(first) if others else []
         for mol in others:
-            _lay_out(mol, first, chain(cores, _kept(further, cores)))
+            _lay_out(mol, first, cores)
     return [None if mol is None else _drawn(mol) for mol in molecules]
 
 
-def _kept(items: Iterable[Mol], kept: list[Mol]) -> Iterator[Mol]:
-    """The items; a list learns them as they are taken."""
-    for item in items:
-        kept.append(item)
-        yield item
-
-
-def _cores(first: Mol) -> Iterator[Mol]:
+def _cores(first: Mol) -> list[Mol]:
     """Pieces of a molecule that others may share, largest first: elements and bond types alone."""
+    bonded = {a.GetIdx(): {n.GetIdx() for n in a.GetNeighbors()} for a in first.GetAtoms()}
+    while ends := [atom for atom, others in bonded.items() if len(others) < 2]:
+        for end in ends:  # what is left of them are the rings and what joins them (Murcko)
+            for other in bonded.pop(end):
+                bonded[other].discard(end)
     rings = sorted((tuple(sorted(ring)) for ring in first.GetRingInfo().AtomRings()), key=len)
     joined = (tuple(sorted(atoms)) for atoms in ring_atoms(first))
     systems = sorted(joined, key=lambda atoms: (-len(atoms), atoms))
-    atom_sets = list(dict.fromkeys([_framework(first), *systems, *reversed(rings)]))
+    atom_sets = list(dict.fromkeys([tuple(sorted(bonded)), *systems, *reversed(rings)]))
     symbols = [f"[#{atom.GetAtomicNum()}]" for atom in first.GetAtoms()]
     pieces = (
         Chem.MolFragmentToSmiles(first, atoms, atomSymbols=symbols, allBondsExplicit=True)
         for atoms in atom_sets[:_MOST_CORES]
         if atoms
     )
-    yield from map(Chem.MolFromSmarts, pieces)
-
-
-def _framework(mol: Mol) -> tuple[int, ...]:
-    """Atoms of the rings and of what joins them: what is left when ends are cut off (Murcko)."""
-    bonded = {a.GetIdx(): {n.GetIdx() for n in a.GetNeighbors()} for a in mol.GetAtoms()}
-    while ends := [atom for atom, others in bonded.items() if len(others) < 2]:
-        for end in ends:
-            for other in bonded.pop(end):
-                bonded[other].discard(end)
-    return tuple(sorted(bonded))
+    return [*map(Chem.MolFromSmarts, pieces)]
 
 
 def _lay_out(mol: Mol, first: Mol, cores: Iterable[Mol]) -> None:
@@ -122,24 +87,35 @@ def _lay_out(mol: Mol, first: Mol, cores: Iterable[Mol]) -> None:
 def _drawn(mol: Mol) -> dict[str, Any]:
     places = mol.GetConformer().GetPositions()[:, :2] * (_SCALE, -_SCALE)
     Chem.Kekulize(mol)
-    bonds = sorted(_bond(bond) for bond in map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
+    bonds = sorted(
+        (
+            *sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())),
+            _ORDERS.get(bond.GetBondType(), 1),
+        )
+        for bond in map(mol.GetBondWithIdx, range(mol.GetNumBonds()))
+    )
     near: list[list[int]] = [[] for _ in places]
     for one, other, _ in bonds:
         near[one].append(other)
         near[other].append(one)
     points = [complex(x, y) for x, y in places.tolist()]  # NumPy takes long for so few
     middle = sum(points).real / len(points)
-    labels = [
-        _Label(
-            *(number, atom.GetSymbol(), atom.GetTotalNumHs(), atom.GetFormalCharge()),
-            _side(points, number, near[number], middle),
-        )
-        for number, atom in enumerate(map(mol.GetAtomWithIdx, range(len(points))))
-        if atom.GetAtomicNum() != _CARBON or atom.GetFormalCharge() or not near[number]
-    ]
     room = np.full((len(places), 4), _MARGIN)  # to the left, above, to the right, below
-    for label in labels:
-        room[label.atom] = label.room()
+    labels = []
+    for number, atom in enumerate(map(mol.GetAtomWithIdx, range(len(points)))):
+        symbol, hydrogens, charge = atom.GetSymbol(), atom.GetTotalNumHs(), atom.GetFormalCharge()
+        if atom.GetAtomicNum() == _CARBON and not charge and near[number]:
+            continue
+        side = _side(points, number, near[number], middle)
+        labels.append((number, symbol, hydrogens, charge, side))
+        half = _LETTER * len(symbol) / 2
+        room[number] = half, _TALL / 2, half + _LETTER * (charge != 0), _TALL / 2
+        beside = _LETTER * (hydrogens > 0) + 0.7 * _LETTER * (hydrogens > 1)
+        tall = _TALL if hydrogens else 0.0
+        more = {_LEFT: (0, beside), _ABOVE: (1, tall), _RIGHT: (2, beside), _BELOW: (3, tall)}
+        place, extra = more[side]
+        room[number, place] += extra
+        room[number] += 2
     low, high = (places - room[:, :2]).min(0), (places + room[:, 2:]).max(0)
     rings = [set(ring) for ring in mol.GetRingInfo().AtomRings()]
     return {
@@ -151,11 +127,6 @@ def _drawn(mol: Mol) -> dict[str, Any]:
         ],
         "labels": labels,
     }
-
-
-def _bond(bond: Chem.Bond) -> tuple[int, int, int]:
-    one, other = sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
-    return one, other, _ORDERS.get(bond.GetBondType(), 1)
 
 
 def _side(points: Sequence[complex], atom: int, near: Sequence[int], middle: float) -> str:

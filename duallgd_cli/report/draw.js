@@ -40,7 +40,7 @@ function bar(share, title = percent(share)) {
   return el("span", { class: "bar", role: "img", "aria-label": title }, inner);
 }
 
-// A molecule; `mark` says which atoms are marked, and how sure each bond is may lie underneath.
+// A molecule; `mark` says which atoms are marked. Underneath lies how many have a bond, where candidates differ.
 function structure(drawing, label, certainty) {
   if (!drawing) return el("p", { class: "none" }, "no drawing");
   const [width, height] = drawing.box;
@@ -48,9 +48,10 @@ function structure(drawing, label, certainty) {
   const picture = svg("svg", { class: "molecule", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   picture.style.maxWidth = `${Math.round(width * 1.25)}px`;
   if (certainty) picture.append(svg("g", { class: "certainty" }, drawing.bonds.map(([a, b], bond) => {
-    const sure = segment(drawing, a, b);
-    sure.style.opacity = String(0.42 * certainty[bond] ** 2);
-    return sure;
+    if (certainty[bond] == null) return null;
+    const shared = segment(drawing, a, b);
+    shared.style.opacity = String(0.1 + 0.4 * certainty[bond] ** 2);
+    return shared;
   })));
   picture.append(marks, bondLines(drawing), svg("g", {}, drawing.labels.map((one) => atomLabel(drawing.atoms[one[0]], one))));
   return picture;
@@ -120,18 +121,15 @@ function hint(lines, x, y) {
   box.style.top = `${y + height + 24 > innerHeight ? Math.max(4, y - height - 12) : y + 14}px`;
 }
 
-// A spectrum that can be zoomed: drag, wheel with Ctrl, + - 0, arrows walk along the peaks.
+// A spectrum that can be zoomed: drag, wheel with Ctrl, + - 0, arrows walk along the peaks. Others may hang below it.
 class SpectrumView {
+  // `stack`: plots that show the same range; `all`: their peaks; `chosen`: told of the peak under the pointer, or null.
   constructor(peaks, precursor, chosen, stack = [], all = peaks) {
-    this.stack = stack; // spectra above and below, which show the same range
+    Object.assign(this, { precursor, chosen, stack, all, at: -1, explained: null, mirrored: null });
     this.peaks = [...peaks].sort((a, b) => a.mz - b.mz);
-    this.precursor = precursor;
-    this.chosen = chosen; // told of the peak under the pointer, or null
-    const last = Math.max(precursor || 0, ...all.map((p) => p.mz), 1);
-    const first = Math.min(precursor || last, ...all.map((p) => p.mz), last);
-    this.whole = [Math.max(0, first - 0.06 * (last - first) - 5), last + 0.06 * (last - first) + 5];
-    this.range = this.whole;
-    this.at = -1;
+    const last = Math.max(precursor || 0, ...all.map((p) => p.mz), 1), first = Math.min(precursor || last, ...all.map((p) => p.mz), last);
+    const margin = 0.06 * (last - first) + 5;
+    this.range = this.whole = [Math.max(0, first - margin), last + margin];
     this.canvas = svg("svg", { class: "spectrum", tabindex: 0, role: "application",
       "aria-label": "Spectrum. Arrow keys walk along the peaks, plus and minus zoom, 0 shows all." });
     this.node = el("div", { class: "plot" }, this.canvas);
@@ -141,39 +139,34 @@ class SpectrumView {
 
   listen() {
     const at = (event) => this.mz(event.clientX - this.canvas.getBoundingClientRect().left);
+    const on = (kind, act, options) => this.canvas.addEventListener(kind, act, options);
     let from = null;
-    this.canvas.addEventListener("pointerdown", (event) => {
-      if (event.button === 0) { from = at(event); this.canvas.setPointerCapture(event.pointerId); }
-    });
-    this.canvas.addEventListener("pointermove", (event) => {
-      if (from !== null) return this.select(from, at(event));
-      this.choose(this.near(event), event.clientX, event.clientY);
-    });
-    this.canvas.addEventListener("pointerup", (event) => {
+    on("pointerdown", (event) => { if (event.button === 0) { from = at(event); this.canvas.setPointerCapture(event.pointerId); } });
+    on("pointermove", (event) => (from === null ? this.choose(this.near(event), event.clientX, event.clientY) : this.select(from, at(event))));
+    on("pointerup", (event) => {
       const to = at(event);
       if (from !== null && Math.abs(this.x(to) - this.x(from)) > 6) this.zoom(Math.min(from, to), Math.max(from, to));
       else this.select(0, 0);
       from = null;
     });
-    this.canvas.addEventListener("pointerleave", () => { if (from === null) this.choose(-1); });
-    this.canvas.addEventListener("blur", () => this.choose(-1));
-    this.canvas.addEventListener("dblclick", () => this.zoom(...this.whole));
-    this.canvas.addEventListener("wheel", (event) => {
+    on("pointerleave", () => { if (from === null) this.choose(-1); });
+    on("blur", () => this.choose(-1));
+    on("dblclick", () => this.zoom(...this.whole));
+    on("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
       this.scale(event.deltaY > 0 ? 1.25 : 0.8, at(event));
     }, { passive: false });
-    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    on("keydown", (event) => this.key(event));
   }
 
   key(event) {
-    const steps = { ArrowRight: 1, ArrowLeft: -1 };
-    if (event.key in steps) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) {
       const seen = this.peaks.map((_, n) => n).filter((n) => this.peaks[n].ways.length && this.isSeen(this.peaks[n]));
       if (!seen.length) return;
-      const here = seen.indexOf(this.at);
-      const next = seen[here < 0 ? (steps[event.key] > 0 ? 0 : seen.length - 1) : (here + steps[event.key] + seen.length) % seen.length];
-      const box = this.canvas.getBoundingClientRect();
+      const here = seen.indexOf(this.at), start = here < 0 ? (step > 0 ? -1 : seen.length) : here;
+      const next = seen[(start + step + seen.length) % seen.length], box = this.canvas.getBoundingClientRect();
       this.choose(next, box.left + this.x(this.peaks[next].mz), box.top + this.y(this.peaks[next].intensity));
     } else if (event.key === "+" || event.key === "=") this.scale(0.7);
     else if (event.key === "-") this.scale(1.4);
@@ -186,7 +179,7 @@ class SpectrumView {
 
   isSeen(peak) { return peak.mz >= this.range[0] && peak.mz <= this.range[1]; }
   x(mz) { return 44 + ((mz - this.range[0]) / (this.range[1] - this.range[0])) * (this.width - 56); }
-  y(intensity) { return this.height - 30 - (intensity / this.top) * (this.height - 76); }
+  y(intensity) { return this.floor - (intensity / this.top) * (this.floor - 46); }
   mz(x) { return this.range[0] + ((x - 44) / (this.width - 56)) * (this.range[1] - this.range[0]); }
 
   near(event) {
@@ -194,7 +187,7 @@ class SpectrumView {
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     let best = -1, least = 13;
     this.peaks.forEach((peak, n) => {
-      if (!this.isSeen(peak) || y < this.y(peak.intensity) - 22) return;
+      if (!this.isSeen(peak) || y < this.y(peak.intensity) - 22 || y > this.floor + 4) return;
       const away = Math.abs(this.x(peak.mz) - x) - (peak.ways.length ? 3 : 0);
       if (away < least) [best, least] = [n, away];
     });
@@ -214,8 +207,7 @@ class SpectrumView {
 
   select(from, to) {
     const [low, high] = [this.x(Math.min(from, to)), this.x(Math.max(from, to))];
-    const box = this.canvas.querySelector(".selected");
-    filled(box, { x: low, width: from === to ? 0 : high - low, y: 8, height: this.height - 38 }, []);
+    filled(this.canvas.querySelector(".selected"), { x: low, width: from === to ? 0 : high - low, y: 8, height: this.floor - 8 }, []);
   }
 
   scale(factor, about = (this.range[0] + this.range[1]) / 2) {
@@ -237,43 +229,59 @@ class SpectrumView {
       line.classList.toggle("by", Boolean(explained && explained.has(this.peaks[line.dataset.peak].key))));
   }
 
+  // Hangs other peaks below, as pairs of m/z and height; those that were measured, too, are marked. Null takes them away.
+  mirror(peaks) {
+    this.mirrored = peaks;
+    this.draw();
+  }
+
   draw() {
+    const base = this.stack.length > 1 ? 170 : Math.max(210, Math.min(320, 0.42 * this.node.clientWidth));
     this.width = Math.max(260, this.node.clientWidth);
-    this.height = this.stack.length > 1 ? 170 : Math.max(210, Math.min(320, 0.42 * this.width));
-    const seen = this.peaks.filter((peak) => this.isSeen(peak));
+    this.floor = base - 30;
+    this.depth = this.mirrored ? 100 : 0;
+    const height = base + this.depth, seen = this.peaks.filter((peak) => this.isSeen(peak));
     this.top = Math.max(...seen.map((peak) => peak.intensity), 1e-6);
-    filled(this.canvas, { width: this.width, height: this.height, viewBox: `0 0 ${this.width} ${this.height}` }, []);
-    this.canvas.replaceChildren(this.axes(), svg("rect", { class: "selected" }), this.parent(),
+    filled(this.canvas, { width: this.width, height, viewBox: `0 0 ${this.width} ${height}` }, []);
+    this.canvas.replaceChildren(this.axes(), svg("rect", { class: "selected" }), this.parent(), this.below(),
       ...seen.sort((a, b) => a.ways.length - b.ways.length).map((peak) => this.stick(peak)), this.labels(seen));
-    this.ask(this.explained || null);
+    this.ask(this.explained);
   }
 
   axes() {
-    const span = this.range[1] - this.range[0];
+    const span = this.range[1] - this.range[0], bottom = this.floor + this.depth;
     const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 25, 50, 100, 200, 500].find((s) => span / s <= this.width / 75) || 1000;
-    const floor = this.height - 30, group = svg("g", { class: "axes" });
+    const group = svg("g", { class: "axes" });
     for (let mz = Math.ceil(this.range[0] / step) * step; mz <= this.range[1]; mz += step)
-      group.append(svg("line", { x1: this.x(mz), x2: this.x(mz), y1: floor, y2: floor + 4 }),
-        svg("text", { x: this.x(mz), y: floor + 18, "text-anchor": "middle" }, String(+mz.toFixed(1))));
+      group.append(svg("line", { x1: this.x(mz), x2: this.x(mz), y1: bottom, y2: bottom + 4 }),
+        svg("text", { x: this.x(mz), y: bottom + 18, "text-anchor": "middle" }, String(+mz.toFixed(1))));
     for (const share of [0, 0.5, 1]) {
       const y = this.y(share * this.top);
       group.append(svg("line", { x1: 44, x2: this.width - 12, y1: y, y2: y, class: share ? "grid" : "" }),
         svg("text", { x: 39, y: y + 4, "text-anchor": "end" }, `${+(100 * share * this.top).toPrecision(2)}%`));
     }
-    group.append(svg("text", { x: this.width - 12, y: this.height - 2, "text-anchor": "end" }, "m/z"));
+    group.append(svg("text", { x: this.width - 12, y: bottom + 28, "text-anchor": "end" }, "m/z"));
     return group;
   }
 
   parent() {
     if (!this.precursor || !this.isSeen({ mz: this.precursor })) return svg("g");
-    const x = this.x(this.precursor), y = this.height - 30;
+    const x = this.x(this.precursor), y = this.floor + this.depth;
     return svg("path", { class: "precursor", d: `M${x - 4},${y + 7}L${x},${y + 1}L${x + 4},${y + 7}Z` },
       svg("title", {}, `precursor m/z ${this.precursor.toFixed(4)}`));
   }
 
+  below() {
+    return svg("g", { class: "below" }, (this.mirrored || []).filter(([mz]) => this.isSeen({ mz })).map(([mz, height]) => {
+      const isMeasured = this.all.some((peak) => Math.abs(peak.mz - mz) <= Math.max(0.003, 1e-5 * mz));
+      return svg("line", { class: isMeasured ? "both" : "missing", x1: this.x(mz), x2: this.x(mz), y1: this.floor + 1, y2: this.floor + 1 + (this.depth - 6) * height },
+        svg("title", {}, `m/z ${mz.toFixed(4)}, ${isMeasured ? "measured, too" : "not measured"}`));
+    }));
+  }
+
   stick(peak) {
     const x = this.x(peak.mz), kind = peak.ways.length ? "peak explained" : "peak";
-    return svg("line", { class: kind, "data-peak": this.peaks.indexOf(peak), x1: x, x2: x, y1: this.height - 30, y2: this.y(peak.intensity) });
+    return svg("line", { class: kind, "data-peak": this.peaks.indexOf(peak), x1: x, x2: x, y1: this.floor, y2: this.y(peak.intensity) });
   }
 
   labels(seen) {
@@ -301,4 +309,21 @@ function peakWords(peak) {
   return [head, ...peak.ways.map(([text, ppm, loss]) =>
     el("div", {}, formula(text), loss ? el("span", { class: "quiet" }, "  loss of ", formula(loss)) : el("span", { class: "quiet" }, "  the whole ion"),
       el("span", { class: "ppm" }, `${ppm > 0 ? "+" : ""}${ppm.toFixed(1)} ppm`.replace("-", "\u2212"))))];
+}
+
+// What MS1 shows of the isotopes of an ion, a stick each, in the outline of what the formula would show.
+function isotopePlot(bars) {
+  const step = 62, height = 130, y = (share) => height - 20 - Math.min(1.05, share) * (height - 50);
+  const named = (offset) => (offset ? `M${offset > 0 ? "+" : "\u2212"}${Math.abs(offset)}` : "M");
+  const words = bars.map(([offset, here, there]) => `${named(offset)}: ${percent(here)} measured, ${percent(there)} expected`).join("; ");
+  const width = step * bars.length + 8;
+  const picture = svg("svg", { class: "isotopes", role: "img", "aria-label": words, viewBox: `0 0 ${width} ${height}`, width, height },
+    svg("line", { class: "floor", x1: 4, x2: width - 4, y1: y(0), y2: y(0) }));
+  bars.forEach(([offset, here, there], place) => {
+    const x = step * (place + 0.5) + 4, text = (at, label, kind) => svg("text", { x, y: at, "text-anchor": "middle", class: kind }, label);
+    picture.append(svg("rect", { class: "expected", x: x - 8, width: 16, y: y(there), height: y(0) - y(there) }),
+      svg("line", { class: "measured", x1: x, x2: x, y1: y(0), y2: y(here) }), text(height - 6, named(offset), ""));
+    if (offset) picture.append(text(y(Math.max(here, there)) - 15, percent(here), "measured"), text(y(Math.max(here, there)) - 4, percent(there), ""));
+  });
+  return picture;
 }

@@ -2,13 +2,14 @@
 //
 // A large run is an index, which is the table of all features, and pages, each with some of them.
 
-const about = embedded("about"); // missing inputs; place of this page among others, see `write_report`
-const rows = embedded("rows").map(
-  ([id, mz, adduct, sum, confidence, top10, status, smiles, part, level, chance, inchikey, parts, rt, intensity, compound], place) =>
-    ({ number: about.first + place, id, mz, adduct, formula: sum, confidence, top10, status, smiles, part, level, chance, inchikey, parts, rt, intensity, compound }));
+const about = embedded("about"); // inputs that are gone or changed; place of this page among others, see `write_report`
+const table = embedded("features");
+const rows = table.rows.map((values, place) => ({ number: about.first + place, ...Object.fromEntries(values.map((value, n) => [table.columns[n], value])) }));
 const byNumber = new Map(rows.map((row) => [row.number, row])); // whatever order the rows are in
 const $ = (id) => document.getElementById(id);
-const state = { sort: null, down: false, open: -1, pinned: null, shown: rows, made: 0 };
+// `shown`: rows that pass the filters; `listed`: of these, those that stand in the table: ions of a folded compound do not.
+const state = { sort: null, down: false, open: -1, shown: rows, listed: rows, made: 0 };
+const unfolded = new Set(); // compounds whose ions are all listed
 const atOnce = 200; // rows that are made when the table is scrolled to its end
 const kept = new Map();
 
@@ -48,7 +49,7 @@ const isHere = (number) => !about.is_index && byNumber.has(number);
 const placeOf = (number) => `${about.pages[Math.floor(number / about.size)]}#feature=${number + 1}`;
 
 const columns = [
-  ["id", "Feature", (r) => (about.is_index ? el("a", { class: "clamp", href: placeOf(r.number) }, r.id) : el("span", { class: "clamp" }, r.id))],
+  ["id", "Feature", (r) => [about.is_index ? el("a", { class: "clamp", href: placeOf(r.number) }, r.id) : el("span", { class: "clamp" }, r.id), el("span", { class: "ions" })]],
   ["mz", "m/z", (r) => (r.mz == null ? "" : r.mz.toFixed(4))],
   ["rt", "RT (min)", (r) => (r.rt == null ? "" : (r.rt / 60).toFixed(2))],
   ["intensity", "Intensity", (r) => (r.intensity == null ? "" : r.intensity.toExponential(1))],
@@ -56,13 +57,15 @@ const columns = [
   ["adduct", "Adduct", (r) => r.adduct],
   ["formula", "Formula", (r) => formula(r.formula)],
   ["smiles", "First candidate", () => ""],
+  ["called", "Name", (r) => r.called],
   ["level", "Level", (r) => [r.level, r.chance == null ? null : el("span", { class: "quiet" }, ` ${r.chance.toFixed(2)}`)]],
   ["confidence", "Confidence", (r) => (r.smiles ? [bar(r.confidence), el("span", { class: "number" }, percent(r.confidence))] : "")],
   ["top10", "P(first ten)", (r) => (r.smiles ? percent(r.top10) : "")],
   ["part", "Most certain part", (r) => (r.part ? [r.part[0], el("span", { class: "quiet" }, ` ${r.part[1].toFixed(2)}`)] : "")],
   ["status", "Status", (r) => el("span", { class: `status ${r.status === "ok" ? "ok" : "other"}` }, r.status.replaceAll("_", " "))],
   ["review", "Review", (r) => verdict(r.number)],
-].filter(([key]) => !["part", "rt", "intensity", "compound"].includes(key) || rows.some((row) => row[key] != null && row[key] !== ""));
+].filter(([key]) => (key === "status" ? rows.some((row) => row.status !== "ok")
+  : !["part", "rt", "intensity", "compound", "called"].includes(key) || rows.some((row) => row[key] != null && row[key] !== "")));
 
 const drawn = new IntersectionObserver((seen) => {
   for (const { isIntersecting, target } of seen) {
@@ -79,7 +82,11 @@ function tableHead() {
       el("button", { type: "button", title: key === "level" && `the finest answer that is certain, which takes ${about.certain} or more`, onclick: () => sortBy(key) }, title))));
 }
 function tableBody() {
-  for (const row of rows) row.text = [row.id, row.mz?.toFixed(4), row.adduct, row.formula, row.smiles, row.inchikey, row.status, row.parts].join(" ").toLowerCase();
+  for (const row of rows) {
+    const texts = [row.id, row.mz?.toFixed(4), row.mz, row.adduct, row.formula, row.smiles, row.inchikey, row.status, row.compound, row.names];
+    row.text = [...texts, ...row.parts.map((part) => table.parts[part])].join(" ").toLowerCase();
+  }
+  $("status").parentNode.hidden = rows.every((row) => row.status === "ok");
   for (const status of new Set(rows.map((row) => row.status))) $("status").append(el("option", { value: status }, status.replaceAll("_", " ")));
   for (const level of about.levels.filter((one) => rows.some((row) => row.level === one)))
     $("level").append(el("option", { value: level }, level === "structure" || level === "nothing" ? level : `${level} or finer`));
@@ -93,18 +100,46 @@ function rowNode(row) {
   }
   return row.node;
 }
-// As many rows of those that are shown; the others wait until they are scrolled to.
+// As many rows of those that are listed; the others wait until they are scrolled to.
 function more(count) {
-  const end = Math.min(count, state.shown.length);
+  const end = Math.min(count, state.listed.length);
   if (end <= state.made) return;
-  $("body").append(...state.shown.slice(state.made, end).map(rowNode));
+  const some = state.listed.slice(state.made, end);
+  $("body").append(...some.map(rowNode));
+  some.forEach(markIons);
   state.made = end;
 }
+// Of a compound the first ion stands in the table, and the others below it once it is unfolded.
 function show(shown) {
   state.shown = shown;
+  const ions = new Map();
+  for (const row of shown) {
+    const head = row.compound && ions.get(row.compound);
+    Object.assign(row, { head, ions: [] });
+    if (head) head.ions.push(row);
+    else if (row.compound) ions.set(row.compound, row);
+  }
+  const heads = shown.filter((row) => !row.head);
+  state.listed = heads.flatMap((row) => (unfolded.has(row.compound) ? [row, ...row.ions] : row));
   state.made = 0;
   $("body").replaceChildren();
   more(atOnce);
+  const compounds = heads.length < shown.length ? ` in ${heads.length} compounds` : "";
+  $("count").textContent = `${shown.length === rows.length ? rows.length : `${shown.length} of ${rows.length}`} features${compounds}`;
+}
+function markIons(row) {
+  row.node.classList.toggle("other", Boolean(row.head));
+  const isOpen = unfolded.has(row.compound), n = row.ions.length;
+  row.node.querySelector(".ions").replaceChildren(n ? el("button", { type: "button", class: "fold-ions", "aria-expanded": String(isOpen),
+    title: row.ions.map((ion) => `${ion.id} ${ion.adduct}`).join(", "), onclick: (event) => { event.stopPropagation(); fold(row, !isOpen); } },
+    `${isOpen ? "−" : "+"} ${n} ion${n > 1 ? "s" : ""}`) : "");
+}
+function fold(row, isOpen) {
+  if (isOpen) unfolded.add(row.compound); else unfolded.delete(row.compound);
+  const made = state.made;
+  show(state.shown);
+  more(made);
+  row.node.querySelector(".fold-ions")?.focus();
 }
 // How fine the answer is that is certain, and of equal ones how certain: 0 to 6, -1 without any.
 const finer = (row) => (row.level ? about.levels.length - 1 - about.levels.indexOf(row.level) + 0.9 * (row.chance ?? 0) : -1);
@@ -127,22 +162,26 @@ function filter() {
     ["rt", 60 * number("early", -Infinity), 60 * number("late", Infinity)], ["intensity", number("faint", -Infinity), Infinity]];
   const words = $("text").value.toLowerCase().split(/\s+/).filter(Boolean), status = $("status").value, level = $("level").value;
   const coarsest = about.levels.indexOf(level);
+  // An m/z is as exact as it is typed; everything else is looked for as text.
+  const tests = words.map((word) => {
+    const decimals = /^\d+\.(\d+)$/.exec(word)?.[1].length, mz = Number(word);
+    return (row) => row.text.includes(word) || (decimals && row.mz != null && Math.abs(row.mz - mz) <= 0.501 * 10 ** -decimals);
+  });
   show(rows.filter((row) => {
     const inRange = ranges.every(([key, low, high]) => (row[key] == null ? low === -Infinity && high === Infinity : row[key] >= low && row[key] <= high));
     const isReviewed = !$("reviewed").value || (reviews[row.number]?.verdict || "open") === $("reviewed").value;
     const isFine = !level || (level === "nothing" ? row.level === level : row.level && about.levels.indexOf(row.level) <= coarsest);
-    return inRange && isFine && isReviewed && row.confidence >= least && (!status || row.status === status) && words.every((word) => row.text.includes(word));
+    return inRange && isFine && isReviewed && row.confidence >= least && (!status || row.status === status) && tests.every((test) => test(row));
   }));
   $("least-shown").textContent = percent(least);
-  $("count").textContent = state.shown.length === rows.length ? `${rows.length} features` : `${state.shown.length} of ${rows.length} features`;
 }
 function walk(step) {
-  const { shown } = state;
-  if (!shown.length) return;
-  const here = shown.findIndex((row) => row.number === state.open), next = here < 0 ? 0 : here + step;
-  const beyond = state.sort === null && shown.length === rows.length ? state.open + step : -1;
-  if (!shown[next] && beyond >= 0 && beyond < about.total) return leave(beyond);
-  open(shown[Math.max(0, Math.min(shown.length - 1, next))].number);
+  const { listed } = state;
+  if (!listed.length) return;
+  const here = listed.findIndex((row) => row.number === state.open), next = here < 0 ? 0 : here + step;
+  const beyond = state.sort === null && state.shown.length === rows.length ? (step > 0 ? about.first + rows.length : about.first - 1) : -1;
+  if (!listed[next] && beyond >= 0 && beyond < about.total) return leave(beyond);
+  open(listed[Math.max(0, Math.min(listed.length - 1, next))].number);
 }
 
 async function open(number, quietly = false) {
@@ -152,8 +191,9 @@ async function open(number, quietly = false) {
   state.open = number;
   before?.node?.setAttribute("aria-selected", "false");
   rowNode(row).setAttribute("aria-selected", "true");
+  if (row.head && !unfolded.has(row.compound)) { unfolded.add(row.compound); show(state.shown); }
   if (!quietly) {
-    more(state.shown.indexOf(row) + 1);
+    more(state.listed.indexOf(row) + 1);
     row.node.scrollIntoView({ block: "nearest" });
     try { if (!about.is_index) history.replaceState(null, "", `#feature=${number + 1}`); } catch { /* a page without a place of its own */ }
   }
@@ -173,16 +213,16 @@ async function choose(number) {
 }
 
 function whole(values) {
-  const view = { cards: [], plots: [], values, hypothesis: values.candidates[0]?.hypothesis ?? 0 };
-  const node = el("article", { class: "feature" }, title(values), reviewing(values.number), warnings(values), ladder(values), contained(view), spectra(view), candidates(view), fragments(view), tried(values));
-  return node;
+  const view = { cards: [], plots: [], values, hypothesis: values.candidates[0]?.hypothesis ?? 0, pinned: null, isMirrored: true };
+  return el("article", { class: "feature" }, title(values), reviewing(values.number), warnings(values), ladder(values), contained(view), spectra(view), isotopes(values),
+    candidates(view), fragments(view), tried(values));
 }
 function title(values) {
   const first = values.candidates[0];
   const about = [values.mz == null ? "no precursor" : `m/z ${values.mz.toFixed(4)}`, values.rt == null ? "" : `${(values.rt / 60).toFixed(2)} min`,
     values.adduct, values.compound && `compound ${values.compound}`];
   return el("header", { class: "title" },
-    el("div", {}, el("h2", { class: "clamp" }, `Feature ${values.id}`),
+    el("div", {}, el("h2", { title: values.name && `in the file: ${values.name}` }, `Feature ${values.id}`),
       el("p", { class: "quiet" }, about.filter(Boolean).join(" · "), " · ", formula(first ? first.formula : values.formula))),
     values.candidates.length ? el("dl", { class: "figures" },
       el("div", {}, el("dt", {}, "first is right"), el("dd", {}, percent(first.confidence))),
@@ -246,7 +286,7 @@ function ladder(values) {
 function contained(view) {
   const { values } = view, others = values.other_parts;
   if (!values.parts.length && !others.length) return null;
-  return el("section", { class: "parts" }, el("h3", {}, "Parts of the structure ", el("small", {}, "whichever candidate is right; point at one to see where it is")),
+  return el("section", { class: "parts" }, el("h3", {}, "Parts of the structure ", el("small", {}, "whichever candidate is right; point at one to see it")),
     values.sentence ? el("p", {}, values.sentence) : null,
     el("ul", {}, values.parts.map(([name, kind, share, atoms]) => el("li", { tabindex: 0,
       onpointerenter: () => markPart(view, atoms), onpointerleave: () => markPart(view, null), onfocus: () => markPart(view, atoms), onblur: () => markPart(view, null) },
@@ -276,9 +316,14 @@ function peaksOf(values, which, hypothesis) {
   }) : []));
 }
 function spectra(view) {
-  const { values } = view;
+  const { values } = view, many = values.spectra.length > 1;
   if (!values.spectra.length) return null;
-  const holder = el("div"), tabs = el("div", { class: "tabs", role: "group", "aria-label": "Spectra" });
+  const holder = el("div"), tabs = el("div", { class: "tabs", role: "group", "aria-label": "Spectra" }), below = el("span");
+  view.hang = (candidate = view.pinned) => {
+    const [peaks, words] = view.isMirrored ? hanging(values, candidate) : [null, ""];
+    view.plots.at(-1).mirror(peaks);
+    below.replaceChildren(...(peaks ? [el("br"), "below: ", words, el("i", { class: "key both" }), "measured, too ", el("i", { class: "key missing" }), "not measured"] : []));
+  };
   view.show = (which) => {
     view.which = which;
     view.plots = [];
@@ -286,20 +331,35 @@ function spectra(view) {
     for (const n of shown) view.plots.push(new SpectrumView(all.filter((peak) => peak.which === n), values.mz, (peak) => markAtoms(view, peak), view.plots, all));
     holder.replaceChildren(...view.plots.flatMap((plot, n) => [shown.length > 1 ? el("p", { class: "quiet energy" }, values.spectra[shown[n]].label) : "", plot.node]).filter(Boolean));
     tabs.querySelectorAll("button").forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.which) === which)));
+    view.hang();
   };
-  const choices = values.spectra.length > 1 ? [["all", -1], ...values.spectra.map((s, n) => [s.label, n])] : [];
+  const choices = many ? [["all", -1], ...values.spectra.map((s, n) => [s.label, n])] : [];
   tabs.append(...choices.map(([label, which]) => el("button", { "data-which": which, onclick: () => view.show(which) }, label)));
-  view.show(values.spectra.length > 1 ? -1 : 0);
+  view.show(many ? -1 : 0);
   const own = values.hypotheses[view.hypothesis];
   const zoom = (sign, label, act) => el("button", { title: label, "aria-label": label, onclick: act }, sign);
+  const mirror = el("button", { "aria-pressed": "true", class: "mirror", title: "What is expected, hung below what was measured", onclick: () => {
+    view.isMirrored = !view.isMirrored;
+    mirror.setAttribute("aria-pressed", String(view.isMirrored));
+    view.hang();
+  } }, "Mirror");
   return el("section", { class: "measured" },
-    el("div", { class: "bar-row" }, el("h3", {}, "Spectrum"), tabs, el("span", { class: "tools" },
+    el("div", { class: "bar-row" }, el("h3", {}, "Spectrum"), tabs, el("span", { class: "tools" }, values.candidates.length ? mirror : null,
       zoom("+", "Zoom in", () => view.plots[0].scale(0.6)), zoom("−", "Zoom out", () => view.plots[0].scale(1.6)),
       zoom("all", "Show the whole spectrum", () => view.plots[0].zoom(...view.plots[0].whole)))),
     holder,
-    el("p", { class: "legend quiet" }, el("i", { class: "key explained" }), "explained by the formula ", el("i", { class: "key" }), "not explained ",
-      el("i", { class: "key by" }), "explained by the marked candidate. ",
-      own?.n_peaks ? `${own.n_explained} of ${own.n_peaks} peaks explained, ${percent(own.explained_intensity)} of the intensity.` : ""));
+    el("p", { class: "legend quiet" }, own?.n_peaks ? `${own.n_explained} of ${own.n_peaks} peaks (${percent(own.explained_intensity)} of the intensity) ` : "",
+      el("i", { class: "key explained" }), "explained by the formula ", el("i", { class: "key by" }), "by the marked candidate ", el("i", { class: "key" }), "not", below));
+}
+// What hangs below a spectrum: that of the library which matches, else what a candidate's fragments would give; and its name.
+function hanging({ library, candidates }, candidate) {
+  if (library && (!candidate || candidate.library_match)) return [library.mz.map((mz, n) => [mz, library.intensity[n]]), `the spectrum of ${library.library}${library.name ? `, ${library.name}` : ""} `];
+  const shown = candidate || candidates.find(isDrawn);
+  return shown?.expected.length ? [shown.expected, `fragments of candidate ${shown.rank}, the higher the easier they are cut out `] : [null, ""];
+}
+function isotopes({ isotopes: shown }) {
+  if (!shown) return null;
+  return el("section", {}, el("h3", {}, "Isotopes in MS1 ", el("small", {}, "measured, and in outline those of ", formula(shown.formula), ` ${shown.adduct}`)), isotopePlot(shown.bars));
 }
 
 function markAtoms(view, peak) {
@@ -314,11 +374,12 @@ function markAtoms(view, peak) {
 }
 function ask(view, candidate) {
   if (!view.plots.length) return;
-  if (!candidate) return view.plots.forEach((plot) => plot.ask(null));
-  if (candidate.hypothesis !== view.hypothesis) {
+  if (candidate && candidate.hypothesis !== view.hypothesis) {
     view.hypothesis = candidate.hypothesis;
     view.show(view.which);
   }
+  view.hang(candidate || view.pinned);
+  if (!candidate) return view.plots.forEach((plot) => plot.ask(null));
   const explained = view.values.hypotheses[candidate.hypothesis].explained;
   const keys = new Set(candidate.explains.map(([row]) => `${explained[row][0]}:${explained[row][1]}`));
   view.plots.forEach((plot) => plot.ask(keys));
@@ -338,7 +399,7 @@ function candidates(view) {
   }
   undrawn.sort((a, b) => a.rank - b.rank);
   return el("section", { class: "candidates" },
-    el("h3", {}, "Candidates ", el("small", {}, "point at one to see its peaks, at a peak to see its atoms; the greener a bond, the more samples have it")),
+    el("h3", {}, "Candidates ", el("small", {}, "point at one to see its peaks; green: bonds that not all of them have, the greener the more do")),
     el("div", { class: "cards" }, shown), listed(undrawn));
 }
 const isDrawn = (candidate) => candidate.drawing !== undefined;
@@ -388,25 +449,36 @@ function card(view, candidate) {
   const own = view.values.hypotheses[candidate.hypothesis];
   const peaks = new Set(own.explained.map(([s, p]) => `${s}:${p}`)).size;
   const mine = new Set(candidate.explains.map(([row]) => `${own.explained[row][0]}:${own.explained[row][1]}`)).size;
-  const leave = () => ask(view, state.pinned);
+  const leave = () => ask(view, view.pinned);
+  const choice = el("button", { type: "button", class: "choose", "aria-pressed": "false", title: "Keep its fragments below the spectrum", onclick: () => pin(view, candidate) }, "Keep");
   const node = el("article", { class: "card", tabindex: 0, "aria-label": `Candidate ${candidate.rank}, ${candidate.smiles}`,
     onpointerenter: () => ask(view, candidate), onpointerleave: leave, onfocusin: () => ask(view, candidate), onfocusout: leave },
     el("header", {}, el("b", { class: "rank" }, String(candidate.rank)), bar(candidate.confidence, `confidence ${percent(candidate.confidence)}`),
       el("span", { class: "number" }, percent(candidate.confidence))),
     el("div", { class: "drawing" }, structure(candidate.drawing, candidate.smiles, candidate.certainty)),
     el("p", { class: "facts" }, formula(candidate.formula), candidate.samples ? ` · ${candidate.samples} of ${own.sampled} samples` : "", ` · ${mine} of ${peaks} peaks`),
+    candidate.name || candidate.class ? el("p", { class: "facts called clamp" }, el("b", {}, candidate.name), candidate.name && candidate.class ? " · " : "", candidate.class) : null,
     origins(candidate),
     candidate.library_match ? libraryMatch(candidate.library_match) : null,
     candidate.like ? el("p", { class: "facts" }, candidate.like) : null,
     el("p", { class: "code" }, candidate.inchikey),
-    el("p", { class: "acts" }, copier("Copy SMILES", candidate.smiles), copier("Copy key", candidate.inchikey), elsewhere(candidate.inchikey)),
+    el("p", { class: "acts" }, choice, copier("Copy SMILES", candidate.smiles), copier("Copy key", candidate.inchikey)), elsewhere(candidate.inchikey),
     el("details", {}, el("summary", {}, "Scores"), el("table", { class: "plain" },
-      [["score", candidate.score], ["log_likelihood", candidate.log_likelihood], ...candidate.scores.filter(([name]) => name !== "log_likelihood")].map(([name, value]) =>
-        el("tr", {}, el("th", {}, name.replaceAll("_", " ")), el("td", {}, String(value)))))));
+      candidate.scores.map(([name, value]) => el("tr", {}, el("th", {}, name.replaceAll("_", " ")), el("td", {}, String(value)))))));
   return node;
 }
-const elsewhere = (key) => (/^[A-Z]{14}-[A-Z]{10}-[A-Z]$/.test(key)
-  ? el("a", { href: `https://pubchem.ncbi.nlm.nih.gov/#query=${key}`, target: "_blank", rel: "noopener noreferrer" }, "PubChem") : null);
+// Keeps what hangs below the spectrum while the pointer goes elsewhere.
+function pin(view, candidate) {
+  view.pinned = view.pinned === candidate ? null : candidate;
+  for (const { node, candidate: own } of view.cards) node.querySelector(".choose").setAttribute("aria-pressed", String(own === view.pinned));
+  ask(view, view.pinned);
+}
+// Where others may know a structure; nothing is asked for until a link is followed.
+const databases = {
+  PubChem: "https://pubchem.ncbi.nlm.nih.gov/#query=", COCONUT: "https://coconut.naturalproducts.net/search?q=", ChEBI: "https://www.ebi.ac.uk/chebi/search?query=",
+};
+const elsewhere = (key) => (/^[A-Z]{14}-[A-Z]{10}-[A-Z]$/.test(key) ? el("p", { class: "elsewhere facts" }, Object.entries(databases).map(([name, address]) =>
+  el("a", { href: address + key, target: "_blank", rel: "noopener noreferrer" }, name))) : null);
 function copier(label, text) {
   const button = el("button", { title: text, onclick: async () => {
     try { await navigator.clipboard.writeText(text); } catch { copied(text); }
@@ -443,7 +515,8 @@ function summary() {
   const good = rows.filter((row) => row.status === "ok").length, sure = rows.filter((row) => row.confidence >= 0.5).length;
   const words = [`${good} of ${rows.length} features with candidates`, `${sure} with a first candidate of 50 % confidence or more`];
   if (about.pages.length && !about.is_index) words.unshift(`Features ${about.first + 1} to ${about.first + rows.length} of ${about.total}`);
-  if (about.missing.length) words.push(`input gone or changed: ${about.missing.join(", ")}; only explained peaks are shown for it`);
+  for (const how of ["gone", "changed"])
+    if (about[how].length) words.push(`${about[how].join(", ")} ${how === "gone" ? "is no longer there" : "has changed since the run"}: only explained peaks are shown`);
   $("summary").textContent = words.join(" · ");
   const counts = new Map();
   rows.forEach((row) => counts.set(row.status, (counts.get(row.status) || 0) + 1));
@@ -468,7 +541,9 @@ function keys(event) {
   if (event.key === "Escape") { hint(null); if (typing) typing.blur(); return; }
   if (typing || event.target.closest(".spectrum")) return;
   const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
-  if (event.key === "Enter" && about.is_index && state.open >= 0 && !event.target.closest("a, button")) leave(state.open);
+  const row = byNumber.get(state.open), opens = { ArrowRight: true, ArrowLeft: false }[event.key];
+  if (opens !== undefined && row?.ions?.length && event.target.closest("#overview, body") && !event.target.closest("#detail")) fold(row, opens);
+  else if (event.key === "Enter" && about.is_index && state.open >= 0 && !event.target.closest("a, button")) leave(state.open);
   else if (step && (event.key.length === 1 || event.target.closest("#overview") || event.target === document.body)) walk(step);
   else if (event.key === "/") $("text").focus();
   else return;

@@ -1,4 +1,8 @@
-"""Which explained peaks the fragments of a structure stand for, for people to look at."""
+"""What formulas and structures say of peaks: fragments, neutral losses and isotopes, for the eye.
+
+The fragments of a candidate are those of the fragmentation score, so that the page shows what was
+scored. C fragments, b bonds.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,52 +11,151 @@ from typing import Any, Final
 
 import numpy as np
 
-from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.chem.elements import METALS
+from duallgd_cli.chem.adduct import Adduct, parent_formula, parse_adduct
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, METALS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import Mol, disassemble
 from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.errors import Failure, FormulaError, MoleculeError
+from duallgd_cli.errors import FormulaError, MoleculeError
+from duallgd_cli.formulas.peaks import isotope_ratios
+from duallgd_cli.results import ExplainedPeak
+from duallgd_cli.spectra.annotation import excess
+from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern
 
 # What a sub-formula ends with: the metals that the fragment kept, and a charge that is not one.
-KEPT: Final = re.compile(rf"(?P<metals>(?:(?:{'|'.join(METALS)})\d?)*)(?:[+-]\d)?$")
+_KEPT: Final = re.compile(rf"(?P<metals>(?:(?:{'|'.join(METALS)})\d?)*)(?:[+-]\d)?$")
+_MOST_EXPECTED: Final = 30  # fragments that a candidate is expected to give, cheapest first
+_SMALLEST: Final = 3  # heavy atoms of one that is expected
+_SAME_DA: Final = 0.003
+_LEAST_ISOTOPE: Final = 0.005  # of the monoisotopic ion, from which on an isotope is shown
 
 
-@lru_cache(maxsize=10_000)  # the candidates of a feature are asked for the same ones
-def subformula_of(text: str) -> Formula | None:
+@lru_cache(maxsize=10_000)  # the candidates of a feature ask for the same ones
+def _subformula(text: str) -> Formula | None:
     """A sub-formula as journals write it, without the metals and charge it may end with."""
     try:
-        return Formula.parse(KEPT.sub("", text))
+        return Formula.parse(_KEPT.sub("", text))
     except FormulaError:
         return None
 
 
-def explained_by(mol: Mol | None, adduct: str, subformulas: Sequence[str]) -> list[list[Any]]:
-    """The sub-formulas that fragments of a candidate explain.
+@lru_cache(maxsize=1000)
+def _ion(formula: str, adduct: str) -> tuple[Formula, tuple[str, ...]] | None:
+    """Atoms and metals of an ion, None where they are unclear."""
+    ion = parse_adduct(adduct)
+    if not isinstance(ion, Adduct):
+        return None
+    try:
+        return parent_formula(Formula.parse(formula), ion), ion.metals
+    except FormulaError:
+        return None
+
+
+def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
+    """What an ion has lost where a fragment of this sub-formula is left, "" where that is unclear.
+
+    Args:
+        formula: Of the molecule.
+        adduct: Name of the adduct.
+        subformula: Of the fragment.
+    """
+    part, whole = _subformula(subformula), _ion(formula, adduct)
+    if part is None or whole is None:
+        return ""
+    atoms, metals = whole
+    try:
+        lost = Formula(tuple(a - b for a, b in zip(atoms.counts, part.counts, strict=True)))
+    except FormulaError:
+        return ""
+    kept = _KEPT.search(subformula)
+    left = [*metals]
+    for symbol, n in re.findall(r"([A-Z][a-z]?)(\d*)", kept["metals"] if kept else ""):
+        del left[left.index(symbol) : left.index(symbol) + int(n or 1)]
+    return str(lost) + "".join(left)
+
+
+def fragments_of(
+    mol: Mol | None, adduct: str, peaks: Sequence[ExplainedPeak]
+) -> tuple[list[tuple[int, list[int]]], list[tuple[float, float]]]:
+    """The fragments of a candidate that explain peaks, and those that are to be expected.
 
     Args:
         mol: The candidate, None for what is no molecule.
         adduct: Name of the adduct; of other adducts than `CARRIED` the charge's sign decides.
-        subformulas: Of the explained peaks.
+        peaks: Explained by the formula.
 
     Returns:
-        Pairs of a place among `subformulas` and the fragment's atoms, by their RDKit numbers.
+        Pairs of a place among `peaks` and the fragment's atoms, by their RDKit numbers; and pairs
+        of m/z and height, 1 for the whole ion, lower the more it takes to cut a fragment out.
     """
-    parsed = [(place, subformula_of(text)) for place, text in enumerate(subformulas)]
-    peaks = [(place, formula) for place, formula in parsed if formula is not None]
     ion = parse_adduct(adduct)
     try:
         whole = None if mol is None else disassemble(mol)
     except MoleculeError:
-        return []
-    if whole is None or not whole.bond_class.any() or isinstance(ion, Failure) or not peaks:
-        return []
-    # Drawn as by the score of peaks.
-    drawn = fragments(graph_of_bonds(whole.formula, whole.bond_class), np.random.default_rng(0))
+        whole = None
+    if whole is None or not isinstance(ion, Adduct):
+        return [], []
+    graph = graph_of_bonds(whole.formula, whole.bond_class)
+    if not len(graph.pair):
+        return [], []
+    found = fragments(graph, np.random.default_rng(0))  # as the fragmentation score draws them
     carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
-    rows, which, _ = explaining_fragments(drawn, carried, np.stack([f.array for _, f in peaks]))
-    return [
-        [peaks[row][0], sorted(whole.order[drawn.inside[fragment]].tolist())]
-        for row, fragment in zip(rows.tolist(), which.tolist(), strict=True)
+    height = 1 / np.sqrt(1 + found.cost)
+    parsed = [(place, _subformula(peak.formula)) for place, peak in enumerate(peaks)]
+    known = [(place, formula) for place, formula in parsed if formula is not None]
+    explained, expected = [], list[tuple[float, float]]()
+    if known:
+        rows, which, _ = explaining_fragments(found, carried, np.stack([f.array for _, f in known]))
+        for row, fragment in zip(rows.tolist(), which.tolist(), strict=True):
+            place = known[row][0]
+            atoms = whole.order[found.inside[fragment]].tolist()
+            explained.append((place, sorted(atoms)))
+            mz = peaks[place].mz / (1 + 1e-6 * peaks[place].ppm)
+            expected.append((mz, float(height[fragment])))
+    if abs(ion.charge) == 1 and ion.molecules == 1 and not ion.metals:
+        likely = np.flatnonzero(found.inside.sum(1) >= min(_SMALLEST, len(graph.element)))
+        low, high = (found.inside[likely][:, ends] for ends in graph.pair.T)  # (C, b) each
+        of_low, of_high = graph.element[graph.pair.T]
+        kept = np.where(low, of_low, of_high)
+        keeps_hetero = ((low != high) & (kept > 0)).any(1)
+        # All electrons are paired: a heteroatom that was cut off takes a hydrogen, carbon leaves
+        # one behind; a negative fragment keeps the pair of the bond.
+        unpaired = (excess(found.counts[likely]) - carried) % 2 == 0
+        shift = np.where(keeps_hetero | (ion.polarity < 0), 1, -1) * unpaired
+        counts = found.counts[likely].astype(np.float64)
+        counts[:, HYDROGEN] += carried + shift
+        mass = counts @ np.array(MASSES_DA) - ion.polarity * ELECTRON_MASS_DA
+        possible = counts[:, HYDROGEN] >= 0
+        expected += zip(mass[possible].tolist(), height[likely][possible].tolist(), strict=True)
+    distinct: list[tuple[float, float]] = []
+    for mz, tall in expected:
+        if all(abs(mz - other) > _SAME_DA for other, _ in distinct):
+            distinct.append((round(mz, 4), round(tall, 3)))
+        if len(distinct) == len(explained) + _MOST_EXPECTED:
+            break
+    return explained, sorted(distinct)
+
+
+def isotopes_of(pattern: IsotopePattern | None, formula: str, adduct: str) -> dict[str, Any] | None:
+    """The isotopes that MS1 shows of an ion beside those of a formula.
+
+    Returns:
+        ``formula`` with its adduct, and ``bars``: how much heavier, measured and expected, relative
+        to the monoisotopic ion. None where MS1 shows none, or there is no formula.
+    """
+    ion = parse_adduct(adduct)
+    try:
+        counts = np.array([Formula.parse(formula).counts])
+    except FormulaError:
+        return None
+    if pattern is None or not isinstance(ion, Adduct):
+        return None
+    (expected,) = isotope_ratios(counts, ion)
+    measured = np.array(pattern.intensity[1:]) / pattern.intensity[0]
+    bars = [[0, 1.0, 1.0]] + [
+        [offset, round(float(here), 4), round(float(there), 4)]
+        for offset, here, there in zip(ISOTOPES, measured, expected, strict=True)
+        if max(here, there) >= _LEAST_ISOTOPE
     ]
+    return {"formula": formula, "adduct": adduct, "bars": sorted(bars)}

@@ -76,6 +76,8 @@ class Match:
         name: Of its compound, else "".
         library: Name of the file.
         is_same: Whether the precursors agree.
+        mz: Of its peaks.
+        intensity: Likewise.
     """
 
     score: float
@@ -84,6 +86,8 @@ class Match:
     name: str
     library: str
     is_same: bool
+    mz: tuple[float, ...] = ()
+    intensity: tuple[float, ...] = ()
 
     @property
     def is_found(self) -> bool:
@@ -103,6 +107,8 @@ class Match:
             "inchi": inchi,
             "inchikey": identity.inchikey_of(inchi),
             "formula": _formula(mol),
+            "mz": self.mz,
+            "intensity": self.intensity,
         }
 
 
@@ -265,7 +271,9 @@ class Library:
                 pair = scorer.pair(other, measured)
                 score, matched = float(pair["score"]), int(pair["matches"])
                 text = self.smiles[row], self.names[row], self.name
-                yield row, Match(score, matched, *text, is_same)
+                shown = (self.mz[peaks].round(4), self.intensity[peaks].astype(float).round(4))
+                of_peaks = (tuple(values.tolist()) for values in shown)
+                yield row, Match(score, matched, *text, is_same, *of_peaks)
 
     def _shared(
         self, ordered: Floats, peak: NDArray[np.int32], values: Floats, weight: Floats

@@ -5,8 +5,7 @@ The MGF is read as the run is: `predict` gives the same candidates of both.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,7 @@ from duallgd_cli.spectra.features import GroupBy, Inputs
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, first
 from duallgd_cli.spectra.run import FeatureSettings
 from duallgd_cli.spectra.types import Feature, Spectrum
-from duallgd_cli.writers.formats import inert, rows, table, write_pieces
+from duallgd_cli.writers.formats import cells_of, lines_of, rows, table, write_pieces
 
 COLUMNS: Final = (
     "feature_id", "file", "indices", "polarity", "charge", "precursor_mz", "rt_seconds", "rt_start",
@@ -30,9 +29,14 @@ _ANSWERS: Final = (
     *("feature_id", "joined_by", "formula", "smiles", "inchikey", "confidence", "level", "parts"),
     *("adduct", "adduct_source", "compound_id", "status", "message"),
 )
+_NO_SPECTRUM: Final = {
+    "status": "no_spectrum",
+    "message": "no spectrum has the id and m/z of this row, or its m/z and retention time",
+}
 _MOST_PARTS: Final = 5
 _LIKELY: Final = 0.5  # least probability of a part in the table of features
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?")
+_MODES: Final = {1: "positive", -1: "negative", 0: ""}
 
 
 def write_features(
@@ -65,30 +69,30 @@ def write_features(
     places = {"the output": output}
     if is_file:
         places["the table of features"] = table_path(output)
+    lines: list[dict[str, object]] = []
+    n_written, statuses = 0, set[str]()
     with Inputs(names) as inputs:
         claim(places, [("an input, the spectra", name) for name in names], force=force)
-        lines: list[list[str]] = []
-        written, statuses = 0, set[str]()
 
         def blocks() -> Iterator[str]:
-            nonlocal written
+            nonlocal n_written, statuses
             for feature in inputs.features(group_by, None, settings):
-                lines.append([inert(cell) for cell in _cells(feature)])
-                usable = [one for one in feature.spectra if one.failure is None]
-                written += bool(usable)
+                lines.append(_row(feature))
                 statuses.update(
                     one.failure.status if one.failure else OK for one in feature.spectra
                 )
+                usable = [one for one in feature.spectra if one.failure is None]
+                n_written += bool(usable)
                 yield from map(_block, usable)
                 yield from map(_block, feature.ms1 if usable else ())
 
         write_pieces(blocks(), output)
         if is_file:
-            write_pieces(table(COLUMNS, lines, "csv"), places["the table of features"])
+            write_pieces(table(COLUMNS, lines, "csv"), table_path(output))
     if statuses == {"unreadable"}:
         where = f"; see {table_path(output)}" if is_file else ""
         raise UnreadableError(f"none of {counted(len(lines), 'record')} can be read{where}")
-    return written, inputs
+    return n_written, inputs
 
 
 def table_path(output: str) -> str:
@@ -98,8 +102,7 @@ def table_path(output: str) -> str:
 
 def _block(spectrum: Spectrum) -> str:
     """An MGF record; numbers are as exact as they are in memory."""
-    charge = f"{abs(spectrum.charge)}{'+' if spectrum.charge > 0 else '-'}"
-    mode = {1: "positive", -1: "negative"}.get(spectrum.polarity, "")
+    time, charge = spectrum.retention_time_s, spectrum.charge
     scans = [one.scans or str(one.source.index) for one in spectrum.merged]
     fields = {
         "FEATURE_ID": spectrum.feature_id,
@@ -107,11 +110,11 @@ def _block(spectrum: Spectrum) -> str:
         "ANSWERED_BY": spectrum.answered_by,
         "ION_PROBABILITIES": ", ".join(f"{name} {share:.4g}" for name, share in spectrum.adducts),
         "PEPMASS": _precursor(spectrum),
-        "CHARGE": charge if spectrum.charge else "",
-        "IONMODE": mode,
+        "CHARGE": f"{abs(charge)}{'+' if charge > 0 else '-'}" if charge else "",
+        "IONMODE": _MODES[spectrum.polarity],
         "ADDUCT": spectrum.adduct_text,
         "FORMULA": spectrum.formula_text,
-        "RTINSECONDS": "" if (time := spectrum.retention_time_s) is None else repr(float(time)),
+        "RTINSECONDS": "" if time is None else repr(float(time)),
         "MSLEVEL": str(spectrum.ms_level),
         "COLLISION_ENERGY": spectrum.collision_energy_text,
         "INSTRUMENT_TYPE": spectrum.instrument,
@@ -138,28 +141,28 @@ def _precursor(spectrum: Spectrum) -> str:
     return next((text for text in written if float(text) == mz), repr(float(mz)))
 
 
-def _cells(feature: Feature) -> Iterator[str]:
-    """Cells of the row of a feature."""
-    spectrum, intensity = feature.first, feature.precursor_intensity
+def _row(feature: Feature) -> dict[str, object]:
+    """The row of a feature, by `COLUMNS`."""
+    spectrum, mz, time = feature.first, feature.first.precursor_mz, feature.first.retention_time_s
     scans = [scan for one in feature.spectra for scan in one.merged or (one,)]
-    times = sorted(one.retention_time_s for one in scans if one.retention_time_s is not None)
-    energies = dict.fromkeys(one.collision_energy_text for one in feature.spectra)
+    times = [one.retention_time_s for one in scans if one.retention_time_s is not None]
+    indices = [str(one.source.index) for one in references(feature.spectra)]
     said = [text for one in feature.spectra for text in (*one.warnings, *one.assumptions)]
     failure = spectrum.failure.message if spectrum.failure else ""
-    indices = [str(one.source.index) for one in references(feature.spectra)]
-    cells: Mapping[str, object] = {
+    intensity = feature.precursor_intensity
+    return {
         "feature_id": spectrum.feature_id,
         "file": spectrum.source.file,
         "indices": " ".join(indices),
-        "polarity": {1: "positive", -1: "negative"}.get(spectrum.polarity, ""),
-        "charge": abs(spectrum.charge) or "",
-        "precursor_mz": "" if spectrum.precursor_mz is None else repr(float(spectrum.precursor_mz)),
-        "rt_seconds": "" if (time := spectrum.retention_time_s) is None else f"{time:.6g}",
-        "rt_start": f"{times[0]:.6g}" if times else "",
-        "rt_end": f"{times[-1]:.6g}" if times else "",
+        "polarity": _MODES[spectrum.polarity],
+        "charge": abs(spectrum.charge) or None,
+        "precursor_mz": None if mz is None else float(mz),
+        "rt_seconds": None if time is None else f"{time:.6g}",
+        "rt_start": f"{min(times):.6g}" if times else None,
+        "rt_end": f"{max(times):.6g}" if times else None,
         "scans": len(indices),
-        "energies": " ".join(sorted(filter(None, energies))),
-        "precursor_intensity": "" if intensity is None else f"{intensity:.6g}",
+        "energies": " ".join(sorted({one.collision_energy_text for one in feature.spectra} - {""})),
+        "precursor_intensity": None if intensity is None else f"{intensity:.6g}",
         "compound_id": spectrum.compound_id,
         "adduct": spectrum.adduct_text,
         "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
@@ -167,7 +170,6 @@ def _cells(feature: Feature) -> Iterator[str]:
         "next_adduct": " ".join(f"{name} {share:.2g}" for name, share in spectrum.adducts[1:2]),
         "remarks": sentences(failure, *dict.fromkeys(said)),
     }
-    return (str(cells[name]) for name in COLUMNS)
 
 
 def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path: Path) -> None:
@@ -179,36 +181,28 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
     Raises:
         UsageError: The file cannot be written.
     """
-    answers: defaultdict[int, list[list[str]]] = defaultdict(list)
-    alone: list[list[str]] = []
+    answers: defaultdict[int | None, list[list[str]]] = defaultdict(list)
     for prediction in predictions:
         if prediction.source != prediction.group[0]:
             continue
         scans = "" if prediction.feature_id else prediction.scans
         names = (prediction.feature_id, prediction.spectrum_id, prediction.name, scans)
         place, by, _ = features.row_of(names, prediction.precursor_mz, prediction.rt_seconds)
-        cells = next(rows(prediction))
         likely = [one for one in prediction.parts or () if one.probability >= _LIKELY]
-        cells |= {
-            "feature_id": cells["feature_id"] or cells["spectrum_id"],
+        answer = next(rows(prediction))
+        answer |= {
+            "feature_id": prediction.feature_id or prediction.spectrum_id,
             "joined_by": by,
             "parts": "; ".join(f"{o.name} {o.probability:.2f}" for o in likely[:_MOST_PARTS]),
         }
-        of_row = alone if place is None else answers[place]
-        of_row.append([cells[name] for name in _ANSWERS])
-    nothing = dict.fromkeys(_ANSWERS, "") | {
-        "status": "no_spectrum",
-        "message": "no spectrum has the id and m/z of this row, or its m/z and retention time",
-    }
-    bare = [""] * len(features.columns)
-    heads = [*features.before, [*features.columns, *(f"duallgd_{name}" for name in _ANSWERS)]]
-    lines = chain(
-        heads[1:],
-        (
-            [*row.cells, *answer]
-            for place, row in enumerate(features.rows)
-            for answer in answers[place] or [[*nothing.values()]]
-        ),
-        ([*bare, *answer] for answer in alone),
-    )
-    write_atomically(path, table(heads[0], lines, "csv"))
+        answers[place].append(cells_of(answer, _ANSWERS))
+    nothing = [cells_of(_NO_SPECTRUM, _ANSWERS)]
+
+    def lines() -> Iterator[Sequence[str]]:
+        yield from features.before
+        yield [*features.columns, *(f"duallgd_{name}" for name in _ANSWERS)]
+        for place, row in enumerate(features.rows):
+            yield from ([*row.cells, *answer] for answer in answers[place] or nothing)
+        yield from ([""] * len(features.columns) + answer for answer in answers[None])
+
+    write_atomically(path, lines_of(lines(), "csv"))

@@ -1,13 +1,14 @@
-"""Output formats: each turns predictions into pieces of text; `write` puts them where they belong.
+"""Output formats: each turns predictions into pieces of text; `write_pieces` puts them in place.
+
+Every table of the program has one shape: the names of its columns, and rows that are values by
+column. `table` makes them text: a number is written as it is, nothing is an empty cell, and no text
+breaks a row or acts in the program that shows it: control characters and line separators become
+spaces, and text that a spreadsheet would run as a formula gets an apostrophe in front.
 
 CSV and TSV have a row for every candidate, and at least one for every spectrum or feature: one
-without candidates has a row without rank, whose status and message say why. No cell breaks a row or
-acts in the program that shows it: control characters and line separators become spaces, and text
-that a spreadsheet would run as a formula gets an apostrophe in front. Numbers and structures are
-written as they are.
-
-Nothing that differs between two runs of the same request (times, versions) is written here, so an
-interrupted and resumed run gives the same bytes as an uninterrupted one.
+without candidates has a row without rank, whose status and message say why. Nothing that differs
+between two runs of the same request (times, versions) is written here, so an interrupted and
+resumed run gives the same bytes as an uninterrupted one.
 """
 
 import csv
@@ -15,7 +16,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -25,8 +26,9 @@ from duallgd_cli.chem.identity import family_name
 from duallgd_cli.errors import UsageError, printable, quote
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.predict.settings import Header
-from duallgd_cli.results import Candidate, HypothesisResult, Prediction, sentences
+from duallgd_cli.results import Prediction, sentences
 from duallgd_cli.writers import mztab
+from duallgd_cli.writers.names import NAME_COLUMNS, Names
 
 FORMATS: Final = ("csv", "tsv", "jsonl", "sdf", "mztab")
 TABLES: Final = ("csv", "tsv")  # a line names their columns
@@ -55,14 +57,18 @@ NUMBERS: Final = (
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
-# Of a prediction, in its line of JSON.
-_OF_PREDICTION: Final = (
-    *("feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message"),
-    *("confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions"),
-    *("level", "schymanski", "compound_id"),
-)
+# Fields of a prediction and of a hypothesis that a line of JSON has as they are.
+_OF_A_LINE: Final = (
+    "feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message",
+    "confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions",
+    "level", "schymanski", "compound_id",
+)  # fmt: skip
+_OF_A_HYPOTHESIS: Final = (
+    "formula", "adduct", "log_prior", "formula_source", "formula_probability", "adduct_source",
+    "status", "message", "n_peaks", "n_explained", "explained_intensity",
+)  # fmt: skip
 # Named as the columns of the tables are, without what has no place in a structure file.
-_LEFT_OUT: Final = {"status", "message", "warnings"}
+_NOT_IN_SDF: Final = {"status", "message", "warnings"}
 
 
 def resolve_format(output: str, name: str = "") -> str:
@@ -75,15 +81,13 @@ def resolve_format(output: str, name: str = "") -> str:
         if name.lower() not in FORMATS:
             raise UsageError(f"format {quote(name)} is not known; choose {', '.join(FORMATS)}")
         return name.lower()
-    if output == STANDARD_STREAM:
-        return "csv"
-    found = _ENDINGS.get(Path(output).suffix.lower())
-    if found is None:
+    ending = ".csv" if output == STANDARD_STREAM else Path(output).suffix.lower()
+    if ending not in _ENDINGS:
         raise UsageError(
             f"the format of {output} is not clear from its ending; "
             f"end it in .csv, .tsv, .jsonl, .sdf or .mztab, or give --format"
         )
-    return found
+    return _ENDINGS[ending]
 
 
 def write_pieces(pieces: Iterable[str], output: str) -> None:
@@ -101,7 +105,9 @@ def write_pieces(pieces: Iterable[str], output: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def pieces(predictions: Iterable[Prediction], name: str, header: Header) -> Iterator[str]:
+def pieces(
+    predictions: Iterable[Prediction], name: str, header: Header, names: Names | None = None
+) -> Iterator[str]:
     """The text of an output, the line of its columns first.
 
     What spectra that were read together have in common is written once, under the first of them.
@@ -110,25 +116,35 @@ def pieces(predictions: Iterable[Prediction], name: str, header: Header) -> Iter
         predictions: In the order in which they are written.
         name: One of `FORMATS`.
         header: Of the run.
+        names: Of molecules; tables then have `NAME_COLUMNS`, too.
     """
     predictions = filter(lambda one: one.source == one.group[0], predictions)
     if name == "mztab":
         return mztab.document(predictions, header)
     if name == "sdf":
-        return _structures(predictions)
+        return (_record(row) for one in predictions for row in rows(one, names) if row["rank"])
     if name == "jsonl":
-        return map(json_line, map(values_of, predictions))
-    lines = (row.values() for prediction in predictions for row in rows(prediction))
-    return table(COLUMNS, lines, name)
+        return (json_line(values_of(one, names)) for one in predictions)
+    columns = COLUMNS if names is None else (*COLUMNS, *NAME_COLUMNS)
+    return table(columns, (row for one in predictions for row in rows(one, names)), name)
 
 
-def table(columns: Iterable[str], lines: Iterable[Iterable[str]], name: str) -> Iterator[str]:
-    """The text of a table: its header and then its rows, as `lines_of` gives them."""
-    return lines_of(chain([columns], lines), name)
+def table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], name: str) -> Iterator[str]:
+    """The text of a table: the names of its columns, then its rows, which are values by column."""
+    return lines_of(chain([columns], (cells_of(row, columns) for row in rows)), name)
+
+
+def cells_of(row: Mapping[str, object], columns: Iterable[str]) -> list[str]:
+    """A row as text: what is None or not there is empty, and no spreadsheet runs a cell."""
+    values = map(row.get, columns)
+    return [
+        inert(value) if isinstance(value, str) else "" if value is None else repr(value)
+        for value in values
+    ]
 
 
 def lines_of(rows: Iterable[Iterable[str]], name: str) -> Iterator[str]:
-    """Rows of a table as text.
+    """Rows of cells as text.
 
     Yields:
         Each row, its line break included; cells are quoted where needed.
@@ -142,74 +158,74 @@ def lines_of(rows: Iterable[Iterable[str]], name: str) -> Iterator[str]:
         text.truncate()
 
 
-def rows(prediction: Prediction) -> Iterator[dict[str, str]]:
-    """Cells of the rows of one spectrum, by the names of `COLUMNS` and in their order."""
+def inert(cell: str) -> str:
+    """Text that came from a file, so that no spreadsheet runs it."""
+    if not cell or cell[0].isalnum():
+        return cell
+    text = printable(cell).lstrip()
+    if len(text) < 2 or not text.startswith(_FORMULA_STARTS):
+        return cell
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return cell
+
+
+def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[str, str]]:
+    """The rows of one spectrum, by `COLUMNS` and in their order; numbers are written out."""
     precursor, time = prediction.precursor_mz, prediction.rt_seconds
-    shared = dict.fromkeys(COLUMNS, "") | {
-        "spectrum_id": inert(prediction.spectrum_id),
-        "file": inert(prediction.source.file),
+    of_formula = {
+        (one.formula, one.adduct): {
+            "formula_source": one.formula_source,
+            "formula_rank": str(one.position + 1),
+            "formula_probability": f"{math.exp(one.log_prior):.4g}",
+            "adduct_source": one.adduct_source,
+        }
+        for one in reversed(prediction.hypotheses)  # of equal ones the first counts
+        if one.formula
+    }
+    shared = {
+        **dict.fromkeys(COLUMNS, ""),
+        **{name: getattr(prediction, name) for name in _OF_A_LINE if name not in NUMBERS},
+        "spectrum_id": prediction.spectrum_id,
+        "file": prediction.source.file,
         "index": str(prediction.source.index),
-        "feature_id": inert(prediction.feature_id),
-        "scans": inert(prediction.scans),
         "precursor_mz": "" if precursor is None else repr(float(precursor)),
-        "adduct": inert(prediction.adduct),
-        "formula": inert(prediction.formula),
-        "status": prediction.status,
-        "message": inert(prediction.message),
         "confidence_top10": f"{prediction.confidence_top10:.4g}" if prediction.candidates else "",
         "indices": " ".join(str(source.index) for source in prediction.group),
-        "name": inert(prediction.name),
         "rt_seconds": "" if time is None else f"{time:.6g}",
-        "collision_energy": inert(prediction.collision_energy),
-        "warnings": inert(prediction.warnings),
         "adduct_source": prediction.adduct_source,
-        "assumptions": inert(prediction.assumptions),
-        "level": prediction.level,
-        "schymanski": prediction.schymanski,
-        "compound_id": inert(prediction.compound_id),
     }
-    tried = {(one.formula, one.adduct): one for one in reversed(prediction.hypotheses)}
-    first = tried.get((prediction.formula, prediction.adduct))
     if not prediction.candidates:
-        yield shared | _formula_cells(first)
-    plain = inert(sentences(prediction.message))
-    of_formula = {name: _formula_cells(one) for name, one in tried.items()}
-    for candidate in prediction.candidates:
-        message, like = plain, likeness(prediction.analogue_of(candidate))
-        if like:
-            message = inert(sentences(prediction.message, like))
-        yield (
-            shared
-            | of_formula.get((candidate.formula, candidate.adduct), {})
-            | {
-                "adduct": inert(candidate.adduct),
-                "formula": inert(candidate.formula),
-                "rank": str(candidate.rank),
-                "smiles": candidate.smiles,
-                "inchi": candidate.inchi,
-                "inchikey": candidate.inchikey,
-                "inchikey14": candidate.inchikey14,
-                "score": f"{candidate.score:.6g}",
-                "confidence": f"{candidate.confidence:.4g}",
-                "samples": str(candidate.samples),
-                "log_likelihood": "" if (ll := candidate.log_likelihood) is None else f"{ll:.6g}",
-                "message": message,
-                "sources": " ".join(candidate.sources),
+        yield shared | of_formula.get((prediction.formula, prediction.adduct), {})
+    plain = sentences(prediction.message)
+    for one in prediction.candidates:
+        like = likeness(prediction.analogue_of(one))
+        row = shared | of_formula.get((one.formula, one.adduct), {})
+        row |= {
+            "adduct": one.adduct,
+            "formula": one.formula,
+            "rank": str(one.rank),
+            "smiles": one.smiles,
+            "inchi": one.inchi,
+            "inchikey": one.inchikey,
+            "inchikey14": one.inchikey14,
+            "score": f"{one.score:.6g}",
+            "confidence": f"{one.confidence:.4g}",
+            "samples": str(one.samples),
+            "log_likelihood": "" if one.log_likelihood is None else f"{one.log_likelihood:.6g}",
+            "message": sentences(prediction.message, like) if like else plain,
+            "sources": " ".join(one.sources),
+        }
+        if one.family:
+            row |= {
+                "family": family_name(one.family),
+                "family_confidence": f"{one.family_confidence:.4g}",
+                "scaffold": one.scaffold,
+                "scaffold_confidence": f"{one.scaffold_confidence:.4g}",
             }
-            | _ladder_cells(candidate)
-        )
-
-
-def _ladder_cells(candidate: Candidate) -> dict[str, str]:
-    """Coarser answers that the candidate belongs to, and how probable they are."""
-    if not candidate.family:
-        return {}
-    return {
-        "family": family_name(candidate.family),
-        "family_confidence": f"{candidate.family_confidence:.4g}",
-        "scaffold": candidate.scaffold,
-        "scaffold_confidence": f"{candidate.scaffold_confidence:.4g}",
-    }
+        yield row if names is None else row | names.of(one.inchikey)
 
 
 def likeness(analogue: Mapping[str, Any]) -> str:
@@ -224,112 +240,77 @@ def likeness(analogue: Mapping[str, Any]) -> str:
     return f"like {of}: {change}, Tanimoto {analogue['tanimoto']:.2f}"
 
 
-def _formula_cells(outcome: HypothesisResult | None) -> dict[str, str]:
-    """Where formula and adduct of a hypothesis come from, and how likely the formula was."""
-    if outcome is None or not outcome.formula:
-        return {}
-    return {
-        "formula_source": outcome.formula_source,
-        "formula_rank": str(outcome.position + 1),
-        "formula_probability": f"{math.exp(outcome.log_prior):.4g}",
-        "adduct_source": outcome.adduct_source,
-    }
-
-
-def inert(cell: str) -> str:
-    """Text that came from a file, so that no spreadsheet runs it."""
-    text = printable(cell).lstrip()
-    if len(text) < 2 or not text.startswith(_FORMULA_STARTS) or _is_number(text):
-        return cell
-    return f"'{text}"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def json_line(values: Mapping[str, Any]) -> str:
     """A line of JSON, its line break included."""
     line = json.dumps(values, ensure_ascii=False, allow_nan=False)
     return line.translate(_ESCAPES) + "\n"
 
 
-def values_of(prediction: Prediction) -> dict[str, Any]:
+def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, Any]:
     """Plain values of a prediction, with all that was tried and without its wall time."""
+    match = {**prediction.library_match}
+    for name in ("mz", "intensity"):  # the peaks of a library are for the page
+        match.pop(name, None)
+    hypotheses = [
+        {
+            **{name: getattr(one, name, None) for name in _OF_A_HYPOTHESIS},
+            "formula_probability": math.exp(one.log_prior),  # in the place of its name
+            "explained_peaks": [peak._asdict() for peak in one.peaks],
+            **one.tallies,
+        }
+        for one in prediction.hypotheses
+    ]
+    candidates = [
+        {
+            **asdict(one),
+            "inchikey14": one.inchikey14,
+            "family_name": family_name(one.family),
+            **({"analogue": nearest} if (nearest := prediction.analogue_of(one)) else {}),
+            **({} if names is None else names.of(one.inchikey)),
+        }
+        for one in prediction.candidates
+    ]
     return {
         "spectrum_id": prediction.spectrum_id,
         "file": prediction.source.file,
         "index": prediction.source.index,
-        **{name: getattr(prediction, name) for name in _OF_PREDICTION},
+        **{name: getattr(prediction, name) for name in _OF_A_LINE},
         "group": [asdict(one) for one in prediction.group],
-        "hypotheses": [_hypothesis(result) for result in prediction.hypotheses],
-        "candidates": [_candidate(one, prediction) for one in prediction.candidates],
-        **({"library_match": match} if (match := prediction.library_match) else {}),
+        "hypotheses": hypotheses,
+        "candidates": candidates,
+        **({"library_match": match} if match else {}),
         **({} if prediction.parts is None else {"parts": [*map(asdict, prediction.parts)]}),
     }
 
 
-def _candidate(candidate: Candidate, prediction: Prediction) -> dict[str, Any]:
-    analogue = prediction.analogue_of(candidate)
-    return {
-        **asdict(candidate),
-        "inchikey14": candidate.inchikey14,
-        "family_name": family_name(candidate.family),
-        **({"analogue": analogue} if analogue else {}),
-    }
-
-
-def _hypothesis(outcome: HypothesisResult) -> dict[str, Any]:
-    return {
-        "formula": outcome.formula,
-        "adduct": outcome.adduct,
-        "log_prior": outcome.log_prior,
-        "formula_source": outcome.formula_source,
-        "formula_probability": math.exp(outcome.log_prior),
-        "adduct_source": outcome.adduct_source,
-        "status": outcome.status,
-        "message": outcome.message,
-        "n_peaks": outcome.n_peaks,
-        "n_explained": outcome.n_explained,
-        "explained_intensity": outcome.explained_intensity,
-        "explained_peaks": [peak._asdict() for peak in outcome.peaks],
-        **outcome.tallies,
-    }
-
-
-def part_rows(prediction: Prediction) -> Iterator[list[str]]:
-    """Cells of the table of parts: what the true structure of a feature may contain."""
-    source = prediction.source
-    names = (prediction.spectrum_id, source.file, prediction.feature_id, prediction.formula)
-    spectrum_id, file, feature_id, formula = map(inert, names)
+def part_rows(prediction: Prediction) -> Iterator[dict[str, str]]:
+    """Rows by `PART_COLUMNS`: what the true structure of a feature may contain."""
     for part in prediction.parts or ():
-        numbers = (f"{value:.4f}" for value in (part.probability, part.prior, part.share))
-        start = [spectrum_id, file, str(source.index), feature_id, formula]
-        yield [*start, part.name, part.kind, *numbers, part.smarts]
+        yield {
+            "spectrum_id": prediction.spectrum_id,
+            "file": prediction.source.file,
+            "index": str(prediction.source.index),
+            "feature_id": prediction.feature_id,
+            "formula": prediction.formula,
+            "part": part.name,
+            "kind": part.kind,
+            "smarts": part.smarts,
+            **{name: f"{getattr(part, name):.4f}" for name in ("probability", "prior", "share")},
+        }
 
 
-def _structures(predictions: Iterable[Prediction]) -> Iterator[str]:
-    """SDF: a record with 2D coordinates for every candidate; others have none."""
-    for prediction in predictions:
-        for candidate, row in zip(prediction.candidates, rows(prediction), strict=False):
-            yield _record(prediction.spectrum_id, candidate, row)
-
-
-def _record(spectrum_id: str, candidate: Candidate, row: Mapping[str, str]) -> str:
+def _record(row: Mapping[str, str]) -> str:
+    """A record of SDF with 2D coordinates."""
     from rdkit import Chem  # its drawing code loads only here
     from rdkit.Chem import rdDepictor
 
-    mol = Chem.MolFromSmiles(candidate.smiles)
+    mol = Chem.MolFromSmiles(row["smiles"])
     rdDepictor.Compute2DCoords(mol)
-    mol.SetProp("_Name", _one_line(f"{spectrum_id}_{candidate.rank}"))
+    mol.SetProp("_Name", _one_line(f"{row['spectrum_id']}_{row['rank']}"))
     data = "".join(
         f">  <{name.upper()}>\n{_one_line(value)}\n\n"
         for name, value in row.items()
-        if value and name not in _LEFT_OUT
+        if value and name not in _NOT_IN_SDF
     )
     return f"{Chem.MolToMolBlock(mol)}{data}$$$$\n"
 

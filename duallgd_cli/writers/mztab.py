@@ -8,10 +8,11 @@ quantities: their columns are null.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import PurePath
-from tempfile import TemporaryFile
-from typing import IO, Any, Final
+from tempfile import SpooledTemporaryFile
+from typing import Any, Final
 from urllib.parse import quote
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct, precursor_mz
@@ -21,7 +22,7 @@ from duallgd_cli.predict.settings import Header
 from duallgd_cli.results import Candidate, Prediction
 
 NULL: Final = "null"
-_BLOCK: Final = 1 << 16  # characters copied at a time
+_IN_MEMORY: Final = 1 << 24  # bytes of each table; more lie on the disk
 _FORMULA: Final = re.compile(r"([A-Z][a-z]?\d*)+")
 _INDEXED: Final = "[MS, MS:1000774, multiple peak list nativeID format, ]"
 _FORMATS: Final = {
@@ -64,52 +65,47 @@ def document(predictions: Iterable[Prediction], header: Header) -> Iterator[str]
     inputs = list({entry["name"]: entry for entry in header.inputs}.values())
     runs = {str(entry["name"]): number for number, entry in enumerate(inputs, 1)}
     polarities: dict[int, set[int]] = {number: set() for number in runs.values()}
-    abundances = [f"abundance_assay[{number}]" for number in runs.values()]
-    of_molecules = [*_SML.split(), *abundances, *_SML_END.split()]
-    of_features, of_evidence = [*_SMF.split(), *abundances], _SME.split()
-    with _scratch() as molecules, _scratch() as features, _scratch() as evidence:
-        n_evidence = n_left_out = 0
+    abundances = [f"abundance_assay[{number}]" for number in polarities]
+    columns = {
+        "SML": [*_SML.split(), *abundances, *_SML_END.split()],
+        "SMF": [*_SMF.split(), *abundances],
+        "SME": _SME.split(),
+    }
+    n_evidence = n_left_out = 0
+    with ExitStack() as kept:
+        tables = {
+            name: kept.enter_context(SpooledTemporaryFile(_IN_MEMORY, "w+t", encoding="utf-8"))
+            for name in columns
+        }
+
+        def write(name: str, row: Mapping[str, object]) -> None:
+            tables[name].write(_line(name, map(row.get, columns[name])))
+
         for number, prediction in enumerate(predictions, 1):
-            run = runs[prediction.source.file]
-            polarities[run].add(_polarity(prediction.adduct))
+            polarity = {"+": 1, "-": -1}.get(prediction.adduct[-1:], 0)
+            polarities[runs[prediction.source.file]].add(polarity)
             if prediction.precursor_mz is None:
                 n_left_out += 1
                 continue
             ids = range(n_evidence + 1, n_evidence + 1 + len(prediction.candidates))
             n_evidence += len(ids)
-            molecules.write(_line("SML", map(_molecule(number, prediction).get, of_molecules)))
-            features.write(_line("SMF", map(_feature(number, prediction, ids).get, of_features)))
+            write("SML", _molecule(number, prediction))
+            write("SMF", _feature(number, prediction, ids))
             for position, candidate in zip(ids, prediction.candidates, strict=True):
-                row = _evidence(position, prediction, candidate, runs)
-                evidence.write(_line("SME", map(row.get, of_evidence)))
+                write("SME", _evidence(position, prediction, candidate, runs))
         yield from (_line("MTD", pair) for pair in _metadata(header, inputs, polarities))
         if n_left_out:
             yield _line("COM", [f"{n_left_out} spectra without a precursor m/z are left out"])
-        yield from _section("SMH", of_molecules, molecules)
-        yield from _section("SFH", of_features, features)
-        yield from _section("SEH", of_evidence, evidence)
-
-
-def _scratch() -> IO[str]:
-    return TemporaryFile("w+t", encoding="utf-8")
-
-
-def _section(prefix: str, columns: Sequence[str], rows: IO[str]) -> Iterator[str]:
-    """An empty line, the header and the rows."""
-    yield "\n" + _line(prefix, columns)
-    rows.seek(0)
-    yield from iter(lambda: rows.read(_BLOCK), "")
+        for heading, (name, rows) in zip(("SMH", "SFH", "SEH"), tables.items(), strict=True):
+            yield "\n" + _line(heading, columns[name])
+            rows.seek(0)
+            yield from rows
 
 
 def _line(prefix: str, cells: Iterable[object]) -> str:
-    return "\t".join([prefix, *(_cell(cell) for cell in cells)]) + "\n"
-
-
-def _cell(value: object) -> str:
-    """Text without tabs and line breaks; nothing is ``null``, which an empty cell may not be."""
-    if value is None:
-        return NULL
-    return " ".join(printable(str(value)).split()) or NULL
+    """A line; text has no tabs and line breaks, and nothing is ``null``, as no cell is empty."""
+    texts = ["" if cell is None else " ".join(printable(str(cell)).split()) for cell in cells]
+    return "\t".join([prefix, *(text or NULL for text in texts)]) + "\n"
 
 
 def _metadata(
@@ -157,7 +153,8 @@ def _metadata(
 def _run(name: str, entry: Mapping[str, Any], polarities: set[int]) -> Iterator[tuple[str, str]]:
     """What is said of one input file."""
     path = PurePath(str(entry["name"]))
-    yield f"{name}-location", _location(path)
+    relative = NULL if str(path) == "-" else f"file:{quote(path.as_posix())}"
+    yield f"{name}-location", path.as_uri() if path.is_absolute() else relative
     ending = next((end for end in map(str.lower, path.suffixes) if end in _FORMATS), "")
     if ending:
         yield f"{name}-format", _FORMATS[ending]
@@ -167,17 +164,6 @@ def _run(name: str, entry: Mapping[str, Any], polarities: set[int]) -> Iterator[
     if entry.get("sha256"):
         yield f"{name}-hash", str(entry["sha256"])
         yield f"{name}-hash_method", "[MS, MS:1003151, SHA-256, ]"
-
-
-def _location(path: PurePath) -> str:
-    if str(path) == "-":  # standard input
-        return NULL
-    return path.as_uri() if path.is_absolute() else f"file:{quote(path.as_posix())}"
-
-
-def _polarity(adduct: str) -> int:
-    """1, -1, or 0 where it is not known."""
-    return {"+": 1, "-": -1}.get(adduct[-1:], 0)
 
 
 def _known(name: str) -> Adduct | None:

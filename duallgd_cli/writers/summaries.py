@@ -24,7 +24,7 @@ class Summary:
     Attributes:
         ending: Of its file, in place of that of the output.
         columns: The importer's columns in order, each with the column of ours that fills it (see
-            `_cells`), or "" for what is not known here.
+            `_rows`), or "" for what is not known here.
         best: Whether there is one row a feature, its first candidate; else one a candidate.
         all_features: Whether features without candidates have a row.
     """
@@ -85,29 +85,29 @@ def write_summary(predictions: Iterable[Prediction], name: str, path: Path) -> N
     Raises:
         UsageError: The file cannot be written.
     """
-    columns = SUMMARIES[name].columns
-    lines = (
-        [cells[ours] if ours else "" for ours in columns.values()]
-        for cells in _cells(predictions, SUMMARIES[name])
+    ours = SUMMARIES[name].columns
+    renamed = (
+        {theirs: row.get(column) for theirs, column in ours.items()}
+        for row in _rows(predictions, SUMMARIES[name])
     )
-    write_atomically(path, table(columns, lines, path.suffix.removeprefix(".")))
+    write_atomically(path, table([*ours], renamed, path.suffix.removeprefix(".")))
 
 
-def _cells(predictions: Iterable[Prediction], summary: Summary) -> Iterator[dict[str, str]]:
-    """Rows with the cells of our table and, made from them, what importers ask for."""
+def _rows(predictions: Iterable[Prediction], summary: Summary) -> Iterator[dict[str, str]]:
+    """Rows of our table with what, made from them, importers ask for."""
     for prediction in predictions:
         if prediction.source != prediction.group[0]:
             continue
-        for cells in rows(prediction):
-            if not (cells["rank"] or summary.all_features):
+        for row in rows(prediction):
+            if not (row["rank"] or summary.all_features):
                 continue
-            seconds, formula = prediction.rt_seconds, cells["formula"] if cells["rank"] else ""
-            yield cells | {
-                "feature": cells["feature_id"] or cells["scans"] or cells["spectrum_id"],
-                "cluster": cells["scans"] or cells["feature_id"] or cells["spectrum_id"],
+            seconds, formula = prediction.rt_seconds, row["formula"] if row["rank"] else ""
+            yield row | {
+                "feature": row["feature_id"] or row["scans"] or row["spectrum_id"],
+                "cluster": row["scans"] or row["feature_id"] or row["spectrum_id"],
                 "rt_minutes": "" if seconds is None else f"{seconds / 60:.6g}",
                 "neutral_mass": f"{Formula.parse(formula).mass:.6f}" if formula else "",
-                "remark": f"duallgd: rank {cells['rank']}, confidence {cells['confidence']}",
+                "remark": f"duallgd: rank {row['rank']}, confidence {row['confidence']}",
             }
             if summary.best:
                 break

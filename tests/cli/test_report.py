@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.made_runs import rows_of
 from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
 
 HOSTILE = (
@@ -66,3 +67,59 @@ def test_predict_writes_a_page_at_once_wherever_its_journal_is(duallgd, tmp_path
     assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     assert "b.html; open it in a browser" in done.err
     assert (tmp_path / "b.html").read_text(encoding="utf-8").count("text/plain") == 2
+
+
+def test_an_input_that_is_gone_and_one_that_has_changed_are_told_apart(duallgd, tmp_path):
+    gone = mgf(tmp_path / "gone.mgf", block(ALANINE))
+    changed = mgf(tmp_path / "changed.mgf", block(CAFFEINE))
+    duallgd("predict", gone, changed, "-o", "out.csv", "--quiet", "--samples", "4")
+    Path(gone).unlink()
+    mgf(tmp_path / "changed.mgf", block(ALANINE))
+
+    done = duallgd("report", "out.csv")
+
+    text = (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert done.code == 0
+    assert f"gone since the run: {gone}; the report shows explained peaks alone" in done.err
+    assert f"changed since the run: {changed}; the report shows" in done.err
+    assert f'"gone": ["{gone}"]' in text
+    assert f'"changed": ["{changed}"]' in text
+
+
+def test_names_stand_in_the_table_and_on_the_page(duallgd, tmp_path):
+    made = mgf(tmp_path / "in.mgf", block(ALANINE))
+    duallgd("predict", made, "-o", "a.csv", "--samples", "4")
+    key = rows_of(tmp_path / "a.csv")[0]["inchikey"]
+    (tmp_path / "names.tsv").write_text(f"{key[:14]}\tmy alanine\tamino acids\nbad\t\t\n")
+    given = ("--names", "names.tsv")
+
+    done = duallgd("predict", made, "-o", "b.csv", "--report", "b.html", "--samples", "4", *given)
+    merged = duallgd("merge", "a.csv", "-o", "c.csv", *given)
+    reported = duallgd("report", "a.csv", *given)
+
+    assert (done.code, merged.code, reported.code) == (0, 0, 0)
+    assert rows_of(tmp_path / "b.csv")[0]["candidate_name"] == "my alanine"
+    assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    assert (tmp_path / "b.html").read_text("utf-8").count("my alanine \\u00b7 amino acids") == 1
+    warned = "names.tsv: 1 of 2 rows left out, the first in line 2: 'bad' is no InChIKey"
+    assert done.err.count(warned) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--names", "nothing.tsv"), 66, "nothing.tsv does not exist"),
+        (("--names", "in.mgf"), 65, "in.mgf has no column inchikey"),
+        (("--names", "x.tsv", "--shard", "1/2"), 2, "--names needs a whole run; give it to"),
+    ],
+)
+def test_names_that_cannot_be_are_refused_before_anything_is_computed(
+    duallgd, tmp_path, arguments, code, message
+):
+    mgf(tmp_path / "in.mgf", block(ALANINE))
+
+    done = duallgd("predict", "in.mgf", "-o", "out.csv", *arguments)
+
+    assert done.code == code
+    assert message in done.err
+    assert not (tmp_path / "out.csv").exists()

@@ -55,6 +55,7 @@ def test_a_spectrum_with_the_precursor_is_found_and_named(tmp_path):
     assert best.values() | {"inchi": ""} == {
         "name": "caffeine", "library": "lib.msp", "score": 1.0, "matched_peaks": 5, "inchi": "",
         "smiles": CAFFEINE, "inchikey": "RYYVLZVUVIJVGH-UHFFFAOYSA-N", "formula": "C8H10N4O2",
+        "mz": (56.05, 83.06, 110.0713, 138.0662, 195.0877), "intensity": (0.1, 0.2, 0.4, 1.0, 0.6),
     }  # fmt: skip
     assert not second.is_found
     assert not known.search([measured(peaks=()), measured(precursor=None)])

@@ -23,68 +23,41 @@ MANDATORY = (
     "small_molecule-quantification_unit small_molecule_feature-quantification_unit "
     "small_molecule-identification_reliability id_confidence_measure[n]"
 )
-PARAMETER = r"\[[^,\]]*, ?[^,\]]*, ?[^\]]+, ?[^\]]*\]"
-ADDUCT = r"\[\d*M([+-]\w+)*\]\d*[+-]"
-NUMBER, COUNT, TEXT = r"-?\d+(\.\d+)?(e[+-]?\d+)?", r"[1-9]\d*", r"[^\t|]*\S[^\t|]*"
-FORMULA, IDENTIFIER, INCHI = r"([A-Z][a-z]?\d*)+", r"dn:[A-Z]{14}-[A-Z]{10}-[A-Z]", r"InChI=1S?/.+"
+# What values look like, as the specification says it.
+KINDS = {
+    "PARAMETER": r"\[[^,\]]*, ?[^,\]]*, ?[^\]]+, ?[^\]]*\]",
+    "ADDUCT": r"\[\d*M([+-]\w+)*\]\d*[+-]",
+    "NUMBER": r"-?\d+(\.\d+)?(e[+-]?\d+)?",
+    "COUNT": r"[1-9]\d*",
+    "TEXT": r"[^\t|]*\S[^\t|]*",
+    "FORMULA": r"([A-Z][a-z]?\d*)+",
+    "IDENTIFIER": r"dn:[A-Z]{14}-[A-Z]{10}-[A-Z]",
+    "INCHI": r"InChI=1S?/.+",
+    "LEVEL": "1|2[ab]?|3|4|5",
+    "CODE": "[123]",
+    "ANY": ".+",
+    "SPECTRUM": r"ms_run\[\d+\]:index=\d+",
+}
 # Of the specification and its JSON schema (HUPO-PSI/mzTab-M, schema/mzTab_2_0-M.json): every column
-# of each table in order, with what a value looks like. ? may be null, * is a list with bars, and
-# the lists of a row marked # have as many entries as its database_identifier.
+# of each table in order, with its kind. ? may be null, * is a list with bars, and the lists of a
+# row marked # have as many entries as its database_identifier.
 COLUMNS = {
-    "SML": {
-        "SML_ID": COUNT,
-        "SMF_ID_REFS": "*" + COUNT,
-        "database_identifier": "?*#" + IDENTIFIER,
-        "chemical_formula": "?*#" + FORMULA,
-        "smiles": "?*#" + TEXT,
-        "inchi": "?*#" + INCHI,
-        "chemical_name": "?*#" + TEXT,
-        "uri": "?*#" + TEXT,
-        "theoretical_neutral_mass": "?*#" + NUMBER,
-        "adduct_ions": "?*" + ADDUCT,
-        "reliability": "1|2[ab]?|3|4|5",
-        "best_id_confidence_measure": "?" + PARAMETER,
-        "best_id_confidence_value": "?" + NUMBER,
-        "abundance_assay[1]": "?" + NUMBER,
-        "abundance_assay[2]": "?" + NUMBER,
-        "abundance_study_variable[1]": "?" + NUMBER,
-        "abundance_variation_study_variable[1]": "?" + NUMBER,
-    },
-    "SMF": {
-        "SMF_ID": COUNT,
-        "SME_ID_REFS": "?*" + COUNT,
-        "SME_ID_REF_ambiguity_code": "?[123]",
-        "adduct_ion": "?" + ADDUCT,
-        "isotopomer": "?" + PARAMETER,
-        "exp_mass_to_charge": NUMBER,
-        "charge": COUNT,
-        "retention_time_in_seconds": "?" + NUMBER,
-        "retention_time_in_seconds_start": "?" + NUMBER,
-        "retention_time_in_seconds_end": "?" + NUMBER,
-        "abundance_assay[1]": "?" + NUMBER,
-        "abundance_assay[2]": "?" + NUMBER,
-    },
-    "SME": {
-        "SME_ID": COUNT,
-        "evidence_input_id": r".+",
-        "database_identifier": IDENTIFIER,
-        "chemical_formula": "?" + FORMULA,
-        "smiles": "?" + TEXT,
-        "inchi": "?" + INCHI,
-        "chemical_name": "?" + TEXT,
-        "uri": "?" + TEXT,
-        "derivatized_form": "?" + PARAMETER,
-        "adduct_ion": "?" + ADDUCT,
-        "exp_mass_to_charge": NUMBER,
-        "charge": COUNT,
-        "theoretical_mass_to_charge": NUMBER,
-        "spectra_ref": r"*ms_run\[\d+\]:index=\d+",
-        "identification_method": PARAMETER,
-        "ms_level": PARAMETER,
-        "id_confidence_measure[1]": "?" + NUMBER,
-        "id_confidence_measure[2]": "?" + NUMBER,
-        "rank": COUNT,
-    },
+    "SML": "SML_ID=COUNT SMF_ID_REFS=*COUNT database_identifier=?*#IDENTIFIER "
+    "chemical_formula=?*#FORMULA smiles=?*#TEXT inchi=?*#INCHI chemical_name=?*#TEXT uri=?*#TEXT "
+    "theoretical_neutral_mass=?*#NUMBER adduct_ions=?*ADDUCT reliability=LEVEL "
+    "best_id_confidence_measure=?PARAMETER best_id_confidence_value=?NUMBER "
+    "abundance_assay[1]=?NUMBER abundance_assay[2]=?NUMBER abundance_study_variable[1]=?NUMBER "
+    "abundance_variation_study_variable[1]=?NUMBER",
+    "SMF": "SMF_ID=COUNT SME_ID_REFS=?*COUNT SME_ID_REF_ambiguity_code=?CODE adduct_ion=?ADDUCT "
+    "isotopomer=?PARAMETER exp_mass_to_charge=NUMBER charge=COUNT "
+    "retention_time_in_seconds=?NUMBER retention_time_in_seconds_start=?NUMBER "
+    "retention_time_in_seconds_end=?NUMBER abundance_assay[1]=?NUMBER abundance_assay[2]=?NUMBER",
+    "SME": "SME_ID=COUNT evidence_input_id=ANY database_identifier=IDENTIFIER "
+    "chemical_formula=?FORMULA smiles=?TEXT inchi=?INCHI chemical_name=?TEXT uri=?TEXT "
+    "derivatized_form=?PARAMETER adduct_ion=?ADDUCT exp_mass_to_charge=NUMBER charge=COUNT "
+    "theoretical_mass_to_charge=NUMBER spectra_ref=*SPECTRUM identification_method=PARAMETER "
+    "ms_level=PARAMETER id_confidence_measure[1]=?NUMBER id_confidence_measure[2]=?NUMBER "
+    "rank=COUNT",
 }
 HOSTILE = """BEGIN IONS
 TITLE=neither a formula nor an adduct
@@ -167,7 +140,7 @@ def test_runs_name_their_file_its_digest_and_polarity(parsed):
 
 @pytest.mark.parametrize("section", COLUMNS)
 def test_every_cell_is_what_the_schema_says(parsed, section):
-    rules = COLUMNS[section]
+    rules = dict(rule.split("=") for rule in COLUMNS[section].split())
     assert parsed.tables[section]
     for row in parsed.tables[section]:
         names = list(row)
@@ -175,8 +148,8 @@ def test_every_cell_is_what_the_schema_says(parsed, section):
         assert all(re.fullmatch(r"opt_global_[\w:-]+", name) for name in names[len(rules) :])
         ids = row["database_identifier"].count("|") if "database_identifier" in row else 0
         for name, rule in rules.items():
-            flags, pattern = re.fullmatch(r"([?*#]*)(.*)", rule).groups()
-            value = row[name]
+            flags, kind = re.fullmatch(r"([?*#]*)(.*)", rule).groups()
+            value, pattern = row[name], KINDS[kind]
             if value == "null":
                 assert "?" in flags, (name, row)
                 continue

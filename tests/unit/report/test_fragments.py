@@ -1,0 +1,111 @@
+"""What formulas and structures say of peaks: losses, fragments, and isotopes."""
+
+import pytest
+
+from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.parts import molecule
+from duallgd_cli.results import ExplainedPeak
+from duallgd_cli.scores.explanation import fragments_of, isotopes_of, neutral_loss
+from duallgd_cli.spectra.types import IsotopePattern
+
+PARACETAMOL = "CC(=O)Nc1ccc(O)cc1"
+
+
+def fragments(smiles, adduct, *formulas):
+    peaks = [ExplainedPeak(100.0, 1.0, formula, 0.0) for formula in formulas]
+    return fragments_of(molecule(smiles), adduct, peaks)
+
+
+@pytest.mark.parametrize(
+    ("formula", "adduct", "fragment", "loss"),
+    [
+        ("C8H9NO2", "[M+H]+", "C6H8NO", "C2H2O"),  # ketene
+        ("C8H9NO2", "[M+H]+", "C8H10NO2", ""),
+        ("C6H12O6", "[M-H]-", "C6H9O5", "H2O"),
+        ("C6H12O6", "[M+Na]+", "C6H10O5Na", "H2O"),
+        ("C6H12O6", "[M+Na]+", "C6H11O6", "HNa"),
+        ("C8H9NO2", "[M+Foo]+", "C6H8NO", ""),
+        ("C8H9NO2", "[M+H]+", "C60", ""),
+        ("<script>", "[M+H]+", "C6H8NO", ""),
+    ],
+)
+def test_the_neutral_loss_is_what_the_ion_lacks(formula, adduct, fragment, loss):
+    assert neutral_loss(formula, adduct, fragment) == loss
+
+
+@pytest.mark.parametrize(
+    ("smiles", "formulas", "explained"),
+    [
+        # m/z 110.0600 of paracetamol is protonated 4-aminophenol: the acetyl group has gone.
+        (
+            PARACETAMOL,
+            ["C6H8NO", "C2H3O", "C5H5S"],
+            [(0, [3, 4, 5, 6, 7, 8, 9, 10]), (1, [0, 1, 2])],
+        ),
+        ("NC(=O)Oc1ccccc1", ["C2H3O"], []),  # there is no such piece beside the ring
+        ("nonsense", ["C6H8NO"], []),
+        ("O", ["H3O"], []),
+        (PARACETAMOL, ["<b>", ""], []),
+    ],
+)
+def test_atoms_of_a_fragment_are_those_that_are_left(smiles, formulas, explained):
+    assert fragments(smiles, "[M+H]+", *formulas)[0] == explained
+
+
+@pytest.mark.parametrize(
+    ("smiles", "adduct", "ions"),
+    [
+        # The amine keeps its hydrogen and takes one; the acyl cation leaves one behind.
+        ("CC(=O)NCCc1ccccc1", "[M+H]+", {"[M+H]+": "C10H13NO", "benzyl": 105.0699}),
+        ("CCCC(=O)OCCc1ccccc1", "[M-H]-", {"[M-H]-": "C12H16O2", "butyrate": 87.0452}),
+        (PARACETAMOL, "[M+H]+", {"[M+H]+": "C8H9NO2", "aminophenol": 110.0600}),
+    ],
+)
+def test_expected_fragments_have_all_electrons_paired(smiles, adduct, ions):
+    _, expected = fragments(smiles, adduct)
+
+    for ion in ions.values():
+        known = isinstance(ion, str)
+        mz = precursor_mz(Formula.parse(ion), parse_adduct(adduct)) if known else ion
+        (height,) = {tall for at, tall in expected if abs(at - mz) < 1e-3}
+        assert height == 1 if known else 0 < height < 1
+    assert expected == sorted(expected)
+    assert len(expected) <= 30
+
+
+@pytest.mark.parametrize("adduct", ["[M+Na]+", "[2M+H]+", "[M+2H]2+", "[M+Foo]+"])
+def test_of_ions_whose_fragments_are_not_understood_none_is_expected(adduct):
+    assert fragments(PARACETAMOL, adduct)[1] == []
+
+
+def test_what_explains_a_peak_is_expected_where_theory_has_it():
+    peak = ExplainedPeak(110.0611, 1.0, "C6H8NO", 10.0)
+
+    _, expected = fragments_of(molecule(PARACETAMOL), "[M+H]+", [peak])
+
+    assert [mz for mz, _ in expected if 110 < mz < 110.1] == [pytest.approx(110.0600, abs=1e-4)]
+
+
+def test_isotopes_stand_beside_those_of_the_formula():
+    pattern = IsotopePattern((100.0, 0.0, 0.0, 9.0, 33.0, 0.0), 0.5)  # chlorobenzoic acid
+
+    shown = isotopes_of(pattern, "C7H5ClO2", "[M+H]+")
+
+    assert (shown["formula"], shown["adduct"]) == ("C7H5ClO2", "[M+H]+")
+    assert [offset for offset, _, _ in shown["bars"]] == [0, 1, 2]
+    assert [here for _, here, _ in shown["bars"]] == [1.0, 0.09, 0.33]
+    assert [there for _, _, there in shown["bars"]] == pytest.approx([1, 0.077, 0.327], abs=0.003)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "formula", "adduct"),
+    [
+        (None, "C6H6", "[M+H]+"),
+        (IsotopePattern((1.0,) * 6, 0.1), "", "[M+H]+"),
+        (IsotopePattern((1.0,) * 6, 0.1), "<b>", "[M+H]+"),
+        (IsotopePattern((1.0,) * 6, 0.1), "C6H6", "[M+Foo]+"),
+    ],
+)
+def test_without_a_pattern_or_an_ion_there_are_no_isotopes(pattern, formula, adduct):
+    assert isotopes_of(pattern, formula, adduct) is None
