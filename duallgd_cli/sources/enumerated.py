@@ -21,7 +21,6 @@ from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
 from duallgd_cli.chem.joining import together
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.data.molecular_graph import MolecularGraph
-from duallgd_cli.runtime import stage
 from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.collection import Collection, molecule_of
@@ -56,16 +55,15 @@ class Enumerated:
         """The n likeliest molecules, or all that there are."""
         del seed
         blocks, scores = self.collection.blocks, bit_scores(query)
-        with stage("enumerate"):
-            near = self.collection.near(query.fingerprint, query.formula)
-            core = None if query.constraints is None else query.constraints.core_molecule()
-            known = chain(() if core is None else (core,), mols_of_graphs(near))
-            near_by = query.allowed(changed(known, query.formula, blocks))
-            most = _PUT_TOGETHER if query.constraints is None else _LOOKED_AT
-            joined = query.allowed(together(blocks, query.formula, scores, most))
-            first = islice(joined, _PUT_TOGETHER)
-            best = likeliest(scores, _COMPARED * n, near_by, first)
-            found = by_peaks(best, query, n, self.fragments)
+        near = self.collection.near(query.fingerprint, query.formula)
+        core = None if query.constraints is None else query.constraints.core_molecule()
+        known = chain(() if core is None else (core,), mols_of_graphs(near))
+        near_by = query.allowed(changed(known, query.formula, blocks))
+        most = _PUT_TOGETHER if query.constraints is None else _LOOKED_AT
+        joined = query.allowed(together(blocks, query.formula, scores, most))
+        first = islice(joined, _PUT_TOGETHER)
+        best = likeliest(scores, _COMPARED * n, near_by, first)
+        found = by_peaks(best, query, n, self.fragments)
         return (Proposal(self.name, mol) for mol in found)
 
 

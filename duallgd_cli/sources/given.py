@@ -9,7 +9,6 @@ from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.runtime import stage
 from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.sources import ANALOGUES, DATABASE, LIBRARY, Proposal, Query
 from duallgd_cli.sources.collection import Collection
@@ -38,10 +37,9 @@ class DatabaseSource:
         del seed
         if query.known is None:
             return iter(())
-        with stage("enumerate"):
-            isomers = query.known.isomers(query.formula)
-            allowed = query.allowed((mol, 0.0) for mol in isomers)
-            found = shortlist(allowed, query, n, self.fragments)
+        isomers = query.known.isomers(query.formula)
+        allowed = query.allowed((mol, 0.0) for mol in isomers)
+        found = shortlist(allowed, query, n, self.fragments)
         return (Proposal(self.name, mol) for mol in found)
 
 
@@ -79,11 +77,8 @@ class AnalogueSource:
         if _LISTED not in query.memo:
             query.memo[_LISTED] = True
             blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
-            with stage("enumerate"):
-                made = query.allowed(
-                    changed(mols_of_graphs(query.analogues), query.formula, blocks)
-                )
-                found = shortlist(made, query, int(_CHANGED * n), self.fragments)
+            near_by = changed(mols_of_graphs(query.analogues), query.formula, blocks)
+            found = shortlist(query.allowed(near_by), query, int(_CHANGED * n), self.fragments)
         listed = (Proposal(self.name, mol) for mol in found)
         left = n - len(found)
         if self.sampler is None or not left:

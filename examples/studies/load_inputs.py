@@ -191,7 +191,7 @@ def run(folder: Path, features: int, candidates: int, shards: int = 1) -> Path:
             path = folder / f"{output.name}{part}{ENDING}"
             journals.append(stack.enter_context(Journal.create(path, header)))
         for number in range(features):
-            journals[number % shards].append(_result(number, candidates, source))
+            journals[number % shards].append([_result(number, candidates, source)])
         for journal in journals:
             journal.finish({"cases": features, "ms1": 0})
     return output

@@ -52,7 +52,7 @@ def test_a_run_killed_between_two_formulas_goes_on_to_the_same_bytes(spectra, tm
     whole, torn = tmp_path / "whole.csv", tmp_path / "torn.csv"
     run(spectra, whole)
     lines = journal_of(whole).read_bytes().splitlines(True)
-    several = [json.loads(line)["of"] for line in lines[1:-1]]
+    several = [len(json.loads(line)["hypotheses"]) for line in lines[1:-1]]
     assert max(several) > 2
 
     for kept in range(1, len(lines)):

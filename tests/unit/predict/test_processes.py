@@ -135,7 +135,7 @@ def test_whoever_stops_does_not_wait_for_what_is_under_way(spectra):
 def test_few_features_are_predicted_in_this_process(spectra):
     found = predicted(spectra, _die, lambda inputs: islice(inputs.features("none"), 3))
 
-    assert [one.status for one in found] == ["ok"] * 3
+    assert [one.status for (one,) in found] == ["ok"] * 3
 
 
 @pytest.mark.parametrize(
