@@ -309,11 +309,7 @@ def _opened(path: Path) -> Iterator[Journal]:
 
 
 def _lock(file: "BufferedRandom") -> None:
-    """Keep other runs from a journal, where the system has locks.
-
-    Raises:
-        BlockingIOError: Another run holds it.
-    """
+    """Keep other runs (BlockingIOError) from a journal, where the system has locks."""
     try:
         import fcntl
 
@@ -350,13 +346,7 @@ def _values(results: Results) -> dict[str, Any]:
 
 
 def _results(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
-    """The results of a feature, from its line.
-
-    Raises:
-        KeyError: A field is absent.
-        TypeError: A field is unknown, or of another type.
-        ValueError: A row of numbers is too short or too long.
-    """
+    """The results of a feature, from its line; what is no such line raises one of `_UNKNOWN`."""
     spectra = tuple(
         _checked(SpectrumReference(**{**one, "source": _checked(Source(*one["source"]))}))
         for one in values["spectra"]
@@ -381,11 +371,7 @@ def _structure(row: Sequence[Any], names: Sequence[str]) -> Structure:
 
 
 def _checked(value: T) -> T:
-    """The value, if its plain fields are of their types.
-
-    Raises:
-        TypeError: One is not.
-    """
+    """The value, if its plain fields are of their types; else TypeError."""
     of: type = type(value)
     for name, kind in _kinds(of).items():
         if not isinstance(getattr(value, name), kind):
@@ -473,11 +459,7 @@ class FinishedRun:
             yield part
 
     def _read(self, row: NDArray[np.int64]) -> tuple[HypothesisResult, ...]:
-        """Read the results of a feature from the disk.
-
-        Raises:
-            UnreadableError: Its fields are those of another version, or the file changed.
-        """
+        """Read the results of a feature from the disk."""
         path = self._paths[row[3]]
         with path.open("rb") as file:
             file.seek(row[2])
@@ -489,12 +471,9 @@ class FinishedRun:
 
 
 def read(names: Sequence[Path], *, partial: bool = False, workers: int = 1) -> FinishedRun:
-    """All that a run computed: header, totals, and every feature with its spectra and results.
+    """All that a run computed, from journals or outputs that have journals beside them.
 
-    Args:
-        names: Journals, or outputs that have journals beside them; all shards of one run.
-        partial: Take what is finished, whatever is missing or still going on.
-        workers: Processes that read them.
+    With `partial` what is finished, whatever is missing or still going on.
 
     Raises:
         UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.

@@ -78,14 +78,7 @@ _networks: Final = list[LoadedModel]()  # of a process that predicts
 
 
 class Task(NamedTuple):
-    """A feature that is to be predicted.
-
-    Attributes:
-        number: In the whole input.
-        spectra: It was measured with.
-        hypotheses: What it may be, at least one, or why nothing is known of that.
-        known: Of its molecule, or None.
-    """
+    """A feature that is to be predicted: its number in the whole input, and what is known of it."""
 
     number: int
     spectra: tuple[SpectrumReference, ...]
@@ -218,16 +211,7 @@ def _predicted(
     known: Known | None,
     check: Callable[[], None],
 ) -> HypothesisResult:
-    """What a hypothesis gives: encode, propose, merge, score.
-
-    Args:
-        result: What is known before anything is proposed.
-        annotated: Explained peaks with formula and adduct.
-        model: Proposes and scores.
-        settings: What decides the result.
-        known: Of the molecule, or None.
-        check: Raises OutOfTimeError once the time of the feature is up.
-    """
+    """What a hypothesis gives, from what is known before anything is proposed."""
     started, hypothesis, proposals = time.perf_counter(), annotated.hypothesis, list[Proposal]()
     whole = settings.sampling.samples
     samples = max(min(_FEWEST_SAMPLES, whole), round(whole * hypothesis.share))
@@ -268,12 +252,8 @@ def formula_source(
 ) -> FormulaSource:
     """Where formulas come from: a table, one formula for all, or a field of each spectrum.
 
-    Where these have none, it is predicted; with the word ``predict`` for a formula, everywhere.
-
-    Args:
-        settings: Name at most one of the three.
-        table: Of formulas by feature id, or None.
-        max_heavy_atoms: Of the largest molecule that the model can draw.
+    Where these have none, it is predicted, for molecules that the model can draw; with the word
+    ``predict`` for a formula, everywhere.
 
     Raises:
         UsageError: More than one of them is asked for, the one formula is none, or the table has no
@@ -309,11 +289,7 @@ def formula_source(
 
 
 def table_identity(table: Path | None, guide: GuideFiles | None = None) -> dict[str, Any]:
-    """Names and contents of formula table and guide files, for the header of a journal.
-
-    Raises:
-        MissingInputError: A guide file does not exist.
-    """
+    """Names and contents of formula table and guide files, for the header of a journal."""
     identity: dict[str, Any] = {"formulas": None if table is None else str(table)}
     if table is not None:
         identity["formulas_sha256"] = sha256(table)
@@ -384,12 +360,10 @@ def noise_seed(seed: int, hypothesis: Hypothesis) -> int:
 
 
 def _deadline(until: float | None, finish: Callable[[], None]) -> Callable[[], None]:
-    """A function that raises OutOfTimeError once a time is over.
+    """A function that raises OutOfTimeError after a time of the monotonic clock; None is never.
 
-    Args:
-        until: By the monotonic clock; None is never over.
-        finish: Waits for what the device was asked to do; without it a GPU's steps would all be
-            begun before the clock has moved. Called before each look at the clock, if there is one.
+    Before each look at the clock it waits for what the device was asked to do: a GPU's steps would
+    all be begun before the clock has moved.
     """
     if until is None:
         return lambda: None
@@ -403,12 +377,7 @@ def _deadline(until: float | None, finish: Callable[[], None]) -> Callable[[], N
 
 
 def _described(annotated: AnnotatedSpectrum, about: Mapping[str, Any]) -> HypothesisResult:
-    """What is known of a hypothesis before anything is drawn.
-
-    Args:
-        annotated: Its explained peaks.
-        about: Fields of the result that name feature and hypothesis.
-    """
+    """What is known of a hypothesis before anything is drawn."""
     hypothesis, unexplained = annotated.hypothesis, ""
     if not annotated.n_explained:
         unexplained = (

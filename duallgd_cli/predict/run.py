@@ -123,12 +123,7 @@ class RunSummary:
     seconds: float = 0.0
 
     def watch(self, run: FinishedRun, parts: IO[str] | None = None) -> Iterator[Prediction]:
-        """The predictions of a run, counted on their way to a writer; see `predictions`.
-
-        Args:
-            run: Finished.
-            parts: Takes the rows of the table of parts; None if nobody asked for them.
-        """
+        """The predictions of a finished run, counted on their way to a writer."""
         self.n_ms1 = run.totals.get("ms1", 0)
         for prediction in predictions(run, parts=parts is not None):
             tried = prediction.hypotheses
@@ -331,9 +326,6 @@ def claim_run(
         inputs: What is read beside them.
         own: Which outputs may exist, beside those of a run that is resumed.
         makes_folders: Whether folders are made for the outputs.
-
-    Raises:
-        UsageError: A file would be lost or cannot be written, or the request is impossible.
     """
     resolve_format(request.output, request.format)
     journal = request.journal_path()
@@ -381,11 +373,7 @@ def _outputs(request: PredictRequest) -> dict[str, str | Path]:
 
 
 def _run_files(output: str | Path, summaries: Iterable[str] = SUMMARIES) -> dict[str, str | Path]:
-    """Where the files of a run lie if nobody says, by what they are.
-
-    Raises:
-        UsageError: One of the summaries is not known.
-    """
+    """Where the files of a run lie if nobody says, by what they are."""
     path = Path(output)
     return {
         OUTPUT: output,
@@ -418,11 +406,8 @@ def _all_files(output: str | Path) -> _Files:
 def files_of_runs(names: Sequence[Path]) -> _Files:
     """The files of finished runs, each with what it is, for a command that reads them.
 
-    Args:
-        names: Journals, or outputs that have journals beside them.
-
     Raises:
-        UsageError: Nothing of that name has a journal.
+        UsageError: A name is neither a journal nor an output that has one.
     """
     journals = journals_of(names)
     runs = (str(path).removesuffix(ENDING) for path in journals)
@@ -435,12 +420,7 @@ def files_of_runs(names: Sequence[Path]) -> _Files:
 
 
 def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
-    """The predictions of a run, one per spectrum, in input order, ranked as its header says.
-
-    Args:
-        run: Finished.
-        parts: Say what the structures contain, too.
-    """
+    """The predictions of a run, one per spectrum, in input order, ranked as its header says."""
     header = run.header
     ranking = Ranking.recorded(header.model, header.settings, header.inputs[0]["name"])
     top_k = int(header.settings["top_k"])
@@ -476,9 +456,9 @@ def merge(
         names: Journals, or outputs that have journals beside them.
         output: File, or ``-``.
         format_name: One of `writers.FORMATS`; empty decides by the ending.
-        parts: Whether to say what structures contain; see `PredictRequest`.
+        parts: As for `summaries` and `features`, see `PredictRequest`.
         summaries: Tables for other programs.
-        features: Table of features, which comes back with the answers.
+        features: Table of features.
         partial: Write what is finished, whatever is missing or still going on.
         force: Replace files that exist.
 
@@ -508,11 +488,7 @@ def merge(
 
 
 def workers_for(names: Sequence[Path]) -> int:
-    """Processes that read a finished run: one where it is small, as many as there are cores else.
-
-    Args:
-        names: Journals, or outputs that have journals beside them.
-    """
+    """Processes that read journals of this size: one, or as many as there are cores."""
     size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
     return min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
 
@@ -520,15 +496,9 @@ def workers_for(names: Sequence[Path]) -> int:
 def write_all(
     run: FinishedRun, summary: RunSummary, request: PredictRequest, workers: int = 1
 ) -> None:
-    """Write the output of a run and, if asked for, further tables beside it.
+    """Write the output of a finished run and, if asked for, further tables beside it.
 
     A shard is counted only: the output is written from all of them.
-
-    Args:
-        run: Finished.
-        summary: Counts what is written.
-        request: Says what to write, and where.
-        workers: Processes that rank and write; they change nothing.
 
     Raises:
         UsageError: A file cannot be written.
@@ -569,7 +539,7 @@ def write_all(
 def _text(run: FinishedRun, output_format: str, parts: bool) -> tuple[str, str, RunSummary]:
     """Text of some spectra of a run, rows of the table of their parts, and their counts."""
     summary, table = RunSummary(""), StringIO()
-    watched = summary.watch(run, table if parts else None)
+    watched = list(summary.watch(run, table if parts else None))
     return "".join(pieces(watched, output_format, run.header)), table.getvalue(), summary
 
 
@@ -591,14 +561,7 @@ def _write_record(
 ) -> None:
     """Write what was run with what, and how it went; the one place for times and versions.
 
-    Args:
-        output: Of the run.
-        run: Finished.
-        summary: How it went.
-        began: When it did; None where finished runs were joined.
-
-    Raises:
-        UsageError: The file cannot be written.
+    Joined runs did not begin at one time: `began` is None.
     """
     if output == STANDARD_STREAM:
         return

@@ -53,14 +53,14 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class OwnStructure:
-    """A structure of the user's.
+    """A structure of the user's, or why it cannot be read.
 
     Attributes:
         name: As the file calls it, else "".
         smiles: As it was given.
-        mol: Read; None where it cannot be.
-        formula: Of it, "" where it cannot be read.
-        block: First block of its InChIKey, likewise.
+        mol: Read, or None.
+        formula: Of it, or "".
+        block: First block of its InChIKey, or "".
         fault: Why it cannot be read, "" if it can.
     """
 
@@ -74,12 +74,7 @@ class OwnStructure:
 
 @dataclass(frozen=True, slots=True)
 class Mine:
-    """The source that proposes these structures, all of the formula.
-
-    Attributes:
-        structures: In the order of the file.
-        name: Of the source.
-    """
+    """The source that proposes the structures of the formula, in the order of the file."""
 
     structures: Sequence[OwnStructure]
     name: str = NAME
@@ -171,9 +166,6 @@ def score_structures(
         model: Proposes, scores and ranks.
         tell: Told of each feature, as `run.predict` tells.
         knowledge: Of the molecules, such as databases, or None.
-
-    Raises:
-        UnreadableError: Nothing can be read.
     """
     warn_uncalibrated(model, request.settings, request.guide)
     summary, started = RunSummary(request.output), time.perf_counter()

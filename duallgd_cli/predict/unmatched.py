@@ -21,13 +21,7 @@ _SHOWN: Final = 3
 def telling_unmatched(
     features: Iterable[Feature], formulas: Path | None, knowledge: Knowledge | None
 ) -> Iterator[Feature]:
-    """The features; at their end it is said which ids of tables none of them had.
-
-    Args:
-        features: All of the input.
-        formulas: Table of formulas, or None.
-        knowledge: Of guides and analogues, or None.
-    """
+    """The features of all the input; at their end it is said which ids of tables none had."""
     # Of each option what a feature may be called, and names of each row, one of which must be one.
     tables: list[tuple[str, Callable[[Feature], Iterable[str]], list[tuple[str, ...]]]] = []
     of_rows: list[tuple[str, ...]]
