@@ -121,18 +121,10 @@ def require_range(
     most: float | None = None,
     below: float | None = None,
 ) -> None:
-    """Refuse settings that are out of a range; None, where a setting may be None, is in any.
-
-    Args:
-        settings: The settings, or whatever else has attributes of these names.
-        names: Of them.
-        least: Smallest value; like the other bounds None where there is none.
-        above: What values are above.
-        most: Largest value.
-        below: What values are below.
+    """Refuse settings (or other attributes) out of a range; None is in any.
 
     Raises:
-        ConfigError: One is out of range; the message names it, the range and the value.
+        ConfigError: One is; the message names it, the range and the value.
     """
     bounds = {
         "at least": (least, operator.ge),
@@ -158,19 +150,22 @@ def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:
         path: Dotted prefix for messages.
 
     Raises:
-        ConfigError: An unknown setting, a value of the wrong type, or one out of range; the message
-            names the dotted path.
+        ConfigError: A setting is unknown, of the wrong type, or out of range.
     """
     if not isinstance(values, Mapping):
         raise ConfigError(f"settings {path.rstrip('.') or cls.__name__} must be a mapping")
     hints = typing.get_type_hints(cls)
-    known = [field.name for field in _fields(cls)]
+    fields = dataclasses.fields(typing.cast("type[Any]", cls))
+    names = [field.name for field in fields]
     given: dict[str, Any] = {}
     for name, value in values.items():
-        if name not in known:
-            raise ConfigError(_unknown(cls, path, str(name)))
+        if name not in names:
+            below = [full for full in _paths(cls) if full.rpartition(".")[2] == name]
+            close = [*below, *difflib.get_close_matches(str(name), names, n=1)]
+            hint = f"did you mean {path}{close[0]}?" if close else f"known here: {', '.join(names)}"
+            raise ConfigError(f"unknown setting {path}{clip(str(name))}; {hint}")
         given[name] = _convert(hints[name], value, f"{path}{name}")
-    for field in _fields(cls):
+    for field in fields:
         needed = field.default is field.default_factory is dataclasses.MISSING
         if needed and field.name not in given:
             raise ConfigError(
@@ -184,26 +179,25 @@ def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:
 
 def dump(settings: object) -> dict[str, Any]:
     """Plain values of settings, every field in declaration order; `parse` reads them back."""
-    return {field.name: _plain(getattr(settings, field.name)) for field in _fields(type(settings))}
+    names = [field.name for field in dataclasses.fields(typing.cast("Any", settings))]
+    return {name: _plain(getattr(settings, name)) for name in names}
 
 
 def commented_yaml(settings: object, indent: str = "") -> str:
     """Settings as YAML text, each value below what its class says of it; `parse` reads it back."""
-    described = _attributes(type(settings))
-    lines: list[str] = []
-    for field in _fields(type(settings)):
-        value = getattr(settings, field.name)
-        lines += textwrap.wrap(
-            described.get(field.name, ""),
-            width=96,
-            initial_indent=f"{indent}# ",
-            subsequent_indent=f"{indent}# ",
-        )
+    section = (inspect.getdoc(type(settings)) or "").partition("Attributes:")[2]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, flags=re.MULTILINE)
+    described = {name: " ".join(text.replace("`", "").split()) for name, text in entries}
+    lines, comment = list[str](), f"{indent}# "
+    for name, plain in dump(settings).items():
+        text = described.get(name, "")
+        lines += textwrap.wrap(text, 96, initial_indent=comment, subsequent_indent=comment)
+        value = getattr(settings, name)
         if dataclasses.is_dataclass(value):
-            lines += [f"{indent}{field.name}:", commented_yaml(value, indent + "  ").rstrip("\n")]
+            lines += [f"{indent}{name}:", commented_yaml(value, indent + "  ").rstrip("\n")]
         else:
-            text = yaml.safe_dump(_plain(value), default_flow_style=True, width=1000)
-            lines.append(f"{indent}{field.name}: {text.splitlines()[0]}")
+            text = yaml.safe_dump(plain, default_flow_style=True, width=1000)
+            lines.append(f"{indent}{name}: {text.splitlines()[0]}")
     return "\n".join(lines) + "\n"
 
 
@@ -211,7 +205,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     """Plain values of a YAML file that holds one mapping, or nothing.
 
     Raises:
-        ConfigError: The file is missing or is not such a file.
+        ConfigError: It is missing, or is not such a file.
     """
     try:
         if path.is_char_device() or path.is_block_device():
@@ -275,7 +269,7 @@ def assigned(assignments: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: An assignment without ``=``, or a value that is not YAML.
     """
-    values: dict[str, Any] = {}
+    values = dict[str, Any]()
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or not path.strip():
@@ -315,40 +309,19 @@ def flatten(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return flat
 
 
-def _fields(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(cls)
-
-
-def _attributes(cls: type[Any]) -> dict[str, str]:
-    """What the ``Attributes`` section of a class's docstring says of each field."""
-    section = (inspect.getdoc(cls) or "").partition("Attributes:")[2]
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, flags=re.MULTILINE)
-    return {name: " ".join(text.replace("`", "").split()) for name, text in entries}
-
-
 def _plain(value: object) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dump(value)
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _unknown(cls: type[Any], path: str, name: str) -> str:
-    known = [field.name for field in _fields(cls)]
-    below = [full for full in _paths(cls) if full.rpartition(".")[2] == name]
-    close = [*below, *difflib.get_close_matches(name, known, n=1)]
-    hint = f"did you mean {path}{close[0]}?" if close else f"known here: {', '.join(known)}"
-    return f"unknown setting {path}{clip(name)}; {hint}"
-
-
 def _paths(cls: type[Any], path: str = "") -> list[str]:
     """Dotted names of all settings below a class, those of nested classes too."""
-    hints = typing.get_type_hints(cls)
-    found: list[str] = []
-    for field in _fields(cls):
-        inner = hints[field.name]
-        nested_class = dataclasses.is_dataclass(inner) and isinstance(inner, type)
-        found += _paths(inner, f"{path}{field.name}.") if nested_class else [path + field.name]
-    return found
+    paths: list[str] = []
+    for name, inner in typing.get_type_hints(cls).items():
+        is_nested = dataclasses.is_dataclass(inner) and isinstance(inner, type)
+        paths += _paths(inner, f"{path}{name}.") if is_nested else [path + name]
+    return paths
 
 
 def _convert(hint: object, value: object, path: str) -> object:

@@ -23,11 +23,7 @@ def printable(text: str) -> str:
 
 
 def quote(found: object) -> str:
-    """Input as a message may repeat it: quoted, control characters escaped, 200 characters at most.
-
-    Args:
-        found: A text, number, list or whatever else a user's file held.
-    """
+    """Input of any type as a message may repeat it: quoted, escaped, 200 characters at most."""
     if not isinstance(found, str):
         try:
             shown = _SHORT.repr(found)
@@ -44,13 +40,7 @@ def clip(text: str) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number of things in words: ``1 peak``, ``2 peaks``.
-
-    Args:
-        number: Of them.
-        noun: One of them.
-        plural: Several of them, where that is not the noun with an s.
-    """
+    """A number of things in words: ``1 peak``, ``2 peaks``, or another plural where given."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 

@@ -252,12 +252,10 @@ def replaced(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, pieces: Iterable[str]) -> None:
-    """Write text, whole or not at all.
+    """Write pieces of text in order, whole or not at all.
 
-    Args:
-        path: In a folder that exists.
-        pieces: Of the text, in order. Characters that UTF-8 cannot hold are written as escapes, so
-            that a title of bytes that were no text does not cost the file.
+    Characters that UTF-8 cannot hold are written as escapes, so that a title of bytes that were no
+    text does not cost the file.
 
     Raises:
         UsageError: The file cannot be written.
@@ -311,12 +309,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill a buffer as far as may be.
-
-        Raises:
-            EOFError: The archive is cut off.
-            OSError: What was read is too many times larger than its file.
-        """
+        """Fill a buffer as far as may be; EOFError of what is cut off, OSError of what explodes."""
         view = memoryview(buffer).cast("B")
         content = b""
         while not content:

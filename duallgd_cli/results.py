@@ -1,10 +1,9 @@
 """What comes out of a prediction, before ranking (`HypothesisResult`) and after (`Prediction`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
-from types import MappingProxyType, NoneType
-from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure, counted, printable
@@ -13,30 +12,29 @@ from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
 
 OK = "ok"
 _TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
-_OF_A_LINE: Final = frozenset({"tallies", "scores"})  # beside the fields of a result
-_LONGEST_WORD = 200
+_LONGEST_WORD: Final = 200
 _MOST_NAMED: Final = 50  # spectra of one feature that each of them names
 
 
 @dataclass(frozen=True, slots=True)
 class SpectrumReference:
-    """One measured spectrum of a feature, by name.
+    """One measured spectrum of a feature, by name; a text that nothing says is "".
 
     Attributes:
         source: File and index.
         spectrum_id: Identifier, not necessarily unique.
-        feature_id: FEATURE_ID, else "".
-        compound_id: What features of one molecule share, else "".
-        scans: SCANS or native id, else "".
+        feature_id: FEATURE_ID of the file.
+        compound_id: What features of one molecule share.
+        scans: SCANS or native id.
         precursor_mz: m/z, or None.
-        formula_text: Formula as written in the file, else "".
-        adduct_text: Adduct as written in the file, else "".
-        adduct_source: Of the adduct: see `Hypothesis`; "" without one.
+        formula_text: Formula as written in the file.
+        adduct_text: Adduct as written in the file.
+        adduct_source: Where the adduct comes from, see `Hypothesis`.
         status: ``ok``, or one word for what went wrong with it.
         message: Why it did, or warnings from reading.
-        name: Name of the compound or title, else "".
+        name: Name of the compound or title.
         rt_seconds: Retention time, or None.
-        collision_energy: As written, else "".
+        collision_energy: As written.
         warnings: Those from reading alone, assumptions among them.
         assumptions: What was guessed, because the file does not say it.
     """
@@ -87,14 +85,14 @@ def references(spectra: Iterable[Spectrum]) -> tuple[SpectrumReference, ...]:
 
     What is said of a consensus holds for each of these; they are in the order of their file.
     """
-    found: list[SpectrumReference] = []
+    named: list[SpectrumReference] = []
     for spectrum in spectra:
-        named = SpectrumReference.of(spectrum)
-        found += [
-            replace(named, source=one.source, spectrum_id=one.spectrum_id, scans=one.scans)
-            for one in spectrum.merged or (spectrum,)
+        whole = SpectrumReference.of(spectrum)
+        named += [
+            replace(whole, source=part.source, spectrum_id=part.spectrum_id, scans=part.scans)
+            for part in spectrum.merged or (spectrum,)
         ]
-    return tuple(sorted(found, key=lambda one: one.source.index))
+    return tuple(sorted(named, key=lambda reference: reference.source.index))
 
 
 class Structure(NamedTuple):
@@ -103,15 +101,15 @@ class Structure(NamedTuple):
     A run of a million features holds tens of millions: tuples are made in a fifth of the time.
 
     Attributes:
-        smiles: Canonical, without stereochemistry.
-        inchi: Standard InChI without stereochemistry.
-        inchikey: 27 characters.
+        smiles: Canonical, without stereochemistry, as InChI and InChIKey (27 characters) are.
+        inchi: Standard InChI.
+        inchikey: Its key.
         samples: How many proposals it was; structures of the user's database are none.
         repaired: How many of `samples` needed repair to become a molecule.
         log_likelihood: Mean over the samples drawn that became it; None where none was drawn.
         sources: Names of the sources that proposed it, in alphabetical order.
         family: Pieces that it shares with its family, see `chem.identity`.
-        scaffold: SMILES of its Murcko scaffold, or ``acyclic``; likewise.
+        scaffold: SMILES of its Murcko scaffold, or ``acyclic``.
         scores: By name of the score; see `scores`.
     """
 
@@ -132,9 +130,6 @@ class Structure(NamedTuple):
         return self.inchikey[:14]
 
 
-_N_VALUES: Final = len(Structure._fields) - 1  # before the scores, in a line of a journal
-
-
 class ExplainedPeak(NamedTuple):
     """A sub-formula that explains a peak; a peak may have several.
 
@@ -153,19 +148,15 @@ class ExplainedPeak(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HypothesisResult:
-    """What one hypothesis of a feature gave, or why it gave nothing: one line of the journal.
-
-    A feature of which no hypothesis could be made has one result, a failure.
+    """What one hypothesis of a feature gave, structures or the reason why there are none.
 
     Attributes:
-        status: ``ok``, or the word of the failure.
+        status: ``ok``, or the status of a `Failure`.
         message: Sentences for the user.
         formula: Of the hypothesis, "" where there was none.
-        adduct: Name, "" where there was none.
+        adduct: Its name, likewise.
         n_heavy: Heavy atoms of the formula.
         log_prior: Of the formula source.
-        formula_source: ``file`` (or one formula for all), ``table`` or ``predicted``.
-        adduct_source: See `Hypothesis`; "" in a journal that does not say.
         structures: Distinct molecules, in no promised order.
         sampled: Samples drawn.
         assembled: Those that became a molecule as drawn.
@@ -181,7 +172,8 @@ class HypothesisResult:
         feature: 0-based index of the feature in the whole input.
         spectra: Of the feature; those with a status other than ``ok`` took no part.
         position: Of the hypothesis among those of its feature, from 0.
-        of: How many those are.
+        formula_source: ``file`` (or one formula for all), ``table`` or ``predicted``.
+        adduct_source: See `Hypothesis`; "" where nothing says.
         known: What the user's files say, as plain values: ``analogues``, the nearest of each
             structure by its `Structure.block`, and ``library_match``; {} without such files.
     """
@@ -207,7 +199,6 @@ class HypothesisResult:
     feature: int = 0
     spectra: tuple[SpectrumReference, ...] = ()
     position: int = 0
-    of: int = 1
     formula_source: str = GIVEN
     adduct_source: str = ""
     known: Mapping[str, Any] = field(default_factory=dict)
@@ -224,27 +215,17 @@ Results: TypeAlias = Sequence[HypothesisResult]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A proposed structure.
+    """A proposed structure, ranked; `Structure` says what fields of the same name are.
 
     Attributes:
         rank: From 1.
-        smiles: Canonical, without stereochemistry.
-        inchi: Standard InChI without stereochemistry.
-        inchikey: 27 characters.
         formula: Of the hypothesis it belongs to; always its own formula.
         adduct: Of that hypothesis.
-        samples: How many proposals it was.
-        log_likelihood: Mean, over the samples drawn that became it, of the log-probability of the
-            clean graph; None where it was not drawn.
         score: What candidates are ranked by; the logarithm of a weight.
         confidence: Calibrated probability that this is the right structure.
         extra_scores: Further numbers by name: the features behind the score, ``repaired`` samples.
-        sources: Where it comes from: ``noise``, ``templates``, ``analogues``, ``enumerated``,
-            ``database`` or ``library``, in alphabetical order.
-        family: Its pieces, the same for all that differ in positions alone; see `chem.identity`.
         family_confidence: Summed confidence of all candidates of its family, written or not.
-        scaffold: SMILES of its Murcko scaffold, or ``acyclic``.
-        scaffold_confidence: Summed confidence of all candidates with it.
+        scaffold_confidence: Summed confidence of all candidates with its scaffold.
     """
 
     rank: int
@@ -297,9 +278,8 @@ class Prediction(SpectrumReference):
 
     Attributes:
         formula: Of the first hypothesis, else as written in the file.
-        adduct: Of the first hypothesis, else as written in the file.
-        hypotheses: What was tried; their `HypothesisResult.structures` are all that the samples
-            gave.
+        adduct: Likewise.
+        hypotheses: What was tried; their structures are all that the samples gave.
         candidates: Ranked, best first, at most top-k.
         confidence_top10: Calibrated probability that the first ten hold the right structure; not
             limited by top-k.
@@ -325,17 +305,18 @@ class Prediction(SpectrumReference):
     def analogue_of(self, candidate: Candidate) -> Mapping[str, Any]:
         """The nearest of the user's molecules, see `Analogues.nearest`, or {}."""
         nearest = (
-            one.known.get("analogues", {}).get(candidate.inchikey14, {})
-            for one in self.hypotheses
-            if (one.formula, one.adduct) == (candidate.formula, candidate.adduct)
+            tried.known.get("analogues", {}).get(candidate.inchikey14, {})
+            for tried in self.hypotheses
+            if (tried.formula, tried.adduct) == (candidate.formula, candidate.adduct)
         )
         return next(nearest, {})
 
     @property
     def library_match(self) -> Mapping[str, Any]:
         """The best spectrum of a library with the same precursor, see `Known.told`, or {}."""
-        each = [one.known.get("library_match", {}) for one in self.hypotheses]
-        return next((one for one in each if one.get("offered")), next(filter(None, each), {}))
+        each = [tried.known.get("library_match", {}) for tried in self.hypotheses]
+        offered = (match for match in each if match.get("offered"))
+        return next(offered, next(filter(None, each), {}))
 
 
 def predictions_of(
@@ -355,22 +336,21 @@ def predictions_of(
         confidence_top10: That the first ten hold the right one.
         top_k: How many candidates are kept.
     """
-    first, found = results[0], []
+    first, predictions = results[0], []
     together = tuple(one.source for one in first.spectra if one.status == OK)
     said = [first.message]
     if len(results) > 1:
         said = [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
     # What accompanies candidates is a warning; the message says it too.
     # Hypotheses share many of them: each sentence stands there once.
-    accepted = [result.message for result in results if result.status == OK]
-    remarks = sentences(*accepted).split("; ")
+    remarks = sentences(*(one.message for one in results if one.status == OK)).split("; ")
     for spectrum in first.spectra:
         adduct = parse_adduct(spectrum.adduct_text)
         written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
         values = {own.name: getattr(spectrum, own.name) for own in fields(SpectrumReference)}
         if first.adduct:
             values["adduct_source"] = first.adduct_source
-        one = Prediction(
+        prediction = Prediction(
             **values,
             formula=first.formula or spectrum.formula_text,
             adduct=first.adduct or written,
@@ -378,151 +358,42 @@ def predictions_of(
             seconds=sum(result.seconds for result in results),
         )
         if spectrum.status == OK:
-            one = replace(one, hypotheses=tuple(results), group=together)
-            read = _read_together(together, spectrum.source)
+            prediction = replace(prediction, hypotheses=tuple(results), group=together)
+            others = [str(source.index) for source in together if source != spectrum.source]
+            if spectrum.source != together[0] and len(others) > _MOST_NAMED:
+                others = [others[0], f"{len(others) - 1} more"]  # the first alone says all of them
+            read = f"read together with index {', '.join(others)}" if others else ""
             refused = (result.status for result in results if result.status != OK)
             # Why there are no candidates comes before what was odd while reading.
             told = (spectrum.message, *said) if candidates else (*said, spectrum.message)
-            one = replace(
-                one,
+            prediction = replace(
+                prediction,
                 status=OK if candidates else next(refused, "no_candidate"),
-                message=sentences(*told, read, _in_library(one)),
+                message=sentences(*told, read, _in_library(prediction.library_match)),
                 candidates=candidates[:top_k],
                 confidence_top10=confidence_top10,
                 warnings=sentences(spectrum.warnings, *remarks),
             )
-        found.append(one)
-    return found
+        predictions.append(prediction)
+    return predictions
 
 
-def _read_together(together: Sequence[Source], source: Source) -> str:
-    """With which others a spectrum was read; of very many the first alone says all of them."""
-    others = [str(one.index) for one in together if one != source]
-    if source != together[0] and len(others) > _MOST_NAMED:
-        others = [others[0], f"{len(others) - 1} more"]
-    return f"read together with index {', '.join(others)}" if others else ""
-
-
-def _in_library(prediction: Prediction) -> str:
+def _in_library(match: Mapping[str, Any]) -> str:
     """What a spectral library says of a feature, "" if nothing."""
-    match = prediction.library_match
     if not match:
         return ""
     found = "found in" if match.get("found") else "nearest of its mass in"
-    named = match["name"] or match["smiles"]
     matched = f"cosine {match['score']:.2f}, {counted(match['matched_peaks'], 'peak')}"
-    return f"{found} {match['library']}: {named} ({matched})"
-
-
-def plain_values(result: HypothesisResult) -> dict[str, Any]:
-    """The line of a journal that holds a result, as plain values.
-
-    The spectra are named once, with the first hypothesis. The two long lists go without field
-    names, which would be most of a journal.
-    """
-    values = asdict(replace(result, structures=(), peaks=(), spectra=()))
-    for name in ("feature", "position", "of", "known", "spectra", *_TALLIES):
-        del values[name]
-    return {
-        "case": result.feature,
-        "hypothesis": result.position,
-        "of": result.of,
-        "members": [
-            {**asdict(one), "source": [one.source.file, one.source.index]}
-            for one in (result.spectra if result.position == 0 else ())
-        ],
-        "outcome": {
-            **values,
-            "tallies": result.tallies,
-            **({"known": dict(result.known)} if result.known else {}),
-            "scores": _names_of(result.structures),
-            "structures": [(*one[:_N_VALUES], *one.scores.values()) for one in result.structures],
-            "peaks": result.peaks,
-        },
-    }
-
-
-def results_of(lines: Sequence[Mapping[str, Any]]) -> tuple[HypothesisResult, ...]:
-    """The results of a feature, whose lines `plain_values` wrote, in order.
-
-    Raises:
-        KeyError: A field is absent.
-        TypeError: A field is unknown, or of another type.
-    """
-    spectra = tuple(
-        SpectrumReference(**{**values, "source": Source(*values["source"])})
-        for values in lines[0]["members"]
-    )
-    results = tuple(
-        HypothesisResult(
-            **{
-                **{name: value for name, value in values.items() if name not in _OF_A_LINE},
-                **values["tallies"],
-                "structures": tuple(
-                    _structure(row, values["scores"]) for row in values["structures"]
-                ),
-                "peaks": tuple(map(ExplainedPeak._make, values["peaks"])),
-                "notes": tuple(values["notes"]),
-                "feature": line["case"],
-                "spectra": spectra,
-                "position": line["hypothesis"],
-                "of": line["of"],
-            }
-        )
-        for line, values in ((line, line["outcome"]) for line in lines)
-    )
-    of_structure, of_peak = _kinds(Structure).values(), _kinds(ExplainedPeak).values()
-    for one in results:
-        rows = ((one.structures, of_structure), (one.peaks, of_peak))
-        if not all(all(map(isinstance, row, kinds)) for each, kinds in rows for row in each):
-            raise TypeError(one)
-    named: tuple[object, ...] = (*spectra, *(one.source for one in spectra), *results)
-    for value in named:
-        of: type = type(value)
-        if not all(isinstance(getattr(value, name), kind) for name, kind in _kinds(of).items()):
-            raise TypeError(value)
-    return results
-
-
-@cache
-def _kinds(of: type) -> Mapping[str, tuple[type, ...]]:
-    """The types that JSON may have given each plain field of a class."""
-    kinds = {
-        str: (str,),
-        int: (int,),
-        float: (float, int),
-        float | None: (float, int, NoneType),
-        Mapping[str, int]: (dict,),
-        Mapping[str, float]: (dict,),
-        Mapping[str, Any]: (dict,),
-        tuple[str, ...]: (tuple,),
-    }
-    return {name: kinds[hint] for name, hint in get_type_hints(of).items() if hint in kinds}
-
-
-def _names_of(structures: Sequence[Structure]) -> list[str]:
-    """Names of the scores, which all structures of a hypothesis share."""
-    return list(structures[0].scores) if structures else []
-
-
-def _structure(values: Sequence[Any], names: Sequence[str]) -> Structure:
-    """A structure as a journal has it.
-
-    Raises:
-        TypeError: A score is no number, or there is another number of them.
-    """
-    scores = values[_N_VALUES:]
-    if len(scores) != len(names) or not all(isinstance(value, float | int) for value in scores):
-        raise TypeError(values)
-    structure = Structure._make([*values[:_N_VALUES], dict(zip(names, scores, strict=True))])
-    return structure._replace(sources=tuple(structure.sources))
+    return f"{found} {match['library']}: {match['name'] or match['smiles']} ({matched})"
 
 
 def sentences(*parts: str) -> str:
     """Join remarks into one line, each remark once; of an absurdly long word the beginning."""
-    cleaned = (" ".join(map(_shortened, printable(part).split())) for part in parts)
+    cleaned = (
+        " ".join(
+            word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}..."
+            for word in printable(part).split()
+        )
+        for part in parts
+    )
     return "; ".join(dict.fromkeys(part for part in cleaned if part))
-
-
-def _shortened(word: str) -> str:
-    return word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}..."

@@ -16,13 +16,12 @@ import signal
 import sys
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from duallgd_cli import __version__
 from duallgd_cli.errors import InterruptedRunError, UsageError, WorkerDiedError, quote
@@ -38,37 +37,26 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Where the time of a prediction goes.
-Stage: TypeAlias = Literal[
-    "read", "clean", "annotate", "encode", "enumerate", "sample", "assemble", "rank", "write"
-]
-STAGES: Final[tuple[str, ...]] = get_args(Stage)
-# What the processes that predict took together, beside the time that was waited for them.
-ELSEWHERE: Final = "predict in workers"
-_watched: ContextVar[defaultdict[str, float] | None] = ContextVar("watched", default=None)
-# Seconds of the stages inside the one that is going on, as a list of one; none outside of all.
-_inside: ContextVar[list[float]] = ContextVar("inside")
-
 _LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics")
 _CHOICES: Final = {
     "precision": ("auto", "float32", "bfloat16"),
     "compile": ("auto", "on", "off"),
 }
 
-# Idle OpenMP threads sleep instead of spinning: with one of two cores busy elsewhere, spinning
-# barriers made a 10-atom forward pass 100 times slower.
-# numpy's own products are small: its threads would only take cores from those that draw.
-_QUIET_THREADS: Final = {
+_ENVIRONMENT: Final = {
+    # Idle OpenMP threads sleep instead of spinning: with one of two cores busy elsewhere, spinning
+    # barriers made a 10-atom forward pass 100 times slower.
     "OMP_WAIT_POLICY": "PASSIVE",
     "GOMP_SPINCOUNT": "0",
     "KMP_BLOCKTIME": "0",
+    # numpy's own products are small: its threads would only take cores from those that draw.
     "OPENBLAS_NUM_THREADS": "1",
+    # Kernels that oneDNN and PyTorch's layer over it keep, by shape: by default 1,024 each, and so
+    # some 25 to 45 MiB for each number of atoms. With fewer a spectrum makes its own anew.
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "96",
+    "LRU_CACHE_CAPACITY": "96",
+    "KINETO_LOG_LEVEL": "99",  # a silent profiler
 }
-
-# Kernels that oneDNN and PyTorch's layer over it keep, by shape: by default 1,024 each, and so some
-# 25 to 45 MiB for each number of atoms that a run meets. With fewer a spectrum makes its own anew.
-_FEW_KERNELS: Final = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "96", "LRU_CACHE_CAPACITY": "96"}
-_QUIET_PROFILER: Final = {"KINETO_LOG_LEVEL": "99"}
 
 # glibc's M_MMAP_THRESHOLD (its largest allowed value), M_TRIM_THRESHOLD and M_TOP_PAD, in bytes.
 _MALLOC_OPTIONS: Final = ((-3, 1 << 25), (-1, (1 << 31) - 1), (-2, 1 << 26))
@@ -122,27 +110,25 @@ class Runtime:
         """Decide from what was asked for and what the machine has, and set torch's threads.
 
         Args:
-            device: ``auto`` (CUDA where there is one, else the CPU), ``cpu``, ``cuda``, ``cuda:1``
-                or ``mps``.
-            precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 on CUDA devices that have
-                it, float32 elsewhere.
+            device: ``auto`` (CUDA where there is one), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
+            precision: ``float32``, ``bfloat16``, or ``auto``: the latter on CUDA that has it.
             compile: ``on``, ``off``, or ``auto``: on CUDA only.
-            threads: CPU threads; by default $OMP_NUM_THREADS, else the physical cores that this
-                process may use.
+            threads: CPU threads; None for `default_threads`.
 
         Raises:
             UsageError: A value is unknown, or the device is not there.
         """
         import torch
 
-        given = {"precision": precision, "compile": compile}
-        for name, value in given.items():
+        for name, value in (("precision", precision), ("compile", compile)):
             if value not in _CHOICES[name]:
-                known = ", ".join(_CHOICES[name])
-                raise UsageError(f"{name} must be one of {known}, not {quote(value)}")
+                choices = ", ".join(_CHOICES[name])
+                raise UsageError(f"{name} must be one of {choices}, not {quote(value)}")
         if threads is not None and not 1 <= threads <= _MOST_THREADS:
             raise UsageError(f"threads must be 1 to {_MOST_THREADS}, not {threads}")
-        rank, local_rank, world_size = _ranks()
+        # As torchrun sets them; 0, 0, 0 for a single process.
+        texts = [os.environ.get(name, "") for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")]
+        rank, local_rank, world_size = (int(text) if text.isdigit() else 0 for text in texts)
         chosen = _device(device, local_rank)
         on_cuda = chosen.type == "cuda"
         has_bfloat16 = on_cuda and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -153,10 +139,14 @@ class Runtime:
             compile=compile == "on" or (compile == "auto" and on_cuda),
             threads=threads or default_threads(),
             rank=rank,
-            world_size=world_size,
+            world_size=max(1, world_size),
         )
         torch.set_num_threads(runtime.threads)
-        _keep_memory_warm()
+        # glibc keeps freed memory: else every large temporary is mapped and page-faulted anew.
+        with contextlib.suppress(OSError, AttributeError):  # other C libraries have no mallopt
+            mallopt = ctypes.CDLL(None).mallopt
+            for option, size in _MALLOC_OPTIONS:
+                mallopt(option, size)
         _log.info("%s", runtime)
         return runtime
 
@@ -192,17 +182,14 @@ class Runtime:
     ) -> Callable[[], torch.Tensor]:
         """The function as one launch of a CUDA graph, or as it is where `captures` is false.
 
-        A network's hundreds of small kernels then cost one call of the host. Captured graphs share
-        their working memory, so only one may run at a time.
+        A network's hundreds of small kernels then cost one call of the host. The result is
+        overwritten by the next call.
 
         Args:
             function: Reads and writes the same tensors at each call, takes no decision by their
                 values and moves nothing to the host.
-            pool: Working memory to share, of `graph_pool`, which is gone once no graph has it; None
-                for memory of its own.
-
-        Returns:
-            The same function; its result is overwritten by the next call.
+            pool: Working memory that graphs share, of which only one may run at a time; None for
+                memory of its own.
         """
         if not self.captures:
             return function
@@ -325,7 +312,7 @@ def versions() -> dict[str, str]:
 
 
 def version_of(library: str) -> str | None:
-    """Version of an installed library, None if it is not installed."""
+    """Version of a library, None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -356,93 +343,48 @@ def leave_to_parent() -> None:
     threading.Thread(target=end, daemon=True).start()
 
 
-class Processes:
-    """Processes that share work, started when there is some; an error inside ends them at once."""
-
-    def __init__(self, count: int, go_on: str = _AGAIN) -> None:
-        """Start none yet.
-
-        Args:
-            count: At most.
-            go_on: What to do where one of them is ended from outside, for the end of a sentence.
-        """
-        from concurrent.futures import ProcessPoolExecutor
-        from concurrent.futures.process import BrokenProcessPool
-        from multiprocessing import get_context
-
-        self._lost = f"a process was ended from outside, probably for want of memory; {go_on}"
-        self._broken = BrokenProcessPool
-        # Forking a process that holds threads of torch can hang it.
-        context = get_context("spawn")
-        with _signals_after():
-            self._pool = ProcessPoolExecutor(count, context, leave_to_parent)
-
-    def submit(self, work: Callable[..., R], *given: object) -> Callable[[], R]:
-        """Begin work.
-
-        Args:
-            work: A function of a module, so that other processes find it.
-            given: Its arguments.
-
-        Returns:
-            A function that waits for what it gives.
-
-        Raises:
-            WorkerDiedError: A process was ended from outside; waiting raises it, too.
-        """
-        try:
-            with _signals_after():
-                submitted = self._pool.submit(work, *given)
-        except self._broken:
-            raise WorkerDiedError(self._lost) from None
-
-        def wait() -> R:
-            try:
-                return submitted.result()
-            except self._broken:
-                raise WorkerDiedError(self._lost) from None
-
-        return wait
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:  # nobody waits for work that is dropped; Python 3.14 has a way for it
-            for process in dict(self._pool._processes or {}).values():
-                process.kill()
-        self._pool.shutdown(cancel_futures=True)
-
-
 @contextlib.contextmanager
 def _signals_after() -> Iterator[None]:
     """Ctrl-C or SIGTERM inside waits for the end; processes that are started inside hear neither.
 
     Those that still load libraries would print where they were, and a semaphore that was made but
-    not yet noted would be reported as leaked.
+    not yet noted would be reported as leaked. A signal that is blocked here may still reach another
+    thread, and Python would then act on it in this one.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGURG}
-    )  # by the last of them `stoppable` hands Ctrl-C on
+    late, numbers = list[int](), (signal.SIGINT, signal.SIGTERM, signal.SIGURG)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    handlers = {n: signal.signal(n, lambda number, _: late.append(number)) for n in numbers}
     try:
         yield
     finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler or signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for missed in late:
+            signal.raise_signal(missed)
 
 
 def in_order(
-    work: Callable[[T], R], items: Iterable[T], workers: int, at_a_time: int = 500
+    work: Callable[[T], R],
+    items: Iterable[T],
+    workers: int,
+    at_a_time: int = 500,
+    go_on: str = _AGAIN,
 ) -> Iterator[R]:
     """What work on each item gives, in their order, from processes that share what takes minutes.
+
+    An error, here or in whoever takes the results, ends the processes at once.
 
     Args:
         work: A function of a module, so that other processes find it.
         items: What there is to do; not much more is read than is under way.
         workers: Processes; with one, the work is done here.
         at_a_time: Items that a process takes at once.
+        go_on: What to do where a process is ended from outside, for the end of a sentence.
 
     Raises:
         WorkerDiedError: A process was ended from outside.
@@ -450,14 +392,32 @@ def in_order(
     if workers <= 1:
         yield from map(work, items)
         return
-    remaining, waiting = iter(items), deque[Callable[[], list[R]]]()
-    with Processes(workers) as processes:
+    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    remaining, waiting = iter(items), deque[Future[list[R]]]()
+    with _signals_after():  # forking a process that holds threads of torch can hang it
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), leave_to_parent)
+    try:
         while some := list(islice(remaining, at_a_time)):
-            waiting.append(processes.submit(_each, work, some))
+            with _signals_after():
+                waiting.append(pool.submit(_each, work, some))
             if len(waiting) > _AHEAD * workers:
-                yield from waiting.popleft()()
+                yield from waiting.popleft().result()
         while waiting:
-            yield from waiting.popleft()()
+            yield from waiting.popleft().result()
+    except BaseException as error:
+        # Nobody waits for work that is dropped; Python 3.14 has a way for it.
+        for process in dict(pool._processes or {}).values():
+            process.kill()
+        if not isinstance(error, BrokenProcessPool):
+            raise
+        raise WorkerDiedError(
+            f"a process was ended from outside, probably for want of memory; {go_on}"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _each(work: Callable[[T], R], items: list[T]) -> list[R]:
@@ -469,19 +429,8 @@ def prepare_environment() -> None:
 
     Has its effect only before torch is imported, so the command line calls it first of all.
     """
-    for name, value in (_QUIET_THREADS | _FEW_KERNELS | _QUIET_PROFILER).items():
+    for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-
-
-def _keep_memory_warm() -> None:
-    """Let glibc keep freed memory: else every large temporary is mapped and page-faulted anew.
-
-    Other C libraries have no mallopt and are left alone.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for option, value in _MALLOC_OPTIONS:
-            mallopt(option, value)
 
 
 def default_threads() -> int:
@@ -496,8 +445,17 @@ def available_cores() -> int:
         cpus = os.sched_getaffinity(0)
     else:  # macOS and Windows have no affinity mask
         cpus = set(range(os.cpu_count() or 1))
-    cores = {_core_of(cpu) for cpu in cpus}
-    return max(1, min(len(cores), _quota(_CGROUP_QUOTA) or len(cores)))
+    cores = set[str]()
+    for cpu in cpus:
+        try:
+            cores.add(Path(_SIBLINGS.format(cpu=cpu)).read_text(encoding="ascii").strip())
+        except OSError:
+            cores.add(str(cpu))
+    try:
+        limit, period = _CGROUP_QUOTA.read_text(encoding="ascii").split()
+        return max(1, min(len(cores), int(limit) // int(period)))
+    except (OSError, ValueError):  # no cgroup v2, or "max"
+        return max(1, len(cores))
 
 
 def device_name(device: torch.device) -> str:
@@ -519,16 +477,8 @@ def databases_folder() -> Path:
 
 
 def weights_from_environment() -> str | None:
-    """$DUALLGD_WEIGHTS: a weights file or a folder of them, or None if unset or empty."""
+    """$DUALLGD_WEIGHTS: a weights file or a folder of them, or None."""
     return os.environ.get("DUALLGD_WEIGHTS") or None
-
-
-def _ranks() -> tuple[int, int, int]:
-    """RANK, LOCAL_RANK and WORLD_SIZE as torchrun sets them; 0, 0, 1 for a single process."""
-    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-    texts = [os.environ.get(name, "") for name in names]
-    values = [int(text) if text.isdigit() else 0 for text in texts]
-    return values[0], values[1], max(1, values[2])
 
 
 def _device(text: str, local_rank: int) -> torch.device:
@@ -542,91 +492,15 @@ def _device(text: str, local_rank: int) -> torch.device:
         device = torch.device(text)
     except RuntimeError:
         raise UsageError(f"device {quote(text)} is not of the form cuda:0") from None
-    if device.type == "cuda":
-        return _cuda_device(device, local_rank)
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise UsageError("device mps was asked for, but this machine has none; use --device cpu")
-    return device
-
-
-def _cuda_device(device: torch.device, local_rank: int) -> torch.device:
-    import torch
-
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type != "cuda":
+        return device
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     index = local_rank if device.index is None else device.index
-    if index >= found:
+    if index >= count:
         raise UsageError(
-            f"device cuda:{index} was asked for, but PyTorch sees {found} CUDA devices; "
+            f"device cuda:{index} was asked for, but PyTorch sees {count} CUDA devices; "
             f"use --device cpu or install a CUDA build of PyTorch"
         )
     return torch.device("cuda", index)
-
-
-def _core_of(cpu: int) -> str:
-    """A name shared by the hardware threads of one core."""
-    try:
-        return Path(_SIBLINGS.format(cpu=cpu)).read_text(encoding="ascii").strip()
-    except OSError:
-        return str(cpu)
-
-
-def _quota(path: Path) -> int | None:
-    """Whole cores that the container's CPU quota allows, or None where there is none."""
-    try:
-        limit, period = path.read_text(encoding="ascii").split()
-        return max(1, int(limit) // int(period))
-    except (OSError, ValueError):  # no cgroup v2, or "max"
-        return None
-
-
-@contextlib.contextmanager
-def watched() -> Iterator[Mapping[str, float]]:
-    """Measure the stages that this thread, or a copy of its context, goes through inside.
-
-    Yields:
-        Seconds of each stage that was entered; a stage inside another counts for itself alone.
-    """
-    seconds: defaultdict[str, float] = defaultdict(float)
-    token = _watched.set(seconds)
-    try:
-        yield seconds
-    finally:
-        _watched.reset(token)
-
-
-@contextlib.contextmanager
-def stage(name: Stage) -> Iterator[None]:
-    """What happens inside belongs to this stage; measured only while somebody watches."""
-    seconds = _watched.get()
-    if seconds is None:
-        yield
-        return
-    around, own = _inside.get([]), [0.0]
-    token = _inside.set(own)
-    started = time.perf_counter()
-    try:
-        yield
-    finally:
-        passed = time.perf_counter() - started
-        _inside.reset(token)
-        seconds[name] += passed - own[0]
-        if around:
-            around[0] += passed
-
-
-def each_in_stage(name: Stage, items: Iterable[T]) -> Iterator[T]:
-    """The items; making each belongs to the stage, what is done with it does not."""
-    remaining = iter(items)
-    while True:
-        with stage(name):
-            try:
-                item = next(remaining)
-            except StopIteration:
-                return
-        yield item
-
-
-def add_seconds(name: str, seconds: float) -> None:
-    """Count seconds that something else measured."""
-    if (watch := _watched.get()) is not None:
-        watch[name] += seconds

@@ -29,10 +29,10 @@ _QUOTED: Final = re.compile(r"\"[^\"]*\"")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of a table.
+    """One row of a table: the number of its first line in the file, from 1, and its cells.
 
     Attributes:
-        number: Of its first line in the file, from 1.
+        number: Of the line.
         cells: As many as there are columns, without blanks around them.
         fault: Why the cells cannot be told from each other, else "".
     """
@@ -48,15 +48,9 @@ def plain(name: str) -> str:
 
 
 def delimiter_of(header: str, likely: str = "\t;,") -> str:
-    """What divides the cells of a line that names columns.
+    """What divides the cells of a line that names columns; of equally many the first `likely`.
 
-    Args:
-        header: The line.
-        likely: The choice; of equally many the first counts.
-
-    Returns:
-        One of the choice; or of a single column a character that no text has, since an InChI has
-        commas.
+    Of a single column it is a character that no text has, since an InChI has commas.
     """
     outside = _QUOTED.sub("", header)
     most = max(likely, key=outside.count)
@@ -85,13 +79,7 @@ def table_lines(path: Path, known: Collection[str] = ()) -> Iterator[Line]:
 
 
 def lines_of(file: Iterator[str], likely: str, known: Collection[str] = ()) -> Iterator[Line]:
-    """Lines of a table from those of its text; see `table_lines`.
-
-    Args:
-        file: From the line that names the columns on.
-        likely: What may divide cells; of equally many the first counts.
-        known: See `table_lines`.
-    """
+    """Lines of a table from those of its text; `likely` may divide cells, see `table_lines`."""
     number, comment, delimiter, header = 0, "", "", ""
     for text in file:
         number += 1
@@ -193,7 +181,6 @@ def numbered_rows(
         also: Other names of columns, and which they then are, unless there is such a column.
 
     Raises:
-        MissingInputError: There is no such file.
         UnreadableError: It is no table; or a column is missing, or there twice.
     """
     names_of = {plain(name): name for name in (*required, *also.values())}
@@ -215,11 +202,7 @@ def numbered_rows(
 
 
 def refuse_repeated(path: Path, names: Sequence[str], needed: Collection[str]) -> None:
-    """Refuse a table that has a column twice which is needed.
-
-    Raises:
-        UnreadableError: It names the column.
-    """
+    """Refuse (UnreadableError) a table that has a column twice which is needed."""
     twice = next((name for name in names if name in needed and names.count(name) > 1), None)
     if twice is not None:
         raise UnreadableError(f"{path} has two columns {quote(twice)}; rename or remove one")

@@ -110,7 +110,7 @@ def written_run(folder, *results, **settings):
             for number, result in enumerate(results):
                 source = Source(str(made), number)
                 spectrum = SpectrumReference(source, f"F{number}", precursor_mz=181.05)
-                journal.append(replace(result, feature=number, spectra=(spectrum,)))
+                journal.append((replace(result, feature=number, spectra=(spectrum,)),))
             journal.finish({"cases": len(results), "ms1": 0})
     return folder / "out.csv"
 

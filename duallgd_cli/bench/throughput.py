@@ -1,4 +1,4 @@
-"""End-to-end throughput of prediction: spectra per second, and where the time goes.
+"""End-to-end throughput of prediction: spectra per second.
 
 Without a file, spectra are made from chemistry: formulas of one size, fragments at their m/z.
 Nothing was measured and no structure stands behind them; only sizes and numbers of peaks are those
@@ -24,7 +24,7 @@ from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.results import HypothesisResult
-from duallgd_cli.runtime import ELSEWHERE, STAGES, Runtime, watched
+from duallgd_cli.runtime import Runtime
 
 RESULTS, PROFILE = "results.json", "profile.txt"
 _PROFILED_ROWS: Final = 40
@@ -62,12 +62,8 @@ def measure_throughput(
     warm = time.perf_counter()
     memory = peak_mib(lambda: _predict(model, settings, made[:1]), runtime)
     begun = time.perf_counter()
-    with watched() as stage_seconds:
-        atoms = _predict(model, settings, made, inputs, workers)
+    atoms = _predict(model, settings, made, inputs, workers)
     seconds, spectra, sampling = time.perf_counter() - begun, atoms.total(), settings.sampling
-    names = [name for name in (*STAGES, ELSEWHERE) if name in stage_seconds]
-    stages = {name: stage_seconds[name] for name in names}
-    inside = sum(taken for name, taken in stages.items() if name != ELSEWHERE)
     figures = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": describe(runtime),
@@ -83,7 +79,6 @@ def measure_throughput(
         "seconds": seconds,
         "load_s": loaded - started,
         "warm_up_s": warm - loaded,
-        "stages_s": {**stages, "other": max(0.0, seconds - inside)},
         "memory_mib": memory,
         "spectra_per_s": spectra / seconds,
         "candidates_per_s": spectra / seconds * sampling.samples,

@@ -176,7 +176,7 @@ def predict(
     ] = False,
     force: options.Force = False,
 ) -> None:
-    """Run the whole of predict and report spectra per second and the time of each stage.
+    """Run the whole of predict and report spectra per second.
 
     Loading and the first spectrum of the process stand apart. Beside the figures stand network,
     accuracy of the weights and the share of what the machine reaches in matrix products.
@@ -186,7 +186,7 @@ def predict(
             require_input(name)
     from duallgd_cli.bench import throughput
     from duallgd_cli.bench.scaling import made_formulas
-    from duallgd_cli.cli.display import results_console, table
+    from duallgd_cli.cli.display import results_console
     from duallgd_cli.predict.settings import PredictSettings
     from duallgd_cli.runtime import Runtime
 
@@ -198,22 +198,13 @@ def predict(
     settings = options.settings_of(PredictSettings, None, given, [])
     runtime = Runtime.resolve(device, precision, threads=threads)
     formulas = made_formulas(atoms, made)
-    figures, model = throughput.measure_throughput(  # stages are of this process
+    figures, model = throughput.measure_throughput(
         weights, runtime, settings, formulas, tuple(spectra or ()), workers or 1
     )
     console = results_console(_WIDTH_WITHOUT_TERMINAL)
-    run = {name: value for name, value in figures.items() if name not in ("machine", "stages_s")}
+    run = {name: value for name, value in figures.items() if name != "machine"}
     console.print(_sentence("machine", figures["machine"]), soft_wrap=True)
     console.print(_sentence("run", run), soft_wrap=True)
-    whole, count = figures["seconds"], max(1, figures["spectra"])
-    rows = [
-        [name, f"{took:.3f}", f"{100 * took / whole:.1f} %", f"{1000 * took / count:.1f}"]
-        for name, took in figures["stages_s"].items()
-    ]
-    shown = table("Time by stage", ["stage", "seconds", "share", "ms a spectrum"], rows)
-    shown.add_section()
-    shown.add_row("whole run", f"{whole:.3f}")
-    console.print(shown)
     written = {throughput.RESULTS: json.dumps(figures, indent=1) + "\n"}
     if profile:
         written[throughput.PROFILE] = throughput.profile(model, settings, formulas)

@@ -49,13 +49,14 @@ def verify(weights: _Weights) -> None:
     from duallgd_cli.checkpoint.plugins import plugin_for
     from duallgd_cli.errors import WeightsError
     from duallgd_cli.files import sha256
-    from duallgd_cli.predict.loading import parts_of
+    from duallgd_cli.predict.loading import model_of
+    from duallgd_cli.runtime import Runtime
 
     if (plugin := plugin_for(weights)) is not None:
         content = plugin.describe(weights)["weights"]["network"]
     else:
         checkpoint = weights_format.load(weights)
-        parts_of(checkpoint, weights)
+        model_of(checkpoint, weights, Runtime.resolve("cpu"))
         content = f"{counted(len(checkpoint.tensors), 'tensor')} of encoder, denoiser"
         try:
             require_trained(checkpoint.record, weights)

@@ -24,7 +24,7 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
 from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.own import with_own
-from duallgd_cli.predict.pipeline import by_feature, formula_source, results, table_identity
+from duallgd_cli.predict.pipeline import formula_source, results, table_identity
 from duallgd_cli.predict.settings import PredictSettings, preset_of
 from duallgd_cli.ranking.ladder import with_level
 from duallgd_cli.results import Candidate, Prediction, predictions_of
@@ -53,6 +53,8 @@ __all__ = [
 # Files, or spectra of any kind.
 Spectra: TypeAlias = str | Path | Iterable[object]
 _PEAKS: Final = ("mz", "intensity", "intensities")
+_WIDTH, _HEIGHT = 220, 180  # of a drawing, pixels
+_MOST: Final = 20  # spectra shown; a notebook is no place for thousands
 
 
 def load(
@@ -91,24 +93,10 @@ def predict_spectra(
     workers: int = 1,
     **changes: object,
 ) -> list[Prediction]:
-    """All predictions of `LoadedModel.predict`, in the order in which the spectra were given.
-
-    Args:
-        model: From `load`.
-        spectra: See `predictions`, as for all that follows.
-        settings: Seed, samples, steps, formula and so on; None for the defaults.
-        formulas: Table of formulas by feature id, or None.
-        workers: Processes that assemble molecules.
-        changes: Settings by name, such as ``samples=20``.
-
-    Raises:
-        UsageError: A setting is unknown, or settings exclude each other.
-        MissingInputError: The file does not exist.
-        UnreadableError: The file cannot be read.
-    """
-    found = list(predictions(model, spectra, settings, formulas, workers, changes))
-    files = list(dict.fromkeys(prediction.source.file for prediction in found))
-    return sorted(found, key=lambda one: (files.index(one.source.file), one.source.index))
+    """All that `predictions` gives, in the order in which the spectra were given."""
+    coming = list(predictions(model, spectra, settings, formulas, workers, changes))
+    files = list(dict.fromkeys(prediction.source.file for prediction in coming))
+    return sorted(coming, key=lambda one: (files.index(one.source.file), one.source.index))
 
 
 def predictions(
@@ -139,13 +127,18 @@ def predictions(
     Raises:
         UsageError: A setting is unknown, or settings exclude each other.
         MissingInputError: A file does not exist.
+        UnreadableError: A file cannot be read.
     """
     others = dict(changes or {})
     guide = others.pop("guide", None)
     if not isinstance(guide, GuideFiles | None):
         raise UsageError("guide must be GuideFiles, such as GuideFiles(analogues=('mine.smi',))")
-    others = {**preset_of(others.pop("preset", None)), **others}
-    chosen = _changed(settings or PredictSettings(), others)
+    values = config.dump(settings or PredictSettings())
+    for name, value in {**preset_of(others.pop("preset", None)), **others}.items():
+        inner = name not in values and name in values["sampling"]
+        path = f"sampling.{name}" if inner else name  # these go by their own names too
+        values = config.merge(values, config.nested(path, value))
+    chosen = config.parse(PredictSettings, values)
     knowledge = None if guide is None else Knowledge.read(chosen.guide, guide)
     ranking = model.ranking_for(chosen, guide)
     warn_uncalibrated(model, chosen, guide)
@@ -165,10 +158,9 @@ def predictions(
 
     def computed() -> Iterator[Prediction]:
         with _features(given, chosen) as features:
-            drawn = results(
-                enumerate(features), model, chosen, workers, source=source, knowledge=knowledge
-            )
-            for together in by_feature(drawn):
+            for together in results(
+                *(enumerate(features), model, chosen, workers), source=source, knowledge=knowledge
+            ):
                 candidates, top10 = ranking.rank(together)
                 ranked = predictions_of(together, candidates, top10, chosen.top_k)
                 yield from with_level(ranked, chosen.certain)
@@ -214,7 +206,17 @@ class Predictions:
 
     def draw(self, candidates: int = 3) -> "Html":
         """The first candidates of each spectrum as pictures, for a notebook or a file of HTML."""
-        return html(self, candidates)
+        pieces, everything = [], self._all()
+        for one in everything[:_MOST]:
+            mz = "" if one.precursor_mz is None else f"m/z {one.precursor_mz:.4f}"
+            why = "" if one.candidates else f"{one.status}: {one.message}"
+            words = filter(None, (one.spectrum_id, mz, one.formula, one.adduct, why))
+            pieces.append(f"<p>{' · '.join(map(escape, words))}</p>")
+            if one.candidates:
+                pieces.append(_drawn(one.candidates[:candidates]))
+        if len(everything) > _MOST:
+            pieces.append(f"<p>and {len(everything) - _MOST} more spectra</p>")
+        return Html("\n".join(pieces))
 
     def _repr_html_(self) -> str:
         """What a notebook shows of them."""
@@ -242,22 +244,8 @@ def to_dataframe(predictions: Iterable[Prediction]) -> "DataFrame":
     return frame
 
 
-def _changed(settings: PredictSettings, changes: Mapping[str, object]) -> PredictSettings:
-    """Settings with some replaced; those of sampling go by their own names too."""
-    values = config.dump(settings)
-    for name, value in changes.items():
-        inner = name not in values and name in values["sampling"]
-        values = config.merge(values, config.nested(f"sampling.{name}" if inner else name, value))
-    return config.parse(PredictSettings, values)
-
-
 def _given(spectra: Spectra) -> tuple[str, ...] | list[Spectrum]:
-    """Names of files, or spectra as ours.
-
-    Raises:
-        MissingInputError: A file does not exist.
-        UsageError: One item is no spectrum.
-    """
+    """Names of files, or spectra as ours."""
     items = [spectra] if isinstance(spectra, str | Path) else list(spectra)
     if not items or not all(isinstance(one, str | Path) for one in items):
         return [_spectrum(one, index) for index, one in enumerate(items)]
@@ -286,11 +274,7 @@ def _features(
 
 
 def _spectrum(item: object, index: int) -> Spectrum:
-    """A spectrum of another library, or of plain values, as ours.
-
-    Raises:
-        UsageError: It is none.
-    """
+    """A spectrum of another library, or of plain values, as ours."""
     if isinstance(item, Spectrum):
         return item
     if isinstance(item, Mapping):
@@ -314,10 +298,6 @@ def _spectrum(item: object, index: int) -> Spectrum:
     return build(record, Source("memory", index), keep_structures=False)
 
 
-_WIDTH, _HEIGHT = 220, 180  # of a drawing, pixels
-_MOST: Final = 20  # spectra shown; a notebook is no place for thousands
-
-
 class Html(str):
     """A piece of HTML that a notebook shows as such."""
 
@@ -325,26 +305,6 @@ class Html(str):
 
     def _repr_html_(self) -> str:
         return str(self)
-
-
-def html(predictions: Iterable[Prediction], candidates: int) -> Html:
-    """The first candidates of the first spectra, drawn, with formula and confidence.
-
-    Args:
-        predictions: In order.
-        candidates: Drawn of each spectrum.
-    """
-    shown, pieces = list(predictions), []
-    for one in shown[:_MOST]:
-        mz = "" if one.precursor_mz is None else f"m/z {one.precursor_mz:.4f}"
-        why = "" if one.candidates else f"{one.status}: {one.message}"
-        words = filter(None, (one.spectrum_id, mz, one.formula, one.adduct, why))
-        pieces.append(f"<p>{' · '.join(map(escape, words))}</p>")
-        if one.candidates:
-            pieces.append(_drawn(one.candidates[:candidates]))
-    if len(shown) > _MOST:
-        pieces.append(f"<p>and {len(shown) - _MOST} more spectra</p>")
-    return Html("\n".join(pieces))
 
 
 def _drawn(candidates: Sequence[Candidate]) -> str:

@@ -1,13 +1,12 @@
 """The append-only record of a run, and what resuming, shards and writers read from it.
 
-One JSON object a line. The first is the header (identity of the run), then one line for every
-hypothesis of every feature as it is finished, then an end line. Each line ends in a checksum of
-itself and of all lines before it: one that was torn by a crash, changed, moved or taken out is
-noticed, and nothing counts from there on. Every line reaches the operating system at once, and the
-disk at least every half second.
+One JSON object a line: first the header (identity of the run), then a line for every feature as it
+is finished, then an end line. Each line ends in a checksum of itself and of all lines before it:
+one that was torn by a crash, changed, moved or taken out is noticed, and nothing counts from there
+on. Every line reaches the operating system at once, and the disk at least every half second.
 
-A finished run is read in the order of the input. Memory holds some ten numbers a spectrum: where it
-and its hypotheses lie. L hypotheses of all features, S spectra.
+A finished run is read in the order of the input. Memory holds five numbers a spectrum, which say
+where its feature lies. S spectra.
 """
 
 import copy
@@ -19,12 +18,14 @@ import time
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from functools import partial as with_arguments
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,26 +33,38 @@ from numpy.typing import NDArray
 from duallgd_cli.config import parse
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.settings import CERTAIN, WHOLE, Header, Shard
-from duallgd_cli.results import HypothesisResult, plain_values, results_of
+from duallgd_cli.results import (
+    ExplainedPeak,
+    HypothesisResult,
+    Results,
+    SpectrumReference,
+    Structure,
+)
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.features import CleaningSettings
+from duallgd_cli.spectra.run import FeatureSettings
+from duallgd_cli.spectra.types import Source
 
 if TYPE_CHECKING:
     from io import BufferedRandom
 
 logger = logging.getLogger(__name__)
 
-FORMAT: Final = 3
+T = TypeVar("T")
+
+FORMAT: Final = 4
 ENDING: Final = ".journal.jsonl"
 _MARK: Final = b'{"duallgd_journal":'
 _FORMAT: Final = re.compile(re.escape(_MARK) + rb"(\d{1,9})[,}]")
 _SEAL: Final = b',"crc32":"%08x"}\n'
 _SEAL_BYTES: Final = len(_SEAL % 0)
-_OF_THE_LINE: Final = frozenset({"duallgd_journal", "crc32"})
+_OF_THE_FEATURE: Final = frozenset({"feature", "spectra", "position"})
+_N_VALUES: Final = len(Structure._fields) - 1  # of a structure, before its scores
 _SYNC_EVERY_S: Final = 0.5
-_Numbers = NDArray[np.int64]
-_BLOCK: Final = 1 << 16  # spectra of which numbers of Python are made at a time
-_SIDES: Final[tuple[Literal["left", "right"], ...]] = ("left", "right")
+# What values of an unknown shape raise where they are taken for known ones.
+_UNKNOWN: Final = (
+    *(AttributeError, KeyError, OverflowError, RecursionError, TypeError, UsageError, ValueError),
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -64,11 +77,11 @@ class Journal:
         path: Of the file.
         header: Identity of the run, None if the file is empty.
         end: Totals, None while the run is unfinished.
-        good_bytes: Where the last finished feature ends; a run goes on from there.
+        good_bytes: Where the last whole line ends; a run goes on from there.
         checksum: Of the file up to there.
         is_damaged: Whether something unreadable stands before the last line.
-        hypotheses: Feature, position, number of hypotheses of the feature and byte of each, (L, 4).
-        spectra: Number of the input, index in it, feature and index in that of each, (S, 4).
+        rows: Number of the input, index in it, feature, place in that, and byte of the feature's
+            line, of each spectrum, (S, 5).
     """
 
     path: Path
@@ -77,22 +90,19 @@ class Journal:
     good_bytes: int
     checksum: int
     is_damaged: bool
-    hypotheses: _Numbers
-    spectra: _Numbers
+    rows: NDArray[np.int64]
     _file: "BufferedRandom | None" = None
     _synced: float = 0.0
 
     @property
     def finished(self) -> set[int]:
-        """Features of which every hypothesis is here: the last is written last."""
-        rows = self.hypotheses[self.hypotheses[:, 1] == self.hypotheses[:, 2] - 1]
-        return set(rows[:, 0].tolist())
+        """Numbers of the features that are here."""
+        return set(self.rows[:, 2].tolist())
 
     @property
     def is_written(self) -> bool:
         """Whether an output holds all of it: of a finished run, but of no shard by itself."""
-        whole = self.header is not None and self.header.shard == WHOLE
-        return whole and self.end is not None
+        return self.header is not None and self.header.shard == WHOLE and self.end is not None
 
     @classmethod
     def create(cls, path: Path, header: Header) -> "Journal":
@@ -104,7 +114,7 @@ class Journal:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
         with _opened(path) as journal:
-            if journal.is_damaged or (len(journal.hypotheses) and not journal.is_written):
+            if journal.is_damaged or (len(journal.rows) and not journal.is_written):
                 names = chain((f"{path.name}.old",), (f"{path.name}.old.{n}" for n in count(2)))
                 old = next(kept for kept in map(path.with_name, names) if not kept.exists())
                 try:
@@ -153,9 +163,9 @@ class Journal:
         journal.sync()
         return journal
 
-    def append(self, result: HypothesisResult) -> None:
-        """Add a result."""
-        self._write(plain_values(result))
+    def append(self, results: Results) -> None:
+        """Add what all hypotheses of a feature gave."""
+        self._write(_values(results))
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
@@ -172,17 +182,13 @@ class Journal:
             os.fsync(file.fileno())
         self._synced = time.monotonic()
 
-    def close(self) -> None:
-        """Sync and close; may be called twice."""
-        if self._file is not None and not self._file.closed:
-            self.sync()
-            self._file.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        if self._file is not None and not self._file.closed:
+            self.sync()
+            self._file.close()
 
     def _write(self, values: Mapping[str, Any]) -> None:
         # ASCII and no blanks: equal values give equal bytes, as long as numbers are finite.
@@ -213,75 +219,58 @@ def scan(path: Path) -> Journal:
         UsageError: The file is something else.
         UnreadableError: It is the journal of another version.
     """
-    header, end, n_bytes, good_bytes, is_damaged = None, None, 0, 0, False
-    checksum, good_checksum = 0, 0
-    hypotheses, spectra = array("q"), array("q")
-    inputs: dict[str, int] = {}
+    header, end, good_bytes, good_sum, is_damaged = None, None, 0, 0, False
+    rows, inputs = array("q"), dict[str, int]()
     with path.open("rb") as file:
-        start = file.read(len(_MARK))
-        if not _MARK.startswith(start):
+        if not _MARK.startswith(file.read(len(_MARK))):
             raise UsageError(f"{path} is not a duallgd journal; name another file")
         file.seek(0)
         for line in file:
             body = line[:-_SEAL_BYTES]
-            checksum = zlib.crc32(body, checksum)
+            checksum = zlib.crc32(body, good_sum)
             if line[len(body) :] != _SEAL % checksum:
-                _require_format(line, path)
+                begun = _FORMAT.match(line)
+                if begun is not None and int(begun[1]) != FORMAT:
+                    raise UnreadableError(
+                        f"{path} is a journal of format {int(begun[1])}, and this version of "
+                        f"duallgd reads {FORMAT}; use the version that wrote it, or predict again"
+                    )
                 is_damaged = bool(file.read(1))
                 break
-            values = decode(line)
             try:
+                values = json.loads(line)
                 if header is None:
                     header = _header(values)
                     inputs = {entry["name"]: number for number, entry in enumerate(header.inputs)}
                 elif "end" in values:
-                    totals = values["end"]
-                    end = {name: int(totals[name]) for name in ("cases", *totals)}
+                    end = {name: int(values["end"][name]) for name in ("cases", *values["end"])}
                 else:
-                    feature = values["case"]
-                    hypotheses.extend((feature, values["hypothesis"], values["of"], n_bytes))
-                    for position, spectrum in enumerate(values["members"]):
+                    first, *others = values["spectra"]
+                    for place, spectrum in enumerate((first, *others)):
                         name, index = spectrum["source"]
-                        spectra.extend((inputs[name], index, feature, position))
+                        rows.extend((inputs[name], index, values["feature"], place, good_bytes))
             except _UNKNOWN:
                 raise _of_another_version(path) from None
-            n_bytes += len(line)
-            if values.get("hypothesis", 0) == values.get("of", 1) - 1:
-                good_bytes, good_checksum = n_bytes, checksum
-    lines, named = (np.frombuffer(numbers, np.int64) for numbers in (hypotheses, spectra))
-    rows = (lines.reshape(-1, 4), named.reshape(-1, 4))
-    return Journal(path, header, end, good_bytes, good_checksum, is_damaged, *rows)
-
-
-# What values of an unknown shape raise where they are taken for known ones.
-_UNKNOWN: Final = (AttributeError, KeyError, OverflowError, TypeError, UsageError, ValueError)
-
-
-def _require_format(line: bytes, path: Path) -> None:
-    """Refuse a line that begins a journal of another format.
-
-    Raises:
-        UnreadableError: It does.
-    """
-    begun = _FORMAT.match(line)
-    if begun is not None and int(begun[1]) != FORMAT:
-        raise UnreadableError(
-            f"{path} is a journal of format {int(begun[1])}, and this version of duallgd reads "
-            f"{FORMAT}; use the version that wrote it, or predict again"
-        )
+            good_bytes, good_sum = good_bytes + len(line), checksum
+    numbers = np.frombuffer(rows, np.int64).reshape(-1, 5)
+    return Journal(path, header, end, good_bytes, good_sum, is_damaged, numbers)
 
 
 def _header(values: dict[str, Any]) -> Header:
-    fields = {name: value for name, value in values.items() if name not in _OF_THE_LINE}
-    header = Header(**{**fields, "inputs": tuple(map(dict, fields["inputs"]))})
-    kinds = ((header.version, str), (header.settings, dict), (header.model["ranking"], dict))
-    named = [(entry["name"], str) for entry in header.inputs]
-    if not named or not all(isinstance(value, kind) for value, kind in (*kinds, *named)):
+    """The header of a journal, all of which this version understands."""
+    given = {name: values[name] for name in values if name not in {"duallgd_journal", "crc32"}}
+    header = Header(**{**given, "inputs": tuple(map(dict, given["inputs"]))})
+    settings = header.settings
+    kinds: list[tuple[object, type]] = [(header.version, str), (header.model["ranking"], dict)]
+    for entry in header.inputs:
+        kinds += [(entry["name"], str), (entry["bytes"], int), (entry["sha256"], str)]
+    if not header.inputs or not all(isinstance(value, kind) for value, kind in kinds):
         raise TypeError(header)
     Shard.parse(header.shard)
-    int(header.settings["top_k"])
-    float(header.settings.get("certain", CERTAIN))
-    parse(CleaningSettings, header.settings["cleaning"])
+    int(settings["top_k"])
+    float(settings.get("certain", CERTAIN))
+    parse(CleaningSettings, settings["cleaning"])
+    parse(FeatureSettings, settings.get("features", {}))
     return header
 
 
@@ -320,26 +309,90 @@ def _opened(path: Path) -> Iterator[Journal]:
 
 
 def _lock(file: "BufferedRandom") -> None:
+    """Keep other runs (BlockingIOError) from a journal, where the system has locks."""
     try:
         import fcntl
-    except ImportError:
-        logger.debug("no file locks on this system")
-        return
-    try:
+
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise  # another run holds it
-    except OSError as error:
-        logger.debug("no locks on this file system: %s", error)
+        raise
+    except (ImportError, OSError) as error:
+        logger.debug("no file locks: %s", error)
 
 
-def decode(line: bytes) -> dict[str, Any]:
-    """The object of a line, {} where it is none."""
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
+def _values(results: Results) -> dict[str, Any]:
+    """The line of a feature; the long lists go without field names, which would be most of it."""
+    first = results[0]
+    return {
+        "feature": first.feature,
+        "spectra": [
+            {**asdict(one), "source": [one.source.file, one.source.index]} for one in first.spectra
+        ],
+        "hypotheses": [
+            {
+                **{
+                    own.name: getattr(result, own.name)
+                    for own in fields(result)
+                    if own.name not in _OF_THE_FEATURE
+                },
+                "scores": [*result.structures[0].scores] if result.structures else [],
+                "structures": [
+                    (*one[:_N_VALUES], *one.scores.values()) for one in result.structures
+                ],
+            }
+            for result in results
+        ],
+    }
+
+
+def _results(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
+    """The results of a feature, from its line; what is no such line raises one of `_UNKNOWN`."""
+    spectra = tuple(
+        _checked(SpectrumReference(**{**one, "source": _checked(Source(*one["source"]))}))
+        for one in values["spectra"]
+    )
+    results = []
+    for position, own in enumerate(values["hypotheses"]):
+        names = own.pop("scores")
+        own["structures"] = tuple(_structure(row, names) for row in own["structures"])
+        own["peaks"] = tuple(_checked(ExplainedPeak._make(row)) for row in own["peaks"])
+        own["notes"] = tuple(own["notes"])
+        of_the_feature = {"feature": values["feature"], "spectra": spectra, "position": position}
+        results.append(_checked(HypothesisResult(**own, **of_the_feature)))
+    return tuple(results)
+
+
+def _structure(row: Sequence[Any], names: Sequence[str]) -> Structure:
+    scores = dict(zip(names, row[_N_VALUES:], strict=True))
+    if not all(isinstance(value, float | int) for value in scores.values()):
+        raise TypeError(row)
+    made = Structure._make([*row[:_N_VALUES], scores])
+    return _checked(made._replace(sources=tuple(made.sources)))
+
+
+def _checked(value: T) -> T:
+    """The value, if its plain fields are of their types; else TypeError."""
+    of: type = type(value)
+    for name, kind in _kinds(of).items():
+        if not isinstance(getattr(value, name), kind):
+            raise TypeError(value)
+    return value
+
+
+@cache
+def _kinds(of: type) -> dict[str, tuple[type, ...]]:
+    """The types that JSON may have given each plain field of a class."""
+    kinds = {
+        str: (str,),
+        int: (int,),
+        float: (float, int),
+        float | None: (float, int, NoneType),
+        Mapping[str, int]: (dict,),
+        Mapping[str, float]: (dict,),
+        Mapping[str, Any]: (dict,),
+        tuple[str, ...]: (tuple,),
+    }
+    return {name: kinds[hint] for name, hint in get_type_hints(of).items() if hint in kinds}
 
 
 class FinishedRun:
@@ -362,90 +415,75 @@ class FinishedRun:
         Raises:
             UsageError: A journal is missing, damaged or unfinished, or belongs to another run.
         """
+        if not paths:
+            raise UsageError("no journals to join; name the files that sharded runs wrote")
         self._paths = tuple(paths)
-        find = with_arguments(_usable, partial=partial)
-        found = list(in_order(find, self._paths, workers, at_a_time=1))
-        self.header = _common_header(self._paths, found)
-        self.shards = [one.header.shard for one in found if one.header]
-        self.totals = dict(found[0].end or {})
-        numbers = np.repeat(np.arange(len(found)), [len(one.hypotheses) for one in found])
-        lines = np.concatenate([one.hypotheses for one in found])
-        # Feature, journal and byte of every hypothesis, by feature and position: (L, 3).
-        self._lines = _of_finished(np.column_stack([lines, numbers]))
-        spectra = np.concatenate([one.spectra for one in found])
-        spectra = spectra[np.isin(spectra[:, 2], self._lines[:, 0])]
-        # Feature of every spectrum, and its index in that, once and in input order: (S, 2).
-        self._spectra = np.unique(spectra, axis=0)[:, 2:]
+        usable = with_arguments(_usable, partial=partial)
+        journals = list(in_order(usable, self._paths, workers, at_a_time=1))
+        headers = [journal.header for journal in journals if journal.header is not None]
+        self.header = headers[0]
+        for path, header in zip(paths, headers, strict=True):
+            if changed := self.header.differences(replace(header, shard=self.header.shard)):
+                raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
+        self.shards = [header.shard for header in headers]
+        self.totals = dict(journals[0].end or {})
+        numbers = np.repeat(np.arange(len(journals)), [len(one.rows) for one in journals])
+        rows = np.column_stack([np.concatenate([one.rows for one in journals]), numbers])[::-1]
+        # What is there twice counts as it was written last.
+        _, once = np.unique(rows[:, :2], axis=0, return_index=True)
+        # Feature, place in it, byte and journal of every spectrum, in input order: (S, 4).
+        self._rows = rows[once, 2:]
 
     @property
     def n_features(self) -> int:
         """Features of the run."""
-        return int((self._spectra[:, 1] == 0).sum())
+        return int((self._rows[:, 1] == 0).sum())
 
     def in_input_order(self) -> Iterator[tuple[tuple[HypothesisResult, ...], int]]:
-        """Every spectrum, as read: the results of its feature, and its index in that."""
+        """Every spectrum, as read: the results of its feature, and its place in that."""
         latest: tuple[HypothesisResult, ...] = ()
-        for start in range(0, len(self._spectra), _BLOCK):
-            for number, position in self._spectra[start : start + _BLOCK].tolist():
-                if not latest or latest[0].feature != number:
-                    latest = self.feature(number)
-                yield latest, position
+        for row in self._rows:
+            if not latest or latest[0].feature != row[0]:
+                latest = self._read(row)
+            yield latest, int(row[1])
 
     def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
         """The results of each feature, in the order of their first spectra."""
-        return map(self.feature, self._spectra[self._spectra[:, 1] == 0, 0].tolist())
+        return map(self._read, self._rows[self._rows[:, 1] == 0])
 
     def slices(self, size: int) -> Iterator[Self]:
         """The run as several of so many spectra, in input order; at least one, if it has none."""
-        for start in range(0, max(1, len(self._spectra)), size):
+        for start in range(0, max(1, len(self._rows)), size):
             part = copy.copy(self)
-            part._spectra = self._spectra[start : start + size]
-            features = np.unique(part._spectra[:, 0])
-            first, end = (np.searchsorted(self._lines[:, 0], features, side) for side in _SIDES)
-            rows = [np.arange(*ends) for ends in zip(first, end, strict=True)]
-            part._lines = self._lines[np.concatenate([*rows, np.arange(0)])]
+            part._rows = self._rows[start : start + size]
             yield part
 
-    def feature(self, number: int) -> tuple[HypothesisResult, ...]:
-        """Read the results of one feature from the disk.
-
-        Raises:
-            UnreadableError: Its fields are those of another version, or the file changed.
-        """
-        first, end = (int(np.searchsorted(self._lines[:, 0], number, side)) for side in _SIDES)
-        rows = self._lines[first:end].tolist()
-        path = self._paths[rows[0][1]]
-        lines = []
+    def _read(self, row: NDArray[np.int64]) -> tuple[HypothesisResult, ...]:
+        """Read the results of a feature from the disk."""
+        path = self._paths[row[3]]
         with path.open("rb") as file:
-            for _, _, offset in rows:
-                file.seek(offset)
-                lines.append(decode(file.readline()))
+            file.seek(row[2])
+            line = file.readline()
         try:
-            return results_of(lines)
+            return _results(json.loads(line))
         except _UNKNOWN:
             raise _of_another_version(path) from None
 
 
 def read(names: Sequence[Path], *, partial: bool = False, workers: int = 1) -> FinishedRun:
-    """All that a run computed: header, totals, and every feature with its spectra and results.
+    """All that a run computed, from journals or outputs that have journals beside them.
 
-    A `HypothesisResult` holds what ranking and outputs are made from: structures with their counts
-    and scores, explained peaks, what became of the samples, and messages.
-
-    Args:
-        names: Journals, or outputs that have journals beside them; all shards of one run.
-        partial: Take what is finished, whatever is missing or still going on.
-        workers: Processes that read them.
+    With `partial` what is finished, whatever is missing or still going on.
 
     Raises:
         UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
     """
     run = FinishedRun(journals_of(names), partial=partial, workers=workers)
-    count = int(run.header.shard.partition("/")[2])
-    for shard in (f"{number}/{count}" for number in range(1, count + 1)):
+    for number in range(1, Shard.parse(run.header.shard).count + 1):
+        shard = str(Shard(number, Shard.parse(run.header.shard).count))
         if not partial and run.shards.count(shard) != 1:
-            found = "given twice" if shard in run.shards else "absent"
-            raise UsageError(f"these journals are not one whole run: shard {shard} is {found}")
+            problem = "given twice" if shard in run.shards else "absent"
+            raise UsageError(f"these journals are not one whole run: shard {shard} is {problem}")
     return run
 
 
@@ -455,10 +493,10 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
     Raises:
         UsageError: Nothing of that name has a journal.
     """
-    found: list[Path] = []
+    journals: list[Path] = []
     for name in names:
         if name.name.endswith(ENDING) or is_journal(name):
-            found.append(name)
+            journals.append(name)
             continue
         shards = sorted(
             path
@@ -467,8 +505,8 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
         )
         if not shards:
             raise UsageError(f"{name} has no journal beside it; name the {ENDING} files to join")
-        found += shards
-    return list(dict.fromkeys(found))
+        journals += shards
+    return list(dict.fromkeys(journals))
 
 
 def is_journal(path: Path) -> bool:
@@ -481,14 +519,10 @@ def is_journal(path: Path) -> bool:
 
 def inputs_of(path: Path) -> list[str]:
     """Names of the files of spectra that a run read, by the first line of its journal."""
-    if not is_journal(path):
-        return []
-    with path.open("rb") as file:
-        header = decode(file.readline()) or {}
-    entries = header.get("inputs")
-    entries = entries if isinstance(entries, list) else []
-    names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
-    return [name for name in names if isinstance(name, str)]
+    if is_journal(path):
+        with path.open("rb") as file, suppress(*_UNKNOWN):
+            return [str(entry["name"]) for entry in _header(json.loads(file.readline())).inputs]
+    return []
 
 
 def _usable(path: Path, partial: bool) -> Journal:
@@ -506,37 +540,7 @@ def _usable(path: Path, partial: bool) -> Journal:
     if journal.end is None and not partial:
         raise UsageError(
             f"the run of {path} (shard {journal.header.shard}) is not finished, "
-            f"{len(np.unique(journal.hypotheses[:, 0]))} features so far; run it again with "
-            "--resume, or merge with --partial"
+            f"{len(journal.finished)} features so far; run it again with --resume, or merge with "
+            "--partial"
         )
     return journal
-
-
-def _of_finished(lines: _Numbers) -> _Numbers:
-    """Feature, journal and byte of the hypotheses of finished features, by feature and position.
-
-    What was written twice counts as it was written last.
-
-    Args:
-        lines: Feature, position, hypotheses of the feature, byte and journal of each, (L, 5).
-    """
-    feature, position, _, byte, journal = lines.T
-    lines = lines[np.lexsort((byte, position, journal, feature))]
-    last = np.searchsorted(lines[:, 0], lines[:, 0], "right") - 1
-    lines = lines[lines[:, 4] == lines[last, 4]]  # each feature from one journal
-    is_last = np.ones(len(lines), np.bool_)
-    is_last[:-1] = (lines[1:, :2] != lines[:-1, :2]).any(1)
-    lines = lines[is_last]
-    first, end = (np.searchsorted(lines[:, 0], lines[:, 0], side) for side in _SIDES)
-    return np.ascontiguousarray(lines[end - first == lines[:, 2]][:, [0, 4, 3]])
-
-
-def _common_header(paths: Sequence[Path], journals: Sequence[Journal]) -> Header:
-    headers = [journal.header for journal in journals if journal.header is not None]
-    if not headers:
-        raise UsageError("no journals to join; name the files that sharded runs wrote")
-    first, *_ = headers
-    for path, header in zip(paths, headers, strict=True):
-        if changed := first.differences(replace(header, shard=first.shard)):
-            raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
-    return first

@@ -1,10 +1,10 @@
 """Loading weights: from a file to a model that predicts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -19,14 +19,13 @@ from duallgd_cli.diffusion.process import parse_schedule
 from duallgd_cli.diffusion.sampler import Sampler, on_one_thread
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
-from duallgd_cli.model.duallgd import DualLGD, parameter_counts
+from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.rewritten import for_inference, rewritten_for
 from duallgd_cli.predict.model import Encoded, LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.scores import Score
 from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.scores.substructures import fitted_scores
 from duallgd_cli.sources import CandidateSource
@@ -71,11 +70,7 @@ class Encoder:
 
 
 def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
-    """Load weights for prediction.
-
-    Args:
-        weights: A file or a name; None takes the shipped ones.
-        runtime: Where to run.
+    """Load weights for prediction, from a file or a name; None takes the shipped ones.
 
     Raises:
         WeightsError: Missing, broken, of another shape, or a file that no plug-in reads.
@@ -85,27 +80,9 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
         return plugin.load(path, runtime)
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
-    parts = parts_of(checkpoint, path)
-    rewritten = rewritten_for(parts.network, runtime)
-    network = for_inference(parts.network, runtime)
-    sampler = Sampler(network, runtime, rewritten)
-    kernel = None if parts.kernel is None else parts.kernel.to(runtime.device)
-    isomers = None if parts.contrast is None else parts.contrast.to(runtime.device)
-    return LoadedModel(
-        encode=Encoder(network.encoder, runtime, kernel, isomers),
-        sources=sources_of(sampler, parts.collection, parts.fragments),
-        scores=parts.scores,
-        ranking=parts.ranking,
-        database=parts.database,
-        name=path.name,
-        sha256=sha256(path),
-        record=checkpoint.record,
-        parameters=parameter_counts(network),
-        again=None if runtime.device.type == "mps" else partial(_alone, path, runtime),
-        known=() if parts.collection is None else parts.collection.names,
-        synchronise=runtime.synchronise,
-        sampler=sampler,
-    )
+    model = model_of(checkpoint, path, runtime)
+    again = None if runtime.device.type == "mps" else partial(_alone, path, runtime)
+    return replace(model, sha256=sha256(path), again=again)
 
 
 def _alone(path: Path, runtime: Runtime) -> LoadedModel:
@@ -114,39 +91,8 @@ def _alone(path: Path, runtime: Runtime) -> LoadedModel:
     return load_model(path, own)
 
 
-def sources_of(
-    sampler: Sampler, collection: Collection | None = None, fragments: FragmentScorer | None = None
-) -> tuple[CandidateSource, ...]:
-    """The sources of a network with a collection of known molecules, in their order."""
-    listed: tuple[CandidateSource, ...] = (
-        LibrarySource(),
-        DatabaseSource(fragments),
-        AnalogueSource(sampler, collection, fragments),
-    )
-    if collection is not None:
-        listed += (Enumerated(collection, fragments), Templates(sampler, collection))
-    return (*listed, Noise(sampler))
-
-
-class Parts(NamedTuple):
-    """What predicting takes from a weights file."""
-
-    network: DualLGD
-    scores: tuple[Score, ...]
-    fragments: FragmentScorer | None
-    collection: Collection | None
-    kernel: FragmentKernel | None
-    contrast: FormulaTransformer | None
-    ranking: RankingModel
-    database: RankingModel | None
-
-
-def parts_of(checkpoint: Checkpoint, path: Path) -> Parts:
-    """All that predicting takes from a weights file, each part checked.
-
-    Args:
-        checkpoint: As read.
-        path: Of the file, for messages.
+def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedModel:
+    """What predicts with the content of a weights file, each part of it checked.
 
     Raises:
         WeightsError: A part is broken or does not fit the others.
@@ -170,20 +116,47 @@ def parts_of(checkpoint: Checkpoint, path: Path) -> Parts:
     blocks = NO_BLOCKS if collection is None else collection.blocks
     arrays = {name: tensor.numpy() for name, tensor in checkpoint.reranker.items()}
     scores, fragments = fitted_scores(arrays, blocks.ends)
-    return Parts(
-        checkpoint.build(),
-        scores,
-        fragments,
-        collection,
-        None
-        if collection is None or not checkpoint.kernel
-        else FragmentKernel.of(
-            checkpoint.kernel, collection.molecules.bit_offset, collection.molecules.bits
-        ),
-        checkpoint.contrast_encoder(),
-        _ranking(checkpoint.ranking, path),
-        _ranking(checkpoint.database, path) if checkpoint.database else None,
+    kernel = None
+    if checkpoint.kernel and collection is not None:
+        known = collection.molecules
+        kernel = FragmentKernel.of(checkpoint.kernel, known.bit_offset, known.bits)
+        kernel = kernel.to(runtime.device)
+    if (isomers := checkpoint.contrast_encoder()) is not None:
+        isomers = isomers.to(runtime.device)
+    ranking = _ranking(checkpoint.ranking, path)
+    database = _ranking(checkpoint.database, path) if checkpoint.database else None
+    built = checkpoint.build()
+    rewritten = rewritten_for(built, runtime)
+    network = for_inference(built, runtime)
+    sampler = Sampler(network, runtime, rewritten)
+    return LoadedModel(
+        encode=Encoder(network.encoder, runtime, kernel, isomers),
+        sources=sources_of(sampler, collection, fragments),
+        scores=scores,
+        ranking=ranking,
+        database=database,
+        name=path.name,
+        sha256="",
+        record=checkpoint.record,
+        parameters=parameter_counts(network),
+        known=() if collection is None else collection.names,
+        synchronise=runtime.synchronise,
+        sampler=sampler,
     )
+
+
+def sources_of(
+    sampler: Sampler, collection: Collection | None = None, fragments: FragmentScorer | None = None
+) -> tuple[CandidateSource, ...]:
+    """The sources of a network with a collection of known molecules, in their order."""
+    listed: tuple[CandidateSource, ...] = (
+        LibrarySource(),
+        DatabaseSource(fragments),
+        AnalogueSource(sampler, collection, fragments),
+    )
+    if collection is not None:
+        listed += (Enumerated(collection, fragments), Templates(sampler, collection))
+    return (*listed, Noise(sampler))
 
 
 def _ranking(values: Mapping[str, Any], path: Path) -> RankingModel:

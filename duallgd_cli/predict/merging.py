@@ -119,14 +119,11 @@ def _first(spellings: Counter[str], named: Mapping[str, Molecule | None]) -> Mol
 
 
 def _without_strays(counts: dict[str, _Counts], molecules: Mapping[str, Molecule]) -> int:
-    """Take out what only a wrong placement of charges made, in place.
+    """Take out what only a wrong placement of charges made, in place; samples of internal salts.
 
     Of zwitterions that differ in the placement of charges alone the most frequent stays and counts
     the samples of all. Internal salts stay only where nothing else was proposed. Structures of the
     user stay as they are.
-
-    Returns:
-        Samples of the internal salts that were taken out.
     """
     kept = {block for block, own in counts.items() if own.sources & GIVEN}
     best: dict[str, str] = {}

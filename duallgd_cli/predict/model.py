@@ -110,13 +110,7 @@ class LoadedModel:
 def warn_uncalibrated(
     model: LoadedModel, settings: "PredictSettings", files: GuideFiles | None = None
 ) -> None:
-    """Warn where the confidence of a run was not calibrated.
-
-    Args:
-        model: Draws and ranks.
-        settings: Of the run.
-        files: That say what is known of the molecules, if there are any.
-    """
+    """Warn where the confidence of a run was not calibrated."""
     ranking, reasons = model.ranking, list[str]()
     share = settings.sampling.database_share
     if files is not None and files.databases:

@@ -17,13 +17,7 @@ from rdkit import Chem
 
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
-from duallgd_cli.errors import (
-    FormulaError,
-    MoleculeError,
-    OutOfTimeError,
-    UsageError,
-    counted,
-)
+from duallgd_cli.errors import FormulaError, MoleculeError, OutOfTimeError, UsageError, counted
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.scores import Molecule, Score
@@ -66,8 +60,8 @@ class OwnSource:
 
     def _proposal(self, item: object, query: Query) -> Proposal:
         proposal = item if isinstance(item, Proposal) else Proposal(self.name, item)  # type: ignore[arg-type]
+        mol: Any = proposal.mol
         try:
-            mol: Any = proposal.mol
             mol = parse_smiles(mol) if isinstance(mol, str) else mol
             if not isinstance(mol, Chem.Mol):
                 raise MoleculeError(_NOT_A_MOLECULE)
@@ -95,34 +89,27 @@ class OwnScore:
 
     def __call__(self, query: Query, molecules: Sequence[Molecule]) -> NDArray[np.float64]:
         """Score molecules, (C,); 0 for all where something is wrong."""
+        values = np.zeros(0)
         try:
             values = np.asarray(self.score(query, molecules), np.float64)
         except (OutOfTimeError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001  whatever foreign code raises
-            query.remarks.append(
-                f"score {self.name} failed and does not count: {type(error).__name__}: {error}"
-            )
-            return np.zeros(len(molecules))
-        if values.shape != (len(molecules),) or not np.isfinite(values).all():
-            query.remarks.append(
-                f"score {self.name} does not count: it must give one finite number for each of "
-                f"{counted(len(molecules), 'molecule')}"
-            )
-            return np.zeros(len(molecules))
-        query.remarks.append(f"scored by {self.name} too: confidence is not calibrated")
-        return values
+            said = f"failed and does not count: {type(error).__name__}: {error}"
+        else:
+            number = counted(len(molecules), "molecule")
+            said = f"does not count: it must give one finite number for each of {number}"
+            if values.shape == (len(molecules),) and np.isfinite(values).all():
+                query.remarks.append(f"scored by {self.name} too: confidence is not calibrated")
+                return values
+        query.remarks.append(f"score {self.name} {said}")
+        return np.zeros(len(molecules))
 
 
 def with_own(
     model: LoadedModel, sources: Sequence[CandidateSource] = (), scores: Sequence[Score] = ()
 ) -> LoadedModel:
     """A model with the user's sources and scores, those of installed packages included.
-
-    Args:
-        model: As its weights have it.
-        sources: Further ones.
-        scores: Further ones.
 
     Raises:
         UsageError: One has no name, the name of another, or cannot be called.
@@ -131,25 +118,22 @@ def with_own(
     scores = (*_installed(SCORES), *scores)
     if not sources and not scores:
         return model
-    for kind, own, verb in (("source", sources, "propose"), ("score", scores, "__call__")):
-        taken = {one.name for one in (model.sources if kind == "source" else model.scores)}
-        taken |= set(FEATURES) if kind == "score" else set()
-        for one in own:
-            name = getattr(one, "name", None)
-            if not isinstance(name, str) or not name.isidentifier() or not hasattr(one, verb):
-                raise UsageError(
-                    f"{type(one).__name__} is no {kind}: it needs a name of letters and a {verb}"
-                )
-            if name in taken:
-                raise UsageError(f"there are two {kind}s of the name {name}; rename one")
-            taken.add(name)
-    own_sources, own_scores = tuple(map(OwnSource, sources)), tuple(map(OwnScore, scores))
-    return replace(
-        model,
-        sources=(*model.sources, *own_sources),
-        scores=(*model.scores, *own_scores),
-        again=_again(model.again, own_sources, own_scores),
-    )
+    names = {each.name for each in model.scores} | set(FEATURES)
+    _require_new("source", sources, "propose", {each.name for each in model.sources})
+    _require_new("score", scores, "__call__", names)
+    return added(model, tuple(map(OwnSource, sources)), tuple(map(OwnScore, scores)))
+
+
+def _require_new(kind: str, own: Sequence[object], verb: str, taken: set[str]) -> None:
+    for each in own:
+        name = getattr(each, "name", None)
+        if not isinstance(name, str) or not name.isidentifier() or not hasattr(each, verb):
+            raise UsageError(
+                f"{type(each).__name__} is no {kind}: it needs a name of letters and a {verb}"
+            )
+        if name in taken:
+            raise UsageError(f"there are two {kind}s of the name {name}; rename one")
+        taken.add(name)
 
 
 def _installed(group: str) -> tuple[Any, ...]:
@@ -172,27 +156,21 @@ def _installed(group: str) -> tuple[Any, ...]:
     return tuple(made)
 
 
-def _again(
-    again: Callable[[], LoadedModel] | None,
-    sources: tuple[OwnSource, ...],
-    scores: tuple[OwnScore, ...],
-) -> Callable[[], LoadedModel] | None:
-    """Loads the model with these once more; None where they cannot be sent."""
-    if again is None:
-        return None
-    load = partial(_loaded_with, again, sources, scores)
+def added(
+    model: LoadedModel, sources: Sequence[CandidateSource], scores: Sequence[Score] = ()
+) -> LoadedModel:
+    """A model with further sources and scores, in other processes too if they can be sent."""
+    again = None if model.again is None else partial(_loaded, model.again, sources, scores)
     try:
-        pickle.dumps(load)
+        pickle.dumps(again)
     except Exception as error:  # noqa: BLE001  whatever foreign code raises
         logger.warning("own sources or scores cannot be sent to other processes: %s", error)
-        return None
-    return load
+        again = None
+    sources, scores = (*model.sources, *sources), (*model.scores, *scores)
+    return replace(model, sources=sources, scores=scores, again=again)
 
 
-def _loaded_with(
-    again: Callable[[], LoadedModel],
-    sources: tuple[OwnSource, ...],
-    scores: tuple[OwnScore, ...],
+def _loaded(
+    again: Callable[[], LoadedModel], sources: Sequence[CandidateSource], scores: Sequence[Score]
 ) -> LoadedModel:
-    model = again()
-    return replace(model, sources=(*model.sources, *sources), scores=(*model.scores, *scores))
+    return added(again(), sources, scores)

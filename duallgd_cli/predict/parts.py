@@ -37,14 +37,10 @@ _TELLING: Final = 0.5
 
 
 def likely_parts(results: Results, candidates: Sequence[Candidate]) -> tuple[LikelyPart, ...]:
-    """The parts of a feature's true structure, likeliest first.
+    """The parts of a feature's true structure, likeliest first; candidates count by confidence.
 
     Left out are parts below `LEAST`, those that the formula implies, and all where hardly any
     samples were drawn; see `is_enough`.
-
-    Args:
-        results: Of all hypotheses of the feature.
-        candidates: All of them as ranked; each counts by its confidence.
     """
     if not candidates or not is_enough(results):
         return ()
@@ -72,15 +68,11 @@ def _proposed(results: Results) -> int:
 
 
 def bond_certainty(candidates: Sequence[Candidate], most: int) -> list[list[float]]:
-    """How far the samples agree on each bond of the first candidates.
-
-    Args:
-        candidates: All of a feature; each counts by the root of its confidence.
-        most: How many candidates.
+    """How far the samples agree on each bond of the `most` first candidates.
 
     Returns:
-        For each the share of all candidates that hold such a bond (between such atoms, with such
-        neighbours), in the order of the pairs of atoms.
+        For each the share of all candidates, by the root of their confidence, that hold such a bond
+        (between such atoms, with such neighbours), in the order of the pairs of atoms.
     """
     bonds = bond_environments([candidate.smiles for candidate in candidates])
     share: dict[int, float] = {}
@@ -158,12 +150,7 @@ def telling(parts: Sequence[LikelyPart], smiles: Sequence[str], most: int = 3) -
     """The few parts that say most beyond the formula, likeliest first.
 
     A part says as much as it moves from its prior (relative entropy). One that lies half or more
-    within another that says more is not repeated.
-
-    Args:
-        parts: Of a feature.
-        smiles: Of its first candidates, in which parts are looked up.
-        most: How many parts.
+    within another that says more, in these molecules, is not repeated.
     """
     chosen: list[LikelyPart] = []
     likely = [part for part in parts if part.probability >= _TELLING]

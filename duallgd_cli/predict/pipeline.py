@@ -1,13 +1,11 @@
 """The stages of one spectrum, from a feature as read to the results of its hypotheses.
 
-read -> clean -> formulas -> annotate -> encode -> propose -> merge and score. Whatever is
-anticipated to go wrong with one spectrum becomes a result with a status; whatever is not is a bug
-and is raised.
+clean -> formulas -> annotate -> encode -> propose -> merge and score. Whatever is anticipated to go
+wrong with one spectrum becomes a result with a status; whatever is not is a bug and is raised.
 """
 
 import hashlib
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,9 +14,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import ADDUCTS, Carrier
+from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse_quotas
 from duallgd_cli.errors import (
@@ -44,7 +41,7 @@ from duallgd_cli.results import (
     references,
     sentences,
 )
-from duallgd_cli.runtime import ELSEWHERE, Processes, add_seconds, stage
+from duallgd_cli.runtime import in_order
 from duallgd_cli.sources import (
     ANALOGUES,
     BUILT_IN,
@@ -68,17 +65,25 @@ from duallgd_cli.spectra.formulas import (
     table_source,
 )
 from duallgd_cli.spectra.resolution import resolved
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Spectrum
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
 
 # For a formula that shares the samples of a feature with others.
 _FEWEST_SAMPLES: Final = 15
-_NOT_CALIBRATED: Final = "confidence is not calibrated for what is known"
 _AT_HAND: Final = 3  # features that are predicted before processes would be at work
 _MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
 _OF_AN_OWN_SOURCE: Final = 20  # proposals of one that the settings do not name
 _SEED_BYTES: Final = 8
 _GO_ON: Final = "finished work is kept, and --resume with fewer --workers goes on"
 _networks: Final = list[LoadedModel]()  # of a process that predicts
+
+
+class Task(NamedTuple):
+    """A feature that is to be predicted: its number in the whole input, and what is known of it."""
+
+    number: int
+    spectra: tuple[SpectrumReference, ...]
+    hypotheses: Sequence[Hypothesis | Failure]
+    known: Known | None
 
 
 def results(
@@ -89,11 +94,11 @@ def results(
     *,
     source: FormulaSource | None = None,
     knowledge: Knowledge | None = None,
-) -> Iterator[HypothesisResult]:
-    """What each hypothesis of each feature gives, in order: the loop of every prediction.
+) -> Iterator[tuple[HypothesisResult, ...]]:
+    """What the hypotheses of each feature give, in order: the loop of every prediction.
 
-    With several workers each feature is predicted by one of them, with a network of its own;
-    otherwise, and where analogues are too many to be sent, one after the other in this process.
+    With several workers each feature is predicted by one of them, with a network of its own, but
+    for the first few; otherwise, and where analogues are too many to be sent, in this process.
 
     Args:
         features: With their numbers in the whole input.
@@ -103,41 +108,10 @@ def results(
         source: Of formulas; None for those of the spectra, and as the settings say.
         knowledge: Of the molecules; None for what the settings say alone.
 
-    Returns:
-        One result a hypothesis; a feature without any has one failure.
-    """
-    _require_sources(settings, model)
-    of_all = None if (guide := settings.guide) is None else Known(guide)
-    source = source or formula_source(settings, None, model.max_heavy_atoms)
-
-    def asked() -> Iterator[_Asked]:
-        for number, item in features:
-            with stage("clean"):
-                cleaned = [
-                    resolved(clean(spectrum, settings.cleaning)) for spectrum in item.spectra
-                ]
-            spectra = references(cleaned)
-            usable = tuple(one for one in cleaned if one.failure is None)
-            tried = _hypotheses(spectra, usable, source)
-            known = of_all
-            if knowledge and usable:
-                formulas = [one.formula for one in tried if isinstance(one, Hypothesis)]
-                known = knowledge.of(Feature(usable)).within(formulas)
-            yield _Asked(number, spectra, tried, known)
-
-    is_large = knowledge is not None and bool(knowledge.analogues)
-    if workers == 1 or model.again is None or is_large:
-        return _in_turn(asked(), model, settings)
-    return _in_processes(asked(), model, settings, workers)
-
-
-def _require_sources(settings: PredictSettings, model: LoadedModel) -> None:
-    """Refuse the name of a source that does not exist, or that draws no samples.
-
     Raises:
-        UsageError: There is one.
+        UsageError: The settings name a source that does not exist, or that draws no samples.
     """
-    names = (BUILT_IN | {source.name for source in model.sources}) - GIVEN
+    names = (BUILT_IN | {each.name for each in model.sources}) - GIVEN
     for name in parse_quotas(settings.sampling.sources):
         if name in GIVEN:
             raise UsageError(
@@ -148,75 +122,129 @@ def _require_sources(settings: PredictSettings, model: LoadedModel) -> None:
             raise UsageError(
                 f"there is no source {quote(name)}; there are {', '.join(sorted(names))}"
             )
+    source = source or formula_source(settings, None, model.max_heavy_atoms)
+    tasks = _tasks(features, settings, source, knowledge)
+    here = partial(_results, model=model, settings=settings)
+    is_large = knowledge is not None and bool(knowledge.analogues)
+    if workers == 1 or model.again is None or is_large:
+        return map(here, tasks)
+    there = partial(_results_elsewhere, again=model.again, settings=settings)
+    return _by_processes(tasks, here, there, workers)
 
 
-class _Asked(NamedTuple):
-    """A feature, its formulas at hand.
+def _tasks(
+    features: Iterable[tuple[int, Feature]],
+    settings: PredictSettings,
+    source: FormulaSource,
+    knowledge: Knowledge | None,
+) -> Iterator[Task]:
+    """What there is to predict; see `results` for the arguments.
 
-    Attributes:
-        number: In the whole input.
-        spectra: It was measured with.
-        tried: What it may be.
-        known: Of its molecule, or None.
+    A spectrum that cannot be cleaned leaves the others of its feature to be predicted without it.
     """
+    of_all = None if (guide := settings.guide) is None else Known(guide)
+    for number, item in features:
+        cleaned = [resolved(clean(spectrum, settings.cleaning)) for spectrum in item.spectra]
+        spectra = references(cleaned)
+        usable = tuple(spectrum for spectrum in cleaned if spectrum.failure is None)
+        if not usable:
+            failure = Failure(spectra[0].status, spectra[0].message, "read")
+            yield Task(number, spectra, [failure], of_all)
+            continue
+        proposed, known = source(Feature(usable)), of_all
+        hypotheses = [proposed] if isinstance(proposed, Failure) else proposed
+        if knowledge:
+            formulas = [each.formula for each in hypotheses if isinstance(each, Hypothesis)]
+            known = knowledge.of(Feature(usable)).within(formulas)
+        yield Task(number, spectra, hypotheses, known)
 
-    number: int
-    spectra: tuple[SpectrumReference, ...]
-    tried: Sequence[Hypothesis | Failure]
-    known: Known | None
 
-
-def _in_processes(
-    features: Iterator[_Asked], model: LoadedModel, settings: PredictSettings, workers: int
-) -> Iterator[HypothesisResult]:
+def _by_processes(
+    tasks: Iterator[Task],
+    here: Callable[[Task], tuple[HypothesisResult, ...]],
+    there: Callable[[Task], tuple[HypothesisResult, ...]],
+    workers: int,
+) -> Iterator[tuple[HypothesisResult, ...]]:
     """Each feature by a process; the first few here, before these would be at work."""
-    yield from _in_turn(islice(features, _AT_HAND), model, settings)
-    waiting = deque[Callable[[], tuple[list[HypothesisResult], float]]]()
-    for following in features:  # only then are there processes
-        with Processes(workers, _GO_ON) as processes:
-            for one in chain((following,), features):
-                waiting.append(processes.submit(_of_feature, model.again, one, settings))
-                if len(waiting) > 2 * workers:
-                    yield from _awaited(waiting.popleft())
-            while waiting:
-                yield from _awaited(waiting.popleft())
+    yield from map(here, islice(tasks, _AT_HAND))
+    for following in tasks:  # only then are there processes
+        yield from in_order(there, chain((following,), tasks), workers, 1, _GO_ON)
 
 
-def _awaited(
-    wait: Callable[[], tuple[list[HypothesisResult], float]],
-) -> list[HypothesisResult]:
-    found, seconds = wait()
-    add_seconds(ELSEWHERE, seconds)
-    return found
-
-
-def _of_feature(
-    again: Callable[[], LoadedModel], asked: _Asked, settings: PredictSettings
-) -> tuple[list[HypothesisResult], float]:
-    """What a process that has a network of its own, or loads it, gives; and the seconds it took."""
-    started = time.perf_counter()
+def _results_elsewhere(
+    task: Task, again: Callable[[], LoadedModel], settings: PredictSettings
+) -> tuple[HypothesisResult, ...]:
+    """What a process gives that has a network of its own, or loads it."""
     if not _networks:
         try:
             _networks.append(again())
         except RuntimeError as error:  # the GPU is full, or takes one process alone
             why = str(error).partition("\n")[0]
             raise UsageError(f"a process cannot load the network ({why}); {_GO_ON}") from None
-    return list(_in_turn([asked], _networks[0], settings)), time.perf_counter() - started
+    return _results(task, _networks[0], settings)
 
 
-def _in_turn(
-    features: Iterable[_Asked], model: LoadedModel, settings: PredictSettings
-) -> Iterator[HypothesisResult]:
-    """One result a hypothesis; see `results`."""
-    limit_s = settings.sampling.timeout_s
-    for number, spectra, tried, known in features:
-        until = None if limit_s is None else time.monotonic() + limit_s
-        for position, hypothesis in enumerate(tried):
-            about = {"feature": number, "spectra": spectra, "position": position, "of": len(tried)}
-            result, annotated = _described(hypothesis, settings, about)
-            if annotated is not None:
-                result = _predicted(result, annotated, model, settings, until, known)
-            yield result
+def _results(
+    task: Task, model: LoadedModel, settings: PredictSettings
+) -> tuple[HypothesisResult, ...]:
+    """What each hypothesis of a feature gives; the time for it is that of the feature."""
+    limit_s, results = settings.sampling.timeout_s, list[HypothesisResult]()
+    until = None if limit_s is None else time.monotonic() + limit_s
+    check = _deadline(until, model.synchronise)
+    for position, hypothesis in enumerate(task.hypotheses):
+        about: dict[str, Any] = {"feature": task.number, "spectra": task.spectra}
+        about["position"] = position
+        if isinstance(hypothesis, Failure):
+            results.append(HypothesisResult(hypothesis.status, hypothesis.message, **about))
+        else:
+            annotated = annotate(hypothesis, settings.annotation)
+            result = _described(annotated, about)
+            results.append(_predicted(result, annotated, model, settings, task.known, check))
+    return tuple(results)
+
+
+def _predicted(
+    result: HypothesisResult,
+    annotated: AnnotatedSpectrum,
+    model: LoadedModel,
+    settings: PredictSettings,
+    known: Known | None,
+    check: Callable[[], None],
+) -> HypothesisResult:
+    """What a hypothesis gives, from what is known before anything is proposed."""
+    started, hypothesis, proposals = time.perf_counter(), annotated.hypothesis, list[Proposal]()
+    whole = settings.sampling.samples
+    samples = max(min(_FEWEST_SAMPLES, whole), round(whole * hypothesis.share))
+    sampling = replace(settings.sampling, samples=samples)
+    most = _MOST_DRAWS if settings.max_draws is None else settings.max_draws / whole
+    guide = None if known is None else known.guide
+    try:
+        check()
+        if guide is not None:
+            guide.require_room(hypothesis.formula)
+        fingerprint, isomers = model.encode(annotated)
+        query = Query(annotated, fingerprint, isomers, known, sampling, check)
+        quotas = quotas_of(sampling, query, model.sources)
+        seed = noise_seed(settings.seed, hypothesis)
+        try:
+            proposals.extend(propose(model.sources, query, quotas, seed, most))
+        except OutOfTimeError:
+            if not proposals or guide is None:
+                raise
+            # What was proposed before counts, and is merged however late it is.
+            query = replace(query, check=lambda: None)
+        excluded = frozenset(model.known if sampling.exclude_known else ())
+        result = merge(result, proposals, query, model.scores, excluded)
+        result = _told(result, query, proposals, quotas)
+    except OutOfTimeError:
+        message = (
+            f"stopped after {settings.sampling.timeout_s:g} s; "
+            "raise --timeout-per-spectrum, or lower --steps or --samples"
+        )
+        result = _failed(result, Failure("timeout", message, "sample"))
+    except RefusedError as refused:
+        result = _failed(result, refused.failure)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def formula_source(
@@ -224,12 +252,8 @@ def formula_source(
 ) -> FormulaSource:
     """Where formulas come from: a table, one formula for all, or a field of each spectrum.
 
-    Where these have none, it is predicted; with the word ``predict`` for a formula, everywhere.
-
-    Args:
-        settings: Name at most one of the three.
-        table: Of formulas by feature id, or None.
-        max_heavy_atoms: Of the largest molecule that the model can draw.
+    Where these have none, it is predicted, for molecules that the model can draw; with the word
+    ``predict`` for a formula, everywhere.
 
     Raises:
         UsageError: More than one of them is asked for, the one formula is none, or the table has no
@@ -237,17 +261,11 @@ def formula_source(
         MissingInputError: There is no such table.
         UnreadableError: The table is empty or no text.
     """
-    asked = [
-        name
-        for name, given in (
-            ("--formulas", table),
-            ("--formula", settings.formula),
-            ("--formula-col", settings.formula_column),
-        )
-        if given is not None
-    ]
-    if len(asked) > 1:
-        raise UsageError(f"{' and '.join(asked)} exclude each other; give one of them")
+    formula, column = settings.formula, settings.formula_column
+    options = {"--formulas": table, "--formula": formula, "--formula-col": column}
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
     most_atoms = min(settings.limits.max_heavy_atoms, max_heavy_atoms)
     limits = replace(settings.limits, max_heavy_atoms=most_atoms)
     predicted = partial(
@@ -258,115 +276,24 @@ def formula_source(
     )
     if table is not None:
         return table_source(str(table), limits, predicted)
-    if settings.formula == PREDICT:
+    if formula == PREDICT:
         return predicted
-    if settings.formula is not None:
-        _require_formula(settings.formula)
-        return partial(from_text, text=settings.formula, limits=limits)
-    column = settings.formula_column
-    return partial(from_field, column=column, limits=limits, otherwise=predicted)
-
-
-def _require_formula(text: str) -> None:
-    """The formula of a molecule, or of an ion that holds the metal of its adduct.
-
-    Raises:
-        UsageError: It can be neither, whatever the spectra are.
-    """
+    if formula is None:
+        return partial(from_field, column=column, limits=limits, otherwise=predicted)
     try:
-        Formula.parse(text)
-    except FormulaError as error:
-        if all(ion_with_metal(text, adduct) is None for adduct in ADDUCTS):
+        Formula.parse(formula)
+    except FormulaError as error:  # but it may be that of an ion with the metal of its adduct
+        if all(ion_with_metal(formula, adduct) is None for adduct in ADDUCTS):
             raise UsageError(f"--formula: {error}") from None
+    return partial(from_text, text=formula, limits=limits)
 
 
 def table_identity(table: Path | None, guide: GuideFiles | None = None) -> dict[str, Any]:
-    """Names and contents of formula table and guide files, for the header of a journal.
-
-    Raises:
-        MissingInputError: A guide file does not exist.
-    """
-    found: dict[str, Any] = {"formulas": None}
+    """Names and contents of formula table and guide files, for the header of a journal."""
+    identity: dict[str, Any] = {"formulas": None if table is None else str(table)}
     if table is not None:
-        found = {"formulas": str(table), "formulas_sha256": sha256(table)}
-    return found if guide is None else found | guide.identity()
-
-
-def by_feature(results: Iterable[HypothesisResult]) -> Iterator[tuple[HypothesisResult, ...]]:
-    """All results of each feature together."""
-    together: tuple[HypothesisResult, ...] = ()
-    for result in results:
-        together = (*together, result) if result.position else (result,)
-        if len(together) == result.of:
-            yield together
-
-
-def _hypotheses(
-    spectra: Sequence[SpectrumReference], usable: tuple[Spectrum, ...], source: FormulaSource
-) -> Sequence[Hypothesis | Failure]:
-    """What a feature may be, at least one.
-
-    A spectrum that cannot be cleaned leaves the others of its feature to be predicted without it.
-    """
-    if not usable:
-        return [Failure(spectra[0].status, spectra[0].message, "read")]
-    with stage("annotate"):
-        proposed = source(Feature(usable))
-    return [proposed] if isinstance(proposed, Failure) else proposed
-
-
-def _predicted(
-    result: HypothesisResult,
-    annotated: AnnotatedSpectrum,
-    model: LoadedModel,
-    settings: PredictSettings,
-    until: float | None,
-    known: Known | None,
-) -> HypothesisResult:
-    """What a hypothesis gives: encode, propose, merge, score.
-
-    Args:
-        result: What is known before anything is proposed.
-        annotated: Explained peaks with formula and adduct.
-        model: Proposes and scores.
-        settings: What decides the result.
-        until: When the feature's time is up, or None.
-        known: Of the molecule, or None.
-    """
-    started, hypothesis, proposals = time.perf_counter(), annotated.hypothesis, list[Proposal]()
-    samples = max(
-        min(_FEWEST_SAMPLES, settings.sampling.samples),
-        round(settings.sampling.samples * hypothesis.share),
-    )
-    sampling = replace(settings.sampling, samples=samples)
-    check = _deadline(until, model.synchronise)
-    try:
-        check()
-        if known is not None and known.guide is not None:
-            known.guide.require_room(hypothesis.formula)
-        with stage("encode"):
-            fingerprint, isomers = model.encode(annotated)
-        query = Query(annotated, fingerprint, isomers, known, sampling, check)
-        quotas = quotas_of(sampling, query, model.sources)
-        most = _most_draws(settings)
-        seed = noise_seed(settings.seed, hypothesis)
-        try:
-            with stage("sample"):
-                proposals.extend(propose(model.sources, query, quotas, seed, most))
-        except OutOfTimeError:
-            if not proposals or known is None or known.guide is None:
-                raise
-            # What was proposed before counts, and is merged however late it is.
-            query = replace(query, check=lambda: None)
-        excluded = frozenset(model.known if sampling.exclude_known else ())
-        with stage("assemble"):
-            result = merge(result, proposals, query, model.scores, excluded)
-        result = _told(result, query, proposals, quotas)
-    except OutOfTimeError:
-        result = _failed(result, _timeout(settings))
-    except RefusedError as refused:
-        result = _failed(result, refused.failure)
-    return replace(result, seconds=time.perf_counter() - started)
+        identity["formulas_sha256"] = sha256(table)
+    return identity | (guide.identity() if guide is not None else {})
 
 
 def quotas_of(
@@ -381,18 +308,16 @@ def quotas_of(
 
     Raises:
         UsageError: The setting names none of the sources.
+        RefusedError: Something is known that none of the sources takes.
     """
     names = [source.name for source in sources]
-    given = {
-        DATABASE: bool(query.known and query.known.databases),
-        ANALOGUES: bool(query.analogues),
-    }
-    for name, is_given in given.items():
+    has_database = bool(query.known and query.known.databases)
+    for name, is_given in {DATABASE: has_database, ANALOGUES: bool(query.analogues)}.items():
         if is_given and name not in names:
             message = f"these weights take no {name}; use duallgd's own"
             raise RefusedError(Failure("core_mismatch", message, "sample"))
     quotas = {LIBRARY: 1} if query.known is not None and query.known.matches else {}
-    if query.known is not None and query.known.databases:
+    if has_database:
         quotas[DATABASE] = MOST_OF_A_DATABASE
         if sampling.database_share == 1:
             return quotas
@@ -416,13 +341,6 @@ def quotas_of(
     return quotas | shares | beside
 
 
-def _most_draws(settings: PredictSettings) -> float:
-    """How many times its quota a source may be asked for."""
-    if settings.max_draws is None:
-        return _MOST_DRAWS
-    return settings.max_draws / settings.sampling.samples
-
-
 def noise_seed(seed: int, hypothesis: Hypothesis) -> int:
     """Seed of all random numbers of one hypothesis, 0 to 2^63 - 1.
 
@@ -433,65 +351,19 @@ def noise_seed(seed: int, hypothesis: Hypothesis) -> int:
     total = hashlib.blake2b(digest_size=_SEED_BYTES)
     total.update(f"{seed}|{hypothesis.formula}|{hypothesis.adduct.name}".encode())
     peaks = (
-        hashlib.blake2b(
-            np.ascontiguousarray([spectrum.mz, spectrum.intensity], dtype="<f8").tobytes()
-        ).digest()
+        np.ascontiguousarray([spectrum.mz, spectrum.intensity], dtype="<f8").tobytes()
         for spectrum in hypothesis.feature.spectra
     )
-    for digest in sorted(peaks):
+    for digest in sorted(hashlib.blake2b(values).digest() for values in peaks):
         total.update(digest)
     return int.from_bytes(total.digest(), "little") >> 1
 
 
-def _told(
-    result: HypothesisResult,
-    query: Query,
-    proposals: Sequence[Proposal],
-    quotas: Mapping[str, int],
-) -> HypothesisResult:
-    """The result with what is to be said of it."""
-    said, known = [], query.known
-    inside = sum(DATABASE in one.sources for one in result.structures)
-    if DATABASE in quotas and set(quotas) - GIVEN and result.structures:
-        likeliest = ", the likeliest of them" * (inside == MOST_OF_A_DATABASE)
-        said = [f"{counted(inside, 'structure')} of the database among the candidates{likeliest}"]
-    elif inside:
-        likeliest = "the likeliest " * (inside == MOST_OF_A_DATABASE)
-        among = f"chosen among {likeliest}{inside} structures"
-        said = [f"{among if inside > 1 else 'the only possible structure'} of the database"]
-    if query.constraints is not None and set(quotas) - GIVEN:
-        said += _yield(proposals, query.sampling.samples)
-    smiles = {one.block: one.smiles for one in result.structures}
-    result = replace(
-        result,
-        message=sentences(result.message, *query.remarks, *said),
-        notes=tuple(query.notes),
-        known={} if known is None else known.told(smiles, result.formula, query.fingerprint),
-    )
-    if not result.structures:
-        only_database = not set(quotas) - GIVEN
-        return _failed(result, _no_structure(query) if only_database else _empty(result))
-    if known is not None and known.is_uncalibrated:
-        return replace(result, message=sentences(result.message, _NOT_CALIBRATED))
-    return result
-
-
-def _yield(proposals: Sequence[Proposal], wanted: int) -> Iterator[str]:
-    """How many samples are as they must be, where not all of the first ones are."""
-    made = [one for one in proposals if one.source not in GIVEN]
-    valid = sum(not one.rejection for one in made)
-    few = "; --max-draws limits them" if valid < wanted else ""
-    if len(made) > wanted or few:
-        yield f"{valid} of {len(made)} samples are as asked for{few}"
-
-
 def _deadline(until: float | None, finish: Callable[[], None]) -> Callable[[], None]:
-    """A function that raises OutOfTimeError once a time is over.
+    """A function that raises OutOfTimeError after a time of the monotonic clock; None is never.
 
-    Args:
-        until: By the monotonic clock; None is never over.
-        finish: Waits for what the device was asked to do; without it a GPU's steps would all be
-            begun before the clock has moved. Called before each look at the clock, if there is one.
+    Before each look at the clock it waits for what the device was asked to do: a GPU's steps would
+    all be begun before the clock has moved.
     """
     if until is None:
         return lambda: None
@@ -504,21 +376,9 @@ def _deadline(until: float | None, finish: Callable[[], None]) -> Callable[[], N
     return check
 
 
-def _described(
-    hypothesis: Hypothesis | Failure, settings: PredictSettings, about: Mapping[str, Any]
-) -> tuple[HypothesisResult, AnnotatedSpectrum | None]:
-    """What is known of a hypothesis before anything is drawn, and its explained peaks.
-
-    Args:
-        hypothesis: Of a feature.
-        settings: How peaks are explained.
-        about: Fields of the result that name feature and hypothesis.
-    """
-    if isinstance(hypothesis, Failure):
-        return HypothesisResult(hypothesis.status, hypothesis.message, **about), None
-    with stage("annotate"):
-        annotated = annotate(hypothesis, settings.annotation)
-    unexplained = ""
+def _described(annotated: AnnotatedSpectrum, about: Mapping[str, Any]) -> HypothesisResult:
+    """What is known of a hypothesis before anything is drawn."""
+    hypothesis, unexplained = annotated.hypothesis, ""
     if not annotated.n_explained:
         unexplained = (
             f"none of the {annotated.n_peaks} peaks is explained by {hypothesis.formula}; "
@@ -529,7 +389,16 @@ def _described(
             f"{hypothesis.formula} explains {annotated.explained_intensity:.1%} of the intensity "
             "of the peaks: check formula, adduct and instrument; less confidence is stated"
         )
-    result = HypothesisResult(
+    peaks = list[ExplainedPeak]()
+    columns = (annotated.mz, annotated.intensity, annotated.subformula, annotated.carrier)
+    for mz, intensity, counts, number, ppm in zip(*columns, annotated.ppm, strict=True):
+        carrier = hypothesis.adduct.carriers[number]
+        charge = f"{carrier.charge:+d}" if abs(carrier.charge) > 1 else ""
+        formula = f"{Formula(tuple(counts.tolist()))}{carrier.metals}{charge}"
+        # float32 to the shortest decimal that is the same float32, not its long double expansion.
+        shortest = float(str(mz)), float(str(intensity))
+        peaks.append(ExplainedPeak(*shortest, formula, round(float(ppm), 2)))
+    return HypothesisResult(
         status=OK,
         message=sentences(*hypothesis.notes, unexplained),
         formula=str(hypothesis.formula),
@@ -541,62 +410,57 @@ def _described(
         n_peaks=annotated.n_peaks,
         n_explained=annotated.n_explained,
         explained_intensity=float(annotated.explained_intensity),
-        peaks=_explained(annotated),
+        peaks=tuple(peaks),
         **about,
     )
-    return result, annotated
 
 
-def _explained(annotated: AnnotatedSpectrum) -> tuple[ExplainedPeak, ...]:
-    carriers = annotated.hypothesis.adduct.carriers
-    # float32 to the shortest decimal that is the same float32, not to its long double expansion.
-    return tuple(
-        ExplainedPeak(
-            mz=float(str(mz)),
-            intensity=float(str(intensity)),
-            formula=_written(counts, carriers[carrier]),
-            ppm=round(float(ppm), 2),
+def _told(
+    result: HypothesisResult,
+    query: Query,
+    proposals: Sequence[Proposal],
+    quotas: Mapping[str, int],
+) -> HypothesisResult:
+    """The result with what is to be said of it."""
+    said, known, draws = [], query.known, bool(set(quotas) - GIVEN)
+    inside = sum(DATABASE in one.sources for one in result.structures)
+    is_full = inside == MOST_OF_A_DATABASE
+    if DATABASE in quotas and draws and result.structures:
+        likeliest = ", the likeliest of them" * is_full
+        said = [f"{counted(inside, 'structure')} of the database among the candidates{likeliest}"]
+    elif inside:
+        among = f"chosen among {'the likeliest ' * is_full}{inside} structures"
+        said = [f"{among if inside > 1 else 'the only possible structure'} of the database"]
+    if query.constraints is not None and draws:
+        made = [one for one in proposals if one.source not in GIVEN]
+        valid, wanted = sum(not one.rejection for one in made), query.sampling.samples
+        few = "; --max-draws limits them" if valid < wanted else ""
+        if len(made) > wanted or few:
+            said.append(f"{valid} of {len(made)} samples are as asked for{few}")
+    smiles = {one.block: one.smiles for one in result.structures}
+    result = replace(
+        result,
+        message=sentences(result.message, *query.remarks, *said),
+        notes=tuple(query.notes),
+        known={} if known is None else known.told(smiles, result.formula, query.fingerprint),
+    )
+    if not result.structures:
+        return _failed(result, _no_candidate(result, query, draws=draws))
+    if known is not None and known.is_uncalibrated:
+        uncalibrated = "confidence is not calibrated for what is known"
+        return replace(result, message=sentences(result.message, uncalibrated))
+    return result
+
+
+def _no_candidate(result: HypothesisResult, query: Query, *, draws: bool) -> Failure:
+    """Why there is no structure, and what to do."""
+    if not draws:
+        asked = "" if query.constraints is None else " and is as asked for"
+        message = (
+            f"no structure of the database has the formula {query.formula}{asked}; without "
+            "--database-only structures are generated too"
         )
-        for mz, intensity, counts, carrier, ppm in zip(
-            annotated.mz,
-            annotated.intensity,
-            annotated.subformula,
-            annotated.carrier,
-            annotated.ppm,
-            strict=True,
-        )
-    )
-
-
-def _written(counts: NDArray[np.int16], kept: Carrier) -> str:
-    """A sub-formula with the metals that it keeps, and its charge where that is not one."""
-    charge = f"{kept.charge:+d}" if abs(kept.charge) > 1 else ""
-    return f"{Formula(tuple(counts.tolist()))}{kept.metals}{charge}"
-
-
-def _failed(result: HypothesisResult, failure: Failure) -> HypothesisResult:
-    message = sentences(failure.message, result.message)
-    return replace(result, status=failure.status, message=message)
-
-
-def _timeout(settings: PredictSettings) -> Failure:
-    message = (
-        f"stopped after {settings.sampling.timeout_s:g} s; "
-        "raise --timeout-per-spectrum, or lower --steps or --samples"
-    )
-    return Failure("timeout", message, "sample")
-
-
-def _no_structure(query: Query) -> Failure:
-    asked = "" if query.constraints is None else " and is as asked for"
-    message = (
-        f"no structure of the database has the formula {query.formula}{asked}; without "
-        "--database-only structures are generated too"
-    )
-    return Failure("no_candidate", message, "sample")
-
-
-def _empty(result: HypothesisResult) -> Failure:
+        return Failure("no_candidate", message, "sample")
     reasons = ", ".join(f"{count} {why}" for why, count in result.rejected.items())
     message = (
         f"none of {result.sampled} samples is a molecule of {result.formula} "
@@ -605,3 +469,8 @@ def _empty(result: HypothesisResult) -> Failure:
     if result.rejected.keys() == {KNOWN_MOLECULE}:
         message = f"all found for {result.formula} are known molecules; drop --exclude-known"
     return Failure("no_candidate", message, "assemble")
+
+
+def _failed(result: HypothesisResult, failure: Failure) -> HypothesisResult:
+    message = sentences(failure.message, result.message)
+    return replace(result, status=failure.status, message=message)

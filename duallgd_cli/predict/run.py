@@ -46,20 +46,8 @@ from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest
 from duallgd_cli.predict.unmatched import telling_unmatched
 from duallgd_cli.ranking.ladder import with_level
 from duallgd_cli.ranking.one_list import Ranking
-from duallgd_cli.results import (
-    OK,
-    HypothesisResult,
-    Prediction,
-    predictions_of,
-    references,
-)
-from duallgd_cli.runtime import (
-    default_threads,
-    each_in_stage,
-    in_order,
-    stage,
-    versions,
-)
+from duallgd_cli.results import OK, HypothesisResult, Prediction, predictions_of, references
+from duallgd_cli.runtime import default_threads, in_order, versions
 from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import Inputs
@@ -97,6 +85,12 @@ _GUIDES: Final = {
     "tables": "an input, the guide",
     "databases": "an input, the database",
 }
+_Files: TypeAlias = list[tuple[str, str | Path]]  # what each is, and its place
+
+# Told the stage of a run, spectra that are newly accounted for (0 where a stage begins), and the
+# first result of the feature just computed; None for the beginning of a stage and for what was
+# found finished in the journal.
+Progress: TypeAlias = Callable[[str, int, HypothesisResult | None], None]
 
 
 @dataclass(slots=True)
@@ -132,39 +126,29 @@ class RunSummary:
     seconds: float = 0.0
 
     def watch(self, run: FinishedRun, parts: IO[str] | None = None) -> Iterator[Prediction]:
-        """The predictions of a run, counted on their way to a writer; see `predictions`.
-
-        Args:
-            run: Finished.
-            parts: Takes the rows of the table of parts; None if nobody asked for them.
-        """
+        """The predictions of a finished run, counted on their way to a writer."""
         self.n_ms1 = run.totals.get("ms1", 0)
         for prediction in predictions(run, parts=parts is not None):
+            tried = prediction.hypotheses
             self.counts[prediction.status] += 1
             self.messages.setdefault(prediction.status, prediction.message)
             if prediction.source == prediction.group[0]:
                 self.n_features += 1
                 self.n_candidates += len(prediction.candidates)
-                self.computing_s += sum(one.seconds for one in prediction.hypotheses)
-                self.notes.update(note for one in prediction.hypotheses for note in one.notes)
+                self.computing_s += sum(one.seconds for one in tried)
+                self.notes.update(note for one in tried for note in one.notes)
                 if parts is not None:
                     cells = (cells_of(row, PART_COLUMNS) for row in part_rows(prediction))
                     parts.writelines(lines_of(cells, "csv"))
-                    self.n_few += bool(prediction.candidates) and not is_enough(
-                        prediction.hypotheses
-                    )
+                    self.n_few += bool(prediction.candidates) and not is_enough(tried)
             yield prediction
 
     def add(self, other: "RunSummary") -> None:
         """Count what passed another's `watch`, of the same run."""
-        self.n_ms1 = other.n_ms1
-        self.counts += other.counts
         self.messages = {**other.messages, **self.messages}
-        self.n_features += other.n_features
-        self.n_few += other.n_few
-        self.n_candidates += other.n_candidates
-        self.computing_s += other.computing_s
-        self.notes += other.notes
+        for name in ("counts", "notes", "n_candidates", "n_features", "n_few", "computing_s"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.n_ms1 = other.n_ms1
 
     @property
     def n_spectra(self) -> int:
@@ -182,12 +166,6 @@ class RunSummary:
         return self.n_spectra > 0 and set(+self.counts) == {"unreadable"}
 
 
-# Told the stage of a run, spectra that are newly accounted for (0 where a stage begins, and for
-# further hypotheses of a feature), and the result just computed; None for the beginning of a stage
-# and for what was found finished in the journal.
-Progress: TypeAlias = Callable[[str, int, HypothesisResult | None], None]
-
-
 def predict(
     request: PredictRequest,
     model: LoadedModel,
@@ -196,7 +174,7 @@ def predict(
 ) -> RunSummary:
     """Predict structures for every MS2 spectrum of the inputs.
 
-    Finished spectra are kept in a journal as they come; the output is written from it at the end,
+    Finished features are kept in a journal as they come; the output is written from it at the end,
     whole or not at all. A shard writes no output: `merge` joins the journals of all.
 
     Args:
@@ -230,17 +208,15 @@ def predict(
                     tell("predicting", 0, None)
                     features = _features(request, inputs, kept, tell, knowledge)
                     given = (features, model, settings, request.workers)
-                    for one in results(*given, source=source, knowledge=knowledge):
-                        with stage("write"):
-                            journal.append(one)
-                        n_finished += one.position == one.of - 1
-                        tell("predicting", 0 if one.position else len(one.spectra), one)
+                    for together in results(*given, source=source, knowledge=knowledge):
+                        journal.append(together)
+                        n_finished += 1
+                        tell("predicting", len(together[0].spectra), together[0])
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
                     journal.finish(totals | inputs.runs)
             finished = FinishedRun([path])
             tell("writing", 0, None)
-            with stage("write"):
-                write_all(finished, summary, request)
+            write_all(finished, summary, request)
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path, n_finished)) from None
         summary.seconds = time.perf_counter() - clock
@@ -252,18 +228,18 @@ def predict(
 def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
     """What the journal of a request says it is of."""
     ranking = model.ranking_for(request.settings, request.guide)
-    ranked = {"ranking": config.dump(ranking.generated)}
+    about = {"name": model.name, "sha256": model.sha256, "ranking": config.dump(ranking.generated)}
     if ranking.database is not None:
-        ranked["database"] = config.dump(ranking.database)
-        ranked["membership"] = config.dump(ranking.membership)
+        about["database"] = config.dump(ranking.database)
+        about["membership"] = config.dump(ranking.membership)
     said = {"remark": model.remark, "own": model.own}
-    named = {"name": model.name, "sha256": model.sha256}
+    settings = config.dump(request.settings) | table_identity(request.formulas, request.guide)
+    if request.features is not None:
+        settings["features_sha256"] = sha256(request.features)
     return Header(
         version=__version__,
-        settings=config.dump(request.settings)
-        | table_identity(request.formulas, request.guide)
-        | ({} if (of := request.features) is None else {"features_sha256": sha256(of)}),
-        model={**named, **ranked, **{name: value for name, value in said.items() if value}},
+        settings=settings,
+        model=about | {name: value for name, value in said.items() if value},
         inputs=inputs.identity(),
         shard=str(request.shard),
     )
@@ -280,174 +256,13 @@ def _features(
     features = inputs.features(*request.settings.grouping)
     if request.features is not None:
         features = FeatureTable(request.features).applied(features)
-    features = each_in_stage("read", features)
     if request.formulas is not None or knowledge is not None:
         features = telling_unmatched(features, request.formulas, knowledge)
     for number, item in enumerate(features):
-        if not request.shard.holds(number):
-            continue
-        if number not in finished:
+        if request.shard.holds(number) and number not in finished:
             yield number, item
-        else:
+        elif request.shard.holds(number):
             tell("predicting", len(references(item.spectra)), None)
-
-
-def check(request: PredictRequest) -> Knowledge | None:
-    """Refuse what cannot be done, before hours are spent or weights are loaded.
-
-    Returns:
-        What is known of the molecules, as the files of the request say; None without any.
-
-    Raises:
-        UsageError: A file would be lost or cannot be written, or the request is impossible.
-        MissingInputError: An input does not exist.
-        UnreadableError: An input cannot be read.
-    """
-    files = request.guide
-    for name in request.inputs:
-        if name != STANDARD_STREAM:
-            require_input(name)
-    claim_run(request)
-    if request.features is not None:
-        FeatureTable(request.features)
-    if request.names is not None:
-        Names.read(request.names)
-    formula_source(request.settings, request.formulas, request.settings.limits.max_heavy_atoms)
-    guide = request.settings.guide  # reads the core and the parts
-    return None if files is None else Knowledge.read(guide, files)
-
-
-def claim_run(
-    request: PredictRequest,
-    outputs: Mapping[str, str | Path] = MappingProxyType({}),
-    inputs: Iterable[tuple[str, str | Path]] = (),
-    own: Collection[str] = (),
-    *,
-    makes_folders: bool = False,
-) -> None:
-    """Refuse to lose a file to a run; see `files.claim`.
-
-    Args:
-        request: Of the run.
-        outputs: What is written beside its own files.
-        inputs: What is read beside them.
-        own: Which outputs may exist, beside those of a run that is resumed.
-        makes_folders: Whether folders are made for the outputs.
-
-    Raises:
-        UsageError: A file would be lost or cannot be written, or the request is impossible.
-    """
-    resolve_format(request.output, request.format)
-    read = [*read_by(request), *inputs]
-    journal = request.journal_path()
-    written = {**_outputs(request), **({} if journal is None else {JOURNAL: journal}), **outputs}
-    read += [(kind, written[kind]) for kind in (JOURNAL, RECORD) if kind in written]
-    if request.output != STANDARD_STREAM:
-        read += _all_files(request.output)
-    if journal is not None and journal.is_file() and journal.stat().st_size:
-        if not is_journal(journal):
-            raise UsageError(f"{journal} is not a duallgd journal; name another file")
-        if request.resume:
-            own = written
-        elif not request.force:
-            kept = scan(journal)
-            # What is in no output yet is kept under another name.
-            own = own if len(kept.hypotheses) and kept.is_written else (*own, JOURNAL)
-    claim(
-        written,
-        read,
-        force=request.force,
-        own=own,
-        makes_folders=makes_folders,
-        otherwise="or --resume to continue its run",
-    )
-
-
-def read_by(request: PredictRequest) -> list[tuple[str, str | Path]]:
-    """All that a run reads, each with what it is, for `files.claim`."""
-    guide = () if request.guide is None else request.guide.places()
-    tables = {
-        "formulas": request.formulas, "features": request.features, "names": request.names,
-    }  # fmt: skip
-    return [
-        *(("an input, the spectra", name) for name in request.inputs),
-        *(
-            (f"an input, the table of {of}", name)
-            for of, name in tables.items()
-            if name is not None
-        ),
-        *((_GUIDES[kind], place) for kind, _, place in guide),
-        *request.reads,
-    ]
-
-
-def _outputs(request: PredictRequest) -> dict[str, str | Path]:
-    """All that a run writes but its journal, by what it is."""
-    journal = request.journal_path()
-    if request.shard.count > 1:
-        return {RECORD: record_path(Path(str(journal).removesuffix(ENDING)))}
-    if request.output == STANDARD_STREAM:
-        return {OUTPUT: request.output}
-    files = run_files(request.output, request.summaries)
-    del files[JOURNAL], files[PAGE]
-    if not request.parts:
-        del files[PARTS]
-    if request.features is None:
-        del files[FEATURES]
-    return {**files, **({} if request.page is None else {PAGE: request.page})}
-
-
-def run_files(output: str | Path, summaries: Iterable[str] = SUMMARIES) -> dict[str, str | Path]:
-    """Where the files of a run lie if nobody says, by what they are.
-
-    Args:
-        output: Of the run, a file.
-        summaries: Names of tables for other programs.
-
-    Raises:
-        UsageError: One of the summaries is not known.
-    """
-    path = Path(output)
-    return {
-        OUTPUT: output,
-        RECORD: record_path(path),
-        JOURNAL: path.parent / f"{path.name}{ENDING}",
-        PARTS: parts_path(path),
-        FEATURES: features_path(path),
-        PAGE: path.parent / f"{path.stem}.html",
-        **{f"the table for {name}": at for name, at in summary_paths(summaries, path).items()},
-    }
-
-
-def _all_files(output: str | Path) -> list[tuple[str, str | Path]]:
-    """The files of a run, with what they are; of its shards and what was kept what is there."""
-    path = Path(output)
-    journals = sorted(path.parent.glob(f"{glob.escape(path.name)}*{ENDING}*"))
-    records = sorted(path.parent.glob(f"{glob.escape(path.name)}.shard-*.run.json"))
-    return [
-        *run_files(output).items(),
-        *((_OF_A_RUN, one) for one in journals),
-        *(("the record of a shard", one) for one in records),
-    ]
-
-
-def files_of_runs(names: Sequence[Path]) -> list[tuple[str, str | Path]]:
-    """The files of finished runs, each with what it is, for a command that reads them.
-
-    Args:
-        names: Journals, or outputs that have journals beside them.
-
-    Raises:
-        UsageError: Nothing of that name has a journal.
-    """
-    journals = journals_of(names)
-    runs = (str(path).removesuffix(ENDING) for path in journals)
-    whole = dict.fromkeys(_SHARD.sub("", name) for name in (*map(str, names), *runs))
-    return [
-        *((_OF_A_RUN, path) for path in journals),
-        *(("the input of the run", name) for path in journals for name in inputs_of(path)),
-        *(item for name in whole for item in _all_files(name)),
-    ]
 
 
 @contextmanager
@@ -474,28 +289,160 @@ def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) ->
     )
 
 
-def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
-    """The predictions of a run, one per spectrum, in input order, ranked as its header says.
+# What may be written: decided here for predict, merge, evaluate and report, by `files.claim`.
+
+
+def check(request: PredictRequest) -> Knowledge | None:
+    """Refuse what cannot be done, before hours are spent or weights are loaded.
+
+    Returns:
+        What is known of the molecules, as the files of the request say; None without any.
+
+    Raises:
+        UsageError: A file would be lost or cannot be written, or the request is impossible.
+        MissingInputError: An input does not exist.
+        UnreadableError: An input cannot be read.
+    """
+    for name in request.inputs:
+        if name != STANDARD_STREAM:
+            require_input(name)
+    claim_run(request)
+    if request.features is not None:
+        FeatureTable(request.features)
+    if request.names is not None:
+        Names.read(request.names)
+    formula_source(request.settings, request.formulas, request.settings.limits.max_heavy_atoms)
+    guide = request.settings.guide  # reads the core and the parts
+    return None if request.guide is None else Knowledge.read(guide, request.guide)
+
+
+def claim_run(
+    request: PredictRequest,
+    outputs: Mapping[str, str | Path] = MappingProxyType({}),
+    inputs: Iterable[tuple[str, str | Path]] = (),
+    own: Collection[str] = (),
+    *,
+    makes_folders: bool = False,
+) -> None:
+    """Refuse to lose a file to a run; see `files.claim`.
 
     Args:
-        run: Finished.
-        parts: Say what the structures contain, too.
+        request: Of the run.
+        outputs: What is written beside its own files.
+        inputs: What is read beside them.
+        own: Which outputs may exist, beside those of a run that is resumed.
+        makes_folders: Whether folders are made for the outputs.
     """
+    resolve_format(request.output, request.format)
+    journal = request.journal_path()
+    written = {**_outputs(request), **({} if journal is None else {JOURNAL: journal}), **outputs}
+    read = [*read_by(request), *inputs]
+    read += [(kind, written[kind]) for kind in (JOURNAL, RECORD) if kind in written]
+    if request.output != STANDARD_STREAM:
+        read += _all_files(request.output)
+    if journal is not None and journal.is_file() and journal.stat().st_size:
+        if not is_journal(journal):
+            raise UsageError(f"{journal} is not a duallgd journal; name another file")
+        if request.resume:
+            own = written
+        elif not request.force:
+            kept = scan(journal)
+            # What is in no output yet is kept under another name.
+            own = own if len(kept.rows) and kept.is_written else (*own, JOURNAL)
+    otherwise = "or --resume to continue its run"
+    options = {"force": request.force, "makes_folders": makes_folders}
+    claim(written, read, own=own, otherwise=otherwise, **options)
+
+
+def read_by(request: PredictRequest) -> _Files:
+    """All that a run reads, each with what it is, for `files.claim`."""
+    guide = () if request.guide is None else request.guide.places()
+    tables = {
+        "formulas": request.formulas, "features": request.features, "names": request.names,
+    }  # fmt: skip
+    read: _Files = [("an input, the spectra", name) for name in request.inputs]
+    read += [(f"an input, the table of {of}", name) for of, name in tables.items() if name]
+    return [*read, *((_GUIDES[kind], place) for kind, _, place in guide), *request.reads]
+
+
+def _outputs(request: PredictRequest) -> dict[str, str | Path]:
+    """All that a run writes but its journal, by what it is."""
+    if request.shard.count > 1:
+        journal = str(request.journal_path())
+        return {RECORD: record_path(Path(journal.removesuffix(ENDING)))}
+    if request.output == STANDARD_STREAM:
+        return {OUTPUT: request.output}
+    files = _run_files(request.output, request.summaries)
+    unasked = {JOURNAL: None, PAGE: request.page, PARTS: request.parts, FEATURES: request.features}
+    for kind, asked in unasked.items():
+        if not asked:
+            del files[kind]
+    return {**files, **({} if request.page is None else {PAGE: request.page})}
+
+
+def _run_files(output: str | Path, summaries: Iterable[str] = SUMMARIES) -> dict[str, str | Path]:
+    """Where the files of a run lie if nobody says, by what they are."""
+    path = Path(output)
+    return {
+        OUTPUT: output,
+        RECORD: record_path(path),
+        JOURNAL: path.parent / f"{path.name}{ENDING}",
+        PARTS: path.parent / f"{path.stem}.parts.csv",
+        FEATURES: path.parent / f"{path.stem}.features.csv",
+        PAGE: path.parent / f"{path.stem}.html",
+        **{f"the table for {name}": at for name, at in summary_paths(summaries, path).items()},
+    }
+
+
+def record_path(output: Path) -> Path:
+    """Where the record of a run lies: ``out.csv.run.json``."""
+    return output.parent / f"{output.name}.run.json"
+
+
+def _all_files(output: str | Path) -> _Files:
+    """The files of a run, with what they are; of its shards and what was kept what is there."""
+    path = Path(output)
+    journals = sorted(path.parent.glob(f"{glob.escape(path.name)}*{ENDING}*"))
+    records = sorted(path.parent.glob(f"{glob.escape(path.name)}.shard-*.run.json"))
+    shards = [
+        *((_OF_A_RUN, one) for one in journals),
+        *(("the record of a shard", one) for one in records),
+    ]
+    return [*_run_files(output).items(), *shards]
+
+
+def files_of_runs(names: Sequence[Path]) -> _Files:
+    """The files of finished runs, each with what it is, for a command that reads them.
+
+    Raises:
+        UsageError: A name is neither a journal nor an output that has one.
+    """
+    journals = journals_of(names)
+    runs = (str(path).removesuffix(ENDING) for path in journals)
+    whole = dict.fromkeys(_SHARD.sub("", name) for name in (*map(str, names), *runs))
+    return [
+        *((_OF_A_RUN, path) for path in journals),
+        *(("the input of the run", name) for path in journals for name in inputs_of(path)),
+        *(item for name in whole for item in _all_files(name)),
+    ]
+
+
+def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
+    """The predictions of a run, one per spectrum, in input order, ranked as its header says."""
     header = run.header
     ranking = Ranking.recorded(header.model, header.settings, header.inputs[0]["name"])
     top_k = int(header.settings["top_k"])
     certain = float(header.settings.get("certain", CERTAIN))
     latest: tuple[HypothesisResult, ...] = ()
-    for tried, position in run.in_input_order():
+    for tried, place in run.in_input_order():
         if tried is not latest:
-            with stage("rank"):
-                candidates, top10 = ranking.rank(tried, None if parts else top_k)
+            candidates, top10 = ranking.rank(tried, None if parts else top_k)
             latest, ranked = tried, predictions_of(tried, candidates, top10, top_k)
             if parts:
-                found = likely_parts(tried, candidates)
-                ranked = [replace(one, parts=found if one.hypotheses else ()) for one in ranked]
+                likely = likely_parts(tried, candidates)
+                ranked = [replace(one, parts=likely if one.hypotheses else ()) for one in ranked]
             ranked = [*with_level(ranked, certain)]
-        yield ranked[position]
+        yield ranked[place]
 
 
 def merge(
@@ -518,7 +465,7 @@ def merge(
         names: Journals, or outputs that have journals beside them.
         output: File, or ``-``.
         format_name: One of `writers.FORMATS`; empty decides by the ending.
-        parts: Whether to say what structures contain; see `PredictRequest`.
+        parts: As for `summaries` and `features`, see `PredictRequest`.
         summaries: Tables for other programs.
         features: Table of features, which comes back with the answers.
         names_table: Names and classes of molecules; see `PredictRequest`.
@@ -555,11 +502,7 @@ def merge(
 
 
 def workers_for(names: Sequence[Path]) -> int:
-    """Processes that read a finished run: one where it is small, as many as there are cores else.
-
-    Args:
-        names: Journals, or outputs that have journals beside them.
-    """
+    """Processes that read journals of this size: one, or as many as there are cores."""
     size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
     return min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
 
@@ -567,15 +510,9 @@ def workers_for(names: Sequence[Path]) -> int:
 def write_all(
     run: FinishedRun, summary: RunSummary, request: PredictRequest, workers: int = 1
 ) -> None:
-    """Write the output of a run and, if asked for, further tables beside it.
+    """Write the output of a finished run and, if asked for, further tables beside it.
 
     A shard is counted only: the output is written from all of them.
-
-    Args:
-        run: Finished.
-        summary: Counts what is written.
-        request: Says what to write, and where.
-        workers: Processes that rank and write; they change nothing.
 
     Raises:
         UsageError: A file cannot be written.
@@ -585,6 +522,7 @@ def write_all(
     if request.shard.count > 1:
         deque(summary.watch(run), maxlen=0)
         return
+    places = {} if output == STANDARD_STREAM else _run_files(output, ())
     # What structures contain takes minutes, so its table is made on the way of the output.
     with TemporaryFile("w+", encoding="utf-8", errors="backslashreplace", newline="") as parts:
         given = parts if request.parts else None
@@ -602,10 +540,10 @@ def write_all(
             parts.seek(0)
             header = lines_of([PART_COLUMNS], "csv")
             blocks = iter(lambda: parts.read(_BLOCK), "")
-            write_atomically(parts_path(Path(output)), chain(header, blocks))
+            write_atomically(Path(places[PARTS]), chain(header, blocks))
     if request.features is not None:
         table = FeatureTable(request.features)
-        write_joined(predictions(run, parts=True), table, features_path(Path(output)))
+        write_joined(predictions(run, parts=True), table, Path(places[FEATURES]))
     if summary.n_few:
         logger.warning(
             "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
@@ -620,7 +558,7 @@ def _text(
 ) -> tuple[str, str, RunSummary]:
     """Text of some spectra of a run, rows of the table of their parts, and their counts."""
     summary, table = RunSummary(""), StringIO()
-    watched = summary.watch(run, table if parts else None)
+    watched = list(summary.watch(run, table if parts else None))
     return "".join(pieces(watched, output_format, run.header, names)), table.getvalue(), summary
 
 
@@ -637,34 +575,12 @@ def _joined(
         yield text.partition("\n")[2] if position and output_format in TABLES else text
 
 
-def parts_path(output: Path) -> Path:
-    """Where the parts of a run lie: ``out.parts.csv`` for ``out.csv``."""
-    return output.parent / f"{output.stem}.parts.csv"
-
-
-def features_path(output: Path) -> Path:
-    """Where a table of features lies that comes back: ``out.features.csv`` for ``out.csv``."""
-    return output.parent / f"{output.stem}.features.csv"
-
-
-def record_path(output: Path) -> Path:
-    """Where the record of a run lies: ``out.csv.run.json``."""
-    return output.parent / f"{output.name}.run.json"
-
-
 def _write_record(
     output: str, run: FinishedRun, summary: RunSummary, began: datetime | None = None
 ) -> None:
     """Write what was run with what, and how it went; the one place for times and versions.
 
-    Args:
-        output: Of the run.
-        run: Finished.
-        summary: How it went.
-        began: When it did; None where finished runs were joined.
-
-    Raises:
-        UsageError: The file cannot be written.
+    Joined runs did not begin at one time: `began` is None.
     """
     if output == STANDARD_STREAM:
         return
@@ -688,6 +604,5 @@ def _write_record(
         "notes": dict(sorted(summary.notes.items())),
         "times": times,
     }
-    write_atomically(
-        record_path(Path(output)), [json.dumps(record, indent=2, ensure_ascii=False) + "\n"]
-    )
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(record_path(Path(output)), [text])

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,8 @@ from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import STANDARD_STREAM, claim, require_input
 from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
-from duallgd_cli.predict.pipeline import by_feature, formula_source, results
+from duallgd_cli.predict.own import added
+from duallgd_cli.predict.pipeline import formula_source, results
 from duallgd_cli.predict.run import Progress, RunSummary, read_by
 from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.ranking.one_list import Ranking
@@ -51,14 +52,14 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class OwnStructure:
-    """A structure of the user's.
+    """A structure of the user's, or why it cannot be read.
 
     Attributes:
         name: As the file calls it, else "".
         smiles: As it was given.
-        mol: Read; None where it cannot be.
-        formula: Of it, "" where it cannot be read.
-        block: First block of its InChIKey, likewise.
+        mol: Read, or None.
+        formula: Of it, or "".
+        block: First block of its InChIKey, or "".
         fault: Why it cannot be read, "" if it can.
     """
 
@@ -72,12 +73,7 @@ class OwnStructure:
 
 @dataclass(frozen=True, slots=True)
 class Mine:
-    """The source that proposes these structures, all of the formula.
-
-    Attributes:
-        structures: In the order of the file.
-        name: Of the source.
-    """
+    """The source that proposes the structures of the formula, in the order of the file."""
 
     structures: Sequence[OwnStructure]
     name: str = NAME
@@ -103,44 +99,36 @@ def read_structures(path: Path) -> list[OwnStructure]:
         UnreadableError: It is of no known format.
         UsageError: It holds none, or too many, or none of them can be read.
     """
-    found = list[OwnStructure]()
+    structures = list[OwnStructure]()
     for row in read_rows(path):
-        if len(found) == MOST:
+        if len(structures) == MOST:
             raise UsageError(
                 f"{path} holds more than {MOST:,} structures; name it with --database instead, "
                 "which keeps the likeliest"
             )
-        fault = row.fault
-        if not fault:
+        structure = OwnStructure(row.name, row.smiles, fault=row.fault)
+        if not row.fault:
             try:
                 mol = parse_smiles(row.smiles)
                 require_expressible(mol)
-                formula, block = str(formula_of(mol)), inchikey(mol)[:14]
+                identity = {"formula": str(formula_of(mol)), "block": inchikey(mol)[:14]}
+                structure = replace(structure, mol=mol, **identity)
             except (MoleculeError, FormulaError) as error:
-                fault = str(error)
-        if fault:
-            found.append(OwnStructure(row.name, row.smiles, fault=fault))
-        else:
-            found.append(OwnStructure(row.name, row.smiles, mol, formula, block))
-    if not found:
+                structure = replace(structure, fault=str(error))
+        structures.append(structure)
+    if not structures:
         raise UsageError(f"{path} holds no structure: it is empty")
-    faults = [one.fault for one in found if one.fault]
-    if len(faults) == len(found):
+    faults = [one.fault for one in structures if one.fault]
+    if len(faults) == len(structures):
         raise UsageError(f"{path} holds no structure that can be read; of the first: {faults[0]}")
     if faults:
-        structures = counted(len(found), "structure")
-        logger.warning(
-            "%s: %d of %s cannot be read; their rows say why", path, len(faults), structures
-        )
-    return found
+        number = counted(len(structures), "structure")
+        logger.warning("%s: %d of %s cannot be read; their rows say why", path, len(faults), number)
+    return structures
 
 
 def check(request: PredictRequest, path: Path) -> tuple[list[OwnStructure], Knowledge | None]:
     """Read structures and databases, and look at all that may be wrong before weights are loaded.
-
-    Args:
-        request: Inputs, output, format and settings.
-        path: File of structures.
 
     Raises:
         UsageError: The output is impossible or would cost the user a file, or the structures are
@@ -177,9 +165,6 @@ def score_structures(
         model: Proposes, scores and ranks.
         tell: Told of each feature, as `run.predict` tells.
         knowledge: Of the molecules, such as databases, or None.
-
-    Raises:
-        UnreadableError: Nothing can be read.
     """
     warn_uncalibrated(model, request.settings, request.guide)
     summary, started = RunSummary(request.output), time.perf_counter()
@@ -204,14 +189,11 @@ def _rows(
     knowledge: Knowledge | None,
 ) -> Iterator[Row]:
     settings = request.settings
-    mine = Mine(structures)
-    again = None if model.again is None else partial(_again, model.again, mine)
-    asked = replace(model, sources=(*model.sources, mine), again=again)
     ranking = model.ranking_for(settings, request.guide)
     features = enumerate(inputs.features(*settings.grouping))
     source = _formulas(request, structures, model.max_heavy_atoms)
-    found = results(features, asked, settings, request.workers, source=source, knowledge=knowledge)
-    for together in by_feature(found):
+    given = (features, added(model, [Mine(structures)]), settings, request.workers)
+    for together in results(*given, source=source, knowledge=knowledge):
         prediction, rows = scored(together, structures, ranking)
         summary.counts[prediction.status] += 1
         summary.messages.setdefault(prediction.status, prediction.message)
@@ -219,11 +201,6 @@ def _rows(
         if tell is not None:
             tell("scoring", len(together[0].spectra), together[0])
         yield from rows
-
-
-def _again(again: Callable[[], LoadedModel], mine: Mine) -> LoadedModel:
-    model = again()
-    return replace(model, sources=(*model.sources, mine))
 
 
 def _formulas(
@@ -271,31 +248,22 @@ def scored(
     tried: defaultdict[str, list[HypothesisResult]] = defaultdict(list)
     for result in results:
         tried[result.formula].append(result)
-    named = {
-        **dict.fromkeys(COLUMNS),
-        "spectrum_id": prediction.spectrum_id,
-        "file": prediction.source.file,
-        "index": prediction.source.index,
-        "feature_id": prediction.feature_id,
-        "scans": prediction.scans,
-        "precursor_mz": prediction.precursor_mz,
-        "adduct": prediction.adduct,
-    }
+    shared = ("spectrum_id", "feature_id", "scans", "precursor_mz", "adduct")
+    named = dict.fromkeys(COLUMNS) | {name: getattr(prediction, name) for name in shared}
+    named |= {"file": prediction.source.file, "index": prediction.source.index}
     rows = list[Row]()
     for one in structures:
-        own = named | {"structure": one.name, "smiles": one.smiles, "formula": one.formula or None}
-        own |= {"inchikey14": one.block or None}
+        row = named | {"structure": one.name, "smiles": one.smiles}
+        row |= {"formula": one.formula or None, "inchikey14": one.block or None}
         candidate = by_block.get(one.block)
         if candidate is not None:
-            of_it = next(
-                each for each in tried[candidate.formula] if each.adduct == candidate.adduct
-            )
-            own |= _values(one, candidate, of_it, len(candidates))
-            own |= {"status": OK, "message": prediction.message}
+            adduct = candidate.adduct
+            result = next(each for each in tried[candidate.formula] if each.adduct == adduct)
+            row |= _values(one, candidate, result, len(candidates))
+            row |= {"status": OK, "message": prediction.message}
         else:
-            status, message = _why_not(one, prediction, tried)
-            own |= {"status": status, "message": message}
-        rows.append(own)
+            row["status"], row["message"] = _why_not(one, prediction, tried)
+        rows.append(row)
     return prediction, rows
 
 

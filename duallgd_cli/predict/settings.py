@@ -110,11 +110,7 @@ class PredictSettings:
 
 
 def preset_of(name: object) -> dict[str, int]:
-    """Settings of sampling that a preset stands for, by name; {} for None.
-
-    Raises:
-        UsageError: There is no such preset.
-    """
+    """Settings of sampling that a preset stands for, by name; {} for None."""
     if name is None:
         return {}
     if not isinstance(name, str) or name not in PRESETS:
@@ -124,12 +120,7 @@ def preset_of(name: object) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of several runs that share an input; features go to shards in turn.
-
-    Attributes:
-        number: From 1.
-        count: Shards in all.
-    """
+    """One of several runs that share an input, from 1; features go to shards in turn."""
 
     number: int = 1
     count: int = 1
@@ -226,10 +217,7 @@ class PredictRequest:
     def journal_path(self) -> Path | None:
         """Where the journal lies, if nobody says ``out.csv.journal.jsonl`` beside the output.
 
-        None for one that lives as long as the run.
-
-        Raises:
-            UsageError: A shard or a resumed run writes to standard output without a journal.
+        None for one that lives as long as the run, which neither a shard nor `resume` can do with.
         """
         if self.journal is not None:
             return self.journal
@@ -262,10 +250,7 @@ class Header:
     shard: str = WHOLE
 
     def differences(self, other: "Header") -> str:
-        """What changed from this header to the other, as part of a sentence; "" if nothing.
-
-        The first three changes as ``name before -> after``, and how many more there are.
-        """
+        """The first changes from this header to the other, as part of a sentence; "" if none."""
         before, after = self._flat(), other._flat()
         changed = [
             f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"

@@ -21,7 +21,6 @@ from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
 from duallgd_cli.chem.joining import together
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.data.molecular_graph import MolecularGraph
-from duallgd_cli.runtime import stage
 from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.collection import Collection, molecule_of
@@ -58,13 +57,12 @@ class Enumerated:
         blocks, most, core = self.collection.blocks, _PUT_TOGETHER, None
         if query.constraints is not None:
             most, core = _LOOKED_AT, query.constraints.core_molecule()
-        with stage("enumerate"):
-            near = mols_of_graphs(self.collection.near(query.fingerprint, query.formula))
-            known = chain(() if core is None else (core,), near)
-            near_by = query.allowed(changed(known, query.formula, blocks))
-            joined = query.allowed(together(blocks, query.formula, bit_scores(query), most))
-            first = islice(joined, _PUT_TOGETHER)
-            mols = shortlist(query, n, self.fragments, near_by, first)
+        near = mols_of_graphs(self.collection.near(query.fingerprint, query.formula))
+        known = chain(() if core is None else (core,), near)
+        near_by = query.allowed(changed(known, query.formula, blocks))
+        joined = query.allowed(together(blocks, query.formula, bit_scores(query), most))
+        first = islice(joined, _PUT_TOGETHER)
+        mols = shortlist(query, n, self.fragments, near_by, first)
         return (Proposal(self.name, mol) for mol in mols)
 
 

@@ -9,7 +9,6 @@ from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.runtime import stage
 from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.sources import ANALOGUES, DATABASE, LIBRARY, Proposal, Query
 from duallgd_cli.sources.collection import Collection
@@ -37,9 +36,8 @@ class DatabaseSource:
         del seed
         if query.known is None:
             return iter(())
-        with stage("enumerate"):
-            isomers = ((mol, 0.0) for mol in query.known.isomers(query.formula))
-            mols = shortlist(query, n, self.fragments, query.allowed(isomers))
+        isomers = ((mol, 0.0) for mol in query.known.isomers(query.formula))
+        mols = shortlist(query, n, self.fragments, query.allowed(isomers))
         return (Proposal(self.name, mol) for mol in mols)
 
 
@@ -77,9 +75,8 @@ class AnalogueSource:
         if "listed of analogues" not in query.memo:
             query.memo["listed of analogues"] = True
             blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
-            with stage("enumerate"):
-                made = changed(mols_of_graphs(query.analogues), query.formula, blocks)
-                mols = shortlist(query, int(_CHANGED * n), self.fragments, query.allowed(made))
+            made = changed(mols_of_graphs(query.analogues), query.formula, blocks)
+            mols = shortlist(query, int(_CHANGED * n), self.fragments, query.allowed(made))
         listed = (Proposal(self.name, mol) for mol in mols)
         left = n - len(mols)
         if self.sampler is None or not left:

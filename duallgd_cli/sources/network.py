@@ -18,7 +18,6 @@ from duallgd_cli.chem.repair import repair
 from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
 from duallgd_cli.diffusion.process import Samples, SamplingTask
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.runtime import stage
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.collection import BEGUN, Collection, starts
 
@@ -103,8 +102,7 @@ def _drawn(
     )
     samples, notes = sampler.draw(context, tasks, query.sampling, query.check)
     query.notes.extend(notes)
-    with stage("assemble"):
-        yield from assembled(name, query, samples)
+    yield from assembled(name, query, samples)
 
 
 def assembled(name: str, query: Query, samples: Samples) -> list[Proposal]:

@@ -27,7 +27,6 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import chunk_size, formula_condition
 from duallgd_cli.model.duallgd import Condition
 from duallgd_cli.model.rewritten import for_inference, rewritten_for
-from duallgd_cli.predict.loading import parts_of
 from duallgd_cli.runtime import Runtime
 
 _STEP = 250
@@ -62,7 +61,7 @@ def compare(n_atoms: int, precision: str, weights: Path, pairs: int) -> Compared
         pairs: Evaluations of each.
     """
     runtime = Runtime.resolve("cpu", precision, threads=1)
-    exact, model = (parts_of(load(weights), weights).network.eval() for _ in range(2))
+    exact, model = (load(weights).build().eval() for _ in range(2))
     fast = rewritten_for(model, runtime)
     assert fast is not None, "these weights have no random features, so nothing is rewritten"
     model = for_inference(model, runtime)

@@ -4,10 +4,7 @@ import json
 
 import pytest
 
-from duallgd_cli import predict_spectra
-from duallgd_cli.errors import UsageError
 from tests.made_spectra import ASPIRIN, block, mgf
-from tests.stub_model import stub_model
 
 
 @pytest.mark.parametrize(
@@ -35,15 +32,3 @@ def test_what_is_said_of_samples_and_steps_wins_over_the_preset(
     sampling = record["settings"]["sampling"]
     assert (sampling["samples"], sampling["steps"]) == (samples, steps)
     assert "preset" not in json.dumps(record)
-
-
-def test_presets_from_python(tmp_path):
-    spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
-
-    (fast,) = predict_spectra(stub_model(), spectra, preset="fast")
-    (own,) = predict_spectra(stub_model(), spectra, preset="fast", samples=4)
-
-    drawn = [one.hypotheses[0].sampled for one in (fast, own)]
-    assert drawn == [30, 4]
-    with pytest.raises(UsageError, match="preset must be one of"):
-        predict_spectra(stub_model(), spectra, preset="quick")

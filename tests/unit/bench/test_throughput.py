@@ -8,7 +8,6 @@ from duallgd_cli.bench.throughput import measure_throughput
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.runtime import STAGES
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
 from duallgd_cli.spectra.formulas import from_field
@@ -29,8 +28,6 @@ def test_figures_add_up(tmp_path):
 
     assert (figures["spectra"], figures["atoms"]) == (3, {9: 3})
     assert (figures["weights"], figures["val_top1"]) == ("small.safetensors", 0.25)
-    assert set(figures["stages_s"]) == {*STAGES, "other"} - {"enumerate"}  # nothing is listed
-    assert sum(figures["stages_s"].values()) == pytest.approx(figures["seconds"], rel=1e-3)
     assert figures["spectra_per_s"] == pytest.approx(3 / figures["seconds"])
     assert figures["candidates_per_s"] == pytest.approx(9 / figures["seconds"])
     assert figures["memory_mib"] > 0

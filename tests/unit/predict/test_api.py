@@ -53,8 +53,9 @@ def test_spectra_that_say_the_same_place_are_told_apart(spectra):
 
 
 def test_the_callers_mistakes_are_errors(spectra, tmp_path):
-    with pytest.raises(MissingInputError):
-        predict_spectra(stub_model(), tmp_path / "absent.mgf")
+    for absent in (tmp_path / "absent.mgf", [Path(spectra), tmp_path / "absent.mgf"]):
+        with pytest.raises(MissingInputError):
+            predict_spectra(stub_model(), absent)
     wrong = replace(SETTINGS, formula="C2H6O", formula_column="F")
     with pytest.raises(UsageError, match="exclude each other"):
         predict_spectra(stub_model(), spectra, wrong)
@@ -67,8 +68,13 @@ def test_settings_may_be_given_by_name(spectra):
         untimed(one) for one in predict_spectra(stub_model(), spectra, SETTINGS)
     ]
     assert predict_spectra(stub_model(), spectra, SETTINGS, top_k=1)[0].candidates[1:] == ()
+    for changes, drawn in (({}, 30), ({"samples": 4}, 4)):
+        found = predict_spectra(stub_model(), spectra, preset="fast", **changes)
+        assert found[0].hypotheses[0].sampled == drawn
     with pytest.raises(UsageError, match="unknown setting sample; did you mean sampl"):
         predict_spectra(stub_model(), spectra, sample=4)
+    with pytest.raises(UsageError, match="preset must be one of"):
+        predict_spectra(stub_model(), spectra, preset="quick")
 
 
 def test_predictions_come_as_soon_as_they_are_there(spectra):
@@ -107,28 +113,6 @@ def test_dictionaries_and_spectra_of_matchms_are_taken(spectra):
 
     assert expected.status == "ok"
     assert [one.candidates for one in found] == [expected.candidates] * 2
-
-
-@pytest.mark.slow
-def test_a_real_spectrum_of_matchms_is_taken(spectra):
-    matchms = pytest.importorskip("matchms")
-    ours = next(iter(read(spectra)))
-    metadata = {name: value for name, value in plain(ours).items() if name[:2] not in ("mz", "in")}
-
-    theirs = matchms.Spectrum(ours.mz, ours.intensity, metadata)
-    found = predict_spectra(stub_model(), [ours, theirs], SETTINGS)
-
-    assert found[0].candidates == found[1].candidates
-
-
-def test_several_files_are_read_one_after_the_other(spectra, tmp_path):
-    other = mgf(tmp_path / "other.mgf", block(ALANINE))
-
-    found = stub_model().predict((Path(name) for name in (spectra, other)), SETTINGS)
-
-    assert [one.source.file for one in found] == [spectra] * 3 + [other]
-    with pytest.raises(MissingInputError):
-        stub_model().predict([spectra, tmp_path / "absent.mgf"])
 
 
 class LongestSmiles:

@@ -137,11 +137,3 @@ def test_a_spectrum_is_predicted_the_same_from_any_format(tmp_path):
     (tmp_path / "a.msp").write_text("\n".join(msp))
 
     assert candidates(tmp_path / "a.msp") == from_mgf
-
-
-def test_another_seed_is_another_draw_and_the_same_seed_the_same(tmp_path):
-    path = mgf(tmp_path / "in.mgf", block(NICOTINE))
-    other = predict_spectra(MODEL, path, replace(SETTINGS, seed=1))[0].candidates
-
-    assert candidates(path) == candidates(path)
-    assert [other] != candidates(path)

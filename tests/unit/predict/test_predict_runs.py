@@ -66,22 +66,6 @@ def test_resuming_another_run_is_refused_and_says_what_changed(spectra, tmp_path
         predict(again, stub_model())
 
 
-def test_what_exists_is_replaced_only_when_asked(spectra, tmp_path):
-    made = request(spectra, tmp_path / "out.csv")
-    predict(made, stub_model())
-    merge([tmp_path / "out.csv"], str(tmp_path / "again.csv"))
-    before = (tmp_path / "out.csv").read_bytes()
-
-    with pytest.raises(UsageError, match=r"the output \S+out\.csv exists; name another output"):
-        predict(made, stub_model())
-    with pytest.raises(UsageError, match=r"again\.csv exists; name another output, or add --force"):
-        merge([tmp_path / "out.csv"], str(tmp_path / "again.csv"))
-
-    predict(replace(made, force=True), stub_model())
-    merge([tmp_path / "out.csv"], str(tmp_path / "again.csv"), force=True)
-    assert (tmp_path / "out.csv").read_bytes() == before
-
-
 @pytest.mark.parametrize("count", [1, 3, 20])
 def test_shards_merge_to_the_same_bytes(spectra, tmp_path, count):
     whole, joined = tmp_path / "whole.csv", tmp_path / "joined.csv"
@@ -124,32 +108,6 @@ def test_a_copied_journal_resumes_elsewhere(spectra, tmp_path):
     predict(moved, model_with(Stopping(0, AssertionError("generated again"))))
 
     assert (tmp_path / "o2.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("require", [(), ("[OX2H]",)])  # with a guide in several rounds
-def test_processes_change_no_byte(spectra, tmp_path, require):
-    settings = replace(SETTINGS, require=require)
-    model = replace(stub_model(), again=stub_model)
-
-    predict(request(spectra, tmp_path / "here.csv", settings=settings), model)
-    predict(request(spectra, tmp_path / "both.csv", settings=settings, workers=2), model)
-
-    expected = (tmp_path / "here.csv").read_bytes()
-    assert (b"samples are as asked for" in expected) == bool(require)
-    assert (tmp_path / "both.csv").read_bytes() == expected
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError(), KeyboardInterrupt()])
-def test_what_goes_wrong_ends_the_run_and_what_was_computed_is_kept(spectra, tmp_path, error):
-    broken = model_with(Stopping(3, error))
-    expected = InterruptedRunError if isinstance(error, KeyboardInterrupt) else ZeroDivisionError
-
-    with pytest.raises(expected):
-        predict(request(spectra, tmp_path / "out.csv"), broken)
-    summary = predict(request(spectra, tmp_path / "out.csv", resume=True), stub_model())
-
-    assert summary.n_resumed >= 3
 
 
 @pytest.mark.slow

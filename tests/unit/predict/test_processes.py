@@ -13,7 +13,7 @@ from duallgd_cli import files
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError, WorkerDiedError
 from duallgd_cli.files import memory_bytes
-from duallgd_cli.predict.api import predict_spectra
+from duallgd_cli.predict.own import with_own
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
@@ -34,51 +34,37 @@ def spectra(tmp_path):
     return mgf(tmp_path / "in.mgf", *scaled, "BEGIN IONS\nPEPMASS=x\nEND IONS\n")
 
 
-def test_results_are_the_same_bytes_and_in_order(spectra, tmp_path):
-    model = replace(stub_model(), again=stub_model)
-    written = []
-    for count in (1, 2):
-        out = tmp_path / f"{count}.csv"
-        predict(PredictRequest((str(spectra),), str(out), settings=SETTINGS, workers=count), model)
-        written.append(out.read_bytes())
+class Salicylate:
+    """A source of the user's own."""
 
-    assert written[0] == written[1]
-    assert written[0].count(b"\n") > 8
+    name = "mine"
+
+    def propose(self, query, n, seed):
+        return iter(["O=C(O)c1ccccc1OC=O", "CC(=O)Oc1ccccc1C(=O)O"])
 
 
-def test_the_python_interface_takes_processes_too(spectra):
-    model = replace(stub_model(), again=stub_model)
-
-    alone, together = (
-        [one.candidates for one in predict_spectra(model, str(spectra), SETTINGS, workers=count)]
-        for count in (1, 2)
-    )
-
-    assert alone == together
-
-
-def test_of_a_database_they_are_given_what_has_the_formula(spectra, tmp_path, monkeypatch):
+def test_results_are_the_same_bytes_whatever_decides_them(spectra, tmp_path, monkeypatch):
+    """A guide in several rounds, a database, a source of one's own, and formulas of a table."""
     monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
-    smiles = (
-        "CC(=O)Oc1ccccc1C(=O)O",
-        "O=C(O)C=Cc1ccc(O)c(O)c1",
-        "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
-        "CCO",
-    )
+    smiles = ("CC(=O)Oc1ccccc1C(=O)O", "O=C(O)C=Cc1ccc(O)c(O)c1", "Cn1c(=O)c2c(ncn2C)n(C)c1=O")
     (tmp_path / "all.smi").write_text("\n".join(smiles))
+    (tmp_path / "formulas.csv").write_text("id,formula\n1,C9H8O4\n1,C8H8N2O3\n")
     files = GuideFiles(databases=(str(tmp_path / "all.smi"),))
+    settings = replace(SETTINGS, require=("[#6]=[#8]",), group_by="none")
+    model = with_own(replace(stub_model(), again=stub_model), [Salicylate()])
     written = []
     for count in (1, 2):
-        out = tmp_path / f"{count}.jsonl"
-        asked = PredictRequest(
-            (str(spectra),), str(out), guide=files, settings=SETTINGS, workers=count
-        )
-        predict(asked, replace(stub_model(), again=stub_model))
+        out, about = tmp_path / f"{count}.jsonl", {"guide": files, "settings": settings}
+        about["formulas"] = tmp_path / "formulas.csv"
+        asked = PredictRequest((str(spectra),), str(out), workers=count, **about)
+        predict(asked, model)
         written.append(out.read_text())
 
     assert written[0] == written[1]
+    assert written[0].count("\n") == 8
     assert "2 structures of the database among the candidates" in written[0]
-    assert "1 structure of the database among the candidates" in written[0]
+    assert "samples are as asked for" in written[0]
+    assert '"mine"' in written[0]
 
 
 def predicted(spectra, again, features=lambda inputs: inputs.features("none")):
@@ -135,7 +121,7 @@ def test_whoever_stops_does_not_wait_for_what_is_under_way(spectra):
 def test_few_features_are_predicted_in_this_process(spectra):
     found = predicted(spectra, _die, lambda inputs: islice(inputs.features("none"), 3))
 
-    assert [one.status for one in found] == ["ok"] * 3
+    assert [one.status for (one,) in found] == ["ok"] * 3
 
 
 @pytest.mark.parametrize(

@@ -51,31 +51,46 @@ def quotas(text=None, samples=100, names=BUILT_IN, told=None, share=0.5):
     return quotas_of(sampling, query, [Named(name) for name in names])
 
 
-@pytest.mark.parametrize(
-    ("text", "samples", "expected"),
-    [
-        (None, 100, {"enumerated": 60, "templates": 15, "noise": 25}),
-        (None, 7, {"enumerated": 4, "templates": 1, "noise": 2}),  # the last takes the rest
-        (None, 1, {"enumerated": 0, "templates": 0, "noise": 1}),
-        ("noise=1", 30, {"noise": 30}),
-        ("noise=1 templates=1 enumerated=1", 10, {"noise": 3, "templates": 3, "enumerated": 4}),
-        ("noise=0 enumerated=5", 10, {"enumerated": 10}),
-    ],
-)
-def test_the_samples_are_shared_out_as_the_setting_says(text, samples, expected):
-    assert quotas(text, samples) == expected
+DEFAULT = {"enumerated": 60, "templates": 15, "noise": 25}
+MINE = "analogues=80 noise=20"
+WITH_OWN = {"names": (*BUILT_IN, "own")}
 
 
 @pytest.mark.parametrize(
-    ("names", "expected"),
+    ("text", "samples", "others", "expected"),
     [
-        (("database", "analogues", "noise"), {"noise": 100}),
-        (("enumerated", "noise"), {"enumerated": 70, "noise": 30}),
-        (("templates",), {"templates": 100}),
+        (None, 100, {}, DEFAULT),
+        (None, 7, {}, {"enumerated": 4, "templates": 1, "noise": 2}),  # the last takes the rest
+        (None, 1, {}, {"enumerated": 0, "templates": 0, "noise": 1}),
+        ("noise=1 templates=1 enumerated=1", 10, {}, {"noise": 3, "templates": 3, "enumerated": 4}),
+        ("noise=0 enumerated=5", 10, {}, {"enumerated": 10}),
+        # What is not there leaves its part to the others.
+        (None, 100, {"names": ("database", "analogues", "noise")}, {"noise": 100}),
+        (
+            "enumerated=70 templates=15 noise=30",
+            *(100, {"names": ("enumerated", "noise")}, {"enumerated": 70, "noise": 30}),
+        ),
+        # Half begin with molecules that the user knows, or as many as the setting says.
+        (
+            *(None, 100, {"told": Told(3)}),
+            {"analogues": 50, "enumerated": 30, "templates": 7, "noise": 13},
+        ),
+        (None, 1, {"told": Told(3)}, {"enumerated": 0, "templates": 0, "noise": 1}),
+        (None, 100, {"told": Told()}, DEFAULT),
+        (MINE, 50, {"told": Told(3)}, {"analogues": 40, "noise": 10}),
+        (MINE, 50, {"told": Told()}, {"analogues": 40, "noise": 10}),  # passed on
+        ("noise=1 analogues=0", 50, {"told": Told(3)}, {"noise": 50}),
+        # Structures of a database stand beside, or alone.
+        (None, 100, {"told": Told(0, 2)}, {"database": MOST_OF_A_DATABASE, **DEFAULT}),
+        (None, 20, {"told": Told(3, 1), "share": 1.0}, {"database": MOST_OF_A_DATABASE}),
+        # So does a source of the user's, or as the setting says.
+        (None, 100, WITH_OWN, DEFAULT | {"own": 20}),
+        ("own=30 noise=70", 100, WITH_OWN, {"own": 30, "noise": 70}),
+        ("own=0 noise=70", 10, WITH_OWN, {"noise": 10}),
     ],
 )
-def test_sources_that_are_not_there_leave_their_part_to_the_others(names, expected):
-    assert quotas("enumerated=70 templates=15 noise=30", 100, names) == expected
+def test_the_samples_are_shared_out_as_the_setting_says(text, samples, others, expected):
+    assert quotas(text, samples, **others) == expected
 
 
 def test_where_none_is_there_the_sentence_says_which_are():
@@ -85,47 +100,6 @@ def test_where_none_is_there_the_sentence_says_which_are():
     assert str(refused.value) == (
         "none of the sources templates, enumerated is there; there are database, analogues, noise"
     )
-
-
-@pytest.mark.parametrize(
-    ("samples", "half", "rest"),
-    [(100, 50, {"enumerated": 30, "templates": 7, "noise": 13}), (1, None, {"noise": 1})],
-)
-def test_half_of_the_samples_begin_with_molecules_that_the_user_knows(samples, half, rest):
-    found = quotas(samples=samples, told=Told(analogues=3))
-
-    assert found.pop("analogues", None) == half
-    assert {name: n for name, n in found.items() if n} == rest
-    assert "analogues" not in quotas(samples=samples, told=Told())
-
-
-def test_who_names_them_decides_how_many_begin_with_these():
-    text = "analogues=80 noise=20"
-
-    assert quotas(text, 50, told=Told(analogues=3)) == {"analogues": 40, "noise": 10}
-    assert quotas(text, 50, told=Told()) == {"analogues": 40, "noise": 10}  # passed on
-    assert quotas("noise=1 analogues=0", 50, told=Told(analogues=3)) == {"noise": 50}
-
-
-def test_structures_of_a_database_stand_beside_as_many_samples_as_without():
-    beside = quotas(samples=20, told=Told(databases=2))
-
-    assert beside.pop("database") == MOST_OF_A_DATABASE
-    assert beside == quotas(samples=20)
-
-
-def test_structures_of_a_database_are_all_where_the_user_believes_so():
-    found = quotas(samples=20, told=Told(analogues=3, databases=1), share=1.0)
-
-    assert found == {"database": MOST_OF_A_DATABASE}
-
-
-def test_a_source_of_the_users_is_asked_beside_the_others_or_as_the_setting_says():
-    names = (*BUILT_IN, "own")
-
-    assert quotas(names=names) == quotas() | {"own": 20}
-    assert quotas("own=30 noise=70", names=names) == {"own": 30, "noise": 70}
-    assert quotas("own=0 noise=70", 10, names=names) == {"noise": 10}
 
 
 @given(
@@ -204,6 +178,15 @@ def test_the_device_is_waited_for_only_under_a_time_limit(tmp_path):
         assert least <= len(waits) <= most  # at least once an evaluation
 
 
+def test_a_spectrum_whose_time_is_up_is_a_row_that_says_so(tmp_path):
+    settings = PredictSettings(sampling=SamplingSettings(steps=4, samples=2, timeout_s=1e-9))
+
+    (row,) = stub().predict(mgf(tmp_path / "s.mgf", block(ALANINE)), settings)
+
+    assert row.status == "timeout"
+    assert "stopped after 1e-09 s; raise --timeout-per-spectrum" in row.message
+
+
 def test_the_clock_is_looked_at_when_the_device_is_done(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(pipeline.time, "monotonic", lambda: now[0])
@@ -216,12 +199,3 @@ def test_the_clock_is_looked_at_when_the_device_is_done(monkeypatch):
     check()
     with pytest.raises(OutOfTimeError):
         check()
-
-
-def test_a_spectrum_whose_time_is_up_is_a_row_that_says_so(tmp_path):
-    settings = PredictSettings(sampling=SamplingSettings(steps=4, samples=2, timeout_s=1e-9))
-
-    (row,) = stub().predict(mgf(tmp_path / "s.mgf", block(ALANINE)), settings)
-
-    assert row.status == "timeout"
-    assert "raise --timeout-per-spectrum" in row.message

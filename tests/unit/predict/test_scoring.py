@@ -116,18 +116,6 @@ def test_lines_of_json_hold_the_same_values(tmp_path, mine):
     assert (line["rank"], line["inchikey14"]) == (int(row["rank"]), row["inchikey14"])
 
 
-def test_processes_score_the_same(tmp_path, mine):
-    blocks = [block(ASPIRIN), block(CAFFEINE)] * 3
-    alone = score(tmp_path, mine, *blocks)
-
-    together = score(
-        *(tmp_path, mine, *blocks),
-        model=replace(stub_model(), again=stub_model), workers=2, force=True,
-    )  # fmt: skip
-
-    assert together == alone
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
