@@ -239,7 +239,7 @@ class Candidate:
         score: What candidates are ranked by; the logarithm of a weight.
         confidence: Calibrated probability that this is the right structure.
         extra_scores: Further numbers by name: the features behind the score, ``repaired`` samples.
-        sources: Where it comes from: ``noise``, ``templates``, ``analogues``, ``enumerated``,
+        sources: Where it comes from: ``noise``, ``analogues``, ``enumerated``,
             ``database`` or ``library``, in alphabetical order.
         family: Its pieces, the same for all that differ in positions alone; see `chem.identity`.
         family_confidence: Summed confidence of all candidates of its family, written or not.

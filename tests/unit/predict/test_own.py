@@ -194,4 +194,4 @@ def test_load_takes_them(monkeypatch):
     model = api.load(sources=[Source(SMILES)], scores=[Score(list)])
 
     assert model.own == ["mine", "liked"]
-    assert SamplingSettings().sources == "enumerated=60 templates=15 noise=25"
+    assert SamplingSettings().sources == "enumerated=70 noise=30"

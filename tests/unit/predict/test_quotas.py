@@ -22,7 +22,7 @@ from tests.made_graphs import small_settings, stirred
 from tests.made_spectra import ALANINE, annotated, block, mgf
 from tests.made_training import cpu
 
-BUILT_IN = ("database", "analogues", "enumerated", "templates", "noise")
+BUILT_IN = ("database", "analogues", "enumerated", "noise")
 NAMES = st.sampled_from((*BUILT_IN[1:], "own", "other"))
 
 
@@ -54,11 +54,11 @@ def quotas(text=None, samples=100, names=BUILT_IN, told=None, share=0.5):
 @pytest.mark.parametrize(
     ("text", "samples", "expected"),
     [
-        (None, 100, {"enumerated": 60, "templates": 15, "noise": 25}),
-        (None, 7, {"enumerated": 4, "templates": 1, "noise": 2}),  # the last takes the rest
-        (None, 1, {"enumerated": 0, "templates": 0, "noise": 1}),
+        (None, 100, {"enumerated": 70, "noise": 30}),
+        (None, 7, {"enumerated": 4, "noise": 3}),  # the last takes the rest
+        (None, 1, {"enumerated": 0, "noise": 1}),
         ("noise=1", 30, {"noise": 30}),
-        ("noise=1 templates=1 enumerated=1", 10, {"noise": 3, "templates": 3, "enumerated": 4}),
+        ("noise=1 enumerated=2", 10, {"noise": 3, "enumerated": 7}),
         ("noise=0 enumerated=5", 10, {"enumerated": 10}),
     ],
 )
@@ -71,25 +71,25 @@ def test_the_samples_are_shared_out_as_the_setting_says(text, samples, expected)
     [
         (("database", "analogues", "noise"), {"noise": 100}),
         (("enumerated", "noise"), {"enumerated": 70, "noise": 30}),
-        (("templates",), {"templates": 100}),
+        (("enumerated",), {"enumerated": 100}),
     ],
 )
 def test_sources_that_are_not_there_leave_their_part_to_the_others(names, expected):
-    assert quotas("enumerated=70 templates=15 noise=30", 100, names) == expected
+    assert quotas("enumerated=70 noise=30", 100, names) == expected
 
 
 def test_where_none_is_there_the_sentence_says_which_are():
     with pytest.raises(UsageError) as refused:
-        quotas("templates=1 enumerated=2", names=("database", "analogues", "noise"))
+        quotas("enumerated=2", names=("database", "analogues", "noise"))
 
     assert str(refused.value) == (
-        "none of the sources templates, enumerated is there; there are database, analogues, noise"
+        "none of the sources enumerated is there; there are database, analogues, noise"
     )
 
 
 @pytest.mark.parametrize(
     ("samples", "half", "rest"),
-    [(100, 50, {"enumerated": 30, "templates": 7, "noise": 13}), (1, None, {"noise": 1})],
+    [(100, 50, {"enumerated": 35, "noise": 15}), (1, None, {"noise": 1})],
 )
 def test_half_of_the_samples_begin_with_molecules_that_the_user_knows(samples, half, rest):
     found = quotas(samples=samples, told=Told(analogues=3))
@@ -163,7 +163,7 @@ def test_quotas_are_the_samples_for_any_setting(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("enumerate=1", "no source 'enumerate'; there are analogues, enumerated, noise, templates"),
+        ("enumerate=1", "no source 'enumerate'; there are analogues, enumerated, noise"),
         ("noise=1 library=1", "structures of a library stand beside the samples"),
         ("database=1 noise=1", "structures of a database stand beside the samples"),
     ],
