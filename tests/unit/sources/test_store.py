@@ -116,15 +116,14 @@ def test_its_arrays_lie_on_disk_and_only_the_formulas_of_a_feature_are_sent(tmp_
     assert len(list(known.isomers(formulas("C4H10O")[0]))) == 100
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_several_processes_give_the_same_bytes(tmp_path, databases, monkeypatch, workers):
+def test_several_processes_give_the_same_bytes(tmp_path, databases, monkeypatch):
     monkeypatch.setattr(module, "_AT_HAND", 3)
     text = "".join(f"{SMILES[n % 7]} {n}\n" for n in range(40))
     (tmp_path / "a.smi").write_text(text + "no(\n")
     seen = []
 
     store.add(tmp_path / "a.smi", "one")
-    store.add(tmp_path / "a.smi", "other", workers=workers, advance=seen.append)
+    store.add(tmp_path / "a.smi", "other", workers=2, advance=seen.append)
 
     files = [sorted((databases / name).glob("*.npy")) for name in ("one", "other")]
     assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
@@ -288,9 +287,6 @@ def test_a_damaged_store_or_an_old_one_says_to_add_it_again(table, databases, wh
     assert "database add" in listed
     store.add(table, force=True)
     assert len(Database.open(databases / "mine")) == 5
-    DAMAGES[what](databases / "mine")
-    store.remove("mine")
-    assert store.entries() == []
 
 
 @pytest.mark.parametrize("array", ["smiles", "names", "bits", "smiles_start", "bits_start"])
@@ -309,6 +305,7 @@ def test_every_byte_that_is_looked_up_is_checked(table, databases, array):
 def test_a_database_that_goes_is_gone_and_others_stay(table, databases):
     store.add(table, "one")
     store.add(table, "two")
+    DAMAGES["an array is cut off"](databases / "one")
 
     store.remove("one")
 
