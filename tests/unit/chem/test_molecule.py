@@ -10,7 +10,13 @@ from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE, BOND_SINGLE, INDEX
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
+from duallgd_cli.chem.molecule import (
+    assemble,
+    disassemble,
+    formula_of,
+    is_internal_salt,
+    is_zwitterion,
+)
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 from tests.made_molecules import QUESTIONS, another_order, disassembled, moved
@@ -109,6 +115,20 @@ def test_a_matrix_that_is_no_molecule_is_rejected_with_the_reason(formula, bonds
     formula = Formula.parse(formula)
 
     assert assemble(formula, matrix(formula.n_heavy, bonds)) == Rejection(reason)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "is_salt", "is_apart"),
+    [
+        ("C[N+](C)(C)CC(=O)[O-]", False, True), ("C[N+](C)(C)CC[O-]", True, True),
+        ("[CH2-][N+](C)(C)C", True, False), ("[C-]#[N+]c1ccccc1", False, False),
+        ("O=[N+]([O-])c1ccccc1", False, False), ("C[N+](C)(C)CC", False, False),
+    ],
+)  # fmt: skip
+def test_an_anion_without_a_reason_makes_an_internal_salt(smiles, is_salt, is_apart):
+    mol = parse_smiles(smiles)
+
+    assert (is_internal_salt(mol), is_zwitterion(mol)) == (is_salt, is_apart)
 
 
 def test_rdkit_stays_silent_whatever_the_matrix(capfd):

@@ -48,55 +48,67 @@ GOOD = (
     row("A2", ASPIRIN, ["C9H7O3"], collision_energy="", instrument_type="QTOF"),
     row("C1", CATECHOL, ["C6H5O"], adduct="[M-H]-", fold="val", precursor_mz=""),
     row("K1", CAFFEINE, ["C6H8N3O", "C5H8N3"], fold="test"),
+    row("K2", CAFFEINE, ["C6H5S"]),
+)
+BAD = (
+    ("unusable structure", {"smiles": "not a molecule"}),
+    ("unsupported element", {"smiles": "CC[Hg]C"}),
+    ("too few or too many atoms", {"smiles": "C" * 101}),
+    ("unsupported adduct", {"adduct": "[M+2H]2+"}),
+    ("adduct does not fit the molecule", {"adduct": "[M]+"}),
+    ("precursor m/z differs", {"precursor_mz": "200.0"}),
+    ("no usable peaks", {"mzs": "500.0", "intensities": "1"}),
 )
 
 
-@pytest.fixture
-def prepared(tmp_path):
-    prepare_spectra(table(tmp_path / "set.tsv", *GOOD), tmp_path / "out")
-    verify(tmp_path / "out")
-    return load_spectra(tmp_path / "out")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    bad = (row(f"B{n}", ASPIRIN, ["C7H5O2"]) | changes for n, (_, changes) in enumerate(BAD))
+    prepare_spectra(table(folder / "set.tsv", *bad, *GOOD), folder / "out")
+    verify(folder / "out")
+    return folder / "out"
 
 
-def test_molecules_and_conditions_of_the_measurement_are_kept(prepared):
+def test_molecules_and_conditions_of_the_measurement_are_kept(folder):
+    prepared = load_spectra(folder)
     molecules = prepared.molecules
     instruments = [INSTRUMENTS[i] for i in prepared.instrument]
 
     assert molecules.inchikey.tolist() == list(KEYS.values())
-    assert prepared.molecule.tolist() == [0, 0, 1, 2]
+    assert prepared.molecule.tolist() == [0, 0, 1, 2, 2]
+    # A molecule of two folds counts as the one that is farther from training.
     assert [FOLDS[f] for f in molecules.fold] == ["train", "val", "test"]
-    assert [FOLDS[f] for f in prepared.spectrum_fold] == ["train", "train", "val", "test"]
-    assert instruments == ["orbitrap", "qtof", "orbitrap", "orbitrap"]
-    assert prepared.adduct.tolist() == [0, 0, BY_NAME["[M-H]-"].index, 0]
+    assert [FOLDS[f] for f in prepared.spectrum_fold] == ["train", "train", "val", "test", "train"]
+    assert instruments == ["orbitrap", "qtof", "orbitrap", "orbitrap", "orbitrap"]
+    assert prepared.adduct.tolist() == [0, 0, BY_NAME["[M-H]-"].index, 0, 0]
     assert prepared.energy_ev[0] == 20
     assert math.isnan(prepared.energy_ev[1])
     # A missing precursor m/z is the theoretical one.
     expected = precursor_mz(Formula.parse("C6H6O2"), BY_NAME["[M-H]-"])
     assert prepared.precursor_mz[2] == pytest.approx(expected, abs=1e-4)
-    assert prepared.spectrum_id.tolist() == [b"A1", b"A2", b"C1", b"K1"]
+    assert prepared.spectrum_id.tolist() == [b"A1", b"A2", b"C1", b"K1", b"K2"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"smiles": "not a molecule"}, "unusable structure"),
-        ({"smiles": "CC[Hg]C"}, "unsupported element"),
-        ({"smiles": "C" * 101}, "too few or too many atoms"),
-        ({"adduct": "[M+2H]2+"}, "unsupported adduct"),
-        ({"adduct": "[M]+"}, "adduct does not fit the molecule"),
-        ({"precursor_mz": "200.0"}, "precursor m/z differs"),
-        ({"mzs": "500.0", "intensities": "1"}, "no usable peaks"),
-    ],
-)
-def test_a_bad_record_is_rejected_by_reason_and_reported(tmp_path, changes, reason):
-    bad = row("B1", ASPIRIN, ["C7H5O2"]) | changes
+def test_bad_records_are_rejected_by_reason_and_reported(folder):
+    report = rows_of(folder / "report.tsv")
 
-    manifest = prepare_spectra(table(tmp_path / "set.tsv", bad, *GOOD), tmp_path / "out")
+    assert read_manifest(folder)["rejected"] == {reason: 1 for reason, _ in BAD}
+    for number, (line, (reason, _)) in enumerate(zip(report, BAD, strict=True)):
+        found = line["number"], line["spectrum_id"], line["reason"]
+        assert found == (str(number + 1), f"B{number}", reason)
+        assert line["detail"]
 
-    assert manifest["rejected"] == {reason: 1}
-    (line,) = rows_of(tmp_path / "out" / "report.tsv")
-    assert (line["number"], line["spectrum_id"], line["reason"]) == ("1", "B1", reason)
-    assert line["detail"]
+
+def test_the_manifest_records_settings_source_and_what_was_explained(folder):
+    manifest = read_manifest(folder)
+
+    assert manifest["settings"]["annotation"] == asdict(AnnotationSettings())
+    assert manifest["source"]["file"] == "set.tsv"
+    assert len(manifest["source"]["sha256"]) == 64
+    assert (manifest["spectra"], manifest["molecules_in_several_folds"]) == (5, 1)
+    assert manifest["without_explained_peak"] == 1
+    assert manifest["mean_intensity_explained"] == pytest.approx(4 / 5)
 
 
 def test_molecules_on_the_holdout_list_never_reach_training(tmp_path):
@@ -110,32 +122,7 @@ def test_molecules_on_the_holdout_list_never_reach_training(tmp_path):
     trained = prepared.molecules.inchikey[prepared.molecules.fold == FOLDS.index("train")]
     assert trained.tolist() == []
     assert prepared.spectrum_id.tolist() == [b"C1", b"K1"]
-    assert (manifest["holdout_keys"], manifest["holdout_removed"]) == (2, 2)
-
-
-def test_a_molecule_of_two_folds_counts_as_the_one_farther_from_training(tmp_path):
-    rows = (row("A1", ASPIRIN, ["C7H5O2"]), row("A2", ASPIRIN, ["C9H7O3"], fold="test"))
-
-    manifest = prepare_spectra(table(tmp_path / "set.tsv", *rows), tmp_path / "out")
-
-    prepared = load_spectra(tmp_path / "out")
-    assert manifest["molecules_in_several_folds"] == 1
-    assert [FOLDS[f] for f in prepared.molecules.fold] == ["test"]
-    assert [FOLDS[f] for f in prepared.spectrum_fold] == ["train", "test"]
-
-
-def test_the_manifest_records_settings_source_and_what_was_explained(tmp_path):
-    rows = (*GOOD, row("N1", CAFFEINE, ["C6H5S"]))
-
-    prepare_spectra(table(tmp_path / "set.tsv", *rows), tmp_path / "out")
-    manifest = read_manifest(tmp_path / "out")
-
-    assert manifest["settings"]["annotation"] == asdict(AnnotationSettings())
-    assert manifest["source"]["file"] == "set.tsv"
-    assert len(manifest["source"]["sha256"]) == 64
-    assert manifest["spectra"] == 5
-    assert manifest["without_explained_peak"] == 1
-    assert manifest["mean_intensity_explained"] == pytest.approx(4 / 5)
+    assert (manifest["holdout_keys"], manifest["holdout_removed"]) == (2, 3)
 
 
 @pytest.mark.parametrize("name", ["set.tsv", "set.tsv.gz", "set.tsv.xz"])
