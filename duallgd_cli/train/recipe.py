@@ -340,12 +340,7 @@ STAGES: Final = (
     RecipeStage("select", _select, ("alike", "large", "cations")),
     RecipeStage("simulate", _simulate, (_SIMULATOR, "simulated", "simulated-joint")),
     RecipeStage("decoder", _decoder, ("decoder/model.safetensors",), together=True),
-    RecipeStage(
-        "encoder",
-        _encoder,
-        ("encoder/model.safetensors",),
-        together=True,
-    ),
+    RecipeStage("encoder", _encoder, ("encoder/model.safetensors",), together=True),
     RecipeStage("joint", _joint, ("joint/model.safetensors",), together=True),
     RecipeStage("templates", _templates, ("templates.safetensors",)),
     RecipeStage("evidence", _evidence, ("evidence.safetensors",)),

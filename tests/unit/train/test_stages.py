@@ -131,29 +131,29 @@ def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
     assert min(drawn.count(int(molecule)) for molecule in sampler.molecules) > 10
 
 
-def bits_of(spectra):
-    molecules = set(spectra.molecule.tolist())
-    return {tuple(spectra.molecules.fingerprint_bits(m).tolist()) for m in molecules}
-
-
 @pytest.mark.parametrize(
     ("share", "measured_from", "step", "n_simulated"),
     [(0.5, 0.0, 0, 3), (0.33, 0.0, 0, 2), (0.0, 0.0, 0, 0), (1.0, 0.0, 0, 6),
      (0.5, 0.25, 1, 6), (0.5, 0.25, 2, 3)],
 )  # fmt: skip
+@pytest.mark.parametrize(("simulated_dropout", "expected"), [(None, 0.4), (0.1, 0.1)])
 def test_an_encoder_batch_holds_measured_and_simulated_spectra(
-    spectra, simulated, share, measured_from, step, n_simulated
-):
+    spectra, simulated, share, measured_from, step, n_simulated, simulated_dropout, expected,
+    monkeypatch,
+):  # fmt: skip
     """Measured ones come after a share of the steps."""
-    data = replace(SETTINGS.data, simulated_share=share, measured_from=measured_from)
+    data = replace(
+        SETTINGS.data, simulated_share=share, measured_from=measured_from,
+        simulated_dropout=simulated_dropout,
+    )  # fmt: skip
     stage = EncoderStage(spectra, simulated, replace(SETTINGS, steps=8, data=data))
+    assert stage.collate(None, step).n_samples == 6
+    monkeypatch.setattr("duallgd_cli.train.encoder.packed_batch", lambda sources, _: sources)
 
-    batch = stage.collate(None, step)
+    sources = stage.collate(None, step)
 
-    assert batch.n_samples == len(batch.adduct) == 6
-    for row, own in enumerate(batch.truth(4096)):  # simulated ones come last
-        source = spectra if row < 6 - n_simulated else simulated
-        assert tuple(own.nonzero().flatten().tolist()) in bits_of(source)
+    held = [(own, len(groups), dropout) for own, groups, dropout in sources]
+    assert held == [(spectra, 6 - n_simulated, 0.4), (simulated, n_simulated, expected)]
 
 
 def test_runs_of_any_seed_are_looked_at_by_the_same_spectra(monkeypatch, tmp_path):
