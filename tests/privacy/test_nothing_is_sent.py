@@ -53,9 +53,9 @@ QUICK = {
 }
 SLOW = {
     "predict": [
-        f"predict spectra.mgf {SMALL} -o out.csv --parts --report out.html --workers 2"
+        f"predict spectra.mgf {SMALL} -o out.csv --parts --report out.html --workers 2",
+        f"predict spectra.mzML {SMALL} -o out.mztab --summary sirius"
         " --analogues structures.smi --library library.mgf --database structures.smi",
-        f"predict spectra.mzML {SMALL} -o out.mztab --summary sirius",
     ],
     "features": ["features spectra.mzML -o features.mgf"],
     "score": [f"score spectra.mgf --structures structures.smi {SMALL} -o scores.csv"],

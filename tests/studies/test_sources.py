@@ -10,15 +10,12 @@ from rdkit import Chem
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
-from duallgd_cli.data.prepared import load_molecules
 from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.predict.merging import merge
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.results import OK, HypothesisResult, SpectrumReference
 from duallgd_cli.sources import Proposal, Query
-from duallgd_cli.sources.collection import Collection
 from duallgd_cli.spectra.types import Source
-from tests.made_prepared import structures_folder
 from tests.stub_model import StubNoise, stub_model
 
 pytest.importorskip("scipy", reason="needs the evaluate extra")
@@ -63,17 +60,6 @@ def test_the_truth_is_found_first_among_ten_or_not():
     assert log(1e-4) < log_p < 0
     assert of("CCOC")[:3].tolist() == [1, 0, 1]
     assert of("C1CCC1").tolist() == [0, 0, 0, log(1e-4), 2.0]
-
-
-def test_the_nearest_known_molecule_is_that_of_the_largest_tanimoto_similarity(tmp_path):
-    folder = structures_folder(tmp_path, "CCOC(C)=O", "c1ccccc1CC(=O)O")
-    collection = Collection(load_molecules(folder))
-    truths = [Truth(text, text, "") for text in ("O=C(O)Cc1ccccc1", "CCCCCCCl")]
-
-    same, far = sources.nearest(truths, collection)
-
-    assert same == 1
-    assert 0 < far < 0.4
 
 
 def test_a_row_has_paired_differences_to_all_sources():

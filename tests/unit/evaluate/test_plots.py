@@ -43,19 +43,6 @@ def test_every_table_has_a_plot_as_png_and_svg(tmp_path):
         assert f"<!-- {words} -->" in text
 
 
-def test_series_are_told_apart_in_black_and_white(tmp_path, monkeypatch):
-    names = ("accuracy@1", "accuracy@5", "accuracy@10")
-    groups = [group | {"estimates": dict.fromkeys(names, ESTIMATE)} for group in GROUPS]
-    drawn = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-
-    plots.write_plots(tmp_path, {"groups": groups})
-
-    boxes = [box for axis in drawn[0].axes for box in axis.containers if hasattr(box, "lines")]
-    assert [box.get_label() for box in boxes] == list(names)
-    assert len({box.lines[0].get_marker() for box in boxes}) == len(names)
-
-
 def test_remarks_in_capitals_stand_above_every_figure(tmp_path):
     remarks = ["TRUE ATOM ORDER: as in the authors' tests.", "None of 3 molecules was seen."]
     texts = []

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.evaluate.tables import choose, read_predictions, truths_of
 from duallgd_cli.tables import table_rows
 
@@ -55,16 +55,6 @@ def test_a_fold_is_kept_and_an_unknown_one_refused(tmp_path):
 def test_a_broken_truth_is_refused_with_its_reason(tmp_path, text, message):
     with pytest.raises(UnreadableError, match=message):
         read_truth(write(tmp_path / "t.tsv", text))
-
-
-def test_a_truth_that_is_no_text_is_refused(tmp_path):
-    path = tmp_path / "t.tsv"
-    path.write_bytes(b"identifier\tsmiles\n" + bytes(99))
-
-    with pytest.raises(UnreadableError, match="is a binary file"):
-        read_truth(path)
-    with pytest.raises(MissingInputError, match="does not exist"):
-        read_truth(tmp_path / "absent.tsv")
 
 
 @pytest.fixture
