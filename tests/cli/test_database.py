@@ -97,23 +97,20 @@ def test_what_goes_wrong_is_one_sentence(duallgd, spectra, mine, tmp_path):
         assert (done.code, said in done.err) == (code, True), done.err
         assert len(done.err.strip().splitlines()) == 1
 
+    options = ("predict", spectra, "-o", "out.csv", "--database")
+    misspelt = duallgd(*options, "mien")
+    said = "mien does not exist; check the path, or name a database; there are: mine"
+    assert (misspelt.code, said in misspelt.err) == (66, True)
     removed = duallgd("database", "remove", "mine")
     assert (removed.code, "database mine is deleted" in removed.err) == (0, True)
-    missing = duallgd("predict", spectra, "--database", "mine", "-o", "out.csv")
+    missing = duallgd(*options, "mine")
     assert (missing.code, "duallgd database add FILE" in missing.err) == (66, True)
 
 
-def test_a_name_that_nobody_added_says_which_there_are(duallgd, spectra, mine):
-    duallgd("database", "add", mine)
-    done = duallgd("predict", spectra, "--database", "mien", "-o", "out.csv")
-
-    assert done.code == 66
-    assert "mien does not exist; check the path, or name a database; there are: mine" in done.err
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("how", "workers"), [(signal.SIGKILL, 2), (signal.SIGTERM, 1), (signal.SIGINT, 2)]
+)
 def test_a_reading_that_is_ended_leaves_nothing(tmp_path, databases, how, workers):
     rows = "".join(f"{'C' * (2 + n % 40)}O molecule-{n}\n" for n in range(60_000))
     (tmp_path / "large.smi").write_text(rows)

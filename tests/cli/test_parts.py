@@ -69,11 +69,10 @@ def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):
     assert (done.code, (tmp_path / "out.parts.csv").read_bytes()) == (0, before)
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_hardly_any_samples_say_nothing_and_that_is_said_once(duallgd, tmp_path, ending):
+def test_hardly_any_samples_say_nothing_and_that_is_said_once(duallgd, tmp_path):
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
 
-    done = duallgd("predict", made, "-o", f"out.{ending}", "--parts", "--samples", "4")
+    done = duallgd("predict", made, "-o", "out.csv", "--parts", "--samples", "4")
 
     assert done.code == 0, done.err
     assert rows_of(tmp_path / "out.parts.csv") == []

@@ -68,12 +68,6 @@ def test_the_output_is_named_without_endings_and_after_a_folder_however_it_is_sa
     assert default_output([given], None) == f"{name}.structures.csv"
 
 
-def test_quiet_says_nothing(duallgd, spectra):
-    done = duallgd("predict", spectra, "-o", "out.csv", "--quiet", *FEW)
-
-    assert (done.code, done.out, done.err) == (0, "", "")
-
-
 def test_strict_makes_skipped_spectra_an_error_after_writing_everything(
     duallgd, spectra, formulas, tmp_path
 ):
@@ -132,7 +126,7 @@ def test_a_terminal_sees_a_bar_and_the_first_candidates_unless_quiet(duallgd, sp
         assert said in shown.err
     assert "first candidate" in shown.err
     assert "C8H10N4O2" in shown.err
-    assert "first candidate" not in quiet.err
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
 
 
 STUB = (sys.executable, "-m", "tests.fuzz.stub_command")

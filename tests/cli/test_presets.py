@@ -23,7 +23,7 @@ def test_what_is_said_of_samples_and_steps_wins_over_the_preset(
     duallgd, tmp_path, options, samples, steps
 ):
     (tmp_path / "settings.yaml").write_text("sampling: {steps: 9}\n")
-    spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN))
+    spectra = mgf(tmp_path / "in.mgf", block(ASPIRIN, pepmass="300.1"))  # nothing is drawn
 
     done = duallgd("predict", spectra, "-o", "out.csv", *options)
 

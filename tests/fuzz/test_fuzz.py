@@ -71,7 +71,7 @@ def _statuses(path):
     seen = Counter()
     with Inputs((str(path),)) as inputs:
         features = list(enumerate(inputs.features(SETTINGS.group_by)))
-        found = list(results(features, stub_model(), SETTINGS))
+        found = [one for of in results(features, stub_model(), SETTINGS) for one in of]
     assert {one.feature for one in found} == {number for number, _ in features}, "one vanished"
     for result in found:
         seen[result.status] += 1

@@ -118,22 +118,3 @@ def test_duplicate_or_missing_identifiers_change_no_prediction(tmp_path, names):
     )
 
     assert candidates(renamed) == candidates(unique)
-
-
-def test_a_spectrum_is_predicted_the_same_from_any_format(tmp_path):
-    from_mgf = candidates(mgf(tmp_path / "a.mgf", block(ASPIRIN)))
-    lines = block(ASPIRIN).splitlines()
-    peaks = [line for line in lines if line[0].isdigit()]
-    fields = dict(line.split("=", 1) for line in lines if "=" in line)
-    msp = [
-        "Name: x",
-        f"PrecursorMZ: {fields['PEPMASS']}",
-        f"Precursor_type: {fields['ADDUCT']}",
-        f"Formula: {fields['FORMULA']}",
-        f"Num Peaks: {len(peaks)}",
-        *peaks,
-        "",
-    ]
-    (tmp_path / "a.msp").write_text("\n".join(msp))
-
-    assert candidates(tmp_path / "a.msp") == from_mgf

@@ -323,12 +323,18 @@ def shard(folder, number, count, *features, header=HEADER, name="out.csv"):
     ("numbers", "said"), [([1], "shard 2/2 is absent"), ([1, 1, 2], "shard 1/2 is given twice")]
 )
 def test_a_shard_that_is_absent_or_there_twice_is_named(tmp_path, numbers, said):
-    paths = [shard(tmp_path, n, 2, feature(n), name=str(i)) for i, n in enumerate(numbers)]
+    paths = [
+        shard(tmp_path, n, 2, feature(n, text=f"run {place}"), name=str(place))
+        for place, n in enumerate(numbers)
+    ]
 
     with pytest.raises(UsageError, match=said):
         read(paths)
     sources = [Source("a.mgf", 2 * n + place) for n in sorted({*numbers}) for place in (0, 1)]
-    assert places(read(paths, partial=True)) == sources  # each once
+    run = read(paths, partial=True)
+    assert places(run) == sources  # each once, as it was written last
+    last = {n: f"run {place}" for place, n in enumerate(numbers)}
+    assert [results[0].status for results in run.features()] == [last[n] for n in sorted(last)]
 
 
 def test_shards_that_are_unfinished_or_of_different_runs_are_not_mixed(tmp_path):

@@ -1,4 +1,7 @@
-"""Generated molecules and structures of databases in one list, by the law of total probability."""
+"""Generated molecules and structures of databases in one list, by the law of total probability.
+
+And the finest level whose probability reaches what the user calls certain.
+"""
 
 import math
 from dataclasses import replace
@@ -10,8 +13,24 @@ from hypothesis import strategies as st
 
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.ranking.one_list import Membership, Ranking, evidence, of_databases
+from duallgd_cli.ranking.one_list import (
+    LEVELS,
+    Membership,
+    Ranking,
+    evidence,
+    level_of,
+    of_databases,
+    with_level,
+)
 from duallgd_cli.ranking.ranking import RankingModel, rank
+from duallgd_cli.results import (
+    Candidate,
+    HypothesisResult,
+    LikelyPart,
+    SpectrumReference,
+    predictions_of,
+)
+from duallgd_cli.spectra.types import Source
 from tests.unit.predict.test_ranking import outcome, structure
 
 GENERATED = RankingModel(n_spectra=9, present=0.0)
@@ -241,3 +260,81 @@ def test_with_a_database_and_a_library_all_probabilities_sum_to_one_at_most(
     assert sum(values) <= 1 + 1e-9
     assert confidences(ranked)[block] >= probability - 1e-9
     assert len(ranked) == len(structures)
+
+
+def candidate(confidence, of_family=0.0, of_scaffold=0.0):
+    return Candidate(
+        1, "C", "InChI", "K" * 27, "CH4", "[M+H]+", 1, None, 0.0, confidence,
+        family="C", family_confidence=max(confidence, of_family), scaffold="acyclic",
+        scaffold_confidence=max(confidence, of_family, of_scaffold),
+    )  # fmt: skip
+
+
+PART = LikelyPart("sugar", "hexose", "O", 0.8, 0.1, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "formula", "parts", "expected"),
+    [
+        ([candidate(0.96)], 1.0, None, ("structure", "2b")),
+        ([candidate(0.75)], 1.0, None, ("structure", "3")),
+        ([candidate(0.5, 0.71)], 1.0, None, ("family", "3")),
+        ([candidate(0.1, 0.2, 0.7)], 1.0, None, ("scaffold", "3")),
+        ([candidate(0.1, 0.2, 0.3)], 1.0, [PART], ("parts", "3")),
+        ([candidate(0.1, 0.2, 0.3)], 0.9, [], ("formula", "4")),
+        ([candidate(0.1, 0.2, 0.3)], 0.69, None, ("nothing", "5")),
+        ([], 0.9, None, ("formula", "4")),
+        ([], 0.0, None, ("nothing", "5")),
+    ],
+)
+def test_the_finest_that_is_certain(candidates, formula, parts, expected):
+    assert level_of(candidates, formula, 0.7, parts) == expected
+
+
+def test_a_match_of_a_library_is_2a_whatever_is_certain():
+    assert level_of([candidate(0.1)], 0.2, 0.7, in_library=True) == ("nothing", "2a")
+
+
+@pytest.mark.parametrize("certain", [0.05, 0.3, 0.5, 0.7, 0.95, 1.0])
+def test_who_asks_for_more_certainty_gets_no_finer_level(certain):
+    candidates = [candidate(0.4, 0.6, 0.8)]
+
+    strict, mild = (level_of(candidates, 0.99, value) for value in (certain, certain / 2))
+
+    assert LEVELS.index(strict.name) >= LEVELS.index(mild.name)
+
+
+def test_confidence_of_a_family_is_the_sum_of_its_candidates_written_or_not():
+    structures = [
+        structure("A", 5, family="x", scaffold="s"),
+        structure("B", 4, family="x", scaffold="s"),
+        structure("C", 3, family="y", scaffold="s"),
+    ]
+
+    every, _ = rank((outcome(*structures, sampled=12),), RankingModel())
+    (first,), _ = rank((outcome(*structures, sampled=12),), RankingModel(), 1)
+
+    by_name = {one.smiles: one for one in every}
+    both = by_name["A"].confidence + by_name["B"].confidence
+    assert by_name["A"].family_confidence == by_name["B"].family_confidence == pytest.approx(both)
+    assert by_name["C"].family_confidence == pytest.approx(by_name["C"].confidence)
+    assert by_name["C"].scaffold_confidence == pytest.approx(both + by_name["C"].confidence)
+    assert first.family_confidence == pytest.approx(both)
+
+
+@pytest.mark.parametrize(
+    ("status", "chance", "level"),
+    [("no_candidate", 0.8, "formula"), ("no_candidate", 0.6, "nothing"), ("unreadable", 1.0, "")],
+)
+def test_a_predicted_formula_is_as_certain_as_it_is_probable(status, chance, level):
+    """A spectrum that was not predicted has no level."""
+    spectrum = "unreadable" if status == "unreadable" else "ok"
+    reference = SpectrumReference(Source("a.mgf", 0), "a", status=spectrum)
+    result = HypothesisResult(
+        status, formula="CH4", adduct="[M+H]+", spectra=(reference,),
+        log_prior=math.log(chance), formula_source="predicted",
+    )  # fmt: skip
+
+    (one,) = with_level(predictions_of((result,), (), 0.0, 10), 0.7)
+
+    assert (one.level, bool(one.schymanski)) == (level, bool(level))

@@ -6,7 +6,9 @@ import pytest
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.run import predict
 from duallgd_cli.sources import Proposal
 from tests.made_runs import (
@@ -217,3 +219,24 @@ def test_nothing_to_read_is_an_error(tmp_path):
     with pytest.raises(MissingInputError, match="absent"):
         predict(request(str(tmp_path / "absent.mgf"), tmp_path / "out.csv"), stub_model())
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("has_database", [False, True])
+def test_where_all_are_known_the_row_says_so(tmp_path, monkeypatch, has_database):
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+    made = mgf(tmp_path / "in.mgf", block(CAFFEINE))
+    (tmp_path / "all.smi").write_text("Cn1c(=O)c2c(ncn2C)n(C)c1=O\n")
+    files = GuideFiles(databases=(str(tmp_path / "all.smi"),)) if has_database else None
+    sampling = SamplingSettings(steps=1, samples=8, exclude_known=True)
+    settings = replace(SETTINGS, top_k=99, sampling=sampling)
+    asked = request(made, tmp_path / "a.csv", guide=files, settings=settings)
+    predict(asked, stub_model())
+    drawn = {row["inchikey14"] for row in rows_of(tmp_path / "a.csv")}
+    model = replace(stub_model(), known=tuple(drawn))
+
+    predict(replace(asked, output=str(tmp_path / "b.csv")), model)
+
+    (row,) = rows_of(tmp_path / "b.csv")
+    assert row["status"] == "no_candidate"
+    said = "all found for C8H10N4O2 are known molecules; drop --exclude-known"
+    assert row["message"] == said
