@@ -8,9 +8,9 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import MissingInputError, UnreadableError
-from duallgd_cli.guide import GuideFiles
 from duallgd_cli.predict.run import predict
 from duallgd_cli.sources import Proposal
+from duallgd_cli.sources.known import GuideFiles
 from tests.made_runs import (
     SETTINGS,
     first_rows,
