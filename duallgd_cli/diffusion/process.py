@@ -7,9 +7,8 @@ A bond class is kept, or redrawn from the marginal:
 The family is closed under products, so any stride is one matrix. It knows neither networks nor
 molecules.
 
-Random numbers are by counter, the i-th of a stream alike on every device: SplitMix64 (Steele, Lea
-and Flood, 2014) in 64-bit integers, whose products wrap round. It is exact, so a CPU and a GPU get
-the same numbers, and any part of a stream costs only itself.
+Random numbers are by counter (`numpy.random.Philox`): those of a sample follow from the seed of its
+feature, the evaluation and its number alone, and any part of a stream costs only itself.
 
 Letters: B graphs, S samples of one hypothesis, M pairs, C bond classes.
 """
@@ -170,11 +169,7 @@ def skipped_posterior(
     return mixed / mixed.sum(-1, keepdim=True)
 
 
-_WORD: Final = (1 << 64) - 1
-_STEP: Final = 0x9E3779B97F4A7C15
-# Shift, then multiply, twice; then shift once more.
-_ROUNDS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-_LAST_SHIFT: Final = 31
+_WORDS: Final = 4  # that the generator makes of one count
 _KEPT_BITS: Final = 24
 # How sampling ends: with the most probable class of each pair, or with a draw as at any other step,
 # since alpha_bar at 0 is just below one.
@@ -182,36 +177,6 @@ LastJump = Literal["argmax", "draw"]
 
 # Evaluations whose mean is the likelihood of a sample.
 _SCORED: Final = 5
-
-
-def stream_key(seed: int, stream: int) -> int:
-    """Where the stream with this number begins for a seed, 0 to 2^64 - 1."""
-    return _mixed((_mixed(seed & _WORD) + (stream + 1) * _STEP) & _WORD)
-
-
-def uniform(key: int, start: int, stop: int, device: torch.device) -> Tensor:
-    """The numbers `start` to `stop` of a stream, in [0, 1) in steps of 2^-24, float32."""
-    word = torch.arange(start + 1, stop + 1, device=device) * _signed(_STEP) + _signed(key)
-    for shift, factor in _ROUNDS:
-        word = (word ^ _shifted(word, shift)) * _signed(factor)
-    word = word ^ _shifted(word, _LAST_SHIFT)
-    return _shifted(word, 64 - _KEPT_BITS).float() * 2.0**-_KEPT_BITS
-
-
-def _shifted(word: Tensor, shift: int) -> Tensor:
-    """A word moved right; its sign bit is a bit like any."""
-    return (word >> shift) & ((1 << (64 - shift)) - 1)
-
-
-def _mixed(word: int) -> int:
-    for shift, factor in _ROUNDS:
-        word = ((word ^ (word >> shift)) * factor) & _WORD
-    return word ^ (word >> _LAST_SHIFT)
-
-
-def _signed(word: int) -> int:
-    """The signed number of the same 64 bits."""
-    return word - (1 << 64) if word >> 63 else word
 
 
 class Samples(NamedTuple):
@@ -277,8 +242,13 @@ class SamplingTask:
         device.
         """
         start, stop, _ = rows.indices(self.samples)
-        key, n = stream_key(self.seed, evaluation), self.n_pairs
-        return uniform(key, start * n, stop * n, self.marginal.device).view(stop - start, n)
+        counts = -(-self.n_pairs // _WORDS)  # of a sample
+        stream = np.random.Philox(key=np.array([self.seed, evaluation], np.uint64))
+        stream.advance(start * counts)
+        words = stream.random_raw((stop - start) * counts * _WORDS) >> np.uint64(64 - _KEPT_BITS)
+        kept = words.reshape(-1, counts * _WORDS)[:, : self.n_pairs].astype(np.float32)
+        numbers = torch.from_numpy(kept * np.float32(2.0**-_KEPT_BITS))
+        return numbers.to(self.marginal.device, non_blocking=True)
 
 
 @torch.inference_mode()

@@ -1,5 +1,6 @@
 """Schedules, counter-based noise and sampling, step by step."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,8 +10,6 @@ from duallgd_cli.diffusion.process import (
     evenly_spaced,
     parse_schedule,
     sample,
-    stream_key,
-    uniform,
 )
 from duallgd_cli.errors import ConfigError
 
@@ -60,37 +59,37 @@ def test_more_evaluations_than_steps_are_refused(plan, evaluations):
         parse_schedule(plan, 20, evaluations)
 
 
-CPU = torch.device("cpu")
-WORD = (1 << 64) - 1
-
-
-def written_out(key, index):
-    """SplitMix64 in Python's integers: the number after `index` steps, its upper 24 bits."""
-    word = (key + (index + 1) * 0x9E3779B97F4A7C15) & WORD
-    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
-    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
-    return ((word ^ (word >> 31)) >> 40) / (1 << 24)
-
-
-@pytest.mark.parametrize("key", [0, 5, 1234567, 1 << 63, WORD])
-def test_numbers_are_those_of_splitmix64_and_a_part_of_a_stream_is_that_part(key):
-    assert uniform(key, 0, 300, CPU).tolist() == [written_out(key, i) for i in range(300)]
-    assert torch.equal(uniform(key, 40, 70, CPU), uniform(key, 0, 100, CPU)[40:70])
-
-
-def test_neighbouring_streams_are_not_correlated():
-    seeds = [torch.stack([uniform(stream_key(s, e), 0, 4000, CPU) for e in (0, 1)]) for s in (0, 1)]
-
-    between = torch.corrcoef(torch.cat(seeds).double()).fill_diagonal_(0)
-    assert between.abs().max() < 5 / 4000**0.5
-
-
 MARGINAL = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1])
 GIVEN = torch.tensor([[1, 0], [2, 3], [4, 4]])
 
 
 def task(plan, **changes):
     return SamplingTask(plan, MARGINAL, alpha_bar(100), 4, 3, 2, **changes)
+
+
+@pytest.mark.parametrize("n_pairs", [1, 4, 6])
+def test_numbers_are_the_upper_bits_of_philox_counted_by_sample_and_evaluation(n_pairs):
+    seed, width = (1 << 63) - 1, -(-n_pairs // 4) * 4
+    own = SamplingTask((100, 0), MARGINAL, alpha_bar(100), seed, 9, n_pairs)
+
+    for evaluation in (0, 7):
+        generator = np.random.Generator(np.random.Philox(key=seed + (evaluation << 64)))
+        raw = generator.bit_generator.random_raw(9 * width).reshape(9, width)[:, :n_pairs]
+        expected = torch.tensor((raw >> 40).tolist()) / (1 << 24)
+        assert torch.equal(own.uniform(evaluation, slice(0, 9)), expected)
+        assert torch.equal(own.uniform(evaluation, slice(3, 5)), expected[3:5])
+        assert own.uniform(evaluation, slice(4, 4)).shape == (0, n_pairs)
+
+
+def test_neighbouring_streams_are_not_correlated():
+    streams = [
+        SamplingTask((100, 0), MARGINAL, alpha_bar(100), seed, 1, 4000).uniform(e, slice(0, 1))
+        for seed in (0, 1)
+        for e in (0, 1)
+    ]
+
+    between = torch.corrcoef(torch.cat(streams).double()).fill_diagonal_(0)
+    assert between.abs().max() < 5 / 4000**0.5
 
 
 def noting():
