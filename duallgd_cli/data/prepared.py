@@ -211,9 +211,9 @@ def write_blocks(
     streams: dict[str, IO[bytes]] = {}
     shapes: dict[str, tuple[np.dtype[Any], int, tuple[int, ...]]] = {}
     ends: dict[str, int] = {}
-    folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         for arrays in blocks:
+            folder.mkdir(parents=True, exist_ok=True)
             for name, values in arrays.items():
                 if name not in streams:
                     # Replaced, not overwritten: another process may have the old array mapped.

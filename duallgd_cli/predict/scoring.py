@@ -15,6 +15,7 @@ from duallgd_cli.chem.molecule import Mol, formula_of, require_expressible
 from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import STANDARD_STREAM, claim, require_input
+from duallgd_cli.predict.explanation import fragments_of
 from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.own import added
 from duallgd_cli.predict.pipeline import formula_source, results
@@ -23,7 +24,6 @@ from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, predictions_of
-from duallgd_cli.scores.explanation import fragments_of
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.features import Inputs

@@ -16,6 +16,7 @@ from duallgd_cli import config
 from duallgd_cli.chem.identity import ACYCLIC, family_name
 from duallgd_cli.chem.parts import bond_environments, matches, molecule
 from duallgd_cli.predict import journal
+from duallgd_cli.predict.explanation import fragments_of, isotopes_of, neutral_loss
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.run import record_path
 from duallgd_cli.predict.settings import CERTAIN, PredictSettings
@@ -25,7 +26,6 @@ from duallgd_cli.report.depiction import depictions
 from duallgd_cli.report.measured import Measured, MeasuredPeaks, Measurement, key_of, readable
 from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, predictions_of
 from duallgd_cli.runtime import in_order
-from duallgd_cli.scores.explanation import fragments_of, isotopes_of, neutral_loss
 from duallgd_cli.writers.formats import likeness
 from duallgd_cli.writers.names import Names
 

@@ -51,7 +51,12 @@ FormulaSource: TypeAlias = Callable[[Feature], list[Hypothesis] | Failure]
 
 @dataclass(frozen=True, slots=True)
 class FormulaLimits:
-    """What a formula must satisfy: the largest error of the precursor m/z, and its size."""
+    """What a formula must satisfy.
+
+    Attributes:
+        precursor_ppm: Largest difference between theoretical and measured precursor m/z, ppm.
+        max_heavy_atoms: Size of the largest molecule.
+    """
 
     precursor_ppm: float = 10.0
     max_heavy_atoms: int = 100

@@ -134,9 +134,9 @@ COMMANDS = [
         {"--molecules", "--structures"},
     ),
     Command(
-        "bench --atoms 10 --plot",
+        "bench --atoms 10",
         {"--weights": "w.safetensors"},
-        in_folder("-o out", "results.json", "scaling.csv", "scaling.png", "scaling.svg"),
+        in_folder("-o out", "results.json", "scaling.csv"),
     ),
     Command(
         "bench predict --profile",

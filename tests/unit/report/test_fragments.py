@@ -5,8 +5,8 @@ import pytest
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.parts import molecule
+from duallgd_cli.predict.explanation import fragments_of, isotopes_of, neutral_loss
 from duallgd_cli.results import ExplainedPeak
-from duallgd_cli.scores.explanation import fragments_of, isotopes_of, neutral_loss
 from duallgd_cli.spectra.types import IsotopePattern
 
 PARACETAMOL = "CC(=O)Nc1ccc(O)cc1"

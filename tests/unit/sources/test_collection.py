@@ -113,7 +113,7 @@ def test_ends_of_chains_are_cut_off_before_what_holds_the_rest_together():
         assert len(bonds) == 7
     isomer = molecules_of(BUTANOL)  # starts as it is
     start = starts([graph_of(isomer, 0)], Formula.parse("C4H10O"), 3, 0)
-    assert start.tolist() == [isomer.bond_class(0).tolist()] * 3
+    assert start.tolist() == [bond_class(isomer, 0).tolist()] * 3
 
 
 def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
