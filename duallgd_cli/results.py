@@ -1,17 +1,21 @@
 """What comes out of a prediction, before ranking (`HypothesisResult`) and after (`Prediction`)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from types import MappingProxyType, NoneType
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure, counted, printable
 from duallgd_cli.spectra.reading.record import compound_name
 from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
 
+T = TypeVar("T")
+
 OK = "ok"
 _TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
+_OF_THE_FEATURE: Final = frozenset({"feature", "spectra", "position"})
 _LONGEST_WORD: Final = 200
 _MOST_NAMED: Final = 50  # spectra of one feature that each of them names
 
@@ -128,6 +132,9 @@ class Structure(NamedTuple):
     def block(self) -> str:
         """First block of the InChIKey, the identity of a molecule here."""
         return self.inchikey[:14]
+
+
+_N_VALUES: Final = len(Structure._fields) - 1  # before its scores
 
 
 class ExplainedPeak(NamedTuple):
@@ -397,3 +404,78 @@ def sentences(*parts: str) -> str:
         for part in parts
     )
     return "; ".join(dict.fromkeys(part for part in cleaned if part))
+
+
+def plain_values(results: Results) -> dict[str, Any]:
+    """Results of a feature for a line of JSON; long lists go without names, which would be most."""
+    first = results[0]
+    return {
+        "feature": first.feature,
+        "spectra": [
+            {**asdict(one), "source": [one.source.file, one.source.index]} for one in first.spectra
+        ],
+        "hypotheses": [
+            {
+                **{
+                    own.name: getattr(result, own.name)
+                    for own in fields(result)
+                    if own.name not in _OF_THE_FEATURE
+                },
+                "scores": [*result.structures[0].scores] if result.structures else [],
+                "structures": [
+                    (*one[:_N_VALUES], *one.scores.values()) for one in result.structures
+                ],
+            }
+            for result in results
+        ],
+    }
+
+
+def results_of(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
+    """The results of a feature, from what `plain_values` gave; KeyError, TypeError, ValueError."""
+    spectra = tuple(
+        _checked(SpectrumReference(**{**one, "source": _checked(Source(*one["source"]))}))
+        for one in values["spectra"]
+    )
+    results = []
+    for position, own in enumerate(values["hypotheses"]):
+        names = own.pop("scores")
+        own["structures"] = tuple(_structure(row, names) for row in own["structures"])
+        own["peaks"] = tuple(_checked(ExplainedPeak._make(row)) for row in own["peaks"])
+        own["notes"] = tuple(own["notes"])
+        of_the_feature = {"feature": values["feature"], "spectra": spectra, "position": position}
+        results.append(_checked(HypothesisResult(**own, **of_the_feature)))
+    return tuple(results)
+
+
+def _structure(row: Sequence[Any], names: Sequence[str]) -> Structure:
+    scores = dict(zip(names, row[_N_VALUES:], strict=True))
+    if not all(isinstance(value, float | int) for value in scores.values()):
+        raise TypeError(row)
+    made = Structure._make([*row[:_N_VALUES], scores])
+    return _checked(made._replace(sources=tuple(made.sources)))
+
+
+def _checked(value: T) -> T:
+    """The value, if its plain fields are of their types; else TypeError."""
+    of: type = type(value)
+    for name, kind in _kinds(of).items():
+        if not isinstance(getattr(value, name), kind):
+            raise TypeError(value)
+    return value
+
+
+@cache
+def _kinds(of: type) -> dict[str, tuple[type, ...]]:
+    """The types that JSON may have given each plain field of a class."""
+    kinds = {
+        str: (str,),
+        int: (int,),
+        float: (float, int),
+        float | None: (float, int, NoneType),
+        Mapping[str, int]: (dict,),
+        Mapping[str, float]: (dict,),
+        Mapping[str, Any]: (dict,),
+        tuple[str, ...]: (tuple,),
+    }
+    return {name: kinds[hint] for name, hint in get_type_hints(of).items() if hint in kinds}

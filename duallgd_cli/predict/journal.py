@@ -19,13 +19,11 @@ import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
+from dataclasses import asdict, dataclass, replace
 from functools import partial as with_arguments
 from itertools import chain, count
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,24 +31,15 @@ from numpy.typing import NDArray
 from duallgd_cli.config import parse
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.settings import CERTAIN, WHOLE, Header, Shard
-from duallgd_cli.results import (
-    ExplainedPeak,
-    HypothesisResult,
-    Results,
-    SpectrumReference,
-    Structure,
-)
+from duallgd_cli.results import HypothesisResult, Results, plain_values, results_of
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.features import CleaningSettings
 from duallgd_cli.spectra.run import FeatureSettings
-from duallgd_cli.spectra.types import Source
 
 if TYPE_CHECKING:
     from io import BufferedRandom
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 FORMAT: Final = 4
 ENDING: Final = ".journal.jsonl"
@@ -58,8 +47,6 @@ _MARK: Final = b'{"duallgd_journal":'
 _FORMAT: Final = re.compile(re.escape(_MARK) + rb"(\d{1,9})[,}]")
 _SEAL: Final = b',"crc32":"%08x"}\n'
 _SEAL_BYTES: Final = len(_SEAL % 0)
-_OF_THE_FEATURE: Final = frozenset({"feature", "spectra", "position"})
-_N_VALUES: Final = len(Structure._fields) - 1  # of a structure, before its scores
 _SYNC_EVERY_S: Final = 0.5
 # What values of an unknown shape raise where they are taken for known ones.
 _UNKNOWN: Final = (
@@ -165,7 +152,7 @@ class Journal:
 
     def append(self, results: Results) -> None:
         """Add what all hypotheses of a feature gave."""
-        self._write(_values(results))
+        self._write(plain_values(results))
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
@@ -320,81 +307,6 @@ def _lock(file: "BufferedRandom") -> None:
         logger.debug("no file locks: %s", error)
 
 
-def _values(results: Results) -> dict[str, Any]:
-    """The line of a feature; the long lists go without field names, which would be most of it."""
-    first = results[0]
-    return {
-        "feature": first.feature,
-        "spectra": [
-            {**asdict(one), "source": [one.source.file, one.source.index]} for one in first.spectra
-        ],
-        "hypotheses": [
-            {
-                **{
-                    own.name: getattr(result, own.name)
-                    for own in fields(result)
-                    if own.name not in _OF_THE_FEATURE
-                },
-                "scores": [*result.structures[0].scores] if result.structures else [],
-                "structures": [
-                    (*one[:_N_VALUES], *one.scores.values()) for one in result.structures
-                ],
-            }
-            for result in results
-        ],
-    }
-
-
-def _results(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
-    """The results of a feature, from its line; what is no such line raises one of `_UNKNOWN`."""
-    spectra = tuple(
-        _checked(SpectrumReference(**{**one, "source": _checked(Source(*one["source"]))}))
-        for one in values["spectra"]
-    )
-    results = []
-    for position, own in enumerate(values["hypotheses"]):
-        names = own.pop("scores")
-        own["structures"] = tuple(_structure(row, names) for row in own["structures"])
-        own["peaks"] = tuple(_checked(ExplainedPeak._make(row)) for row in own["peaks"])
-        own["notes"] = tuple(own["notes"])
-        of_the_feature = {"feature": values["feature"], "spectra": spectra, "position": position}
-        results.append(_checked(HypothesisResult(**own, **of_the_feature)))
-    return tuple(results)
-
-
-def _structure(row: Sequence[Any], names: Sequence[str]) -> Structure:
-    scores = dict(zip(names, row[_N_VALUES:], strict=True))
-    if not all(isinstance(value, float | int) for value in scores.values()):
-        raise TypeError(row)
-    made = Structure._make([*row[:_N_VALUES], scores])
-    return _checked(made._replace(sources=tuple(made.sources)))
-
-
-def _checked(value: T) -> T:
-    """The value, if its plain fields are of their types; else TypeError."""
-    of: type = type(value)
-    for name, kind in _kinds(of).items():
-        if not isinstance(getattr(value, name), kind):
-            raise TypeError(value)
-    return value
-
-
-@cache
-def _kinds(of: type) -> dict[str, tuple[type, ...]]:
-    """The types that JSON may have given each plain field of a class."""
-    kinds = {
-        str: (str,),
-        int: (int,),
-        float: (float, int),
-        float | None: (float, int, NoneType),
-        Mapping[str, int]: (dict,),
-        Mapping[str, float]: (dict,),
-        Mapping[str, Any]: (dict,),
-        tuple[str, ...]: (tuple,),
-    }
-    return {name: kinds[hint] for name, hint in get_type_hints(of).items() if hint in kinds}
-
-
 class FinishedRun:
     """The features of a run, read when asked for.
 
@@ -465,7 +377,7 @@ class FinishedRun:
             file.seek(row[2])
             line = file.readline()
         try:
-            return _results(json.loads(line))
+            return results_of(json.loads(line))
         except _UNKNOWN:
             raise _of_another_version(path) from None
 

@@ -303,9 +303,6 @@ def check(request: PredictRequest) -> Knowledge | None:
         MissingInputError: An input does not exist.
         UnreadableError: An input cannot be read.
     """
-    for name in request.inputs:
-        if name != STANDARD_STREAM:
-            require_input(name)
     claim_run(request)
     if request.features is not None:
         FeatureTable(request.features)
@@ -355,7 +352,10 @@ def claim_run(
 
 
 def read_by(request: PredictRequest) -> _Files:
-    """All that a run reads, each with what it is, for `files.claim`."""
+    """All that a run reads, each with what it is, for `files.claim`; all of it must be there."""
+    for name in request.inputs:
+        if name != STANDARD_STREAM:
+            require_input(name)
     guide = () if request.guide is None else request.guide.places()
     tables = {
         "formulas": request.formulas, "features": request.features, "names": request.names,

@@ -14,7 +14,7 @@ from duallgd_cli.chem.identity import inchikey, parse_smiles
 from duallgd_cli.chem.molecule import Mol, formula_of, require_expressible
 from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UsageError, counted
-from duallgd_cli.files import STANDARD_STREAM, claim, require_input
+from duallgd_cli.files import claim
 from duallgd_cli.predict.explanation import fragments_of
 from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.own import added
@@ -139,9 +139,6 @@ def check(request: PredictRequest, path: Path) -> tuple[list[OwnStructure], Know
     output_format = resolve_format(request.output, request.format)
     if output_format in {"sdf", "mztab"}:
         raise UsageError(f"scores are written as csv, tsv or jsonl, not {output_format}")
-    for name in request.inputs:
-        if name != STANDARD_STREAM:
-            require_input(name)
     read = [*read_by(request), ("an input, the structures", path)]
     claim({"the output": request.output}, read, force=request.force)
     structures = read_structures(path)

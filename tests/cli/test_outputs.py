@@ -270,9 +270,18 @@ MADE = {
 }
 
 
+# One place decides for all of them: each file with two commands, each command with some files.
+FIRST_MADE, FIRST_FILES = [*MADE][:3:2], (*FILES[:3], "s.mgf", "b.csv.shard-2-of-2.journal.jsonl")
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
-    [(command, name) for command, own in MADE.items() for name in FILES if name != own],
+    [
+        (command, name)
+        for command, own in MADE.items()
+        for name in FILES
+        if name != own and (command in FIRST_MADE or name in FIRST_FILES)
+    ],
 )
 def test_no_file_of_a_run_is_overwritten_by_what_is_made_of_it(duallgd, inputs, command, name):
     for kept in (".old", ""):

@@ -10,6 +10,7 @@ import pytest
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import InterruptedRunError, UsageError
 from duallgd_cli.predict import run as output
+from duallgd_cli.predict.journal import scan
 from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import Shard
 from duallgd_cli.spectra.features import Inputs
@@ -70,7 +71,9 @@ def test_shards_merge_to_the_same_bytes(spectra, tmp_path, count):
     predict(request(spectra, whole), stub_model())
 
     for number in range(count, 0, -1):
-        predict(request(spectra, joined, shard=Shard(number, count)), stub_model())
+        shard = request(spectra, joined, shard=Shard(number, count))
+        predict(shard, stub_model())
+        assert scan(shard.journal_path()).finished == {*range(number - 1, 11, count)}
     assert not joined.exists()
     summary = merge([joined], str(joined))
 
