@@ -12,32 +12,22 @@ from typing import Any, Final
 import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, parent_formula, parse_adduct
-from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, METALS
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import Mol, disassemble
-from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, pieces
+from duallgd_cli.data.fragmentation import CARRIED, pieces
 from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import FormulaError, MoleculeError
 from duallgd_cli.formulas.peaks import isotope_ratios
 from duallgd_cli.results import ExplainedPeak
+from duallgd_cli.scores.explanation import KEPT, explained_by, subformula_of
 from duallgd_cli.spectra.annotation import excess
 from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern
 
-# What a sub-formula ends with: the metals that the fragment kept, and a charge that is not one.
-_KEPT: Final = re.compile(rf"(?P<metals>(?:(?:{'|'.join(METALS)})\d?)*)(?:[+-]\d)?$")
 _MOST_EXPECTED: Final = 30  # fragments that a candidate is expected to give, cheapest first
 _SMALLEST: Final = 3  # heavy atoms of one that is expected
 _SAME_DA: Final = 0.003
 _LEAST_ISOTOPE: Final = 0.005  # of the monoisotopic ion, from which on an isotope is shown
-
-
-@lru_cache(maxsize=10_000)  # the candidates of a feature ask for the same ones
-def _subformula(text: str) -> Formula | None:
-    """A sub-formula as journals write it, without the metals and charge it may end with."""
-    try:
-        return Formula.parse(_KEPT.sub("", text))
-    except FormulaError:
-        return None
 
 
 @lru_cache(maxsize=1000)
@@ -60,7 +50,7 @@ def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
         adduct: Name of the adduct.
         subformula: Of the fragment.
     """
-    part, whole = _subformula(subformula), _ion(formula, adduct)
+    part, whole = subformula_of(subformula), _ion(formula, adduct)
     if part is None or whole is None:
         return ""
     atoms, metals = whole
@@ -68,7 +58,7 @@ def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
         lost = Formula(tuple(a - b for a, b in zip(atoms.counts, part.counts, strict=True)))
     except FormulaError:
         return ""
-    kept = _KEPT.search(subformula)
+    kept = KEPT.search(subformula)
     left = [*metals]
     for symbol, n in re.findall(r"([A-Z][a-z]?)(\d*)", kept["metals"] if kept else ""):
         del left[left.index(symbol) : left.index(symbol) + int(n or 1)]
@@ -77,7 +67,7 @@ def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
 
 def fragments_of(
     mol: Mol | None, adduct: str, peaks: Sequence[ExplainedPeak]
-) -> tuple[list[tuple[int, list[int]]], list[tuple[float, float]]]:
+) -> tuple[list[list[Any]], list[tuple[float, float]]]:
     """The fragments of a candidate that explain peaks, and those that are to be expected.
 
     Args:
@@ -89,30 +79,28 @@ def fragments_of(
         Pairs of a place among `peaks` and the fragment's atoms, by their RDKit numbers; and pairs
         of m/z and height, 1 for the whole ion, lower the more it takes to cut a fragment out.
     """
+    explained = explained_by(mol, adduct, [peak.formula for peak in peaks])
     ion = parse_adduct(adduct)
     try:
         whole = None if mol is None else disassemble(mol)
     except MoleculeError:
         whole = None
-    if whole is None or not isinstance(ion, Adduct):
-        return [], []
+    if whole is None or not whole.bond_class.any() or not isinstance(ion, Adduct):
+        return explained, []
     graph = graph_of_bonds(whole.formula, whole.bond_class)
-    if not len(graph.pair):
-        return [], []
     found = pieces(graph, np.random.default_rng(0))  # as the fragmentation score draws them
     carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
     height = 1 / np.sqrt(1 + found.cost)
-    parsed = [(place, _subformula(peak.formula)) for place, peak in enumerate(peaks)]
-    known = [(place, formula) for place, formula in parsed if formula is not None]
-    explained, expected = [], list[tuple[float, float]]()
-    if known:
-        rows, which, _ = explaining_fragments(found, carried, np.stack([f.array for _, f in known]))
-        for row, fragment in zip(rows.tolist(), which.tolist(), strict=True):
-            place = known[row][0]
-            atoms = whole.order[found.inside[fragment]].tolist()
-            explained.append((place, sorted(atoms)))
-            mz = peaks[place].mz / (1 + 1e-6 * peaks[place].ppm)
-            expected.append((mz, float(height[fragment])))
+    of_atoms = {
+        row.tobytes(): tall for row, tall in zip(found.inside, height.tolist(), strict=True)
+    }
+    expected = [
+        (
+            peaks[place].mz / (1 + 1e-6 * peaks[place].ppm),
+            of_atoms[np.isin(whole.order, atoms).tobytes()],
+        )
+        for place, atoms in explained
+    ]
     if abs(ion.charge) == 1 and ion.molecules == 1 and not ion.metals:
         likely = np.flatnonzero(found.inside.sum(1) >= min(_SMALLEST, len(graph.element)))
         low, high = (found.inside[likely][:, ends] for ends in graph.pair.T)  # (C, b) each

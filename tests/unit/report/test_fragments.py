@@ -41,7 +41,7 @@ def test_the_neutral_loss_is_what_the_ion_lacks(formula, adduct, fragment, loss)
         (
             PARACETAMOL,
             ["C6H8NO", "C2H3O", "C5H5S"],
-            [(0, [3, 4, 5, 6, 7, 8, 9, 10]), (1, [0, 1, 2])],
+            [[0, [3, 4, 5, 6, 7, 8, 9, 10]], [1, [0, 1, 2]]],
         ),
         ("NC(=O)Oc1ccccc1", ["C2H3O"], []),  # there is no such piece beside the ring
         ("nonsense", ["C6H8NO"], []),
