@@ -7,7 +7,7 @@ from rdkit import Chem
 
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.cations import cations
+from duallgd_cli.data.cations import CATION_TYPES, cations
 from duallgd_cli.errors import MissingInputError, UnreadableError
 
 CYANIDIN_GLUCOSIDE = "OCC1OC(Oc2cc3c(O)cc(O)cc3[o+]c2-c2ccc(O)c(O)c2)C(O)C(O)C1O"
@@ -63,6 +63,14 @@ def test_each_kind_is_made_at_its_own_site(tmp_path, smiles, kind, charged):
 def test_what_has_no_such_site_is_left_alone(tmp_path, smiles):
     with pytest.raises(UnreadableError, match="no structure that a cation could be made of"):
         made(tmp_path, smiles)
+
+
+def test_no_kind_is_more_than_its_share(tmp_path):
+    amines = [f"CN(C){'C' * n}O" for n in range(1, 9)]
+
+    _, counts = made(tmp_path, *amines, ISOQUERCITRIN, limit=3 * len(CATION_TYPES))
+
+    assert counts == {"ammonium": 3, "flavylium": 1}
 
 
 def test_held_out_folds_and_what_is_no_molecule_give_nothing(tmp_path):
