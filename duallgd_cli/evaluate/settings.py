@@ -60,7 +60,11 @@ class EvaluateSettings:
         _scored(help="Table in the MassSpecGym layout (.tsv, .gz, .xz): identifier and smiles."),
     ] = None
     fold: Annotated[
-        str, _scored(help="Fold to score; else test of MassSpecGym, or all of another table.")
+        str,
+        _scored(
+            help="Fold to score; else test of MassSpecGym, or all of another table. val:A and "
+            "val:B are the halves of fold val by molecule."
+        ),
     ] = ""
     spectra_per_molecule: Annotated[
         Literal["1", "all"], _scored(help="1 (always the same one of each molecule) or all.")

@@ -25,6 +25,7 @@ from duallgd_cli.tables import table_rows
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
 PEAKS: Final = frozenset({"mzs", "intensities"})
+_PANELS: Final = "AB"  # of a fold: to develop by, and to look at once
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
 
@@ -103,7 +104,8 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
 
     Args:
         rows: As `table_rows` gives them.
-        fold: Value of the column ``fold`` to keep; "" keeps all.
+        fold: Value of the column ``fold`` to keep; "" keeps all. ``val:A`` and ``val:B`` are the
+            molecules of fold val in two halves, A to develop by and B to look at once.
         source: What the table is called in messages.
 
     Raises:
@@ -114,6 +116,9 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
     bare = [{name: cell for name, cell in row.items() if name not in PEAKS} for row in rows]
     if not bare:
         raise UnreadableError(f"{source} holds no rows")
+    fold, has_panel, panel = fold.partition(":")
+    if has_panel and panel not in tuple(_PANELS):
+        raise UsageError(f"a fold has the panels A and B, as in {fold}:A, not {quote(panel)}")
     kept = [row for row in bare if not fold or row.get("fold") == fold]
     if not kept:
         folds = sorted({row["fold"] for row in bare if row.get("fold")})
@@ -134,7 +139,16 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
             )
         block = described.block or described.smiles
         truths[row[name]] = Truth(row[name], row["smiles"], block, row)
-    return list(truths.values())
+    return [one for one in truths.values() if not panel or panel == _panel_of(one.molecule)]
+
+
+def _panel_of(molecule: str) -> str:
+    """The panel of a molecule, by the hash of the first block of its InChIKey."""
+    return _PANELS[_hash(f"panel {molecule}")[0] % len(_PANELS)]
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 def id_column(rows: Sequence[Mapping[str, str]], source: str) -> str:
@@ -159,15 +173,11 @@ def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None
             the smallest number, or ``all``.
         limit: Keep so many spectra, again by smallest hash; None keeps all.
     """
-
-    def place(truth: Truth) -> bytes:
-        return hashlib.blake2b(truth.spectrum_id.encode(), digest_size=8).digest()
-
     listed = list(truths)
-    ordered = sorted(listed, key=place)
+    ordered = sorted(listed, key=lambda truth: _hash(truth.spectrum_id))
     if spectra_per_molecule == "1":
         ordered = list({truth.molecule: truth for truth in reversed(ordered)}.values())
-        ordered.sort(key=place)
+        ordered.sort(key=lambda truth: _hash(truth.spectrum_id))
     kept = {truth.spectrum_id for truth in ordered[:limit]}
     return [truth for truth in listed if truth.spectrum_id in kept]
 

@@ -41,6 +41,21 @@ def test_a_fold_is_kept_and_an_unknown_one_refused(tmp_path):
         read_truth(path, "dev")
 
 
+def test_the_panels_of_a_fold_are_halves_by_molecule(tmp_path):
+    rows = "".join(
+        f"{n}{k}\t50.1\t1\t{n * 'C'}O\tval\t[M+H]+\n" for n in range(1, 60) for k in "ab"
+    )
+    path = write(tmp_path / "t.tsv", HEADER + ROWS + rows)
+
+    a, b = (read_truth(path, f"val:{panel}") for panel in "AB")
+    assert {one.spectrum_id for one in a + b} == {t.spectrum_id for t in read_truth(path, "val")}
+    assert not {one.molecule for one in a} & {one.molecule for one in b}
+    assert 30 < len(a) < 88
+    for wrong in ("val:C", "val:", "val:AB"):
+        with pytest.raises(UsageError, match="has the panels A and B, as in val:A"):
+            read_truth(path, wrong)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
