@@ -227,7 +227,7 @@ def write_blocks(
                     ends[name] = int(values[-1])
                 dtype, rows, inner = shapes[name]
                 shapes[name] = dtype, rows + len(values), inner
-                streams[name].write(np.ascontiguousarray(values, dtype).tobytes())
+                np.ascontiguousarray(values, dtype).tofile(streams[name])
         for name, stream in streams.items():
             stream.seek(0)
             _write_header(stream, *shapes[name])
