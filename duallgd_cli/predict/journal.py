@@ -100,7 +100,7 @@ class Journal:
         Raises:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
-        with _opened(path) as journal:
+        with _opened(path, is_started=True) as journal:
             if journal.is_damaged or (len(journal.rows) and not journal.is_written):
                 names = chain((f"{path.name}.old",), (f"{path.name}.old.{n}" for n in count(2)))
                 old = next(kept for kept in map(path.with_name, names) if not kept.exists())
@@ -109,7 +109,7 @@ class Journal:
                 except OSError as error:
                     raise _full(old, error) from None
                 logger.warning(
-                    "the journal %s was kept as %s: it holds work that is in no output yet",
+                    "the journal %s was kept as %s: it may hold work that is in no output yet",
                     path, old,
                 )  # fmt: skip
             return journal._started(header)
@@ -215,13 +215,13 @@ def scan(path: Path) -> Journal:
         for line in file:
             body = line[:-_SEAL_BYTES]
             checksum = zlib.crc32(body, good_sum)
+            begun = _FORMAT.match(line)
+            if begun is not None and int(begun[1]) != FORMAT:
+                raise UnreadableError(
+                    f"{path} is a journal of format {int(begun[1])}, and this version of duallgd "
+                    f"reads {FORMAT}; use the version that wrote it, or predict again with --force"
+                )
             if line[len(body) :] != _SEAL % checksum:
-                begun = _FORMAT.match(line)
-                if begun is not None and int(begun[1]) != FORMAT:
-                    raise UnreadableError(
-                        f"{path} is a journal of format {int(begun[1])}, and this version of "
-                        f"duallgd reads {FORMAT}; use the version that wrote it, or predict again"
-                    )
                 is_damaged = bool(file.read(1))
                 break
             try:
@@ -264,7 +264,7 @@ def _header(values: dict[str, Any]) -> Header:
 def _of_another_version(path: Path) -> UnreadableError:
     return UnreadableError(
         f"{path} was written by another version of duallgd, or changed while it was read; use that "
-        "version, or predict again"
+        "version, or predict again with --force"
     )
 
 
@@ -276,8 +276,11 @@ def _full(path: Path, error: OSError) -> UsageError:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Journal]:
-    """A locked journal; an error inside closes it."""
+def _opened(path: Path, *, is_started: bool = False) -> Iterator[Journal]:
+    """A locked journal; an error inside closes it.
+
+    One of another version counts as damaged where a run is started anew.
+    """
     try:
         # Append mode creates without truncating; the file is then read and written at will.
         path.open("ab").close()
@@ -286,7 +289,14 @@ def _opened(path: Path) -> Iterator[Journal]:
         raise UsageError(f"cannot write the journal {path}: {error.strerror}") from None
     try:
         _lock(file)
-        yield replace(scan(path), _file=file, _synced=time.monotonic())
+        try:
+            journal = scan(path)
+        except UnreadableError:
+            if not is_started:
+                raise
+            nothing = np.zeros((0, 5), np.int64)
+            journal = Journal(path, None, None, 0, 0, is_damaged=True, rows=nothing)
+        yield replace(journal, _file=file, _synced=time.monotonic())
     except BlockingIOError:
         file.close()
         raise UsageError(f"the journal {path} is being written by another run") from None

@@ -212,9 +212,25 @@ def test_a_header_that_another_version_wrote_is_refused_in_a_sentence(tmp_path, 
     path = finished(tmp_path / "j")
     rewrite(path, lambda lines: [{"duallgd_journal": 4, **values}, *lines[1:]])
 
-    for opened in (Journal.create, Journal.resume, lambda path, _: FinishedRun([path])):
-        with pytest.raises(UnreadableError, match=r"another version.*predict again"):
+    refused_in_a_sentence(path)
+
+
+def refused_in_a_sentence(path):
+    """It can neither be read nor continued; a run that is started anew keeps it aside."""
+    before = path.read_bytes()
+    for opened in (Journal.resume, lambda path, _: FinishedRun([path])):
+        with pytest.raises(UnreadableError, match=r"another version|reads \d.*predict again with"):
             opened(path, HEADER)
+    with Journal.create(path, HEADER) as journal:
+        assert not len(journal.rows)
+    assert path.with_name(f"{path.name}.old").read_bytes() == before
+
+
+def test_a_journal_of_an_earlier_format_is_kept_aside_where_a_run_is_started_anew(tmp_path):
+    path = finished(tmp_path / "j", feature(0))
+    rewrite(path, lambda lines: [lines[0] | {"duallgd_journal": 3}, *lines[1:]])
+
+    refused_in_a_sentence(path)
 
 
 LINE = {"feature": 1, "spectra": [{"source": ["a.mgf", 0]}], "hypotheses": []}
