@@ -63,7 +63,7 @@ class EvaluateSettings:
         str,
         _scored(
             help="Fold to score; else test of MassSpecGym, or all of another table. val:A and "
-            "val:B are the halves of fold val by molecule."
+            "val:B are its halves by molecule."
         ),
     ] = ""
     spectra_per_molecule: Annotated[
