@@ -48,6 +48,9 @@ async function firstDrawing(number) {
 const isHere = (number) => !about.is_index && byNumber.has(number);
 const placeOf = (number) => `${about.pages[Math.floor(number / about.size)]}#feature=${number + 1}`;
 
+// There is nothing to mend: it has candidates, or another ion of its compound has.
+const isSettled = ({ status }) => status === "ok" || status === "same_compound";
+
 const columns = [
   ["id", "Feature", (r) => [about.is_index ? el("a", { class: "clamp", href: placeOf(r.number) }, r.id) : el("span", { class: "clamp" }, r.id), el("span", { class: "ions" })]],
   ["mz", "m/z", (r) => (r.mz == null ? "" : r.mz.toFixed(4))],
@@ -62,7 +65,7 @@ const columns = [
   ["confidence", "Confidence", (r) => (r.smiles ? [bar(r.confidence), el("span", { class: "number" }, percent(r.confidence))] : "")],
   ["top10", "P(first ten)", (r) => (r.smiles ? percent(r.top10) : "")],
   ["part", "Most certain part", (r) => (r.part ? [r.part[0], el("span", { class: "quiet" }, ` ${r.part[1].toFixed(2)}`)] : "")],
-  ["status", "Status", (r) => el("span", { class: `status ${r.status === "ok" ? "ok" : "other"}` }, r.status.replaceAll("_", " "))],
+  ["status", "Status", (r) => el("span", { class: `status ${r.status === "ok" ? "ok" : isSettled(r) ? "quiet" : "other"}` }, r.status.replaceAll("_", " "))],
   ["review", "Review", (r) => verdict(r.number)],
 ].filter(([key]) => (key === "status" ? rows.some((row) => row.status !== "ok")
   : !["part", "rt", "intensity", "compound", "called"].includes(key) || rows.some((row) => row[key] != null && row[key] !== "")));
@@ -265,8 +268,8 @@ function fragments(view) {
       .sort((a, b) => a.mz - b.mz).map(({ cells }) => el("tr", {}, cells.slice(0, heads.length).map((one) => el("td", {}, one))))));
 }
 function warnings(values) {
-  const failed = values.status === "ok" ? null : el("p", { class: "failed" }, el("b", {}, `${values.status.replaceAll("_", " ")}. `), values.remarks.join("; ") || "No candidates.");
-  const said = values.status === "ok" && values.remarks.length ? el("p", { class: "remarks" }, values.remarks.join(" · ")) : null;
+  const failed = isSettled(values) ? null : el("p", { class: "failed" }, el("b", {}, `${values.status.replaceAll("_", " ")}. `), values.remarks.join("; ") || "No candidates.");
+  const said = isSettled(values) && values.remarks.length ? el("p", { class: "remarks" }, values.remarks.join(" · ")) : null;
   return el("div", {}, failed, said);
 }
 const schymanski = {

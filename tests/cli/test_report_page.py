@@ -413,6 +413,22 @@ def test_retention_times_and_intensities_of_a_run_sort_and_filter(run):
     assert len(run.column("compound")) == 1
 
 
+def test_only_what_can_be_mended_is_red(browser, made, example_run, tmp_path):
+    found, nothing = repeated(made[1], 1)[0], {"candidates": [], "rank": None}
+    others = ({"status": status, "remarks": ["see"]} for status in ("same_compound", "no_peaks"))
+    features = [found, *(found | nothing | other for other in others)]
+    features = [one | {"number": n, "id": f"F{n}"} for n, one in enumerate(features)]
+    written(example_run, features, tmp_path / "out.html")
+
+    opened = Visit(browser, tmp_path / "out.html")
+    assert opened.column("status") == ["ok", "same compound", "no peaks"]
+    assert opened.page.locator("#body .status.other").all_inner_texts() == ["no peaks"]
+    for number, kind in ((2, "remarks"), (3, "failed")):
+        opened.open(number)
+        assert opened.page.locator(f"#detail p.{kind}").inner_text().endswith("see")
+    opened.close()
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_ions_of_a_compound_are_one_row_that_pointer_and_keyboard_open(run, width):
     page = run.page
