@@ -190,9 +190,14 @@ def trained_parts(record: Mapping[str, Any]) -> set[str]:
     """
     training = record.get("training")
     if "trained" in record or not isinstance(training, Mapping):
-        return set(record.get("trained", _PARTS))
+        return _names(record.get("trained", _PARTS))
     stage = "decoder" if training.get("freeze_encoder") else str(training.get("stage"))
-    return _TRAINED_BY.get(stage, set(_PARTS)) | set(record.get("init") or ())
+    return _TRAINED_BY.get(stage, set(_PARTS)) | _names(record.get("init"))
+
+
+def _names(value: object) -> set[str]:
+    """Names that a record lists; none where a broken file holds something else."""
+    return set(map(str, value)) if isinstance(value, list | tuple | frozenset | Mapping) else set()
 
 
 def require_trained(record: Mapping[str, Any], source: object) -> None:

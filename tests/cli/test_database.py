@@ -116,7 +116,7 @@ def test_a_reading_that_is_ended_leaves_nothing(tmp_path, databases, how, worker
     (tmp_path / "large.smi").write_text(rows)
     # As the command, but telling sooner how far it is.
     program = (
-        "from duallgd_cli.sources import store; store._TOLD = 5000; "
+        "from duallgd_cli.sources import database; database._TOLD = 5000; "
         "from duallgd_cli.__main__ import run; run()"
     )
     arguments = ("database", "add", tmp_path / "large.smi", "--workers", workers)

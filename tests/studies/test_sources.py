@@ -37,12 +37,12 @@ def proposed(source, smiles, log_likelihood=None):
 
 def test_what_sources_gave_apart_is_what_they_give_together():
     noise = [*proposed("noise", DRAWN, -3.0), *proposed("noise", ["CCCO"], -9.0)]
-    templates = [*proposed("templates", DRAWN[:2], -1.0), Proposal("templates", None)]
+    analogues = [*proposed("analogues", DRAWN[:2], -1.0), Proposal("analogues", None)]
     listed = proposed("enumerated", LISTED)
 
-    together = sources.joined([merged(*noise), merged(*templates), merged(*listed)])
+    together = sources.joined([merged(*noise), merged(*analogues), merged(*listed)])
 
-    expected = merged(*noise, *templates, *listed)
+    expected = merged(*noise, *analogues, *listed)
     assert together.structures == expected.structures
     assert (together.sampled, together.distinct) == (expected.sampled, expected.distinct) == (10, 3)
 
@@ -89,7 +89,7 @@ def test_every_source_has_its_rows_and_a_second_run_predicts_nothing(
             asked.append(n)
             return super().propose(query, n, seed)
 
-    named = tuple(Counted(name=name) for name in ("enumerated", "templates", "noise"))
+    named = tuple(Counted(name=name) for name in ("enumerated", "noise"))
     model = replace(own, sources=named)
     monkeypatch.setattr(sources.api, "load", lambda *_, **__: model)
     options = "--fold test --molecules 3 -o out --train-hashes"
@@ -102,11 +102,11 @@ def test_every_source_has_its_rows_and_a_second_run_predicts_nothing(
     assert again.out == first.out
     times = (tmp_path / "out" / "noise" / "cpu_s.txt").read_text().split()
     assert len(times) == 3
-    assert len(asked) == predicted == 3 * (3 + 3)
+    assert len(asked) == predicted == 3 * (2 + 2)
     whole = first.out.partition("at most 20 heavy atoms")[0].splitlines()
     assert [line.split(" | ")[0].removeprefix("| ") for line in whole[5:-1]] == [
         "all",
-        *("enumerated alone", "templates alone", "noise alone"),
-        *("without enumerated", "without templates", "without noise"),
+        *("enumerated alone", "noise alone"),
+        *("without enumerated", "without noise"),
     ]
     assert "all molecules: 3" in first.out

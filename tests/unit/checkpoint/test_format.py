@@ -339,6 +339,9 @@ def test_a_scale_that_fits_no_matrix_is_refused(path):
         ({"training": {"stage": "decoder"}, "init": {"encoder": "1f"}}, None),
         ({"training": {"stage": "encoder"}, "init": {"encoder": "1f"}}, "denoiser"),
         ({"training": {"stage": "joint", "freeze_encoder": True}}, "encoder"),
+        # What no version wrote.
+        ({"trained": -1}, "encoder"),
+        ({"training": {"stage": "decoder"}, "init": -1}, "encoder"),
     ],
 )
 def test_weights_with_a_part_that_was_never_trained_do_not_predict(record, untrained):

@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.ranking.one_list import (
-    LEVELS,
-    Membership,
-    Ranking,
-    evidence,
-    level_of,
-    of_databases,
-    with_level,
-)
+from duallgd_cli.ranking.ladder import LEVELS, level_of, with_level
+from duallgd_cli.ranking.one_list import Membership, Ranking, evidence, of_databases
 from duallgd_cli.ranking.ranking import RankingModel, rank
 from duallgd_cli.results import (
     Candidate,
