@@ -65,7 +65,7 @@ class SamplingSettings:
     schedule: str | None = None
     temperature: float = 1.0
     time_shift: float | None = None
-    sources: str = "enumerated=85 noise=15"
+    sources: str = "enumerated=60 templates=15 noise=25"
     core: str | None = None
     database_share: float = 0.5
     exclude_known: bool = False
@@ -88,7 +88,7 @@ class SamplingSettings:
 
 
 def parse_quotas(text: str) -> dict[str, int]:
-    """Parts of the samples by source, from ``enumerated=85 noise=15``.
+    """Parts of the samples by source, from ``enumerated=60 templates=15 noise=25``.
 
     Raises:
         ConfigError: It is not of that form, names a source twice, or gives none a part.
@@ -101,7 +101,7 @@ def parse_quotas(text: str) -> dict[str, int]:
     quotas = {name: int(value) for name, _, value in pairs if sound}
     if not sound or len(quotas) < len(pairs) or not 0 < sum(quotas.values()) <= _MOST_SAMPLES:
         raise ConfigError(
-            f"sources {quote(text)} are not of the form 'enumerated=85 noise=15', "
+            f"sources {quote(text)} are not of the form 'enumerated=60 templates=15 noise=25', "
             "each source once and one at least above 0"
         )
     return quotas

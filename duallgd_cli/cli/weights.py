@@ -140,7 +140,7 @@ def analogues(
 ) -> None:
     """Add known molecules: templates, building blocks, and spectra to compare with.
 
-    Templates with a fingerprint like the predicted one are changed at one place to the formula.
+    Of templates with a fingerprint like the predicted one, the atoms are changed to the formula's.
     All are cut at one or two single bonds, and what is left is put together to candidates.
     From a folder of spectra, fragments and losses are kept too: molecules that share them with a
     spectrum have a say in its fingerprint, as much as suits the validation spectra. The network

@@ -32,7 +32,7 @@ from duallgd_cli.sources import CandidateSource
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.sources.enumerated import Enumerated
 from duallgd_cli.sources.given import AnalogueSource, DatabaseSource, LibrarySource
-from duallgd_cli.sources.network import Noise
+from duallgd_cli.sources.network import Noise, Templates
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 
@@ -155,7 +155,7 @@ def sources_of(
         AnalogueSource(sampler, collection, fragments),
     )
     if collection is not None:
-        listed += (Enumerated(collection, fragments),)
+        listed += (Enumerated(collection, fragments), Templates(sampler, collection))
     return (*listed, Noise(sampler))
 
 

@@ -1,4 +1,4 @@
-"""Known molecules that come with the weights: what candidates are made of; where samples start.
+"""Known molecules that come with the weights: places to start from, and what molecules are made of.
 
 Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1) / 2 pairs.
 """
@@ -114,7 +114,9 @@ class Collection:
         """First blocks of their InChIKeys."""
         return tuple(key.decode("ascii") for key in self.molecules.inchikey.tolist())
 
-    def near(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
+    def near(
+        self, probability: NDArray[np.float32], formula: Formula, most: int = _EDITED
+    ) -> list[MolecularGraph]:
         """Known molecules that have nearly the formula's atoms, most alike first; few or none.
 
         They are alike by the soft Tanimoto similarity to the predicted chances, less where atoms
@@ -123,6 +125,7 @@ class Collection:
         Args:
             probability: Predicted chance of each Morgan bit, (F,).
             formula: Of the spectrum.
+            most: How many.
         """
         known = self.molecules
         wanted = np.array(formula.counts[:N_HEAVY])
@@ -130,7 +133,7 @@ class Collection:
         common = np.add.reduceat(probability[known.bits], known.bit_offset[:-1])
         either = probability.sum() + np.diff(known.bit_offset) - common
         alike = np.where(different <= _MOST_DIFFERENT, (1 - different) * common / either, 0)
-        best = np.argsort(-alike, kind="stable")[:_EDITED]
+        best = np.argsort(-alike, kind="stable")[:most]
         return [graph_of(self.molecules, int(row)) for row in best[alike[best] > 0]]
 
 
@@ -233,15 +236,16 @@ def starts(
     formula: Formula,
     samples: int,
     seed: int,
+    exchange: bool = True,
 ) -> NDArray[np.int64]:
     """Graphs of a formula to start samples from, (S, M).
 
     Args:
         graphs: Of known molecules, at least one.
         formula: Of the query.
-        samples: S, at least one; they take the molecules in turn, and every other turn has surplus
-            atoms turned into those that lack.
+        samples: S, at least one; they take the molecules in turn.
         seed: Of what is changed where.
+        exchange: Whether every other turn has surplus atoms turned into those that lack.
     """
     generator, atoms = np.random.default_rng(seed), formula.atom_class
     wanted = np.array(formula.counts[:N_HEAVY])
@@ -249,7 +253,7 @@ def starts(
     for sample in range(samples):
         turn, which = divmod(sample, len(graphs))
         graph = graphs[which]
-        graph = exchanged(graph, wanted, generator) if turn % 2 else graph
+        graph = exchanged(graph, wanted, generator) if exchange and turn % 2 else graph
         bonds.append(bonds_between(graph, placed(graph, atoms, generator), len(atoms)))
     return np.stack(bonds)
 

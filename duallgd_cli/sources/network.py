@@ -1,4 +1,4 @@
-"""Drawing with the denoiser: from pure noise, and from molecules of the user that are noised.
+"""Sources that draw with the denoiser: from pure noise, and from known molecules that are noised.
 
 S samples, M atom pairs.
 """
@@ -19,9 +19,9 @@ from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
 from duallgd_cli.diffusion.process import Samples, SamplingTask
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.sources import Proposal, Query
-from duallgd_cli.sources.collection import BEGUN, starts
+from duallgd_cli.sources.collection import BEGUN, Collection, starts
 
-# Shares of the way to pure noise that molecules are noised, half of them each: little keeps their
+# Shares of the way to pure noise that templates are noised, half of them each: little keeps their
 # skeleton, more lets it change.
 _NOISED: Final = (0.25, 0.1)
 # Added to the seed, so that samples from the user's analogues have noise of their own.
@@ -42,28 +42,53 @@ class Noise:
         return _drawn(self.name, self.sampler, [task], query)
 
 
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """Samples from known molecules whose fingerprints are like the predicted one.
+
+    A predicted fingerprint gives each bit a chance of its own; which of them go together it does
+    not say, but molecules do. A known molecule is given the atoms of the formula, noised a little,
+    and denoised from there. Atoms that it has too many of are cut off, ends of chains first; atoms
+    that it lacks begin without bonds.
+    """
+
+    sampler: Sampler
+    collection: Collection
+    name: str = "templates"
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """Draw n graphs, or none where no known molecule has nearly the formula's atoms."""
+        near = self.collection.near(query.fingerprint, query.formula, BEGUN)
+        if not near:
+            return iter(())
+        begin = starts(near, query.formula, n, seed, exchange=False)
+        tasks = _from_graphs(self.sampler, query, begin, seed)
+        return _drawn(self.name, self.sampler, tasks, query)
+
+
 def from_analogues(
     name: str, sampler: Sampler, query: Query, n: int, seed: int
 ) -> Iterator[Proposal]:
-    """Draw n graphs that start from the user's molecules, see `Known.graphs`.
-
-    A molecule is given the atoms of the formula, noised a little, and denoised from there. Atoms
-    that it has too many of are cut off, ends of chains first; atoms that it lacks begin without
-    bonds.
-    """
+    """Draw n graphs that start from the user's molecules, see `Known.graphs`."""
     begin = starts(query.analogues[:BEGUN], query.formula, n, seed)
-    seed += _OF_ANALOGUES
+    tasks = _from_graphs(sampler, query, begin, seed + _OF_ANALOGUES)
+    return _drawn(name, sampler, tasks, query)
+
+
+def _from_graphs(
+    sampler: Sampler, query: Query, begin: NDArray[np.int64], seed: int
+) -> list[SamplingTask]:
+    """Tasks for samples from these graphs, (S, M), some noised more than others."""
     whole = sampler.task(query.sampling, seed, len(begin), begin.shape[1])
     n_steps = sampler.model.settings.diffusion.n_steps
     levels = (round(share * n_steps) for share in _NOISED)
     plans = [tuple(step for step in whole.plan if step <= most) for most in levels]
     plans = [plan for plan in plans if len(plan) > 1]
     parts = torch.from_numpy(begin).to(whole.marginal.device).chunk(len(plans)) if plans else ()
-    tasks = [
+    return [
         replace(whole, plan=plan, seed=seed + number, samples=len(start), start=start)
         for number, (plan, start) in enumerate(zip(plans, parts, strict=False), 1)
     ]
-    return _drawn(name, sampler, tasks, query)
 
 
 def _drawn(

@@ -89,7 +89,7 @@ def test_every_source_has_its_rows_and_a_second_run_predicts_nothing(
             asked.append(n)
             return super().propose(query, n, seed)
 
-    named = tuple(Counted(name=name) for name in ("enumerated", "noise"))
+    named = tuple(Counted(name=name) for name in ("enumerated", "templates", "noise"))
     model = replace(own, sources=named)
     monkeypatch.setattr(sources.api, "load", lambda *_, **__: model)
     options = "--fold test --molecules 3 -o out --train-hashes"
@@ -102,11 +102,11 @@ def test_every_source_has_its_rows_and_a_second_run_predicts_nothing(
     assert again.out == first.out
     times = (tmp_path / "out" / "noise" / "cpu_s.txt").read_text().split()
     assert len(times) == 3
-    assert len(asked) == predicted == 3 * (2 + 2)
+    assert len(asked) == predicted == 3 * (3 + 3)
     whole = first.out.partition("at most 20 heavy atoms")[0].splitlines()
     assert [line.split(" | ")[0].removeprefix("| ") for line in whole[5:-1]] == [
         "all",
-        *("enumerated alone", "noise alone"),
-        *("without enumerated", "without noise"),
+        *("enumerated alone", "templates alone", "noise alone"),
+        *("without enumerated", "without templates", "without noise"),
     ]
     assert "all molecules: 3" in first.out

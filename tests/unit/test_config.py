@@ -225,7 +225,7 @@ def test_parts_of_the_samples_are_read_in_their_order(text, quotas):
     ],
 )
 def test_parts_of_the_samples_that_cannot_be_meant_are_refused_in_a_sentence(text):
-    with pytest.raises(ConfigError, match="are not of the form 'enumerated=85") as refused:
+    with pytest.raises(ConfigError, match="are not of the form 'enumerated=60") as refused:
         SamplingSettings(sources=text)
 
     assert len(str(refused.value)) < 500

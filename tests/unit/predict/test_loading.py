@@ -101,7 +101,7 @@ def test_a_loaded_model_says_what_it_is(tmp_path, network):
     ("known", "names"),
     [
         ((), ["library", "database", "analogues", "noise"]),
-        (("CCCCO",), ["library", "database", "analogues", "enumerated", "noise"]),
+        (("CCCCO",), ["library", "database", "analogues", "enumerated", "templates", "noise"]),
     ],
 )
 def test_the_sources_are_those_that_the_weights_have_something_for(tmp_path, network, known, names):

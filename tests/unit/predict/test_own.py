@@ -169,4 +169,4 @@ def test_load_takes_them(monkeypatch):
     model = api.load(sources=[Source(SMILES)], scores=[Score(list)])
 
     assert model.own == ["mine", "liked"]
-    assert SamplingSettings().sources == "enumerated=85 noise=15"
+    assert SamplingSettings().sources == "enumerated=60 templates=15 noise=25"

@@ -22,7 +22,7 @@ from tests.made_graphs import small_settings, stirred
 from tests.made_spectra import ALANINE, annotated, block, mgf
 from tests.made_training import cpu
 
-BUILT_IN = ("database", "analogues", "enumerated", "noise")
+BUILT_IN = ("database", "analogues", "enumerated", "templates", "noise")
 NAMES = st.sampled_from((*BUILT_IN[1:], "own", "other"))
 
 
@@ -51,7 +51,7 @@ def quotas(text=None, samples=100, names=BUILT_IN, told=None, share=0.5):
     return quotas_of(sampling, query, [Named(name) for name in names])
 
 
-DEFAULT = {"enumerated": 85, "noise": 15}
+DEFAULT = {"enumerated": 60, "templates": 15, "noise": 25}
 MINE = "analogues=80 noise=20"
 WITH_OWN = {"names": (*BUILT_IN, "own")}
 
@@ -60,22 +60,22 @@ WITH_OWN = {"names": (*BUILT_IN, "own")}
     ("text", "samples", "others", "expected"),
     [
         (None, 100, {}, DEFAULT),
-        (None, 7, {}, {"enumerated": 5, "noise": 2}),  # the last takes the rest
-        (None, 1, {}, {"enumerated": 0, "noise": 1}),
-        ("noise=1 enumerated=2", 10, {}, {"noise": 3, "enumerated": 7}),
+        (None, 7, {}, {"enumerated": 4, "templates": 1, "noise": 2}),  # the last takes the rest
+        (None, 1, {}, {"enumerated": 0, "templates": 0, "noise": 1}),
+        ("noise=1 templates=1 enumerated=1", 10, {}, {"noise": 3, "templates": 3, "enumerated": 4}),
         ("noise=0 enumerated=5", 10, {}, {"enumerated": 10}),
         # What is not there leaves its part to the others.
         (None, 100, {"names": ("database", "analogues", "noise")}, {"noise": 100}),
         (
-            "enumerated=70 own=15 noise=30",
+            "enumerated=70 templates=15 noise=30",
             *(100, {"names": ("enumerated", "noise")}, {"enumerated": 70, "noise": 30}),
         ),
         # Half begin with molecules that the user knows, or as many as the setting says.
         (
             *(None, 100, {"told": Told(3)}),
-            {"analogues": 50, "enumerated": 42, "noise": 8},
+            {"analogues": 50, "enumerated": 30, "templates": 7, "noise": 13},
         ),
-        (None, 1, {"told": Told(3)}, {"enumerated": 0, "noise": 1}),
+        (None, 1, {"told": Told(3)}, {"enumerated": 0, "templates": 0, "noise": 1}),
         (None, 100, {"told": Told()}, DEFAULT),
         (MINE, 50, {"told": Told(3)}, {"analogues": 40, "noise": 10}),
         (MINE, 50, {"told": Told()}, {"analogues": 40, "noise": 10}),  # passed on
@@ -95,10 +95,10 @@ def test_the_samples_are_shared_out_as_the_setting_says(text, samples, others, e
 
 def test_where_none_is_there_the_sentence_says_which_are():
     with pytest.raises(UsageError) as refused:
-        quotas("enumerated=2", names=("database", "analogues", "noise"))
+        quotas("templates=1 enumerated=2", names=("database", "analogues", "noise"))
 
     assert str(refused.value) == (
-        "none of the sources enumerated is there; there are database, analogues, noise"
+        "none of the sources templates, enumerated is there; there are database, analogues, noise"
     )
 
 
@@ -137,7 +137,7 @@ def test_quotas_are_the_samples_for_any_setting(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("enumerate=1", "no source 'enumerate'; there are analogues, enumerated, noise"),
+        ("enumerate=1", "no source 'enumerate'; there are analogues, enumerated, noise, templates"),
         ("noise=1 library=1", "structures of a library stand beside the samples"),
         ("database=1 noise=1", "structures of a database stand beside the samples"),
     ],

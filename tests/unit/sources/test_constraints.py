@@ -83,7 +83,7 @@ def test_what_is_put_together_is_looked_through_for_the_core(core, monkeypatch):
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_candidate_of_every_source_is_as_the_user_says(guide, collection, sampler):
     asked = query(guide, TOLUENE, ANISOLE)
-    quotas = {"analogues": 20, "enumerated": 10, "noise": 10}
+    quotas = {"analogues": 20, "enumerated": 10, "templates": 5, "noise": 5}
 
     proposals = list(propose(sources_of(sampler, collection), asked, quotas, seed=3, most=2))
 

@@ -17,9 +17,10 @@ from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.errors import OutOfTimeError
 from duallgd_cli.sources import Query
+from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.sources.given import AnalogueSource
 from duallgd_cli.sources.known import Known
-from duallgd_cli.sources.network import Noise
+from duallgd_cli.sources.network import Noise, Templates
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of
 from tests.made_spectra import annotated
@@ -45,6 +46,10 @@ def tasks(sampler, monkeypatch):
 
     monkeypatch.setattr(Sampler, "draw", noted)
     return seen
+
+
+def known(*smiles):
+    return known_molecules(molecules_of(*(smiles or (BUTANOL, BUTYLAMINE, NAPHTHOL))), max_atoms=99)
 
 
 class Told(Known):
@@ -96,39 +101,56 @@ def test_every_sample_from_noise_is_a_proposal_molecule_or_not(sampler, tasks, m
 
 
 def test_proposals_are_a_function_of_query_number_and_seed(sampler):
-    other, told = Sampler(sampler.model, cpu()), Told(BUTANOL, BUTYLAMINE)
+    other = Sampler(sampler.model, cpu())
+    sources = (Templates(sampler, known()), Templates(other, Collection.of(known().tensors())))
 
-    def proposed(own, seed=4):
-        return drawn(AnalogueSource(own).propose(query(known=told), 8, seed))
+    first = drawn(sources[0].propose(query(), 8, seed=4))
+    list(sources[0].propose(query("C10H8O2", NAPHTHOL), 8, seed=5))
 
-    first = proposed(sampler)
-    list(Noise(sampler).propose(query("C10H8O2", NAPHTHOL), 8, seed=5))
-
-    assert first == proposed(sampler) == proposed(other)
-    assert first != proposed(sampler, seed=5)
+    assert first == drawn(sources[0].propose(query(), 8, seed=4))
+    assert first == drawn(sources[1].propose(query(), 8, seed=4))
+    assert first != drawn(sources[0].propose(query(), 8, seed=5))
     noise = [drawn(Noise(sampler).propose(query(), n, seed=4)) for n in (3, 8)]
     assert noise[0] == noise[1][:3]  # fewer are the first of more
+
+
+def test_templates_are_noised_a_quarter_and_a_tenth_of_the_way(sampler, tasks):
+    proposals = list(Templates(sampler, known()).propose(query(), 5, seed=4))
+
+    more, less = tasks
+    assert {one.source for one in proposals} == {"templates"}
+    assert (more.plan[0], less.plan[0]) == (125, 45)
+    assert (more.samples, less.samples) == (3, 2) == (len(more.start), len(less.start))
+    assert len({more.seed, less.seed, 4}) == 3
+
+
+@pytest.mark.parametrize(
+    ("formula", "steps"),
+    [("CHCl3", 10), ("C4H11NO", 1)],  # nothing is near; the one step begins in pure noise
+)
+def test_there_are_no_templates_where_nothing_can_start(sampler, tasks, formula, steps):
+    asked = query(formula, sampling=replace(SETTINGS, steps=steps))
+
+    assert list(Templates(sampler, known()).propose(asked, 5, seed=4)) == []
+    assert tasks == []
 
 
 def test_what_is_drawn_of_the_users_molecules_has_noise_of_its_own(sampler, tasks):
     told = query(known=Told(BUTANOL, BUTYLAMINE))
 
-    proposals = list(AnalogueSource(sampler).propose(told, 30, seed=4))
-    more, less = tasks
+    proposals = list(AnalogueSource(sampler).propose(told, 10, seed=4))
+    list(Templates(sampler, known()).propose(query(), 10, seed=4))
     list(Noise(sampler).propose(query(), 10, seed=4))
 
     assert {one.source for one in proposals} == {"analogues"}
     listed = [one for one in proposals if one.log_likelihood is None]
-    assert 0 < len(listed) <= 24  # by one change; the others are drawn
-    assert len(proposals) == 30
-    assert (more.plan[0], less.plan[0]) == (125, 45)  # a quarter and a tenth of the way
-    assert (more.samples, less.samples) == (len(more.start), len(less.start))
-    assert 0 <= more.samples - less.samples <= 1
+    assert 0 < len(listed) <= 8  # by one change; the others are drawn
+    assert len(proposals) == 10
     alone = list(AnalogueSource().propose(query(known=Told(BUTANOL, BUTYLAMINE)), 10, seed=4))
     assert alone  # without a network the user's molecules are changed and no more
     assert all(one.log_likelihood is None for one in alone)
     seeds = [task.seed for task in tasks]
-    assert len(seeds) == len(set(seeds)) == 3
+    assert len(seeds) == len(set(seeds)) == 5
 
 
 @settings(max_examples=6)
@@ -141,12 +163,13 @@ def test_what_is_drawn_of_the_users_molecules_has_noise_of_its_own(sampler, task
 def test_no_source_gives_more_than_it_is_asked_for(sampler, n, steps, formula, told):
     asked = query(formula, sampling=replace(SETTINGS, steps=steps), known=Told(*told))
 
-    from_noise, from_told = (
+    from_noise, from_templates, from_told = (
         len(list(source.propose(asked, n, seed=4)))
-        for source in (Noise(sampler), AnalogueSource(sampler))
+        for source in (Noise(sampler), Templates(sampler, known()), AnalogueSource(sampler))
     )
 
     assert from_noise == n
+    assert from_templates in ({0} if formula == "CHCl3" or steps == 1 else {n})
     assert from_told <= n
     assert from_told == n or not told or steps == 1
 
