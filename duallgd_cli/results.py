@@ -1,5 +1,6 @@
 """What comes out of a prediction, before ranking (`HypothesisResult`) and after (`Prediction`)."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
@@ -344,7 +345,11 @@ def predictions_of(
         top_k: How many candidates are kept.
     """
     first, predictions = results[0], []
-    together = tuple(one.source for one in first.spectra if one.status == OK)
+    # What is read together; likewise what cannot be used for one reason, such as a whole feature.
+    alike: defaultdict[object, tuple[Source, ...]] = defaultdict(tuple)
+    for one in first.spectra:
+        alike[one.status, one.status == OK or one.message] += (one.source,)
+    together = alike[OK, True]
     said = [first.message]
     if len(results) > 1:
         said = [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
@@ -361,11 +366,11 @@ def predictions_of(
             **values,
             formula=first.formula or spectrum.formula_text,
             adduct=first.adduct or written,
-            group=(spectrum.source,),
+            group=alike[spectrum.status, spectrum.status == OK or spectrum.message],
             seconds=sum(result.seconds for result in results),
         )
         if spectrum.status == OK:
-            prediction = replace(prediction, hypotheses=tuple(results), group=together)
+            prediction = replace(prediction, hypotheses=tuple(results))
             others = [str(source.index) for source in together if source != spectrum.source]
             if spectrum.source != together[0] and len(others) > _MOST_NAMED:
                 others = [others[0], f"{len(others) - 1} more"]  # the first alone says all of them

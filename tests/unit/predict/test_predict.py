@@ -128,6 +128,18 @@ def test_a_member_without_peaks_does_not_cost_its_feature_the_prediction(tmp_pat
     assert {row["status"] for row in found if row["index"] == "1"} == {"ok"}
 
 
+def test_a_feature_of_which_nothing_can_be_used_is_one_row(tmp_path):
+    bare = block(ASPIRIN, FEATURE_ID="7").replace("BEGIN IONS", "BEGIN IONS\nSCANS={}")
+    empty = "\n".join(line for line in bare.splitlines() if not line[:1].isdigit()) + "\n"
+    other = block(ASPIRIN, FEATURE_ID="8")
+
+    found = predicted(tmp_path, empty.format(1), empty.format(2), other, other)
+
+    rows = [row for row in found if row["rank"] in ("", "1")]
+    assert [(row["feature_id"], row["status"]) for row in rows] == [("7", "no_peaks"), ("8", "ok")]
+    assert [row["indices"] for row in rows] == ["0 1", "2 3"]
+
+
 def test_samples_that_are_no_molecule_give_a_row_with_their_number(tmp_path):
     class Nothing:
         name = "noise"
