@@ -3,6 +3,7 @@
 Hold-out lists name molecules, by InChIKey first block, that never reach training.
 """
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,6 +58,7 @@ _ABOUT: Final = (
 _REPORT_LIMIT: Final = 100_000
 _BLOCK: Final = 20_000  # molecules that are in memory at once
 _BLOCK_LETTERS: Final = 14
+logger = logging.getLogger(__name__)
 _FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
 
 
@@ -276,6 +278,16 @@ def pack(
         "fold": fold,
         "inchikey": np.asarray([m.inchikey.encode("ascii") for m in molecules], "S14"),
     }
+
+
+def warn_of_feature_ids(path: Path, row: StructureRow) -> None:
+    """Say that a row counts for every feature, although it names one: that is for analogues."""
+    if row.feature_id:
+        logger.warning(
+            "%s: its feature_id is not looked at, every structure counts for every feature; it "
+            "counts with --analogues alone",
+            path,
+        )
 
 
 def read_rows(source: Path) -> Iterator[StructureRow]:

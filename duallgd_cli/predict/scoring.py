@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from duallgd_cli.chem.identity import inchikey, parse_smiles
 from duallgd_cli.chem.molecule import Mol, formula_of, require_expressible
-from duallgd_cli.data.structures import read_rows
+from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import claim
 from duallgd_cli.predict.explanation import fragments_of
@@ -106,6 +106,8 @@ def read_structures(path: Path) -> list[OwnStructure]:
                 f"{path} holds more than {MOST:,} structures; name it with --database instead, "
                 "which keeps the likeliest"
             )
+        if not structures:
+            warn_of_feature_ids(path, row)
         structure = OwnStructure(row.name, row.smiles, fault=row.fault)
         if not row.fault:
             try:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any, Final
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from duallgd_cli import __version__
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.structures import StructureRow, read_rows, reason_of
+from duallgd_cli.data.structures import StructureRow, read_rows, reason_of, warn_of_feature_ids
 from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError, UsageError
 from duallgd_cli.files import DAMAGED_ARRAYS, require_file, sha256
 from duallgd_cli.runtime import cache_folder, databases_folder, in_order
@@ -332,7 +332,10 @@ def make(
         # In the order of the file. Files without a name: nothing is left of them by any end.
         unsorted = {name: stack.enter_context(TemporaryFile(dir=place.parent)) for name in _COLUMNS}
         rows = islice(read_rows(source), _MOST_ROWS + 1)
-        for number, entry in enumerate(_entries(rows, workers), 1):
+        if (first := next(rows, None)) is not None:
+            warn_of_feature_ids(source, first)
+        every = chain(filter(None, [first]), rows)
+        for number, entry in enumerate(_entries(every, workers), 1):
             if number > _MOST_ROWS:
                 raise UsageError(
                     f"{source} holds more than {_MOST_ROWS} rows; keep those that may be in samples"

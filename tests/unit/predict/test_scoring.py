@@ -75,6 +75,15 @@ def test_structures_that_cannot_be_read_are_said_before_anything_is_predicted(mi
     assert f"{mine}: 1 of 5 structures cannot be read; their rows say why" in caplog.text
 
 
+def test_a_feature_that_a_structure_names_is_said_not_to_count(tmp_path, caplog):
+    table = tmp_path / "mine.csv"
+    table.write_text("smiles,feature_id\nCCO,7\nCCN,8\n")
+
+    read_structures(table)
+
+    assert caplog.text.count(f"{table}: its feature_id is not looked at") == 1
+
+
 def test_without_a_formula_those_of_the_structures_that_fit_are_tried(tmp_path, mine):
     unlabelled = block(ASPIRIN).replace("FORMULA=C9H8O4\n", "")
 

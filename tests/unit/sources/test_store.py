@@ -85,6 +85,16 @@ def test_more_atoms_than_a_byte_counts_are_no_molecule_of_few(table):
     assert len(Analogues.read(table).of_formulas(formulas("C2H262O", "C260H10O"))) == 0
 
 
+def test_a_feature_that_a_row_names_is_said_not_to_count(tmp_path, databases, caplog):
+    table = tmp_path / "mine.csv"
+    table.write_text("smiles,feature_id\nCCO,7\nCCN,8\n")
+
+    _, made = store.add(table)
+
+    assert made.structures == 2
+    assert caplog.text.count(f"{table}: its feature_id is not looked at") == 1
+
+
 def test_it_is_read_once_and_says_what_it_is(table, databases, caplog):
     _, made = store.add(table)
     table.unlink()
