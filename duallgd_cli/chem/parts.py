@@ -144,7 +144,8 @@ def _first_tautomer(smiles: str) -> str:
 
     Of all places that they can be at, those whose SMILES is first in the alphabet.
     """
-    mol = Chem.MolFromSmiles(smiles) if "[nH]" in smiles else None
+    with Chem.rdBase.BlockLogs():  # a ring system alone may have no Kekule structure
+        mol = Chem.MolFromSmiles(smiles) if "[nH]" in smiles else None
     if mol is None:
         return smiles
     nitrogens = [
@@ -262,7 +263,8 @@ def matches(smarts: str, smiles: str) -> list[set[int]]:
 
 @lru_cache(maxsize=1000)  # one feature's candidates are asked for their parts and for their bonds
 def _read(smiles: str) -> Chem.Mol | None:
-    return Chem.MolFromSmiles(smiles)
+    with Chem.rdBase.BlockLogs():
+        return Chem.MolFromSmiles(smiles)
 
 
 @lru_cache(maxsize=1000)

@@ -156,7 +156,7 @@ def predict(
         list[Path] | None,
         options.known(
             metavar="FILE",
-            help="Spectral library with structures: .msp, .mgf, .mzML or .json. The structure of "
+            help="Spectral library with structures (.msp, .mgf, .json, ...). The structure of "
             "the best match is a candidate, as probable as such matches are right; those of "
             "similar spectra are analogues.",
         ),
