@@ -19,6 +19,7 @@ from duallgd_cli.bench.machine import describe, peak_mib
 from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import InterruptedRunError
 from duallgd_cli.predict.loading import load_model
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.run import predict
@@ -119,7 +120,11 @@ def _predict(
             path.write_text(made_mgf(made, settings.seed), encoding="utf-8")
             inputs = (str(path),)
         output = str(Path(name) / "out.csv")
-        predict(PredictRequest(inputs, output, settings=settings, workers=workers), model, note)
+        request = PredictRequest(inputs, output, settings=settings, workers=workers)
+        try:
+            predict(request, model, note)
+        except InterruptedRunError:  # which names the journal that goes with the folder
+            raise InterruptedRunError("stopped; nothing of a measurement is kept") from None
     return atoms
 
 

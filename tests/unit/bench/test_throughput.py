@@ -7,6 +7,7 @@ from duallgd_cli.bench.scaling import made_formulas
 from duallgd_cli.bench.throughput import measure_throughput
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import InterruptedRunError
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
@@ -50,3 +51,16 @@ def test_made_spectra_are_of_the_size_asked_for_and_explained(n_atoms, tmp_path)
     assert n_atoms < 30 or len(set(formulas)) == 7
     assert n_atoms < 30 or all(one.n_explained >= 10 for one in explained)
     assert throughput.made_mgf(formulas, seed=1) == (tmp_path / "made.mgf").read_text("utf-8")
+
+
+def test_a_measurement_that_is_stopped_promises_nothing(tmp_path, monkeypatch):
+    model, weights = stirred(small_settings()), tmp_path / "small.safetensors"
+    save(weights, Checkpoint(model.settings, dict(model.state_dict()), {}, {}))
+
+    def stopped(*_):
+        raise InterruptedRunError("3 finished features are kept in /tmp/gone")
+
+    monkeypatch.setattr(throughput, "predict", stopped)
+
+    with pytest.raises(InterruptedRunError, match=r"^stopped; nothing of a measurement is kept$"):
+        measure_throughput(str(weights), cpu(), SETTINGS, made_formulas(9, 1))
