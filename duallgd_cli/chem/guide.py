@@ -206,7 +206,8 @@ def read_core(text: str) -> Core:
             why = "write fragments apart by dots, as CCO.c1ccccc1"
             raise UsageError(f"core: {error}; {why}") from None
         why = "is too long for one" if len(text) > LONGEST_SMILES else "is not a SMILES"
-        raise UsageError(f"core {quote(text)} {why}; write it as c1ccccc1 or C(=O)O") from error
+        example = "write it as c1ccccc1 or C(=O)O, the hydrogen of a ring nitrogen as in c1c[nH]cn1"
+        raise UsageError(f"core {quote(text)} {why}; {example}") from error
     atoms = [atom for atom in mol.GetAtoms() if atom.GetAtomicNum()]
     points = [atom for atom in mol.GetAtoms() if not atom.GetAtomicNum()]
     foreign = ", ".join(sorted({atom.GetSymbol() for atom in atoms} - set(SYMBOLS[:N_HEAVY])))
