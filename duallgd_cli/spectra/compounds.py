@@ -50,6 +50,7 @@ _FEWEST_POINTS: Final = 5  # of an elution that is compared
 _LEAST_GAIN: Final = 3.0  # log odds of a compound over its features being strangers
 # Ions whose spectra tell most of a molecule, the best first.
 _TELLING: Final = ("[M+H]+", "[M-H]-")
+HIGHEST: Final = 0.99  # probability of an adduct that is stated
 SURE: Final = 0.9  # least probability of an adduct that is taken for known
 _LEAST_SHOWN: Final = 0.01
 
@@ -85,7 +86,7 @@ def with_compound(
     """
     if not adducts:
         return replace(spectrum, compound_id=compound_id)
-    shown = [f"{name} ({probability:.2g})" for name, probability in adducts]
+    shown = [f"{name} ({min(share, HIGHEST):.2g})" for name, share in adducts]
     if adducts[0][1] >= SURE:
         spectrum = replace(spectrum, adduct_text=adducts[0][0], adduct_source=LINKED)
         said = f"adduct {shown[0]} by other ions of compound {compound_id}"

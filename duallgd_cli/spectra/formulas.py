@@ -31,6 +31,7 @@ from duallgd_cli.errors import (
     clip,
     quote,
 )
+from duallgd_cli.spectra.compounds import HIGHEST
 from duallgd_cli.spectra.formula_table import TableRow, read_table
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.reading.record import compound_name, is_missing
@@ -150,7 +151,8 @@ def _refused(status: str, message: str) -> RefusedError:
 
 def _by_other_ions(spectrum: Spectrum) -> str:
     name, probability = spectrum.adducts[0]
-    return f"other ions of compound {spectrum.compound_id} tell {name} ({probability:.2g})"
+    stated = f"{name} ({min(probability, HIGHEST):.2g})"
+    return f"other ions of compound {spectrum.compound_id} tell {stated}"
 
 
 def told_otherwise(spectrum: Spectrum, adduct: Adduct) -> list[str]:

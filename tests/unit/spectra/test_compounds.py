@@ -108,7 +108,7 @@ def test_what_elutes_otherwise_is_of_another_molecule():
         ((), "", ""),
         ([("[M+Na]+", 0.97), ("[M+K]+", 0.02)], "[M+Na]+",
          "adduct [M+Na]+ (0.97) by other ions of compound 5; next is [M+K]+ (0.02)"),
-        ([("[M+Na]+", 1.0)], "[M+Na]+", "adduct [M+Na]+ (1) by other ions of compound 5"),
+        ([("[M+Na]+", 1.0)], "[M+Na]+", "adduct [M+Na]+ (0.99) by other ions of compound 5"),
         ([("[2M+H]+", 0.6), ("[M+H]+", 0.4)], "",
          "one of several ions of compound 5: [2M+H]+ (0.6) or [M+H]+ (0.4)"),
     ],
