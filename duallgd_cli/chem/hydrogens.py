@@ -212,31 +212,34 @@ def _cheapest(units: list[_Unit], hydrogens: int, charge: int) -> list[tuple[_Op
         tails.append(_Range(*map(add, tails[-1], _Range.of([unit.options]))))
     tails.reverse()
 
-    @cache
-    def least_cost(index: int, hydrogens: int, charge: int) -> int:
-        if not tails[index].admits(hydrogens, charge):
-            return _IMPOSSIBLE
-        return (
-            0
-            if index == len(units)
-            else min(
+    # Hydrogens and charge that may be left for the units from an index on: their least cost.
+    least: list[dict[tuple[int, int], int]] = [{(hydrogens, charge): 0}]
+    for unit, tail in zip(units, tails[1:], strict=True):
+        left = {
+            (more - option.hydrogens, rest - option.charge)
+            for more, rest in least[-1]
+            for option in unit.options
+        }
+        least.append(dict.fromkeys((sums for sums in left if tail.admits(*sums)), 0))
+    for index, unit in reversed(list(enumerate(units))):
+        for more, rest in least[index]:
+            least[index][more, rest] = min(
                 option.cost
-                + least_cost(index + 1, hydrogens - option.hydrogens, charge - option.charge)
-                for option in units[index].options
+                + least[index + 1].get((more - option.hydrogens, rest - option.charge), _IMPOSSIBLE)
+                for option in unit.options
             )
-        )
 
     def walk(index: int, hydrogens: int, charge: int, budget: int) -> Iterator[tuple[_Option, ...]]:
         if index == len(units):
             yield ()
             return
         for option in units[index].options:
-            left = (index + 1, hydrogens - option.hydrogens, charge - option.charge)
-            if option.cost + least_cost(*left) <= budget:
-                for tail in walk(*left, budget - option.cost):
+            left = (hydrogens - option.hydrogens, charge - option.charge)
+            if option.cost + least[index + 1].get(left, _IMPOSSIBLE) <= budget:
+                for tail in walk(index + 1, *left, budget - option.cost):
                     yield (option, *tail)
 
-    best = least_cost(0, hydrogens, charge)
+    best = least[0][hydrogens, charge] if tails[0].admits(hydrogens, charge) else _IMPOSSIBLE
     if best >= _IMPOSSIBLE:
         return []
     chosen = list(islice(walk(0, hydrogens, charge, best), _MAX_SOLUTIONS))

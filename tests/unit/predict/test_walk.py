@@ -41,12 +41,11 @@ class Walk:
         if not code.co_filename.startswith(PACKAGE) or code.co_name == "<module>":
             return
         self.modules.add(code.co_filename)
-        stack = set()  # one that calls itself counts once
+        depth = 0
         while frame is not None:
-            if frame.f_code.co_filename.startswith(PACKAGE):
-                stack.add(frame.f_code)
+            depth += frame.f_code.co_filename.startswith(PACKAGE)
             frame = frame.f_back
-        self.depth = max(self.depth, len(stack))
+        self.depth = max(self.depth, depth)
 
 
 @pytest.mark.slow
