@@ -26,7 +26,7 @@ from tests.made_graphs import (
 
 FADE = {"fade_from": 100, "fade_to": 300}
 N_STEPS = 500
-FEW = settings(max_examples=10)
+FEW = settings(max_examples=15)
 BOTH_KERNELS = pytest.mark.parametrize("pair_features", [8, 0])
 
 

@@ -1,5 +1,6 @@
-"""Whatever one character less makes of a table, it is read or refused in a sentence."""
+"""Whatever one character less makes of a file, it is read or refused in a sentence."""
 
+import functools
 import tempfile
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import DuallgdError
 from duallgd_cli.sources.structures import read_guides
 from duallgd_cli.spectra.formula_table import read_table
+from duallgd_cli.spectra.reading import read
 from duallgd_cli.tables import table_rows
+from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence
 
 TABLES = {
@@ -24,6 +27,31 @@ TABLES = {
         "id\tmolecularFormula\tadduct\tscore\n1\tC8H10N4O2\t[M+H]+\t0,9\n2\tCH4\t\t0.1\n",
     ),
 }  # fmt: skip
+
+
+@functools.cache
+def content_of(name):
+    """The first two kilobytes of a sound file."""
+    return sound_files()[name][:2048]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in sound_files() if name[-3:] != ".gz"))
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_file_of_spectra_without_one_of_its_characters(name, data):
+    content = content_of(name)
+    at = data.draw(st.integers(0, len(content) - 1))
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content[:at] + content[at + 1 :])
+        try:
+            for index, item in enumerate(read(str(path))):
+                assert item.source.index == index
+                if item.failure is not None:
+                    assert_sentence(item.failure.message)
+        except DuallgdError as error:
+            assert_sentence(str(error))
 
 
 @pytest.mark.parametrize("name", TABLES)

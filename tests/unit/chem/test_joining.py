@@ -64,7 +64,7 @@ def test_a_molecule_is_put_together_from_its_own_parts(smiles):
     assert canonical_smiles(mol) in map(canonical_smiles, made)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(sorted(QUESTIONS)), min_size=1, max_size=4), st.data())
 def test_all_that_is_made_is_a_molecule_of_the_formula_and_of_its_parts(names, data):
     known = [QUESTIONS[name] for name in names]
@@ -76,7 +76,7 @@ def test_all_that_is_made_is_a_molecule_of_the_formula_and_of_its_parts(names, d
         assert worth <= 4 * 3 * np.log(len(known))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from(MADE_UP), min_size=1, max_size=3, unique=True),
     st.sampled_from(MADE_UP),
@@ -128,7 +128,7 @@ def test_what_is_broken_is_no_block(change):
         BuildingBlocks.read(broken.packed())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_broken_bytes_are_no_blocks(data):
     packed = of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1").packed().copy()
@@ -174,7 +174,7 @@ def joined_ends(one, other):
     return made.GetMol()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(WHOLE), min_size=1, max_size=6), st.sampled_from(WHOLE))
 def test_halves_are_those_of_which_all_bonds_are_cut(known, smiles):
     """Of molecules whose halves are known, of others, and of those that have two halves anew."""

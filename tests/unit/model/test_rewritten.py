@@ -44,7 +44,7 @@ def both(model, known, samples, t, seed, dtype=torch.float32):
     return expected, Rewritten(model.denoiser, dtype).bound(context, samples)(bonds, t)
 
 
-@settings(max_examples=15)
+@settings(deadline=None, max_examples=25)
 @given(
     SIZES,
     st.sampled_from(["CO", "C2H6O", "C4H7NO2S", "C12H10", "C9H8O4", "C17H19NO3"]),

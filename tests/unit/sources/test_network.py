@@ -153,7 +153,7 @@ def test_what_is_drawn_of_the_users_molecules_has_noise_of_its_own(sampler, task
     assert len(seeds) == len(set(seeds)) == 5
 
 
-@settings(max_examples=6)
+@settings(max_examples=10)
 @given(
     n=st.integers(1, 12),
     steps=st.sampled_from([1, 10]),
