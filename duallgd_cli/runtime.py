@@ -348,24 +348,18 @@ def _signals_after() -> Iterator[None]:
     """Ctrl-C or SIGTERM inside waits for the end; processes that are started inside hear neither.
 
     Those that still load libraries would print where they were, and a semaphore that was made but
-    not yet noted would be reported as leaked. A signal that is blocked here may still reach another
-    thread, and Python would then act on it in this one.
+    not yet noted would be reported as leaked.
     """
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or not hasattr(signal, "pthread_sigmask"):  # Windows
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    late, numbers = list[int](), (signal.SIGINT, signal.SIGTERM, signal.SIGURG)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    handlers = {n: signal.signal(n, lambda number, _: late.append(number)) for n in numbers}
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGURG}
+    )  # by the last of them `stoppable` hands Ctrl-C on
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler or signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for missed in late:
-            signal.raise_signal(missed)
 
 
 def in_order(
