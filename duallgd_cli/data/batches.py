@@ -3,7 +3,6 @@
 Letters: B graphs, N atoms (padded), M pairs, K fingerprint bits.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -14,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from duallgd_cli.chem.elements import N_HEAVY
+from duallgd_cli.data.imitation import Imitation
 from duallgd_cli.data.prepared import Molecules
-from duallgd_cli.model.duallgd import MIN_PROBABILITY, Condition
+from duallgd_cli.model.duallgd import Condition, keep_bits
+from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.spectra.annotation import index_ranges
 
-_ANALOGUE_SHARE: Final = 0.25
-_LEAST_LOGIT: Final = math.log(MIN_PROBABILITY / (1 - MIN_PROBABILITY))
-_DRAWS: Final = 1 << 20
+_KEPT: Final = ModelSettings().memory_bits  # as in use
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,43 +75,17 @@ class BatchPlan:
             epoch += 1
 
 
-@dataclass(frozen=True)
-class ConditionNoise:
-    """How the true fingerprint is corrupted while the decoder learns, to look like a predicted one.
-
-    Measured on predicted fingerprints of molecules that the encoder never saw: the logit of a true
-    bit is about the logit of its frequency plus a quality that the molecule's bits share, low for
-    three molecules in four and high where the encoder knows something alike. A rare bit is thus
-    mostly lost, not softened. False bits follow their frequency; fewer come with high quality.
-    """
-
-    clean_share: float  # molecules whose fingerprint stays as it is
-    # False bits drawn, with repeats, where quality is low; a third of them is likely enough to be
-    # kept.
-    false_bits: float
-
-
 class MoleculeCollator:
     """Turns molecules into tensors; a function of the molecules and a generator alone.
 
-    Without noise fingerprints stay as they are. Of a share of the molecules, atoms are relabelled
-    at random within an element.
+    Without an imitation of predictions fingerprints are the true ones. Of a share of the molecules,
+    atoms are relabelled at random within an element.
     """
 
     def __init__(
-        self, molecules: Molecules, noise: ConditionNoise | None, shuffle_share: float = 0.0
+        self, molecules: Molecules, imitation: Imitation | None, shuffle_share: float = 0.0
     ) -> None:
-        self.molecules = molecules
-        self.noise = noise
-        self.shuffle_share = shuffle_share
-        sample = molecules.bits[:5_000_000]
-        frequency = np.bincount(sample, minlength=int(sample.max(initial=0)) + 1)
-        n_sampled = max(1, int(np.searchsorted(molecules.bit_offset, len(sample))))
-        share = np.clip(frequency / n_sampled, 1e-4, 1 - 1e-4)
-        self.bit_logit = np.log(share) - np.log1p(-share)
-        # False bits by inverse CDF from a table, which is ten times faster than a search.
-        cdf = np.cumsum(frequency**0.7) / max((frequency**0.7).sum(), 1e-9)
-        self.false_bit = np.searchsorted(cdf, (np.arange(_DRAWS) + 0.5) / _DRAWS)
+        self.molecules, self.imitation, self.shuffle_share = molecules, imitation, shuffle_share
 
     def graphs(
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
@@ -138,24 +111,18 @@ class MoleculeCollator:
     def condition(
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
     ) -> Condition:
-        """Formula and (corrupted) fingerprint, padded to `size` atoms."""
+        """Formula and fingerprint, true or imitated, padded to `size` atoms."""
+        formula = self.formula(rows, size)
+        if self.imitation is not None:
+            return Condition(*formula, *keep_bits(self.imitation(rows, generator), _KEPT))
         offset = self.molecules.bit_offset
         owner, index = index_ranges(offset[rows], offset[rows + 1])
-        bit = self.molecules.bits[index].astype(np.int64)
-        parts = [(owner, bit, np.zeros(len(bit)))]
-        if self.noise is not None:
-            parts = self._corrupted(self.noise, len(rows), owner, bit, generator)
-        counts = [np.bincount(owner, minlength=len(rows)) for owner, _, _ in parts]
-        width = max(1, int(np.sum(counts, axis=0).max(initial=0)))
-        bits = np.zeros((len(rows), width), np.int64)
-        log_prob = np.full((len(rows), width), -np.inf, np.float32)
-        before = np.zeros(len(rows), np.int64)
-        for (owner, bit, value), count in zip(parts, counts, strict=True):
-            _, position = index_ranges(before, before + count)
-            bits[owner, position], log_prob[owner, position] = bit, value
-            before += count
-        known = torch.from_numpy(bits), torch.from_numpy(log_prob)
-        return Condition(*self.formula(rows, size), *known)
+        n_bits = offset[rows + 1] - offset[rows]
+        _, position = index_ranges(np.zeros_like(n_bits), n_bits)
+        bits = np.zeros((len(rows), max(1, int(n_bits.max(initial=0)))), np.int64)
+        log_prob = np.full(bits.shape, -np.inf, np.float32)
+        bits[owner, position], log_prob[owner, position] = self.molecules.bits[index], 0.0
+        return Condition(*formula, torch.from_numpy(bits), torch.from_numpy(log_prob))
 
     def formula(self, rows: NDArray[np.int64], size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """atom_class, atom_mask, formula and charge of a `Condition`."""
@@ -170,34 +137,3 @@ class MoleculeCollator:
             torch.from_numpy(counts.astype(np.float32)),
             torch.from_numpy(self.molecules.charge[rows].astype(np.float32)),
         )
-
-    def _corrupted(
-        self,
-        noise: ConditionNoise,
-        n_molecules: int,
-        owner: NDArray[np.int64],
-        bit: NDArray[np.int64],
-        generator: np.random.Generator,
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
-        """Molecule, bit and log-probability of true bits and of false ones."""
-        clean = generator.random(n_molecules) < noise.clean_share
-        known = generator.random(n_molecules) < _ANALOGUE_SHARE
-        alike = generator.uniform(2.0, 10.0, n_molecules)
-        quality = np.where(known, alike, generator.normal(0.6, 1.2, n_molecules))
-        logit = 0.8 * self.bit_logit[bit] + quality[owner] + generator.normal(0.0, 1.8, len(bit))
-        logit[clean[owner]] = np.inf
-        n_false = generator.poisson(noise.false_bits * np.exp(-np.maximum(quality, 0.0) / 6))
-        n_false[clean] = 0
-        drawn = self.false_bit[generator.integers(0, _DRAWS, n_false.sum())]
-        present = np.zeros((n_molecules, len(self.bit_logit)), bool)
-        present[np.repeat(np.arange(n_molecules), n_false), drawn] = True
-        present[owner, bit] = False
-        false_owner, false_bit = np.nonzero(present)
-        softened = generator.normal(-2.4, 1.4, len(false_bit)) + 0.28 * self.bit_logit[false_bit]
-        parts = (owner, bit, logit), (false_owner, false_bit, softened)
-        # What is too unlikely goes first: the logarithm is the costliest part.
-        seen = [value >= _LEAST_LOGIT for _, _, value in parts]
-        return [
-            (molecule[kept], number[kept], -np.logaddexp(0.0, -value[kept]))
-            for (molecule, number, value), kept in zip(parts, seen, strict=True)
-        ]

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, MoleculeCollator
+from duallgd_cli.data.batches import BatchPlan, BondGraph, MoleculeCollator
+from duallgd_cli.data.imitation import Imitation, neighbours
 from duallgd_cli.data.peaks import packed_batch, prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.diffusion.process import alpha_bar, corrupt
@@ -91,15 +92,15 @@ def _process(settings: DiffusionSettings, device: torch.device) -> tuple[Tensor,
 class _BySize:
     """Batches of molecules of like size, of the rows that are trained on, with noise to add.
 
-    Fingerprints are corrupted, or, without noise, the true ones. Spectra of the same molecules come
-    with the graphs where there is a sampler of them.
+    Fingerprints are imitated predictions or, without an imitation, the true ones. Spectra of the
+    same molecules come with the graphs where there is a sampler of them.
     """
 
     def __init__(
         self,
         molecules: Molecules,
         rows: NDArray[np.int64],
-        noise: ConditionNoise | None,
+        imitation: Imitation | None,
         settings: TrainingSettings,
         ranks: tuple[int, int],
         sampler: SpectrumSampler | None = None,
@@ -108,7 +109,7 @@ class _BySize:
         self.molecules, self.rows, self.sampler = molecules, rows, sampler
         self.settings, self.ranks = settings, ranks
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
-        self.collator = MoleculeCollator(molecules, noise, data.shuffle_share)
+        self.collator = MoleculeCollator(molecules, imitation, data.shuffle_share)
 
     def plan(self, first_step: int) -> Iterator[Planned]:
         """Rows of molecules and padded size of each step, from a step on."""
@@ -129,18 +130,28 @@ class _BySize:
 
 
 class DecoderStage(_BySize):
-    """Generation from fingerprints; trains on fold train and looks at fold dev (or val)."""
+    """Generation from fingerprints as an encoder would predict them.
+
+    Trains on fold train and looks at fold dev (or val). Neighbours of the molecules, which
+    predictions are imitated with, are found where they are not given.
+    """
 
     def __init__(
-        self, molecules: Molecules, settings: TrainingSettings, ranks: tuple[int, int] = (0, 1)
+        self,
+        molecules: Molecules,
+        settings: TrainingSettings,
+        ranks: tuple[int, int] = (0, 1),
+        alike: NDArray[np.int32] | None = None,
     ) -> None:
         data = settings.data
         fits = (molecules.n_heavy <= data.max_atoms) & (molecules.n_heavy >= 2)
         rows = np.flatnonzero(fits & molecules.in_folds("train"))
         if not len(rows):
             raise UnreadableError("the prepared data hold no molecule of fold train")
-        noise = ConditionNoise(data.clean_share, data.false_bits)
-        super().__init__(molecules, rows, noise, settings, ranks)
+        if alike is None:
+            alike = neighbours(molecules, torch.device("cpu"))
+        imitation = Imitation.of(molecules, alike, data.clean_share)
+        super().__init__(molecules, rows, imitation, settings, ranks)
         generator = np.random.default_rng(settings.seed)
         chosen = np.flatnonzero(fits & molecules.in_folds("dev", "val"))
         self.validation_rows = np.sort(generator.permutation(chosen)[:_VALIDATION_MOLECULES])
@@ -222,7 +233,7 @@ class JointStage:
 
     Args:
         spectra: Prepared spectra.
-        structures: Collections of molecules without spectra, each with a turn of its own, so that a
+        decoders: Collections of molecules without spectra, each with a turn of its own, so that a
             small one is trained on as much as a large one; none for spectra alone.
         simulated: Prepared simulated spectra, or None for measured ones alone.
         settings: Settings of the run.
@@ -237,7 +248,7 @@ class JointStage:
     def __init__(
         self,
         spectra: PreparedSpectra,
-        structures: Sequence[Molecules],
+        decoders: Sequence[DecoderStage],
         simulated: PreparedSpectra | None,
         settings: TrainingSettings,
         ranks: tuple[int, int] = (0, 1),
@@ -250,7 +261,7 @@ class JointStage:
                 "'duallgd data simulate' and give them as --simulated"
             )
         self.encoder = EncoderStage(spectra, None, settings, ranks)
-        self.decoders = [DecoderStage(molecules, settings, ranks) for molecules in structures]
+        self.decoders = list(decoders)
         measured = [] if self.frozen else [_labelled_spectra(spectra, settings, ranks)]
         drawn = [] if simulated is None else [_labelled_spectra(simulated, settings, ranks)]
         self.turns: list[_BySize] = [*measured, *self.decoders, *drawn]

@@ -14,6 +14,7 @@ import torch
 from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly, trained_parts
 from duallgd_cli.config import dump, merge, parse
+from duallgd_cli.data.imitation import load_neighbours
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.model.duallgd import DualLGD
@@ -23,7 +24,7 @@ from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage, begin_with_frequencies
 from duallgd_cli.train.kernel_fit import kernel_beside
 from duallgd_cli.train.prefetch import Task
-from duallgd_cli.train.settings import RunSettings
+from duallgd_cli.train.settings import RunSettings, TrainingSettings
 from duallgd_cli.train.trainer import process_group, train
 
 
@@ -89,7 +90,7 @@ def run_training(
     ranks = runtime.rank, runtime.world_size
     with process_group(runtime):
         if settings.stage == "decoder":
-            task: Task = DecoderStage(load_molecules(data), settings, ranks)
+            task: Task = _decoder(data, settings, runtime)
         else:
             spectra = load_spectra(data)
             drawn = None if simulated is None else load_spectra(simulated)
@@ -101,13 +102,20 @@ def run_training(
             kernel = None
             if settings.freeze_encoder:
                 kernel = kernel_beside(model.encoder.eval(), spectra).to(runtime.device)
-            collections = [load_molecules(folder) for folder in structures]
-            task = JointStage(spectra, collections, drawn, settings, ranks, kernel)
+            decoders = [_decoder(folder, settings, runtime) for folder in structures]
+            task = JointStage(spectra, decoders, drawn, settings, ranks, kernel)
         record["data"] = _sources(data, structures, simulated)
         model.to(runtime.device)
         if runtime.compile:
             compile_layers(model)
         return train(model, task, settings, out, runtime, on_step, record, stop_after)
+
+
+def _decoder(folder: Path, settings: TrainingSettings, runtime: Runtime) -> DecoderStage:
+    """Generation of a folder's structures, with the neighbours that predictions are made of."""
+    molecules = load_molecules(folder)
+    alike = load_neighbours(folder, molecules, runtime.device)
+    return DecoderStage(molecules, settings, (runtime.rank, runtime.world_size), alike)
 
 
 def compile_layers(model: DualLGD, backend: str = "inductor") -> None:

@@ -52,8 +52,7 @@ class TrainingData:
         spectra_per_batch: Spectra in a batch of one process (encoder and joint stages).
         bucket: Sizes are padded up to a multiple of this.
         max_atoms: Larger molecules are not trained on.
-        clean_share: Share of fingerprints that are not corrupted (decoder stage).
-        false_bits: False bits drawn for a fingerprint predicted without a known analogue.
+        clean_share: Share of true fingerprints among imitated predictions (decoder stage).
         shuffle_share: Share of molecules relabelled at random within each element.
         simulated_share: Share of simulated spectra in an encoder batch, where there are any.
         measured_from: Share of the steps after which measured spectra come beside simulated ones,
@@ -68,8 +67,7 @@ class TrainingData:
     spectra_per_batch: int = 64
     bucket: int = 1
     max_atoms: int = 100
-    clean_share: float = 0.15
-    false_bits: float = 450.0
+    clean_share: float = 0.1
     shuffle_share: float = 0.0
     simulated_share: float = 0.5
     measured_from: float = 0.0
@@ -80,7 +78,7 @@ class TrainingData:
     def __post_init__(self) -> None:
         shares = [name for name in self.__slots__ if name.endswith(("_share", "_dropout", "_from"))]
         sizes = "pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms"
-        require_range(self, "workers", "false_bits", least=0)
+        require_range(self, "workers", least=0)
         require_range(self, *sizes, least=1)
         require_range(self, *shares, least=0, most=1)
 

@@ -189,7 +189,6 @@ def test_what_is_no_file_of_settings_is_named(tmp_path, name, said):
         (TrainingData, "bucket", 0),
         (TrainingData, "clean_share", 1.5),
         (TrainingData, "simulated_share", -0.5),
-        (TrainingData, "false_bits", -1.0),
         (TrainingData, "workers", -1),
         (TrainingSettings, "steps", 0),
         (TrainingSettings, "log_every", 0),

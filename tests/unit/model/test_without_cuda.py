@@ -114,7 +114,7 @@ def test_loss_and_gradients_wait_for_nothing_and_are_in_the_precision_of_the_wei
     stage = {
         "decoder": lambda: DecoderStage(molecules, settings),
         "encoder": lambda: EncoderStage(spectra, None, settings),
-        "joint": lambda: JointStage(spectra, (molecules,), None, settings),
+        "joint": lambda: JointStage(spectra, [DecoderStage(molecules, settings)], None, settings),
     }[name]()
     network = small_model().to(META)
     batch = there(stage.collate(next(iter(stage.plan(0))), 0))

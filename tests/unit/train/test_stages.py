@@ -186,7 +186,8 @@ def joint(request, spectra, simulated):
     n_collections, and_simulated = request.param
     structures = [made_molecules(20, largest=5 + n) for n in range(n_collections)]
     sources = [spectra.molecules, *structures, *([simulated.molecules] if and_simulated else [])]
-    stage = JointStage(spectra, structures, simulated if and_simulated else None, SETTINGS)
+    decoders = [DecoderStage(molecules, SETTINGS) for molecules in structures]
+    stage = JointStage(spectra, decoders, simulated if and_simulated else None, SETTINGS)
     return stage, sources
 
 
@@ -254,7 +255,8 @@ def test_beside_a_frozen_encoder_known_spectra_have_their_say(spectra, simulated
 
 
 def test_beside_a_frozen_encoder_no_step_is_on_measured_spectra(spectra, simulated):
-    stage = JointStage(spectra, [made_molecules(20, largest=5)], simulated, FROZEN)
+    decoder = DecoderStage(made_molecules(20, largest=5), FROZEN)
+    stage = JointStage(spectra, [decoder], simulated, FROZEN)
 
     batches = [stage.collate(plan, step) for step, plan in enumerate(islice(stage.plan(0), 6))]
 
