@@ -54,7 +54,7 @@ def main(
     columns.append(figures(imitated, truth, isomers.of(known.atom_counts[rows], truth)))
     table = Table("", "predicted, fold val", "imitated", title="Fingerprints of the denoiser")
     for name, value in columns[0].items():
-        table.add_row(name, value, columns[1][name])
+        table.add_row(name, value, columns[1].get(name, ""))
     show(table, f"{len(predicted)} molecules of fold val; as many imitated.")
 
 
@@ -122,31 +122,32 @@ def figures(
     chance: Floats, truth: NDArray[np.bool_], isomers: list[list[NDArray[np.uint16]]]
 ) -> dict[str, str]:
     """What describes predictions (B, F), as texts by name."""
+    common, size = (chance * truth).sum(1), chance.sum(1) + truth.sum(1)
     chance = chance.clip(_LEAST, 1 - _LEAST)
     entropy = -np.where(truth, np.log(chance), np.log1p(-chance)).sum(1)
-    common = (chance * truth).sum(1)
     described = {
         "cross entropy": _quantiles(entropy, 0),
-        "Tanimoto similarity to the truth": _quantiles(
-            common / (chance.sum(1) + truth.sum(1) - common), 2
-        ),
+        "Tanimoto similarity to the truth": _quantiles(common / (size - common), 2),
         "bits kept": _quantiles((chance >= MIN_PROBABILITY).sum(1), 0),
         "chance of a true bit": _quantiles(chance[truth], 2),
     }
     for low, high in pairwise(_BINS):
         inside = (chance >= low) & (chance < high)
-        share = truth[inside].mean() if inside.any() else float("nan")
-        described[f"true, of chances {low:g} to {high:g}"] = f"{share:.1%}"
+        share = f"{truth[inside].mean():.1%}" if inside.any() else "none so likely"
+        described[f"true, of chances {low:g} to {high:g}"] = share
     logit = np.log(chance) - np.log1p(-chance)
     places = []
     for values, own, others in zip(logit, truth, isomers, strict=True):
         if len(others) >= _FEWEST_ISOMERS:
             scores = np.array([values[bits].sum() for bits in others[:_MOST_ISOMERS]])
             places.append(((scores >= values[own].sum()).sum(), len(scores)))
-    place, among = np.array(places).reshape(-1, 2).T
-    for most in (1, 3, 10):
-        described[f"truth among the first {most} of its formula"] = f"{(place < most).mean():.1%}"
-    described["structures of the formula, median"] = f"{np.median(among):.0f}"
+    if places:
+        place, among = np.array(places).T
+        for most in (1, 3, 10):
+            described[f"truth among the first {most} of its formula"] = (
+                f"{(place < most).mean():.1%}"
+            )
+        described["structures of the formula, median"] = f"{np.median(among):.0f}"
     return described
 
 
