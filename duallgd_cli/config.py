@@ -44,8 +44,6 @@ class SamplingSettings:
     Attributes:
         steps: Network evaluations J of the jump plan, 1 to 500.
         samples: Molecules drawn per hypothesis, S.
-        schedule: ``quadratic``, ``uniform``, ``full``, ``strideK``, or the plan itself:
-            ``500,200,50,0``; None for what the network's settings name.
         temperature: Divides the clean-bond logits; below 1 is more conservative.
         time_shift: Share of the way from the true step to pure noise by which the network is told
             of more noise than there is, 0 to below 1; None for what the network's settings name.
@@ -62,7 +60,6 @@ class SamplingSettings:
 
     steps: int = 10
     samples: int = 100
-    schedule: str | None = None
     temperature: float = 1.0
     time_shift: float | None = None
     sources: str = "enumerated=60 templates=15 noise=25"

@@ -15,7 +15,7 @@ from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
 from duallgd_cli.sources import Proposal
-from duallgd_cli.sources.given import AnalogueSource, DatabaseSource, LibrarySource
+from duallgd_cli.sources.enumerated import AnalogueSource, DatabaseSource, LibrarySource
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from itertools import count
 from typing import Any, Final
 
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdqueries
 from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from duallgd_cli.chem.elements import INDEX, MAX_HEAVY_ATOMS, N_ELEMENTS, N_HEAVY, SYMBOLS
@@ -20,10 +19,8 @@ from duallgd_cli.chem.identity import LONGEST_SMILES, MORE_THAN_ONE, parse_smile
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError, quote
 
-_PI_BONDS: Final = {Chem.BondType.SINGLE: 0, Chem.BondType.DOUBLE: 1, Chem.BondType.TRIPLE: 2}
 _AROMATIC: Final = Chem.BondType.AROMATIC
-# Rings or double bonds that an atom may add to those of usual valences: in SF5, or B- beside N+.
-_MORE_UNSATURATED: Final = {"B": 1, "P": 1, "I": 1, "S": 2, "Se": 2}
+_BONDS: Final = {Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE, _AROMATIC}
 _MOST_TAUTOMERS, _MOST_TRANSFORMS = 16, 100
 _ATTACHMENT: Final = Chem.MolFromSmarts("[#0]")
 _LONGEST_NAME: Final = 60  # of a part; what is longer is no misspelt one
@@ -71,31 +68,17 @@ class Pattern:
         limits.maxMatches = 1
         return bool(mol.GetSubstructMatch(self.query, limits))
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Core:
-    """A substructure with its bonds."""
-
-    elements: Counter[str]  # how many atoms it has of each
-    unsaturation: int  # its rings, and its double bonds between C, N and O
-    patterns: tuple[Pattern, ...]  # find its tautomers, the one that was given first
-
-    def missing(self, formula: Formula) -> str:
-        """What a formula has too little of for the core, such as ``2 O``; "" if nothing."""
-        if atoms := _lacking(self.elements, formula):
-            return atoms
-        more = sum(n * formula.counts[INDEX[one]] for one, n in _MORE_UNSATURATED.items())
-        most = formula.unsaturation + more
-        has = f"{self.unsaturation} rings and double bonds, where it has {most:g} at most"
-        return f"unsaturation ({has})" if self.unsaturation > most else ""
-
-    def is_in(self, mol: Chem.Mol) -> bool:
-        """Whether a molecule holds the core or one of its tautomers.
-
-        Raises:
-            RefusedError: That takes too long to say.
-        """
-        return any(pattern.is_in(mol, is_lenient=True) for pattern in self.patterns)
+    def lacking(self, formula: Formula) -> str:
+        """The atoms that a formula has too few of for the pattern, such as ``2 O``; "" if none."""
+        # Atoms that may be of several elements ask for none of them.
+        needed = Counter(
+            atom.GetSymbol()
+            for atom in self.query.GetAtoms()
+            if atom.GetAtomicNum() and not {",", "!"} & set(atom.GetSmarts())
+        )
+        lacking = needed - Counter(dict(zip(SYMBOLS, formula.counts, strict=True)))
+        order = sorted(lacking, key=lambda element: INDEX.get(element, N_ELEMENTS))
+        return ", ".join(f"{lacking[element]} {element}" for element in order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,26 +115,17 @@ class Guide:
         Raises:
             RefusedError: The row says which atoms are missing.
         """
+        parts = [("no_candidate", "required", text) for text in self.require]
         if self.core is not None:
+            parts.insert(0, ("core_mismatch", "core", self.core))
+        for status, what, text in parts:
             try:
-                message = read_core(self.core).missing(formula)
-                if message:
-                    core = quote(self.core)
-                    message = f"{formula} cannot hold the core {core}: it lacks {message}"
+                pattern = read_core(text)[0] if what == "core" else _pattern(text)
             except UsageError as error:  # of a table and an option together
-                message = str(error)
-            if message:
-                raise RefusedError(Failure("core_mismatch", message, "sample"))
-        for text in self.require:
-            # Atoms of a pattern that may be of several elements ask for none of them.
-            needed = Counter(
-                atom.GetSymbol()
-                for atom in _pattern(text).query.GetAtoms()
-                if atom.GetAtomicNum() and not {",", "!"} & set(atom.GetSmarts())
-            )
-            if missing := _lacking(needed, formula):
-                message = f"{formula} cannot hold the required {quote(text)}: it lacks {missing}"
-                raise RefusedError(Failure("no_candidate", message, "sample"))
+                raise RefusedError(Failure(status, str(error), "sample")) from None
+            if missing := pattern.lacking(formula):
+                message = f"{formula} cannot hold the {what} {quote(text)}: it lacks {missing}"
+                raise RefusedError(Failure(status, message, "sample"))
 
     def core_molecule(self) -> Chem.Mol | None:
         """The core with hydrogens at its open bonds; None where it is no single molecule."""
@@ -169,8 +143,10 @@ class Guide:
         Raises:
             RefusedError: That takes too long to say.
         """
-        if self.core is not None and not read_core(self.core).is_in(mol):
-            return "without the core"
+        if self.core is not None:
+            forms = read_core(self.core)
+            if not any(form.is_in(mol, is_lenient=True) for form in forms):
+                return "without the core"
         for text in self.require:
             if not _pattern(text).is_in(mol):
                 return f"without {text}"
@@ -180,17 +156,9 @@ class Guide:
         return ""
 
 
-def _lacking(needed: Counter[str], formula: Formula) -> str:
-    """The atoms of some elements that a formula has too few of, such as ``2 O``; "" if none."""
-    has = dict(zip(SYMBOLS, formula.counts, strict=True))
-    lacking = {element: n - has.get(element, 0) for element, n in needed.items()}
-    order = sorted(lacking, key=lambda element: INDEX.get(element, N_ELEMENTS))
-    return ", ".join(f"{lacking[one]} {one}" for one in order if lacking[one] > 0)
-
-
 @lru_cache(maxsize=64)
-def read_core(text: str) -> Core:
-    """Read a core.
+def read_core(text: str) -> tuple[Pattern, ...]:
+    """Patterns of a core and of its tautomers, the one that was given first.
 
     Args:
         text: SMILES, fragments apart by dots. Where it has attachment points (``*``), its other
@@ -218,7 +186,7 @@ def read_core(text: str) -> Core:
         raise UsageError(f"core {quote(text)} has {len(atoms)} heavy atoms, and {most}")
     if foreign or not atoms:
         fault = f"holds {foreign or 'no atom'}"
-    elif {bond.GetBondType() for bond in bonds} - {*_PI_BONDS, _AROMATIC}:
+    elif {bond.GetBondType() for bond in bonds} - _BONDS:
         fault = "holds a bond that is no single, double, triple or aromatic one"
     elif any(bond.GetBondType() == _AROMATIC and not bond.IsInRing() for bond in bonds):
         fault = "has an aromatic bond outside rings"
@@ -226,25 +194,16 @@ def read_core(text: str) -> Core:
         raise UsageError(f"core {quote(text)} {fault}; leave that out")
     is_open = {neighbour.GetIdx() for point in points for neighbour in point.GetNeighbors()}
     closed = [atom.GetIdx() for atom in atoms if points and atom.GetIdx() not in is_open]
-    # Rings, and double bonds between C, N and O, a triple bond being two.
-    plain = Chem.Mol(mol)
-    Chem.Kekulize(plain, clearAromaticFlags=True)
-    unsaturation = len(bonds) - mol.GetNumAtoms() + len(Chem.GetMolFrags(mol))
-    for bond in plain.GetBonds():
-        if {bond.GetBeginAtom().GetSymbol(), bond.GetEndAtom().GetSymbol()} <= {"C", "N", "O"}:
-            unsaturation += _PI_BONDS[bond.GetBondType()]
-    patterns = tuple(Pattern(_query(form, closed), text) for form in _tautomers(mol))
-    return Core(Counter(atom.GetSymbol() for atom in atoms), unsaturation, patterns)
+    return tuple(Pattern(_query(form, closed), text) for form in _tautomers(mol))
 
 
 def _query(mol: Chem.Mol, closed: list[int]) -> Chem.Mol:
     """The core without its attachment points; closed atoms match only without further bonds."""
     query = Chem.RWMol(mol)
     for index in closed:
-        place = mol.GetAtomWithIdx(index)
-        atom = rdqueries.AtomNumEqualsQueryAtom(place.GetAtomicNum())
-        atom.ExpandQuery(rdqueries.ExplicitDegreeEqualsQueryAtom(place.GetDegree()))
-        query.ReplaceAtom(index, atom)
+        atom = mol.GetAtomWithIdx(index)
+        closed_atom = Chem.AtomFromSmarts(f"[#{atom.GetAtomicNum()}&D{atom.GetDegree()}]")
+        query.ReplaceAtom(index, closed_atom)
     for atom in reversed(list(mol.GetAtoms())):
         if not atom.GetAtomicNum():
             query.RemoveAtom(atom.GetIdx())

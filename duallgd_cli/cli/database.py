@@ -55,13 +55,13 @@ def add(
 
     display.configure_logging(quiet)
     from duallgd_cli.runtime import available_cores
-    from duallgd_cli.sources import store
+    from duallgd_cli.sources.database import add as add_database
 
     with (
         running.interruptible("nothing is kept; the same command starts again"),
         display.counting("rows", quiet) as advance,
     ):
-        name, about = store.add(
+        name, about = add_database(
             file, name, force=force, workers=workers or available_cores(), advance=advance
         )
     if not quiet:
@@ -78,17 +78,16 @@ def list_() -> None:
     """Show which databases there are, and what they hold."""
     from duallgd_cli.cli import display
     from duallgd_cli.runtime import databases_folder
-    from duallgd_cli.sources import store
-    from duallgd_cli.sources.database import About
+    from duallgd_cli.sources.database import Database, entries
 
     rows = []
-    for name, about in store.entries():
-        if isinstance(about, About):
-            numbers = (about.structures, about.formulas, -(-about.bytes // 1_000_000))
-            left_out = about.said_of_left_out
-            rows.append((name, *(f"{number:,}" for number in numbers), about.file, left_out))
+    for name, database in entries():
+        if isinstance(database, Database):
+            about, size = database.about, database.path.stat().st_size
+            numbers = (about.structures, about.formulas, -(-size // 1_000_000))
+            rows.append((name, *(f"{number:,}" for number in numbers), about.file, about.left_out))
         else:
-            rows.append((name, "", "", "", "", about))
+            rows.append((name, "", "", "", "", database))
     if not rows:
         typer.echo("there is no database; duallgd database add FILE adds the first", err=True)
         return
@@ -104,7 +103,7 @@ def remove(
     name: Annotated[str, typer.Argument(help="Of the database.", show_default=False)],
 ) -> None:
     """Delete a database; the file that it was read from stays."""
-    from duallgd_cli.sources import store
+    from duallgd_cli.sources.database import remove as remove_database
 
-    store.remove(name)
+    remove_database(name)
     typer.echo(f"database {name} is deleted", err=True)

@@ -65,7 +65,6 @@ def evaluate(
     exclude_known: options.ExcludeKnown = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
-    schedule: options.Schedule = None,
     time_shift: options.TimeShift = None,
     temperature: options.Temperature = None,
     weights: options.Weights = None,

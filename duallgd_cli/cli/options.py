@@ -169,13 +169,6 @@ Samples = Annotated[int | None, common(help="Molecules drawn per spectrum.", sho
 Steps = Annotated[
     int | None, common(help="Denoising steps per molecule, 1 to 500.", show_default="10")
 ]
-Schedule = Annotated[
-    str | None,
-    sampling(
-        help="quadratic, uniform, or the time steps themselves, such as 500,250,100,0. By default "
-        "that of the weights."
-    ),
-]
 TimeShift = Annotated[
     float | None,
     sampling(
@@ -309,7 +302,7 @@ Assignments = Annotated[
 
 # Settings behind the options of sampling, by the names of the options.
 _SAMPLING_SETTINGS: Final = {
-    **{name: name for name in ("samples", "steps", "schedule", "time_shift", "temperature")},
+    **{name: name for name in ("samples", "steps", "time_shift", "temperature")},
     "exclude_known": "exclude_known",
     "max_memory": "max_memory_mib",
     "timeout_per_spectrum": "timeout_s",

@@ -176,7 +176,6 @@ def predict(
     preset: options.Preset = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
-    schedule: options.Schedule = None,
     time_shift: options.TimeShift = None,
     temperature: options.Temperature = None,
     seed: options.Seed = None,

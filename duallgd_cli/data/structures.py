@@ -280,14 +280,13 @@ def pack(
     }
 
 
-def warn_of_feature_ids(path: Path, row: StructureRow) -> None:
-    """Say that a row counts for every feature, although it names one: that is for analogues."""
-    if row.feature_id:
-        logger.warning(
-            "%s: its feature_id is not looked at, every structure counts for every feature; it "
-            "counts with --analogues alone",
-            path,
-        )
+def warn_of_feature_ids(path: str | Path) -> None:
+    """Say that rows count for every feature, although some name one: that is for analogues."""
+    logger.warning(
+        "%s: its feature_id is not looked at, every structure counts for every feature; it counts "
+        "with --analogues alone",
+        path,
+    )
 
 
 def read_rows(source: Path) -> Iterator[StructureRow]:

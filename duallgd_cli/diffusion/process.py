@@ -65,51 +65,25 @@ def quadratic(n_steps: int, evaluations: int) -> tuple[int, ...]:
     return (*(max(round(n_steps * (k / evaluations) ** 2), k) for k in left), 0)
 
 
-def strided(n_steps: int, stride: int) -> tuple[int, ...]:
-    """T, T - k, T - 2k, ..., 0."""
-    _require_possible("stride", stride, n_steps)
-    return (*range(n_steps, 0, -stride), 0)
+_NAMED: Final = {"quadratic": quadratic, "uniform": evenly_spaced}
 
 
 def parse_schedule(text: str, n_steps: int, evaluations: int) -> tuple[int, ...]:
     """The steps to visit: tau_0 = T > tau_1 > ... > tau_J = 0.
 
     Args:
-        text: ``quadratic``, ``uniform``, ``full``, ``strideK`` or the steps themselves.
+        text: ``quadratic`` or ``uniform``.
         n_steps: T.
-        evaluations: J, for the first two.
+        evaluations: J.
 
     Raises:
-        ConfigError: Anything else, more evaluations than steps, or a plan that does not start at T.
+        ConfigError: Another name, or more evaluations than steps.
     """
-    words = text.strip().lower()
-    if words in _NAMED:
-        _require_possible("steps", evaluations, n_steps)
-        return _NAMED[words](n_steps, evaluations)
-    if words == "full":
-        return strided(n_steps, 1)
-    if words.startswith("stride") and words[6:].isdecimal():
-        return strided(n_steps, int(words[6:]))
-    try:
-        plan = tuple(int(step) for step in words.split(","))
-    except ValueError:
-        raise ConfigError(
-            f"schedule {quote(text)} is not quadratic, uniform, full, strideK or steps "
-            "such as 500,200,50,0"
-        ) from None
-    if len(plan) < 2 or plan[-1] != 0 or any(a <= b for a, b in pairwise(plan)):
-        raise ConfigError(f"a schedule must decrease strictly from the first step to 0, not {plan}")
-    if plan[0] != n_steps:
-        raise ConfigError(f"a schedule must start at {n_steps}, not {plan[0]}")
-    return plan
-
-
-def _require_possible(name: str, value: int, n_steps: int) -> None:
-    if not 1 <= value <= n_steps:
-        raise ConfigError(f"{name} must be 1 to {n_steps}, not {value}")
-
-
-_NAMED: Final = {"quadratic": quadratic, "uniform": evenly_spaced}
+    if text not in _NAMED:
+        raise ConfigError(f"schedule {quote(text)} is not quadratic or uniform")
+    if not 1 <= evaluations <= n_steps:
+        raise ConfigError(f"steps must be 1 to {n_steps}, not {evaluations}")
+    return _NAMED[text](n_steps, evaluations)
 
 
 def corrupt(clean: Tensor, alpha: Tensor, marginal: Tensor, uniform: Tensor) -> Tensor:

@@ -57,10 +57,9 @@ class Sampler:
     ) -> SamplingTask:
         """What to draw from pure noise: S samples of M pairs."""
         process, device = self.model.settings.diffusion, self.runtime.device
-        schedule = process.schedule if settings.schedule is None else settings.schedule
         shift = process.time_shift if settings.time_shift is None else settings.time_shift
         return SamplingTask(
-            plan=parse_schedule(schedule, process.n_steps, settings.steps),
+            plan=parse_schedule(process.schedule, process.n_steps, settings.steps),
             marginal=torch.tensor(process.marginal, device=device),
             alpha_bar=alpha_bar(process.n_steps).to(device),
             seed=seed,

@@ -33,8 +33,8 @@ from duallgd_cli.predict.run import predictions as predictions_of
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.results import Prediction
 from duallgd_cli.runtime import Runtime
+from duallgd_cli.sources.database import read_analogues
 from duallgd_cli.sources.known import GuideFiles
-from duallgd_cli.sources.structures import Analogues
 from duallgd_cli.tables import table_rows
 
 ORACLE_TOP: Final = 100
@@ -202,7 +202,7 @@ def predict_inputs(
     if model.known:
         lists[f"the known molecules in {model.name}"] = TrainingHashes.of(model.known)
     for name in settings.analogues:
-        blocks = Analogues.read(Path(name)).isomers(truth.smiles for truth in inputs.truths)
+        blocks = read_analogues(Path(name)).isomers(truth.smiles for truth in inputs.truths)
         lists[f"the analogues of {name} that have a formula of theirs"] = TrainingHashes.of(blocks)
     check_leakage(inputs, lists, settings)
     folder = settings.folder

@@ -30,8 +30,12 @@ from duallgd_cli.scores.fragments import FragmentScorer
 from duallgd_cli.scores.substructures import fitted_scores
 from duallgd_cli.sources import CandidateSource
 from duallgd_cli.sources.collection import Collection
-from duallgd_cli.sources.enumerated import Enumerated
-from duallgd_cli.sources.given import AnalogueSource, DatabaseSource, LibrarySource
+from duallgd_cli.sources.enumerated import (
+    AnalogueSource,
+    DatabaseSource,
+    Enumerated,
+    LibrarySource,
+)
 from duallgd_cli.sources.network import Noise, Templates
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 

@@ -139,8 +139,6 @@ def _uncalibrated_draws(ranking: RankingModel, sampling: SamplingSettings) -> It
             f"{samples} samples and {steps} steps (but {least} to {most} samples and "
             f"{ranking.least_steps} to {ranking.most_steps} steps)"
         )
-    if sampling.schedule is not None:
-        yield f"schedule {sampling.schedule}"
     if sampling.temperature != 1:
         yield f"temperature {sampling.temperature:g}"
     if sampling.sources != SamplingSettings().sources:

@@ -106,8 +106,8 @@ def read_structures(path: Path) -> list[OwnStructure]:
                 f"{path} holds more than {MOST:,} structures; name it with --database instead, "
                 "which keeps the likeliest"
             )
-        if not structures:
-            warn_of_feature_ids(path, row)
+        if row.feature_id and not structures:
+            warn_of_feature_ids(path)
         structure = OwnStructure(row.name, row.smiles, fault=row.fault)
         if not row.fault:
             try:

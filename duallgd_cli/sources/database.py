@@ -1,62 +1,52 @@
-"""Databases of structures: read once into arrays on disk, and looked up there by formula.
+"""Databases of structures: read once, kept in a file, looked up by formula.
 
-A database is a folder of plain ``.npy`` arrays, which are mapped into memory, and ``about.json``.
-Its structures are sorted by their atoms; those of a formula follow each other in the order of the
-file. Those under names are in `store`; those of files that are given by their path lie in the
-cache, by the SHA-256 of the file.
-
-G structures, U different formulas.
+Each is an SQLite file: under a name in `runtime.databases_folder`, where ``duallgd database add``
+puts it; that of a file which is given by its path lies in the cache, by the SHA-256 of the file.
+What is in the cache may be deleted: it is made again.
 """
 
+import atexit
+import errno
 import json
 import logging
-import os
-import time
-import zlib
-from array import array
-from bisect import bisect_left
+import re
+import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice, pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Any, Final
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from duallgd_cli import __version__
-from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.structures import StructureRow, read_rows, reason_of, warn_of_feature_ids
-from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError, UsageError
-from duallgd_cli.files import DAMAGED_ARRAYS, require_file, sha256
+from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip, quote
+from duallgd_cli.files import PACKED_ENDINGS, replaced, require_file, sha256
 from duallgd_cli.runtime import cache_folder, databases_folder, in_order
-from duallgd_cli.sources.kept import left_out, line_of
-from duallgd_cli.sources.structures import Analogues, atoms_and_bits
-from duallgd_cli.spectra.annotation import index_ranges
+from duallgd_cli.sources.structures import Analogues, Stored, left_out, stored
 
 logger = logging.getLogger(__name__)
 
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_ENDING: Final = ".sqlite"
 _FORMAT: Final = 1
-_ABOUT: Final = "about.json"
 _MOST_ROWS: Final = 20_000_000
+_MOST_ANALOGUES: Final = 1_000_000
 _AT_HAND: Final = 2_000  # rows that are read before other processes would be at work
 _TOLD: Final = 100_000  # rows after which a log says how far the reading is
-_AT_ONCE: Final = 20_000  # structures that are put in order together
-_ABANDONED_S: Final = 3600.0
-_MOST_ATOMS: Final = 255  # of an element, as the index counts them
-# What is kept of each structure, one after the other, with the type of its items.
-_COLUMNS: Final[dict[str, np.dtype[Any]]] = {
-    "smiles": np.dtype(np.uint8),
-    "names": np.dtype(np.uint8),
-    "bits": np.dtype("u2"),
-}
-# The index: different formulas (U, N_ELEMENTS) in order, first row of each and the end (U + 1,),
-# and a checksum of what is kept of their structures (U,).
-_INDEX: Final = {"formulas": np.dtype("u1"), "rows": np.dtype("i8"), "checksums": np.dtype("u4")}
+_MOST_ATOMS: Final = 255  # of an element, as a byte counts them
+_COLUMNS: Final = "atoms, smiles, name, feature, bits"
+# Structures of a formula lie beside each other, in the order of the file.
+_TABLES: Final = f"""
+    CREATE TABLE kept.structures (number INTEGER, {_COLUMNS}, PRIMARY KEY (atoms, number))
+    WITHOUT ROWID;
+    CREATE TABLE kept.about (text);
+    PRAGMA kept.user_version = {_FORMAT};
+    PRAGMA kept.journal_mode = OFF;
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,93 +58,47 @@ class About:
         sha256: Of that file.
         structures: That it holds.
         formulas: Different ones that these have.
-        left_out: Rows of the file that are none, by reason.
-        bytes: Of its arrays.
-        index: Checksum of what structures are looked up with.
-        duallgd: Version that read the file.
-        format: Number of the layout.
+        features: How many of them name a feature that they are analogues of.
+        refused: Rows of the file that are no structures, by reason.
     """
 
     file: str
     sha256: str
     structures: int
     formulas: int
-    left_out: Mapping[str, int]
-    bytes: int
-    index: int
-    duallgd: str = __version__
-    format: int = _FORMAT
-
-    @classmethod
-    def read(cls, folder: Path) -> "About":
-        """Of the database in a folder.
-
-        Raises:
-            UnreadableError: It is of another format, or damaged.
-        """
-        try:
-            values = json.loads((folder / _ABOUT).read_text("utf-8"))
-            if values["format"] != _FORMAT:
-                raise _unusable(folder, "is of another version of duallgd")
-            about = cls(**values)
-            texts = (about.file, about.sha256, about.duallgd, *about.left_out.keys())
-            numbers = (about.structures, about.formulas, about.bytes, about.index)
-            kinds = [*map(type, texts), *map(type, (*numbers, *about.left_out.values()))]
-        except (OSError, ValueError, TypeError, LookupError, RecursionError, AttributeError):
-            raise _unusable(folder, "is damaged") from None
-        if kinds != [str] * len(texts) + [int] * (len(kinds) - len(texts)):
-            raise _unusable(folder, "is damaged")
-        return about
+    features: int
+    refused: Mapping[str, int]
 
     @property
-    def said_of_left_out(self) -> str:
-        """The rows that are no structures, by reason, in words; "" where there are none."""
-        return left_out(self.left_out, "molecule")
+    def left_out(self) -> str:
+        """The rows that are no structures, in words; "" where there are none."""
+        return left_out(self.refused, "molecule")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Database:
     """Structures on disk, which are found by their formula.
 
     Attributes:
-        folder: Where they lie.
+        path: Where they lie.
         about: What they are.
-        arrays: Of the index and of the columns, with ``smiles_start`` and so on (G + 1,): where
-            that of each structure begins, in items.
     """
 
-    folder: Path
+    path: Path
     about: About
-    arrays: Mapping[str, NDArray[Any]]
 
     @classmethod
-    def open(cls, folder: Path) -> "Database":
-        """The database in a folder; nothing of its structures is read yet.
+    def open(cls, path: Path) -> "Database":
+        """The database in a file; nothing of its structures is read yet.
 
         Raises:
             UnreadableError: It is of another format, or damaged.
         """
-        about = About.read(folder)
-        starts = {f"{name}_start": np.dtype("i8") for name in _COLUMNS}
-        shapes: dict[str, tuple[int, ...]] = {
-            "formulas": (about.formulas, N_ELEMENTS),
-            "rows": (about.formulas + 1,),
-            "checksums": (about.formulas,),
-            **dict.fromkeys(starts, (about.structures + 1,)),
-        }
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, kind in {**_INDEX, **starts, **_COLUMNS}.items():
-            try:
-                mapped = np.load(folder / f"{name}.npy", mmap_mode="r")
-            except DAMAGED_ARRAYS:
-                raise _unusable(folder, "is damaged") from None
-            is_whole = isinstance(mapped, np.ndarray) and mapped.dtype == kind
-            if not is_whole or mapped.shape != shapes.get(name, mapped.shape):
-                raise _unusable(folder, "is damaged")
-            arrays[name] = mapped.view(np.ndarray)
-        if _checksum(arrays[name] for name in _INDEX) != about.index:
-            raise _unusable(folder, "is damaged")
-        return cls(folder, about, arrays)
+        with _reading(path) as connection:
+            if connection.execute("PRAGMA user_version").fetchone() != (_FORMAT,):
+                raise _unusable(path, "is of another version of duallgd")
+            ((text,),) = connection.execute("SELECT text FROM about")
+        return cls(path, About(**json.loads(text)))
 
     @classmethod
     def of_file(cls, path: Path) -> "Database":
@@ -166,158 +110,82 @@ class Database:
             UsageError: It holds no structure, or too many rows.
         """
         require_file(str(path))
-        place = cache_folder() / "databases" / sha256(path)
-        if place.is_dir():
+        place = cache_folder() / "structures" / (sha256(path) + _ENDING)
+        if place.exists():
             try:
                 return cls.open(place)
             except UnreadableError:
                 logger.warning("%s cannot be used, and is made again", place)
         try:
-            make(path, place, force=True)
-            return cls.open(place)
+            return _made(path, place)
         except OSError as error:
             logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
-        # Mapped files can be read on after they were deleted.
-        with TemporaryDirectory(prefix="duallgd-", ignore_cleanup_errors=True) as folder:
-            make(path, place := Path(folder) / place.name, force=True)
-            return cls.open(place)
-
-    def __len__(self) -> int:
-        return self.about.structures
+        folder = mkdtemp(prefix="duallgd-")
+        atexit.register(rmtree, folder, ignore_errors=True)
+        return _made(path, Path(folder) / place.name)
 
     def of_formulas(self, formulas: Iterable[Formula]) -> Analogues:
         """Structures that have the atoms of one of these formulas, whatever their charge.
 
-        Only what is kept of these is read from the disk.
-
         Raises:
-            UnreadableError: It is damaged.
+            UnreadableError: The database is damaged.
         """
-        index, rows = self.arrays["formulas"], range(self.about.formulas)
         keys = {bytes(one.counts) for one in formulas if max(one.counts) <= _MOST_ATOMS}
-        smiles, names, counts = list[str](), list[str](), bytearray()
-        n_bits, bits = [np.zeros(0, np.int64)], [np.zeros(0, np.uint16)]
-        for key in sorted(keys):
-            place = bisect_left(rows, key, key=lambda row: index[row].tobytes())
-            if place == len(rows) or index[place].tobytes() != key:
-                continue
-            first, last = map(int, self.arrays["rows"][place : place + 2])
-            kept = _of_rows(self.arrays, first, last)
-            if _checksum(kept) != self.arrays["checksums"][place]:
-                raise _unusable(self.folder, "is damaged")
-            smiles += bytes(kept[0]).decode().split("\n")[:-1]
-            names += bytes(kept[2]).decode().split("\n")[:-1]
-            counts += key * (last - first)
-            bits.append(kept[4])
-            n_bits.append(kept[5])
-        return Analogues(
-            smiles,
-            names,
-            [""] * len(smiles),
-            np.frombuffer(counts, np.uint8).reshape(-1, N_ELEMENTS),
-            np.concatenate(n_bits),
-            np.concatenate(bits),
+        query = f"SELECT {_COLUMNS} FROM structures WHERE atoms = ? ORDER BY number"
+        with _reading(self.path) as connection:
+            each = (connection.execute(query, (key,)) for key in sorted(keys))
+            return Analogues.of_stored(chain.from_iterable(each))
+
+
+def read_analogues(path: Path) -> Analogues:
+    """Structures of a file; it raises as `Database.of_file` does, and where they are too many.
+
+    Args:
+        path: See `data.structures.read_rows`.
+    """
+    database = Database.of_file(path)
+    _warn(path, database.about, is_for_all=False)
+    if database.about.structures > _MOST_ANALOGUES:
+        raise UsageError(
+            f"{path} holds more than {_MOST_ANALOGUES} molecules; keep those that may be analogues"
+        )
+    with _reading(database.path) as connection:
+        return Analogues.of_stored(
+            connection.execute(f"SELECT {_COLUMNS} FROM structures ORDER BY number")
         )
 
 
-def _of_rows(arrays: Mapping[str, NDArray[Any]], first: int, last: int) -> list[NDArray[Any]]:
-    """Of each column what is kept of some rows, and its lengths, one after the other."""
-    kept = []
-    for name in _COLUMNS:
-        starts = arrays[f"{name}_start"][first : last + 1]
-        kept += [arrays[name][max(0, starts[0]) : max(0, starts[-1])], np.diff(starts)]
-    return kept
-
-
-def _checksum(arrays: Iterable[NDArray[Any]]) -> int:
-    checksum = 0
-    for each in arrays:
-        checksum = zlib.crc32(each.tobytes(), checksum)
-    return checksum
-
-
-def _unusable(folder: Path, why: str) -> UnreadableError:
-    again = f"add it again with duallgd database add FILE --name {folder.name} --force"
-    if folder.parent != databases_folder():
-        again = f"delete {folder}, and it is made again"
-    return UnreadableError(f"database {folder.name} {why}; {again}")
-
-
-def is_database(place: Path) -> bool:
-    """Whether a folder is a database."""
-    with suppress(OSError):  # a locked folder
-        return (place / _ABOUT).is_file()
-    return False
-
-
-def delete(place: Path) -> None:
-    """Delete a database, and what is no part of one never."""
-    (place / _ABOUT).unlink(missing_ok=True)  # from here on it is none
-    for path in place.glob("*.npy"):
-        path.unlink()
-    with suppress(OSError):
-        place.rmdir()
-
-
 @contextmanager
-def _whole(place: Path, force: bool) -> Iterator[Path]:
-    """A folder that takes a place when the block ends well; with `force` that of another database.
-
-    What a killed process left is removed an hour later or more.
-    """
-    for left in place.parent.glob(".*.part"):
-        with suppress(OSError):
-            written = max(path.stat().st_mtime for path in (left, *left.iterdir()))
-            if time.time() - written > _ABANDONED_S:
-                delete(left)
-    mark = os.urandom(4).hex()  # in containers, processes have the numbers of those before them
-    part, before = (place.with_name(f".{place.name}.{mark}.{n}.part") for n in ("new", "old"))
-    part.mkdir()
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     try:
-        yield part
-        if force and place.exists():
-            place.rename(before)
-        part.rename(place)
-    finally:
-        if before.exists() and not place.exists():
-            before.rename(place)
-        for rest in (before, part):
-            if rest.exists():
-                delete(rest)
+        # Nobody writes to it: no locks are needed, which some file systems lack.
+        address = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            yield connection
+    except sqlite3.Error:
+        raise _unusable(path, "is damaged") from None
 
 
-def _entry(row: StructureRow) -> tuple[bytes, tuple[bytes, ...]] | str:
-    """Atoms of a structure and a piece of each column, or why the row is none."""
-    try:
-        formula, bits = atoms_and_bits(row)
-    except (MoleculeError, FormulaError) as error:
-        return reason_of(error)
-    return bytes(formula.counts), (line_of(row.smiles), line_of(row.name), bits.tobytes())
+def _unusable(path: Path, why: str) -> UnreadableError:
+    again = f"add it again with duallgd database add FILE --name {path.stem} --force"
+    if path.parent != databases_folder():
+        again = f"delete {path}, and it is made again"
+    return UnreadableError(f"database {path.stem} {why}; {again}")
 
 
-def _entries(
-    rows: Iterator[StructureRow], workers: int
-) -> Iterator[tuple[bytes, tuple[bytes, ...]] | str]:
-    yield from map(_entry, islice(rows, _AT_HAND))
-    yield from in_order(_entry, rows, workers)
-
-
-def make(
+def _made(
     source: Path,
     place: Path,
     workers: int = 1,
     advance: Callable[[int], None] = lambda rows: None,
-    *,
-    force: bool,
-) -> About:
-    """Make a database of a file, whole or not at all; in memory are some 60 bytes a structure.
+) -> Database:
+    """Make a database of a file, whole or not at all.
 
     Args:
         source: ``.smi``, ``.csv``, ``.tsv`` or ``.sdf``, packed or not; see `data.structures`.
-        place: Folder of the database.
+        place: Of the database; what is there is replaced.
         workers: Processes that read structures.
         advance: Told of each row that was read.
-        force: Whether another database there is replaced.
 
     Raises:
         OSError: Something cannot be written.
@@ -325,17 +193,11 @@ def make(
         UsageError: It holds no structure, or too many rows.
     """
     digest, refused = sha256(source), Counter[str]()
-    atoms = bytearray()
-    lengths = {name: array("I") for name in _COLUMNS}
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        # In the order of the file. Files without a name: nothing is left of them by any end.
-        unsorted = {name: stack.enter_context(TemporaryFile(dir=place.parent)) for name in _COLUMNS}
-        rows = islice(read_rows(source), _MOST_ROWS + 1)
-        if (first := next(rows, None)) is not None:
-            warn_of_feature_ids(source, first)
-        every = chain(filter(None, [first]), rows)
-        for number, entry in enumerate(_entries(every, workers), 1):
+    rows = islice(read_rows(source), _MOST_ROWS + 1)
+    each = chain(map(stored, islice(rows, _AT_HAND)), in_order(stored, rows, workers))
+
+    def rows_kept() -> Iterator[tuple[int, *Stored]]:
+        for number, kept in enumerate(each, 1):
             if number > _MOST_ROWS:
                 raise UsageError(
                     f"{source} holds more than {_MOST_ROWS} rows; keep those that may be in samples"
@@ -343,89 +205,159 @@ def make(
             advance(1)
             if number % _TOLD == 0:
                 logger.info("%s rows of %s read", f"{number:,}", source)
-            if isinstance(entry, str):
-                refused[entry] += 1
-                continue
-            atoms += entry[0]
-            for name, piece in zip(_COLUMNS, entry[1], strict=True):
-                lengths[name].append(len(piece))
-                unsorted[name].write(piece)
-        about = About(source.name, digest, 0, 0, dict(refused.most_common()), 0, 0)
-        if not atoms:
-            raise UsageError(
-                f"{source} holds no molecule that can be used: "
-                f"{about.said_of_left_out or 'it is empty'}"
+            if isinstance(kept, str):
+                refused[kept] += 1
+            else:
+                yield (number, *kept)
+
+    try:
+        # In the order of the file first, where nothing is left of them by any end.
+        with closing(sqlite3.connect("")) as connection:
+            connection.execute(f"CREATE TABLE unsorted (number, {_COLUMNS})")
+            connection.executemany("INSERT INTO unsorted VALUES (?, ?, ?, ?, ?, ?)", rows_kept())
+            connection.commit()
+            ((structures, formulas, features),) = connection.execute(
+                "SELECT count(*), count(DISTINCT atoms), count(nullif(feature, '')) FROM unsorted"
             )
-        folder = stack.enter_context(_whole(place, force))
-        order = _write_index(folder, atoms)
-        for name, kind in _COLUMNS.items():
-            sizes = np.frombuffer(lengths[name], np.uint32)
-            _write_column(folder / f"{name}.npy", unsorted[name], sizes, order, kind)
-        return _described(folder, about)
+            reasons = dict(refused.most_common())
+            about = About(source.name, digest, structures, formulas, features, reasons)
+            if not about.structures:
+                why = about.left_out or "it is empty"
+                raise UsageError(f"{source} holds no molecule that can be used: {why}")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with replaced(place) as partial:
+                connection.execute("ATTACH ? AS kept", (str(partial),))
+                connection.executescript(_TABLES)
+                connection.execute(
+                    "INSERT INTO kept.structures SELECT * FROM unsorted ORDER BY atoms, number"
+                )
+                connection.execute(
+                    "INSERT INTO kept.about VALUES (?)", (json.dumps(asdict(about)),)
+                )
+                connection.commit()
+                connection.execute("DETACH kept")
+    except sqlite3.Error as error:
+        raise OSError(errno.EIO, str(error)) from None
+    return Database(place, about)
 
 
-def _write_index(folder: Path, atoms: bytearray) -> NDArray[np.int64]:
-    """Write the different formulas and the first rows of each; the order of the structures (G,)."""
-    keys = np.frombuffer(atoms, f"S{N_ELEMENTS}")
-    order = np.argsort(keys, kind="stable")
-    changes = np.flatnonzero(keys[order][1:] != keys[order][:-1]) + 1
-    firsts = np.concatenate([[0], changes])
-    counts = np.frombuffer(atoms, np.uint8).reshape(-1, N_ELEMENTS)
-    _save(folder / "formulas.npy", counts[order[firsts]])
-    _save(folder / "rows.npy", np.append(firsts, len(order)).astype(np.int64))
-    return order
+def located(text: str) -> Path:
+    """The file of this path, or else the database of this name.
 
-
-def _write_column(
-    path: Path,
-    unsorted: IO[bytes],
-    lengths: NDArray[np.uint32],
-    order: NDArray[np.int64],
-    kind: np.dtype[Any],
-) -> None:
-    """Write a column and where that of each structure starts, in the order of the structures (G,).
-
-    Its bytes, and the lengths in bytes of the structures' parts (G,), are in the order of the file.
+    Raises:
+        MissingInputError: There is neither.
+        UnreadableError: There is something else at the path.
     """
-    unsorted.flush()
-    source = np.memmap(unsorted, np.uint8, "r")
-    ends = np.cumsum(lengths, dtype=np.int64)
-    shape = {"shape": (source.size // kind.itemsize,), "fortran_order": False, "descr": kind.str}
-    with path.open("wb") as stream:
-        np.lib.format.write_array_header_1_0(stream, shape)
-        for start in range(0, len(order), _AT_ONCE):
-            rows = order[start : start + _AT_ONCE]
-            index = index_ranges(ends[rows] - lengths[rows], ends[rows])[1]
-            stream.write(source[index].tobytes())
-        stream.flush()
-        os.fsync(stream.fileno())
-    starts = np.concatenate([[0], np.cumsum(lengths[order], dtype=np.int64)]) // kind.itemsize
-    _save(path.with_name(f"{path.stem}_start.npy"), starts)
+    place = _place(text) if _NAME.fullmatch(text) else None
+    try:
+        require_file(text)
+    except (MissingInputError, UnreadableError) as error:
+        if place is not None and place.is_file():
+            return place
+        if isinstance(error, UnreadableError) or place is None:
+            raise
+        raise MissingInputError(
+            f"{text} does not exist; check the path, or name a database; {_there_are()}"
+        ) from None
+    return Path(text)
 
 
-def _described(folder: Path, about: About) -> About:
-    """Write checksums, and what a database holds, once its arrays are there."""
-    names = ["formulas", "rows", *_COLUMNS, *(f"{name}_start" for name in _COLUMNS)]
-    arrays: dict[str, NDArray[Any]] = {
-        name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in names
-    }
-    rows = arrays["rows"].tolist()
-    checksums = [_checksum(_of_rows(arrays, first, last)) for first, last in pairwise(rows)]
-    arrays["checksums"] = np.array(checksums, np.uint32)
-    _save(folder / "checksums.npy", arrays["checksums"])
-    about = replace(
-        about,
-        structures=rows[-1],
-        formulas=len(checksums),
-        bytes=sum(path.stat().st_size for path in folder.iterdir()),
-        index=_checksum(arrays[name] for name in _INDEX),
-    )
-    (folder / _ABOUT).write_text(json.dumps(asdict(about), indent=1) + "\n", "utf-8")
-    return about
+def _place(name: str) -> Path:
+    return databases_folder() / (name + _ENDING)
 
 
-def _save(path: Path, values: Sequence[Any] | NDArray[Any]) -> None:
-    with path.open("wb") as stream:
-        np.save(stream, values)
-        stream.flush()
-        os.fsync(stream.fileno())
+def _there_are() -> str:
+    """Which databases can be named, for the end of a sentence."""
+    names = ", ".join(name for name, _ in entries())
+    return f"there are: {names}" if names else "duallgd database add FILE adds the first"
+
+
+def opened(text: str) -> Database:
+    """The database of a file or of a name; it raises as `located` and `Database.of_file` do."""
+    place = located(text)
+    is_named = place.parent == databases_folder()
+    database = Database.open(place) if is_named else Database.of_file(place)
+    _warn(text, database.about, is_for_all=True)
+    return database
+
+
+def _warn(text: str | Path, about: About, *, is_for_all: bool) -> None:
+    if about.left_out:
+        logger.warning("%s: %s", text, about.left_out)
+    if about.features and is_for_all:
+        warn_of_feature_ids(text)
+
+
+def entries() -> list[tuple[str, Database | str]]:
+    """All databases by name, in alphabetical order, or why nobody can tell what one holds."""
+    listed: list[tuple[str, Database | str]] = []
+    for place in sorted(databases_folder().glob(f"[!.]*{_ENDING}")):
+        try:
+            listed.append((place.stem, Database.open(place)))
+        except UnreadableError as error:
+            listed.append((place.stem, str(error)))
+    return listed
+
+
+def add(
+    source: Path,
+    name: str = "",
+    *,
+    force: bool = False,
+    workers: int = 1,
+    advance: Callable[[int], None] = lambda rows: None,
+) -> tuple[str, About]:
+    """Read the structures of a file into a database under a name, whole or not at all.
+
+    Args:
+        source: ``.smi``, ``.csv``, ``.tsv`` or ``.sdf``, packed or not.
+        name: Of the database; "" for that of the file without its endings.
+        force: Whether one of this name is replaced.
+        workers: Processes.
+        advance: Told of each row.
+
+    Returns:
+        Its name, and what it holds.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: It is of no format that is read.
+        UsageError: It holds no structure, or too many rows; the name is none, or is taken; or the
+            database cannot be written.
+        WorkerDiedError: A process was ended from outside.
+    """
+    if not name:
+        is_packed = source.suffix.lower() in PACKED_ENDINGS
+        name = Path(source.stem).stem if is_packed else source.stem
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{quote(name)} cannot be the name of a database; give one of letters, digits, . _ and "
+            "- with --name"
+        )
+    require_file(str(source))
+    if not force and (held := dict(entries()).get(name)) is not None:
+        of_file = f" (of {held.about.file})" if isinstance(held, Database) else ""
+        raise UsageError(
+            f"a database {name} exists{of_file}; take another --name, or add --force to replace it"
+        )
+    try:
+        about = _made(source, _place(name), workers, advance).about
+    except OSError as error:
+        raise UsageError(f"database {_place(name)} cannot be written: {error.strerror}") from None
+    _warn(source, about, is_for_all=True)
+    return name, about
+
+
+def remove(name: str) -> None:
+    """Delete a database.
+
+    Raises:
+        MissingInputError: There is none of this name.
+        UsageError: It cannot be deleted.
+    """
+    if not _NAME.fullmatch(name) or not _place(name).is_file():
+        raise MissingInputError(f"there is no database {clip(name)}; {_there_are()}")
+    try:
+        _place(name).unlink()
+    except OSError as error:
+        raise UsageError(f"database {_place(name)} cannot be deleted: {error.strerror}") from None

@@ -1,6 +1,8 @@
-"""Molecules that are listed, not drawn: one change away from known ones, or of building blocks.
+"""Sources that list molecules, all or most of them not drawn.
 
-Many more are made than are proposed; those that fingerprint and peaks speak for most are.
+Many more are made of known molecules, by one change or of building blocks, than are proposed; those
+that fingerprint and peaks speak for most are. The user's own structures stand beside them: a
+database, a library, and molecules that are like the unknown one.
 """
 
 from bisect import insort
@@ -14,16 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
 
-from duallgd_cli.chem.building_blocks import BuildingBlocks
+from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
 from duallgd_cli.chem.edits import edited
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
+from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, parse_smiles
 from duallgd_cli.chem.joining import together
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.scores.fragments import FragmentScorer
-from duallgd_cli.sources import Proposal, Query
+from duallgd_cli.sources import ANALOGUES, DATABASE, LIBRARY, Proposal, Query
 from duallgd_cli.sources.collection import Collection, molecule_of
+from duallgd_cli.sources.network import from_analogues
 
 # Changes of one known molecule, so that a large one takes no longer than its drawing.
 _MOST_OF_ONE: Final = 1_000
@@ -31,6 +35,9 @@ _MOST_OF_ONE: Final = 1_000
 _PUT_TOGETHER, _LOOKED_AT = 1_000, 10_000
 # Molecules that are compared at once: a thousand large ones take 25 MiB.
 _AT_ONCE: Final = 1_000
+# Of the proposals from analogues, those that are made of them by one change; the others start from
+# one as it is.
+_CHANGED: Final = 0.8
 # The following were chosen on validation molecules. What one change is worth, in log-odds, next to
 # blocks put together.
 _OF_A_CHANGE: Final = 10.0
@@ -64,6 +71,70 @@ class Enumerated:
         first = islice(joined, _PUT_TOGETHER)
         mols = shortlist(query, n, self.fragments, near_by, first)
         return (Proposal(self.name, mol) for mol in mols)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSource:
+    """Structures of the formula in the user's databases; the likeliest where they are many.
+
+    How many samples are drawn has no say in their number: the only one of many that was looked at
+    would seem certain.
+    """
+
+    fragments: FragmentScorer | None = None
+    name: str = DATABASE
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """The n likeliest structures, or all that there are."""
+        del seed
+        if query.known is None:
+            return iter(())
+        isomers = ((mol, 0.0) for mol in query.known.isomers(query.formula))
+        mols = shortlist(query, n, self.fragments, query.allowed(isomers))
+        return (Proposal(self.name, mol) for mol in mols)
+
+
+@dataclass(frozen=True, slots=True)
+class LibrarySource:
+    """The structure of the spectrum of a library that is most like the measured one."""
+
+    name: str = LIBRARY
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """The structure, if it is of the formula and its spectrum like enough."""
+        del n, seed
+        match = None if query.known is None else query.known.match(query.formula)
+        if match is not None and match["offered"]:
+            yield Proposal(self.name, parse_smiles(match["smiles"]))
+
+
+@dataclass(frozen=True, slots=True)
+class AnalogueSource:
+    """Molecules that are one change away from the user's, and samples that start from these."""
+
+    sampler: Sampler | None = None
+    collection: Collection | None = None
+    fragments: FragmentScorer | None = None
+    name: str = ANALOGUES
+
+    def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
+        """N proposals, or none where no molecule of the user's has nearly the formula's atoms.
+
+        Asked again for the same query it lists none: they would count twice.
+        """
+        if not query.analogues:
+            return iter(())
+        mols: list[Mol] = []
+        if "listed of analogues" not in query.memo:
+            query.memo["listed of analogues"] = True
+            blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
+            made = changed(mols_of_graphs(query.analogues), query.formula, blocks)
+            mols = shortlist(query, int(_CHANGED * n), self.fragments, query.allowed(made))
+        listed = (Proposal(self.name, mol) for mol in mols)
+        left = n - len(mols)
+        if self.sampler is None or not left:
+            return listed
+        return chain(listed, from_analogues(self.name, self.sampler, query, left, seed))
 
 
 def changed(

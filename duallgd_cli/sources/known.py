@@ -1,5 +1,7 @@
 """What the user says of the molecules of a run, and of those of one feature."""
 
+import logging
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -12,8 +14,11 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.errors import UsageError, clip, quote
 from duallgd_cli.files import require_file, sha256
+from duallgd_cli.runtime import databases_folder
 from duallgd_cli.spectra.types import Feature
+from duallgd_cli.tables import numbered_rows
 
 if TYPE_CHECKING:  # settings are read where no rdkit is loaded
     from duallgd_cli.chem.guide import Guide
@@ -22,6 +27,13 @@ if TYPE_CHECKING:  # settings are read where no rdkit is loaded
     from duallgd_cli.sources.library import Library, Match
     from duallgd_cli.sources.structures import Analogues
 
+logger = logging.getLogger(__name__)
+
+_FEATURE: Final = "feature_id"
+_COLUMNS: Final = ("core", "require", "forbid", "analogue")
+_ALSO: Final = {"required": "require", "forbidden": "forbid", "analogues": "analogue"}
+_BETWEEN: Final = "|"  # no SMILES and no SMARTS has it
+_MOST_LINES: Final = 1_000_000
 _MOST_MATCHES: Final = 10  # with the same precursor, among which one of the formula is looked for
 
 
@@ -49,7 +61,7 @@ class GuideFiles:
             MissingInputError: One does not exist.
             UnreadableError: One is no file.
         """
-        from duallgd_cli.sources.store import located
+        from duallgd_cli.sources.database import located
 
         for kind, names in asdict(self).items():
             for name in names:
@@ -59,11 +71,12 @@ class GuideFiles:
 
     def identity(self) -> dict[str, Any]:
         """Names and contents by kind, for the header of a journal; it raises as `places` does."""
-        from duallgd_cli.sources.database import About
+        from duallgd_cli.sources.database import Database
 
         contents: dict[str, list[dict[str, str]]] = {}
         for kind, name, place in self.places():
-            digest = About.read(place).sha256 if place.is_dir() else sha256(place)
+            is_named = place.parent == databases_folder()
+            digest = Database.open(place).about.sha256 if is_named else sha256(place)
             contents.setdefault(kind, []).append({"name": name, "sha256": digest})
         return contents
 
@@ -183,23 +196,22 @@ class Knowledge:
 
         Args:
             guide: What each molecule must be like, or None.
-            files: See `Analogues.read`, `Library.read`, `store.opened` and `read_guides`.
+            files: See `database`, `Library.read` and `read_guides`.
 
         Raises:
             UsageError: Something cannot be read, or says nothing.
             MissingInputError: A file does not exist.
             UnreadableError: A file is of no known format.
         """
+        from duallgd_cli.sources.database import opened, read_analogues
         from duallgd_cli.sources.library import Library
-        from duallgd_cli.sources.store import opened
-        from duallgd_cli.sources.structures import Analogues, read_guides
 
         guides: dict[str, Guide] = {}
         tables = [read_guides(Path(name)) for name in files.tables]
         for of_features, _ in tables:
             for name, of_table in of_features.items():
                 guides[name] = guides[name].and_also(of_table) if name in guides else of_table
-        alike = [Analogues.read(Path(name)) for name in files.analogues]
+        alike = [read_analogues(Path(name)) for name in files.analogues]
         return cls(
             guide,
             (*alike, *(analogues for _, analogues in tables if analogues is not None)),
@@ -234,3 +246,54 @@ def names_in_guides(feature: Feature) -> tuple[str, ...]:
     """What a table of guides or of analogues may call a feature."""
     names = (feature.first.feature_id, feature.first.spectrum_id)
     return tuple(dict.fromkeys(filter(None, names)))
+
+
+def read_guides(path: Path) -> "tuple[dict[str, Guide], Analogues | None]":
+    """What the molecules of single features must be like, by feature, and molecules like them.
+
+    Several values in a cell have ``|`` between them, and rows add up. Columns that are none of
+    these are named in a warning.
+
+    Args:
+        path: CSV or TSV with ``feature_id`` and any of core, require, forbid and analogue.
+
+    Raises:
+        MissingInputError: There is no such file.
+        UnreadableError: It does not name features, or is no text.
+        UsageError: It says nothing, is too long, or a cell cannot be read.
+    """
+    from duallgd_cli.chem.guide import Guide
+    from duallgd_cli.data.structures import StructureRow
+    from duallgd_cli.sources.structures import Analogues
+
+    guides: defaultdict[str, Guide] = defaultdict(Guide)
+    alike: list[StructureRow] = []
+    for number, (line, row) in enumerate(numbered_rows(path, (_FEATURE,), _ALSO)):
+        if number == 0 and (others := row.keys() - {_FEATURE, *_COLUMNS}):
+            logger.warning("%s: not used are the columns %s", path, clip(", ".join(sorted(others))))
+        if number >= _MOST_LINES:
+            raise UsageError(f"{path} has more than {_MOST_LINES:,} rows; keep those needed")
+        core, require, forbid, analogues = (
+            tuple(filter(None, map(str.strip, row.get(column, "").split(_BETWEEN))))
+            for column in _COLUMNS
+        )
+        guide, name = Guide(".".join(core) or None, require, forbid), row[_FEATURE]
+        try:
+            guide.check()
+        except UsageError as error:
+            raise UsageError(f"{path}, line {line}: {error}") from None
+        if not name:
+            raise UsageError(f"{path}, line {line}: no {_FEATURE}; say which feature it is of")
+        if guide != Guide():
+            guides[name] = guides[name].and_also(guide)
+        alike += (StructureRow(smiles, "", line, "", name) for smiles in analogues)
+    molecules = Analogues.of(alike)
+    if len(molecules) < len(alike):
+        wrong = next(row for row in alike if row.smiles not in molecules.smiles)
+        raise UsageError(
+            f"{path}, line {wrong.line}: analogue {quote(wrong.smiles)} is no molecule that "
+            "samples can start from; write a SMILES such as CCO"
+        )
+    if not guides and not alike:
+        raise UsageError(f"{path} says nothing of any feature; fill {', '.join(_COLUMNS)}")
+    return dict(guides), molecules if alike else None

@@ -11,10 +11,11 @@ molecule, half on the same libraries without it.
 L spectra of a library, K peaks of all of them.
 """
 
+import logging
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -29,8 +30,9 @@ from duallgd_cli.chem.elements import MAX_HEAVY_ATOMS
 from duallgd_cli.chem.molecule import Mol, formula_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
-from duallgd_cli.files import require_file
-from duallgd_cli.sources.kept import kept, left_out, line_of, text_of
+from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_file, sha256
+from duallgd_cli.runtime import cache_folder
+from duallgd_cli.sources.structures import left_out
 from duallgd_cli.spectra.features import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
@@ -38,6 +40,8 @@ from duallgd_cli.spectra.types import Spectrum
 
 if TYPE_CHECKING:
     import matchms
+
+logger = logging.getLogger(__name__)
 
 Floats = NDArray[np.float64]
 
@@ -233,7 +237,18 @@ class Library:
         """
         require_file(str(path))
         _similarity()
-        return cls(path.name, **kept(path, _KIND, "spectrum with a structure", _arrays))
+        place = cache_folder() / "guide" / f"{sha256(path)}.{_KIND}.npz"
+        arrays = _kept(place) or _made(path, place)
+        smiles, names, reasons = (
+            arrays.pop(name).tobytes().decode().splitlines()
+            for name in ("smiles", "names", "left_out")
+        )
+        said = "".join(reasons)
+        if not smiles:
+            raise UsageError(f"{path} holds no spectrum with a structure: {said or 'it is empty'}")
+        if said:
+            logger.warning("%s: %s", path, said)
+        return cls(path.name, smiles, names, **arrays)
 
     def search(self, spectra: Iterable[Spectrum]) -> list[Match]:
         """Spectra of the library that are like any of these, each once, best first."""
@@ -333,8 +348,32 @@ def _for_matchms(mz: NDArray[Any], intensity: NDArray[Any], precursor: float) ->
     return Compared(*peaks, {"precursor_mz": float(precursor)}, metadata_harmonization=False)
 
 
-def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
-    """The columns of a file's spectra, and what is left out."""
+def _kept(place: Path) -> dict[str, NDArray[Any]]:
+    """What was made of a file before, {} where it is to be made."""
+    try:
+        with np.load(place) as stored:
+            return dict(stored)
+    except FileNotFoundError:
+        return {}
+    except DAMAGED_ARRAYS:
+        logger.warning("%s cannot be read, and is made again", place)
+        return {}
+
+
+def _made(path: Path, place: Path) -> dict[str, NDArray[Any]]:
+    """The columns of a file's spectra, and what is left out, kept for the next run."""
+    arrays = _arrays(path)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(place) as partial, partial.open("wb") as stream:
+            np.savez(stream, **arrays)  # type: ignore[arg-type]
+    except OSError as error:
+        logger.warning("%s cannot be kept for the next run: %s", place, error.strerror)
+    return arrays
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Texts are one array, a line each."""
     refused: Counter[str] = Counter()
     smiles, names = bytearray(), bytearray()
     precursor_mz, polarity, n_peaks = array("d"), array("b"), array("q")
@@ -349,8 +388,8 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
         if why or item.precursor_mz is None:
             refused[why] += 1
             continue
-        smiles += line_of(structure)
-        names += line_of(compound_name(item.metadata) or item.spectrum_id)
+        smiles += _line(structure)
+        names += _line(compound_name(item.metadata) or item.spectrum_id)
         precursor_mz.append(item.precursor_mz)
         polarity.append(item.polarity)
         n_peaks.append(item.mz.size)
@@ -363,13 +402,17 @@ def _arrays(path: Path) -> Mapping[str, NDArray[Any]]:
     return {
         "smiles": np.frombuffer(smiles, np.uint8),
         "names": np.frombuffer(names, np.uint8),
-        "left_out": text_of(filter(None, [left_out(refused, "spectrum", "spectra")])),
+        "left_out": np.frombuffer(_line(left_out(refused, "spectrum", "spectra")), np.uint8),
         "precursor_mz": np.frombuffer(precursor_mz, np.float64),
         "polarity": np.frombuffer(polarity, np.int8),
         "n_peaks": np.frombuffer(n_peaks, np.int64),
         "mz": np.frombuffer(mz, np.float64),
         "intensity": np.frombuffer(intensity, np.float32),
     }
+
+
+def _line(text: str) -> bytes:
+    return f"{' '.join(text.split())}\n".encode("utf-8", "replace")
 
 
 def _fault(item: Spectrum, smiles: str) -> str:

@@ -1,7 +1,6 @@
 """Laws of the noise process, read literally: explicit (C, C) matrices, Bayes, frequencies."""
 
 import itertools
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -16,13 +15,10 @@ from duallgd_cli.diffusion.process import (
     corrupt,
     draw_classes,
     evenly_spaced,
-    parse_schedule,
     quadratic,
     sample,
     skipped_posterior,
-    strided,
 )
-from duallgd_cli.errors import ConfigError
 from tests.made_graphs import transition_matrix
 
 N_CLASSES = 5
@@ -59,12 +55,6 @@ def task(plan, *, samples=4, n_pairs=6, seed=1, temperature=1.0):
         plan, torch.tensor(SHIPPED_MARGINAL), alpha_bar(N_STEPS), seed, samples, n_pairs,
         temperature,
     )  # fmt: skip
-
-
-def noise(seed, samples, n_pairs, evaluation):
-    """Numbers for all samples after so many evaluations."""
-    plan = (N_STEPS, 0)
-    return task(plan, samples=samples, n_pairs=n_pairs, seed=seed).uniform(evaluation, slice(None))
 
 
 def oracle(clean, sure=60.0):
@@ -222,20 +212,6 @@ def test_samples_drawn_in_chunks_are_the_samples_drawn_at_once(plan, cuts, seed)
     torch.testing.assert_close(joined.bond_log_prob, whole.bond_log_prob)
 
 
-@given(st.integers(0, 2**63 - 1), st.integers(0, 60))
-def test_noise_is_a_function_of_its_seed_and_place(seed, evaluation):
-    torch.manual_seed(3)
-    first = noise(seed, 3, 7, evaluation)
-
-    assert torch.initial_seed() == 3
-    assert torch.equal(torch.rand(2), torch.rand(2, generator=torch.Generator().manual_seed(3)))
-    assert torch.equal(first, noise(seed, 3, 7, evaluation))
-    assert not torch.equal(first, noise(seed, 3, 7, evaluation + 1))
-    assert not torch.equal(first, noise(seed ^ 1, 3, 7, evaluation))
-    assert first.min() >= 0
-    assert first.max() < 1
-
-
 @pytest.mark.parametrize("planned", [evenly_spaced, quadratic])
 @given(n_steps=st.integers(1, 1000), data=st.data())
 def test_a_plan_makes_as_many_evaluations_as_asked_for(planned, n_steps, data):
@@ -249,16 +225,3 @@ def test_a_plan_makes_as_many_evaluations_as_asked_for(planned, n_steps, data):
     assert len(plan) == evaluations + 1
     assert np.abs(np.asarray(plan) - exact).max() <= 0.5 + 1e-9
     assert (plan[0], plan[-1]) == (n_steps, 0)
-    lengths = [t - s for t, s in itertools.pairwise(strided(n_steps, evaluations))]
-    assert set(lengths[:-1]) <= {evaluations}
-    assert 1 <= lengths[-1] <= evaluations
-    assert sum(lengths) == n_steps
-
-
-@given(plans(), st.text(alphabet="uniformstride0123456789, .²٣-", max_size=12))
-def test_a_plan_reads_back_and_any_text_is_a_plan_or_is_refused(plan, text):
-    assert parse_schedule(", ".join(map(str, plan)), N_STEPS, 10) == plan
-    with suppress(ConfigError):
-        plan = parse_schedule(text, N_STEPS, 10)
-        assert plan[0] == N_STEPS
-        assert plan[-1] == 0

@@ -7,7 +7,8 @@ import pytest
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
-from duallgd_cli.sources.structures import Analogues, read_guides
+from duallgd_cli.sources.database import read_analogues
+from duallgd_cli.sources.known import read_guides
 from duallgd_cli.spectra.formula_table import read_table
 from duallgd_cli.tables import numbered_rows, table_rows
 
@@ -158,7 +159,7 @@ def test_a_list_of_smiles_may_begin_with_names_of_columns(tmp_path):
 def test_text_after_a_smiles_in_a_cell_is_counted_and_said(tmp_path, caplog):
     text = 'smiles,name\nCCO xyz,a\n"CC\nCC",b\nCCO,c,d\nCCN,e\n'
 
-    found = Analogues.read(written(tmp_path, text))
+    found = read_analogues(written(tmp_path, text))
 
     assert list(found.smiles) == ["CCN"]
     assert "2 molecules left out (other text follows the SMILES in its cell)" in caplog.text

@@ -108,9 +108,8 @@ class AuthorsNoise:
         atoms, peaks = self._read(query.annotated.hypothesis)
         settings, process, device = query.sampling, self.model.settings.process, self.runtime.device
         n_pairs = atoms.shape[1] * (atoms.shape[1] - 1) // 2
-        schedule = process.schedule if settings.schedule is None else settings.schedule
         task = SamplingTask(
-            plan=parse_schedule(schedule, process.n_steps, settings.steps),
+            plan=parse_schedule(process.schedule, process.n_steps, settings.steps),
             marginal=torch.tensor(process.marginal, device=device),
             alpha_bar=alpha_bar(process.n_steps).to(device),
             seed=seed,

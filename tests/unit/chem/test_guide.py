@@ -1,10 +1,5 @@
 """What a chemist knows of an unknown, and patterns that would be compared for ever."""
 
-import os
-import pickle
-import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -17,7 +12,7 @@ from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.parts import catalogue
 from duallgd_cli.errors import MoleculeError, RefusedError, UsageError
 
-FLAVONE = "O=c1cc(-c2ccccc2)oc2ccccc12"
+FLAVONE, OPEN = "O=c1cc(-c2ccccc2)oc2ccccc12", "*c1ccc(-c2ccccc2)cc1OC"
 
 
 def test_cores_that_are_too_large_together_are_a_row_that_says_so():
@@ -30,21 +25,12 @@ def test_cores_that_are_too_large_together_are_a_row_that_says_so():
 
 
 @pytest.mark.parametrize(
-    ("formula", "missing"),
-    [
-        ("C15H10O2", ""), ("C14H10O2", "1 C"), ("C10H10N2", "5 C, 2 O"),
-        ("C17H23NO3", "unsaturation (11 rings and double bonds, where it has 7 at most)"),
-    ],
-)  # fmt: skip
-def test_what_a_formula_lacks_for_a_core(formula, missing):
-    assert read_core(FLAVONE).missing(Formula.parse(formula)) == missing
-
-
-@pytest.mark.parametrize(
     ("guide", "formula", "status", "message"),
     [
         (Guide(core=FLAVONE), "C14H10O2", "core_mismatch",
          f"C14H10O2 cannot hold the core {FLAVONE!r}: it lacks 1 C"),
+        (Guide(core=OPEN), "C10H10N2", "core_mismatch",
+         f"C10H10N2 cannot hold the core {OPEN!r}: it lacks 3 C, 1 O"),
         (Guide(require=("sulfonamide",)), "C8H9NO2", "no_candidate",
          "C8H9NO2 cannot hold the required 'sulfonamide': it lacks 1 S"),
         (Guide(require=("CCO", "[Fe]~[#7]NCl")), "C2H6NO", "no_candidate",
@@ -65,16 +51,6 @@ def test_no_formula_is_refused_that_has_a_molecule_with_the_part():
 
     for text, smiles in asked:
         Guide(require=(text,)).require_room(formula_of(Chem.MolFromSmiles(smiles)))
-
-
-@pytest.mark.parametrize("smiles", [
-    FLAVONE, "FS(F)(F)(F)(F)c1ccccc1", "CS(=O)(=O)c1ccc([N+](=O)[O-])cc1", "O=[Se]=O",
-    "F[B-]1(F)n2cccc2C=C2C=CC=[N+]21", "N1=P(F)(F)N=P(F)(F)N=P1(F)F", "C[N+](C)(C)CC(=O)[O-]",
-    "Oc1cc2ccc(O)cc2[o+]c1", "CC(=O)OI(OC(C)=O)c1ccccc1", "C[S+](C)[O-]", "[N-]=[N+]=NCC#N",
-    "FP(F)(F)(F)F", "c1ccc([n+]2ccccc2)cc1", "OB(O)c1ccccc1",
-])  # fmt: skip
-def test_no_formula_is_refused_that_has_a_molecule_which_is_the_core(smiles):
-    assert not read_core(smiles).missing(formula_of(Chem.MolFromSmiles(smiles)))
 
 
 @pytest.mark.parametrize(
@@ -127,36 +103,20 @@ BOMBS = {
     "branches": ("CC(C)(C)" + "C(C)(C)" * 9 + "C[Pt]", CROWDED),
     "one inside another": ("[$([#6]~[$(*.*.*.*.*.*.*.*.*.[Pt])])]", HALF),
     "not that": ("[!$(" + ".".join(["*"] * 12 + ["[Pt]"]) + ")]", HALF),
+    "many fragments": ("CCC.CC.CO.CNC.CC.CCCC.CCO.CCC", CROWDED + "CCCCC"),
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
-@pytest.mark.parametrize("kind", ["require", "forbid"])
-def test_a_pattern_that_takes_for_ever_is_refused_in_a_second(name, kind):
+def test_a_pattern_that_takes_for_ever_is_refused_in_a_second(name):
     smarts, smiles = BOMBS[name]
     mol, started = Chem.MolFromSmiles(smiles), time.process_time()
-    guide = Guide(**{kind: (smarts,)})
 
-    with pytest.raises(RefusedError, match=r"than 100,000 steps; .*fewer wildcards") as no:
-        guide.fault(mol)
-    with pytest.raises(RefusedError, match="100,000 steps"):
-        guide.fault(mol)  # what was cut short leaves nothing behind
+    for guide in (Guide(require=(smarts,)), Guide(forbid=(smarts,))):
+        with pytest.raises(RefusedError, match=r"than 100,000 steps; .*fewer wildcards"):
+            guide.fault(mol)  # what was cut short before leaves nothing behind
 
     assert time.process_time() - started < 3
-    assert pickle.loads(pickle.dumps(no.value)).failure == no.value.failure
-
-
-def test_a_core_in_many_fragments_is_refused_in_a_second_too():
-    started = time.process_time()
-
-    with pytest.raises(RefusedError, match="100,000 steps"):
-        Guide(core="CCC.CC.CO.CNC.CC.CCCC.CCO.CCC").fault(Chem.MolFromSmiles(CROWDED + "CCCCC"))
-
-    assert time.process_time() - started < 3
-
-
-def guided(smarts, smiles):
-    return Guide(require=(smarts,)).fault(Chem.MolFromSmiles(smiles)) == ""
 
 
 @pytest.mark.parametrize(
@@ -177,53 +137,17 @@ def guided(smarts, smiles):
     ],
 )
 def test_patterns_of_chemists_are_answered(smarts, there, not_there):
-    assert guided(smarts, there)
-    assert not guided(smarts, not_there)
+    faults = [Guide(require=(smarts,)).fault(Chem.MolFromSmiles(s)) for s in (there, not_there)]
+
+    assert faults == ["", f"without {smarts}"]
 
 
-@pytest.mark.parametrize(
-    "text", ["C" * 100_000, "C." * 60_000, "[C" + ",C" * 50_000 + "]", "[$(" * 900 + "C"]
-)
+@pytest.mark.parametrize("text", ["C" * 100_000, "[$(" * 900 + "C"])
 def test_texts_of_absurd_length_are_refused_at_once(text):
-    started = time.process_time()
-
-    for kind in ("require", "forbid"):
-        with pytest.raises(UsageError, match="characters; write at most 2,000"):
-            Guide(**{kind: (text,)}).check()
+    with pytest.raises(UsageError, match="characters; write at most 2,000"):
+        Guide(require=(text,)).check()
     with pytest.raises(UsageError, match="is too long for one"):
         Guide(core=text).check()
     with pytest.raises(MoleculeError, match="of more than 2,000 characters"):
         parse_smiles(text)
     assert smiles_of_inchi("InChI=1S/" + text) == ""
-
-    assert time.process_time() - started < 0.5
-
-
-INTERRUPTED = """
-import sys
-from duallgd_cli import __main__
-
-def main():  # loads what it needs, as commands do: threads of libraries heed no signal then
-    from rdkit import Chem
-    from duallgd_cli.chem import guide
-    guide._MOST_STEPS = 10**12
-    pattern = guide.Pattern(Chem.MolFromSmarts(sys.argv[1]), "a bomb")
-    print("at work", flush=True)
-    pattern.is_in(Chem.MolFromSmiles(sys.argv[2]))
-
-__main__.main = main
-__main__.run()
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "sigwait"), reason="Windows")
-def test_ctrl_c_is_heard_while_molecules_are_compared():
-    command = [sys.executable, "-c", INTERRUPTED, *BOMBS["parts apart"]]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    run.stdout.readline()
-    time.sleep(0.5)
-
-    os.kill(run.pid, signal.SIGINT)
-    _, err = run.communicate(timeout=8)
-
-    assert "KeyboardInterrupt" in err

@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion import sampler as module
 from duallgd_cli.diffusion.sampler import BYTES_PER_PAIR, Sampler, chunk_size, formula_condition
-from duallgd_cli.errors import ConfigError, OutOfTimeError
+from duallgd_cli.errors import OutOfTimeError
 from duallgd_cli.model.duallgd import parameter_counts
 from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu
@@ -55,16 +57,6 @@ def test_a_draw_has_the_shape_of_the_formula_and_follows_from_its_arguments(samp
     assert notes == []
 
 
-@pytest.mark.parametrize("chunk", [1, 3])
-def test_chunks_change_no_sample(sampler, whole, monkeypatch, chunk):
-    monkeypatch.setattr(module, "chunk_size", lambda *_: chunk)
-
-    parts, _ = draw(sampler)
-
-    assert torch.equal(parts.bond_class, whole.bond_class)
-    torch.testing.assert_close(parts.log_likelihood, whole.log_likelihood, rtol=1e-4, atol=0)
-
-
 def test_the_number_of_threads_changes_no_digit_and_is_put_back(sampler):
     drawn = []
     for threads in (1, 3):
@@ -85,17 +77,16 @@ def test_tasks_are_drawn_one_after_the_other_each_with_noise_of_its_own(sampler,
     assert torch.equal(both.bond_class, torch.cat([whole.bond_class, second.bond_class]))
 
 
-@pytest.mark.parametrize("error", [OutOfTimeError, KeyboardInterrupt])
-def test_a_check_stops_the_drawing_between_evaluations_of_any_chunk(sampler, monkeypatch, error):
+def test_a_check_stops_the_drawing_between_evaluations_of_any_chunk(sampler, monkeypatch):
     monkeypatch.setattr(module, "chunk_size", lambda *_: 2)
     evaluations = []
 
     def stop():
         evaluations.append(None)
         if len(evaluations) == 6:  # of four a chunk
-            raise error
+            raise OutOfTimeError
 
-    with pytest.raises(error):
+    with pytest.raises(OutOfTimeError):
         draw(sampler, check=stop)
     assert len(evaluations) == 6
 
@@ -154,8 +145,6 @@ def test_settings_of_time_and_temperature_move_the_draw(sampler, whole):
     assert torch.equal(same.log_likelihood, whole.log_likelihood)
     assert (other.log_likelihood != whole.log_likelihood).any()
     assert entropy[0] > entropy[1]
-    with pytest.raises(ConfigError, match="a schedule must start at 500, not 400"):
-        draw(sampler, replace(SETTINGS, schedule="400,100,0"))
 
 
 @pytest.mark.parametrize("formula", ["CH4O", "C2H6", "C60H122"])
@@ -181,8 +170,7 @@ def test_the_condition_is_a_function_of_formula_and_fingerprint(text, charge):
     torch.testing.assert_close(known.bit_log_prob[0].exp(), expected)
 
 
-@pytest.mark.parametrize("samples", [40, 60, 100, 10_000])
-@pytest.mark.parametrize("n_pairs", [1, 190, 300, 435, 4950])
+@given(samples=st.integers(1, 10_000), n_pairs=st.integers(1, 4950))
 def test_chunks_follow_from_size_and_settings_and_fit_the_memory(samples, n_pairs):
     settings = SamplingSettings(max_memory_mib=64)
 

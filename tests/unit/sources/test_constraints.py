@@ -13,8 +13,7 @@ from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.predict.loading import sources_of
 from duallgd_cli.sources import Query, enumerated, propose
 from duallgd_cli.sources.collection import known_molecules
-from duallgd_cli.sources.enumerated import Enumerated
-from duallgd_cli.sources.given import AnalogueSource
+from duallgd_cli.sources.enumerated import AnalogueSource, Enumerated
 from duallgd_cli.sources.known import Known
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of

@@ -24,9 +24,9 @@ from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.report.contents import ReportedRun
 from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
 from duallgd_cli.sources import Query, enumerated
-from duallgd_cli.sources.given import DatabaseSource
+from duallgd_cli.sources.database import read_analogues
+from duallgd_cli.sources.enumerated import DatabaseSource
 from duallgd_cli.sources.known import Known
-from duallgd_cli.sources.structures import Analogues
 from duallgd_cli.spectra.reading import read
 from tests.made_graphs import small_settings, stirred
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, annotated, block, mgf
@@ -84,7 +84,7 @@ def listed(database, n=100, guide=None, formula="C9H8O4", likely=CAFFEIC_ACID):
     """Keys of the structures of the database that are proposed, in order."""
     chance = np.full(FINGERPRINT_BITS, 0.01, np.float32)
     chance[fingerprint(parse_smiles(likely))] = 0.9
-    known = Known(guide, databases=(Analogues.read(database),))
+    known = Known(guide, databases=(read_analogues(database),))
     proposals = list(
         DatabaseSource().propose(Query(annotated([], formula), chance, known=known), n, 4)
     )
@@ -130,7 +130,7 @@ def test_many_are_compared_by_their_peaks_too(database, monkeypatch):
             return 1000.0 * (wanted[-1] == last), 0.0
 
     chance = np.full(FINGERPRINT_BITS, 0.01, np.float32)
-    known = Known(None, databases=(Analogues.read(database),))
+    known = Known(None, databases=(read_analogues(database),))
     asked = Query(annotated([], "C9H8O4"), chance, known=known)
 
     (one,) = DatabaseSource(Peaks()).propose(asked, 1, 4)

@@ -18,7 +18,7 @@ from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.errors import OutOfTimeError
 from duallgd_cli.sources import Query
 from duallgd_cli.sources.collection import Collection, known_molecules
-from duallgd_cli.sources.given import AnalogueSource
+from duallgd_cli.sources.enumerated import AnalogueSource
 from duallgd_cli.sources.known import Known
 from duallgd_cli.sources.network import Noise, Templates
 from tests.made_graphs import small_settings, stirred

@@ -1,7 +1,5 @@
 """Molecules of the user: read, kept, turned towards a formula, told from a candidate; a table."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,11 +13,12 @@ from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.valence import bonds_of
 from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.sources import structures
+from duallgd_cli.sources import database, structures
+from duallgd_cli.sources import known as known_module
 from duallgd_cli.sources.collection import exchanged, starts
-from duallgd_cli.sources.kept import Lines, text_of
-from duallgd_cli.sources.known import GuideFiles, Knowledge, Known
-from duallgd_cli.sources.structures import Analogues, difference, read_guides
+from duallgd_cli.sources.database import read_analogues
+from duallgd_cli.sources.known import GuideFiles, Knowledge, Known, read_guides
+from duallgd_cli.sources.structures import Analogues, difference
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import likeness
 from tests.made_spectra import made_spectrum
@@ -35,18 +34,7 @@ KNOWN = (QUERCETIN, "CCCCO", "Cn1cnc2c1c(=O)[nH]c(=O)n2C", "c1ccccc1C(=O)O", "NC
 
 def read(path, text):
     path.write_text(text)
-    return Analogues.read(path)
-
-
-@given(st.lists(st.text(max_size=20), max_size=30))
-def test_texts_in_one_array_are_the_texts_with_blanks_for_line_breaks(texts):
-    lines = Lines(text_of(texts))
-    # What is no text has no bytes; it is read back as a question mark.
-    expected = [" ".join(text.split()).encode("utf-8", "replace").decode() for text in texts]
-
-    assert len(lines) == len(texts)
-    assert list(lines) == expected
-    assert [lines[place - len(lines)] for place in range(len(lines))] == expected
+    return read_analogues(path)
 
 
 def test_names_and_features_are_read_with_the_molecules(tmp_path):
@@ -59,47 +47,6 @@ def test_names_and_features_are_read_with_the_molecules(tmp_path):
         assert made.of_feature(["8"]).tolist() == of_another
 
 
-def test_reading_many_molecules_holds_arrays_and_says_how_many_are_read(
-    tmp_path, monkeypatch, caplog
-):
-    rows = (f"{'C' * (2 + n % 40)}O molecule-number-{n}\n" for n in range(20_000))
-    (tmp_path / "many.smi").write_text("".join(rows))
-    # What is looked at here is what is held, not what RDKit makes of a SMILES.
-    mol = parse_smiles("CCO")
-    monkeypatch.setattr(structures, "parse_smiles", lambda text: mol)
-    monkeypatch.setattr(structures, "_AT_ONCE", 9_000)
-    caplog.set_level("INFO")
-
-    tracemalloc.start()
-    made = Analogues.read(tmp_path / "many.smi")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert len(made) == 20_000
-    assert peak / len(made) < 200  # bytes; of these 60 are their texts, which objects doubled
-    assert caplog.messages == [f"{n} of 20000 molecules read" for n in (9_000, 18_000)]
-
-
-def test_a_second_reading_takes_what_was_kept_and_a_broken_cache_is_made_again(tmp_path, caplog):
-    text = "CCO ethanol\nno(\n[Fe]\nC.C\n[H][H]\nC\nCCC\n"
-    first = read(tmp_path / "a.smi", text)
-    (kept,) = (tmp_path / "cache" / "guide").iterdir()
-    whole = kept.read_bytes()
-    method = whole.index(b"PK\x01\x02") + 10  # of compression, one that does not exist
-
-    for content in (whole, b"broken", whole[:method] + b"?" + whole[method + 1 :]):
-        kept.write_bytes(content)
-        caplog.clear()
-        other = Analogues.read(tmp_path / "a.smi")
-        assert list(other.smiles) == list(first.smiles) == ["CCO", "CCC"]
-        assert (list(other.names), list(other.features)) == (["ethanol", ""], ["", ""])
-        assert (other.bits == first.bits).all()
-        assert (other.counts == first.counts).all()
-        assert ("is made again" in caplog.text) == (content != whole)
-        for reason in ("1 molecule left out (not a molecule)", "Fe", "2 fragments", "heavy atoms"):
-            assert reason in caplog.text
-
-
 @pytest.mark.parametrize(
     ("name", "text", "error", "said"),
     [
@@ -107,11 +54,11 @@ def test_a_second_reading_takes_what_was_kept_and_a_broken_cache_is_made_again(t
         ("a.smi", "xx(\n", UsageError, "1 molecule left out"),
         ("a.csv", "name\nx\n", UnreadableError, "has no column smiles"),
         ("a.pdf", "x", UnreadableError, "is not .tsv, .csv, .smi or .sdf"),
-        ("a.smi", "C\n" * 4, UsageError, "holds more than 3 molecules"),
+        ("a.smi", "CC\n" * 4, UsageError, "holds more than 3 molecules"),
     ],
 )
 def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, name, text, error, said):
-    monkeypatch.setattr(structures, "_MOST_ROWS", 3)
+    monkeypatch.setattr(database, "_MOST_ANALOGUES", 3)
 
     with pytest.raises(error) as refused:
         read(tmp_path / name, text)
@@ -125,9 +72,8 @@ def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, name, text, er
     allowed=st.lists(st.booleans(), min_size=len(KNOWN), max_size=len(KNOWN)),
     seed=st.integers(0, 1000),
     most=st.integers(1, 4),
-    first=st.integers(1, 4),
 )
-def test_the_most_alike_are_found_whichever_are_looked_at_first(smiles, allowed, seed, most, first):
+def test_the_most_alike_are_found(smiles, allowed, seed, most):
     made = Analogues.of([StructureRow(text, "train", 1) for text in KNOWN])
     formula, chance = Formula.parse("C8H10N4O2"), np.random.default_rng(seed).random(4096) ** 9
     chance, allowed = chance.astype(np.float32), np.array(allowed)
@@ -140,7 +86,6 @@ def test_the_most_alike_are_found_whichever_are_looked_at_first(smiles, allowed,
         return common / (chance.sum() + len(bits) - common) - 0.02 * apart
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(structures, "_AT_ONCE", first)
         patched.setattr(structures, "_COMPARED", most)
         near = made.near(chance, formula, allowed)
     every = made.near(TELLS_NOTHING, formula, allowed)
@@ -224,8 +169,8 @@ def test_surplus_atoms_become_those_that_lack(tmp_path):
 
 
 def test_a_database_within_some_formulas_holds_their_molecules_alone(tmp_path):
-    database = read(tmp_path / "a.smi", "CCCCO a\nCCO b\nCC(C)CO c\nCOC d\nc1ccccc1 e\n")
-    known = Known(None, databases=(database, database))
+    held = read(tmp_path / "a.smi", "CCCCO a\nCCO b\nCC(C)CO c\nCOC d\nc1ccccc1 e\n")
+    known = Known(None, databases=(held, held))
     formulas = [Formula.parse(text) for text in ("C2H6O", "C4H10O", "C4H10O", "CH4")]
 
     for asked, names in ((formulas, ["a", "b", "c", "d"]), (formulas[1:2], ["a", "c"]), ([], [])):
@@ -289,7 +234,7 @@ def test_a_table_with_tabs_and_few_columns_is_read(tmp_path, name):
     ],
 )
 def test_a_table_that_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, text, error, said):
-    monkeypatch.setattr(structures, "_MOST_ROWS", 3)
+    monkeypatch.setattr(known_module, "_MOST_LINES", 3)
     (tmp_path / "guide.csv").write_bytes(text.encode("utf-8", "surrogateescape"))
 
     with pytest.raises(error) as refused:
