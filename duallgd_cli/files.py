@@ -358,14 +358,19 @@ def damaged(path: Path, error: BaseException) -> str:
 def replaced_text(path: Path) -> Iterator[TextIO]:
     """Text file to write in UTF-8, which takes the place of `path` only when the block ends well.
 
-    It is packed if its name ends in .gz, .xz or .bz2; line ends are left alone. See `replaced`.
+    It is packed if its name ends in .gz, .xz or .bz2; line ends are left alone. See `replaced` and
+    `write_atomically`.
+
+    Raises:
+        UsageError: The file cannot be written.
     """
     opener = _WRITERS.get(path.suffix, open)
-    with (
-        replaced(path) as partial,
-        cast("TextIO", opener(partial, "wt", encoding="utf-8", newline="")) as stream,
-    ):
-        yield stream
+    how = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+    try:
+        with replaced(path) as partial, cast("TextIO", opener(partial, "wt", **how)) as stream:
+            yield stream
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _as_latin1(error: UnicodeError) -> tuple[str, int]:

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,12 @@ from rdkit import Chem
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.errors import FormulaError, MoleculeError, OutOfTimeError, UsageError, counted
-from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.scores import Molecule, Score
 from duallgd_cli.sources import CandidateSource, Proposal, Query
+
+if TYPE_CHECKING:
+    from duallgd_cli.predict.model import LoadedModel
 
 logger = logging.getLogger(__name__)
 
@@ -107,8 +109,8 @@ class OwnScore:
 
 
 def with_own(
-    model: LoadedModel, sources: Sequence[CandidateSource] = (), scores: Sequence[Score] = ()
-) -> LoadedModel:
+    model: "LoadedModel", sources: Sequence[CandidateSource] = (), scores: Sequence[Score] = ()
+) -> "LoadedModel":
     """A model with the user's sources and scores, those of installed packages included.
 
     Raises:
@@ -157,8 +159,8 @@ def _installed(group: str) -> tuple[Any, ...]:
 
 
 def added(
-    model: LoadedModel, sources: Sequence[CandidateSource], scores: Sequence[Score] = ()
-) -> LoadedModel:
+    model: "LoadedModel", sources: Sequence[CandidateSource], scores: Sequence[Score] = ()
+) -> "LoadedModel":
     """A model with further sources and scores, in other processes too if they can be sent."""
     again = None if model.again is None else partial(_loaded, model.again, sources, scores)
     try:
@@ -171,6 +173,6 @@ def added(
 
 
 def _loaded(
-    again: Callable[[], LoadedModel], sources: Sequence[CandidateSource], scores: Sequence[Score]
-) -> LoadedModel:
+    again: "Callable[[], LoadedModel]", sources: Sequence[CandidateSource], scores: Sequence[Score]
+) -> "LoadedModel":
     return added(again(), sources, scores)

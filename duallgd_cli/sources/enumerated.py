@@ -21,7 +21,7 @@ from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
 from duallgd_cli.chem.joining import together
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.data.molecular_graph import MolecularGraph
-from duallgd_cli.scores.fragments import FragmentScorer
+from duallgd_cli.scores import FragmentScorer
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.collection import Collection, molecule_of
 

@@ -9,7 +9,7 @@ from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.scores.fragments import FragmentScorer
+from duallgd_cli.scores import FragmentScorer
 from duallgd_cli.sources import ANALOGUES, DATABASE, LIBRARY, Proposal, Query
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.sources.enumerated import changed, mols_of_graphs, shortlist

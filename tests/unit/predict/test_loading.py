@@ -13,7 +13,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.loading import Encoder, load_model, sources_of
+from duallgd_cli.predict.model import Encoder, load_model, sources_of
 from duallgd_cli.sources import Query
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.sources.network import Noise

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duallgd_cli.chem import identity
-from duallgd_cli.errors import OutOfTimeError, UsageError
+from duallgd_cli.errors import OutOfTimeError
 from duallgd_cli.predict.merging import merge
 from duallgd_cli.results import HypothesisResult
-from duallgd_cli.scores.substructures import FingerprintTanimoto
+from duallgd_cli.scores import FingerprintTanimoto
 from duallgd_cli.sources import DATABASE, Proposal, Query
 from tests.made_spectra import annotated
 
@@ -164,17 +164,6 @@ def test_time_that_is_up_is_noticed_before_a_molecule_is_named():
 
     with pytest.raises(OutOfTimeError):
         merged(of("noise", ASPIRIN), check=check)
-
-
-def test_a_score_of_the_wrong_shape_is_an_error_with_its_name():
-    class Wrong:
-        name = "mine"
-
-        def __call__(self, query, molecules):
-            return [1.0]
-
-    with pytest.raises(UsageError, match="score mine must give one finite number for each of 2"):
-        merged(of("noise", ASPIRIN), of("noise", ISOMER), scores=[Wrong()])
 
 
 def test_of_nothing_there_is_nothing():

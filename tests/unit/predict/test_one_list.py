@@ -13,15 +13,22 @@ from hypothesis import strategies as st
 
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.ranking.ladder import LEVELS, level_of, with_level
-from duallgd_cli.ranking.one_list import Membership, Ranking, evidence, of_databases
+from duallgd_cli.ranking.one_list import (
+    LEVELS,
+    Membership,
+    Ranking,
+    evidence,
+    of_databases,
+    predictions_of,
+    with_level,
+)
 from duallgd_cli.ranking.ranking import RankingModel, rank
 from duallgd_cli.results import (
     Candidate,
     HypothesisResult,
     LikelyPart,
+    Prediction,
     SpectrumReference,
-    predictions_of,
 )
 from duallgd_cli.spectra.types import Source
 from tests.unit.predict.test_ranking import outcome, structure
@@ -255,46 +262,52 @@ def test_with_a_database_and_a_library_all_probabilities_sum_to_one_at_most(
     assert len(ranked) == len(structures)
 
 
-def candidate(confidence, of_family=0.0, of_scaffold=0.0):
-    return Candidate(
-        1, "C", "InChI", "K" * 27, "CH4", "[M+H]+", 1, None, 0.0, confidence,
-        family="C", family_confidence=max(confidence, of_family), scaffold="acyclic",
-        scaffold_confidence=max(confidence, of_family, of_scaffold),
-    )  # fmt: skip
-
-
 PART = LikelyPart("sugar", "hexose", "O", 0.8, 0.1, 0.9)
 
 
+def level_of(*confidences, certain=0.7, formula=1.0, parts=None, **match):
+    """Level of a feature whose first candidate, its family and its scaffold are so probable."""
+    tried = HypothesisResult(
+        *("ok", "", "CH4", "[M+H]+"), log_prior=math.log(formula), known={"library_match": match}
+    )
+    structure, family, scaffold = [*confidences, *confidences[-1:] * 2][:3] or (0.0, 0.0, 0.0)
+    first = Candidate(
+        1, "C", "InChI", "K" * 27, "CH4", "[M+H]+", 1, None, 0.0, structure, sources=("library",),
+        family="C", family_confidence=family, scaffold="acyclic", scaffold_confidence=scaffold,
+    )  # fmt: skip
+    one = Prediction(
+        Source("a.mgf", 0), "a", formula="CH4", adduct="[M+H]+", hypotheses=(tried,),
+        candidates=(first,) if confidences else (), parts=parts,
+    )  # fmt: skip
+    leveled = with_level(one, certain)
+    return leveled.level, leveled.schymanski
+
+
 @pytest.mark.parametrize(
-    ("candidates", "formula", "parts", "expected"),
+    ("confidences", "others", "expected"),
     [
-        ([candidate(0.96)], 1.0, None, ("structure", "2b")),
-        ([candidate(0.75)], 1.0, None, ("structure", "3")),
-        ([candidate(0.5, 0.71)], 1.0, None, ("family", "3")),
-        ([candidate(0.1, 0.2, 0.7)], 1.0, None, ("scaffold", "3")),
-        ([candidate(0.1, 0.2, 0.3)], 1.0, [PART], ("parts", "3")),
-        ([candidate(0.1, 0.2, 0.3)], 0.9, [], ("formula", "4")),
-        ([candidate(0.1, 0.2, 0.3)], 0.69, None, ("nothing", "5")),
-        ([], 0.9, None, ("formula", "4")),
-        ([], 0.0, None, ("nothing", "5")),
+        ([0.96], {}, ("structure", "2b")),
+        ([0.75], {}, ("structure", "3")),
+        ([0.7], {}, ("structure", "3")),
+        ([0.5, 0.71], {}, ("family", "3")),
+        ([0.1, 0.2, 0.7], {}, ("scaffold", "3")),
+        ([0.1, 0.2, 0.3], {"parts": [PART]}, ("parts", "3")),
+        ([0.1, 0.2, 0.3], {"parts": [], "formula": 0.9}, ("formula", "4")),
+        ([0.1, 0.2, 0.3], {"formula": 0.69}, ("nothing", "5")),
+        ([], {"formula": 0.9}, ("formula", "4")),
+        ([], {"formula": 0.6}, ("nothing", "5")),
+        ([0.1], {"formula": 0.2, "found": True}, ("nothing", "2a")),
     ],
 )
-def test_the_finest_that_is_certain(candidates, formula, parts, expected):
-    assert level_of(candidates, formula, 0.7, parts) == expected
-
-
-def test_a_match_of_a_library_is_2a_whatever_is_certain():
-    assert level_of([candidate(0.1)], 0.2, 0.7, in_library=True) == ("nothing", "2a")
+def test_the_finest_that_is_certain(confidences, others, expected):
+    assert level_of(*confidences, **others) == expected
 
 
 @pytest.mark.parametrize("certain", [0.05, 0.3, 0.5, 0.7, 0.95, 1.0])
 def test_who_asks_for_more_certainty_gets_no_finer_level(certain):
-    candidates = [candidate(0.4, 0.6, 0.8)]
+    strict, mild = (level_of(0.4, 0.6, 0.8, certain=one) for one in (certain, certain / 2))
 
-    strict, mild = (level_of(candidates, 0.99, value) for value in (certain, certain / 2))
-
-    assert LEVELS.index(strict.name) >= LEVELS.index(mild.name)
+    assert LEVELS.index(strict[0]) >= LEVELS.index(mild[0])
 
 
 def test_confidence_of_a_family_is_the_sum_of_its_candidates_written_or_not():
@@ -328,6 +341,6 @@ def test_a_predicted_formula_is_as_certain_as_it_is_probable(status, chance, lev
         log_prior=math.log(chance), formula_source="predicted",
     )  # fmt: skip
 
-    (one,) = with_level(predictions_of((result,), (), 0.0, 10), 0.7)
+    (one,) = predictions_of((result,), (), 0.0, 10, 0.7)
 
     assert (one.level, bool(one.schymanski)) == (level, bool(level))

@@ -164,7 +164,7 @@ def test_one_that_cannot_be_sent_to_processes_is_used_in_this_one(spectra, caplo
 
 
 def test_load_takes_them(monkeypatch):
-    monkeypatch.setattr("duallgd_cli.predict.loading.load_model", lambda *_: stub_model())
+    monkeypatch.setattr("duallgd_cli.predict.model.load_model", lambda *_: stub_model())
 
     model = api.load(sources=[Source(SMILES)], scores=[Score(list)])
 

@@ -11,7 +11,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure
 from duallgd_cli.formulas import FormulaSettings, RankedFormula, predicted_formulas
-from duallgd_cli.predict import pipeline
+from duallgd_cli.predict import settings
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel, rank
@@ -82,7 +82,7 @@ def test_samples_are_shared_by_probability_but_none_gets_fewer_than_fifteen(tmp_
             for text, one, share in (("C9H8O4", first, 0.9), ("C13H8O", second, 0.1))
         ]
 
-    monkeypatch.setattr(pipeline, "predicted_formulas", two)
+    monkeypatch.setattr(settings, "predicted_formulas", two)
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN, formula=None))
 
     predict(request(made, tmp_path / "out.jsonl", settings=SETTINGS), stub_model())
@@ -130,9 +130,9 @@ def test_a_molecule_under_two_adducts_has_both_shares():
 @pytest.mark.parametrize("formula", [None, "predict"])
 def test_the_formula_of_the_file_is_used_unless_it_is_to_be_ignored(tmp_path, formula):
     two = [block(CAFFEINE, formula=one) for one in (None, "C99H9")]
-    settings = replace(SETTINGS, formula=formula, group_by="none")
+    asked = replace(SETTINGS, formula=formula, group_by="none")
 
-    rows = predicted(tmp_path, block(ASPIRIN), *two, settings=settings)
+    rows = predicted(tmp_path, block(ASPIRIN), *two, settings=asked)
 
     first = first_rows(rows)
     source = [first[index]["formula_source"] for index in "012"]
