@@ -36,17 +36,11 @@ _NOT_A_MOLECULE: Final = "not a molecule"
 class OwnSource:
     """A source of the user's, whose faults are said and cost nothing else.
 
-    Attributes:
-        source: Its ``propose(query, n, seed)`` gives molecules as SMILES or for RDKit, or
-            proposals.
+    Its ``propose(query, n, seed)`` gives molecules as SMILES or for RDKit, or proposals.
     """
 
     source: Any
-
-    @property
-    def name(self) -> str:
-        """Of the source."""
-        return str(self.source.name)
+    name: str
 
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
         """What the source gives, at most n; a molecule of another formula is no candidate."""
@@ -76,18 +70,10 @@ class OwnSource:
 
 @dataclass(frozen=True, slots=True)
 class OwnScore:
-    """A score of the user's, whose faults are said; it then counts for no molecule.
-
-    Attributes:
-        score: Called with a query and molecules, gives a number for each.
-    """
+    """A score of the user's, whose faults are said; it then counts for no molecule."""
 
     score: Any
-
-    @property
-    def name(self) -> str:
-        """Of the score."""
-        return str(self.score.name)
+    name: str
 
     def __call__(self, query: Query, molecules: Sequence[Molecule]) -> NDArray[np.float64]:
         """Score molecules, (C,); 0 for all where something is wrong."""
@@ -123,7 +109,8 @@ def with_own(
     names = {each.name for each in model.scores} | set(FEATURES)
     _require_new("source", sources, "propose", {each.name for each in model.sources})
     _require_new("score", scores, "__call__", names)
-    return added(model, tuple(map(OwnSource, sources)), tuple(map(OwnScore, scores)))
+    own_sources = tuple(OwnSource(each, each.name) for each in sources)
+    return added(model, own_sources, tuple(OwnScore(each, each.name) for each in scores))
 
 
 def _require_new(kind: str, own: Sequence[object], verb: str, taken: set[str]) -> None:
@@ -139,11 +126,7 @@ def _require_new(kind: str, own: Sequence[object], verb: str, taken: set[str]) -
 
 
 def _installed(group: str) -> tuple[Any, ...]:
-    """What installed packages name.
-
-    Raises:
-        UsageError: One cannot be loaded.
-    """
+    """What installed packages name."""
     from importlib.metadata import entry_points  # takes a while, and loads the network's modules
 
     made = []

@@ -88,10 +88,10 @@ class RunSummary:
         journal: Kept journal, or None.
         counts: Spectra by status.
         messages: What the first spectrum of each status says.
-        n_candidates: Candidates of all features; what spectra read together share counts once.
+        n_candidates: Of all features; what spectra read together share counts once.
         notes: Remarks for the run record, and how often each was made.
         computing_s: Seconds of computing, of all features together.
-        n_features: Features; fewer than spectra where several are read together.
+        n_features: Fewer than spectra where several are read together.
         n_few: Features with candidates, but of too few samples to state parts.
         n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
         n_resumed: Features that the journal already held.
@@ -157,13 +157,8 @@ def predict(
     """Predict structures for every MS2 spectrum of the inputs.
 
     Finished features are kept in a journal as they come; the output is written from it at the end,
-    whole or not at all. A shard writes no output: `merge` joins the journals of all.
-
-    Args:
-        request: What to predict, and where things are.
-        model: Draws and ranks.
-        progress: Told how the run goes; None for nobody.
-        knowledge: What `check` has read, if it was called before.
+    whole or not at all. A shard writes no output: `merge` joins the journals of all. `knowledge` is
+    what `check` has read, if it was called before.
 
     Raises:
         UsageError: The request is impossible, or the journal belongs to a different run.
@@ -302,14 +297,7 @@ def claim_run(
     *,
     makes_folders: bool = False,
 ) -> None:
-    """Refuse to lose a file to a run; see `files.claim`.
-
-    Args:
-        request: Of the run.
-        outputs: What is written beside its own files.
-        inputs: What is read beside them.
-        makes_folders: Whether folders are made for the outputs.
-    """
+    """Refuse to lose a file to a run, with what else is written and read; see `files.claim`."""
     written, own = {**_outputs(request), **outputs}, list[str]()
     if (journal := request.journal_path()) is not None:
         written["the journal"] = journal
@@ -410,12 +398,9 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
 
 
 def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
-    """Join the shards of a run and write its output.
+    """Join the shards of a run and write its output; if `partial`, what is finished of it.
 
-    Args:
-        request: What to write and where; its inputs are journals, or outputs that have journals
-            beside them.
-        partial: Write what is finished, whatever is missing or still going on.
+    The inputs of the request are journals, or outputs that have journals beside them.
 
     Raises:
         UsageError: A shard is absent, unfinished or of another run, or the output is impossible.

@@ -160,47 +160,33 @@ def score_structures(
 ) -> RunSummary:
     """Rank structures among all candidates of every feature; a row for each with each feature.
 
-    Args:
-        request: Inputs, output, format and settings.
-        structures: From `check`, as `knowledge`.
-        model: Proposes, scores and ranks.
-        tell: Told of each feature, as `run.predict` tells.
-        knowledge: Of the molecules, such as databases, or None.
+    Structures and knowledge are those that `check` gave; `tell` is told of each feature.
     """
     summary, started = RunSummary(request.output), time.perf_counter()
     output_format = resolve_format(request.output, request.format)
+    settings, ranking = request.settings, model.ranking_for(request.settings, request.guide)
+    source = _formulas(request, structures, model.max_heavy_atoms)
+    model = added(model, [Mine(structures)])
+
+    def rows_of(features: Iterable[tuple[int, Feature]]) -> Iterator[Row]:
+        given = (features, model, settings, request.workers)
+        for together in results(*given, source=source, knowledge=knowledge):
+            prediction, rows = scored(together, structures, ranking)
+            summary.counts[prediction.status] += 1
+            summary.messages.setdefault(prediction.status, prediction.message)
+            summary.n_candidates += len(prediction.candidates)
+            if tell is not None:
+                tell("scoring", len(together[0].spectra), together[0])
+            yield from rows
+
     with Inputs(request.inputs) as inputs:
-        rows = _rows(request, structures, model, inputs, summary, tell, knowledge)
+        rows = rows_of(enumerate(inputs.features(*settings.grouping)))
         if output_format == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)
         else:
             pieces = table(COLUMNS, rows, output_format)
         write_pieces(pieces, request.output)
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
-
-
-def _rows(
-    request: PredictRequest,
-    structures: Sequence[OwnStructure],
-    model: "LoadedModel",
-    inputs: Inputs,
-    summary: RunSummary,
-    tell: Progress | None,
-    knowledge: Knowledge | None,
-) -> Iterator[Row]:
-    settings = request.settings
-    ranking = model.ranking_for(settings, request.guide)
-    features = enumerate(inputs.features(*settings.grouping))
-    source = _formulas(request, structures, model.max_heavy_atoms)
-    given = (features, added(model, [Mine(structures)]), settings, request.workers)
-    for together in results(*given, source=source, knowledge=knowledge):
-        prediction, rows = scored(together, structures, ranking)
-        summary.counts[prediction.status] += 1
-        summary.messages.setdefault(prediction.status, prediction.message)
-        summary.n_candidates += len(prediction.candidates)
-        if tell is not None:
-            tell("scoring", len(together[0].spectra), together[0])
-        yield from rows
 
 
 def _formulas(
