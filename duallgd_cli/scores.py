@@ -19,7 +19,6 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.building_blocks import KnownEnds
-from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.joining import known_halves
 from duallgd_cli.chem.molecule import (
     Disassembled,
@@ -34,7 +33,6 @@ from duallgd_cli.data.fragmentation import (
     FOUND,
     MISSED,
     N_INPUTS,
-    SHIFTS,
     Ion,
     fragment_features,
     fragments,
@@ -50,7 +48,6 @@ Floats = NDArray[np.float32]
 
 _DIGITS: Final = 4  # other orders of the same sums differ in later ones
 _LAYERS: Final = ("hidden.0", "hidden.2", "presence", "worth")
-_BROKEN: Final = "the re-ranker in the weights is broken; fetch or copy the weights again"
 _LEAST_PROBABILITY: Final = 1e-4
 _RADIUS: Final = 3
 # What a single structure has says as little as what none has.
@@ -166,7 +163,7 @@ class FragmentScorer:
 
         Raises:
             KeyError: One is missing.
-            WeightsError: It is broken, or fragments were described otherwise when it was fitted.
+            WeightsError: Fragments were described otherwise when it was fitted.
         """
         layers = tuple((tensors[f"{n}.weight"], tensors[f"{n}.bias"]) for n in _LAYERS)
         if layers[0][0].shape[1:] != (N_INPUTS,):
@@ -174,12 +171,6 @@ class FragmentScorer:
                 "the re-ranker in the weights was fitted by another version of duallgd; use that "
                 "version, or fit it anew with 'duallgd weights evidence'"
             )
-        outputs = [bias.size for _, bias in layers]
-        inputs = [N_INPUTS, *outputs[:2], outputs[1]]  # of two heads on two hidden layers
-        expected = [((n, m), (n,)) for n, m in zip(outputs, inputs, strict=True)]
-        fits = [(weight.shape, bias.shape) for weight, bias in layers] == expected
-        if not fits or outputs[2:] != [len(SHIFTS), 2 * len(SHIFTS)]:
-            raise WeightsError(_BROKEN)
         return cls(layers)
 
     def worth(self, features: Floats) -> tuple[Floats, Floats]:
@@ -351,7 +342,7 @@ def fitted_scores(
         ends: Of the known molecules in the weights.
 
     Raises:
-        WeightsError: One is missing or broken, or was fitted by another version.
+        WeightsError: One is missing, or was fitted by another version.
     """
     agreement: tuple[Score, ...] = (FingerprintLikelihood(), FingerprintTanimoto())
     if not tensors:
@@ -364,11 +355,6 @@ def fitted_scores(
             "version, or run 'duallgd weights evidence'"
         ) from None
     table = tensors.get("environments")
-    is_filter = table is None or (
-        table.dtype == np.uint8 and table.ndim == 1 and table.size.bit_count() == 1
-    )
-    if prevalence.shape != (FINGERPRINT_BITS,) or not is_filter:
-        raise WeightsError(_BROKEN)
     scores: dict[str, Callable[[Query, Molecule], float]] = {
         # Substructure prior: mean log share of known molecules with each of the Morgan bits.
         "familiarity": lambda _, one: float(prevalence[one.bits].mean()) if one.bits.size else 0.0,

@@ -1,8 +1,6 @@
 """Runs that are interrupted, resumed, cut into shards or given helpers: the same bytes."""
 
 import json
-import shutil
-import signal
 from dataclasses import replace
 
 import pytest
@@ -31,24 +29,6 @@ def test_an_interrupted_and_resumed_run_writes_the_same_bytes(spectra, tmp_path,
 
     assert parts.read_bytes() == whole.read_bytes()
     assert summary.n_resumed >= after
-
-
-def test_stopped_once_more_while_resuming_names_the_command_as_it_is(spectra, tmp_path):
-    made = request(spectra, tmp_path / "out.csv")
-    with pytest.raises(InterruptedRunError, match="1 finished feature is kept"):
-        predict(made, model_with(Stopping(1, KeyboardInterrupt())))
-
-    with pytest.raises(InterruptedRunError, match="the same command goes on"):
-        predict(replace(made, resume=True), model_with(Stopping(1, KeyboardInterrupt())))
-
-
-def test_ctrl_c_still_reaches_whoever_ran_a_prediction(spectra, tmp_path):
-    before = signal.getsignal(signal.SIGINT)
-
-    predict(request(spectra, tmp_path / "out.csv"), stub_model())
-    merge(request(str(tmp_path / "out.csv"), tmp_path / "again.csv"))
-
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_resuming_another_run_is_refused_and_says_what_changed(spectra, tmp_path):
@@ -97,18 +77,6 @@ def test_what_is_finished_of_an_interrupted_run_can_be_written(spectra, tmp_path
     so_far = (tmp_path / "so-far.csv").read_bytes()
     assert 0 < summary.n_ok < 7
     assert whole.read_bytes().startswith(so_far)
-
-
-def test_a_copied_journal_resumes_elsewhere(spectra, tmp_path):
-    first = request(spectra, tmp_path / "out.csv")
-    predict(first, stub_model())
-    elsewhere = tmp_path / "elsewhere.jsonl"
-    shutil.copy(tmp_path / "out.csv.journal.jsonl", elsewhere)
-
-    moved = replace(first, output=str(tmp_path / "o2.csv"), journal=elsewhere, resume=True)
-    predict(moved, model_with(Stopping(0, AssertionError("generated again"))))
-
-    assert (tmp_path / "o2.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
 
 
 def test_a_header_ranks_with_the_steps_that_are_drawn_with(spectra, tmp_path):

@@ -93,27 +93,6 @@ def test_samples_are_shared_by_probability_but_none_gets_fewer_than_fifteen(tmp_
     assert {one["formula_source"] for one in found["hypotheses"]} == {"predicted"}
 
 
-def test_confidence_is_that_given_the_formula_times_its_probability():
-    given = (outcome(structure("A", 60), structure("B", 20)),)
-    other = outcome(structure("C", 90), formula="C10H12O3")
-    predicted = [
-        replace(one, formula_source="predicted", log_prior=np.log(p))
-        for one, p in ((given[0], 0.7), (other, 0.2))
-    ]
-    alone = {one.smiles: one.confidence for one in rank(given, RankingModel())[0]}
-    alone |= {one.smiles: one.confidence for one in rank((other,), RankingModel())[0]}
-
-    found, top = rank(tuple(predicted), RankingModel())
-
-    share = {"A": 0.7, "B": 0.7, "C": 0.2}
-    assert {one.smiles: one.confidence for one in found} == pytest.approx(
-        {name: share[name] * confidence for name, confidence in alone.items()}
-    )
-    assert [one.confidence for one in found] == sorted(one.confidence for one in found)[::-1]
-    assert [np.exp(one.score) for one in found] == pytest.approx([one.confidence for one in found])
-    assert top == pytest.approx(sum(one.confidence for one in found))
-
-
 def test_a_molecule_under_two_adducts_has_both_shares():
     same = [
         outcome(structure("A", 9), adduct=adduct, formula_source="predicted", log_prior=np.log(p))
@@ -157,15 +136,3 @@ def test_what_a_table_lacks_is_predicted(tmp_path):
         "b": "predicted",
     }
     assert {row["status"] for row in rows} == {"ok"}
-
-
-def test_what_holds_for_all_formulas_of_a_feature_is_said_once(tmp_path):
-    strange = "\n".join(
-        ["BEGIN IONS", "PEPMASS=195.08765", "ADDUCT=[M+H]+", "CHARGE=2+", "110.6012 9", "END IONS"]
-    )
-
-    rows = predicted(tmp_path, strange, settings=SETTINGS)
-
-    assert {row["formula_rank"] for row in rows} > {"1"}
-    (said,) = {row["warnings"] for row in rows}
-    assert said.count("probabilities are halved") == said.count("charge +2 contradicts") == 1

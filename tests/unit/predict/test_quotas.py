@@ -92,15 +92,6 @@ def test_the_samples_are_shared_out_as_the_setting_says(text, samples, others, e
     assert quotas(text, samples, **others) == expected
 
 
-def test_where_none_is_there_the_sentence_says_which_are():
-    with pytest.raises(UsageError) as refused:
-        quotas("templates=1 enumerated=2", names=("database", "analogues", "noise"))
-
-    assert str(refused.value) == (
-        "none of the sources templates, enumerated is there; there are database, analogues, noise"
-    )
-
-
 @given(
     parts=st.dictionaries(NAMES, st.integers(0, 999)).filter(lambda parts: any(parts.values())),
     between=st.sampled_from([" ", ",", ", "]),
