@@ -8,13 +8,20 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, clip, printable
-from duallgd_cli.runtime import end_at_once, loading, prepare_environment, stoppable
+from duallgd_cli.runtime import (
+    end_at_once,
+    loading,
+    prepare_environment,
+    shows_tracebacks,
+    stoppable,
+)
 
 # What is the matter with a file that was named, wherever it shows.
 _OF_A_FILE: Final = frozenset(
     {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC}
 )
 
+_BUG: Final = 70  # the exit code of errors that nobody expected
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -33,7 +40,7 @@ def exit_codes() -> Iterator[None]:
 
     A Ctrl-C that the command has no words for becomes its exit code; a file that may not be used or
     has too long a name, and standard output that takes no more, a sentence. Any other exception is
-    a bug and keeps its traceback.
+    a bug, whose traceback is shown to who asks for it.
     """
     import typer
 
@@ -53,6 +60,15 @@ def exit_codes() -> Iterator[None]:
     except DuallgdError as error:
         typer.secho(f"error: {printable(str(error))}", err=True, fg=typer.colors.RED)
         sys.exit(error.exit_code)
+    except Exception as error:
+        if shows_tracebacks():
+            raise
+        said = (
+            f"error: unexpected {type(error).__name__}: {clip(str(error))}; please report it, with "
+            "what the same command prints where the environment has DUALLGD_TRACEBACK=1"
+        )
+        typer.secho(said, err=True, fg=typer.colors.RED)
+        sys.exit(_BUG)
     except (KeyboardInterrupt, SystemExit) as stopped:
         code = InterruptedRunError.exit_code
         if isinstance(stopped, SystemExit) and stopped.code != code:

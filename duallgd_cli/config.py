@@ -23,13 +23,13 @@ from typing import Any, Final, Literal, TypeVar
 
 import yaml
 
-from duallgd_cli.errors import ConfigError, clip, quote
+from duallgd_cli.errors import ConfigError, MissingInputError, UnreadableError, clip, quote
+from duallgd_cli.files import require_file
 
 S = TypeVar("S")
 
 _COLDEST: Final = 0.001  # logits divided by less leave the range of float32
 
-_LONGEST_FILE: Final = 1 << 20
 _LARGEST: Final = 10**18
 _KINDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 # All samples of a spectrum are in memory at once.
@@ -205,26 +205,16 @@ def read_mapping(path: Path) -> dict[str, Any]:
         ConfigError: It is missing, or is not such a file.
     """
     try:
-        if path.is_char_device() or path.is_block_device():
-            raise ConfigError(f"cannot read settings {path}: it is a device, name a file")
-        with path.open(encoding="utf-8") as stream:
-            text = stream.read(_LONGEST_FILE + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot read settings {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"settings {path} are not YAML: {error}") from None
-    if len(text) > _LONGEST_FILE:
-        raise ConfigError(f"settings {path} are longer than {_LONGEST_FILE >> 20} MiB")
-    try:
-        values = _yaml(text)
+        require_file(str(path))
+        values = _yaml(path.read_text(encoding="utf-8"))
+    except (OSError, MissingInputError, UnreadableError) as error:
+        raise ConfigError(f"cannot read settings: {error}") from None
     except ValueError as error:
         raise ConfigError(f"settings {path} are not YAML: {error}") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
+    if not isinstance(values, dict | None):
         kind = type(values).__name__
         raise ConfigError(f"settings {path} hold a {kind}, expected 'name: value' lines")
-    return values
+    return values or {}
 
 
 class _Loader(yaml.SafeLoader):

@@ -15,7 +15,6 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
 from zipfile import BadZipFile
@@ -35,13 +34,11 @@ _WRITERS: Final[dict[str, Callable[..., object]]] = {
     ".xz": lzma.open,
     ".bz2": bz2.open,
 }
-_MOST_DICTIONARY_BYTES: Final = 1 << 27  # xz -9 takes half of it
-_GZIP: Final = zlib.MAX_WBITS + 16
 # By the first bytes of a file.
-_UNPACKERS: Final[dict[bytes, Callable[[], Any]]] = {
-    b"\x1f\x8b": partial(zlib.decompressobj, _GZIP),
-    b"\xfd7zXZ": partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _MOST_DICTIONARY_BYTES),
-    b"BZh": bz2.BZ2Decompressor,
+_UNPACKERS: Final[dict[bytes, Callable[..., Any]]] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"\xfd7zXZ": lzma.LZMAFile,
+    b"BZh": bz2.BZ2File,
 }
 # What is neither text nor an archive of one file, by its first bytes; and what to do.
 _FOREIGN: Final = (
@@ -68,9 +65,7 @@ _OFFICE: Final = (b"[Content_Types].xml", b"mimetypeapplication/vnd.oasis", b"xl
 # Spectra take a tenth of their size when packed; only what is no spectra takes much less.
 _LARGEST_RATIO: Final = 200
 _SURELY_FINE_BYTES: Final = 1 << 28
-_BLOCK_BYTES: Final = 1 << 20
 _CGROUP_MEMORY: Final = Path("/sys/fs/cgroup/memory.max")
-_PACKED_BLOCK_BYTES: Final = 1 << 14
 _ABANDONED_S: Final = 3600.0
 _SAMPLE_BYTES: Final = 4096  # of a file, that show what it is
 LATIN1: Final = "duallgd.latin1"  # names what is done about bytes that are no UTF-8
@@ -83,10 +78,7 @@ def sha256(source: Path | BinaryIO) -> str:
     if isinstance(source, Path):
         with source.open("rb") as stream:
             return sha256(stream)
-    digest = hashlib.sha256()
-    while block := source.read(_BLOCK_BYTES):
-        digest.update(block)
-    return digest.hexdigest()
+    return hashlib.file_digest(source, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def require_input(path: str) -> None:
@@ -185,11 +177,6 @@ def claim(
             raise UsageError(f"{kind} {path} exists; name another output, {ways}")
 
 
-def same_place(one: str | Path, other: str | Path) -> bool:
-    """Whether two paths are one file, there or not; a spelling or a link makes no difference."""
-    return bool(_identity(one) & _identity(other))
-
-
 def _identity(path: str | Path) -> set[object]:
     """What all paths to a file have in common, be it there or not: its place, and its number."""
     place = os.path.realpath(path)  # Path.resolve gives up on a link to itself
@@ -279,29 +266,25 @@ def unpacked(raw: BinaryIO) -> BinaryIO:
 class _Unpacked(io.RawIOBase):
     """What an archive of one file holds, up to where it grows beyond all measure."""
 
-    def __init__(self, packed: BinaryIO, make: Callable[[], Any]) -> None:
-        self._packed, self._make = packed, make
-        self.seek(0)
+    def __init__(self, packed: BinaryIO, make: Callable[..., Any]) -> None:
+        name = "fileobj" if make is gzip.GzipFile else "filename"
+        self._packed, self._content = packed, make(**{name: packed, "mode": "rb"})
 
     def readable(self) -> bool:
         """Yes."""
         return True
 
     def seekable(self) -> bool:
-        """Yes, to the start."""
+        """Yes, which goes back to the start."""
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to the start."""
-        if offset or whence:
-            raise io.UnsupportedOperation("an archive is read from its start")
-        self._packed.seek(0)
-        self._unpacker, self._left, self._size = self._make(), b"", 0
-        return 0
+        """Go to a byte of the content."""
+        return int(self._content.seek(offset, whence))
 
     def tell(self) -> int:
         """Byte of the content."""
-        return self._size
+        return int(self._content.tell())
 
     def close(self) -> None:
         """Release the file below."""
@@ -309,36 +292,11 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill a buffer as far as may be; EOFError of what is cut off, OSError of what explodes."""
-        view = memoryview(buffer).cast("B")
-        content = b""
-        while not content:
-            if self._unpacker.eof and not self._next_part():
-                return 0
-            content = self._unpacker.decompress(self._left, len(view))
-            self._left = self._unpacker.unused_data or getattr(
-                self._unpacker, "unconsumed_tail", b""
-            )
-            if not (content or self._left or self._unpacker.eof) and not self._read():
-                raise EOFError
-        view[: len(content)] = content
-        self._size += len(content)
-        if self._size > max(_SURELY_FINE_BYTES, _LARGEST_RATIO * self._packed.tell()):
+        """Fill a buffer as far as may be; OSError of what explodes."""
+        size = int(self._content.readinto(buffer))
+        if self.tell() > max(_SURELY_FINE_BYTES, _LARGEST_RATIO * self._packed.tell()):
             raise OSError(f"they unpack to more than {_LARGEST_RATIO} times their size")
-        return len(content)
-
-    def _next_part(self) -> bool:
-        """Whether another archive follows the one that ended; zeros between them are nothing."""
-        self._left = self._left.lstrip(b"\0")
-        while not self._left and self._read():
-            self._left = self._left.lstrip(b"\0")
-        if self._left:
-            self._unpacker = self._make()
-        return bool(self._left)
-
-    def _read(self) -> bool:
-        self._left = self._packed.read(_PACKED_BLOCK_BYTES)
-        return bool(self._left)
+        return size
 
 
 def describe_damage(error: BaseException) -> str:
@@ -358,14 +316,19 @@ def damaged(path: Path, error: BaseException) -> str:
 def replaced_text(path: Path) -> Iterator[TextIO]:
     """Text file to write in UTF-8, which takes the place of `path` only when the block ends well.
 
-    It is packed if its name ends in .gz, .xz or .bz2; line ends are left alone. See `replaced`.
+    It is packed if its name ends in .gz, .xz or .bz2; line ends are left alone. See `replaced` and
+    `write_atomically`.
+
+    Raises:
+        UsageError: The file cannot be written.
     """
     opener = _WRITERS.get(path.suffix, open)
-    with (
-        replaced(path) as partial,
-        cast("TextIO", opener(partial, "wt", encoding="utf-8", newline="")) as stream,
-    ):
-        yield stream
+    how = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+    try:
+        with replaced(path) as partial, cast("TextIO", opener(partial, "wt", **how)) as stream:
+            yield stream
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _as_latin1(error: UnicodeError) -> tuple[str, int]:

@@ -1,24 +1,18 @@
 """What comes out of a prediction, before ranking (`HypothesisResult`) and after (`Prediction`)."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
-from types import MappingProxyType, NoneType
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, get_type_hints
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.errors import Failure, counted, printable
+from duallgd_cli.errors import printable
 from duallgd_cli.spectra.reading.record import compound_name
 from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
-
-T = TypeVar("T")
 
 OK = "ok"
 _TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
 _OF_THE_FEATURE: Final = frozenset({"feature", "spectra", "position"})
 _LONGEST_WORD: Final = 200
-_MOST_NAMED: Final = 50  # spectra of one feature that each of them names
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +164,6 @@ class HypothesisResult:
         assembled: Those that became a molecule as drawn.
         repaired: Those that became one after repair.
         rejected: Those that did not, by reason.
-        distinct: Molecules by InChIKey first block.
         n_peaks: Peaks looked at.
         n_explained: Peaks explained by a sub-formula.
         explained_intensity: Share of the intensity explained, 0 to 1.
@@ -197,7 +190,6 @@ class HypothesisResult:
     assembled: int = 0
     repaired: int = 0
     rejected: Mapping[str, int] = field(default_factory=dict)
-    distinct: int = 0
     n_peaks: int = 0
     n_explained: int = 0
     explained_intensity: float = 0.0
@@ -210,6 +202,11 @@ class HypothesisResult:
     formula_source: str = GIVEN
     adduct_source: str = ""
     known: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def distinct(self) -> int:
+        """Distinct molecules."""
+        return len(self.structures)
 
     @property
     def tallies(self) -> dict[str, Any]:
@@ -327,78 +324,6 @@ class Prediction(SpectrumReference):
         return next(offered, next(filter(None, each), {}))
 
 
-def predictions_of(
-    results: Results,
-    candidates: tuple[Candidate, ...],
-    confidence_top10: float,
-    top_k: int,
-) -> list[Prediction]:
-    """The predictions of a feature's spectra, in their order.
-
-    Spectra read together share their candidates; one that could not be used has its own status
-    and none.
-
-    Args:
-        results: Of all hypotheses of the feature.
-        candidates: All of them, as `ranking.rank` orders them.
-        confidence_top10: That the first ten hold the right one.
-        top_k: How many candidates are kept.
-    """
-    first, predictions = results[0], []
-    # What is read together; likewise what cannot be used for one reason, such as a whole feature.
-    alike: defaultdict[object, tuple[Source, ...]] = defaultdict(tuple)
-    for one in first.spectra:
-        alike[one.status, one.status == OK or one.message] += (one.source,)
-    together = alike[OK, True]
-    said = [first.message]
-    if len(results) > 1:
-        said = [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
-    # What accompanies candidates is a warning; the message says it too.
-    # Hypotheses share many of them: each sentence stands there once.
-    remarks = sentences(*(one.message for one in results if one.status == OK)).split("; ")
-    for spectrum in first.spectra:
-        adduct = parse_adduct(spectrum.adduct_text)
-        written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
-        values = {own.name: getattr(spectrum, own.name) for own in fields(SpectrumReference)}
-        if first.adduct:
-            values["adduct_source"] = first.adduct_source
-        prediction = Prediction(
-            **values,
-            formula=first.formula or spectrum.formula_text,
-            adduct=first.adduct or written,
-            group=alike[spectrum.status, spectrum.status == OK or spectrum.message],
-            seconds=sum(result.seconds for result in results),
-        )
-        if spectrum.status == OK:
-            prediction = replace(prediction, hypotheses=tuple(results))
-            others = [str(source.index) for source in together if source != spectrum.source]
-            if spectrum.source != together[0] and len(others) > _MOST_NAMED:
-                others = [others[0], f"{len(others) - 1} more"]  # the first alone says all of them
-            read = f"read together with index {', '.join(others)}" if others else ""
-            refused = (result.status for result in results if result.status != OK)
-            # Why there are no candidates comes before what was odd while reading.
-            told = (spectrum.message, *said) if candidates else (*said, spectrum.message)
-            prediction = replace(
-                prediction,
-                status=OK if candidates else next(refused, "no_candidate"),
-                message=sentences(*told, read, _in_library(prediction.library_match)),
-                candidates=candidates[:top_k],
-                confidence_top10=confidence_top10,
-                warnings=sentences(spectrum.warnings, *remarks),
-            )
-        predictions.append(prediction)
-    return predictions
-
-
-def _in_library(match: Mapping[str, Any]) -> str:
-    """What a spectral library says of a feature, "" if nothing."""
-    if not match:
-        return ""
-    found = "found in" if match.get("found") else "nearest of its mass in"
-    matched = f"cosine {match['score']:.2f}, {counted(match['matched_peaks'], 'peak')}"
-    return f"{found} {match['library']}: {match['name'] or match['smiles']} ({matched})"
-
-
 def sentences(*parts: str) -> str:
     """Join remarks into one line, each remark once; of an absurdly long word the beginning."""
     cleaned = (
@@ -439,48 +364,19 @@ def plain_values(results: Results) -> dict[str, Any]:
 def results_of(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
     """The results of a feature, from what `plain_values` gave; KeyError, TypeError, ValueError."""
     spectra = tuple(
-        _checked(SpectrumReference(**{**one, "source": _checked(Source(*one["source"]))}))
-        for one in values["spectra"]
+        SpectrumReference(**{**one, "source": Source(*one["source"])}) for one in values["spectra"]
     )
     results = []
     for position, own in enumerate(values["hypotheses"]):
         names = own.pop("scores")
         own["structures"] = tuple(_structure(row, names) for row in own["structures"])
-        own["peaks"] = tuple(_checked(ExplainedPeak._make(row)) for row in own["peaks"])
+        own["peaks"] = tuple(ExplainedPeak._make(row) for row in own["peaks"])
         own["notes"] = tuple(own["notes"])
         of_the_feature = {"feature": values["feature"], "spectra": spectra, "position": position}
-        results.append(_checked(HypothesisResult(**own, **of_the_feature)))
+        results.append(HypothesisResult(**own, **of_the_feature))
     return tuple(results)
 
 
 def _structure(row: Sequence[Any], names: Sequence[str]) -> Structure:
-    scores = dict(zip(names, row[_N_VALUES:], strict=True))
-    if not all(isinstance(value, float | int) for value in scores.values()):
-        raise TypeError(row)
-    made = Structure._make([*row[:_N_VALUES], scores])
-    return _checked(made._replace(sources=tuple(made.sources)))
-
-
-def _checked(value: T) -> T:
-    """The value, if its plain fields are of their types; else TypeError."""
-    of: type = type(value)
-    for name, kind in _kinds(of).items():
-        if not isinstance(getattr(value, name), kind):
-            raise TypeError(value)
-    return value
-
-
-@cache
-def _kinds(of: type) -> dict[str, tuple[type, ...]]:
-    """The types that JSON may have given each plain field of a class."""
-    kinds = {
-        str: (str,),
-        int: (int,),
-        float: (float, int),
-        float | None: (float, int, NoneType),
-        Mapping[str, int]: (dict,),
-        Mapping[str, float]: (dict,),
-        Mapping[str, Any]: (dict,),
-        tuple[str, ...]: (tuple,),
-    }
-    return {name: kinds[hint] for name, hint in get_type_hints(of).items() if hint in kinds}
+    made = Structure._make([*row[:_N_VALUES], dict(zip(names, row[_N_VALUES:], strict=True))])
+    return made._replace(sources=tuple(made.sources))

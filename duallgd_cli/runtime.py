@@ -475,6 +475,11 @@ def weights_from_environment() -> str | None:
     return os.environ.get("DUALLGD_WEIGHTS") or None
 
 
+def shows_tracebacks() -> bool:
+    """$DUALLGD_TRACEBACK: whether errors that nobody expected keep their tracebacks."""
+    return bool(os.environ.get("DUALLGD_TRACEBACK"))
+
+
 def _device(text: str, local_rank: int) -> torch.device:
     import torch
 

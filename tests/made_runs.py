@@ -138,7 +138,7 @@ def aspirin_result(**values):
     )
     shared = {
         "formula": "C9H8O4", "adduct": "[M+H]+", "n_heavy": 13, "structures": structures,
-        "sampled": 20, "assembled": 20, "distinct": 5, "n_peaks": 3, "n_explained": 2,
+        "sampled": 20, "assembled": 20, "n_peaks": 3, "n_explained": 2,
         "explained_intensity": 0.8, "peaks": peaks, "known": {"library_match": MATCH},
     }  # fmt: skip
     return HypothesisResult("ok", **(shared | values))

@@ -13,7 +13,7 @@ from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
-from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
+from duallgd_cli.scores import FingerprintLikelihood, FingerprintTanimoto
 from duallgd_cli.sources import Proposal
 from duallgd_cli.sources.enumerated import AnalogueSource, DatabaseSource, LibrarySource
 

@@ -31,11 +31,11 @@ ALLOWED = {
     "diffusion": {"config", "model", "runtime", "chem"},
     # A recipe draws on fold val and fits the ranking by it.
     "train": _CORE | {"sources", "scores", "predict", "evaluate"},
-    "results": {"spectra", "chem"},
+    "results": {"spectra"},
     # What proposes molecules, what scores them, what ranks them: each is one call of the pipeline.
     "sources": _CORE - {"checkpoint"} | {"scores"},
     "scores": {"data", "spectra", "chem", "sources"},
-    "ranking": {"config", "spectra", "results", "sources"},
+    "ranking": {"config", "chem", "spectra", "results", "sources"},
     "predict": _CORE | _PREDICTING | {"formulas", "writers"},
     "formulas": {"spectra", "chem", "config", "predict", "writers", "results"},
     "writers": {"chem", "predict", "results", "spectra"},
@@ -53,7 +53,7 @@ VOCABULARY = "chem.elements"
 # Library -> where it may be imported.
 LIBRARIES = {
     "torch": r"(data|model|diffusion|sources|train|checkpoint|evaluate|bench)/"
-    r"|predict/loading\.py|runtime\.py",
+    r"|predict/model\.py|runtime\.py",
     # The network is trained and measured on prepared data where there is no rdkit.
     "rdkit": r"(?!(model|diffusion|train|bench|checkpoint|cli)/|runtime|__main__)",
     "matchms": r"sources/library\.py",  # elsewhere its spectra are taken without it

@@ -20,8 +20,7 @@ from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import InterruptedRunError
-from duallgd_cli.predict.loading import load_model
-from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.predict.model import LoadedModel, load_model
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.results import HypothesisResult

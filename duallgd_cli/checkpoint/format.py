@@ -60,7 +60,7 @@ class Checkpoint:
         tensors: Parameters and persistent buffers by name, as in all dictionaries of tensors.
         record: How it was trained: data, hold-outs, steps, seed, compute.
         ranking: Values of the ranking and calibration models.
-        reranker: The fragment model and the substructure prior; see `scores.substructures`.
+        reranker: The fragment model and the substructure prior; see `scores`.
         templates: Known molecules to start samples from; see `sources.collection`.
         kernel: Their spectra; see `model.fragment_kernel`.
         contrast: A second encoder that tells isomers apart; see `train.isomer_encoder`.

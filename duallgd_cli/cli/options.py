@@ -311,7 +311,7 @@ _FILTERS: Final = ("by", "rt_window", "rt", "mz", "min_peaks", "min_intensity")
 # Likewise of all that predicts.
 _SETTINGS: Final = {
     **{name: (name,) for name in ("top_k", "certain", "seed", "group_by", "adduct", "formula")},
-    **{name: (name,) for name in ("formula_candidates", "require", "forbid", "max_draws")},
+    **{name: (name,) for name in ("formula_candidates", "require", "forbid")},
     "formula_col": ("formula_column",),
     "elements": ("formula_search.elements",),
     "precursor_ppm": ("limits.precursor_ppm", "formula_search.precursor_ppm"),

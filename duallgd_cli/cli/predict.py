@@ -137,13 +137,6 @@ def predict(
         list[str] | None,
         options.known(metavar="PART", help="SMARTS or name that no candidate may have."),
     ] = None,
-    max_draws: Annotated[
-        int | None,
-        options.known(
-            help="Most samples drawn of a feature until --samples keep to --core and --require.",
-            show_default="ten times --samples",
-        ),
-    ] = None,
     analogues: Annotated[
         list[Path] | None,
         options.known(
@@ -279,24 +272,24 @@ def merge(
     """Join the shards of a run, in the order of the input.
 
     Refuses shards of different settings, weights or inputs, and tells which one is missing. The
-    result is the same, byte for byte, as that of one run without shards. The output of the run
-    itself is written anew; what else exists is replaced with --force alone.
+    result is the same, byte for byte, as that of one run without shards.
     """
     from duallgd_cli.cli import display, running
 
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.run import merge as join
+        from duallgd_cli.predict.settings import PredictRequest
     with running.interruptible("nothing was written; the same command starts again"):
-        done = join(
-            runs,
-            output,
-            format or "",
+        request = PredictRequest(
+            inputs=tuple(map(str, runs)),
+            output=output,
+            format=format or "",
             parts=parts,
-            summaries=summary or (),
+            summaries=tuple(summary or ()),
             features=features,
-            names_table=names,
-            partial=partial,
+            names=names,
             force=force,
         )
+        done = join(request, partial=partial)
     running.report(done, strict)

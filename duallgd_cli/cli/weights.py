@@ -49,7 +49,7 @@ def verify(weights: _Weights) -> None:
     from duallgd_cli.checkpoint.plugins import plugin_for
     from duallgd_cli.errors import WeightsError
     from duallgd_cli.files import sha256
-    from duallgd_cli.predict.loading import model_of
+    from duallgd_cli.predict.model import model_of
     from duallgd_cli.runtime import Runtime
 
     if (plugin := plugin_for(weights)) is not None:

@@ -22,12 +22,12 @@ import numpy as np
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import require_input
-from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.own import with_own
-from duallgd_cli.predict.pipeline import formula_source, results, table_identity
-from duallgd_cli.predict.settings import PredictSettings, preset_of
-from duallgd_cli.ranking.ladder import with_level
-from duallgd_cli.results import Candidate, Prediction, predictions_of
+from duallgd_cli.predict.pipeline import results
+from duallgd_cli.predict.run import table_identity
+from duallgd_cli.predict.settings import PredictSettings, formula_source, preset_of
+from duallgd_cli.ranking.one_list import predictions_of
+from duallgd_cli.results import Candidate, Prediction
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.scores import Score
 from duallgd_cli.sources import CandidateSource
@@ -40,6 +40,8 @@ from duallgd_cli.writers.formats import COLUMNS, NUMBERS, rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from duallgd_cli.predict.model import LoadedModel
 
 __all__ = [
     "GuideFiles",
@@ -64,7 +66,7 @@ def load(
     runtime: Runtime | None = None,
     sources: Sequence[CandidateSource] = (),
     scores: Sequence[Score] = (),
-) -> LoadedModel:
+) -> "LoadedModel":
     """Load a model; do it once and predict many times.
 
     Args:
@@ -78,14 +80,14 @@ def load(
         UsageError: There is no such device, or a source or score is none.
         WeightsError: The weights are missing, broken or do not fit.
     """
-    from duallgd_cli.predict.loading import load_model  # PyTorch, which tables do without
+    from duallgd_cli.predict.model import load_model  # PyTorch, which tables do without
 
     model = load_model(weights, runtime or Runtime.resolve(device=device))
     return with_own(model, sources, scores)
 
 
 def predict_spectra(
-    model: LoadedModel,
+    model: "LoadedModel",
     spectra: Spectra,
     settings: PredictSettings | None = None,
     *,
@@ -100,7 +102,7 @@ def predict_spectra(
 
 
 def predictions(
-    model: LoadedModel,
+    model: "LoadedModel",
     spectra: Spectra,
     settings: PredictSettings | None = None,
     formulas: Path | None = None,
@@ -141,18 +143,12 @@ def predictions(
     chosen = config.parse(PredictSettings, values)
     knowledge = None if guide is None else Knowledge.read(chosen.guide, guide)
     ranking = model.ranking_for(chosen, guide)
-    warn_uncalibrated(model, chosen, guide)
     source = formula_source(chosen, formulas, model.max_heavy_atoms)
     given = _given(spectra)
     record = {
         "duallgd": __version__,
         "versions": versions(),
-        "weights": {
-            "name": model.name,
-            "sha256": model.sha256,
-            "ranking": config.dump(ranking.generated),
-            "own": model.own,
-        },
+        "weights": model.identity(ranking),
         "settings": config.dump(chosen) | table_identity(formulas, guide),
     }
 
@@ -162,8 +158,7 @@ def predictions(
                 *(enumerate(features), model, chosen, workers), source=source, knowledge=knowledge
             ):
                 candidates, top10 = ranking.rank(together)
-                ranked = predictions_of(together, candidates, top10, chosen.top_k)
-                yield from with_level(ranked, chosen.certain)
+                yield from predictions_of(together, candidates, top10, chosen.top_k, chosen.certain)
 
     return Predictions(computed(), record)
 

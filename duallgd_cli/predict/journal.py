@@ -9,7 +9,6 @@ A finished run is read in the order of the input. Memory holds five numbers a sp
 where its feature lies. S spectra.
 """
 
-import copy
 import json
 import logging
 import os
@@ -18,40 +17,32 @@ import time
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from functools import partial as with_arguments
-from itertools import chain, count
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.config import parse
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.settings import CERTAIN, WHOLE, Header, Shard
+from duallgd_cli.predict.settings import JOURNAL_ENDING, Header, Shard
 from duallgd_cli.results import HypothesisResult, Results, plain_values, results_of
-from duallgd_cli.runtime import in_order
-from duallgd_cli.spectra.features import CleaningSettings
-from duallgd_cli.spectra.run import FeatureSettings
 
 if TYPE_CHECKING:
-    from io import BufferedRandom
+    from io import BufferedRandom, BufferedReader
 
 logger = logging.getLogger(__name__)
 
-FORMAT: Final = 4
-ENDING: Final = ".journal.jsonl"
+FORMAT: Final = 5
+ENDING: Final = JOURNAL_ENDING
 _MARK: Final = b'{"duallgd_journal":'
 _FORMAT: Final = re.compile(re.escape(_MARK) + rb"(\d{1,9})[,}]")
 _SEAL: Final = b',"crc32":"%08x"}\n'
 _SEAL_BYTES: Final = len(_SEAL % 0)
 _SYNC_EVERY_S: Final = 0.5
 # What values of an unknown shape raise where they are taken for known ones.
-_UNKNOWN: Final = (
-    *(AttributeError, KeyError, OverflowError, RecursionError, TypeError, UsageError, ValueError),
-)
+_UNKNOWN: Final = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(slots=True, eq=False)
@@ -72,12 +63,12 @@ class Journal:
     """
 
     path: Path
-    header: Header | None
-    end: dict[str, int] | None
-    good_bytes: int
-    checksum: int
-    is_damaged: bool
-    rows: NDArray[np.int64]
+    header: Header | None = None
+    end: dict[str, int] | None = None
+    good_bytes: int = 0
+    checksum: int = 0
+    is_damaged: bool = False
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 5), np.int64))
     _file: "BufferedRandom | None" = None
     _synced: float = 0.0
 
@@ -86,33 +77,15 @@ class Journal:
         """Numbers of the features that are here."""
         return set(self.rows[:, 2].tolist())
 
-    @property
-    def is_written(self) -> bool:
-        """Whether an output holds all of it: of a finished run, but of no shard by itself."""
-        return self.header is not None and self.header.shard == WHOLE and self.end is not None
-
     @classmethod
     def create(cls, path: Path, header: Header) -> "Journal":
-        """Start a journal; one whose work is in no output yet is kept as ``<name>.old``.
-
-        Nothing that was kept so before is replaced: then it is ``<name>.old.2``.
+        """Start a journal, in place of the one that may be there.
 
         Raises:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
-        with _opened(path, is_started=True) as journal:
-            if journal.is_damaged or (len(journal.rows) and not journal.is_written):
-                names = chain((f"{path.name}.old",), (f"{path.name}.old.{n}" for n in count(2)))
-                old = next(kept for kept in map(path.with_name, names) if not kept.exists())
-                try:
-                    old.write_bytes(path.read_bytes())
-                except OSError as error:
-                    raise _full(old, error) from None
-                logger.warning(
-                    "the journal %s was kept as %s: it may hold work that is in no output yet",
-                    path, old,
-                )  # fmt: skip
-            return journal._started(header)
+        with _opened(path) as file:
+            return cls._started(file, path, header)
 
     @classmethod
     def resume(cls, path: Path, header: Header) -> "Journal":
@@ -122,30 +95,29 @@ class Journal:
             UsageError: The journal belongs to a run of other settings, weights or inputs; or it
                 cannot be written, is in use, or is some other file.
         """
-        with _opened(path) as journal:
+        with _opened(path) as file:
+            journal = scan(path)
             if journal.is_damaged:
                 raise UsageError(
                     f"journal {path} is damaged after byte {journal.good_bytes}; "
-                    "start again without --resume"
+                    "start again with --force instead of --resume"
                 )
             if journal.header is None:
-                return journal._started(header)
+                return cls._started(file, path, header)
             if changed := journal.header.differences(header):
                 raise UsageError(
                     f"cannot resume {path}, because of other settings or inputs: {changed}; "
-                    "use those it was started with, or start again without --resume"
+                    "use those it was started with, or start again with --force"
                 )
-            with journal._disk() as file:
-                file.truncate(journal.good_bytes)
-                file.seek(0, os.SEEK_END)
-            return journal
+            file.truncate(journal.good_bytes)
+            file.seek(0, os.SEEK_END)
+            return replace(journal, _file=file)
 
-    def _started(self, header: Header) -> "Journal":
+    @classmethod
+    def _started(cls, file: "BufferedRandom", path: Path, header: Header) -> "Journal":
         """The file from its beginning, whatever it held."""
-        with self._disk() as file:
-            file.truncate(0)
-            file.seek(0)
-        journal = replace(scan(self.path), _file=self._file)
+        file.truncate(0)
+        journal = cls(path, _file=file)
         journal._write({"duallgd_journal": FORMAT, **asdict(header)})
         journal.sync()
         return journal
@@ -209,9 +181,7 @@ def scan(path: Path) -> Journal:
     header, end, good_bytes, good_sum, is_damaged = None, None, 0, 0, False
     rows, inputs = array("q"), dict[str, int]()
     with path.open("rb") as file:
-        if not _MARK.startswith(file.read(len(_MARK))):
-            raise UsageError(f"{path} is not a duallgd journal; name another file")
-        file.seek(0)
+        _require_journal(file, path)
         for line in file:
             body = line[:-_SEAL_BYTES]
             checksum = zlib.crc32(body, good_sum)
@@ -244,21 +214,16 @@ def scan(path: Path) -> Journal:
 
 
 def _header(values: dict[str, Any]) -> Header:
-    """The header of a journal, all of which this version understands."""
+    """The header of a journal, from its first line."""
     given = {name: values[name] for name in values if name not in {"duallgd_journal", "crc32"}}
-    header = Header(**{**given, "inputs": tuple(map(dict, given["inputs"]))})
-    settings = header.settings
-    kinds: list[tuple[object, type]] = [(header.version, str), (header.model["ranking"], dict)]
-    for entry in header.inputs:
-        kinds += [(entry["name"], str), (entry["bytes"], int), (entry["sha256"], str)]
-    if not header.inputs or not all(isinstance(value, kind) for value, kind in kinds):
-        raise TypeError(header)
-    Shard.parse(header.shard)
-    int(settings["top_k"])
-    float(settings.get("certain", CERTAIN))
-    parse(CleaningSettings, settings["cleaning"])
-    parse(FeatureSettings, settings.get("features", {}))
-    return header
+    return Header(**{**given, "inputs": tuple(map(dict, given["inputs"]))})
+
+
+def _require_journal(file: "BufferedReader | BufferedRandom", path: Path) -> None:
+    """Refuse a file that does not begin as journals do; one that ends before is one."""
+    if not _MARK.startswith(file.read(len(_MARK))):
+        raise UsageError(f"{path} is not a duallgd journal; name another file")
+    file.seek(0)
 
 
 def _of_another_version(path: Path) -> UnreadableError:
@@ -276,11 +241,8 @@ def _full(path: Path, error: OSError) -> UsageError:
 
 
 @contextmanager
-def _opened(path: Path, *, is_started: bool = False) -> Iterator[Journal]:
-    """A locked journal; an error inside closes it.
-
-    One of another version counts as damaged where a run is started anew.
-    """
+def _opened(path: Path) -> "Iterator[BufferedRandom]":
+    """A file to write a journal to, locked; an error inside closes it."""
     try:
         # Append mode creates without truncating; the file is then read and written at will.
         path.open("ab").close()
@@ -289,14 +251,8 @@ def _opened(path: Path, *, is_started: bool = False) -> Iterator[Journal]:
         raise UsageError(f"cannot write the journal {path}: {error.strerror}") from None
     try:
         _lock(file)
-        try:
-            journal = scan(path)
-        except UnreadableError:
-            if not is_started:
-                raise
-            nothing = np.zeros((0, 5), np.int64)
-            journal = Journal(path, None, None, 0, 0, is_damaged=True, rows=nothing)
-        yield replace(journal, _file=file, _synced=time.monotonic())
+        _require_journal(file, path)
+        yield file
     except BlockingIOError:
         file.close()
         raise UsageError(f"the journal {path} is being written by another run") from None
@@ -326,22 +282,14 @@ class FinishedRun:
         shards: That of each journal, such as ``2/8``.
     """
 
-    def __init__(self, paths: Sequence[Path], *, partial: bool = False, workers: int = 1) -> None:
-        """Open the journals of a run.
-
-        Args:
-            paths: Of its journals.
-            partial: Take what is finished in unfinished journals.
-            workers: Processes that read them.
+    def __init__(self, paths: Sequence[Path], *, partial: bool = False) -> None:
+        """Open the journals of a run; if `partial`, take what is finished in unfinished ones.
 
         Raises:
             UsageError: A journal is missing, damaged or unfinished, or belongs to another run.
         """
-        if not paths:
-            raise UsageError("no journals to join; name the files that sharded runs wrote")
         self._paths = tuple(paths)
-        usable = with_arguments(_usable, partial=partial)
-        journals = list(in_order(usable, self._paths, workers, at_a_time=1))
+        journals = [_usable(path, partial) for path in paths]
         headers = [journal.header for journal in journals if journal.header is not None]
         self.header = headers[0]
         for path, header in zip(paths, headers, strict=True):
@@ -373,13 +321,6 @@ class FinishedRun:
         """The results of each feature, in the order of their first spectra."""
         return map(self._read, self._rows[self._rows[:, 1] == 0])
 
-    def slices(self, size: int) -> Iterator[Self]:
-        """The run as several of so many spectra, in input order; at least one, if it has none."""
-        for start in range(0, max(1, len(self._rows)), size):
-            part = copy.copy(self)
-            part._rows = self._rows[start : start + size]
-            yield part
-
     def _read(self, row: NDArray[np.int64]) -> tuple[HypothesisResult, ...]:
         """Read the results of a feature from the disk."""
         path = self._paths[row[3]]
@@ -392,7 +333,7 @@ class FinishedRun:
             raise _of_another_version(path) from None
 
 
-def read(names: Sequence[Path], *, partial: bool = False, workers: int = 1) -> FinishedRun:
+def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
     """All that a run computed, from journals or outputs that have journals beside them.
 
     With `partial` what is finished, whatever is missing or still going on.
@@ -400,7 +341,7 @@ def read(names: Sequence[Path], *, partial: bool = False, workers: int = 1) -> F
     Raises:
         UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
     """
-    run = FinishedRun(journals_of(names), partial=partial, workers=workers)
+    run = FinishedRun(journals_of(names), partial=partial)
     for number in range(1, Shard.parse(run.header.shard).count + 1):
         shard = str(Shard(number, Shard.parse(run.header.shard).count))
         if not partial and run.shards.count(shard) != 1:
@@ -439,14 +380,6 @@ def is_journal(path: Path) -> bool:
         return file.read(len(_MARK)) == _MARK
 
 
-def inputs_of(path: Path) -> list[str]:
-    """Names of the files of spectra that a run read, by the first line of its journal."""
-    if is_journal(path):
-        with path.open("rb") as file, suppress(*_UNKNOWN):
-            return [str(entry["name"]) for entry in _header(json.loads(file.readline())).inputs]
-    return []
-
-
 def _usable(path: Path, partial: bool) -> Journal:
     """What a journal holds, once that is known to be usable."""
     if not path.is_file():
@@ -454,11 +387,11 @@ def _usable(path: Path, partial: bool) -> Journal:
     journal = scan(path)
     if journal.is_damaged and not (partial and journal.header):
         raise UsageError(
-            f"journal {path} is damaged after byte {journal.good_bytes}; run it again without "
-            "--resume, or take what stands before with merge --partial"
+            f"journal {path} is damaged after byte {journal.good_bytes}; predict again with "
+            "--force, or take what stands before with merge --partial"
         )
     if journal.header is None:
-        raise UsageError(f"journal {path} is empty; run it again without --resume")
+        raise UsageError(f"journal {path} is empty; predict again with --force")
     if journal.end is None and not partial:
         raise UsageError(
             f"the run of {path} (shard {journal.header.shard}) is not finished, "

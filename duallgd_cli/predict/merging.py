@@ -1,8 +1,8 @@
-"""From what was proposed to distinct molecules with their counts."""
+"""From what was proposed to distinct molecules with their counts and scores."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Final
 
 from duallgd_cli.chem import identity
@@ -14,24 +14,6 @@ from duallgd_cli.sources import GIVEN, Proposal, Query
 _SALT: Final = "internal salt"
 _NO_INCHI: Final = "no InChI"
 KNOWN_MOLECULE: Final = "known molecule"
-
-
-@dataclass(slots=True)
-class _Counts:
-    """How often a molecule was proposed, and by what."""
-
-    samples: int = 0
-    repaired: int = 0
-    log_likelihoods: list[float] = field(default_factory=list)
-    sources: set[str] = field(default_factory=set)
-    spellings: Counter[str] = field(default_factory=Counter)
-
-    def __iadd__(self, other: "_Counts") -> "_Counts":
-        self.samples += other.samples
-        self.repaired += other.repaired
-        self.log_likelihoods += other.log_likelihoods
-        self.sources |= other.sources
-        return self
 
 
 def merge(
@@ -56,35 +38,40 @@ def merge(
         It with distinct molecules, in alphabetical order of their keys, and with the tallies.
     """
     named: dict[str, Molecule | None] = {}  # by SMILES
-    counts: defaultdict[str, _Counts] = defaultdict(_Counts)
-    rejected: Counter[str] = Counter()
-    sampled = 0
+    together = defaultdict[str, list[Proposal]](list)
+    spellings = defaultdict[str, Counter[str]](Counter)
+    rejected, sampled = Counter[str](), 0
     for proposal in proposals:
-        is_given = proposal.source in GIVEN
-        sampled += not is_given
-        molecule = _named(proposal, named, query)
-        if molecule is None or proposal.rejection:
-            if not is_given:
-                rejected[proposal.rejection or _NO_INCHI] += 1
-            continue
-        own = counts[molecule.block]
-        own.sources.add(proposal.source)
-        own.spellings[molecule.smiles] += not is_given
-        if is_given:  # no sample: whatever else is counted, it is one of the user's or not
-            continue
-        own.samples += 1
-        own.repaired += proposal.is_repaired
-        if proposal.log_likelihood is not None:
-            own.log_likelihoods.append(proposal.log_likelihood)
-    molecules = {block: _first(own.spellings, named) for block, own in counts.items()}
-    rejected[_SALT] += _without_strays(counts, molecules)
-    for block in excluded & counts.keys():
-        rejected[KNOWN_MOLECULE] += counts.pop(block).samples
-    blocks = sorted(counts)
-    values = score(scores, query, [molecules[block] for block in blocks])
+        is_sample, molecule = proposal.source not in GIVEN, None
+        sampled += is_sample
+        if proposal.mol is not None and not proposal.rejection:
+            smiles = identity.canonical_smiles(proposal.mol)
+            if smiles not in named:
+                query.check()
+                try:
+                    named[smiles] = Molecule.of(proposal.mol, smiles)
+                except MoleculeError:
+                    named[smiles] = None
+            molecule = named[smiles]
+        if molecule is not None:
+            together[molecule.block].append(proposal)
+            spellings[molecule.block][molecule.smiles] += is_sample
+        elif is_sample:
+            rejected[proposal.rejection or _NO_INCHI] += 1
+    # Of molecules with one block the one proposed most often.
+    spelled = {smiles: molecule for smiles, molecule in named.items() if molecule is not None}
+    molecules = {
+        block: spelled[min(counts, key=lambda text: (-counts[text], text))]
+        for block, counts in spellings.items()
+    }
+    rejected[_SALT] += _without_strays(together, molecules)
+    for block in excluded & together.keys():
+        rejected[KNOWN_MOLECULE] += _n_samples(together.pop(block))
+    blocks = sorted(together)
+    scored = score(scores, query, [molecules[block] for block in blocks])
     structures = tuple(
-        _structure(molecules[block], counts[block], own)
-        for block, own in zip(blocks, values or [{}] * len(blocks), strict=True)
+        _structure(molecules[block], together[block], values)
+        for block, values in zip(blocks, scored, strict=True)
     )
     repaired = sum(structure.repaired for structure in structures)
     return replace(
@@ -94,60 +81,48 @@ def merge(
         assembled=sampled - repaired - rejected.total(),
         repaired=repaired,
         rejected=dict(sorted((+rejected).items())),
-        distinct=len(structures),
     )
 
 
-def _named(proposal: Proposal, named: dict[str, Molecule | None], query: Query) -> Molecule | None:
-    """The molecule that was proposed, by name; None where there is none or it has no InChI."""
-    if proposal.mol is None or proposal.rejection:
-        return None
-    smiles = identity.canonical_smiles(proposal.mol)
-    if smiles not in named:
-        query.check()
-        try:
-            named[smiles] = Molecule.of(proposal.mol, smiles)
-        except MoleculeError:
-            named[smiles] = None
-    return named[smiles]
+def _n_samples(proposals: Sequence[Proposal]) -> int:
+    """Proposals that count: structures of the user's are there or not, however often."""
+    return sum(proposal.source not in GIVEN for proposal in proposals)
 
 
-def _first(spellings: Counter[str], named: Mapping[str, Molecule | None]) -> Molecule:
-    """Of molecules with one InChIKey block the one proposed most often."""
-    ordered: Iterator[str] = iter(sorted(spellings, key=lambda text: (-spellings[text], text)))
-    return next(molecule for text in ordered if (molecule := named[text]) is not None)
-
-
-def _without_strays(counts: dict[str, _Counts], molecules: Mapping[str, Molecule]) -> int:
+def _without_strays(together: dict[str, list[Proposal]], molecules: Mapping[str, Molecule]) -> int:
     """Take out what only a wrong placement of charges made, in place; samples of internal salts.
 
     Of zwitterions that differ in the placement of charges alone the most frequent stays and counts
     the samples of all. Internal salts stay only where nothing else was proposed. Structures of the
     user stay as they are.
     """
-    kept = {block for block, own in counts.items() if own.sources & GIVEN}
+    n_samples = {block: _n_samples(proposals) for block, proposals in together.items()}
+    kept = {block for block, n in n_samples.items() if n < len(together[block])}
     best: dict[str, str] = {}
-    for block in sorted(counts, key=lambda block: (-counts[block].samples, block)):
+    for block in sorted(together, key=lambda block: (-n_samples[block], block)):
         placement = molecules[block].placement
         first = best.setdefault(placement, block) if placement and block not in kept else block
         if first != block:
-            counts[first] += counts.pop(block)
-    salts = [block for block in counts if molecules[block].is_salt and block not in kept]
-    if len(salts) == len(counts):
+            together[first] += together.pop(block)
+    salts = [block for block in together if molecules[block].is_salt and block not in kept]
+    if len(salts) == len(together):
         return 0
-    return sum(counts.pop(block).samples for block in salts)
+    return sum(_n_samples(together.pop(block)) for block in salts)
 
 
-def _structure(molecule: Molecule, counts: _Counts, scores: Mapping[str, float]) -> Structure:
-    drawn = counts.log_likelihoods
+def _structure(
+    molecule: Molecule, proposals: Sequence[Proposal], scores: Mapping[str, float]
+) -> Structure:
+    samples = [proposal for proposal in proposals if proposal.source not in GIVEN]
+    drawn = [one.log_likelihood for one in samples if one.log_likelihood is not None]
     return Structure(
         smiles=molecule.smiles,
         inchi=molecule.inchi,
         inchikey=molecule.inchikey,
-        samples=counts.samples,
-        repaired=counts.repaired,
+        samples=len(samples),
+        repaired=sum(one.is_repaired for one in samples),
         log_likelihood=sum(drawn) / len(drawn) if drawn else None,
-        sources=tuple(sorted(counts.sources)),
+        sources=tuple(sorted({one.source for one in proposals})),
         family=molecule.family,
         scaffold=molecule.scaffold,
         scores=scores,

@@ -3,22 +3,47 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from duallgd_cli.config import SamplingSettings
+from duallgd_cli.checkpoint import resolve_weights
+from duallgd_cli.checkpoint.format import Checkpoint, require_trained
+from duallgd_cli.checkpoint.format import load as load_checkpoint
+from duallgd_cli.checkpoint.plugins import plugin_for
+from duallgd_cli.chem.building_blocks import NO_BLOCKS
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.config import SamplingSettings, dump
+from duallgd_cli.data.peaks import from_annotated, peak_batch
+from duallgd_cli.diffusion.process import parse_schedule
+from duallgd_cli.diffusion.sampler import Sampler, on_one_thread
+from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.files import sha256
+from duallgd_cli.model.duallgd import parameter_counts
+from duallgd_cli.model.encoder import FormulaTransformer
+from duallgd_cli.model.fragment_kernel import FragmentKernel
+from duallgd_cli.model.rewritten import for_inference, rewritten_for
 from duallgd_cli.ranking.one_list import FITTED, Membership, Ranking
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel
-from duallgd_cli.scores import Score
+from duallgd_cli.runtime import Runtime
+from duallgd_cli.scores import FragmentScorer, Score, fitted_scores
 from duallgd_cli.sources import BUILT_IN, CandidateSource
+from duallgd_cli.sources.collection import Collection
+from duallgd_cli.sources.enumerated import (
+    AnalogueSource,
+    DatabaseSource,
+    Enumerated,
+    LibrarySource,
+)
 from duallgd_cli.sources.known import GuideFiles
+from duallgd_cli.sources.network import Noise, Templates
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 
 if TYPE_CHECKING:
-    from duallgd_cli.diffusion.sampler import Sampler
     from duallgd_cli.predict.api import Predictions, Spectra
     from duallgd_cli.predict.settings import PredictSettings
 
@@ -71,7 +96,7 @@ class LoadedModel:
     again: "Callable[[], LoadedModel] | None" = None
     known: tuple[str, ...] = ()
     synchronise: Callable[[], None] = lambda: None
-    sampler: "Sampler | None" = None
+    sampler: Sampler | None = None
 
     @property
     def own(self) -> list[str]:
@@ -79,14 +104,47 @@ class LoadedModel:
         names = [one.name for one in self.sources if one.name not in BUILT_IN]
         return [*names, *(one.name for one in self.scores if one.name not in FEATURES)]
 
+    def identity(self, ranking: Ranking) -> dict[str, Any]:
+        """What predicts, for the header of a journal and the record of a run."""
+        about = {"name": self.name, "sha256": self.sha256, "ranking": dump(ranking.generated)}
+        if ranking.database is not None:
+            about |= {"database": dump(ranking.database), "membership": dump(ranking.membership)}
+        said = {"remark": self.remark, "own": self.own}
+        return about | {name: value for name, value in said.items() if value}
+
     def ranking_for(self, settings: "PredictSettings", files: GuideFiles | None = None) -> Ranking:
-        """The ranking of a run with these settings, and files that say what is known."""
-        steps = settings.sampling.steps
-        generated = replace(self.ranking, steps=steps)
-        if files is None or not files.databases:
+        """The ranking of a run with these settings, and files that say what is known.
+
+        A warning says where its confidence was not calibrated.
+        """
+        sampling, reasons = settings.sampling, list[str]()
+        has_database = files is not None and bool(files.databases)
+        share = sampling.database_share if has_database else 0.0
+        if has_database and self.database is None:
+            reasons.append("structures of a database")
+        if share == 1:
+            logger.warning("confidence is for the case that the structure is in the database")
+        else:
+            reasons += _uncalibrated(self.ranking, sampling)
+        is_guided = files is not None and (files.analogues or files.libraries or files.tables)
+        if settings.guide is not None or is_guided:
+            reasons.append(
+                "a core, parts or analogues that are known (with right ones it is too low)"
+            )
+        if not self.ranking.n_spectra:
+            logger.warning(
+                "the ranking of these weights was never fitted: confidence means nothing"
+            )
+        elif reasons:
+            logger.warning(
+                "confidence was not calibrated for %s: take it as a rough guide",
+                " and ".join(reasons),
+            )
+        generated = replace(self.ranking, steps=sampling.steps)
+        if not has_database:
             return Ranking(generated)
-        database = replace(self.database or self.ranking, steps=steps)
-        return Ranking(generated, database, self.membership, settings.sampling.database_share)
+        database = replace(self.database or self.ranking, steps=sampling.steps)
+        return Ranking(generated, database, self.membership, share)
 
     def predict(
         self,
@@ -107,30 +165,7 @@ class LoadedModel:
         return predictions(self, spectra, settings, formulas, workers, changes)
 
 
-def warn_uncalibrated(
-    model: LoadedModel, settings: "PredictSettings", files: GuideFiles | None = None
-) -> None:
-    """Warn where the confidence of a run was not calibrated."""
-    ranking, reasons = model.ranking, list[str]()
-    share = settings.sampling.database_share
-    if files is not None and files.databases:
-        reasons += ["structures of a database"] if model.database is None else []
-        if share == 1:
-            logger.warning("confidence is for the case that the structure is in the database")
-    if files is None or not files.databases or share < 1:
-        reasons += _uncalibrated_draws(ranking, settings.sampling)
-    alike = files is not None and bool(files.analogues or files.libraries or files.tables)
-    if settings.guide is not None or alike:
-        reasons.append("a core, parts or analogues that are known (with right ones it is too low)")
-    if not ranking.n_spectra:
-        logger.warning("the ranking of these weights was never fitted: confidence means nothing")
-    elif reasons:
-        logger.warning(
-            "confidence was not calibrated for %s: take it as a rough guide", " and ".join(reasons)
-        )
-
-
-def _uncalibrated_draws(ranking: RankingModel, sampling: SamplingSettings) -> Iterator[str]:
+def _uncalibrated(ranking: RankingModel, sampling: SamplingSettings) -> Iterator[str]:
     """What of the way that samples are drawn the probabilities were not fitted on."""
     steps, samples = sampling.steps, sampling.samples
     least, most = ranking.least_samples, ranking.most_samples
@@ -143,3 +178,136 @@ def _uncalibrated_draws(ranking: RankingModel, sampling: SamplingSettings) -> It
         yield f"temperature {sampling.temperature:g}"
     if sampling.sources != SamplingSettings().sources:
         yield f"sources {sampling.sources}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoder:
+    """Predicts the fingerprint of a spectrum's molecule.
+
+    Attributes:
+        network: The formula transformer of the trained network.
+        runtime: Device and precision.
+        kernel: What known molecules with like spectra say of the fingerprint, or None.
+        isomers: Says what each bit speaks for a molecule beside isomers, or None.
+    """
+
+    network: FormulaTransformer
+    runtime: Runtime
+    kernel: FragmentKernel | None = None
+    isomers: FormulaTransformer | None = None
+
+    @torch.inference_mode()
+    def __call__(self, annotated: AnnotatedSpectrum) -> Encoded:
+        """See `Encode`."""
+        with on_one_thread():
+            peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
+            with self.runtime.autocast():
+                logits = self.network(peaks)
+            if self.kernel is not None:
+                logits = self.kernel.mixed(logits, peaks)
+            fingerprint = torch.sigmoid(logits.float())[0].cpu().numpy()
+            if self.isomers is None:
+                return fingerprint, None
+            with self.runtime.autocast():
+                odds = self.isomers(peaks)[0].float().cpu().numpy()
+            return fingerprint, odds
+
+
+def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
+    """Load weights for prediction, from a file or a name; None takes the shipped ones.
+
+    Raises:
+        WeightsError: Missing, broken, of another shape, or a file that no plug-in reads.
+    """
+    path = resolve_weights(weights)
+    if (plugin := plugin_for(path)) is not None:
+        return plugin.load(path, runtime)
+    checkpoint = load_checkpoint(path)
+    require_trained(checkpoint.record, path)
+    model = model_of(checkpoint, path, runtime)
+    again = None if runtime.device.type == "mps" else partial(_alone, path, runtime)
+    return replace(model, sha256=sha256(path), again=again)
+
+
+def _alone(path: Path, runtime: Runtime) -> LoadedModel:
+    """The same on one thread of another process."""
+    own = Runtime.resolve(str(runtime.device), runtime.precision, threads=1)
+    return load_model(path, own)
+
+
+def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedModel:
+    """What predicts with the content of a weights file, each part of it checked.
+
+    Raises:
+        WeightsError: A part is broken or does not fit the others.
+    """
+    process, bits = checkpoint.settings.diffusion, checkpoint.settings.encoder.fingerprint_bits
+    if bits != FINGERPRINT_BITS:
+        raise WeightsError(
+            f"weights {path} predict {bits} fingerprint bits, molecules have {FINGERPRINT_BITS}; "
+            "train with the default fingerprint_bits"
+        )
+    try:
+        parse_schedule(process.schedule, process.n_steps, 1)
+    except ConfigError as error:
+        raise WeightsError(f"weights {path} cannot be sampled from: {error}") from None
+    collection = Collection.of(checkpoint.templates) if checkpoint.templates else None
+    if checkpoint.kernel and collection is None:
+        raise WeightsError(
+            f"weights {path} hold spectra of known molecules without these; run 'duallgd weights "
+            "analogues'"
+        )
+    blocks = NO_BLOCKS if collection is None else collection.blocks
+    arrays = {name: tensor.numpy() for name, tensor in checkpoint.reranker.items()}
+    scores, fragments = fitted_scores(arrays, blocks.ends)
+    kernel = None
+    if checkpoint.kernel and collection is not None:
+        known = collection.molecules
+        kernel = FragmentKernel.of(checkpoint.kernel, known.bit_offset, known.bits)
+        kernel = kernel.to(runtime.device)
+    if (isomers := checkpoint.contrast_encoder()) is not None:
+        isomers = isomers.to(runtime.device)
+    ranking = _ranking(checkpoint.ranking, path)
+    database = _ranking(checkpoint.database, path) if checkpoint.database else None
+    built = checkpoint.build()
+    rewritten = rewritten_for(built, runtime)
+    network = for_inference(built, runtime)
+    sampler = Sampler(network, runtime, rewritten)
+    return LoadedModel(
+        encode=Encoder(network.encoder, runtime, kernel, isomers),
+        sources=sources_of(sampler, collection, fragments),
+        scores=scores,
+        ranking=ranking,
+        database=database,
+        name=path.name,
+        sha256="",
+        record=checkpoint.record,
+        parameters=parameter_counts(network),
+        known=() if collection is None else collection.names,
+        synchronise=runtime.synchronise,
+        sampler=sampler,
+    )
+
+
+def sources_of(
+    sampler: Sampler, collection: Collection | None = None, fragments: FragmentScorer | None = None
+) -> tuple[CandidateSource, ...]:
+    """The sources of a network with a collection of known molecules, in their order."""
+    listed: tuple[CandidateSource, ...] = (
+        LibrarySource(),
+        DatabaseSource(fragments),
+        AnalogueSource(sampler, collection, fragments),
+    )
+    if collection is not None:
+        listed += (Enumerated(collection, fragments), Templates(sampler, collection))
+    return (*listed, Noise(sampler))
+
+
+def _ranking(values: Mapping[str, Any], path: Path) -> RankingModel:
+    try:
+        return RankingModel.stored(values)
+    except ConfigError as error:
+        raise WeightsError(
+            f"the ranking in weights {path} is of another version ({error}); take the weights that "
+            "come with this one, or run 'duallgd weights evidence' and 'duallgd calibrate'"
+        ) from None

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,12 @@ from rdkit import Chem
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.errors import FormulaError, MoleculeError, OutOfTimeError, UsageError, counted
-from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import FEATURES
 from duallgd_cli.scores import Molecule, Score
 from duallgd_cli.sources import CandidateSource, Proposal, Query
+
+if TYPE_CHECKING:
+    from duallgd_cli.predict.model import LoadedModel
 
 logger = logging.getLogger(__name__)
 
@@ -34,17 +36,11 @@ _NOT_A_MOLECULE: Final = "not a molecule"
 class OwnSource:
     """A source of the user's, whose faults are said and cost nothing else.
 
-    Attributes:
-        source: Its ``propose(query, n, seed)`` gives molecules as SMILES or for RDKit, or
-            proposals.
+    Its ``propose(query, n, seed)`` gives molecules as SMILES or for RDKit, or proposals.
     """
 
     source: Any
-
-    @property
-    def name(self) -> str:
-        """Of the source."""
-        return str(self.source.name)
+    name: str
 
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
         """What the source gives, at most n; a molecule of another formula is no candidate."""
@@ -74,18 +70,10 @@ class OwnSource:
 
 @dataclass(frozen=True, slots=True)
 class OwnScore:
-    """A score of the user's, whose faults are said; it then counts for no molecule.
-
-    Attributes:
-        score: Called with a query and molecules, gives a number for each.
-    """
+    """A score of the user's, whose faults are said; it then counts for no molecule."""
 
     score: Any
-
-    @property
-    def name(self) -> str:
-        """Of the score."""
-        return str(self.score.name)
+    name: str
 
     def __call__(self, query: Query, molecules: Sequence[Molecule]) -> NDArray[np.float64]:
         """Score molecules, (C,); 0 for all where something is wrong."""
@@ -107,8 +95,8 @@ class OwnScore:
 
 
 def with_own(
-    model: LoadedModel, sources: Sequence[CandidateSource] = (), scores: Sequence[Score] = ()
-) -> LoadedModel:
+    model: "LoadedModel", sources: Sequence[CandidateSource] = (), scores: Sequence[Score] = ()
+) -> "LoadedModel":
     """A model with the user's sources and scores, those of installed packages included.
 
     Raises:
@@ -121,7 +109,8 @@ def with_own(
     names = {each.name for each in model.scores} | set(FEATURES)
     _require_new("source", sources, "propose", {each.name for each in model.sources})
     _require_new("score", scores, "__call__", names)
-    return added(model, tuple(map(OwnSource, sources)), tuple(map(OwnScore, scores)))
+    own_sources = tuple(OwnSource(each, each.name) for each in sources)
+    return added(model, own_sources, tuple(OwnScore(each, each.name) for each in scores))
 
 
 def _require_new(kind: str, own: Sequence[object], verb: str, taken: set[str]) -> None:
@@ -137,11 +126,7 @@ def _require_new(kind: str, own: Sequence[object], verb: str, taken: set[str]) -
 
 
 def _installed(group: str) -> tuple[Any, ...]:
-    """What installed packages name.
-
-    Raises:
-        UsageError: One cannot be loaded.
-    """
+    """What installed packages name."""
     from importlib.metadata import entry_points  # takes a while, and loads the network's modules
 
     made = []
@@ -157,8 +142,8 @@ def _installed(group: str) -> tuple[Any, ...]:
 
 
 def added(
-    model: LoadedModel, sources: Sequence[CandidateSource], scores: Sequence[Score] = ()
-) -> LoadedModel:
+    model: "LoadedModel", sources: Sequence[CandidateSource], scores: Sequence[Score] = ()
+) -> "LoadedModel":
     """A model with further sources and scores, in other processes too if they can be sent."""
     again = None if model.again is None else partial(_loaded, model.again, sources, scores)
     try:
@@ -171,6 +156,6 @@ def added(
 
 
 def _loaded(
-    again: Callable[[], LoadedModel], sources: Sequence[CandidateSource], scores: Sequence[Score]
-) -> LoadedModel:
+    again: "Callable[[], LoadedModel]", sources: Sequence[CandidateSource], scores: Sequence[Score]
+) -> "LoadedModel":
     return added(again(), sources, scores)

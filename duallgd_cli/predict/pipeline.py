@@ -10,28 +10,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse_quotas
 from duallgd_cli.errors import (
     Failure,
-    FormulaError,
     OutOfTimeError,
     RefusedError,
     UsageError,
     counted,
     quote,
 )
-from duallgd_cli.files import sha256
-from duallgd_cli.formulas import predicted_formulas
 from duallgd_cli.predict.merging import KNOWN_MOLECULE, merge
-from duallgd_cli.predict.model import LoadedModel
-from duallgd_cli.predict.settings import PREDICT, PredictSettings
+from duallgd_cli.predict.settings import PredictSettings, formula_source
 from duallgd_cli.ranking.ranking import LEAST_EXPLAINED
 from duallgd_cli.results import (
     OK,
@@ -54,27 +48,23 @@ from duallgd_cli.sources import (
     Query,
     propose,
 )
-from duallgd_cli.sources.known import GuideFiles, Knowledge, Known
+from duallgd_cli.sources.known import Knowledge, Known
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.features import clean
-from duallgd_cli.spectra.formulas import (
-    FormulaSource,
-    from_field,
-    from_text,
-    ion_with_metal,
-    table_source,
-)
+from duallgd_cli.spectra.formulas import FormulaSource
 from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
+
+if TYPE_CHECKING:  # PyTorch, which those who read results do without
+    from duallgd_cli.predict.model import LoadedModel
 
 # For a formula that shares the samples of a feature with others.
 _FEWEST_SAMPLES: Final = 15
 _AT_HAND: Final = 3  # features that are predicted before processes would be at work
-_MOST_DRAWS: Final = 10  # times the samples, see `PredictSettings.max_draws`
 _OF_AN_OWN_SOURCE: Final = 20  # proposals of one that the settings do not name
 _SEED_BYTES: Final = 8
 _GO_ON: Final = "finished work is kept, and --resume with fewer --workers goes on"
-_networks: Final = list[LoadedModel]()  # of a process that predicts
+_networks: "Final[list[LoadedModel]]" = []  # of a process that predicts
 
 
 class Task(NamedTuple):
@@ -88,7 +78,7 @@ class Task(NamedTuple):
 
 def results(
     features: Iterable[tuple[int, Feature]],
-    model: LoadedModel,
+    model: "LoadedModel",
     settings: PredictSettings,
     workers: int = 1,
     *,
@@ -112,16 +102,11 @@ def results(
         UsageError: The settings name a source that does not exist, or that draws no samples.
     """
     names = (BUILT_IN | {each.name for each in model.sources}) - GIVEN
-    for name in parse_quotas(settings.sampling.sources):
-        if name in GIVEN:
-            raise UsageError(
-                f"structures of a {name} stand beside the samples and have no part of them; leave "
-                f"{name} out of sources"
-            )
-        if name not in names:
-            raise UsageError(
-                f"there is no source {quote(name)}; there are {', '.join(sorted(names))}"
-            )
+    if unknown := parse_quotas(settings.sampling.sources).keys() - names:
+        raise UsageError(
+            f"there is no source {quote(min(unknown))} to draw samples from; there are "
+            f"{', '.join(sorted(names))}"
+        )
     source = source or formula_source(settings, None, model.max_heavy_atoms)
     tasks = _tasks(features, settings, source, knowledge)
     here = partial(_results, model=model, settings=settings)
@@ -172,7 +157,7 @@ def _by_processes(
 
 
 def _results_elsewhere(
-    task: Task, again: Callable[[], LoadedModel], settings: PredictSettings
+    task: Task, again: "Callable[[], LoadedModel]", settings: PredictSettings
 ) -> tuple[HypothesisResult, ...]:
     """What a process gives that has a network of its own, or loads it."""
     if not _networks:
@@ -185,115 +170,55 @@ def _results_elsewhere(
 
 
 def _results(
-    task: Task, model: LoadedModel, settings: PredictSettings
+    task: Task, model: "LoadedModel", settings: PredictSettings
 ) -> tuple[HypothesisResult, ...]:
     """What each hypothesis of a feature gives; the time for it is that of the feature."""
-    limit_s, results = settings.sampling.timeout_s, list[HypothesisResult]()
+    limit_s = settings.sampling.timeout_s
     until = None if limit_s is None else time.monotonic() + limit_s
     check = _deadline(until, model.synchronise)
+    results = list[HypothesisResult]()
     for position, hypothesis in enumerate(task.hypotheses):
-        about: dict[str, Any] = {"feature": task.number, "spectra": task.spectra}
-        about["position"] = position
         if isinstance(hypothesis, Failure):
-            results.append(HypothesisResult(hypothesis.status, hypothesis.message, **about))
+            one = HypothesisResult(hypothesis.status, hypothesis.message)
         else:
-            annotated = annotate(hypothesis, settings.annotation)
-            result = _described(annotated, about)
-            results.append(_predicted(result, annotated, model, settings, task.known, check))
+            one = _predicted(hypothesis, model, settings, task.known, check)
+        results.append(replace(one, feature=task.number, spectra=task.spectra, position=position))
     return tuple(results)
 
 
 def _predicted(
-    result: HypothesisResult,
-    annotated: AnnotatedSpectrum,
-    model: LoadedModel,
+    hypothesis: Hypothesis,
+    model: "LoadedModel",
     settings: PredictSettings,
     known: Known | None,
     check: Callable[[], None],
 ) -> HypothesisResult:
-    """What a hypothesis gives, from what is known before anything is proposed."""
-    started, hypothesis, proposals = time.perf_counter(), annotated.hypothesis, list[Proposal]()
-    whole = settings.sampling.samples
-    samples = max(min(_FEWEST_SAMPLES, whole), round(whole * hypothesis.share))
-    sampling = replace(settings.sampling, samples=samples)
-    most = _MOST_DRAWS if settings.max_draws is None else settings.max_draws / whole
-    guide = None if known is None else known.guide
+    """What one hypothesis gives: the way of a spectrum from its peaks to scored molecules."""
+    started, samples = time.perf_counter(), settings.sampling.samples
+    share = max(min(_FEWEST_SAMPLES, samples), round(samples * hypothesis.share))
+    sampling = replace(settings.sampling, samples=share)
+    seed = noise_seed(settings.seed, hypothesis)
+    excluded = frozenset(model.known if sampling.exclude_known else ())
+    annotated = annotate(hypothesis, settings.annotation)
+    result = _described(annotated)
     try:
         check()
-        if guide is not None:
-            guide.require_room(hypothesis.formula)
-        fingerprint, isomers = model.encode(annotated)
-        query = Query(annotated, fingerprint, isomers, known, sampling, check)
+        if known is not None and known.guide is not None:
+            known.guide.require_room(hypothesis.formula)
+        query = Query(annotated, *model.encode(annotated), known, sampling, check)
         quotas = quotas_of(sampling, query, model.sources)
-        seed = noise_seed(settings.seed, hypothesis)
-        try:
-            proposals.extend(propose(model.sources, query, quotas, seed, most))
-        except OutOfTimeError:
-            if not proposals or guide is None:
-                raise
-            # What was proposed before counts, and is merged however late it is.
-            query = replace(query, check=lambda: None)
-        excluded = frozenset(model.known if sampling.exclude_known else ())
+        proposals = list(propose(model.sources, query, quotas, seed))
         result = merge(result, proposals, query, model.scores, excluded)
         result = _told(result, query, proposals, quotas)
     except OutOfTimeError:
         message = (
-            f"stopped after {settings.sampling.timeout_s:g} s; "
+            f"stopped after {sampling.timeout_s:g} s; "
             "raise --timeout-per-spectrum, or lower --steps or --samples"
         )
         result = _failed(result, Failure("timeout", message, "sample"))
     except RefusedError as refused:
         result = _failed(result, refused.failure)
     return replace(result, seconds=time.perf_counter() - started)
-
-
-def formula_source(
-    settings: PredictSettings, table: Path | None, max_heavy_atoms: int
-) -> FormulaSource:
-    """Where formulas come from: a table, one formula for all, or a field of each spectrum.
-
-    Where these have none, it is predicted, for molecules that the model can draw; with the word
-    ``predict`` for a formula, everywhere.
-
-    Raises:
-        UsageError: More than one of them is asked for, the one formula is none, or the table has no
-            usable columns.
-        MissingInputError: There is no such table.
-        UnreadableError: The table is empty or no text.
-    """
-    formula, column = settings.formula, settings.formula_column
-    options = {"--formulas": table, "--formula": formula, "--formula-col": column}
-    given = [name for name, value in options.items() if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
-    most_atoms = min(settings.limits.max_heavy_atoms, max_heavy_atoms)
-    limits = replace(settings.limits, max_heavy_atoms=most_atoms)
-    predicted = partial(
-        predicted_formulas,
-        settings=settings.formula_search,
-        max_heavy_atoms=most_atoms,
-        most=settings.formula_candidates,
-    )
-    if table is not None:
-        return table_source(str(table), limits, predicted)
-    if formula == PREDICT:
-        return predicted
-    if formula is None:
-        return partial(from_field, column=column, limits=limits, otherwise=predicted)
-    try:
-        Formula.parse(formula)
-    except FormulaError as error:  # but it may be that of an ion with the metal of its adduct
-        if all(ion_with_metal(formula, adduct) is None for adduct in ADDUCTS):
-            raise UsageError(f"--formula: {error}") from None
-    return partial(from_text, text=formula, limits=limits)
-
-
-def table_identity(table: Path | None, guide: GuideFiles | None = None) -> dict[str, Any]:
-    """Names and contents of formula table and guide files, for the header of a journal."""
-    identity: dict[str, Any] = {"formulas": None if table is None else str(table)}
-    if table is not None:
-        identity["formulas_sha256"] = sha256(table)
-    return identity | (guide.identity() if guide is not None else {})
 
 
 def quotas_of(
@@ -376,7 +301,7 @@ def _deadline(until: float | None, finish: Callable[[], None]) -> Callable[[], N
     return check
 
 
-def _described(annotated: AnnotatedSpectrum, about: Mapping[str, Any]) -> HypothesisResult:
+def _described(annotated: AnnotatedSpectrum) -> HypothesisResult:
     """What is known of a hypothesis before anything is drawn."""
     hypothesis, unexplained = annotated.hypothesis, ""
     if not annotated.n_explained:
@@ -411,7 +336,6 @@ def _described(annotated: AnnotatedSpectrum, about: Mapping[str, Any]) -> Hypoth
         n_explained=annotated.n_explained,
         explained_intensity=float(annotated.explained_intensity),
         peaks=tuple(peaks),
-        **about,
     )
 
 
@@ -434,9 +358,8 @@ def _told(
     if query.constraints is not None and draws:
         made = [one for one in proposals if one.source not in GIVEN]
         valid, wanted = sum(not one.rejection for one in made), query.sampling.samples
-        few = "; --max-draws limits them" if valid < wanted else ""
-        if len(made) > wanted or few:
-            said.append(f"{valid} of {len(made)} samples are as asked for{few}")
+        if len(made) > wanted or valid < wanted:
+            said.append(f"{valid} of {len(made)} samples are as asked for")
     smiles = {one.block: one.smiles for one in result.structures}
     result = replace(
         result,

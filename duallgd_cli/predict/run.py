@@ -1,54 +1,45 @@
 """The predict use case: spectrum files in, ranked structures out, nothing lost on the way."""
 
-import glob
 import json
 import logging
 import platform
-import re
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial as with_arguments
-from io import StringIO
-from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import IO, Any, Final, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UsageError, counted
 from duallgd_cli.files import (
     STANDARD_STREAM,
     claim,
+    replaced_text,
     require_input,
-    same_place,
     sha256,
     write_atomically,
 )
 from duallgd_cli.predict.journal import (
-    ENDING,
     FinishedRun,
     Journal,
-    inputs_of,
     is_journal,
     journals_of,
     read,
     scan,
 )
-from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
-from duallgd_cli.predict.pipeline import formula_source, results, table_identity
-from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest
+from duallgd_cli.predict.pipeline import results
+from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest, formula_source
 from duallgd_cli.predict.unmatched import telling_unmatched
-from duallgd_cli.ranking.ladder import with_level
-from duallgd_cli.ranking.one_list import Ranking
-from duallgd_cli.results import OK, HypothesisResult, Prediction, predictions_of, references
-from duallgd_cli.runtime import default_threads, in_order, versions
-from duallgd_cli.sources.known import Knowledge
+from duallgd_cli.ranking.one_list import Ranking, predictions_of
+from duallgd_cli.results import OK, HypothesisResult, Prediction, references
+from duallgd_cli.runtime import default_threads, versions
+from duallgd_cli.sources.known import GuideFiles, Knowledge
 from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.run import record as record_of_scans
@@ -56,8 +47,6 @@ from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.features import write_joined
 from duallgd_cli.writers.formats import (
     PART_COLUMNS,
-    TABLES,
-    WHOLE,
     cells_of,
     lines_of,
     part_rows,
@@ -66,19 +55,16 @@ from duallgd_cli.writers.formats import (
     write_pieces,
 )
 from duallgd_cli.writers.names import Names
-from duallgd_cli.writers.summaries import SUMMARIES, summary_paths, write_summary
+from duallgd_cli.writers.summaries import summary_paths, write_summary
+
+if TYPE_CHECKING:
+    from duallgd_cli.predict.model import LoadedModel
 
 logger = logging.getLogger(__name__)
 
-_BLOCK: Final = 1 << 20  # characters that are copied at once
-_AT_ONCE: Final = 1000  # spectra that are ranked and written as one piece of text
 _MOST_WORKERS: Final = 16
 _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
-_SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
-# The files of a run, as messages name them.
-OUTPUT, RECORD, JOURNAL = "the output", "the run record", "the journal"
-PARTS, PAGE, FEATURES = "the table of parts", "the page", "the table of features"
-_OF_A_RUN: Final = "a journal of the run"
+PAGE: Final = "the page"
 _GUIDES: Final = {
     "analogues": "an input, the analogues",
     "libraries": "an input, the library",
@@ -102,10 +88,10 @@ class RunSummary:
         journal: Kept journal, or None.
         counts: Spectra by status.
         messages: What the first spectrum of each status says.
-        n_candidates: Candidates of all features; what spectra read together share counts once.
+        n_candidates: Of all features; what spectra read together share counts once.
         notes: Remarks for the run record, and how often each was made.
         computing_s: Seconds of computing, of all features together.
-        n_features: Features; fewer than spectra where several are read together.
+        n_features: Fewer than spectra where several are read together.
         n_few: Features with candidates, but of too few samples to state parts.
         n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
         n_resumed: Features that the journal already held.
@@ -126,7 +112,10 @@ class RunSummary:
     seconds: float = 0.0
 
     def watch(self, run: FinishedRun, parts: IO[str] | None = None) -> Iterator[Prediction]:
-        """The predictions of a finished run, counted on their way to a writer."""
+        """The predictions of a finished run, counted on their way to a writer.
+
+        Rows of their parts go to a file, if there is one.
+        """
         self.n_ms1 = run.totals.get("ms1", 0)
         for prediction in predictions(run, parts=parts is not None):
             tried = prediction.hypotheses
@@ -142,13 +131,6 @@ class RunSummary:
                     parts.writelines(lines_of(cells, "csv"))
                     self.n_few += bool(prediction.candidates) and not is_enough(tried)
             yield prediction
-
-    def add(self, other: "RunSummary") -> None:
-        """Count what passed another's `watch`, of the same run."""
-        self.messages = {**other.messages, **self.messages}
-        for name in ("counts", "notes", "n_candidates", "n_features", "n_few", "computing_s"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.n_ms1 = other.n_ms1
 
     @property
     def n_spectra(self) -> int:
@@ -168,20 +150,15 @@ class RunSummary:
 
 def predict(
     request: PredictRequest,
-    model: LoadedModel,
+    model: "LoadedModel",
     progress: Progress | None = None,
     knowledge: Knowledge | None = None,
 ) -> RunSummary:
     """Predict structures for every MS2 spectrum of the inputs.
 
     Finished features are kept in a journal as they come; the output is written from it at the end,
-    whole or not at all. A shard writes no output: `merge` joins the journals of all.
-
-    Args:
-        request: What to predict, and where things are.
-        model: Draws and ranks.
-        progress: Told how the run goes; None for nobody.
-        knowledge: What `check` has read, if it was called before.
+    whole or not at all. A shard writes no output: `merge` joins the journals of all. `knowledge` is
+    what `check` has read, if it was called before.
 
     Raises:
         UsageError: The request is impossible, or the journal belongs to a different run.
@@ -192,7 +169,6 @@ def predict(
     tell = progress or (lambda *_: None)
     settings, is_shard = request.settings, request.shard.count > 1
     knowledge = knowledge or check(request)
-    warn_uncalibrated(model, settings, request.guide)
     summary = RunSummary("" if is_shard else request.output, request.journal_path())
     began, clock = datetime.now(UTC), time.perf_counter()
     n_finished: int | None = None  # features, once the journal is open
@@ -220,29 +196,30 @@ def predict(
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path, n_finished)) from None
         summary.seconds = time.perf_counter() - clock
-        shown = str(path).removesuffix(ENDING) if is_shard else request.output
-        _write_record(shown, finished, summary, began)
+        _write_record(request, finished, summary, began)
     return summary
 
 
-def run_header(request: PredictRequest, model: LoadedModel, inputs: Inputs) -> Header:
+def run_header(request: PredictRequest, model: "LoadedModel", inputs: Inputs) -> Header:
     """What the journal of a request says it is of."""
-    ranking = model.ranking_for(request.settings, request.guide)
-    about = {"name": model.name, "sha256": model.sha256, "ranking": config.dump(ranking.generated)}
-    if ranking.database is not None:
-        about["database"] = config.dump(ranking.database)
-        about["membership"] = config.dump(ranking.membership)
-    said = {"remark": model.remark, "own": model.own}
     settings = config.dump(request.settings) | table_identity(request.formulas, request.guide)
     if request.features is not None:
         settings["features_sha256"] = sha256(request.features)
     return Header(
         version=__version__,
         settings=settings,
-        model=about | {name: value for name, value in said.items() if value},
+        model=model.identity(model.ranking_for(request.settings, request.guide)),
         inputs=inputs.identity(),
         shard=str(request.shard),
     )
+
+
+def table_identity(table: Path | None, guide: GuideFiles | None = None) -> dict[str, Any]:
+    """Names and contents of formula table and guide files, for the header of a journal."""
+    identity: dict[str, Any] = {"formulas": None if table is None else str(table)}
+    if table is not None:
+        identity["formulas_sha256"] = sha256(table)
+    return identity | (guide.identity() if guide is not None else {})
 
 
 def _features(
@@ -317,38 +294,28 @@ def claim_run(
     request: PredictRequest,
     outputs: Mapping[str, str | Path] = MappingProxyType({}),
     inputs: Iterable[tuple[str, str | Path]] = (),
-    own: Collection[str] = (),
     *,
     makes_folders: bool = False,
 ) -> None:
-    """Refuse to lose a file to a run; see `files.claim`.
-
-    Args:
-        request: Of the run.
-        outputs: What is written beside its own files.
-        inputs: What is read beside them.
-        own: Which outputs may exist, beside those of a run that is resumed.
-        makes_folders: Whether folders are made for the outputs.
-    """
-    resolve_format(request.output, request.format)
-    journal = request.journal_path()
-    written = {**_outputs(request), **({} if journal is None else {JOURNAL: journal}), **outputs}
-    read = [*read_by(request), *inputs]
-    read += [(kind, written[kind]) for kind in (JOURNAL, RECORD) if kind in written]
-    if request.output != STANDARD_STREAM:
-        read += _all_files(request.output)
-    if journal is not None and journal.is_file() and journal.stat().st_size:
-        if not is_journal(journal):
-            raise UsageError(f"{journal} is not a duallgd journal; name another file")
-        if request.resume:
-            own = written
-        elif not request.force:
-            kept = scan(journal)
-            # What is in no output yet is kept under another name.
-            own = own if len(kept.rows) and kept.is_written else (*own, JOURNAL)
-    otherwise = "or --resume to continue its run"
-    options = {"force": request.force, "makes_folders": makes_folders}
-    claim(written, read, own=own, otherwise=otherwise, **options)
+    """Refuse to lose a file to a run, with what else is written and read; see `files.claim`."""
+    written, own = {**_outputs(request), **outputs}, list[str]()
+    if (journal := request.journal_path()) is not None:
+        written["the journal"] = journal
+        if journal.is_file() and journal.stat().st_size:
+            if not is_journal(journal):
+                raise UsageError(f"{journal} is not a duallgd journal; name another file")
+            if request.resume:
+                own += written
+            elif not request.force and not scan(journal).finished:
+                own.append("the journal")
+    claim(
+        written,
+        [*read_by(request), *inputs],
+        own=own,
+        force=request.force,
+        makes_folders=makes_folders,
+        otherwise="or --resume to continue its run",
+    )
 
 
 def read_by(request: PredictRequest) -> _Files:
@@ -357,73 +324,60 @@ def read_by(request: PredictRequest) -> _Files:
         if name != STANDARD_STREAM:
             require_input(name)
     guide = () if request.guide is None else request.guide.places()
+    read: _Files = [("an input, the spectra", name) for name in request.inputs]
+    read += [(_GUIDES[kind], place) for kind, _, place in guide]
+    return [*read, *_tables(request), *request.reads]
+
+
+def _tables(request: PredictRequest) -> _Files:
     tables = {
         "formulas": request.formulas, "features": request.features, "names": request.names,
     }  # fmt: skip
-    read: _Files = [("an input, the spectra", name) for name in request.inputs]
-    read += [(f"an input, the table of {of}", name) for of, name in tables.items() if name]
-    return [*read, *((_GUIDES[kind], place) for kind, _, place in guide), *request.reads]
+    return [(f"an input, the table of {of}", name) for of, name in tables.items() if name]
 
 
 def _outputs(request: PredictRequest) -> dict[str, str | Path]:
     """All that a run writes but its journal, by what it is."""
-    if request.shard.count > 1:
-        journal = str(request.journal_path())
-        return {RECORD: record_path(Path(journal.removesuffix(ENDING)))}
+    resolve_format(request.output, request.format)
+    files: dict[str, str | Path] = {}
+    if request.shard.count == 1:
+        files["the output"] = request.output
     if request.output == STANDARD_STREAM:
-        return {OUTPUT: request.output}
-    files = _run_files(request.output, request.summaries)
-    unasked = {JOURNAL: None, PAGE: request.page, PARTS: request.parts, FEATURES: request.features}
-    for kind, asked in unasked.items():
-        if not asked:
-            del files[kind]
-    return {**files, **({} if request.page is None else {PAGE: request.page})}
+        return files
+    files["the run record"] = record_path(request.run_name)
+    if request.shard.count > 1:
+        return files
+    if request.parts:
+        files["the table of parts"] = _beside(request.output, "parts")
+    if request.features is not None:
+        files["the table of features"] = _beside(request.output, "features")
+    if request.page is not None:
+        files[PAGE] = request.page
+    tables = summary_paths(request.summaries, Path(request.output))
+    return files | {f"the table for {name}": path for name, path in tables.items()}
 
 
-def _run_files(output: str | Path, summaries: Iterable[str] = SUMMARIES) -> dict[str, str | Path]:
-    """Where the files of a run lie if nobody says, by what they are."""
-    path = Path(output)
-    return {
-        OUTPUT: output,
-        RECORD: record_path(path),
-        JOURNAL: path.parent / f"{path.name}{ENDING}",
-        PARTS: path.parent / f"{path.stem}.parts.csv",
-        FEATURES: path.parent / f"{path.stem}.features.csv",
-        PAGE: path.parent / f"{path.stem}.html",
-        **{f"the table for {name}": at for name, at in summary_paths(summaries, path).items()},
-    }
+def _beside(output: str, what: str) -> Path:
+    return Path(output).with_name(f"{Path(output).stem}.{what}.csv")
 
 
 def record_path(output: Path) -> Path:
     """Where the record of a run lies: ``out.csv.run.json``."""
-    return output.parent / f"{output.name}.run.json"
-
-
-def _all_files(output: str | Path) -> _Files:
-    """The files of a run, with what they are; of its shards and what was kept what is there."""
-    path = Path(output)
-    journals = sorted(path.parent.glob(f"{glob.escape(path.name)}*{ENDING}*"))
-    records = sorted(path.parent.glob(f"{glob.escape(path.name)}.shard-*.run.json"))
-    shards = [
-        *((_OF_A_RUN, one) for one in journals),
-        *(("the record of a shard", one) for one in records),
-    ]
-    return [*_run_files(output).items(), *shards]
+    return output.with_name(f"{output.name}.run.json")
 
 
 def files_of_runs(names: Sequence[Path]) -> _Files:
-    """The files of finished runs, each with what it is, for a command that reads them.
+    """What finished runs are made of, each with what it is, for a command that reads them.
 
     Raises:
         UsageError: A name is neither a journal nor an output that has one.
     """
     journals = journals_of(names)
-    runs = (str(path).removesuffix(ENDING) for path in journals)
-    whole = dict.fromkeys(_SHARD.sub("", name) for name in (*map(str, names), *runs))
+    headers = [scan(path).header for path in journals if path.is_file()]
+    inputs = {entry["name"]: None for header in headers if header for entry in header.inputs}
     return [
-        *((_OF_A_RUN, path) for path in journals),
-        *(("the input of the run", name) for path in journals for name in inputs_of(path)),
-        *(item for name in whole for item in _all_files(name)),
+        *(("a journal of the run", path) for path in journals),
+        *(("the input of the run", name) for name in inputs),
     ]
 
 
@@ -437,79 +391,37 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
     for tried, place in run.in_input_order():
         if tried is not latest:
             candidates, top10 = ranking.rank(tried, None if parts else top_k)
-            latest, ranked = tried, predictions_of(tried, candidates, top10, top_k)
-            if parts:
-                likely = likely_parts(tried, candidates)
-                ranked = [replace(one, parts=likely if one.hypotheses else ()) for one in ranked]
-            ranked = [*with_level(ranked, certain)]
+            likely = likely_parts(tried, candidates) if parts else None
+            latest = tried
+            ranked = predictions_of(tried, candidates, top10, top_k, certain, likely)
         yield ranked[place]
 
 
-def merge(
-    names: list[Path],
-    output: str,
-    format_name: str = "",
-    *,
-    parts: bool = False,
-    summaries: Collection[str] = (),
-    features: Path | None = None,
-    names_table: Path | None = None,
-    partial: bool = False,
-    force: bool = False,
-) -> RunSummary:
-    """Join the shards of a run and write its output.
+def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
+    """Join the shards of a run and write its output; if `partial`, what is finished of it.
 
-    The output of that very run is written anew; any other file needs `force`.
-
-    Args:
-        names: Journals, or outputs that have journals beside them.
-        output: File, or ``-``.
-        format_name: One of `writers.FORMATS`; empty decides by the ending.
-        parts: As for `summaries` and `features`, see `PredictRequest`.
-        summaries: Tables for other programs.
-        features: Table of features, which comes back with the answers.
-        names_table: Names and classes of molecules; see `PredictRequest`.
-        partial: Write what is finished, whatever is missing or still going on.
-        force: Replace files that exist.
+    The inputs of the request are journals, or outputs that have journals beside them.
 
     Raises:
         UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
     """
-    request = PredictRequest(
-        inputs=tuple(map(str, names)),
-        output=output,
-        format=format_name,
-        parts=parts,
-        summaries=tuple(summaries),
-        features=features,
-        names=names_table,
-    )
-    if names_table is not None:
-        Names.read(names_table)
-    resolve_format(output, format_name)
-    inputs = files_of_runs(names)
-    tables = (("features", features), ("names", names_table))
-    inputs += [(f"an input, the table of {of}", path) for of, path in tables if path is not None]
-    is_own = any(kind == OUTPUT and same_place(path, output) for kind, path in inputs)
-    own = (OUTPUT, RECORD) if is_own and not partial else ()
-    claim(_outputs(request), inputs, force=force, own=own)
-    workers = workers_for(names)
-    run = read(names, partial=partial, workers=workers)
-    summary = RunSummary(output)
-    write_all(run, summary, request, workers)
-    _write_record(output, run, summary)
+    if request.names is not None:
+        Names.read(request.names)
+    names = [Path(name) for name in request.inputs]
+    claim(_outputs(request), [*files_of_runs(names), *_tables(request)], force=request.force)
+    run, summary = read(names, partial=partial), RunSummary(request.output)
+    write_all(run, summary, request)
+    _write_record(request, run, summary)
     return summary
 
 
 def workers_for(names: Sequence[Path]) -> int:
-    """Processes that read journals of this size: one, or as many as there are cores."""
+    """Processes that report runs of this size: one, or as many as there are cores."""
     size = sum(path.stat().st_size for path in journals_of(names) if path.is_file())
     return min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
 
 
-def write_all(
-    run: FinishedRun, summary: RunSummary, request: PredictRequest, workers: int = 1
-) -> None:
+def write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -> None:
     """Write the output of a finished run and, if asked for, further tables beside it.
 
     A shard is counted only: the output is written from all of them.
@@ -518,32 +430,21 @@ def write_all(
         UsageError: A file cannot be written.
     """
     output = request.output
-    output_format = resolve_format(output, request.format)
     if request.shard.count > 1:
         deque(summary.watch(run), maxlen=0)
         return
-    places = {} if output == STANDARD_STREAM else _run_files(output, ())
+    names = None if request.names is None else Names(request.names)
     # What structures contain takes minutes, so its table is made on the way of the output.
-    with TemporaryFile("w+", encoding="utf-8", errors="backslashreplace", newline="") as parts:
-        given = parts if request.parts else None
-        names = None if request.names is None else Names(request.names)
-        if output_format in WHOLE:
-            text = pieces(summary.watch(run, given), output_format, run.header, names)
-        else:
-            work = with_arguments(
-                _text, output_format=output_format, parts=request.parts, names=names
-            )
-            texts = in_order(work, run.slices(_AT_ONCE), workers, at_a_time=1)
-            text = _joined(texts, summary, output_format, parts)
-        write_pieces(text, output)
-        if request.parts:
-            parts.seek(0)
-            header = lines_of([PART_COLUMNS], "csv")
-            blocks = iter(lambda: parts.read(_BLOCK), "")
-            write_atomically(Path(places[PARTS]), chain(header, blocks))
+    table = _beside(output, "parts")
+    with replaced_text(table) if request.parts else nullcontext() as parts:
+        if parts is not None:
+            parts.writelines(lines_of([PART_COLUMNS], "csv"))
+        watched = summary.watch(run, parts)
+        output_format = resolve_format(output, request.format)
+        write_pieces(pieces(watched, output_format, run.header, names), output)
     if request.features is not None:
-        table = FeatureTable(request.features)
-        write_joined(predictions(run, parts=True), table, Path(places[FEATURES]))
+        joined = FeatureTable(request.features)
+        write_joined(predictions(run, parts=True), joined, _beside(output, "features"))
     if summary.n_few:
         logger.warning(
             "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
@@ -553,36 +454,14 @@ def write_all(
         write_summary(predictions(run), name, path)
 
 
-def _text(
-    run: FinishedRun, output_format: str, parts: bool, names: Names | None
-) -> tuple[str, str, RunSummary]:
-    """Text of some spectra of a run, rows of the table of their parts, and their counts."""
-    summary, table = RunSummary(""), StringIO()
-    watched = list(summary.watch(run, table if parts else None))
-    return "".join(pieces(watched, output_format, run.header, names)), table.getvalue(), summary
-
-
-def _joined(
-    texts: Iterable[tuple[str, str, RunSummary]],
-    summary: RunSummary,
-    output_format: str,
-    parts: IO[str],
-) -> Iterator[str]:
-    """Text of all spectra, the columns named once; the summary and the parts grow on the way."""
-    for position, (text, table, counts) in enumerate(texts):
-        summary.add(counts)
-        parts.write(table)
-        yield text.partition("\n")[2] if position and output_format in TABLES else text
-
-
 def _write_record(
-    output: str, run: FinishedRun, summary: RunSummary, began: datetime | None = None
+    request: PredictRequest, run: FinishedRun, summary: RunSummary, began: datetime | None = None
 ) -> None:
     """Write what was run with what, and how it went; the one place for times and versions.
 
     Joined runs did not begin at one time: `began` is None.
     """
-    if output == STANDARD_STREAM:
+    if request.output == STANDARD_STREAM:
         return
     times: dict[str, Any] = {"computing_s": round(summary.computing_s, 3)}
     if began is not None:
@@ -605,4 +484,4 @@ def _write_record(
         "times": times,
     }
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(record_path(Path(output)), [text])
+    write_atomically(record_path(request.run_name), [text])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from duallgd_cli.chem.identity import inchikey, parse_smiles
 from duallgd_cli.chem.molecule import Mol, formula_of, require_expressible
@@ -16,14 +16,13 @@ from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import claim
 from duallgd_cli.predict.explanation import fragments_of
-from duallgd_cli.predict.model import LoadedModel, warn_uncalibrated
 from duallgd_cli.predict.own import added
-from duallgd_cli.predict.pipeline import formula_source, results
+from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.run import Progress, RunSummary, read_by
-from duallgd_cli.predict.settings import PredictRequest
-from duallgd_cli.ranking.one_list import Ranking
+from duallgd_cli.predict.settings import CERTAIN, PredictRequest, formula_source
+from duallgd_cli.ranking.one_list import Ranking, predictions_of
 from duallgd_cli.ranking.ranking import FEATURES
-from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, predictions_of
+from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.features import Inputs
@@ -36,6 +35,9 @@ from duallgd_cli.writers.formats import (
     table,
     write_pieces,
 )
+
+if TYPE_CHECKING:
+    from duallgd_cli.predict.model import LoadedModel
 
 logger = logging.getLogger(__name__)
 
@@ -152,54 +154,39 @@ def check(request: PredictRequest, path: Path) -> tuple[list[OwnStructure], Know
 def score_structures(
     request: PredictRequest,
     structures: Sequence[OwnStructure],
-    model: LoadedModel,
+    model: "LoadedModel",
     tell: Progress | None = None,
     knowledge: Knowledge | None = None,
 ) -> RunSummary:
     """Rank structures among all candidates of every feature; a row for each with each feature.
 
-    Args:
-        request: Inputs, output, format and settings.
-        structures: From `check`, as `knowledge`.
-        model: Proposes, scores and ranks.
-        tell: Told of each feature, as `run.predict` tells.
-        knowledge: Of the molecules, such as databases, or None.
+    Structures and knowledge are those that `check` gave; `tell` is told of each feature.
     """
-    warn_uncalibrated(model, request.settings, request.guide)
     summary, started = RunSummary(request.output), time.perf_counter()
     output_format = resolve_format(request.output, request.format)
+    settings, ranking = request.settings, model.ranking_for(request.settings, request.guide)
+    source = _formulas(request, structures, model.max_heavy_atoms)
+    model = added(model, [Mine(structures)])
+
+    def rows_of(features: Iterable[tuple[int, Feature]]) -> Iterator[Row]:
+        given = (features, model, settings, request.workers)
+        for together in results(*given, source=source, knowledge=knowledge):
+            prediction, rows = scored(together, structures, ranking)
+            summary.counts[prediction.status] += 1
+            summary.messages.setdefault(prediction.status, prediction.message)
+            summary.n_candidates += len(prediction.candidates)
+            if tell is not None:
+                tell("scoring", len(together[0].spectra), together[0])
+            yield from rows
+
     with Inputs(request.inputs) as inputs:
-        rows = _rows(request, structures, model, inputs, summary, tell, knowledge)
+        rows = rows_of(enumerate(inputs.features(*settings.grouping)))
         if output_format == "jsonl":
             pieces: Iterable[str] = map(json_line, rows)
         else:
             pieces = table(COLUMNS, rows, output_format)
         write_pieces(pieces, request.output)
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
-
-
-def _rows(
-    request: PredictRequest,
-    structures: Sequence[OwnStructure],
-    model: LoadedModel,
-    inputs: Inputs,
-    summary: RunSummary,
-    tell: Progress | None,
-    knowledge: Knowledge | None,
-) -> Iterator[Row]:
-    settings = request.settings
-    ranking = model.ranking_for(settings, request.guide)
-    features = enumerate(inputs.features(*settings.grouping))
-    source = _formulas(request, structures, model.max_heavy_atoms)
-    given = (features, added(model, [Mine(structures)]), settings, request.workers)
-    for together in results(*given, source=source, knowledge=knowledge):
-        prediction, rows = scored(together, structures, ranking)
-        summary.counts[prediction.status] += 1
-        summary.messages.setdefault(prediction.status, prediction.message)
-        summary.n_candidates += len(prediction.candidates)
-        if tell is not None:
-            tell("scoring", len(together[0].spectra), together[0])
-        yield from rows
 
 
 def _formulas(
@@ -210,9 +197,7 @@ def _formulas(
     if request.formulas is not None or settings.formula is not None:
         return formula_source(settings, request.formulas, max_heavy_atoms)
     formulas = list(dict.fromkeys(one.formula for one in structures if one.formula))
-    limits = replace(
-        settings.limits, max_heavy_atoms=min(settings.limits.max_heavy_atoms, max_heavy_atoms)
-    )
+    limits = settings.limits_of(max_heavy_atoms)
     fitting = partial(_fitting, formulas=formulas, limits=limits)
     return partial(from_field, column=settings.formula_column, limits=limits, otherwise=fitting)
 
@@ -242,7 +227,7 @@ def scored(
 ) -> tuple[Prediction, list[Row]]:
     """The prediction of a feature, and a row for each structure."""
     candidates, top10 = ranking.rank(results)
-    prediction = predictions_of(results, candidates, top10, len(candidates))[0]
+    prediction = predictions_of(results, candidates, top10, len(candidates), CERTAIN)[0]
     by_block = {one.inchikey14: one for one in candidates}
     tried: defaultdict[str, list[HypothesisResult]] = defaultdict(list)
     for result in results:

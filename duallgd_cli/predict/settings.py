@@ -3,23 +3,34 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from duallgd_cli.chem.adduct import ADDUCTS
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, flatten, require_range
-from duallgd_cli.errors import UsageError, quote
+from duallgd_cli.errors import FormulaError, UsageError, quote
 from duallgd_cli.files import STANDARD_STREAM
-from duallgd_cli.formulas import FormulaSettings
+from duallgd_cli.formulas import FormulaSettings, predicted_formulas
 from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.features import CleaningSettings, GroupBy, require_adduct
-from duallgd_cli.spectra.formulas import FormulaLimits
+from duallgd_cli.spectra.formulas import (
+    FormulaLimits,
+    FormulaSource,
+    from_field,
+    from_text,
+    ion_with_metal,
+    table_source,
+)
 from duallgd_cli.spectra.run import FeatureSettings
 
 if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
 
+JOURNAL_ENDING: Final = ".journal.jsonl"
 WHOLE: Final = "1/1"  # the shard of a run that has no others
 _SHARD: Final = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", re.ASCII)
 _MOST_SHARDS: Final = 100_000
@@ -43,7 +54,7 @@ class PredictSettings:
     Attributes:
         seed: Of the noise; together with the spectrum's content.
         top_k: Candidates written per spectrum.
-        certain: Probability from which on an answer counts as certain; see `level_of`.
+        certain: Probability from which on an answer counts as certain.
         group_by: ``run`` reads MS2 scans of a run that are of one ion as one feature, and spectra
             of other files as ``feature`` does: those that share feature id and precursor are one.
             ``none`` reads each alone.
@@ -55,8 +66,6 @@ class PredictSettings:
         formula_search: Which formulas are looked for where they are predicted.
         require: Parts, as SMARTS or names of the catalogue, that every candidate must have.
         forbid: Parts that none may have.
-        max_draws: Most samples that are drawn of a feature until `sampling.samples` of them have
-            what is required; None for ten times as many.
         features: How scans of a run become features.
         limits: What a formula must satisfy.
         sampling: How molecules are drawn.
@@ -75,7 +84,6 @@ class PredictSettings:
     formula_search: FormulaSettings = field(default_factory=FormulaSettings)
     require: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
-    max_draws: int | None = None
     features: FeatureSettings = field(default_factory=FeatureSettings)
     limits: FormulaLimits = field(default_factory=FormulaLimits)
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
@@ -83,7 +91,7 @@ class PredictSettings:
     annotation: AnnotationSettings = field(default_factory=AnnotationSettings)
 
     def __post_init__(self) -> None:
-        require_range(self, "top_k", "max_draws", least=1)
+        require_range(self, "top_k", least=1)
         require_range(self, "certain", above=0, most=1)
         require_range(self, "formula_candidates", least=1, most=_MOST_FORMULAS)
         require_adduct(self.adduct)
@@ -92,6 +100,11 @@ class PredictSettings:
     def grouping(self) -> tuple[GroupBy, str | None, FeatureSettings]:
         """What `Inputs.features` is told."""
         return self.group_by, self.adduct, self.features
+
+    def limits_of(self, max_heavy_atoms: int) -> FormulaLimits:
+        """What a formula must satisfy where a model accepts molecules up to this size."""
+        most = min(self.limits.max_heavy_atoms, max_heavy_atoms)
+        return replace(self.limits, max_heavy_atoms=most)
 
     @property
     def guide(self) -> "Guide | None":
@@ -107,6 +120,46 @@ class PredictSettings:
         guide = Guide(self.sampling.core, self.require, self.forbid)
         guide.check()
         return guide
+
+
+def formula_source(
+    settings: PredictSettings, table: Path | None, max_heavy_atoms: int
+) -> FormulaSource:
+    """Where formulas come from: a table, one formula for all, or a field of each spectrum.
+
+    Where these have none, it is predicted, for molecules that the model can draw; with the word
+    ``predict`` for a formula, everywhere.
+
+    Raises:
+        UsageError: More than one of them is asked for, the one formula is none, or the table has no
+            usable columns.
+        MissingInputError: There is no such table.
+        UnreadableError: The table is empty or no text.
+    """
+    formula, column = settings.formula, settings.formula_column
+    options = {"--formulas": table, "--formula": formula, "--formula-col": column}
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
+    limits = settings.limits_of(max_heavy_atoms)
+    predicted = partial(
+        predicted_formulas,
+        settings=settings.formula_search,
+        max_heavy_atoms=limits.max_heavy_atoms,
+        most=settings.formula_candidates,
+    )
+    if table is not None:
+        return table_source(str(table), limits, predicted)
+    if formula == PREDICT:
+        return predicted
+    if formula is None:
+        return partial(from_field, column=column, limits=limits, otherwise=predicted)
+    try:
+        Formula.parse(formula)
+    except FormulaError as error:  # but it may be that of an ion with the metal of its adduct
+        if all(ion_with_metal(formula, adduct) is None for adduct in ADDUCTS):
+            raise UsageError(f"--formula: {error}") from None
+    return partial(from_text, text=formula, limits=limits)
 
 
 def preset_of(name: object) -> dict[str, int]:
@@ -168,11 +221,11 @@ class PredictRequest:
         shard: The part of the features to predict.
         resume: Continue an interrupted run of the same settings.
         journal: Where finished spectra are kept; None puts it beside the output.
-        workers: Processes that predict, or assemble molecules; does not change results.
+        workers: Processes that predict; does not change results.
         parts: Say what the structures contain, in a table beside the output and in JSON lines.
         summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.
         names: Table of names and classes of molecules, which outputs then have; see `Names`.
-        page: Of HTML, which whoever asks for the run makes of it; its place is looked at here.
+        page: Of HTML, which whoever asks for the run makes of it.
         force: Replace files that exist.
         reads: What else the command reads, such as weights, each with what it is: never replaced.
     """
@@ -196,39 +249,37 @@ class PredictRequest:
     reads: tuple[tuple[str, str | Path], ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.inputs:
-            raise UsageError("no input; name at least one spectrum file, or - for standard input")
-        twice = sorted({name for name in self.inputs if self.inputs.count(name) > 1})
+        twice = [name for name in self.inputs if self.inputs.count(name) > 1]
         if twice:
-            raise UsageError(f"input {twice[0]} is named twice; name each file once")
-        if self.features and self.output == STANDARD_STREAM:
-            raise UsageError("--features needs an output file to lie beside; name one with -o")
-        others = (("--parts", self.parts), ("--summary", self.summaries), ("--report", self.page))
-        if self.names and self.shard.count > 1:
-            raise UsageError("--names needs a whole run; give it to duallgd merge instead")
-        for option in (option for option, given in others if given):
-            if self.shard.count > 1:
+            raise UsageError(f"input {min(twice)} is named twice; name each file once")
+        others = {"--parts": self.parts, "--summary": self.summaries, "--report": self.page}
+        for option, given in (others | {"--names": self.names}).items():
+            if given and self.shard.count > 1:
                 raise UsageError(f"{option} needs a whole run; join it with duallgd merge first")
-            if self.output == STANDARD_STREAM:
+        for option, given in (others | {"--features": self.features}).items():
+            if given and self.output == STANDARD_STREAM:
                 raise UsageError(f"{option} needs an output file to lie beside; name one with -o")
-        require_range(self, "workers", least=1)
-        require_range(self, "workers", most=_MOST_WORKERS)
+        require_range(self, "workers", least=1, most=_MOST_WORKERS)
 
     def journal_path(self) -> Path | None:
         """Where the journal lies, if nobody says ``out.csv.journal.jsonl`` beside the output.
 
         None for one that lives as long as the run, which neither a shard nor `resume` can do with.
         """
-        if self.journal is not None:
-            return self.journal
-        if self.output == STANDARD_STREAM:
+        if self.journal is None and self.output == STANDARD_STREAM:
             if self.resume or self.shard.count > 1:
                 raise UsageError(
                     "--resume and --shard with standard output need --journal FILE to keep results"
                 )
             return None
-        part = f".shard-{self.shard.number}-of-{self.shard.count}" if self.shard.count > 1 else ""
-        return Path(f"{Path(self.output)}{part}.journal.jsonl")
+        return self.journal or Path(f"{self.run_name}{JOURNAL_ENDING}")
+
+    @property
+    def run_name(self) -> Path:
+        """What the files beside the output are named after, those of each shard of its own."""
+        number, count = self.shard.number, self.shard.count
+        part = f".shard-{number}-of-{count}" if count > 1 else ""
+        return Path(f"{Path(self.output)}{part}")
 
 
 @dataclass(frozen=True, slots=True)

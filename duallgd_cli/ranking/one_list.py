@@ -1,27 +1,33 @@
-r"""Generated molecules and structures of the user's databases in one list, with one probability.
+r"""From what was proposed for a feature to its predictions: one list, one probability, one level.
 
-The truth is in the databases or it is not. If it is, it is one of their structures of the formula,
-and the ranking that was fitted for these says which. If it is not, none of their structures is
-right, and the ranking of generated molecules says which of the others is:
+Structures of the user's databases stand among generated molecules. The truth is in the databases or
+it is not. If it is, it is one of their structures of the formula, and the ranking that was fitted
+for these says which. If it is not, none of their structures is right, and the ranking of generated
+molecules says which of the others is:
 
 .. math:: P(c) = p\, q_d(c) \ \text{for structures of the databases}, \quad (1 - p)\, q_g(c)
     \ \text{for the others}
 
 The probability p that the truth is in the databases is the user's belief (`database_share`, its
-log-odds) moved by what the candidates say: see `evidence`. C candidates.
+log-odds) moved by what the candidates say: see `evidence`.
+
+The exact structure is seldom decidable; coarser answers often are. The level of a feature is the
+finest one whose probability reaches what the user calls certain. C candidates.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.config import parse
-from duallgd_cli.errors import ConfigError, UnreadableError
+from duallgd_cli.errors import ConfigError, Failure, UnreadableError, counted
 from duallgd_cli.ranking.ranking import (
     FEATURES,
     LEAST,
@@ -34,17 +40,25 @@ from duallgd_cli.ranking.ranking import (
     to_candidates,
 )
 from duallgd_cli.results import (
+    OK,
     Candidate,
     HypothesisResult,
+    LikelyPart,
+    Prediction,
     Results,
+    SpectrumReference,
     Structure,
+    sentences,
 )
 from duallgd_cli.sources import DATABASE, LIBRARY
-from duallgd_cli.spectra.types import PREDICTED
+from duallgd_cli.spectra.types import PREDICTED, Source
 
+LEVELS: Final = ("structure", "family", "scaffold", "parts", "formula", "nothing")
 # Features of a candidate that say how it came about and nothing of the molecule.
 _OF_PROPOSALS: Final = ("log_share", "repaired_share")
 _MOST_DIFFERENCE: Final = 20.0
+_NO_OTHER_FITS: Final = 0.95  # probability of a structure from which on it is of level 2b
+_MOST_NAMED: Final = 50  # spectra of one feature that each of them names
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +137,23 @@ class Ranking:
         """
         proposed = [  # without a structure that a library alone proposed
             _with(result, [one for one in result.structures if one.sources != (LIBRARY,)])
-            if any(one.sources == (LIBRARY,) for one in result.structures)
-            else result
             for result in results
         ]
         if self.database is None:
-            found = ranked(proposed, self.generated)
+            molecules, confidence = ranked(proposed, self.generated)
         elif self.share == 1:
-            found = ranked(of_databases(proposed), self.database)
+            molecules, confidence = ranked(of_databases(proposed), self.database)
         else:
-            found = self._in_one_list(proposed, self.database)
-        return to_candidates(*with_library(*found, results), most)
+            molecules, confidence = self._in_one_list(proposed, self.database)
+        return to_candidates(*with_library(molecules, confidence, results), most)
 
     def _in_one_list(
         self, results: Results, database: RankingModel
     ) -> tuple[list[Scored], list[float]]:
         """Molecules of both kinds, best first, and their probabilities."""
         apart = all(result.formula_source == PREDICTED for result in results)
-        each = [[result] for result in results] if apart else [results]
-        found, confidence = [], []
-        for together in each:
+        pairs = list[tuple[Scored, float]]()
+        for together in [[result] for result in results] if apart else [results]:
             chance = self.chance(together)
             others = [
                 _with(result, [one for one in result.structures if DATABASE not in one.sources])
@@ -153,13 +164,10 @@ class Ranking:
                 (others, self.generated, 1 - chance),
             ):
                 molecules, conditional = ranked(part, model)
-                found += molecules
-                confidence += [weight * value for value in conditional]
-        order = sorted(
-            range(len(found)), key=lambda row: (-confidence[row], found[row].structure.inchikey)
-        )
-        rows = [found[n]._replace(score=math.log(max(confidence[n], LEAST))) for n in order]
-        return rows, [confidence[n] for n in order]
+                pairs += [
+                    (one, weight * value) for one, value in zip(molecules, conditional, strict=True)
+                ]
+        return _best_first(pairs)
 
     def chance(self, results: Results) -> float:
         """The probability that the truth is in the databases, given one of these hypotheses."""
@@ -168,10 +176,15 @@ class Ranking:
         told = evidence(results, self.generated, self.database)
         if told is None:
             return 0.0
-        odds = math.log(self.share / (1 - self.share)) + float(
-            told @ np.array(astuple(self.membership))
-        )
+        odds = math.log(self.share / (1 - self.share)) + told @ np.array(astuple(self.membership))
         return float(sigmoid(np.array(odds)))
+
+
+def _best_first(pairs: list[tuple[Scored, float]]) -> tuple[list[Scored], list[float]]:
+    """Molecules by their probability, the logarithm of which is now their score."""
+    pairs.sort(key=lambda pair: (-pair[1], pair[0].structure.inchikey))
+    rows = [one._replace(score=math.log(max(value, LEAST))) for one, value in pairs]
+    return rows, [value for _, value in pairs]
 
 
 def with_library(
@@ -193,10 +206,7 @@ def with_library(
     left = (1 - after) / max(1 - before, LEAST)
     rest = [pair for row, pair in enumerate(zip(scored, confidence, strict=True)) if row != at]
     first = hit if at is None else scored[at]._replace(sources=hit.sources)
-    pairs = [(first, after), *((one, left * value) for one, value in rest)]
-    pairs.sort(key=lambda pair: (-pair[1], pair[0].structure.inchikey))
-    rows = [one._replace(score=math.log(max(value, LEAST))) for one, value in pairs]
-    return rows, [value for _, value in pairs]
+    return _best_first([(first, after), *((one, left * value) for one, value in rest)])
 
 
 def _hit(result: HypothesisResult) -> tuple[Scored, float] | None:
@@ -229,7 +239,7 @@ def _with(
     result: HypothesisResult, structures: Sequence[Structure], *, count_all: bool = False
 ) -> HypothesisResult:
     sampled = len(structures) if count_all else result.sampled
-    return replace(result, structures=tuple(structures), sampled=sampled, distinct=len(structures))
+    return replace(result, structures=tuple(structures), sampled=sampled)
 
 
 def evidence(
@@ -252,15 +262,8 @@ def evidence(
         return None
     advantage = max(inside) - max(others) if others else _MOST_DIFFERENCE
     _, confidence = ranked(of_databases(results), database)
-    return np.array(
-        [
-            1.0,
-            min(max(advantage, -_MOST_DIFFERENCE), _MOST_DIFFERENCE),
-            confidence[0],
-            _best_difference(results, "peaks_found"),
-            _best_difference(results, "known_environments"),
-        ]
-    )
+    differences = [_best_difference(results, n) for n in ("peaks_found", "known_environments")]
+    return np.array([1.0, _limited(advantage), confidence[0], *differences])
 
 
 def _best_difference(results: Results, score: str) -> float:
@@ -270,5 +273,127 @@ def _best_difference(results: Results, score: str) -> float:
         [one.scores[score] for one in structures if (DATABASE in one.sources) == is_inside]
         for is_inside in (True, False)
     )
-    difference = max(inside) - max(others) if inside and others else 0.0
+    return _limited(max(inside) - max(others)) if inside and others else 0.0
+
+
+def _limited(difference: float) -> float:
     return min(max(difference, -_MOST_DIFFERENCE), _MOST_DIFFERENCE)
+
+
+def predictions_of(
+    results: Results,
+    candidates: tuple[Candidate, ...],
+    confidence_top10: float,
+    top_k: int,
+    certain: float,
+    parts: tuple[LikelyPart, ...] | None = None,
+) -> list[Prediction]:
+    """The predictions of a feature's spectra, in their order.
+
+    Spectra read together share their candidates; one that could not be used has its own status
+    and none.
+
+    Args:
+        results: Of all hypotheses of the feature.
+        candidates: All of them, as `Ranking.rank` orders them.
+        confidence_top10: That the first ten hold the right one.
+        top_k: How many candidates are kept.
+        certain: Probability from which on an answer is certain, above 0, at most 1.
+        parts: What the structure contains; None if nobody asked.
+    """
+    first, predictions = results[0], []
+    # What is read together; likewise what cannot be used for one reason, such as a whole feature.
+    alike: defaultdict[object, tuple[Source, ...]] = defaultdict(tuple)
+    for one in first.spectra:
+        alike[one.status, one.status == OK or one.message] += (one.source,)
+    together = alike[OK, True]
+    said = [first.message]
+    if len(results) > 1:
+        said = [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
+    # What accompanies candidates is a warning; the message says it too.
+    # Hypotheses share many of them: each sentence stands there once.
+    remarks = sentences(*(one.message for one in results if one.status == OK)).split("; ")
+    for spectrum in first.spectra:
+        adduct = parse_adduct(spectrum.adduct_text)
+        written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
+        values = {own.name: getattr(spectrum, own.name) for own in fields(SpectrumReference)}
+        if first.adduct:
+            values["adduct_source"] = first.adduct_source
+        prediction = Prediction(
+            **values,
+            formula=first.formula or spectrum.formula_text,
+            adduct=first.adduct or written,
+            group=alike[spectrum.status, spectrum.status == OK or spectrum.message],
+            seconds=sum(result.seconds for result in results),
+        )
+        if spectrum.status == OK:
+            prediction = replace(prediction, hypotheses=tuple(results), parts=parts)
+            others = [str(source.index) for source in together if source != spectrum.source]
+            if spectrum.source != together[0] and len(others) > _MOST_NAMED:
+                others = [others[0], f"{len(others) - 1} more"]  # the first alone says all of them
+            read = f"read together with index {', '.join(others)}" if others else ""
+            refused = (result.status for result in results if result.status != OK)
+            # Why there are no candidates comes before what was odd while reading.
+            told = (spectrum.message, *said) if candidates else (*said, spectrum.message)
+            prediction = with_level(
+                replace(
+                    prediction,
+                    status=OK if candidates else next(refused, "no_candidate"),
+                    message=sentences(*told, read, _in_library(prediction.library_match)),
+                    candidates=candidates[:top_k],
+                    confidence_top10=confidence_top10,
+                    warnings=sentences(spectrum.warnings, *remarks),
+                ),
+                certain,
+            )
+        elif parts is not None:
+            prediction = replace(prediction, parts=())
+        predictions.append(prediction)
+    return predictions
+
+
+def _in_library(match: Mapping[str, Any]) -> str:
+    """What a spectral library says of a feature, "" if nothing."""
+    if not match:
+        return ""
+    found = "found in" if match.get("found") else "nearest of its mass in"
+    matched = f"cosine {match['score']:.2f}, {counted(match['matched_peaks'], 'peak')}"
+    return f"{found} {match['library']}: {match['name'] or match['smiles']} ({matched})"
+
+
+def chances(prediction: Prediction) -> dict[str, float]:
+    """How probable the best answer of each level is, finest first."""
+    candidates, parts = prediction.candidates, prediction.parts or ()
+    return {
+        "structure": max((one.confidence for one in candidates), default=0.0),
+        "family": max((one.family_confidence for one in candidates), default=0.0),
+        "scaffold": max((one.scaffold_confidence for one in candidates), default=0.0),
+        "parts": max((part.probability for part in parts), default=0.0),
+        "formula": formula_chance(prediction),
+    }
+
+
+def formula_chance(prediction: Prediction) -> float:
+    """How probable the formula of a prediction is; 1 for one that was given, 0 without any."""
+    named = (prediction.formula, prediction.adduct)
+    hypotheses = ((one.formula, one.adduct, one.log_prior) for one in prediction.hypotheses)
+    return next(
+        (math.exp(prior) for *names, prior in hypotheses if names[0] and tuple(names) == named), 0.0
+    )
+
+
+def with_level(prediction: Prediction, certain: float) -> Prediction:
+    """The prediction with the finest level whose probability is at least `certain`.
+
+    Beside it stands the level of Schymanski et al. 2014 (doi 10.1021/es5002105): 2a library match,
+    2b no other structure fits, 3 tentative candidates, 4 formula, 5 mass.
+    """
+    reached, first = chances(prediction), prediction.candidates[:1]
+    level = next((name for name, value in reached.items() if value >= certain), "nothing")
+    if first and LIBRARY in first[0].sources and prediction.library_match.get("found"):
+        schymanski = "2a"
+    elif reached["structure"] >= max(certain, _NO_OTHER_FITS):
+        schymanski = "2b"
+    else:
+        schymanski = {"formula": "4", "nothing": "5"}.get(level, "3")
+    return replace(prediction, level=level, schymanski=schymanski)

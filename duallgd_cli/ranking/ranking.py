@@ -63,7 +63,7 @@ class RankingModel:
     predicted fingerprint, and deliberately low probabilities. Weights have the names of the
     features that they are of: ``log_share`` of the log share of the drawn samples that became the
     molecule, ``log_prior`` of that of the hypothesis among those of the feature, ``repaired_share``
-    of the samples that needed repair, others of scores (see `scores.substructures`). Those of
+    of the samples that needed repair, others of scores (see `scores`). Those of
     ``present`` are of `presence_features`, those of ``corrected`` of `correction_features`.
 
     Attributes:

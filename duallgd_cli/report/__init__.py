@@ -27,7 +27,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import claim, write_atomically
 from duallgd_cli.predict.run import PAGE, files_of_runs
-from duallgd_cli.ranking.ladder import LEVELS
+from duallgd_cli.ranking.one_list import LEVELS
 from duallgd_cli.report.contents import LARGE, ReportedRun
 
 _DRAWINGS: Final = 50  # of the table of all features that are packed together

@@ -20,11 +20,10 @@ from duallgd_cli.predict.explanation import fragments_of, isotopes_of, neutral_l
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
 from duallgd_cli.predict.run import record_path
 from duallgd_cli.predict.settings import CERTAIN, PredictSettings
-from duallgd_cli.ranking.ladder import chances, formula_chance, with_level
-from duallgd_cli.ranking.one_list import Ranking
+from duallgd_cli.ranking.one_list import Ranking, chances, predictions_of
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.report.measured import Measured, MeasuredPeaks, Measurement, key_of, readable
-from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, predictions_of
+from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results
 from duallgd_cli.runtime import in_order
 from duallgd_cli.writers.formats import likeness
 from duallgd_cli.writers.names import Names
@@ -83,7 +82,7 @@ class ReportedRun:
             UsageError: A journal is missing, unfinished, or of another run.
             UnreadableError: It was ranked by another version, or the table is none.
         """
-        self._run = journal.read(runs, workers=workers)
+        self._run = journal.read(runs)
         self._output = runs[0].with_name(runs[0].name.removesuffix(journal.ENDING))
         self._workers = workers
         header = self._run.header
@@ -191,11 +190,7 @@ def _values(
     results, measured = asked
     candidates, confidence_top10 = ranking.rank(results)
     parts = likely_parts(results, candidates)
-    ranked = (
-        replace(one, parts=parts if one.hypotheses else ())
-        for one in predictions_of(results, candidates, confidence_top10, top_k)
-    )
-    predictions = [*with_level(ranked, certain)]
+    predictions = predictions_of(results, candidates, confidence_top10, top_k, certain, parts)
     best = next((p for p in predictions if p.status == OK), predictions[0])
     shown = replace(best, candidates=best.candidates[:most])
     spectra = measured.shown(shown.hypotheses)
@@ -321,7 +316,7 @@ def _ladder(prediction: Prediction, certain: float) -> dict[str, Any]:
     if not prediction.level:
         return {"level": "", "certain": "", "schymanski": "", "ladder": []}
     candidates, parts = prediction.candidates, prediction.parts or ()
-    reached = chances(candidates, formula_chance(prediction), parts)
+    reached = chances(prediction)
     answers = {"formula": readable(prediction.formula)}
     if candidates:
         scaffold = max(candidates, key=lambda one: one.scaffold_confidence).scaffold

@@ -24,7 +24,7 @@ from duallgd_cli.chem.joining import together
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.scores.fragments import FragmentScorer
+from duallgd_cli.scores import FragmentScorer
 from duallgd_cli.sources import ANALOGUES, DATABASE, LIBRARY, Proposal, Query
 from duallgd_cli.sources.collection import Collection, molecule_of
 from duallgd_cli.sources.network import from_analogues

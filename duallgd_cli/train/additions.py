@@ -14,7 +14,7 @@ import numpy as np
 from duallgd_cli.checkpoint import format as weights_format
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.evaluate.leakage import TrainingHashes
-from duallgd_cli.scores.substructures import known_environments
+from duallgd_cli.scores import known_environments
 from duallgd_cli.sources.collection import Collection, known_molecules, mols_of
 from duallgd_cli.train.fragment_scorer import decoys_of, fit_evidence, one_of_each
 from duallgd_cli.train.isomer_encoder import fit_isomer_encoder

@@ -1,4 +1,4 @@
-"""Fitting what scores candidates beside the network, see `scores.fragments`.
+"""Fitting what scores candidates beside the network, see `scores.FragmentScorer`.
 
 A fragment model that is fitted to measured spectra says which peaks a molecule gives. What each
 fragment speaks for a molecule, as a peak or as none, is then fitted so that molecules of fold train
@@ -160,7 +160,7 @@ def fit_evidence(
     """What scores candidates beside the network: bits counted and a fragment model, of fold train.
 
     The bits are those of the structures, beside the filter of their environments (see
-    `scores.substructures`). The model is fitted to the spectra, in so many steps, and then against
+    `scores`). The model is fitted to the spectra, in so many steps, and then against
     the decoys, which stand by the row of a molecule, itself first.
 
     Returns:

@@ -44,10 +44,7 @@ def fold_of(truth: str) -> int:
 def generated_of(results: Results) -> list[HypothesisResult]:
     """The same with generated molecules alone, in the databases or not."""
     kept = [tuple(one for one in result.structures if one.samples) for result in results]
-    return [
-        replace(result, structures=own, distinct=len(own))
-        for result, own in zip(results, kept, strict=True)
-    ]
+    return [replace(result, structures=own) for result, own in zip(results, kept, strict=True)]
 
 
 def without_truth(results: Results, truth: str) -> list[HypothesisResult]:

@@ -94,8 +94,7 @@ def joined(parts: Sequence[HypothesisResult]) -> HypothesisResult:
             )
         )
     sampled = sum(part.sampled for part in parts)
-    whole = replace(parts[0], structures=tuple(structures), sampled=sampled)
-    return replace(whole, distinct=len(structures))
+    return replace(parts[0], structures=tuple(structures), sampled=sampled)
 
 
 def scored(

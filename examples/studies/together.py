@@ -24,7 +24,7 @@ from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.prepared import PreparedSpectra, load_spectra
-from duallgd_cli.predict.loading import Encoder, load_model
+from duallgd_cli.predict.model import Encoder, load_model
 from duallgd_cli.runtime import Runtime
 
 PREFERRED = ("[M+H]+", "[M]+", "[M-H]-")

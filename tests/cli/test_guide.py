@@ -124,22 +124,15 @@ def test_a_spectrum_of_a_library_is_found_and_offered_first(guided, library, tmp
 
 
 def test_sampling_goes_on_until_enough_samples_have_the_part(guided, tmp_path):
-    part = ("--require", "[#6]=[#6]")
+    guided("--require", "[#6]=[#6]", "-o", "ten.jsonl", samples=20)
 
-    guided(*part, "-o", "ten.jsonl", samples=20)
-    guided(*part, "--max-draws", 20, "-o", "one.jsonl", samples=20)
-
-    ten, one = (lines_of(tmp_path / f"{name}.jsonl") for name in ("ten", "one"))
+    ten = lines_of(tmp_path / "ten.jsonl")
     drawn = [row["hypotheses"][0]["sampled"] for row in ten]
-    assert max(drawn) <= 200
-    assert max(drawn) > 20
-    assert {row["hypotheses"][0]["sampled"] for row in one} == {20}
+    assert 20 < max(drawn) <= 200
     more = [row for row in ten if row["hypotheses"][0]["sampled"] > 20]
     assert all("samples are as asked for" in row["message"] for row in more)
     with_candidates = [row for row in ten if row["candidates"]]
     assert all("confidence is not calibrated" in row["warnings"] for row in with_candidates)
-    record = json.loads((tmp_path / "one.jsonl.run.json").read_text())
-    assert record["settings"]["max_draws"] == 20
 
 
 def test_a_feature_gives_the_same_alone_and_with_workers(duallgd, spectra, formulas, tmp_path):

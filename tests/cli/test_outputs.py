@@ -251,46 +251,19 @@ def test_what_exists_is_replaced_only_with_force(duallgd, inputs, command, outpu
     assert "exists; name another output" in said or "is not a duallgd journal" in said
 
 
-FILES = (
-    *("b.csv", "b.csv.run.json", "b.csv.journal.jsonl", "b.parts.csv", "b.html", "s.mgf"),
-    *("b.gnps.tsv", "b.mzmine.csv", "b.structure_identifications.tsv"),
-    *("b.csv.journal.jsonl.old", "b.csv.shard-2-of-2.journal.jsonl", "b.csv.shard-2-of-2.run.json"),
-)
-
-
-# What is made of a run, and which of its files that may replace.
-MADE = {
-    "merge b.csv --format csv -o": "b.csv",
-    "merge b.csv.journal.jsonl --format csv -o": "b.csv",
-    "report b.csv -o": "b.html",
-    "report b.csv.journal.jsonl -o": "b.html",
-    f"predict s.mgf -o b.csv {FEW} --report": "b.html",
-    f"predict s.mgf -o b.csv {FEW} --resume --report": "b.html",
-    "calibrate w.safetensors --run b.csv --truth labelled.tsv -o": "",
-}
-
-
-# One place decides for all of them: each file with two commands, each command with some files.
-FIRST_MADE, FIRST_FILES = [*MADE][:3:2], (*FILES[:3], "s.mgf", "b.csv.shard-2-of-2.journal.jsonl")
-
-
+@pytest.mark.parametrize("name", ["b.csv.journal.jsonl", "s.mgf"])
 @pytest.mark.parametrize(
-    ("command", "name"),
+    "command",
     [
-        (command, name)
-        for command, own in MADE.items()
-        for name in FILES
-        if name != own and (command in FIRST_MADE or name in FIRST_FILES)
+        "merge b.csv --format csv -o",
+        "merge b.csv.journal.jsonl --format csv -o",
+        "report b.csv -o",
+        f"predict s.mgf -o b.csv {FEW} --report",
+        "calibrate w.safetensors --run b.csv --truth labelled.tsv -o",
     ],
 )
-def test_no_file_of_a_run_is_overwritten_by_what_is_made_of_it(duallgd, inputs, command, name):
-    for kept in (".old", ""):
-        shutil.copy("b.csv.journal.jsonl", f"b.csv.shard-2-of-2.journal.jsonl{kept}")
-    shutil.copy("b.csv.journal.jsonl", "b.csv.journal.jsonl.old")
-    shutil.copy("b.csv.run.json", "b.csv.shard-2-of-2.run.json")
-    before = bytes_of(inputs)
-
-    said = refused(duallgd(*command.split(), name, "--force"), before, inputs)
+def test_what_a_run_is_made_of_is_never_overwritten(duallgd, inputs, command, name):
+    said = refused(duallgd(*command.split(), name, "--force"), bytes_of(inputs), inputs)
 
     assert "would overwrite" in said
 
@@ -334,7 +307,7 @@ def test_other_ways_to_lose_a_file(duallgd, inputs, command):
 @pytest.mark.parametrize(
     "command",
     [
-        "merge b.csv -o b.csv",
+        "merge b.csv -o b.csv --force",
         f"predict s.mgf -o b.csv --shard 1/2 {FEW}",
         "merge b.csv -o b.csv --parts --force",
         "merge b.csv -o new.csv --partial",
@@ -364,16 +337,19 @@ def test_a_shard_is_gone_on_with_but_not_done_again_unasked(duallgd, inputs):
     assert "x.csv.shard-1-of-2.run.json exists" in said
     assert duallgd(*shard, "--resume").code == 0
     assert duallgd(*shard, "--force").code == 0
-    assert (inputs / "x.csv.shard-1-of-2.journal.jsonl.old").exists()
 
 
-def test_no_work_that_was_kept_is_lost(duallgd, inputs):
-    """A run that is begun anew keeps what an earlier one has left, however often."""
-    journal = inputs / "b.csv.journal.jsonl"
-    unfinished = b"".join(journal.read_bytes().splitlines(keepends=True)[:2])
-    for kept in ("old", "old.2", "old.3"):
-        journal.write_bytes(unfinished)
-        done = duallgd(*f"predict s.mgf -o b.csv --force {FEW}".split())
-        assert done.code == 0, done.err
-        assert f"was kept as b.csv.journal.jsonl.{kept}:" in " ".join(done.err.split())
-        assert (inputs / f"b.csv.journal.jsonl.{kept}").read_bytes() == unfinished
+def test_work_that_is_in_no_output_yet_is_replaced_only_with_force(duallgd, inputs):
+    """What was begun and holds nothing yet is in nobody's way."""
+    (inputs / "b.csv").unlink()
+    (inputs / "b.csv.run.json").unlink()
+    lines = (inputs / "b.csv.journal.jsonl").read_bytes().splitlines(keepends=True)
+    (inputs / "b.csv.journal.jsonl").write_bytes(b"".join(lines[:2]))
+    again = f"predict s.mgf -o b.csv {FEW} -q".split()
+
+    said = refused(duallgd(*again), bytes_of(inputs), inputs)
+
+    assert "add --force to replace it, or --resume to continue its run" in said
+    (inputs / "b.csv.journal.jsonl").write_bytes(lines[0])
+    assert duallgd(*again).code == 0
+    assert duallgd(*again, "--force").code == 0

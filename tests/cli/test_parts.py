@@ -1,14 +1,8 @@
 """`--parts`: a table of what structures contain, from a run or from its journal."""
 
-from pathlib import Path
-
-import pytest
 from rich.console import Console
 
 from duallgd_cli.cli import display
-from duallgd_cli.predict import run
-from duallgd_cli.predict.journal import read
-from duallgd_cli.predict.parts import likely_parts
 from duallgd_cli.writers.formats import PART_COLUMNS
 from tests.made_runs import lines_of, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
@@ -31,30 +25,6 @@ def test_every_part_has_a_probability_and_merge_writes_the_same(
     assert (tmp_path / "again.parts.csv").read_text() == moved
     assert sum(len(line["parts"]) for line in lines_of(tmp_path / "with.jsonl")) == len(rows)
     assert '"parts"' not in (tmp_path / "without.jsonl").read_text(encoding="utf-8")
-
-
-def test_a_table_has_the_level_of_the_json_lines(duallgd, own_run):
-    for name in ("table.csv", "lines.jsonl"):
-        assert duallgd("merge", own_run, "-o", name, "--parts", "-q").code == 0
-    levels = [line["level"] for line in lines_of(Path("lines.jsonl"))]
-    firsts = [row["level"] for row in rows_of(Path("table.csv")) if row["rank"] in ("", "1")]
-    assert firsts == levels
-    assert "parts" in levels
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "mztab"])
-def test_parts_are_looked_for_once_a_feature(duallgd, example_run, own_run, monkeypatch, ending):
-    asked = []
-    monkeypatch.setattr(
-        run, "likely_parts", lambda *given: asked.append(given) or likely_parts(*given)
-    )
-
-    assert duallgd("merge", own_run, "-o", f"again.{ending}", "--parts", "-q").code == 0
-
-    moved = example_run.with_suffix(".parts.csv").read_text()
-    moved = moved.replace(str(example_run.parent), str(own_run.parent))
-    assert Path("again.parts.csv").read_text() == moved
-    assert len(asked) == len(list(read([own_run]).features()))
 
 
 def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):

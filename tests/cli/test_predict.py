@@ -8,12 +8,10 @@ import time
 from collections import Counter
 
 import pytest
-import typer
 from rich.console import Console
 
-from duallgd_cli.cli import app, display
+from duallgd_cli.cli import display
 from duallgd_cli.cli.running import default_output
-from duallgd_cli.predict.settings import PredictSettings
 from tests.made_runs import rows_of
 from tests.made_spectra import ASPIRIN, block, mgf
 from tests.unit.writers.test_writers import HEADER
@@ -80,11 +78,6 @@ def test_strict_makes_skipped_spectra_an_error_after_writing_everything(
     assert skipped.code == 1
     assert len(rows_of(tmp_path / "out.csv")) == 2 + 10
     assert complete.code == 0
-
-
-@pytest.mark.parametrize("formula", ["C9H8O4", "C9H8O4Na", "[C9H8O4K]+"])
-def test_a_formula_may_be_that_of_an_ion_with_its_metal(duallgd, spectra, formula):
-    assert duallgd("predict", spectra, "--formula", formula, "-o", "out.csv", *FEW).code == 0
 
 
 def test_an_adduct_of_ones_own_decides_and_is_warned_of(duallgd, tmp_path):
@@ -154,20 +147,6 @@ def test_standard_output_that_takes_no_more_is_one_sentence_at_most(
     assert done.stdout.startswith("spectrum_id,") is (code == 0)
 
 
-def started(spectra, output, delay_s, n_lines, *options):
-    """A run in a process of its own, whose journal has so many lines."""
-    journal = output.with_name(f"{output.name}.journal.jsonl")
-    run = subprocess.Popen(
-        [*STUB, str(delay_s), "predict", str(spectra), "-o", str(output), *options, *FEW],
-        cwd=spectra.parents[1], stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    while run.poll() is None and (
-        not journal.exists() or journal.read_bytes().count(b"\n") < n_lines
-    ):
-        time.sleep(0.01)
-    return run
-
-
 @pytest.mark.slow
 def test_ctrl_c_while_the_weights_load_is_one_sentence_at_once(spectra, tmp_path):
     program = (
@@ -231,67 +210,3 @@ def test_ctrl_c_while_the_page_is_written_leaves_the_output_and_says_so(
     assert done.code == 130
     assert "a.csv is whole: duallgd report a.csv goes on" in " ".join(done.err.split())
     assert (tmp_path / "a.csv").exists()
-
-
-def _children(pid):
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
-    )
-    return [int(word) for word in listed.stdout.split()]
-
-
-def _is_alive(pid):
-    state = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return bool(state.stdout.strip()) and not state.stdout.startswith("Z")
-
-
-@pytest.mark.slow
-def test_workers_end_with_a_run_that_is_killed(spectra, tmp_path):
-    # The first three features are predicted before there are processes.
-    run = started(spectra, tmp_path / "out.csv", 0.5, 5, "--workers", "2")
-    workers = _children(run.pid)
-
-    run.kill()
-    run.communicate()
-    deadline = time.monotonic() + 20
-    while any(map(_is_alive, workers)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-
-    assert len(workers) >= 2
-    assert not [pid for pid in workers if _is_alive(pid)]
-
-
-def test_a_file_without_any_candidate_says_what_to_do(duallgd, tmp_path):
-    made = mgf(tmp_path / "in.mgf", *[block(ASPIRIN, formula=None, pepmass="2300.5123")] * 3)
-
-    done = duallgd("predict", made, "-o", "out.csv", *FEW)
-
-    assert done.code == 0
-    said = " ".join(done.err.split())
-    assert "no spectrum has candidates; 3 of 3 are no_formula: no formula of" in said
-
-
-def test_the_help_shows_the_defaults_that_the_settings_have():
-    options = {one.name: one for one in typer.main.get_command(app).commands["predict"].params}
-    settings = PredictSettings()
-    sampling, ppm = settings.sampling, settings.annotation
-    shown = {
-        "samples": sampling.samples,
-        "steps": sampling.steps,
-        "temperature": sampling.temperature,
-        "max_memory": sampling.max_memory_mib,
-        "top_k": settings.top_k,
-        "seed": settings.seed,
-        "group_by": settings.group_by,
-        "precursor_ppm": settings.limits.precursor_ppm,
-    }
-
-    assert {name: options[name].show_default for name in shown} == {
-        name: str(value) for name, value in shown.items()
-    }
-    tolerances = (ppm.orbitrap_ppm, ppm.qtof_ppm, ppm.ppm)
-    assert "{:g} for Orbitraps, {:g} for Q-TOF instruments, else {:g}".format(*tolerances) in (
-        options["ppm"].help
-    )

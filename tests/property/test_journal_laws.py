@@ -10,7 +10,7 @@ from duallgd_cli.predict.journal import FinishedRun, Journal, scan
 from tests.unit.predict.test_journal import HEADER, feature, fill
 
 FEATURES = [feature(0), feature(1, n_hypotheses=3), feature(2, text="timeout"), feature(3)]
-START = '{"duallgd_journal":4,'
+START = '{"duallgd_journal":5,'
 
 
 @pytest.fixture(scope="module")

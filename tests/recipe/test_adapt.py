@@ -11,7 +11,7 @@ from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.chem.joining import cut
 from duallgd_cli.errors import UnreadableError, WeightsError
 from duallgd_cli.evaluate.leakage import TrainingHashes
-from duallgd_cli.predict.loading import load_model
+from duallgd_cli.predict.model import load_model
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.train import adapt as adapt_module
 from duallgd_cli.train.adapt import adapt, merged

@@ -12,8 +12,7 @@ from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.predict import api
-from duallgd_cli.predict.loading import Encoder
-from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.predict.model import Encoder, LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
 from tests.cli.test_report_page import BROWSER, Visit, browser  # noqa: F401 - a fixture
 from tests.made_graphs import small_settings, stirred

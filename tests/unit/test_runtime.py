@@ -66,16 +66,6 @@ def test_autocast_is_for_matrix_products_only(no_cuda):
     assert full.dtype is torch.float32
 
 
-def test_threads_follow_the_user_then_the_cores(monkeypatch):
-    monkeypatch.setattr(runtime, "available_cores", lambda: 6)
-
-    monkeypatch.setenv("OMP_NUM_THREADS", "3,1")
-    assert runtime.default_threads() == 3
-
-    monkeypatch.setenv("OMP_NUM_THREADS", "")
-    assert runtime.default_threads() == 6
-
-
 def test_hardware_threads_of_one_core_count_once(monkeypatch, tmp_path):
     for cpu, siblings in enumerate(("0,2", "1,3", "0,2", "1,3")):
         (tmp_path / str(cpu)).write_text(siblings)
@@ -122,10 +112,3 @@ def test_processes_are_as_many_as_cores_and_memory_allow(device, cores, gib, exp
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (11 << 30, 12 << 30))
 
     assert Runtime(torch.device(device), None, False, threads=cores).default_workers == expected
-
-
-def test_a_gpu_has_no_more_processes_than_keep_it_busy(monkeypatch):
-    monkeypatch.setattr(runtime, "memory_bytes", lambda: 999 << 30)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (80 << 30, 80 << 30))
-
-    assert Runtime(torch.device("cuda"), None, False, threads=64).default_workers == 16

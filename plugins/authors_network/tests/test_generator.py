@@ -12,7 +12,7 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import OutOfTimeError, WeightsError
-from duallgd_cli.predict.loading import load_model
+from duallgd_cli.predict.model import load_model
 from duallgd_cli.ranking.ranking import rank
 from duallgd_cli.sources import Query
 from duallgd_cli.spectra.annotation import annotate

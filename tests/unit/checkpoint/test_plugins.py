@@ -10,7 +10,7 @@ from duallgd_cli.checkpoint import plugins
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.checkpoint.plugins import plugin_for
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.predict.loading import load_model
+from duallgd_cli.predict.model import load_model
 from tests import made_plugins
 from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.scores.substructures import known_environments, unknown_environments
+from duallgd_cli.scores import known_environments, unknown_environments
 
 ESTERS = ["CCOC(C)=O", "CCCOC(C)=O", "CCOC(=O)CC", "CCCCOC(=O)c1ccccc1", "COC(=O)c1ccncc1"]
 ALL = [*ESTERS, "CCO", "CC(C)N", "OC1CCCCC1", "c1ccc2[nH]ccc2c1", "CS(=O)(=O)N(C)C"]

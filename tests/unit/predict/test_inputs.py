@@ -62,6 +62,6 @@ def test_closed_standard_input_is_a_missing_input(monkeypatch):
 def test_a_journal_in_the_place_of_the_output_is_refused(spectra, tmp_path):
     output = tmp_path / "out.csv"
 
-    with pytest.raises(UsageError, match="would overwrite the journal"):
+    with pytest.raises(UsageError, match="would overwrite"):
         predict(request(spectra, output, journal=output), stub_model())
     assert not output.exists()

@@ -5,14 +5,9 @@ from dataclasses import asdict, replace
 import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.journal import FinishedRun, Journal, journals_of, read, scan
+from duallgd_cli.predict.journal import FORMAT, FinishedRun, Journal, journals_of, read, scan
 from duallgd_cli.predict.settings import Header
-from duallgd_cli.results import (
-    ExplainedPeak,
-    HypothesisResult,
-    SpectrumReference,
-    Structure,
-)
+from duallgd_cli.results import ExplainedPeak, HypothesisResult, SpectrumReference, Structure
 from duallgd_cli.spectra.types import Source
 from tests.made_runs import rewrite
 
@@ -35,31 +30,13 @@ def feature(number, n_hypotheses=1, text="ok", file="a.mgf"):
         *("CCO", "InChI=1S/x", "K" * 27, 3, 1, -1 / 3, ("noise",), "CCO", "acyclic"),
         scores={"familiarity": -0.1},
     )
-    return tuple(
-        HypothesisResult(
-            status=text,
-            message="änd \ud800 \n",
-            formula="C2H6O",
-            adduct="[M+H]+",
-            n_heavy=3,
-            log_prior=-0.1 * position,
-            structures=(structure,),
-            sampled=5,
-            assembled=3,
-            repaired=1,
-            rejected={"valence": 1},
-            distinct=1,
-            n_peaks=2,
-            peaks=(ExplainedPeak(1 / 3, 1.0, "CH3", -0.5),),
-            notes=("halved",),
-            seconds=0.25,
-            feature=number,
-            spectra=spectra,
-            position=position,
-            known={"library_match": {"name": "x"}},
-        )
-        for position in range(n_hypotheses)
-    )
+    result = HypothesisResult(
+        text, "änd \ud800 \n", "C2H6O", "[M+H]+", n_heavy=3, structures=(structure,), sampled=5,
+        assembled=3, repaired=1, rejected={"valence": 1}, n_peaks=2,
+        peaks=(ExplainedPeak(1 / 3, 1.0, "CH3", -0.5),), notes=("halved",), seconds=0.25,
+        feature=number, spectra=spectra, known={"library_match": {"name": "x"}},
+    )  # fmt: skip
+    return tuple(replace(result, position=n, log_prior=-0.1 * n) for n in range(n_hypotheses))
 
 
 def fill(journal, *features):
@@ -92,7 +69,6 @@ def test_spectra_come_in_input_order_whatever_the_order_of_the_journal(tmp_path)
         *(Source("a.mgf", index) for index in (2, 3, 4, 5)),
     ]
     assert list(run.features()) == [feature(3, file="b.mgf"), feature(1), feature(2)]
-    assert [places(one) for one in run.slices(4)] == [places(run)[:4], places(run)[4:]]
 
 
 @pytest.mark.parametrize(
@@ -124,56 +100,39 @@ def test_a_different_run_is_refused_with_what_changed(tmp_path, changed, said):
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("part", "is_finished", "is_kept"),
-    [("1/1", False, True), ("1/2", True, True), ("1/1", True, False)],
-)
-def test_starting_again_keeps_work_aside_that_is_in_no_output(tmp_path, part, is_finished, is_kept):
-    """A finished shard is in none yet: that comes when all shards are joined."""
-    header, path, old = replace(HEADER, shard=part), tmp_path / "j", tmp_path / "j.old"
-    with Journal.create(path, header) as journal:
-        fill(journal, feature(0))
-        if is_finished:
-            journal.finish({"cases": 1})
-    before = path.read_bytes()
+def test_a_journal_that_is_started_again_is_empty_but_no_other_file_is_touched(tmp_path):
+    path, other = finished(tmp_path / "j", feature(0)), tmp_path / "precious.csv"
+    rewrite(path, lambda lines: [lines[0] | {"duallgd_journal": FORMAT - 1}, *lines[1:]])
+    other.write_text("spectrum_id,file\n")
 
-    with Journal.create(path, header):
-        assert old.exists() == is_kept
-    assert not is_kept or old.read_bytes() == before
+    with Journal.create(path, HEADER), pytest.raises(UsageError, match="another run"):
+        Journal.resume(path, HEADER)
     assert not scan(path).finished
-
-
-@pytest.mark.parametrize("text", ["spectrum_id,file\n", "x", '{"a": 1}\n'])
-def test_a_file_that_is_no_journal_is_never_overwritten(tmp_path, text):
-    path = tmp_path / "precious.csv"
-    path.write_text(text)
-
-    for open_journal in (Journal.create, Journal.resume):
+    for opened in (Journal.create, Journal.resume):
         with pytest.raises(UsageError, match="not a duallgd journal"):
-            open_journal(path, HEADER)
+            opened(other, HEADER)
+    with pytest.raises(UsageError, match="cannot write the journal"):
+        Journal.create(tmp_path / "absent" / "j", HEADER)
+    assert other.read_text() == "spectrum_id,file\n"
 
-    assert path.read_text() == text
+
+OPENED = [lambda path: Journal.resume(path, HEADER), lambda path: FinishedRun([path])]
+NOW = b":%d," % FORMAT
 
 
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (lambda whole: [b'{"duallgd_journal":99}\n'], "of format 99, and"),
         (lambda whole: [b'{"duallgd_journal":99,"later":[]}\n', *whole[1:]], "of format 99, and"),
-        (lambda whole: [whole[0].replace(b":4,", b":1,", 1), *whole[1:]], "of format 1, and this"),
+        (lambda whole: [whole[0].replace(NOW, b":1,", 1), *whole[1:]], "of format 1, and this"),
         (lambda whole: [whole[0].replace(b'"1"', b'{"a":1}', 1), *whole[1:]], "after byte 0;"),
-        (lambda whole: [whole[0], b"{oops}\n", *whole[2:]], "damaged after byte"),
         (lambda whole: [whole[0], b"[" * 9999 + b"\n", *whole[2:]], "damaged after byte"),
         (lambda whole: [whole[0], whole[2], whole[1], *whole[3:]], "damaged after byte"),
         (lambda whole: [*whole[1:2], *whole], "not a duallgd journal"),
         (lambda whole: [*whole, *whole], "damaged after byte"),
     ],
 )
-@pytest.mark.parametrize(
-    "opened",
-    [lambda path: Journal.resume(path, HEADER), lambda path: FinishedRun([path])],
-    ids=["resume", "merge"],
-)
+@pytest.mark.parametrize("opened", OPENED, ids=["resume", "merge"])
 def test_a_journal_of_another_format_or_damaged_inside_is_refused(tmp_path, lines, said, opened):
     path = finished(tmp_path / "j", *map(feature, range(3)))
     changed = b"".join(lines(path.read_bytes().splitlines(keepends=True)))
@@ -185,102 +144,39 @@ def test_a_journal_of_another_format_or_damaged_inside_is_refused(tmp_path, line
     assert path.read_bytes() == changed
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"version": "9", "seeds": [1]},
-        *(
-            {**asdict(HEADER), **changed}
-            for changed in (
-                {"colour": "blue"},
-                {"inputs": 5},
-                {"inputs": [5]},
-                {"inputs": []},
-                {"inputs": [{"path": "a"}]},
-                *({"inputs": [{k: v for k, v in INPUT.items() if k != key}]} for key in INPUT),
-                {"inputs": [{**INPUT, "bytes": "10"}]},
-                {"settings": []},
-                {"settings": {**HEADER.settings, "features": {"colour": "blue"}}},
-                {"model": 7},
-                {"shard": "all"},
-                {"shard": 1},
-            )
-        ),
-    ],
-)
-def test_a_header_that_another_version_wrote_is_refused_in_a_sentence(tmp_path, values):
-    path = finished(tmp_path / "j")
-    rewrite(path, lambda lines: [{"duallgd_journal": 4, **values}, *lines[1:]])
-
-    refused_in_a_sentence(path)
-
-
-def refused_in_a_sentence(path):
-    """It can neither be read nor continued; a run that is started anew keeps it aside."""
-    before = path.read_bytes()
-    for opened in (Journal.resume, lambda path, _: FinishedRun([path])):
-        with pytest.raises(UnreadableError, match=r"another version|reads \d.*predict again with"):
-            opened(path, HEADER)
-    with Journal.create(path, HEADER) as journal:
-        assert not len(journal.rows)
-    assert path.with_name(f"{path.name}.old").read_bytes() == before
-
-
-def test_a_journal_of_an_earlier_format_is_kept_aside_where_a_run_is_started_anew(tmp_path):
-    path = finished(tmp_path / "j", feature(0))
-    rewrite(path, lambda lines: [lines[0] | {"duallgd_journal": 3}, *lines[1:]])
-
-    refused_in_a_sentence(path)
-
-
 LINE = {"feature": 1, "spectra": [{"source": ["a.mgf", 0]}], "hypotheses": []}
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("number", "values"),
     [
-        {"colour": "blue"},
-        {**LINE, "feature": "one"},
-        {**LINE, "feature": 10**30},
-        {**LINE, "spectra": None},
-        {**LINE, "spectra": []},
-        {**LINE, "spectra": [{"source": ["b", 0]}]},  # an input that the header lacks
-        {**LINE, "spectra": [{"source": [["a.mgf"], 0]}]},
-        {**LINE, "spectra": [{"source": 7}]},
-        {"end": {"ms1": 0}},
-        {"end": {"cases": "many"}},
+        (0, {"version": "9", "seeds": [1]}),
+        (0, {**asdict(HEADER), "colour": "blue"}),
+        (0, {**asdict(HEADER), "inputs": [5]}),
+        (0, {**asdict(HEADER), "inputs": [{"path": "a"}]}),
+        (1, {"colour": "blue"}),
+        (1, {**LINE, "feature": 10**30}),
+        (1, {**LINE, "spectra": []}),
+        (1, {**LINE, "spectra": [{"source": ["b", 0]}]}),  # an input that the header lacks
+        (1, {"end": {"ms1": 0}}),
     ],
 )
-def test_a_line_that_another_version_wrote_is_refused_in_a_sentence(tmp_path, values):
+@pytest.mark.parametrize("opened", OPENED, ids=["resume", "merge"])
+def test_a_line_that_another_version_wrote_is_refused_in_a_sentence(
+    tmp_path, number, values, opened
+):
     path = finished(tmp_path / "j", feature(0))
-    rewrite(path, lambda lines: [lines[0], values, *lines[1:]])
+    mark = {"duallgd_journal": FORMAT} if number == 0 else {}
+    rewrite(path, lambda lines: [*lines[:number], mark | values, *lines[number + 1 :]])
 
-    for opened in (lambda: Journal.resume(path, HEADER), lambda: FinishedRun([path])):
-        with pytest.raises(UnreadableError, match=r"another version.*predict again"):
-            opened()
+    with pytest.raises(UnreadableError, match=r"another version.*predict again"):
+        opened(path)
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {"structures": [["CCO", *[0] * 40]]},
-        {"structures": 7},
-        {"structures": [["CCO", "InChI=1S/x", "K", "3", 0, 1, ["noise"], "", "", -0.3]]},
-        {"structures": [["CCO", "InChI=1S/x", "K", 3, 0, 1, ["noise"], "", "", "?"]]},
-        {"scores": 5},
-        {"peaks": [[1]]},
-        {"peaks": [[1.0, 1.0, "CH3", "?"]]},
-        {"colour": "blue"},
-        {"seconds": "0.1"},
-        {"status": 3},
-        {"formula": None},
-        {"log_prior": []},
-        {"sampled": "5"},
-        {"rejected": [1]},
-        {"notes": 5},
-    ],
+    "changed", [{"structures": [["CCO", *[0] * 40]]}, {"peaks": [[1]]}, {"colour": "blue"}]
 )
-def test_a_journal_with_the_fields_of_another_version_is_refused_in_a_sentence(tmp_path, changed):
+def test_fields_of_another_version_are_refused_in_a_sentence(tmp_path, changed):
     path = finished(tmp_path / "j", feature(0))
 
     def change(lines):
@@ -291,15 +187,6 @@ def test_a_journal_with_the_fields_of_another_version_is_refused_in_a_sentence(t
 
     with pytest.raises(UnreadableError, match=r"j was written by another version.*predict again"):
         list(FinishedRun([path]).features())
-
-
-def test_a_journal_that_another_run_writes_or_that_cannot_be_written_is_refused(tmp_path):
-    path = tmp_path / "j"
-
-    with Journal.create(path, HEADER), pytest.raises(UsageError, match="another run"):
-        Journal.resume(path, HEADER)
-    with pytest.raises(UsageError, match="cannot write the journal"):
-        Journal.create(tmp_path / "absent" / "j", HEADER)
 
 
 def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
@@ -377,5 +264,3 @@ def test_journals_are_found_by_the_name_of_the_output(tmp_path):
         journals_of([tmp_path / "other.csv"])
     with pytest.raises(UsageError, match="there is no journal"):
         FinishedRun([tmp_path / "x.journal.jsonl"])
-    with pytest.raises(UsageError, match="no journals to join"):
-        FinishedRun([])

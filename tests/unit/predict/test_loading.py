@@ -13,7 +13,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.files import sha256
-from duallgd_cli.predict.loading import Encoder, load_model, sources_of
+from duallgd_cli.predict.model import Encoder, load_model, sources_of
 from duallgd_cli.sources import Query
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.sources.network import Noise
@@ -46,15 +46,6 @@ def test_a_spectrum_is_encoded_by_what_explains_its_peaks(network, n_rows):
     assert (fingerprint.shape, fingerprint.dtype) == ((4096,), np.float32)
     assert ((fingerprint > 0) & (fingerprint < 1)).all()
     assert odds is None
-
-
-def test_a_second_network_says_what_bits_speak_beside_isomers(network):
-    spectrum = annotated()
-
-    fingerprint, odds = Encoder(network.encoder, cpu(), isomers=network.encoder)(spectrum)
-
-    logits = np.log(fingerprint / (1 - fingerprint))
-    np.testing.assert_allclose(odds, logits, atol=1e-4)
 
 
 def test_the_encoder_runs_on_one_thread_so_that_digits_do_not_depend_on_threads():
@@ -125,12 +116,3 @@ def test_a_checkpoint_with_an_unknown_ranking_value_is_refused(tmp_path, network
 
     with pytest.raises(WeightsError, match=r"charm.*duallgd calibrate"):
         load_model(path, cpu())
-
-
-def test_the_weight_of_what_is_no_longer_made_is_left_out(tmp_path, network):
-    """Every weights file of before has one for further readings of a sample."""
-    path = tmp_path / "mine.safetensors"
-    ranking = {"alternative_weight": 0.3, "log_share": 0.7}
-    save(path, Checkpoint(network.settings, dict(network.state_dict()), ranking=ranking))
-
-    assert load_model(path, cpu()).ranking.log_share == 0.7

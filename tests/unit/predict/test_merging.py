@@ -1,15 +1,13 @@
 """Proposals of several sources become distinct molecules, each sample counted once."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from duallgd_cli.chem import identity
-from duallgd_cli.errors import OutOfTimeError, UsageError
 from duallgd_cli.predict.merging import merge
 from duallgd_cli.results import HypothesisResult
-from duallgd_cli.scores.substructures import FingerprintTanimoto
+from duallgd_cli.scores import FingerprintTanimoto
 from duallgd_cli.sources import DATABASE, Proposal, Query
 from tests.made_spectra import annotated
 
@@ -91,12 +89,6 @@ def test_what_breaks_a_constraint_is_counted_by_its_reason_unless_it_is_of_a_dat
     assert tallies(result) == (3, 0, 0, 0, {"disconnected": 2, "with [OX2H]": 1})
 
 
-def test_what_has_no_inchi_is_counted_as_that():
-    result = merged(of("own", "*CO"), of("own", "*CO"), of("own", ASPIRIN))
-
-    assert tallies(result) == (3, 1, 0, 1, {"no InChI": 2})
-
-
 def test_internal_salts_are_left_out_where_anything_else_was_proposed():
     result = merged(*(of("noise", one, -1.0) for one in (SALT, DIOL, SAME_SALT, SALT)))
 
@@ -156,30 +148,6 @@ def test_a_molecule_is_named_once_however_often_it_is_proposed(monkeypatch):
     merged(*[of("noise", ASPIRIN)] * 5, *[of("own", "*CO")] * 5)
 
     assert len(calls) == 2
-
-
-def test_time_that_is_up_is_noticed_before_a_molecule_is_named():
-    def check():
-        raise OutOfTimeError
-
-    with pytest.raises(OutOfTimeError):
-        merged(of("noise", ASPIRIN), check=check)
-
-
-def test_a_score_of_the_wrong_shape_is_an_error_with_its_name():
-    class Wrong:
-        name = "mine"
-
-        def __call__(self, query, molecules):
-            return [1.0]
-
-    with pytest.raises(UsageError, match="score mine must give one finite number for each of 2"):
-        merged(of("noise", ASPIRIN), of("noise", ISOMER), scores=[Wrong()])
-
-
-def test_of_nothing_there_is_nothing():
-    assert tallies(merged()) == (0, 0, 0, 0, {})
-    assert merged().structures == ()
 
 
 PROPOSALS = st.one_of(

@@ -6,7 +6,6 @@ import pytest
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.model import warn_uncalibrated
 from duallgd_cli.predict.pipeline import noise_seed
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel
@@ -82,7 +81,7 @@ IN_IT = "for the case that the structure is in the database"
 def test_confidence_outside_what_was_calibrated_is_warned_of(model, sampling, files, words, caplog):
     settings = PredictSettings(sampling=SamplingSettings(**sampling))
 
-    warn_uncalibrated(replace(stub_model(), **{"ranking": CALIBRATED} | model), settings, files)
+    replace(stub_model(), **{"ranking": CALIBRATED} | model).ranking_for(settings, files)
 
     assert len(caplog.records) == len(words)
     for word, record in zip(words, caplog.records, strict=True):

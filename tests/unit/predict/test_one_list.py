@@ -6,22 +6,26 @@ And the finest level whose probability reaches what the user calls certain.
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.ranking.ladder import LEVELS, level_of, with_level
-from duallgd_cli.ranking.one_list import Membership, Ranking, evidence, of_databases
+from duallgd_cli.ranking.one_list import (
+    Membership,
+    Ranking,
+    of_databases,
+    predictions_of,
+    with_level,
+)
 from duallgd_cli.ranking.ranking import RankingModel, rank
 from duallgd_cli.results import (
     Candidate,
     HypothesisResult,
     LikelyPart,
+    Prediction,
     SpectrumReference,
-    predictions_of,
 )
 from duallgd_cli.spectra.types import Source
 from tests.unit.predict.test_ranking import outcome, structure
@@ -68,14 +72,6 @@ def test_each_is_its_confidence_in_its_world_times_the_probability_of_that_world
     )
 
 
-def test_without_a_structure_of_the_database_the_list_is_as_without_one():
-    result = (outcome(structure("A", 5), structure("B", 1), sampled=9),)
-
-    assert confidences(ranking().rank(result)[0]) == pytest.approx(
-        confidences(rank(result, GENERATED)[0])
-    )
-
-
 def test_who_is_certain_gets_the_structures_of_the_database_alone():
     candidates, _ = ranking(1.0).rank((outcome(*MIXED, sampled=9),))
 
@@ -114,34 +110,12 @@ def test_under_predicted_formulas_each_formula_has_its_own_list_times_its_probab
     assert found == pytest.approx({name: 0.25 * value for name, value in given_formula.items()})
 
 
-def test_a_structure_that_scores_best_speaks_for_the_database():
-    weak = (
-        outcome(
-            structure("A", 5, fingerprint_tanimoto=0.9),
-            in_database("D", fingerprint_tanimoto=0.1),
-            sampled=9,
-        ),
-    )
-    strong = (
-        outcome(
-            structure("A", 1, fingerprint_tanimoto=0.1),
-            both("D", 5, fingerprint_tanimoto=0.9),
-            sampled=9,
-        ),
-    )
-
-    low, high = (evidence(one, GENERATED, OF_DATABASE) for one in (weak, strong))
-
-    assert high[1] > low[1]
-    assert high[2] == low[2]  # of one structure each
-    assert (high[3], high[4]) == (low[3], low[4]) == (0, 0)  # neither is scored
-    model = ranking(advantage=0.5, leader=0.5)
-    assert model.chance(strong) > model.chance(weak)
-
-
 def test_without_weights_the_probability_is_what_the_user_believes():
     assert ranking(0.2).chance((outcome(*MIXED, sampled=9),)) == pytest.approx(0.2)
     assert ranking(0.2).chance((outcome(structure("A", 5), sampled=9),)) == 0
+    alone = (outcome(in_database("D", fingerprint_tanimoto=0.9), sampled=0),)
+    better = ranking(advantage=0.5, leader=0.5)
+    assert 0.5 < better.chance((outcome(*MIXED, sampled=9),)) < better.chance(alone) < 1
 
 
 def test_a_header_brings_the_ranking_back_and_another_versions_is_refused():
@@ -157,12 +131,6 @@ def test_a_header_brings_the_ranking_back_and_another_versions_is_refused():
         Ranking.recorded({**model, "membership": {"rivalry": 1.0}}, settings, "x.csv")
     with pytest.raises(UnreadableError, match="another version"):
         Ranking.recorded(model, {}, "x.csv")
-
-
-def test_evidence_is_finite_where_nothing_else_was_proposed():
-    told = evidence((outcome(in_database("D"), sampled=0),), GENERATED, OF_DATABASE)
-
-    assert np.isfinite(told).all()
 
 
 def matched(*structures, probability, block="L", offered=True, **values):
@@ -210,14 +178,6 @@ def test_a_match_that_was_generated_too_keeps_the_higher_probability():
     assert high["B"] == pytest.approx(plain["B"] * 0.05 / (1 - plain["A"]))
 
 
-def test_a_match_that_is_not_offered_changes_nothing():
-    plain = Ranking(GENERATED).rank((outcome(*DRAWN),))[0]
-
-    ranked = Ranking(GENERATED).rank((matched(*DRAWN, probability=0.9, offered=False),))[0]
-
-    assert confidences(ranked) == confidences(plain)
-
-
 def test_under_a_predicted_formula_a_match_is_as_probable_as_the_formula_lets_it():
     likely, unlikely = (
         matched(
@@ -255,46 +215,45 @@ def test_with_a_database_and_a_library_all_probabilities_sum_to_one_at_most(
     assert len(ranked) == len(structures)
 
 
-def candidate(confidence, of_family=0.0, of_scaffold=0.0):
-    return Candidate(
-        1, "C", "InChI", "K" * 27, "CH4", "[M+H]+", 1, None, 0.0, confidence,
-        family="C", family_confidence=max(confidence, of_family), scaffold="acyclic",
-        scaffold_confidence=max(confidence, of_family, of_scaffold),
-    )  # fmt: skip
-
-
 PART = LikelyPart("sugar", "hexose", "O", 0.8, 0.1, 0.9)
 
 
+def level_of(*confidences, certain=0.7, formula=1.0, parts=None, **match):
+    """Level of a feature whose first candidate, its family and its scaffold are so probable."""
+    tried = HypothesisResult(
+        *("ok", "", "CH4", "[M+H]+"), log_prior=math.log(formula), known={"library_match": match}
+    )
+    structure, family, scaffold = [*confidences, *confidences[-1:] * 2][:3] or (0.0, 0.0, 0.0)
+    first = Candidate(
+        1, "C", "InChI", "K" * 27, "CH4", "[M+H]+", 1, None, 0.0, structure, sources=("library",),
+        family="C", family_confidence=family, scaffold="acyclic", scaffold_confidence=scaffold,
+    )  # fmt: skip
+    one = Prediction(
+        Source("a.mgf", 0), "a", formula="CH4", adduct="[M+H]+", hypotheses=(tried,),
+        candidates=(first,) if confidences else (), parts=parts,
+    )  # fmt: skip
+    leveled = with_level(one, certain)
+    return leveled.level, leveled.schymanski
+
+
 @pytest.mark.parametrize(
-    ("candidates", "formula", "parts", "expected"),
+    ("confidences", "others", "expected"),
     [
-        ([candidate(0.96)], 1.0, None, ("structure", "2b")),
-        ([candidate(0.75)], 1.0, None, ("structure", "3")),
-        ([candidate(0.5, 0.71)], 1.0, None, ("family", "3")),
-        ([candidate(0.1, 0.2, 0.7)], 1.0, None, ("scaffold", "3")),
-        ([candidate(0.1, 0.2, 0.3)], 1.0, [PART], ("parts", "3")),
-        ([candidate(0.1, 0.2, 0.3)], 0.9, [], ("formula", "4")),
-        ([candidate(0.1, 0.2, 0.3)], 0.69, None, ("nothing", "5")),
-        ([], 0.9, None, ("formula", "4")),
-        ([], 0.0, None, ("nothing", "5")),
+        ([0.96], {}, ("structure", "2b")),
+        ([0.75], {}, ("structure", "3")),
+        ([0.7], {}, ("structure", "3")),
+        ([0.5, 0.71], {}, ("family", "3")),
+        ([0.1, 0.2, 0.7], {}, ("scaffold", "3")),
+        ([0.1, 0.2, 0.3], {"parts": [PART]}, ("parts", "3")),
+        ([0.1, 0.2, 0.3], {"parts": [], "formula": 0.9}, ("formula", "4")),
+        ([0.1, 0.2, 0.3], {"formula": 0.69}, ("nothing", "5")),
+        ([], {"formula": 0.9}, ("formula", "4")),
+        ([], {"formula": 0.6}, ("nothing", "5")),
+        ([0.1], {"formula": 0.2, "found": True}, ("nothing", "2a")),
     ],
 )
-def test_the_finest_that_is_certain(candidates, formula, parts, expected):
-    assert level_of(candidates, formula, 0.7, parts) == expected
-
-
-def test_a_match_of_a_library_is_2a_whatever_is_certain():
-    assert level_of([candidate(0.1)], 0.2, 0.7, in_library=True) == ("nothing", "2a")
-
-
-@pytest.mark.parametrize("certain", [0.05, 0.3, 0.5, 0.7, 0.95, 1.0])
-def test_who_asks_for_more_certainty_gets_no_finer_level(certain):
-    candidates = [candidate(0.4, 0.6, 0.8)]
-
-    strict, mild = (level_of(candidates, 0.99, value) for value in (certain, certain / 2))
-
-    assert LEVELS.index(strict.name) >= LEVELS.index(mild.name)
+def test_the_finest_that_is_certain(confidences, others, expected):
+    assert level_of(*confidences, **others) == expected
 
 
 def test_confidence_of_a_family_is_the_sum_of_its_candidates_written_or_not():
@@ -328,6 +287,6 @@ def test_a_predicted_formula_is_as_certain_as_it_is_probable(status, chance, lev
         log_prior=math.log(chance), formula_source="predicted",
     )  # fmt: skip
 
-    (one,) = with_level(predictions_of((result,), (), 0.0, 10), 0.7)
+    (one,) = predictions_of((result,), (), 0.0, 10, 0.7)
 
     assert (one.level, bool(one.schymanski)) == (level, bool(level))

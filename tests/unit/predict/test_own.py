@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict import api
 from duallgd_cli.predict.own import with_own
 from duallgd_cli.sources import Proposal
 from tests.made_runs import SETTINGS
@@ -161,12 +159,3 @@ def test_one_that_cannot_be_sent_to_processes_is_used_in_this_one(spectra, caplo
 
     assert model.again is None
     assert "cannot be sent to other processes" in caplog.text
-
-
-def test_load_takes_them(monkeypatch):
-    monkeypatch.setattr("duallgd_cli.predict.loading.load_model", lambda *_: stub_model())
-
-    model = api.load(sources=[Source(SMILES)], scores=[Score(list)])
-
-    assert model.own == ["mine", "liked"]
-    assert SamplingSettings().sources == "enumerated=60 templates=15 noise=25"

@@ -2,7 +2,6 @@
 
 import pytest
 
-from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.parts import FATTY_ACYL, catalogue
 from duallgd_cli.predict.parts import (
     FEWEST_SAMPLES,
@@ -12,7 +11,6 @@ from duallgd_cli.predict.parts import (
     bond_certainty,
     is_enough,
     likely_parts,
-    prior_of,
     sentence,
     telling,
 )
@@ -69,12 +67,6 @@ def test_the_fitted_numbers_are_of_the_parts_of_the_catalogue():
     assert fitted == {(row["kind"], row["name"]) for row in catalogue()}
 
 
-def test_without_candidates_nothing_is_said():
-    assert found_in(case()) == ()
-    assert bond_certainty((), 10) == []
-    assert sentence([]) == ""
-
-
 def test_of_hardly_any_samples_nothing_is_said():
     """The probabilities were fitted to draws of ten and more."""
     other = "O=C(C#Cc1ccccc1)c1ccccc1O"
@@ -85,15 +77,6 @@ def test_of_hardly_any_samples_nothing_is_said():
     assert is_enough(case(FLAVONE, sampled=FEWEST_SAMPLES))
     halves = [case(FLAVONE, sampled=FEWEST_SAMPLES // 2)[0]] * 2  # of two formulas
     assert is_enough(halves)
-
-
-def test_what_a_formula_cannot_hold_is_unusual():
-    with_nitrogen, without = prior_of(Formula.parse("C12H17N")), prior_of(Formula.parse("C12H16O"))
-
-    assert with_nitrogen.shape == without.shape
-    assert with_nitrogen.max() > 0.3
-    assert (without >= 0).all()
-    assert (without <= 1).all()
 
 
 def test_bonds_that_all_candidates_share_are_certain():

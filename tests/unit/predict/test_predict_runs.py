@@ -1,8 +1,6 @@
 """Runs that are interrupted, resumed, cut into shards or given helpers: the same bytes."""
 
 import json
-import shutil
-import signal
 from dataclasses import replace
 
 import pytest
@@ -33,24 +31,6 @@ def test_an_interrupted_and_resumed_run_writes_the_same_bytes(spectra, tmp_path,
     assert summary.n_resumed >= after
 
 
-def test_stopped_once_more_while_resuming_names_the_command_as_it_is(spectra, tmp_path):
-    made = request(spectra, tmp_path / "out.csv")
-    with pytest.raises(InterruptedRunError, match="1 finished feature is kept"):
-        predict(made, model_with(Stopping(1, KeyboardInterrupt())))
-
-    with pytest.raises(InterruptedRunError, match="the same command goes on"):
-        predict(replace(made, resume=True), model_with(Stopping(1, KeyboardInterrupt())))
-
-
-def test_ctrl_c_still_reaches_whoever_ran_a_prediction(spectra, tmp_path):
-    before = signal.getsignal(signal.SIGINT)
-
-    predict(request(spectra, tmp_path / "out.csv"), stub_model())
-    merge([tmp_path / "out.csv"], str(tmp_path / "again.csv"))
-
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 def test_resuming_another_run_is_refused_and_says_what_changed(spectra, tmp_path):
     first = request(spectra, tmp_path / "out.csv")
     predict(first, stub_model())
@@ -75,7 +55,7 @@ def test_shards_merge_to_the_same_bytes(spectra, tmp_path, count):
         predict(shard, stub_model())
         assert scan(shard.journal_path()).finished == {*range(number - 1, 11, count)}
     assert not joined.exists()
-    summary = merge([joined], str(joined))
+    summary = merge(request(str(joined), joined))
 
     assert joined.read_bytes() == whole.read_bytes()
     assert summary.n_spectra == 12
@@ -90,46 +70,13 @@ def test_what_is_finished_of_an_interrupted_run_can_be_written(spectra, tmp_path
             request(spectra, tmp_path / "cut.csv"), model_with(Stopping(3, KeyboardInterrupt()))
         )
     with pytest.raises(UsageError, match="--partial"):
-        merge([tmp_path / "cut.csv"], str(tmp_path / "so-far.csv"))
+        merge(request(str(tmp_path / "cut.csv"), tmp_path / "so-far.csv"))
 
-    summary = merge([tmp_path / "cut.csv"], str(tmp_path / "so-far.csv"), partial=True)
+    summary = merge(request(str(tmp_path / "cut.csv"), tmp_path / "so-far.csv"), partial=True)
 
     so_far = (tmp_path / "so-far.csv").read_bytes()
     assert 0 < summary.n_ok < 7
     assert whole.read_bytes().startswith(so_far)
-
-
-def test_a_copied_journal_resumes_elsewhere(spectra, tmp_path):
-    first = request(spectra, tmp_path / "out.csv")
-    predict(first, stub_model())
-    elsewhere = tmp_path / "elsewhere.jsonl"
-    shutil.copy(tmp_path / "out.csv.journal.jsonl", elsewhere)
-
-    moved = replace(first, output=str(tmp_path / "o2.csv"), journal=elsewhere, resume=True)
-    predict(moved, model_with(Stopping(0, AssertionError("generated again"))))
-
-    assert (tmp_path / "o2.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
-
-
-@pytest.mark.slow
-def test_processes_and_slices_change_no_byte_of_an_output(spectra, tmp_path, monkeypatch):
-    """Columns stand once, counts are of all, wherever the run is cut."""
-    for shard in (1, 2):
-        shared = replace(request(spectra, tmp_path / "x.csv"), shard=Shard(shard, 2))
-        predict(shared, stub_model())
-    written = {}
-    for at_once, workers in ((1000, 1), (2, 1), (2, 2)):
-        monkeypatch.setattr(output, "_AT_ONCE", at_once)
-        monkeypatch.setattr(output, "_LARGE_BYTES", 0)
-        monkeypatch.setattr(output, "default_threads", lambda workers=workers: workers)
-        for ending in ("csv", "jsonl", "sdf", "mztab"):
-            path = tmp_path / f"whole.{ending}"
-            summary = merge([tmp_path / "x.csv"], str(path), force=True)
-            counts = (summary.counts, summary.n_candidates, summary.notes)
-            written.setdefault(ending, []).append((path.read_bytes(), counts))
-
-    assert all(found == [found[0]] * 3 for found in written.values())
-    assert written["csv"][0][1][1] > 0
 
 
 def test_a_header_ranks_with_the_steps_that_are_drawn_with(spectra, tmp_path):

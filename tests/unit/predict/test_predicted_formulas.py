@@ -11,7 +11,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure
 from duallgd_cli.formulas import FormulaSettings, RankedFormula, predicted_formulas
-from duallgd_cli.predict import pipeline
+from duallgd_cli.predict import settings
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel, rank
@@ -82,7 +82,7 @@ def test_samples_are_shared_by_probability_but_none_gets_fewer_than_fifteen(tmp_
             for text, one, share in (("C9H8O4", first, 0.9), ("C13H8O", second, 0.1))
         ]
 
-    monkeypatch.setattr(pipeline, "predicted_formulas", two)
+    monkeypatch.setattr(settings, "predicted_formulas", two)
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN, formula=None))
 
     predict(request(made, tmp_path / "out.jsonl", settings=SETTINGS), stub_model())
@@ -91,27 +91,6 @@ def test_samples_are_shared_by_probability_but_none_gets_fewer_than_fifteen(tmp_
     assert [one["sampled"] for one in found["hypotheses"]] == [36, 15]
     assert [one["formula_probability"] for one in found["hypotheses"]] == pytest.approx([0.8, 0.1])
     assert {one["formula_source"] for one in found["hypotheses"]} == {"predicted"}
-
-
-def test_confidence_is_that_given_the_formula_times_its_probability():
-    given = (outcome(structure("A", 60), structure("B", 20)),)
-    other = outcome(structure("C", 90), formula="C10H12O3")
-    predicted = [
-        replace(one, formula_source="predicted", log_prior=np.log(p))
-        for one, p in ((given[0], 0.7), (other, 0.2))
-    ]
-    alone = {one.smiles: one.confidence for one in rank(given, RankingModel())[0]}
-    alone |= {one.smiles: one.confidence for one in rank((other,), RankingModel())[0]}
-
-    found, top = rank(tuple(predicted), RankingModel())
-
-    share = {"A": 0.7, "B": 0.7, "C": 0.2}
-    assert {one.smiles: one.confidence for one in found} == pytest.approx(
-        {name: share[name] * confidence for name, confidence in alone.items()}
-    )
-    assert [one.confidence for one in found] == sorted(one.confidence for one in found)[::-1]
-    assert [np.exp(one.score) for one in found] == pytest.approx([one.confidence for one in found])
-    assert top == pytest.approx(sum(one.confidence for one in found))
 
 
 def test_a_molecule_under_two_adducts_has_both_shares():
@@ -130,9 +109,9 @@ def test_a_molecule_under_two_adducts_has_both_shares():
 @pytest.mark.parametrize("formula", [None, "predict"])
 def test_the_formula_of_the_file_is_used_unless_it_is_to_be_ignored(tmp_path, formula):
     two = [block(CAFFEINE, formula=one) for one in (None, "C99H9")]
-    settings = replace(SETTINGS, formula=formula, group_by="none")
+    asked = replace(SETTINGS, formula=formula, group_by="none")
 
-    rows = predicted(tmp_path, block(ASPIRIN), *two, settings=settings)
+    rows = predicted(tmp_path, block(ASPIRIN), *two, settings=asked)
 
     first = first_rows(rows)
     source = [first[index]["formula_source"] for index in "012"]
@@ -157,15 +136,3 @@ def test_what_a_table_lacks_is_predicted(tmp_path):
         "b": "predicted",
     }
     assert {row["status"] for row in rows} == {"ok"}
-
-
-def test_what_holds_for_all_formulas_of_a_feature_is_said_once(tmp_path):
-    strange = "\n".join(
-        ["BEGIN IONS", "PEPMASS=195.08765", "ADDUCT=[M+H]+", "CHARGE=2+", "110.6012 9", "END IONS"]
-    )
-
-    rows = predicted(tmp_path, strange, settings=SETTINGS)
-
-    assert {row["formula_rank"] for row in rows} > {"1"}
-    (said,) = {row["warnings"] for row in rows}
-    assert said.count("probabilities are halved") == said.count("charge +2 contradicts") == 1

@@ -4,15 +4,12 @@ import multiprocessing
 import os
 import time
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 import torch
 
-from duallgd_cli import files
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError, WorkerDiedError
-from duallgd_cli.files import memory_bytes
 from duallgd_cli.predict.own import with_own
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.run import predict
@@ -116,23 +113,3 @@ def test_whoever_stops_does_not_wait_for_what_is_under_way(spectra):
 
     assert not multiprocessing.active_children()
     assert time.monotonic() - started < _SECONDS
-
-
-def test_few_features_are_predicted_in_this_process(spectra):
-    found = predicted(spectra, _die, lambda inputs: islice(inputs.features("none"), 3))
-
-    assert [one.status for (one,) in found] == ["ok"] * 3
-
-
-@pytest.mark.parametrize(
-    ("said", "bytes_"), [("5000000\n", 5_000_000), ("max\n", None), (None, None)]
-)
-def test_memory_is_the_machines_or_what_a_container_allows(tmp_path, monkeypatch, said, bytes_):
-    whole = memory_bytes()
-    if said is not None:
-        (tmp_path / "memory.max").write_text(said)
-    monkeypatch.setattr(files, "_CGROUP_MEMORY", tmp_path / "memory.max")
-
-    found = memory_bytes()
-
-    assert found == bytes_ if bytes_ else found >= whole > 1 << 28

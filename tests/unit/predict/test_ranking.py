@@ -38,16 +38,6 @@ def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampl
     )
 
 
-def test_the_more_frequent_molecule_comes_first():
-    case = (outcome(structure("A", 3), structure("B", 50)),)
-
-    candidates, _ = rank(case, RankingModel())
-
-    assert [candidate.smiles for candidate in candidates] == ["B", "A"]
-    assert [candidate.rank for candidate in candidates] == [1, 2]
-    assert [candidate.samples for candidate in candidates] == [50, 3]
-
-
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
@@ -82,16 +72,6 @@ def test_the_score_is_the_weighted_sum_of_the_extra_scores():
     assert candidate.extra_scores["log_share"] == pytest.approx(np.log(0.04))
 
 
-def test_hypotheses_are_pooled_by_their_priors():
-    likely = outcome(structure("A", 10), formula="C9H8O4", log_prior=np.log(0.9))
-    unlikely = outcome(structure("B", 20), formula="C8H4O5", log_prior=np.log(0.1))
-
-    candidates, _ = rank((unlikely, likely), RankingModel())
-
-    assert [candidate.smiles for candidate in candidates] == ["A", "B"]
-    assert [candidate.formula for candidate in candidates] == ["C9H8O4", "C8H4O5"]
-
-
 def test_a_molecule_under_two_adducts_is_one_candidate_with_both_weights():
     alone = outcome(structure("A", 10), adduct="[M+H]+", log_prior=np.log(0.5))
     again = outcome(structure("A", 30), adduct="[M+Na]+", log_prior=np.log(0.5))
@@ -101,10 +81,6 @@ def test_a_molecule_under_two_adducts_is_one_candidate_with_both_weights():
     assert candidate.samples == 40
     assert candidate.adduct == "[M+Na]+"
     assert candidate.score == pytest.approx(np.log(0.5 * 0.1 + 0.5 * 0.3))
-
-
-def test_a_case_without_structures_has_no_candidates():
-    assert rank((HypothesisResult(status="timeout"),), RankingModel()) == ((), 0.0)
 
 
 def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_drawn():
@@ -240,13 +216,6 @@ def test_peaks_and_contrast_count_next_to_the_best_of_the_hypothesis():
         "C": [-4, -6, -2, 0.5, -2, -3],
     }
     assert [one.smiles for one in ranked] == ["A", "B", "C"]
-
-
-def test_weights_without_evidence_rank_as_before():
-    silent = (structure("A", 3), structure("B", 50))
-    model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
-
-    assert rank((outcome(*silent),), model) == rank((outcome(*silent),), RankingModel())
 
 
 @pytest.mark.parametrize("source", ["file", "predicted"])

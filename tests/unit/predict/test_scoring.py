@@ -1,6 +1,5 @@
 """Structures of one's own among all other candidates: a row for each, whatever becomes of it."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -69,21 +68,6 @@ def test_they_are_ranked_among_all_candidates_with_probability_and_peaks(tmp_pat
     assert [first[name] for name in same] == [second[name] for name in same]
 
 
-def test_structures_that_cannot_be_read_are_said_before_anything_is_predicted(mine, caplog):
-    read_structures(mine)
-
-    assert f"{mine}: 1 of 5 structures cannot be read; their rows say why" in caplog.text
-
-
-def test_a_feature_that_a_structure_names_is_said_not_to_count(tmp_path, caplog):
-    table = tmp_path / "mine.csv"
-    table.write_text("smiles,feature_id\nCCO,7\nCCN,8\n")
-
-    read_structures(table)
-
-    assert caplog.text.count(f"{table}: its feature_id is not looked at") == 1
-
-
 def test_without_a_formula_those_of_the_structures_that_fit_are_tried(tmp_path, mine):
     unlabelled = block(ASPIRIN).replace("FORMULA=C9H8O4\n", "")
 
@@ -114,17 +98,6 @@ def test_structures_of_a_database_are_among_the_candidates(tmp_path, mine, monke
     assert int(rows[0]["candidates"]) >= 3
 
 
-def test_lines_of_json_hold_the_same_values(tmp_path, mine):
-    (row, *_) = score(tmp_path, mine, block(ASPIRIN))
-    asked = request(str(tmp_path / "in.mgf"), tmp_path / "scores.jsonl")
-
-    score_structures(asked, read_structures(mine), stub_model())
-
-    line = json.loads((tmp_path / "scores.jsonl").read_text().splitlines()[0])
-    assert list(line) == list(row)
-    assert (line["rank"], line["inchikey14"]) == (int(row["rank"]), row["inchikey14"])
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -140,11 +113,3 @@ def test_a_file_of_none_or_too_many_is_refused(tmp_path, monkeypatch, text, word
 
     with pytest.raises(UsageError, match=words):
         read_structures(tmp_path / "mine.smi")
-
-
-def test_no_input_is_overwritten(tmp_path, mine):
-    made = mgf(tmp_path / "in.mgf", block(ASPIRIN))
-
-    with pytest.raises(UsageError, match="the structures"):
-        check(request(made, mine, format="csv", force=True), mine)
-    assert mine.read_text() == FILE

@@ -1,16 +1,10 @@
 """Ids in tables that no feature of the input has are said once, at the end of a run."""
 
-import logging
-
 import pytest
 
-from duallgd_cli.errors import InterruptedRunError
-from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import Shard
 from duallgd_cli.sources.known import GuideFiles
-from tests.made_runs import Stopping, model_with, predicted, request
-from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
-from tests.stub_model import stub_model
+from tests.made_runs import predicted
+from tests.made_spectra import ASPIRIN, CAFFEINE, block
 
 BLOCKS = (
     block(ASPIRIN, feature_id="1", scans="11"),
@@ -58,20 +52,3 @@ def test_ids_of_guides_and_analogues(tmp_path, caplog):
     assert said(caplog) == [
         "2 ids of --guide or --analogues match no feature of the input: 'known', '9'; check the ids"
     ]
-
-
-def test_neither_shards_nor_resumed_runs_miss_what_others_did(tmp_path, caplog):
-    (tmp_path / "f.csv").write_text("id,formula\n1,C9H8O4\n2,C8H10N4O2\n")
-    made = mgf(tmp_path / "in.mgf", *BLOCKS)
-    whole = request(made, tmp_path / "out.csv", formulas=tmp_path / "f.csv")
-    shard = request(made, tmp_path / "s.csv", formulas=tmp_path / "f.csv", shard=Shard(1, 2))
-    again = request(made, tmp_path / "out.csv", formulas=tmp_path / "f.csv", resume=True)
-
-    with caplog.at_level(logging.WARNING):
-        predict(shard, stub_model())
-        with pytest.raises(InterruptedRunError):
-            predict(whole, model_with(Stopping(1, KeyboardInterrupt())))
-        predict(again, stub_model())
-        predict(again, stub_model())
-
-    assert said(caplog) == []

@@ -228,7 +228,7 @@ def test_where_nothing_is_certain_or_predicted_it_is_said(tmp_path):
 @pytest.mark.parametrize("most", [1, 5])
 def test_page_and_table_agree_on_the_level_however_few_candidates_are_shown(tmp_path, most):
     run = written_run(tmp_path, aspirin_result(known={}), certain=0.6)
-    merge([run], str(tmp_path / "all.jsonl"), parts=True)
+    merge(request(str(run), tmp_path / "all.jsonl", parts=True))
     (line,) = lines_of(tmp_path / "all.jsonl")
 
     feature = next(ReportedRun([run], most).features())

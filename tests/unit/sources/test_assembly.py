@@ -9,7 +9,7 @@ from duallgd_cli.diffusion.process import Samples
 from duallgd_cli.errors import OutOfTimeError
 from duallgd_cli.predict.merging import merge
 from duallgd_cli.results import HypothesisResult
-from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
+from duallgd_cli.scores import FingerprintLikelihood, FingerprintTanimoto
 from duallgd_cli.sources import Proposal, Query, network
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum

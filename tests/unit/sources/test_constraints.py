@@ -10,7 +10,7 @@ from duallgd_cli.chem.identity import canonical_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.predict.loading import sources_of
+from duallgd_cli.predict.model import sources_of
 from duallgd_cli.sources import Query, enumerated, propose
 from duallgd_cli.sources.collection import known_molecules
 from duallgd_cli.sources.enumerated import AnalogueSource, Enumerated

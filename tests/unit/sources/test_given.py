@@ -16,13 +16,12 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.fitting import fit_weights_file
 from duallgd_cli.files import sha256
 from duallgd_cli.predict import pipeline
-from duallgd_cli.predict.loading import Encoder, sources_of
-from duallgd_cli.predict.model import LoadedModel
+from duallgd_cli.predict.model import Encoder, LoadedModel, sources_of
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.report.contents import ReportedRun
-from duallgd_cli.scores.substructures import FingerprintLikelihood, FingerprintTanimoto
+from duallgd_cli.scores import FingerprintLikelihood, FingerprintTanimoto
 from duallgd_cli.sources import Query, enumerated
 from duallgd_cli.sources.database import read_analogues
 from duallgd_cli.sources.enumerated import DatabaseSource

@@ -9,7 +9,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.api import predict_spectra
-from duallgd_cli.predict.loading import load_model
+from duallgd_cli.predict.model import load_model
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.train.run import run_training
 from duallgd_cli.train.settings import plain_settings

@@ -17,7 +17,7 @@ from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
-from duallgd_cli.scores.substructures import known_environments
+from duallgd_cli.scores import known_environments
 from duallgd_cli.sources.collection import known_molecules, molecule_of
 from duallgd_cli.train import isomer_encoder
 from duallgd_cli.train.fragment_scorer import (

@@ -109,7 +109,7 @@ def made(tmp_path_factory):
         output=str(folder / "out.csv"),
     )
     predict(request, stub_model())
-    merge([folder / "out.csv"], str(folder / "out.mztab"))
+    merge(PredictRequest((str(folder / "out.csv"),), str(folder / "out.mztab")))
     return folder / "out.mztab"
 
 

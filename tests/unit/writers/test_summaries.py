@@ -6,7 +6,7 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
 from duallgd_cli.writers.summaries import SUMMARIES
-from tests.made_runs import rows_of
+from tests.made_runs import request, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 from tests.stub_model import stub_model
 
@@ -82,7 +82,7 @@ def test_gnps_tables_have_a_node_for_every_feature_by_its_cluster_index(run):
 
 
 def test_merge_writes_the_same_summaries(run, tmp_path):
-    merge([run / "out.csv"], str(tmp_path / "again.csv"), summaries=["gnps"])
+    merge(request(str(run / "out.csv"), tmp_path / "again.csv", summaries=("gnps",)))
 
     assert (tmp_path / "again.gnps.tsv").read_bytes() == (run / "out.gnps.tsv").read_bytes()
     assert not (tmp_path / "again.mzmine.csv").exists()

@@ -60,7 +60,6 @@ def prediction(*candidates, **values):
         assembled=90,
         repaired=5,
         rejected={"valence": 5},
-        distinct=2,
         n_peaks=3,
         n_explained=1,
         explained_intensity=0.75,
