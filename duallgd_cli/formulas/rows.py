@@ -12,9 +12,9 @@ from duallgd_cli.formulas import rank_formulas, remarks
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.results import OK, references, sentences
-from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean, resolved
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import unnamed_ion
-from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,

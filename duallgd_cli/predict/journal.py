@@ -33,7 +33,7 @@ from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.settings import CERTAIN, WHOLE, Header, Shard
 from duallgd_cli.results import HypothesisResult, Results, plain_values, results_of
 from duallgd_cli.runtime import in_order
-from duallgd_cli.spectra.features import CleaningSettings
+from duallgd_cli.spectra.cleaning import CleaningSettings
 from duallgd_cli.spectra.run import FeatureSettings
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ from duallgd_cli.sources import (
 )
 from duallgd_cli.sources.known import GuideFiles, Knowledge, Known
 from duallgd_cli.spectra.annotation import annotate
-from duallgd_cli.spectra.features import clean
+from duallgd_cli.spectra.cleaning import clean, resolved
 from duallgd_cli.spectra.formulas import (
     FormulaSource,
     from_field,
@@ -64,7 +64,6 @@ from duallgd_cli.spectra.formulas import (
     ion_with_metal,
     table_source,
 )
-from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
 
 # For a formula that shares the samples of a feature with others.

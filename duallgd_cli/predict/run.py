@@ -49,9 +49,9 @@ from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.results import OK, HypothesisResult, Prediction, predictions_of, references
 from duallgd_cli.runtime import default_threads, in_order, versions
 from duallgd_cli.sources.known import Knowledge
-from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.run import record as record_of_scans
+from duallgd_cli.spectra.tables import FeatureTable
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.features import write_joined
 from duallgd_cli.writers.formats import (

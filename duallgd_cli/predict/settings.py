@@ -13,7 +13,8 @@ from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.features import CleaningSettings, GroupBy, require_adduct
+from duallgd_cli.spectra.cleaning import CleaningSettings
+from duallgd_cli.spectra.features import GroupBy, require_adduct
 from duallgd_cli.spectra.formulas import FormulaLimits
 from duallgd_cli.spectra.run import FeatureSettings
 

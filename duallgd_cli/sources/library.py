@@ -31,7 +31,7 @@ from duallgd_cli.data.structures import StructureRow
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
 from duallgd_cli.files import require_file
 from duallgd_cli.sources.kept import kept, left_out, line_of, text_of
-from duallgd_cli.spectra.features import CleaningSettings, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
 from duallgd_cli.spectra.types import Spectrum

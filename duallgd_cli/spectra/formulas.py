@@ -1,7 +1,7 @@
 """Formula sources: where the molecular formula of a feature comes from.
 
-A source proposes hypotheses, checked against the precursor: what the ion is taken to be. Those here
-come from a person or another program; the room `formulas` predicts them from the spectrum.
+A source proposes hypotheses, checked against the precursor. Those here come from a person or
+another program; the room `formulas` predicts them from the spectrum.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.spectra.compounds import HIGHEST
-from duallgd_cli.spectra.formula_table import TableRow, read_table
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
-from duallgd_cli.spectra.reading.record import compound_name, is_missing
+from duallgd_cli.spectra.reading.record import is_missing
+from duallgd_cli.spectra.tables import TableRow, names_in_tables, read_table
 from duallgd_cli.spectra.types import GIVEN, INFERRED, LINKED, TABLE, Feature, Hypothesis, Spectrum
 
 _INFERRED: Final = " ".join(adduct.name for adduct in ADDUCTS)
@@ -74,9 +74,9 @@ def hypothesis_of(
 
     The formula is the molecule's (of a permanent cation: the cation's); the ion's own formula is
     recognised by its charge or its mass. A missing adduct is inferred where formula, precursor m/z
-    and polarity leave one choice. A missing precursor m/z is computed from formula and adduct; one
-    that MS1 shows to be an isotope gives way to the monoisotopic one where only that agrees. The
-    adduct is trusted over CHARGE and ion mode. Whatever was decided stands in the notes.
+    and polarity leave one choice. A missing precursor m/z is computed; one that MS1 shows to be an
+    isotope gives way to the monoisotopic one where only that agrees. The adduct is trusted over
+    CHARGE and ion mode. Whatever was decided stands in the notes.
     """
     try:
         return _checked(feature, formula_text, adduct_text, limits)
@@ -93,11 +93,7 @@ def hypothesis_of(
 def _checked(
     feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
 ) -> Hypothesis:
-    """See `hypothesis_of`; the precursor is taken as it is.
-
-    Raises:
-        RefusedError: Why not.
-    """
+    """See `hypothesis_of`; the precursor is taken as it is, and RefusedError says why not."""
     spectrum, ppm = feature.first, limits.precursor_ppm
     if spectrum.precursor_mz is not None:
         ppm += spectrum.precursor_rounding_da / spectrum.precursor_mz * 1e6
@@ -110,7 +106,7 @@ def _checked(
         adduct_source = INFERRED
         adduct = _infer(formula, spectrum, ppm)
         notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
-        notes += [*unsaid_polarity(spectrum), *told_otherwise(spectrum, adduct)]
+        notes += doubts(spectrum, adduct)
     try:
         molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
     except RefusedError as refused:
@@ -155,18 +151,14 @@ def _by_other_ions(spectrum: Spectrum) -> str:
     return f"other ions of compound {spectrum.compound_id} tell {stated}"
 
 
-def told_otherwise(spectrum: Spectrum, adduct: Adduct) -> list[str]:
-    """What to say where other ions of the molecule tell another adduct than was chosen."""
-    if not spectrum.adducts or parse_adduct(spectrum.adducts[0][0]) == adduct:
-        return []
-    return [f"{_by_other_ions(spectrum)}, not {adduct.name}"]
-
-
-def unsaid_polarity(spectrum: Spectrum) -> list[str]:
-    """What to say where an adduct was chosen and nothing told the polarity."""
-    if spectrum.polarity:
-        return []
-    return ["neither adduct nor polarity is given: ions of both polarities were tried"]
+def doubts(spectrum: Spectrum, adduct: Adduct) -> list[str]:
+    """What to say of an adduct that was guessed, or that other ions of the molecule contradict."""
+    said = []
+    if not (spectrum.adduct_text or spectrum.polarity):
+        said.append("neither adduct nor polarity is given: ions of both polarities were tried")
+    if spectrum.adducts and parse_adduct(spectrum.adducts[0][0]) != adduct:
+        said.append(f"{_by_other_ions(spectrum)}, not {adduct.name}")
+    return said
 
 
 def unnamed_ion(spectrum: Spectrum) -> Failure | None:
@@ -326,10 +318,9 @@ def from_field(
     limits: FormulaLimits = FormulaLimits(),
     otherwise: FormulaSource | None = None,
 ) -> list[Hypothesis] | Failure:
-    """The formula that stands in the first spectrum of the feature that has one.
+    """The formula in the first spectrum of the feature that has one, under `column` or any name.
 
-    It stands under the name `column`, or FORMULA, MOLECULAR_FORMULA and then any other name of a
-    formula; features without any are left to `otherwise`.
+    Features without any are left to `otherwise`.
     """
     name = column.strip().lower() if column else ""
     texts = (
@@ -347,7 +338,7 @@ def from_field(
 def table_source(
     path: str, limits: FormulaLimits = FormulaLimits(), otherwise: FormulaSource | None = None
 ) -> FormulaSource:
-    """Formulas from a table (`formula_table.read_table`), joined by identifier, perhaps several.
+    """Formulas from a table (`read_table`), joined by identifier, perhaps several.
 
     It gives a feature's rows that agree with its precursor, priors normalised over these. An adduct
     in the table goes before the spectrum's, since formula and adduct belong together. A feature
@@ -386,17 +377,6 @@ def table_source(
         return Failure("no_formula", message, "formula")
 
     return source
-
-
-def names_in_tables(feature: Feature) -> tuple[str, ...]:
-    """What a table may call a feature, the likelier name first.
-
-    Scan numbers count only without a feature id: both are small integers of different meaning.
-    """
-    spectrum = feature.first
-    last = "" if spectrum.feature_id else spectrum.scans
-    names = (spectrum.feature_id, spectrum.spectrum_id, compound_name(spectrum.metadata), last)
-    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def _agreeing(

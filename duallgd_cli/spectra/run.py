@@ -36,6 +36,7 @@ _VALLEY: Final = 0.65
 _NOISE: Final = 3.0  # times the faintest peak of an MS1 scan: what is no peak of an ion
 _HALF_WINDOW: Final = 0.5  # m/z, of an isolation window that the file does not give
 _PRESENT_DA: Final = 0.01  # of a precursor in MS1: files may round it
+_CHIMERIC: Final = 0.3  # of the isolation window: another ion that has more of it is said
 _BEFORE_S: Final = 60.0  # that MS1 is looked through before the first and after the last MS2 scan
 # Seconds between MS2 scans of one ion: least, for want of repeats, and most.
 _WINDOW_S: Final = (10.0, 15.0, 30.0)
@@ -63,10 +64,6 @@ class FeatureSettings:
             the file gives it; a spectrum of which nothing tells is kept.
         in_ms1: Whether a spectrum is left out whose precursor neither of these shows. Where they
             show less than half of all precursors of a file, none is left out.
-        min_share: Share of the spectra of one energy, each counted by its summed intensity, that
-            have a peak which is kept.
-        chimeric_share: Of the intensity in the isolation window: another ion that has more of it
-            is said.
         link: Whether features are linked to compounds, which tells the adducts of some.
         by: ``compound`` predicts one ion of each compound whose ions are hardly in doubt: reading
             several together is no better than the best one alone. ``feature`` predicts them all.
@@ -78,15 +75,12 @@ class FeatureSettings:
     min_peaks: int = 1
     min_intensity: float = 0.0
     in_ms1: bool = True
-    min_share: float = 0.5
-    chimeric_share: float = 0.3
     link: bool = True
     by: Literal["compound", "feature"] = "compound"
 
     def __post_init__(self) -> None:
         require_range(self, "rt_window", "min_intensity", least=0)
         require_range(self, "min_peaks", least=0)
-        require_range(self, "min_share", "chimeric_share", least=0, most=1)
         for name in ("rt", "mz"):
             span_of(name, getattr(self, name))
 
@@ -218,10 +212,9 @@ def features_of_run(
     """Features of a run in the order of their first spectra, numbered on from `counts`.
 
     MS2 spectra are one feature that have one polarity and precursor m/z, within the tolerance of
-    the instrument, while the ion elutes. Of each collision energy it has one spectrum, which says
-    what it was made of (`Spectrum.merged`). Which features there are depends on the spectra alone,
-    not on their order in the file. What stands alone, such as a record that cannot be read, is a
-    feature of its own. `counts` are those of all runs, counted on before the first feature.
+    the instrument, while the ion elutes, whatever their order in the file. Of each collision energy
+    it has one spectrum, which says what it was made of (`Spectrum.merged`). What stands alone, such
+    as a record that cannot be read, is a feature of its own.
     """
     scans, surveys, alone = [], [], []
     for item in spectra:
@@ -254,7 +247,7 @@ def features_of_run(
 
     def features() -> Iterator[tuple[int, Feature]]:
         for number, group in enumerate(groups):
-            feature = _feature(group, str(first + number + 1), settings)
+            feature = _feature(group, str(first + number + 1))
             if linked:
                 compound, adducts = linked[number]
                 named = (
@@ -457,7 +450,7 @@ class _Seen:
                 traces[key] = trace
                 members = self._together(trace, near, left[0], settings.rt_window, usual_s)
                 left = [n for n in left if n not in members]
-                yield self._group(trace, [n for n in near if n in members], settings, usual_s)
+                yield self._group(trace, [n for n in near if n in members], usual_s)
 
     def _trace(self, cluster: int, seed: _Scan) -> _Trace:
         """The trace of a precursor."""
@@ -492,9 +485,7 @@ class _Seen:
             runs[-1].add(after)
         return next(run for run in runs if seed in run)
 
-    def _group(
-        self, trace: _Trace, members: Sequence[int], settings: FeatureSettings, usual_s: float
-    ) -> _Group:
+    def _group(self, trace: _Trace, members: Sequence[int], usual_s: float) -> _Group:
         """A group with what MS1 shows of it."""
         own = sorted((self.scans[n] for n in members), key=lambda one: one.index)
         times = [one.time for one in own]
@@ -516,7 +507,7 @@ class _Seen:
             shown = sorted(near, key=lambda n: (-float(trace.height[n]), n))[:_MS1_OF_A_FEATURE]
             numbers = sorted(trace.first + n for n in shown if trace.height[n] > 0)
             ms1 = [self.surveys[n] for n in numbers]
-        chimeric = [n for n in members if self.other[n] > settings.chimeric_share]
+        chimeric = [n for n in members if self.other[n] > _CHIMERIC]
         remark = ""
         if 2 * len(chimeric) > len(members):
             worst = max(chimeric, key=lambda n: float(self.other[n]))
@@ -579,7 +570,7 @@ def _charge(ms1: Iterable[Spectrum], mz: float) -> int:
     return shown.most_common(1)[0][0] if shown else 0
 
 
-def _feature(group: _Group, name: str, settings: FeatureSettings) -> Feature:
+def _feature(group: _Group, name: str) -> Feature:
     """The spectra of a group, those of one energy as one."""
     by_energy: defaultdict[tuple[object, ...], list[Spectrum]] = defaultdict(list)
     for spectrum in (one.spectrum for one in group.scans):
@@ -606,7 +597,7 @@ def _feature(group: _Group, name: str, settings: FeatureSettings) -> Feature:
     nothing = np.zeros(0)
     spectra = []
     for own in by_energy.values():
-        merged = consensus(own, settings.min_share)
+        merged = consensus(own)
         others = {k: v for k, v in merged.metadata.items() if canonical_key(k) not in PRECURSOR}
         energy, instrument = merged.collision_energy_text, merged.instrument
         merged = replace(

@@ -88,7 +88,8 @@ def _of_list(text: str, blocks: Iterator[str]) -> Iterator[Record]:
         if len(text) > _LONGEST:
             yield Record({}, trouble=f"{_too_long()}{_REST}")
             return
-        more = "".join(islice(blocks, 1 + len(text) // _HEAD))  # about twice as much
+        size = min(len(text), _LONGEST - len(text))  # to hold about twice as much
+        more = "".join(islice(blocks, 1 + size // _HEAD))
         if not more:
             yield Record({}, trouble=fault)
             return

