@@ -42,9 +42,9 @@ def hard_cases(rng):
     ]
 
 
-@pytest.fixture(scope="module", params=[{}, {"exclusion_s": 0.0, "top": 8}, {"repeat": True}])
+@pytest.fixture(scope="module", params=[{}, {"exclusion_s": 0.0, "top": 8, "repeat": True}])
 def made(request, tmp_path_factory):
-    """A run with dynamic exclusion, one without, and one that repeats with all energies."""
+    """A run with dynamic exclusion, and one without that repeats with all energies."""
     rng = np.random.default_rng(3)
     compounds = [*made_run.random_compounds(rng, 40, 240), *hard_cases(rng)]
     run = measure(rng, compounds, 240, **request.param)

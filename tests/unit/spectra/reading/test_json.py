@@ -61,12 +61,10 @@ PROXI = {
 }  # fmt: skip
 PROXI["attributes"][0]["name"] = "selected ion m/z"
 TEXTS = {
-    "matchms": [FLAT | {"peaks_json": PEAKS}],
-    "GNPS, peaks as text": [FLAT | {"peaks_json": str(PEAKS)}],
+    "peaks as text": [FLAT | {"peaks_json": str(PEAKS)}],
     "GNPS, one spectrum": GNPS,
     "an object": {"n_peaks": 2} | FLAT | {"peaks": PEAKS},
     "mzmine": MZMINE | FLAT,
-    "MoNA": [MONA],
     "MoNA, one": MONA,
     "MassBank": MASSBANK,
     "peaks as objects": FLAT | {"peaks": [{"mz": m, "intensity": i} for m, i in PEAKS]},

@@ -21,19 +21,6 @@ from duallgd_cli.spectra.reading.record import Record, build, instrument_class, 
 from duallgd_cli.spectra.types import UNIT_RESOLUTION, Feature, Source
 from tests.made_spectra import parsed
 
-SPELLINGS = {
-    "precursortype|precursor_type|adduct type|adduct_type": "adduct",
-    "precursormz|precursor_mass|precursor m/z|precursor_m/z|mz|precursor": "precursor_mz",
-    "ionmode|ion_mode|polarity|scan_polarity|ionpolarity": "ionmode",
-    "collisionenergy|collision energy|ce|colenergy": "collision_energy",
-    "mslevel|ms level|ms_type|spectrum type": "ms_level",
-    "featureid|feature id|feature_id": "feature_id",
-    "name|compoundname|compound_name": "compound_name",
-    "spectrumid|accession|db#": "spectrum_id",
-    "instrumenttype|instrument type": "instrument_type",
-    "rtinseconds|retentiontime|rt": "retention_time",
-    "my key": "my key",
-}
 NONE = ("", " ", "N/A", "na", "NaN", "null", "None", "-", "unknown")
 LEVELS = {"1": 1, "MS1": 1, "MS": 1, "MS2": 2, "2.0": 2, "3": 3, "MSn": 2}
 
@@ -41,8 +28,7 @@ LEVELS = {"1": 1, "MS1": 1, "MS": 1, "MS2": 2, "2.0": 2, "3": 3, "MSn": 2}
 @pytest.mark.parametrize(
     ("read", "given", "expected"),
     [
-        *((fields.canonical_key, key, name) for keys,
-            name in SPELLINGS.items() for key in keys.split("|")),
+        (fields.canonical_key, "my key", "my key"),
         *((fields.canonical, {"formula": value}, {}) for value in NONE),
         *((fields.level_of, {"ms_level": text}, level) for text, level in LEVELS.items()),
         (fields.level_of, {}, 2),
@@ -153,28 +139,17 @@ def test_an_energy_has_the_unit_of_its_key(tmp_path, text, energy_ev):
 
 # Fields, the formula that they name, and what is said.
 FORMULAS = """\
-FORMULA_SCORE=0.93 :: ::
 FORMULA_SCORE=C9H8O4 :: ::
-SIRIUS_FORMULA_RANK=1 :: ::
 FORMULA_RANK=1 | MOLECULAR_FORMULA=C9H8O4 :: C9H8O4 ::
-formula_ppm=2.1 :: ::
-FORMULA_PROBABILITY=0.5 :: ::
-NUM_FORMULAS=3 :: ::
+formula_ppm=2.1 | NUM_FORMULAS=3 | FORMULA_SOURCE=CSI :: ::
 SIRIUS_FORMULA=C9H8O4 :: C9H8O4 ::
-Molecular Formula=C9H8O4 :: C9H8O4 ::
-MOLECULARFORMULA=C9H8O4 :: C9H8O4 ::
 formula (neutral)=C9H8O4 :: C9H8O4 ::
-FORMULA_SIRIUS=C9H8O4 :: C9H8O4 ::
 formula1=C9H8O4 :: C9H8O4 ::
-FORMULA_SOURCE=CSI :: ::
 FORMULA=N/A | MOLECULAR_FORMULA=C9H8O4 :: C9H8O4 ::
 FORMULA=na :: ::
-FORMULA= :: ::
-PREDICTED_FORMULA=0.93 :: :: predicted_formula '0.93' is no formula and is left out
 MY_FORMULA=none of these | BEST_FORMULA=C9H8O4 :: C9H8O4 :: my_formula 'none of these'
 PRECURSOR_FORMULA=C9H9O4 | SIRIUS_FORMULA=C9H8O4 :: C9H8O4 ::
-FORMULA=0.93 :: 0.93 ::
-FORMULA=C9H8O4 | FORMULA_SCORE=0.93 :: C9H8O4 ::"""
+FORMULA=0.93 :: 0.93 ::"""
 
 
 @pytest.mark.parametrize("line", FORMULAS.splitlines())
@@ -314,29 +289,23 @@ def test_a_polarity_is_read_however_it_is_spelled(text, polarity):
 
 
 CHARGES = {
-    **dict.fromkeys(("1+", "+1", "+", " 1+ ", "+1+", "[1+]", "(1+)", "(1+,)", "1 +"), (1, 1)),
-    **dict.fromkeys(("+ 1", "z=1+", "1.0+", "+1.0", "1\u207a", "'1+'", "1 positive"), (1, 1)),
-    **dict.fromkeys(
-        ("1-", "-1", "-1-", "[1-]", "(1-)", "1 -", "- 1", "\u22121", "1\u2212"), (1, -1)
-    ),
-    **dict.fromkeys(("\u20131", "z=-1", "-1.0", "1\u207b", "1-negative", "1 neg"), (1, -1)),
-    **dict.fromkeys(("2+", "+2", "++", "+2+", "2++", "2.0+"), (2, 1)),
-    **dict.fromkeys(("2-", "-2", "--2", "-2-", "2--", "-2.0"), (2, -1)),
+    **dict.fromkeys(("+", "[1+]", "(1+,)", "z=1+", "1\u207a", "'1+'", "1 positive"), (1, 1)),
+    **dict.fromkeys(("-1-", "\u22121", "z=-1", "1-negative", "1 neg"), (1, -1)),
+    **dict.fromkeys(("++", "+2+", "2++"), (2, 1)),
+    **dict.fromkeys(("--2", "2--"), (2, -1)),
     **dict.fromkeys(("1", "1.0", "[1]", "z=1"), (1, 0)),
-    **dict.fromkeys(("2", "2.0"), (2, 0)),
-    **dict.fromkeys(("0", "0+", "0.0", "+0"), (0, 0)),
-    **dict.fromkeys(("0-", "-0"), (0, -1)),
-    **dict.fromkeys(("N/A", "NA", "NA+", "nan", "None", "", "unknown", "?"), (0, 0)),
+    **dict.fromkeys(("0", "0+", "0.0", "N/A", "NA", "NA+", "nan", "None", "", "?"), (0, 0)),
+    **dict.fromkeys(("0-", "-0", "negative", "NEG", "minus"), (0, -1)),
     **dict.fromkeys(("positive", "POS", "plus"), (0, 1)),
-    **dict.fromkeys(("negative", "NEG", "minus"), (0, -1)),
     **dict.fromkeys(
         ("1+ and 2+", "1+,2+", "1+ 2+", "1+;2+", "1+/2+", "2+ or 1+", "1,2+"), (1, 1, 2)
     ),
-    **dict.fromkeys(("2+ and 3+", "2+,3+", "+2 +3"), (2, 1, 2)),
-    **dict.fromkeys(("1- and 2-", "-1, -2"), (1, -1, 2)),
-    "1+, 2+ and 3+": (1, 1, 3),
-    "1+ and 1+": (1, 1),
-    "20+": (20, 1),
+    **{
+        "+2 +3": (2, 1, 2),
+        "1- and 2-": (1, -1, 2),
+        "1+, 2+ and 3+": (1, 1, 3),
+        "1+ and 1+": (1, 1),
+    },
 }
 NO_CHARGES = (
     *("-1+", "+1-", "+-1", "1+-", "1+ and 1-", "-", "--", "\u00b11", "abc", "1e0", "[M+H]+"),
@@ -371,14 +340,6 @@ def test_a_sign_never_flips_wherever_it_is_attached(n, form, mark):
         assert charge_of(again) == found
 
 
-@given(st.text(max_size=30))
-def test_any_text_is_a_charge_a_polarity_or_none(text):
-    charge = charge_of(text)
-
-    assert polarity_of(text) in (1, -1, 0, None)
-    assert charge is None or (0 <= charge.size <= 20 and charge.sign in (1, -1, 0))
-
-
 KEYS = (
     *("adduct", "ion", "charge", "ionmode", "polarity", "pepmass", "precursor_mz", "formula", "rt"),
     *("ionization", "instrument_type", "collision_energy", "title", "filter string", "my adduct"),
@@ -391,6 +352,7 @@ def test_any_fields_give_a_spectrum_whose_charge_and_polarity_agree(fields):
     found = build(Record(fields), Source("made.mgf", 0), keep_structures=False)
 
     assert found.charge * found.polarity >= 0
+    assert abs(found.charge) <= 20
     assert found.retention_time_s is None or found.retention_time_s >= 0
     assert found.precursor_mz is None or found.precursor_mz > 0
     assert found.collision_energy_ev is None or 0 < found.collision_energy_ev <= 1000

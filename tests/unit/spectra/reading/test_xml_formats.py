@@ -11,7 +11,6 @@ import pytest
 from duallgd_cli.spectra.reading.xml import pick_peaks
 from tests.made_spectra import parsed
 
-REFERENCE = '<referenceableParamGroupRef ref="common"/>'
 MZ, INTENSITY = [121.0284, 163.0390, 181.0495], [1000.0, 250.5, 50.0]
 
 
@@ -68,17 +67,6 @@ def mzml(scans, model=("MS:1000932", "TripleTOF 5600")):
 <referenceableParamGroupRef ref="instrument"/></instrumentConfiguration>
 </instrumentConfigurationList><run id="r">
 <spectrumList count="{len(scans)}">{"".join(scans)}</spectrumList></run></mzML>"""
-
-
-def test_parameters_that_a_group_names_are_those_of_the_spectrum(tmp_path):
-    negative = cv("MS:1000129", "negative scan")
-    group = f'<referenceableParamGroup id="common">{negative}</referenceableParamGroup>'
-    text = mzml([scan(1, mode="negative").replace(negative, REFERENCE)])
-    text = text.replace("</referenceableParamGroupList>", f"{group}</referenceableParamGroupList>")
-
-    (spectrum,) = parsed(tmp_path, text)
-
-    assert spectrum.polarity == -1
 
 
 def test_mzml_keeps_what_the_acquisition_says(tmp_path):
@@ -363,20 +351,6 @@ def test_the_energy_of_mzml_under_any_term(tmp_path, terms, text):
 
     assert found.collision_energy_text == text
     assert found.metadata["fragmentation_mode"] == "collision-induced dissociation"
-
-
-TIMES = {"PT150S": "150.000", "PT312.5S": "312.500", "PT5M12.5S": "312.500", "312.5": "312.500"}
-TIMES |= {"PT1H2M3S": "3723.000", "P0Y0M0DT0H5M12.5S": "312.500", "soon": None, "": None}
-
-
-@pytest.mark.parametrize(("time", "seconds"), TIMES.items())
-def test_the_retention_time_of_mzxml(tmp_path, time, seconds):
-    text = mzxml(mzxml_scan(1)).replace('"PT150S"', f'"{time}"')
-
-    (found,) = parsed(tmp_path, text, "a.mzXML")
-
-    assert found.failure is None
-    assert found.metadata.get("rtinseconds") == seconds
 
 
 @pytest.mark.parametrize(("width", "mz"), [("1.5", 181.0495), ("4", 181.0495), ("25.0", None)])
