@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, parse_quotas
 from duallgd_cli.errors import (
@@ -57,13 +56,7 @@ from duallgd_cli.sources import (
 from duallgd_cli.sources.known import GuideFiles, Knowledge, Known
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.cleaning import clean, resolved
-from duallgd_cli.spectra.formulas import (
-    FormulaSource,
-    from_field,
-    from_text,
-    ion_with_metal,
-    table_source,
-)
+from duallgd_cli.spectra.formulas import FormulaSource, from_field, from_text, table_source
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
 
 # For a formula that shares the samples of a feature with others.
@@ -281,9 +274,8 @@ def formula_source(
         return partial(from_field, column=column, limits=limits, otherwise=predicted)
     try:
         Formula.parse(formula)
-    except FormulaError as error:  # but it may be that of an ion with the metal of its adduct
-        if all(ion_with_metal(formula, adduct) is None for adduct in ADDUCTS):
-            raise UsageError(f"--formula: {error}") from None
+    except FormulaError as error:
+        raise UsageError(f"--formula: {error}") from None
     return partial(from_text, text=formula, limits=limits)
 
 

@@ -35,7 +35,7 @@ def consensus(spectra: Sequence[Spectrum]) -> Spectrum:
     if len(spectra) == 1:
         return first
     warnings = [*dict.fromkeys(warning for one in spectra for warning in one.warnings)]
-    peaks = [_possible(one) for one in spectra]
+    peaks = [possible_peaks(one) for one in spectra]
     mz, intensity = (np.concatenate(column) for column in zip(*peaks, strict=True))
     if not mz.size:
         return replace(first, warnings=tuple(warnings))
@@ -62,7 +62,8 @@ def consensus(spectra: Sequence[Spectrum]) -> Spectrum:
     return replace(first, mz=centre[kept], intensity=height[kept], warnings=tuple(warnings))
 
 
-def _possible(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def possible_peaks(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """m/z and intensity of the peaks that have both."""
     mz, intensity = spectrum.mz, spectrum.intensity
     with np.errstate(invalid="ignore"):
         possible = (mz > 0) & (mz < HIGHEST_MZ) & (intensity > 0) & (intensity < np.inf)

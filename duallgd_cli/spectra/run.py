@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import counted, quote
 from duallgd_cli.spectra.compounds import ElutingIon, answering, link, with_compound
-from duallgd_cli.spectra.consensus import TOLERANCE, consensus
+from duallgd_cli.spectra.consensus import TOLERANCE, consensus, possible_peaks
 from duallgd_cli.spectra.isotopes import SPANS_DA, charge_of, with_isotopes
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev, finite
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, canonical_key
@@ -172,7 +172,7 @@ def scan_of(item: Spectrum) -> _Scan | None:
     if item.failure is not None or item.ms_level != 2 or mz is None or time is None:
         return None
     with np.errstate(over="ignore"):
-        current = float(_positive(item)[1].sum())
+        current = float(possible_peaks(item)[1].sum())
     names = ("target_mz", "lower_offset", "upper_offset")
     target, *offsets = (finite(said.get(f"isolation_window_{name}", "")) for name in names)
     width = finite(said.get("isolation_window_width", ""))
@@ -194,12 +194,6 @@ def scan_of(item: Spectrum) -> _Scan | None:
         tolerance_da=max(mz, TOLERANCE.floor_mz) * ppm * 1e-6,
         index=item.source.index,
     )
-
-
-def _positive(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """m/z and intensity of the peaks that have one."""
-    possible = (spectrum.intensity > 0) & (spectrum.intensity < math.inf)
-    return spectrum.mz[possible], spectrum.intensity[possible]
 
 
 def features_of_run(
@@ -268,7 +262,7 @@ def features_of_run(
 
 def _order(survey: Spectrum) -> tuple[float, bytes, int]:
     """Sorts MS1 scans by time; a hash of their peaks tells those of one time apart."""
-    mz, heights = _positive(survey)
+    mz, heights = possible_peaks(survey)
     content = hashlib.sha256(mz.tobytes() + heights.tobytes()).digest()
     return survey.retention_time_s or 0.0, content, survey.source.index
 
@@ -350,7 +344,7 @@ class _Seen:
         after = np.searchsorted(self.time, time)
         self.near = np.column_stack([after - 1, np.where(after < len(surveys), after, -1)])
         self.intensity, self.other, self.other_mz = np.zeros((3, len(scans)))
-        peaks = [*map(_positive, surveys)]
+        peaks = [*map(possible_peaks, surveys)]
         faintest = [height.min() for _, height in peaks if height.size]
         self.floor = _NOISE * float(np.median(faintest)) if faintest else 0.0
         beside: defaultdict[int, list[int]] = defaultdict(list)
@@ -562,7 +556,7 @@ def _charge(ms1: Iterable[Spectrum], mz: float) -> int:
     """Charge of an ion by the distance of its isotopes in MS1 scans, 0 where these do not tell."""
     shown: Counter[int] = Counter()
     for survey in ms1:
-        peak_mz, height = _positive(survey)
+        peak_mz, height = possible_peaks(survey)
         at = mz + np.array([0.0, 1.00336, 1.00336 / 2])
         edges = np.searchsorted(peak_mz, at + 5e-6 * mz * np.array([[-1.0], [1.0]]))
         main, single, double = (float(height[s:e].max(initial=0.0)) for s, e in edges.T)
@@ -590,7 +584,7 @@ def _feature(group: _Group, name: str) -> Feature:
     blocks = []
     for survey in group.ms1:
         # What an MS1 scan shows around the ion, and its faintest peak: what it would have shown.
-        mz, intensity = _positive(survey)
+        mz, intensity = possible_peaks(survey)
         kept = np.abs(mz - named["precursor_mz"]) <= _AROUND_DA
         kept[intensity.argmin()] = True
         blocks.append(replace(survey, mz=mz[kept], intensity=intensity[kept], metadata={}, **named))
