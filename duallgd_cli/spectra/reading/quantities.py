@@ -10,9 +10,9 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from duallgd_cli.chem.adduct import PERMANENT_CATION, Adduct, parse_adduct
+from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, clip, quote
 from duallgd_cli.spectra.types import HIGHEST_MZ
 
@@ -41,17 +41,6 @@ class Charge(NamedTuple):
     size: int  # 0 if unknown
     sign: int  # 0 where none is written
     choices: int = 1  # how many charges the text names
-
-
-class StatedIon(NamedTuple):
-    """What all fields of a record together say of its ion; for the fields see `Spectrum`."""
-
-    charge: int
-    polarity: int
-    adduct_text: str
-    unread_ion: str
-    failure: Failure | None
-    remarks: Remarks
 
 
 _DASHES: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"))
@@ -93,14 +82,6 @@ _SIGNED_COLUMN: Final = re.compile(r"\d+[+-]|[+-]\d+[+-]?")
 _CHARGE_COLUMN: Final = re.compile(r"[+-]?\d+[+-]|[+-]\d+|\d{1,2}(?:\.0)?|[+-]")
 _LONGEST: Final = 200  # characters of any of these texts
 
-_SOFT: Final = re.compile(
-    r"esi|apci|appi|maldi|dart|electrospray|spray|nsi|atmospheric|\blc\b", re.IGNORECASE
-)
-# Tandem instruments, whose 70 eV is a collision energy.
-_TANDEM: Final = re.compile(
-    r"triple ?tof|q-?tof|zeno|orbi|exactive|exploris|\bltq|maxis|impact|xevo|synapt|\bqft|\bitft",
-    re.IGNORECASE,
-)
 _ELECTRON: Final = re.compile(
     r"(?<![a-z])(?:gc)?ei(?:ms)?(?![a-z])|electron[ -]?(?:ioni[sz]|impact)", re.IGNORECASE
 )
@@ -173,8 +154,11 @@ def charge_of(text: str) -> Charge | None:
     return Charge(min(sizes), sign, len(set(sizes)))
 
 
-def ion_of(stated: Stated) -> StatedIon:
-    """The ion of a record, by its values under canonical names."""
+def ion_of(stated: Stated) -> tuple[Mapping[str, Any], Failure | None, Remarks]:
+    """Fields of `Spectrum` on the ion of a record, by its values under canonical names.
+
+    With them why it cannot be predicted, because of how it was made, and what there is to say.
+    """
     said = [(name, key, _cut(text)) for name in _OF_ION for key, text in stated.get(name, ())]
     for key, text in stated.get("pepmass", ()):
         # Charges that follow the m/z: the third column, or the second if it has a sign.
@@ -189,8 +173,6 @@ def ion_of(stated: Stated) -> StatedIon:
         for key, text in stated.get(name, ()):
             line = form.search(text[:_LONGEST])
             said += [("sign", key, line[1])] if line is not None else []
-    for key, text in stated.get("collision_energy", ()):
-        said += [("collision_energy", key, _cut(text))] if _SEVENTY.search(text) else []
     return _ion_of(tuple((name, _cut(key), text) for name, key, text in said))
 
 
@@ -200,7 +182,9 @@ def _cut(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)  # the records of a file say the same again and again
-def _ion_of(said: tuple[tuple[str, str, str], ...]) -> StatedIon:
+def _ion_of(
+    said: tuple[tuple[str, str, str], ...],
+) -> tuple[Mapping[str, Any], Failure | None, Remarks]:
     stated: dict[str, list[tuple[str, str]]] = {}
     for name, key, text in said:
         stated.setdefault(name, []).append((key, text))
@@ -239,9 +223,13 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> StatedIon:
     # A polarity that another field tells is no loss; a charge may be a multiple one.
     lost = [words for words in unread_charges if not polarity or re.search(r"\d", words)]
     lost += [] if polarity else unread_modes
-    charge_number = (sizes[0] if sizes else 0) * (polarity or 1)
-    failure = _measurement_failure(stated, adduct_text)
-    return StatedIon(charge_number, polarity, adduct_text, (*lost, "")[0], failure, remarks)
+    ion = {
+        "charge": (sizes[0] if sizes else 0) * (polarity or 1),
+        "polarity": polarity,
+        "adduct_text": adduct_text,
+        "unread_ion": (*lost, "")[0],
+    }
+    return ion, _measurement_failure(stated), remarks
 
 
 def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -316,20 +304,12 @@ def _adduct(stated: Stated, remarks: Remarks) -> str:
     return text
 
 
-def _measurement_failure(stated: Stated, adduct_text: str) -> Failure | None:
+def _measurement_failure(stated: Stated) -> Failure | None:
     """Why a spectrum cannot be predicted because of how its ion was made, or None."""
     texts = [text for name in _OF_IONISATION for _, text in stated.get(name, ())]
     electron = next((text for text in texts if _ELECTRON.search(text)), "")
     if not electron and any(_SEVENTY.search(t) for _, t in stated.get("ionization_energy", ())):
         electron = "70 eV"
-    bare = re.sub(r"[*•·.●]", "", adduct_text)
-    is_molecular_ion = bare != "" and parse_adduct(bare) == PERMANENT_CATION
-    if not electron and is_molecular_ion and not any(map(_SOFT.search, texts)):
-        is_seventy = any(_SEVENTY.search(t) for _, t in stated.get("collision_energy", ()))
-        if any(re.search(r"(?<![a-z])gc(?![a-z])", text, re.IGNORECASE) for text in texts):
-            electron = f"{adduct_text} after gas chromatography"
-        elif is_seventy and not any(map(_TANDEM.search, texts)):
-            electron = f"{adduct_text} at 70 eV"
     if not electron:
         return None
     message = (

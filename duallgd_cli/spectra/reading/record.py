@@ -245,12 +245,12 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
     if trouble:
         return unreadable(source, trouble, spectrum_id)
-    ion = ion_of(stated)
-    failure = record.refusal or ion.failure
-    remarks = Remarks([*record.warnings], [*record.assumptions, *ion.remarks.assumptions])
+    ion, failure, of_ion = ion_of(stated)
+    failure = record.refusal or failure
+    remarks = Remarks([*record.warnings], [*record.assumptions, *of_ion.assumptions])
     masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
     precursor_mz = precursor_of(masses, remarks)
-    remarks.warnings.extend(ion.remarks.warnings)
+    remarks.warnings.extend(of_ion.warnings)
     instrument = instrument_of(fields)
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
@@ -276,10 +276,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         precursor_mz=precursor_mz,
         feature_id=fields.get("feature_id", ""),
         scans=fields.get("scans", ""),
-        charge=ion.charge,
-        polarity=ion.polarity,
-        unread_ion=ion.unread_ion,
-        adduct_text=ion.adduct_text,
+        **ion,
         formula_text=formula_text,
         collision_energy_text=energy,
         collision_energy_ev=energy_ev,

@@ -11,7 +11,7 @@ import numpy as np
 from duallgd_cli.errors import UnreadableError, clip, counted, quote
 from duallgd_cli.spectra.reading.record import MOST_PEAKS, TOO_LARGE, Block, Record
 from duallgd_cli.spectra.reading.text import PEAK, TORN, one_peak_a_line
-from duallgd_cli.tables import lines_of
+from duallgd_cli.tables import Line, lines_of
 
 _SIRIUS_FIELD: Final = re.compile(r"[>#]\s*([A-Za-z][\w/-]*)[:=]?")
 _SIRIUS_BLOCK: Final = re.compile(r"ms([1-9])(?:merged)?(?:peaks)?|collision|msms|peaks")
@@ -240,7 +240,7 @@ def table_records(lines: Iterable[str]) -> Iterator[Record]:
         UnreadableError: Two columns have one name.
     """
     rows = lines_of(iter(lines), "\t;,", {"mzs", "intensities"})
-    names = [cell.lower() for cell in next(rows).cells]
+    names = [cell.lower() for cell in next(rows, Line(1, ())).cells]
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         raise UnreadableError(f"the table has two columns {quote(twice)}; rename or remove one")

@@ -199,6 +199,10 @@ def test_an_adduct_that_its_own_file_contradicts_halves_all_probabilities(contra
     assert words in shown_by(contradicted)
     assert "probabilities are halved, since one of the two is wrong" in shown_by(contradicted)
     assert shown_by(plain) == ""
+    by_option = replace(contradicted, adduct_source="option")  # who names one knows of it
+    assert ranked(by_option)[0].probability == ranked(plain)[0].probability
+    assert words in shown_by(by_option)
+    assert "halved" not in shown_by(by_option)
 
 
 @pytest.mark.parametrize("molecule", [ASPIRIN, CITRATE, CAFFEINE])
