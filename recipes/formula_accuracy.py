@@ -27,7 +27,7 @@ from duallgd_cli.evaluate.intervals import wilson
 from duallgd_cli.formulas import FormulaSettings, composition, scoring
 from duallgd_cli.formulas.peaks import isotope_ratios
 from duallgd_cli.formulas.scoring import PRECURSOR_SD_PPM
-from duallgd_cli.spectra.features import CleaningSettings, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
 
 

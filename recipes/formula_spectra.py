@@ -20,7 +20,7 @@ from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.chem.elements import MASSES_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.formulas import scoring
-from duallgd_cli.spectra.features import CleaningSettings, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.types import Source, Spectrum
 
 SHARED: Final = 0.5  # of the variance of the mass error that all peaks of a spectrum have

@@ -18,7 +18,7 @@ from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError
 from duallgd_cli.files import require_input, sha256
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
-from duallgd_cli.spectra.features import CleaningSettings, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import is_missing
 from duallgd_cli.spectra.types import Feature, Hypothesis

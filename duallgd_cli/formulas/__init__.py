@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -27,15 +27,14 @@ from duallgd_cli.formulas.scoring import (
     log_probabilities,
     scorer_features,
 )
+from duallgd_cli.spectra.cleaning import UNSUPPORTED
 from duallgd_cli.spectra.formulas import (
     MIN_HEAVY_ATOMS,
     contradictions,
+    doubts,
     monoisotopic,
-    told_otherwise,
     unnamed_ion,
-    unsaid_polarity,
 )
-from duallgd_cli.spectra.resolution import UNSUPPORTED
 from duallgd_cli.spectra.types import OPTION, PREDICTED, Feature, Hypothesis, Spectrum
 
 ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"
@@ -274,15 +273,13 @@ def predicted_formulas(
         return Failure("too_large", message, "formula")
     total, said = math.fsum(one.probability for one in fitting), remarks(feature, ranked)
     is_given = feature.first.adduct_text != ""
-    guessed = () if is_given else unsaid_polarity(feature.first)
-    told = partial(told_otherwise, feature.first)
     return [
         Hypothesis(
             monoisotopic(feature),
             one.formula,
             one.adduct,
             one.log_probability,
-            tuple(filter(None, [one.adduct.note, *said, *guessed, *told(one.adduct)])),
+            tuple(filter(None, [one.adduct.note, *said, *doubts(feature.first, one.adduct)])),
             source=PREDICTED,
             adduct_source=feature.first.adduct_source if is_given else PREDICTED,
             share=one.probability / total,

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, UsageError
-from duallgd_cli.files import STANDARD_STREAM, claim, require_input
+from duallgd_cli.files import claim
 from duallgd_cli.formulas import rank_formulas, remarks
 from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.results import OK, references, sentences
-from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean, resolved
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import unnamed_ion
-from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
@@ -29,8 +29,6 @@ COLUMNS: Final = (
     "explained_peaks", "known_structures", "isotope_score", "status", "message", "adduct_source",
     "assumptions",
 )  # fmt: skip
-# Values of one row by column; an absent one is None.
-Row = Mapping[str, Any]
 
 
 def write_formulas(request: PredictRequest) -> RunSummary:
@@ -46,14 +44,11 @@ def write_formulas(request: PredictRequest) -> RunSummary:
         raise UsageError(
             f"formulas are written as csv, tsv or jsonl; {output_format} holds structures"
         )
-    for name in request.inputs:
-        if name != STANDARD_STREAM:
-            require_input(name)
     read = [("an input, the spectra", name) for name in request.inputs]
-    claim({"the output": request.output}, read, force=request.force)
     settings = request.settings
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:
+        claim({"the output": request.output}, read, force=request.force)
         features = inputs.features(*settings.grouping)
         rows = (row for item in features for row in _rows(item, settings, summary))
         if output_format == "jsonl":
@@ -64,9 +59,10 @@ def write_formulas(request: PredictRequest) -> RunSummary:
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
 
 
-def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iterator[Row]:
+def _rows(
+    item: Feature, settings: PredictSettings, summary: RunSummary
+) -> Iterator[Mapping[str, Any]]:
     """Rows of a feature, at least one."""
-    named = _named(item.first)
     measured = tuple(resolved(clean(one, CleaningSettings())) for one in item.spectra)
     with_peaks = tuple(one for one in measured if one.failure is None)
     bare = tuple(one for one in measured if one.failure and one.failure.status == "no_peaks")
@@ -82,6 +78,18 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
         if one.failure and one not in used
     ]
     message = sentences(*_remarks(feature.first, item), *said, *left_out)
+    spectrum = item.first
+    named = dict.fromkeys(COLUMNS) | {
+        "spectrum_id": spectrum.spectrum_id,
+        "file": spectrum.source.file,
+        "index": spectrum.source.index,
+        "feature_id": spectrum.feature_id,
+        "scans": spectrum.scans,
+        "precursor_mz": spectrum.precursor_mz,
+        "adduct": spectrum.adduct_text,
+        "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
+        "assumptions": sentences(*spectrum.assumptions),
+    }
     if isinstance(ranked, Failure):
         summary.counts[ranked.status] += 1
         yield named | {"status": ranked.status, "message": sentences(ranked.message, message)}
@@ -118,17 +126,3 @@ def _remarks(first: Spectrum, item: Feature) -> Iterator[str]:
     others = ", ".join(str(other.source.index) for other in references(item.spectra)[1:])
     if others:
         yield f"read together with index {others}"
-
-
-def _named(spectrum: Spectrum) -> dict[str, Any]:
-    return dict.fromkeys(COLUMNS) | {
-        "spectrum_id": spectrum.spectrum_id,
-        "file": spectrum.source.file,
-        "index": spectrum.source.index,
-        "feature_id": spectrum.feature_id,
-        "scans": spectrum.scans,
-        "precursor_mz": spectrum.precursor_mz,
-        "adduct": spectrum.adduct_text,
-        "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
-        "assumptions": sentences(*spectrum.assumptions),
-    }

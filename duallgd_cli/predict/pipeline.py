@@ -50,9 +50,8 @@ from duallgd_cli.sources import (
 )
 from duallgd_cli.sources.known import Knowledge, Known
 from duallgd_cli.spectra.annotation import annotate
-from duallgd_cli.spectra.features import clean
+from duallgd_cli.spectra.cleaning import clean, resolved
 from duallgd_cli.spectra.formulas import FormulaSource
-from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
 
 if TYPE_CHECKING:  # PyTorch, which those who read results do without

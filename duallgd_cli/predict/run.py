@@ -40,9 +40,9 @@ from duallgd_cli.ranking.one_list import Ranking, predictions_of
 from duallgd_cli.results import OK, HypothesisResult, Prediction, references
 from duallgd_cli.runtime import default_threads, versions
 from duallgd_cli.sources.known import GuideFiles, Knowledge
-from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.run import record as record_of_scans
+from duallgd_cli.spectra.tables import FeatureTable
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.features import write_joined
 from duallgd_cli.writers.formats import (

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, flatten, require_range
 from duallgd_cli.errors import FormulaError, UsageError, quote
@@ -16,13 +15,13 @@ from duallgd_cli.files import STANDARD_STREAM
 from duallgd_cli.formulas import FormulaSettings, predicted_formulas
 from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.features import CleaningSettings, GroupBy, require_adduct
+from duallgd_cli.spectra.cleaning import CleaningSettings
+from duallgd_cli.spectra.features import GroupBy, require_adduct
 from duallgd_cli.spectra.formulas import (
     FormulaLimits,
     FormulaSource,
     from_field,
     from_text,
-    ion_with_metal,
     table_source,
 )
 from duallgd_cli.spectra.run import FeatureSettings
@@ -156,9 +155,8 @@ def formula_source(
         return partial(from_field, column=column, limits=limits, otherwise=predicted)
     try:
         Formula.parse(formula)
-    except FormulaError as error:  # but it may be that of an ion with the metal of its adduct
-        if all(ion_with_metal(formula, adduct) is None for adduct in ADDUCTS):
-            raise UsageError(f"--formula: {error}") from None
+    except FormulaError as error:
+        raise UsageError(f"--formula: {error}") from None
     return partial(from_text, text=formula, limits=limits)
 
 

@@ -9,8 +9,7 @@ from typing import Final
 
 from duallgd_cli.errors import counted, quote
 from duallgd_cli.sources.known import Knowledge, names_in_guides
-from duallgd_cli.spectra.formula_table import read_table
-from duallgd_cli.spectra.formulas import names_in_tables
+from duallgd_cli.spectra.tables import names_in_tables, read_table
 from duallgd_cli.spectra.types import Feature
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from duallgd_cli import config
 from duallgd_cli.errors import UnreadableError, printable
 from duallgd_cli.results import Results, references
-from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.run import FeatureSettings
 from duallgd_cli.spectra.types import IsotopePattern, Source
 

@@ -33,7 +33,7 @@ from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
 from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_file, sha256
 from duallgd_cli.runtime import cache_folder
 from duallgd_cli.sources.structures import left_out
-from duallgd_cli.spectra.features import CleaningSettings, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
 from duallgd_cli.spectra.types import Spectrum

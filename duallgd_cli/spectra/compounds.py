@@ -292,8 +292,7 @@ class _Linker:
         """Log odds of one molecule by how alike ions elute; 0 where MS1 does not show it."""
         pair = (min(first, other), max(first, other))
         if pair not in self._elutions:
-            one, another = (self._ions[node] for node in pair)
-            self._elutions[pair] = _alike(one, another)
+            self._elutions[pair] = _alike(self._ions[pair[0]], self._ions[pair[1]])
         return self._elutions[pair]
 
 

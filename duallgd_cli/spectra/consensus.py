@@ -15,15 +15,15 @@ from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.types import HIGHEST_MZ, Spectrum
 
 TOLERANCE: Final = AnnotationSettings()
-_ROUNDING: Final = 1e-9  # of a sum of shares
+_LEAST_SHARE: Final = 0.5 - 1e-9  # sums of shares are rounded
 
 
-def consensus(spectra: Sequence[Spectrum], min_share: float = 0.5) -> Spectrum:
+def consensus(spectra: Sequence[Spectrum]) -> Spectrum:
     """The spectrum that several of one ion have in common; one spectrum is its own.
 
     Peaks within the tolerance of the instrument are one, but never two of one spectrum. Its m/z is
     the mean weighted by intensity, its intensity the mean over all spectra. A peak is kept that
-    spectra of `min_share` have, each counted by its summed intensity: what a strong spectrum shows
+    half of the spectra have, each counted by its summed intensity: what a strong spectrum shows
     is not lost among faint ones. Whatever the order of the spectra is, the result is the same.
 
     Returns:
@@ -35,7 +35,7 @@ def consensus(spectra: Sequence[Spectrum], min_share: float = 0.5) -> Spectrum:
     if len(spectra) == 1:
         return first
     warnings = [*dict.fromkeys(warning for one in spectra for warning in one.warnings)]
-    peaks = [_possible(one) for one in spectra]
+    peaks = [possible_peaks(one) for one in spectra]
     mz, intensity = (np.concatenate(column) for column in zip(*peaks, strict=True))
     if not mz.size:
         return replace(first, warnings=tuple(warnings))
@@ -49,7 +49,7 @@ def consensus(spectra: Sequence[Spectrum], min_share: float = 0.5) -> Spectrum:
     share = np.add.reduceat(current[owner] / current.sum(), starts)
     summed = np.add.reduceat(intensity, starts)
     centre = np.add.reduceat(mz * intensity, starts) / summed
-    kept = share >= min_share - _ROUNDING
+    kept = share >= _LEAST_SHARE
     height = summed / len(spectra) * scale
     if not kept.any():
         strongest = int(current.argmax())
@@ -62,7 +62,8 @@ def consensus(spectra: Sequence[Spectrum], min_share: float = 0.5) -> Spectrum:
     return replace(first, mz=centre[kept], intensity=height[kept], warnings=tuple(warnings))
 
 
-def _possible(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def possible_peaks(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """m/z and intensity of the peaks that have both."""
     mz, intensity = spectrum.mz, spectrum.intensity
     with np.errstate(invalid="ignore"):
         possible = (mz > 0) & (mz < HIGHEST_MZ) & (intensity > 0) & (intensity < np.inf)

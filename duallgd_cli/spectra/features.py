@@ -1,4 +1,4 @@
-"""From the inputs of a run to features: each spectrum cleaned, those of one ion read together.
+"""From the inputs of a run to features: the spectra of one ion, read together.
 
 What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 """
@@ -12,17 +12,13 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Self
 
-import numpy as np
-
 from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import (
     ConfigError,
     DuallgdError,
     Failure,
     UnreadableError,
     clip,
-    counted,
 )
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
 from duallgd_cli.spectra.isotopes import (
@@ -42,7 +38,6 @@ from duallgd_cli.spectra.run import (
     scan_of,
 )
 from duallgd_cli.spectra.types import (
-    HIGHEST_MZ,
     ISOTOPES,
     OPTION,
     Feature,
@@ -52,81 +47,10 @@ from duallgd_cli.spectra.types import (
 
 logger = logging.getLogger(__name__)
 
-FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
 _LEVEL: Final = "MS level"
 _LEAST_ABOVE: Final = 0.01  # of the base peak: an ion above the precursor that is no noise
 GroupBy = Literal["run", "feature", "none"]
 BY_DEFAULT: Final = FeatureSettings()
-
-
-@dataclass(frozen=True, slots=True)
-class CleaningSettings:
-    """Which peaks are kept.
-
-    Attributes:
-        max_peaks: The most intense peaks that are kept, at least 1.
-        isotope_margin_da: Peaks above the precursor m/z, times its charges, plus this many Da are
-            dropped: nothing of an ion lies there but its isotopes.
-    """
-
-    max_peaks: int = 512
-    isotope_margin_da: float = 3.0
-
-    def __post_init__(self) -> None:
-        require_range(self, "max_peaks", least=1)
-        margin_da = self.isotope_margin_da
-        require(margin_da >= 0, f"isotope_margin_da must be 0 or more, not {margin_da}")
-
-
-def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
-    """A spectrum ready to be explained, or with a failure: another answers, nothing is left.
-
-    Drops peaks without a positive, possible m/z and intensity and those above the precursor;
-    adds up peaks of equal m/z; makes the base peak 1; keeps the `max_peaks` most intense. A second
-    cleaning changes nothing. (A spectrum whose peaks nothing explains is still predicted, from its
-    formula; one without any peak is not, since it was not measured.)
-    """
-    if spectrum.failure is not None:
-        return spectrum
-    if spectrum.answered_by:
-        message = (
-            f"feature {spectrum.answered_by} answers for its compound; --by feature predicts both"
-        )
-        return replace(spectrum, failure=Failure("same_compound", message, "read"))
-    mz, intensity = spectrum.mz, spectrum.intensity
-    measured = np.isfinite(mz) & np.isfinite(intensity) & (mz > 0) & (intensity > 0)
-    measured &= mz < HIGHEST_MZ
-    limit = np.inf
-    if spectrum.precursor_mz is not None:
-        adduct = parse_adduct(spectrum.adduct_text)
-        # Fragments of a multiply charged ion with fewer charges lie above it.
-        charges = 1 if isinstance(adduct, Failure) else abs(adduct.charge)
-        limit = spectrum.precursor_mz * charges + settings.isotope_margin_da
-    kept = measured & (mz <= limit)
-    if not kept.any():
-        message = "the spectrum has no peaks; export MS2 spectra together with their peaks"
-        if measured.any():
-            message = (
-                f"all peaks ({int(measured.sum())}) lie above the precursor (m/z {limit:.4f} with "
-                "isotopes); check the precursor m/z"
-            )
-        elif mz.size:
-            peaks = counted(mz.size, "peak")
-            message = f"no possible m/z and intensity above 0 in {peaks}; restore the file"
-        failure = Failure("no_peaks", message, "read")
-        return replace(spectrum, mz=mz[:0], intensity=intensity[:0], failure=failure)
-    # Scaled first, so that sums of huge intensities stay finite.
-    mz, intensity = mz[kept], intensity[kept] / intensity[kept].max()
-    if not (mz[1:] > mz[:-1]).all():
-        mz, inverse = np.unique(mz, return_inverse=True)
-        intensity = np.bincount(inverse, weights=intensity, minlength=mz.size).astype(np.float64)
-    intensity = intensity / intensity.max()
-    real = intensity >= FAINTEST
-    mz, intensity = mz[real], intensity[real]
-    if mz.size > settings.max_peaks:  # of equal intensities the lower m/z goes first
-        chosen = np.sort(np.argsort(-intensity, kind="stable")[: settings.max_peaks])
-        mz, intensity = mz[chosen], intensity[chosen]
-    return replace(spectrum, mz=mz, intensity=intensity)
 
 
 def group(
@@ -139,17 +63,14 @@ def group(
 ) -> Iterator[Feature]:
     """Features in the order of their first spectrum.
 
-    With ``run``, files of scans are read as `features_of_run` says: of MS2 spectra that all have a
-    retention time, and none a FEATURE_ID, an adduct, a formula or a name. Other files are read as
-    with ``feature``.
-
-    With ``feature``, spectra of one file become one feature where they share a FEATURE_ID (in a
-    SIRIUS ``.ms`` file: a compound), the adduct, the precursor m/z within 10 ppm and, where both
-    name it, formula, charge, ion mode and retention time within 60 s; what differs is said. A
-    FEATURE_ID that a whole file of several precursors has groups nothing. SCANS, TITLE and NAME
-    group nothing: in most dialects they number spectra or name compounds. Spectra without a
-    FEATURE_ID stand alone, and pass straight through until the first that has one; from there on a
-    file is held until its end, since a further member may still come.
+    With ``run``, files whose MS2 spectra all have a retention time, and none a FEATURE_ID, an
+    adduct, a formula or a name, are read as `features_of_run` says, and other files as with
+    ``feature``: spectra of one file are one feature where they share a FEATURE_ID (in SIRIUS
+    ``.ms``: a compound), the adduct, the precursor m/z and, where both name it, formula, charge,
+    ion mode and retention time; what differs is said. SCANS, TITLE and NAME group nothing, since in
+    most dialects they number spectra or name compounds, nor does a FEATURE_ID that all of a file
+    with several precursors have. Spectra without one pass straight through until the first that has
+    one; from there on a file is held until its end, since a further member may still come.
 
     MS1 spectra found no features: what they show of the isotopes of one goes with its spectra.
 
@@ -200,13 +121,13 @@ def _by_id(items: Iterable[Spectrum], has_ids: bool) -> Iterator[Feature]:
     held: list[list[Spectrum]] = []
     by_id: defaultdict[str, list[list[Spectrum]]] = defaultdict(list)
     ms1: defaultdict[str | int, list[Spectrum]] = defaultdict(list)
-    for item in _with_levels(items):
+    for item in map(_of_unclear_level, items):
         if item.ms_level == 1 and item.feature_id:
             ms1[item.feature_id].append(replace(item, metadata={}))
         elif item.ms_level == 1:
             ms1[item.polarity] = [item]
         elif not has_ids or not item.feature_id:
-            held.append([with_isotopes(_of_unclear_level(item), ms1)])
+            held.append([with_isotopes(item, ms1)])
         else:
             features = by_id[item.feature_id]
             members = next((one for one in features if _apart(one[0], item) == ""), None)
@@ -228,8 +149,6 @@ def _by_id(items: Iterable[Spectrum], has_ids: bool) -> Iterator[Feature]:
             warning = f"spectra of FEATURE_ID {clip(name)} differ in {what} and are read apart"
             for members in features:
                 members[:] = [one.warned(warning) for one in members]
-        for members in features:
-            members[:] = _without_ms1(members, ms1[name])
     yield from _finished(held, ms1)
 
 
@@ -258,78 +177,34 @@ def _apart(first: Spectrum, other: Spectrum) -> str:
     return differs(first, other)
 
 
-def _with_levels(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
-    """Spectra of a file; what is clearly the MS1 spectrum of the next one is given that level."""
-    before: Spectrum | None = None
-    for item in items:
-        if before is not None:
-            is_of_item = before.feature_id == item.feature_id and not _shows_ms1(item)
-            if is_of_item and item.ms_level == 2 and differs(before, item) == "":
-                item = _with_ms1(item, before)
-                before = replace(before, ms_level=1)
-            yield before
-        before = item if _shows_ms1(item) else None
-        if before is None:
-            yield item
-    if before is not None:
-        yield before
+def _of_unclear_level(spectrum: Spectrum) -> Spectrum:
+    """A spectrum that says so if it names no level nor energy and shows what fragments do not.
 
-
-def _without_ms1(members: list[Spectrum], ms1: list[Spectrum]) -> list[Spectrum]:
-    """The spectra of a feature, after what is clearly MS1 was added to the MS1 spectra."""
-    of_ms1 = [one for one in members if _shows_ms1(one)]
-    others = [one for one in members if one not in of_ms1]
-    if not of_ms1:
-        return members
-    if not others:
-        return [*map(_of_unclear_level, members)]
-    ms1 += [replace(one, ms_level=1, metadata={}) for one in of_ms1]
-    return [_with_ms1(one, of_ms1[0]) for one in others]
-
-
-def _shows_ms1(spectrum: Spectrum) -> bool:
-    """Whether a spectrum without a level shows what MS1 spectra do and those of fragments do not.
-
-    That is the isotopes of its singly charged precursor, and beside them ions above it or nothing
-    below it. A spectrum that names a collision energy is of fragments.
+    That is the isotopes of its singly charged precursor, and beside them ions above it, or nothing
+    below it.
     """
     mz, intensity = spectrum.precursor_mz, spectrum.intensity
     if spectrum.ms_level != 2 or mz is None or not intensity.size:
-        return False
+        return spectrum
     above = intensity[spectrum.mz > mz + SPANS[4][1] + 0.2].max(initial=0.0)
-    # Without a FEATURE_ID it may be a spectrum of low energy, which has a row of its own.
+    # Without a FEATURE_ID it may be a spectrum of low energy.
     has_nothing_below = spectrum.feature_id != "" and spectrum.mz[0] > mz - 1
     if not has_nothing_below and above < _LEAST_ABOVE * intensity.max():
-        return False
+        return spectrum
     said = {"ms_level", "spectype", "collision_energy"} & canonical(spectrum.metadata).keys()
     pattern = isotope_pattern(spectrum, spectrum)
     if said or abs(charge_of(spectrum)) > 1 or pattern is None:
-        return False
-    return pattern.intensity[1 + ISOTOPES.index(1)] < 1.2 * pattern.intensity[0]
-
-
-def _with_ms1(spectrum: Spectrum, ms1: Spectrum) -> Spectrum:
-    return spectrum.assumed(
-        f"index {ms1.source.index} of the file has no MS level and shows the isotopes of its "
-        "precursor as MS1 spectra do: it is read as the MS1 spectrum of this one"
-    )
-
-
-def _of_unclear_level(spectrum: Spectrum) -> Spectrum:
-    if not _shows_ms1(spectrum):
+        return spectrum
+    if pattern.intensity[1 + ISOTOPES.index(1)] >= 1.2 * pattern.intensity[0]:
         return spectrum
     return spectrum.assumed(
         "it has no MS level and shows the isotopes of its precursor as MS1 spectra do, but is read "
-        "as MS2 since no other spectrum is; write MSLEVEL"
+        "as MS2; write MSLEVEL=1 if it is one"
     )
 
 
 def require_adduct(text: str | None) -> None:
-    """Refuse an adduct for all spectra that is none.
-
-    Raises:
-        ConfigError: With the reason.
-    """
+    """Refuse (ConfigError) an adduct for all spectra that is none."""
     adduct = None if text is None else parse_adduct(text)
     if isinstance(adduct, Failure):
         raise ConfigError(f"--adduct: {adduct.message}")
@@ -348,12 +223,7 @@ class Inputs:
     _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
     def __enter__(self) -> Self:
-        """Find the files and copy standard input and pipes, which can be read only once.
-
-        Raises:
-            MissingInputError: A file does not exist, or standard input is closed.
-            UnreadableError: A file may not be looked at.
-        """
+        """Find the files (see `require_input`), and copy pipes, which can be read only once."""
         for name in self.names:
             if name != STANDARD_STREAM:
                 require_input(name)
@@ -384,9 +254,8 @@ class Inputs:
     ) -> Iterator[Feature]:
         """Features in the order of the inputs; MS1 spectra are counted.
 
-        A record that cannot be read is a feature of its own, and so is a file of which nothing can
-        be read, so that it does not cost the others their results; if it is the only one it is an
-        error. See `group` for the arguments.
+        What cannot be read, a record or one file of several, is a feature of its own. See `group`
+        for the arguments.
 
         Raises:
             UnreadableError: The only input cannot be read, or there is no feature.
@@ -415,11 +284,9 @@ def count_spectra(
     adduct: str | None = None,
     settings: FeatureSettings = BY_DEFAULT,
 ) -> int | None:
-    """How many spectra a run over these inputs will account for; None where that is not known.
+    """How many spectra a run will account for, by reading its files; None for pipes and faults.
 
-    Reads the files, which takes seconds where predicting takes hours; those that can be read only
-    once are not. What cannot be read is left for the run itself to complain about. See `group` for
-    the arguments.
+    See `group` for the arguments.
     """
     inputs = Inputs(names, level=logging.DEBUG)
     try:

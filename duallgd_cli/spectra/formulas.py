@@ -1,11 +1,10 @@
 """Formula sources: where the molecular formula of a feature comes from.
 
-A source proposes hypotheses, checked against the precursor: what the ion is taken to be. Those here
-come from a person or another program; the room `formulas` predicts them from the spectrum.
+A source proposes hypotheses, checked against the precursor. Those here come from a person or
+another program; the room `formulas` predicts them from the spectrum.
 """
 
 import contextlib
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -32,9 +31,8 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.spectra.compounds import HIGHEST
-from duallgd_cli.spectra.formula_table import TableRow, read_table
-from duallgd_cli.spectra.reading.quantities import collision_energy_ev
-from duallgd_cli.spectra.reading.record import compound_name, is_missing
+from duallgd_cli.spectra.reading.record import is_missing
+from duallgd_cli.spectra.tables import TableRow, names_in_tables, read_table
 from duallgd_cli.spectra.types import GIVEN, INFERRED, LINKED, TABLE, Feature, Hypothesis, Spectrum
 
 _INFERRED: Final = " ".join(adduct.name for adduct in ADDUCTS)
@@ -72,11 +70,10 @@ def hypothesis_of(
 ) -> Hypothesis | Failure:
     """Check a formula, as it is written, against a feature and an adduct ("" where missing).
 
-    The formula is the molecule's (of a permanent cation: the cation's); the ion's own formula is
-    recognised by its charge or its mass. A missing adduct is inferred where formula, precursor m/z
-    and polarity leave one choice. A missing precursor m/z is computed from formula and adduct; one
-    that MS1 shows to be an isotope gives way to the monoisotopic one where only that agrees. The
-    adduct is trusted over CHARGE and ion mode. Whatever was decided stands in the notes.
+    The formula is the neutral molecule's (of a permanent cation: the cation's). A missing adduct is
+    inferred where formula, precursor m/z and polarity leave one choice. A precursor that MS1 shows
+    to be an isotope gives way to the monoisotopic ion where only that agrees. The adduct is trusted
+    over CHARGE and ion mode. Whatever was decided stands in the notes.
     """
     try:
         return _checked(feature, formula_text, adduct_text, limits)
@@ -93,32 +90,35 @@ def hypothesis_of(
 def _checked(
     feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
 ) -> Hypothesis:
-    """See `hypothesis_of`; the precursor is taken as it is.
-
-    Raises:
-        RefusedError: Why not.
-    """
-    spectrum, ppm = feature.first, limits.precursor_ppm
-    if spectrum.precursor_mz is not None:
-        ppm += spectrum.precursor_rounding_da / spectrum.precursor_mz * 1e6
+    """See `hypothesis_of`; the precursor is taken as it is, and RefusedError says why not."""
+    spectrum, mz = feature.first, feature.first.precursor_mz
+    if mz is None:
+        raise _refused("no_precursor", "no precursor m/z is given; add it to the file")
+    ppm = limits.precursor_ppm + spectrum.precursor_rounding_da / mz * 1e6
     adduct = parse_adduct(adduct_text) if adduct_text else None
     if isinstance(adduct, Failure):
         raise RefusedError(adduct)
+    try:
+        formula = Formula.parse(formula_text)
+    except FormulaError as error:
+        is_foreign = isinstance(error, UnsupportedElementError)
+        raise _refused("unsupported_element" if is_foreign else "no_formula", str(error)) from None
     notes, adduct_source = [], spectrum.adduct_source
-    formula = _parse(formula_text, adduct)
     if adduct is None:
         adduct_source = INFERRED
-        adduct = _infer(formula, spectrum, ppm)
+        adduct = _infer(formula, spectrum, mz, ppm)
         notes.append(f"adduct {adduct.name} inferred from formula and precursor m/z")
-        notes += [*unsaid_polarity(spectrum), *told_otherwise(spectrum, adduct)]
-    try:
-        molecule, is_ion = _as_molecule(formula, adduct, spectrum.precursor_mz, ppm)
-    except RefusedError as refused:
-        failure = refused.failure
+        notes += doubts(spectrum, adduct)
+    can_be = fits(formula, adduct)
+    molecule = replace(formula, charge=1) if can_be and adduct is PERMANENT_CATION else formula
+    error_da = mz - precursor_mz(molecule, adduct)
+    agrees = abs(error_da) <= ppm * 1e-6 * mz
+    if not (can_be and agrees):
+        message = _mismatch(formula, adduct, mz, error_da, ppm)
         if spectrum.adduct_source == LINKED and adduct == parse_adduct(spectrum.adduct_text):
-            told = f"{_by_other_ions(spectrum)}; if that is wrong, give the adduct"
-            failure = replace(failure, message=f"{failure.message}; {told}")
-        raise RefusedError(failure) from None
+            message += f"; {_by_other_ions(spectrum)}; if that is wrong, give the adduct"
+        is_radical = agrees and adduct is PERMANENT_CATION
+        raise _refused("unsupported_adduct" if is_radical else "formula_mismatch", message)
     n, limit = molecule.n_heavy, limits.max_heavy_atoms
     if n > limit:
         message = f"{molecule} has {n} heavy atoms and the limit is {limit}; raise max_heavy_atoms"
@@ -126,23 +126,8 @@ def _checked(
     if n < MIN_HEAVY_ATOMS:
         message = f"{molecule} has {n} heavy atoms; a bond needs at least {MIN_HEAVY_ATOMS}"
         raise _refused("too_small", message)
-    if is_ion:
-        notes.append(
-            f"{clip(formula_text)} is read as the ion's formula: the molecule is {molecule}"
-        )
     notes += [*contradictions(spectrum, adduct), *filter(None, [adduct.note])]
-    if spectrum.precursor_mz is None:
-        mz = precursor_mz(molecule, adduct)
-        notes.append(f"no precursor m/z given; {mz:.4f} follows from formula and adduct")
-        feature = Feature(tuple(_with_precursor(one, mz) for one in feature.spectra))
     return Hypothesis(feature, molecule, adduct, 0.0, tuple(notes), adduct_source=adduct_source)
-
-
-def _with_precursor(spectrum: Spectrum, mz: float) -> Spectrum:
-    """A spectrum with a missing precursor m/z, and the energy that depends on it, filled in."""
-    text, instrument = spectrum.collision_energy_text, spectrum.instrument
-    energy = spectrum.collision_energy_ev or collision_energy_ev(text, mz, instrument)
-    return replace(spectrum, precursor_mz=mz, collision_energy_ev=energy)
 
 
 def _refused(status: str, message: str) -> RefusedError:
@@ -155,18 +140,14 @@ def _by_other_ions(spectrum: Spectrum) -> str:
     return f"other ions of compound {spectrum.compound_id} tell {stated}"
 
 
-def told_otherwise(spectrum: Spectrum, adduct: Adduct) -> list[str]:
-    """What to say where other ions of the molecule tell another adduct than was chosen."""
-    if not spectrum.adducts or parse_adduct(spectrum.adducts[0][0]) == adduct:
-        return []
-    return [f"{_by_other_ions(spectrum)}, not {adduct.name}"]
-
-
-def unsaid_polarity(spectrum: Spectrum) -> list[str]:
-    """What to say where an adduct was chosen and nothing told the polarity."""
-    if spectrum.polarity:
-        return []
-    return ["neither adduct nor polarity is given: ions of both polarities were tried"]
+def doubts(spectrum: Spectrum, adduct: Adduct) -> list[str]:
+    """What to say of an adduct that was guessed, or that other ions of the molecule contradict."""
+    said = []
+    if not (spectrum.adduct_text or spectrum.polarity):
+        said.append("neither adduct nor polarity is given: ions of both polarities were tried")
+    if spectrum.adducts and parse_adduct(spectrum.adducts[0][0]) != adduct:
+        said.append(f"{_by_other_ions(spectrum)}, not {adduct.name}")
+    return said
 
 
 def unnamed_ion(spectrum: Spectrum) -> Failure | None:
@@ -183,38 +164,7 @@ def unnamed_ion(spectrum: Spectrum) -> Failure | None:
     return Failure("unsupported_adduct", message, "formula")
 
 
-def _parse(text: str, adduct: Adduct | None) -> Formula:
-    """The formula as written; the ion's own formula may hold the metal of its adduct."""
-    try:
-        return Formula.parse(text)
-    except UnsupportedElementError as error:
-        message = str(error)
-    except FormulaError as error:
-        raise _refused("no_formula", str(error)) from None
-    ion = None if adduct is None else ion_with_metal(text, adduct)
-    if ion is None:
-        raise _refused("unsupported_element", message)
-    return ion
-
-
-def ion_with_metal(text: str, adduct: Adduct) -> Formula | None:
-    """An ion's formula that holds the metals of its adduct, these left out; None for others."""
-    for symbol in set(adduct.metals):
-        n = adduct.metals.count(symbol)
-        text, n_found = re.subn(rf"{symbol}{n if n > 1 else '1?'}(?![a-z\d])", "", text)
-        if n_found != 1:
-            return None
-    try:
-        return Formula(Formula.parse(text).counts, adduct.charge) if adduct.metals else None
-    except FormulaError:
-        return None
-
-
-def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
-    mz = spectrum.precursor_mz
-    if mz is None:
-        message = "neither a precursor m/z nor an adduct is given; give one of them"
-        raise _refused("no_precursor", message)
+def _infer(formula: Formula, spectrum: Spectrum, mz: float, ppm: float) -> Adduct:
     if (failure := unnamed_ion(spectrum)) is not None:
         raise RefusedError(failure)
     found = infer_adduct(formula, mz, spectrum.polarity, ppm)
@@ -229,65 +179,28 @@ def _infer(formula: Formula, spectrum: Spectrum, ppm: float) -> Adduct:
     raise _refused("unsupported_adduct", message)
 
 
-def _as_molecule(
-    formula: Formula, adduct: Adduct, measured: float | None, ppm: float
-) -> tuple[Formula, bool]:
-    """The molecule's formula, and whether it had to be derived from the ion's."""
-    if fits(formula, adduct):
-        molecule = replace(formula, charge=1) if adduct is PERMANENT_CATION else formula
-        if _within(molecule, adduct, measured, ppm):
-            return molecule, False
-    ion = _molecule_of_ion(formula, adduct)
-    # Without a precursor to tell, only a charge marks an ion's formula.
-    is_told = measured is not None or formula.charge != 0
-    if ion is not None and is_told and _within(ion, adduct, measured, ppm):
-        return ion, True
-    raise _mismatch(formula, adduct, measured, ppm)
-
-
-def _molecule_of_ion(formula: Formula, adduct: Adduct) -> Formula | None:
-    """The molecule whose ion has this formula (its metal left out), where there can be one."""
-    counts = tuple(n - d for n, d in zip(formula.counts, adduct.change, strict=True))
-    if adduct is PERMANENT_CATION or formula.charge not in (0, adduct.charge) or min(counts) < 0:
-        return None
-    if any(n % adduct.molecules for n in counts):
-        return None
-    molecule = Formula(tuple(n // adduct.molecules for n in counts))
-    return molecule if fits(molecule, adduct) and molecule != formula else None
-
-
-def _within(formula: Formula, adduct: Adduct, measured: float | None, ppm: float) -> bool:
-    if measured is None:
-        return True
-    return abs(precursor_mz(formula, adduct) - measured) <= ppm * 1e-6 * measured
-
-
-def _mismatch(formula: Formula, adduct: Adduct, measured: float | None, ppm: float) -> RefusedError:
-    if measured is not None and not _within(formula, adduct, measured, ppm):
-        expected = precursor_mz(formula, adduct)
-        error_da = measured - expected
-        error_ppm = error_da / measured * 1e6
+def _mismatch(formula: Formula, adduct: Adduct, mz: float, error_da: float, ppm: float) -> str:
+    """Why a formula does not agree with a precursor, or no molecule of it gives the adduct."""
+    error_ppm = error_da / mz * 1e6
+    if abs(error_ppm) > ppm:
         # So far off it is another ion, not a poor measurement: the mass says which.
         error = f"{error_ppm:+.1f} ppm" if abs(error_ppm) < _MOST_PPM else f"{error_da:+.4f} Da"
-        message = (
-            f"{formula} as {adduct.name} has m/z {expected:.4f} but the precursor is "
-            f"{measured:.4f} ({error}, allowed {ppm:g} ppm); check formula, adduct and precursor"
+        return (
+            f"{formula} as {adduct.name} has m/z {mz - error_da:.4f} but the precursor is {mz:.4f} "
+            f"({error}, allowed {ppm:g} ppm); check formula, adduct and precursor"
         )
-        return _refused("formula_mismatch", message)
-    # Masses agree, but no closed-shell molecule of this formula gives this adduct.
     if adduct is PERMANENT_CATION:
-        message = (
+        return (
             f"{formula} as [M]+ is a radical cation, which is not supported; [M]+ is for permanent "
             "cations, written with the cation's formula"
         )
-        return _refused("unsupported_adduct", message)
     if formula.charge:
         reason = f"has charge {formula.charge:+d} and {adduct.name} needs a neutral molecule"
     elif not formula.has_even_electrons:
         reason = "has an odd number of electrons, so no closed-shell molecule has it"
     else:
         reason = f"lacks atoms that {adduct.name} takes away"
-    return _refused("formula_mismatch", f"{formula} {reason}; check formula and adduct")
+    return f"{formula} {reason}; check formula and adduct"
 
 
 def contradictions(spectrum: Spectrum, adduct: Adduct) -> list[str]:
@@ -326,10 +239,9 @@ def from_field(
     limits: FormulaLimits = FormulaLimits(),
     otherwise: FormulaSource | None = None,
 ) -> list[Hypothesis] | Failure:
-    """The formula that stands in the first spectrum of the feature that has one.
+    """The formula in the first spectrum of the feature that has one, under `column` or any name.
 
-    It stands under the name `column`, or FORMULA, MOLECULAR_FORMULA and then any other name of a
-    formula; features without any are left to `otherwise`.
+    Features without any are left to `otherwise`.
     """
     name = column.strip().lower() if column else ""
     texts = (
@@ -347,7 +259,7 @@ def from_field(
 def table_source(
     path: str, limits: FormulaLimits = FormulaLimits(), otherwise: FormulaSource | None = None
 ) -> FormulaSource:
-    """Formulas from a table (`formula_table.read_table`), joined by identifier, perhaps several.
+    """Formulas from a table (`read_table`), joined by identifier, perhaps several.
 
     It gives a feature's rows that agree with its precursor, priors normalised over these. An adduct
     in the table goes before the spectrum's, since formula and adduct belong together. A feature
@@ -386,17 +298,6 @@ def table_source(
         return Failure("no_formula", message, "formula")
 
     return source
-
-
-def names_in_tables(feature: Feature) -> tuple[str, ...]:
-    """What a table may call a feature, the likelier name first.
-
-    Scan numbers count only without a feature id: both are small integers of different meaning.
-    """
-    spectrum = feature.first
-    last = "" if spectrum.feature_id else spectrum.scans
-    names = (spectrum.feature_id, spectrum.spectrum_id, compound_name(spectrum.metadata), last)
-    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def _agreeing(

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
 
-SAME_PRECURSOR_PPM: Final = 10.0
+_SAME_PRECURSOR_PPM: Final = 10.0
 _SAME_PEAK_S: Final = 60.0  # between spectra of one chromatographic peak
 # Least and largest mass of each isotope from the monoisotopic ion, Da.
 SPANS: Final = {
@@ -37,31 +38,28 @@ def with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum]
     else:
         near = ms1.get(spectrum.polarity) or ms1.get(0, ())
     own = [one for one in near if one.precursor_mz is None or differs(spectrum, one) == ""]
-    found = next(filter(None, (lighter_ion(one, spectrum) for one in own)), None)
-    mz = spectrum.precursor_mz if found is None else found.mz
+    found = next(filter(None, (_lighter_ion(one, spectrum) for one in own)), None)
+    mz = spectrum.precursor_mz if found is None else found[0]
     ion = replace(spectrum, precursor_mz=mz)
     patterns = [shown for one in own if (shown := isotope_pattern(one, ion)) is not None]
     if patterns:
         spectrum = replace(spectrum, isotopes=sum(patterns[1:], patterns[0]))
     if found is None or spectrum.monoisotopic_mz is not None:
         return spectrum
-    return replace(spectrum, monoisotopic_mz=found.mz).assumed(
-        f"MS1 shows an ion {found.ratio:.2g} times as strong at m/z {found.mz:.4f}, lighter as by "
-        f"{found.isotope}: the precursor is taken for its isotope"
+    mz, ratio, isotope = found
+    return replace(spectrum, monoisotopic_mz=mz).assumed(
+        f"MS1 shows an ion {ratio:.2g} times as strong at m/z {mz:.4f}, lighter as by {isotope}: "
+        "the precursor is taken for its isotope"
     )
-
-
-def _same_precursor(first: Spectrum, other: Spectrum) -> bool:
-    """Whether two spectra name one precursor, or neither names any."""
-    if first.precursor_mz is None or other.precursor_mz is None:
-        return first.precursor_mz is other.precursor_mz
-    difference = abs(first.precursor_mz - other.precursor_mz)
-    return difference <= SAME_PRECURSOR_PPM * 1e-6 * first.precursor_mz
 
 
 def differs(first: Spectrum, other: Spectrum) -> str:
     """What says that two spectra are not of one ion of one chromatographic peak, else ""."""
-    if not _same_precursor(first, other):
+    mz, other_mz = first.precursor_mz, other.precursor_mz
+    is_same = mz is other_mz
+    if mz is not None and other_mz is not None:
+        is_same = abs(mz - other_mz) <= _SAME_PRECURSOR_PPM * 1e-6 * mz
+    if not is_same:
         return "precursor m/z"
     if first.polarity * other.polarity < 0:
         return "ion mode"
@@ -72,27 +70,21 @@ def differs(first: Spectrum, other: Spectrum) -> str:
     return "retention time" if is_later else ""
 
 
-class _LighterIon(NamedTuple):
-    """The monoisotopic ion of which a precursor is an isotope."""
-
-    mz: float  # of it
-    ratio: float  # its intensity next to that of the next isotope
-    isotope: str  # by which the two differ
-
-
-def lighter_ion(ms1: Spectrum, ms2: Spectrum) -> _LighterIon | None:
+def _lighter_ion(ms1: Spectrum, ms2: Spectrum) -> tuple[float, float, str] | None:
     """The monoisotopic ion, where an MS1 spectrum shows that the precursor is an isotope of it.
 
-    A lighter ion counts where distance and ratio are those of an isotope: it is stronger than the
-    precursor, as that of carbon is, or at least nearly as strong, as that of bromine is. Lighter
-    isotopes of boron and selenium are weaker than the monoisotopic ion and do not count. Where a
-    further ion lies two below, as with several atoms of bromine or selenium, nothing is certain.
+    It counts where distance and ratio are those of an isotope: it is stronger than the precursor,
+    as that of carbon is, or at least nearly as strong, as that of bromine is. Lighter isotopes of
+    boron and selenium are weaker than the monoisotopic ion and do not count. Where a further ion
+    lies two below, as with several atoms of bromine or selenium, nothing is certain.
+
+    Returns:
+        Its m/z, its intensity next to that of the next isotope, and the isotope; or None.
     """
     mz, charges = ms2.precursor_mz, max(abs(charge_of(ms2)), 1)
-    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
-    peak_mz, intensity = ms1.mz[possible], ms1.intensity[possible]
     if mz is None:
         return None
+    peak_mz, intensity = _peaks(ms1)
     tolerance_da = max(mz, _TOLERANCE.floor_mz) * 1e-6
     tolerance_da *= _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
 
@@ -114,13 +106,19 @@ def lighter_ion(ms1: Spectrum, ms2: Spectrum) -> _LighterIon | None:
             within = min(tolerance_da, width / charges)
             below, lighter = strongest(at - distance / charges, within)
             if lighter and least <= height / lighter <= most:
-                found = _LighterIon(below, lighter / height, isotope)
+                found = below, lighter / height, isotope
                 at, height = below, lighter
                 break
         else:
             _, further = strongest(at - 1.9975 / charges, min(tolerance_da, 0.004 / charges))
             return None if further > 0.05 * height else found
     return None
+
+
+def _peaks(ms1: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """m/z and intensity of what is no nonsense."""
+    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
+    return ms1.mz[possible], ms1.intensity[possible]
 
 
 def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
@@ -131,13 +129,12 @@ def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
         isotopes, or the ion is too faint.
     """
     mz = ms2.precursor_mz
-    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
-    if mz is None or not possible.any():
+    peak_mz, intensity = _peaks(ms1)
+    if mz is None or not peak_mz.size:
         return None
     ppm = _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
     at = mz + SPANS_DA / max(abs(charge_of(ms2)), 1)
     tolerance = np.array([-1.0, 1.0]) * np.maximum(at, _TOLERANCE.floor_mz) * ppm * 1e-6
-    peak_mz, intensity = ms1.mz[possible], ms1.intensity[possible]
     edges = np.searchsorted(peak_mz, at + tolerance)
     sums = [float(intensity[start:end].sum()) for start, end in edges]
     if sums[0] == 0 or not any(sums[1 + ISOTOPES.index(1) :]):

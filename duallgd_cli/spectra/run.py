@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import counted, quote
 from duallgd_cli.spectra.compounds import ElutingIon, answering, link, with_compound
-from duallgd_cli.spectra.consensus import TOLERANCE, consensus
+from duallgd_cli.spectra.consensus import TOLERANCE, consensus, possible_peaks
 from duallgd_cli.spectra.isotopes import SPANS_DA, charge_of, with_isotopes
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev, finite
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, canonical_key
@@ -36,6 +36,7 @@ _VALLEY: Final = 0.65
 _NOISE: Final = 3.0  # times the faintest peak of an MS1 scan: what is no peak of an ion
 _HALF_WINDOW: Final = 0.5  # m/z, of an isolation window that the file does not give
 _PRESENT_DA: Final = 0.01  # of a precursor in MS1: files may round it
+_CHIMERIC: Final = 0.3  # of the isolation window: another ion that has more of it is said
 _BEFORE_S: Final = 60.0  # that MS1 is looked through before the first and after the last MS2 scan
 # Seconds between MS2 scans of one ion: least, for want of repeats, and most.
 _WINDOW_S: Final = (10.0, 15.0, 30.0)
@@ -63,10 +64,6 @@ class FeatureSettings:
             the file gives it; a spectrum of which nothing tells is kept.
         in_ms1: Whether a spectrum is left out whose precursor neither of these shows. Where they
             show less than half of all precursors of a file, none is left out.
-        min_share: Share of the spectra of one energy, each counted by its summed intensity, that
-            have a peak which is kept.
-        chimeric_share: Of the intensity in the isolation window: another ion that has more of it
-            is said.
         link: Whether features are linked to compounds, which tells the adducts of some.
         by: ``compound`` predicts one ion of each compound whose ions are hardly in doubt: reading
             several together is no better than the best one alone. ``feature`` predicts them all.
@@ -78,15 +75,12 @@ class FeatureSettings:
     min_peaks: int = 1
     min_intensity: float = 0.0
     in_ms1: bool = True
-    min_share: float = 0.5
-    chimeric_share: float = 0.3
     link: bool = True
     by: Literal["compound", "feature"] = "compound"
 
     def __post_init__(self) -> None:
         require_range(self, "rt_window", "min_intensity", least=0)
         require_range(self, "min_peaks", least=0)
-        require_range(self, "min_share", "chimeric_share", least=0, most=1)
         for name in ("rt", "mz"):
             span_of(name, getattr(self, name))
 
@@ -178,7 +172,7 @@ def scan_of(item: Spectrum) -> _Scan | None:
     if item.failure is not None or item.ms_level != 2 or mz is None or time is None:
         return None
     with np.errstate(over="ignore"):
-        current = float(_positive(item)[1].sum())
+        current = float(possible_peaks(item)[1].sum())
     names = ("target_mz", "lower_offset", "upper_offset")
     target, *offsets = (finite(said.get(f"isolation_window_{name}", "")) for name in names)
     width = finite(said.get("isolation_window_width", ""))
@@ -202,12 +196,6 @@ def scan_of(item: Spectrum) -> _Scan | None:
     )
 
 
-def _positive(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """m/z and intensity of the peaks that have one."""
-    possible = (spectrum.intensity > 0) & (spectrum.intensity < math.inf)
-    return spectrum.mz[possible], spectrum.intensity[possible]
-
-
 def features_of_run(
     name: str,
     spectra: Sequence[Spectrum],
@@ -218,10 +206,9 @@ def features_of_run(
     """Features of a run in the order of their first spectra, numbered on from `counts`.
 
     MS2 spectra are one feature that have one polarity and precursor m/z, within the tolerance of
-    the instrument, while the ion elutes. Of each collision energy it has one spectrum, which says
-    what it was made of (`Spectrum.merged`). Which features there are depends on the spectra alone,
-    not on their order in the file. What stands alone, such as a record that cannot be read, is a
-    feature of its own. `counts` are those of all runs, counted on before the first feature.
+    the instrument, while the ion elutes, whatever their order in the file. Of each collision energy
+    it has one spectrum, which says what it was made of (`Spectrum.merged`). What stands alone, such
+    as a record that cannot be read, is a feature of its own.
     """
     scans, surveys, alone = [], [], []
     for item in spectra:
@@ -254,7 +241,7 @@ def features_of_run(
 
     def features() -> Iterator[tuple[int, Feature]]:
         for number, group in enumerate(groups):
-            feature = _feature(group, str(first + number + 1), settings)
+            feature = _feature(group, str(first + number + 1))
             if linked:
                 compound, adducts = linked[number]
                 named = (
@@ -275,7 +262,7 @@ def features_of_run(
 
 def _order(survey: Spectrum) -> tuple[float, bytes, int]:
     """Sorts MS1 scans by time; a hash of their peaks tells those of one time apart."""
-    mz, heights = _positive(survey)
+    mz, heights = possible_peaks(survey)
     content = hashlib.sha256(mz.tobytes() + heights.tobytes()).digest()
     return survey.retention_time_s or 0.0, content, survey.source.index
 
@@ -357,7 +344,7 @@ class _Seen:
         after = np.searchsorted(self.time, time)
         self.near = np.column_stack([after - 1, np.where(after < len(surveys), after, -1)])
         self.intensity, self.other, self.other_mz = np.zeros((3, len(scans)))
-        peaks = [*map(_positive, surveys)]
+        peaks = [*map(possible_peaks, surveys)]
         faintest = [height.min() for _, height in peaks if height.size]
         self.floor = _NOISE * float(np.median(faintest)) if faintest else 0.0
         beside: defaultdict[int, list[int]] = defaultdict(list)
@@ -457,7 +444,7 @@ class _Seen:
                 traces[key] = trace
                 members = self._together(trace, near, left[0], settings.rt_window, usual_s)
                 left = [n for n in left if n not in members]
-                yield self._group(trace, [n for n in near if n in members], settings, usual_s)
+                yield self._group(trace, [n for n in near if n in members], usual_s)
 
     def _trace(self, cluster: int, seed: _Scan) -> _Trace:
         """The trace of a precursor."""
@@ -492,9 +479,7 @@ class _Seen:
             runs[-1].add(after)
         return next(run for run in runs if seed in run)
 
-    def _group(
-        self, trace: _Trace, members: Sequence[int], settings: FeatureSettings, usual_s: float
-    ) -> _Group:
+    def _group(self, trace: _Trace, members: Sequence[int], usual_s: float) -> _Group:
         """A group with what MS1 shows of it."""
         own = sorted((self.scans[n] for n in members), key=lambda one: one.index)
         times = [one.time for one in own]
@@ -516,7 +501,7 @@ class _Seen:
             shown = sorted(near, key=lambda n: (-float(trace.height[n]), n))[:_MS1_OF_A_FEATURE]
             numbers = sorted(trace.first + n for n in shown if trace.height[n] > 0)
             ms1 = [self.surveys[n] for n in numbers]
-        chimeric = [n for n in members if self.other[n] > settings.chimeric_share]
+        chimeric = [n for n in members if self.other[n] > _CHIMERIC]
         remark = ""
         if 2 * len(chimeric) > len(members):
             worst = max(chimeric, key=lambda n: float(self.other[n]))
@@ -571,7 +556,7 @@ def _charge(ms1: Iterable[Spectrum], mz: float) -> int:
     """Charge of an ion by the distance of its isotopes in MS1 scans, 0 where these do not tell."""
     shown: Counter[int] = Counter()
     for survey in ms1:
-        peak_mz, height = _positive(survey)
+        peak_mz, height = possible_peaks(survey)
         at = mz + np.array([0.0, 1.00336, 1.00336 / 2])
         edges = np.searchsorted(peak_mz, at + 5e-6 * mz * np.array([[-1.0], [1.0]]))
         main, single, double = (float(height[s:e].max(initial=0.0)) for s, e in edges.T)
@@ -579,7 +564,7 @@ def _charge(ms1: Iterable[Spectrum], mz: float) -> int:
     return shown.most_common(1)[0][0] if shown else 0
 
 
-def _feature(group: _Group, name: str, settings: FeatureSettings) -> Feature:
+def _feature(group: _Group, name: str) -> Feature:
     """The spectra of a group, those of one energy as one."""
     by_energy: defaultdict[tuple[object, ...], list[Spectrum]] = defaultdict(list)
     for spectrum in (one.spectrum for one in group.scans):
@@ -599,14 +584,14 @@ def _feature(group: _Group, name: str, settings: FeatureSettings) -> Feature:
     blocks = []
     for survey in group.ms1:
         # What an MS1 scan shows around the ion, and its faintest peak: what it would have shown.
-        mz, intensity = _positive(survey)
+        mz, intensity = possible_peaks(survey)
         kept = np.abs(mz - named["precursor_mz"]) <= _AROUND_DA
         kept[intensity.argmin()] = True
         blocks.append(replace(survey, mz=mz[kept], intensity=intensity[kept], metadata={}, **named))
     nothing = np.zeros(0)
     spectra = []
     for own in by_energy.values():
-        merged = consensus(own, settings.min_share)
+        merged = consensus(own)
         others = {k: v for k, v in merged.metadata.items() if canonical_key(k) not in PRECURSOR}
         energy, instrument = merged.collision_energy_text, merged.instrument
         merged = replace(

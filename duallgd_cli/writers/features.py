@@ -12,10 +12,10 @@ from typing import Final
 from duallgd_cli.errors import UnreadableError, counted
 from duallgd_cli.files import STANDARD_STREAM, claim, write_atomically
 from duallgd_cli.results import OK, Prediction, references, sentences
-from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import GroupBy, Inputs
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, first
 from duallgd_cli.spectra.run import FeatureSettings
+from duallgd_cli.spectra.tables import FeatureTable
 from duallgd_cli.spectra.types import Feature, Spectrum
 from duallgd_cli.writers.formats import cells_of, lines_of, rows, table, write_pieces
 

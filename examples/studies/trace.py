@@ -42,9 +42,9 @@ from duallgd_cli.files import claim, write_atomically
 from duallgd_cli.predict import api
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.spectra.annotation import annotate
-from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean, resolved
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import from_field, from_text
-from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature
 
 WIDTH, HEIGHT = 360, 280

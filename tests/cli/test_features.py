@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from duallgd_cli.report.contents import ReportedRun
 from tests.made_run import measure, mzml, of_molecule
 from tests.made_runs import rows_of
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE
@@ -109,39 +108,6 @@ def test_shards_and_an_interrupted_run_have_the_features_of_the_whole(duallgd, r
     assert (tmp_path / "torn.csv").read_bytes() == whole
 
 
-def test_the_page_of_a_run_shows_its_consensus_spectra(duallgd, run_file, tmp_path):
-    done = duallgd("predict", run_file, "-o", "o.csv", *FAST[:-1], "--report", "o.html")
-
-    features = list(ReportedRun([tmp_path / "o.csv"]).features())
-    table = rows_of(tmp_path / "o.csv")
-    assert len(features) == len({row["feature_id"] for row in table})
-    for feature in features:
-        assert 1 <= len(feature["spectra"]) <= 3
-        assert "explained peaks only" not in {one["label"] for one in feature["spectra"]}
-    assert any(row["explained"] for one in features for row in one["hypotheses"])
-    assert done.err.count("MS2 spectra") == 1
-
-
-def test_formulas_of_a_run_are_those_of_its_features(duallgd, run_file, tmp_path):
-    duallgd("features", run_file, "-o", "features.mgf", "-q")
-    duallgd("formulas", run_file, "-o", "a.csv", "-q")
-    duallgd("formulas", "features.mgf", "-o", "b.csv", "-q")
-
-    names = ("feature_id", "rank", "formula", "probability")
-    rows = [
-        [[row[name] for name in names] for row in rows_of(tmp_path / place)]
-        for place in ("a.csv", "b.csv")
-    ]
-    assert rows[0] == rows[1]
-
-
-def test_standard_output_takes_the_mgf_alone(duallgd, run_file, tmp_path):
-    done = duallgd("features", run_file, "-o", "-", "-q")
-
-    assert done.out.startswith("BEGIN IONS\nFEATURE_ID=1\n")
-    assert not list(tmp_path.glob("*.csv"))
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -149,7 +115,6 @@ def test_standard_output_takes_the_mgf_alone(duallgd, run_file, tmp_path):
         ("features RUN --mz high", 2, "features: mz must be a span such as 60-600"),
         ("features RUN --group-by time", 2, "run, feature, none"),
         ("features RUN --rt-window -1", 2, "rt_window must be at least 0"),
-        ("features RUN --set features.min_share=2", 2, "min_share must be 0 to 1"),
         ("features RUN -o RUN", 2, "run.mzML"),
         ("features absent.mzML", 66, "absent.mzML"),
         ("features RUN --rt 5000-", 65, "is left: 52 outside the retention times; widen the"),

@@ -10,7 +10,16 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.formulas.rows import COLUMNS
 from tests.cli.conftest import python
 from tests.made_runs import lines_of, rows_of
-from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
+from tests.made_spectra import (
+    ASPIRIN,
+    BROMINATED,
+    CAFFEINE,
+    CHLORINATED,
+    NICOTINE,
+    block,
+    mgf,
+    ms1_block,
+)
 
 
 def run(*arguments):
@@ -60,23 +69,18 @@ def test_formats_hold_the_same(spectra, tmp_path, ending):
     assert run(spectra, "-o", place, "--force", "-q").exit_code == 0
 
 
-def test_bad_spectra_are_rows_that_say_what_is_wrong(tmp_path):
-    file = mgf(
-        tmp_path / "bad.mgf",
-        block(ASPIRIN, formula=None, title="=cmd()", pepmass=None),
-        block(("C9H8O4", ""), formula=None),
-        block(ASPIRIN, formula=None).replace("ADDUCT=[M+H]+\n", ""),
-    )
+@pytest.mark.parametrize("molecule", [CHLORINATED, BROMINATED])
+def test_ms1_spectra_turn_a_wrong_first_formula_into_the_right_one(tmp_path, molecule):
+    fragments = block(molecule, formula=None, feature_id=1)
+    files = [mgf(tmp_path / "a.mgf", ms1_block(molecule, feature_id=1), fragments)]
+    files += [mgf(tmp_path / "b.mgf", fragments)]
 
-    result = run(file, "--top-k", 1)
+    shown, bare = (rows_of(run(file, "-q", "--top-k", 1).stdout)[0] for file in files)
 
-    bad, bare, unsaid = rows_of(result.stdout)
-    assert result.exit_code == 0
-    assert (bad["status"], bad["spectrum_id"][:2]) == ("no_precursor", "'=")
-    assert (bare["formula"], bare["status"]) == ("C9H8O4", "ok")
-    assert "ranked by mass and by known structures alone" in bare["message"]
-    assert unsaid["formula"] == "C9H8O4"
-    assert "no adduct is given: all were tried" in unsaid["message"]
+    assert shown["formula"] == molecule[0] != bare["formula"]
+    assert float(shown["probability"]) > 0.9
+    assert -1 < float(shown["isotope_score"]) <= 0
+    assert bare["isotope_score"] == ""
 
 
 def test_torch_is_not_loaded(spectra):

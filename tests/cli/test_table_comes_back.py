@@ -5,7 +5,6 @@ import csv
 import numpy as np
 import pytest
 
-from tests.dialects import DIALECTS, MADE
 from tests.made_run import measure, mzml, of_molecule
 from tests.made_runs import rows_of
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE, block, mgf
@@ -62,26 +61,6 @@ def test_a_table_comes_back_with_its_own_columns_first(duallgd, files, tmp_path)
     assert (
         "quant.csv: 2 features joined (2 by id); without a spectrum are 1 row (rows 8)" in done.err
     )
-
-
-def test_the_likeliest_parts_are_named(duallgd, own_run, tmp_path):
-    duallgd("merge", own_run, "-o", "plain.csv", "--parts", "-q")
-    features = {row["spectrum_id"]: row for row in rows_of(tmp_path / "plain.csv")}
-    lines = (f"{name},{row['precursor_mz']}" for name, row in features.items())
-    (tmp_path / "quant.csv").write_text("\n".join(["name,mz", *lines]), "utf-8")
-
-    done = duallgd("merge", own_run, "-o", "o.csv", "--features", "quant.csv", "-q")
-
-    assert done.code == 0, done.err
-    expected = {name: [] for name in features}
-    for row in rows_of(tmp_path / "plain.parts.csv"):
-        if float(row["probability"]) >= 0.5:
-            expected[row["spectrum_id"]].append(f"{row['part']} {float(row['probability']):.2f}")
-    rows = rows_of(tmp_path / "o.features.csv")
-    assert {r["name"]: r["duallgd_parts"] for r in rows} == {
-        name: "; ".join(parts[:5]) for name, parts in expected.items()
-    }
-    assert any(row["duallgd_parts"] for row in rows)
 
 
 def test_shards_give_the_table_of_the_whole(duallgd, files, tmp_path):
@@ -143,43 +122,3 @@ def test_what_cannot_be_done_is_said_before_anything_is_predicted(
     assert said in done.err
     assert (tmp_path / "quant.csv").read_text("utf-8") == QUANT
     assert (tmp_path / "out.features.csv").read_text("utf-8") == QUANT
-
-
-def test_an_export_of_mzmine_4_comes_back_beside_its_quant_table(duallgd, tmp_path):
-    export = DIALECTS["mzmine 4 SIRIUS"]
-    (tmp_path / "a.mgf").write_text(export.write(export.made), "utf-8")
-    head = "row ID,row m/z,row retention time,correlation group ID,best ion,neutral M mass,"
-    rows = [
-        f"{number},{one.mz:.5f},{one.rt / 60:.4f},1,{one.adduct},,{1000 * number}"
-        for number, one in enumerate(MADE, 1)
-    ]
-    table = "\n".join([f"{head}a.mzML Peak area", *rows, "99,555.5,9.0,,,,7"])
-    (tmp_path / "quant.csv").write_text(f"{table}\n", "utf-8")
-    codes = {  # as docs/troubleshooting.md states them
-        "-o out.csv": 0,
-        "-o out.csv -q": 2,  # it is there
-        "-o out.csv --resume": 0,
-        "-o out.csv --force --strict --timeout-per-spectrum 0.000001": 1,
-        "-o out.csv --force": 0,
-        "-o other.csv --formulas absent.csv": 66,
-        "-o - ": 2,
-    }
-
-    for arguments, code in codes.items():
-        command = ("predict", "a.mgf", "--features", "quant.csv", *arguments.split(), *FAST)
-        assert duallgd(*command).code == code, arguments
-
-    joined = rows_of(tmp_path / "out.features.csv")
-    answers = {
-        row["feature_id"]: row for row in rows_of(tmp_path / "out.csv") if row["rank"] in {"", "1"}
-    }
-    assert [row["row ID"] for row in joined] == [*map(str, range(1, 13)), "99"]
-    assert [row["a.mzML Peak area"] for row in joined] == [*(f"{n}000" for n in range(1, 13)), "7"]
-    assert joined[-1]["duallgd_status"] == "no_spectrum"
-    for row, made in zip(joined, MADE, strict=False):
-        answer = answers[row["row ID"]]
-        assert (row["duallgd_joined_by"], row["duallgd_adduct"]) == ("id", made.adduct)
-        for column in ("formula", "smiles", "confidence", "status", "message"):
-            assert row[f"duallgd_{column}"] == answer[column]
-        assert answer["adduct_source"] == "file"
-        assert "table of features" not in answer["warnings"]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import DuallgdError
 from duallgd_cli.sources.known import read_guides
-from duallgd_cli.spectra.formula_table import read_table
 from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.tables import read_table
 from duallgd_cli.tables import table_rows
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence

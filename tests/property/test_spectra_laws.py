@@ -9,7 +9,8 @@ from hypothesis.extra import numpy as arrays
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct, fits, infer_adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
-from duallgd_cli.spectra.features import CleaningSettings, clean, group
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.formulas import from_text
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.types import Feature

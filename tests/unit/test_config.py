@@ -10,7 +10,7 @@ from duallgd_cli.errors import ConfigError
 from duallgd_cli.formulas import FormulaSettings
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.features import CleaningSettings
+from duallgd_cli.spectra.cleaning import CleaningSettings
 from duallgd_cli.spectra.formulas import FormulaLimits
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
 

@@ -9,7 +9,7 @@ from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.sources.database import read_analogues
 from duallgd_cli.sources.known import read_guides
-from duallgd_cli.spectra.formula_table import read_table
+from duallgd_cli.spectra.tables import read_table
 from duallgd_cli.tables import numbered_rows, table_rows
 
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"

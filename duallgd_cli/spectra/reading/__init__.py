@@ -1,12 +1,14 @@
 """Reading spectra: any supported format, lazily, in order, one outcome for every record.
 
-Text is UTF-8, or UTF-16 with a byte-order mark; bytes that are no UTF-8 are read as Latin-1, so
-that an accent in a title never costs a spectrum.
+A format follows from signs in the first characters, not from the name of the file; the name decides
+only where a long preamble hides the first spectrum. Text is UTF-8, or UTF-16 with a byte-order
+mark; bytes that are no UTF-8 are read as Latin-1, so that an accent never costs a spectrum.
 """
 
 import glob
 import io
 import logging
+import re
 import shutil
 import sys
 import tempfile
@@ -14,13 +16,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
 
 from duallgd_cli.errors import MissingInputError, UnreadableError, counted
 from duallgd_cli.files import (
     DAMAGED,
     LATIN1,
+    PACKED_ENDINGS,
     describe_damage,
     encoding_of,
     foreign_format,
@@ -28,21 +31,49 @@ from duallgd_cli.files import (
     unpacked,
 )
 from duallgd_cli.spectra.reading import json_records, sections
-from duallgd_cli.spectra.reading.formats import (
-    FORMATS,
-    HEAD_CHARACTERS,
-    SUFFIXES,
-    ending_of,
-    format_of,
-    raw_data,
-)
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
 from duallgd_cli.spectra.reading.text import mgf_records, msp_records
 from duallgd_cli.spectra.types import Source, Spectrum
 
 logger = logging.getLogger(__name__)
 
-_SPOOL_BYTES: Final = 1 << 26
+_SPOOL_BYTES: Final = 1 << 26  # of a pipe, held in memory
+_FORMATS: Final = (
+    "MGF, mzML, mzXML, MSP, MassBank records, SIRIUS .ms, mzSpecLib, JSON or a MassSpecGym TSV"
+)
+_HEAD_CHARACTERS: Final = 1 << 16  # that signs are looked for in
+# Formats by their signs, tried in this order, with what is said of those that are not read.
+_SIGNS: Final = (
+    (r"<mzML\b(?=[\s\S]*(?:\bIMS:10\d+|id=\"IMS\"))", "", "is an imzML image, whose peaks lie in a "
+     "file .ibd beside it; export the MS/MS spectra of interest as mzML or MGF"),
+    (r"<(?:indexed)?mzML\b", "mzml", ""),
+    (r"<(?:mzXML|msRun)\b", "mzxml", ""),
+    (r"^[ \t]*<[ \t]*mzSpecLib\b", "mzspeclib", ""),
+    (r"\A\s*<(?:!DOCTYPE\s+html|html)\b", "", "is a web page, perhaps an error or a login; "
+     "download the file again"),
+    (r"\A\s*(?:<[?!][^>]*>\s*)*<[\w:]+", "", "is XML, but neither mzML nor mzXML; export the MS/MS "
+     "spectra as mzML or MGF"),
+    (r"^M  END\s*$", "", "holds structures (SDF or MOL), which --database or --analogues takes; "
+     "spectra come as MGF, MSP or mzML"),
+    (r"^[ \t]*BEGIN[ \t]+IONS[ \t]*$", "mgf", ""),
+    (r"^>[ \t]*(?:compound|parentmass|ms[12]|collision)\b", "ms", ""),
+    (r"\A\s*[\[{]", "json", ""),
+    (r"\A(?:\s|#[^\n]*\n|\"?sep=[^\n]*\n)*"
+     r"(?=[^\n]*\bmzs\b)(?=[^\n]*\bintensities\b)[^\n]*[\t;,]", "table", ""),
+    (r"^(?:(?:AC|CH|MS|PK)\$[A-Z_/]+:|RECORD_TITLE:)", "massbank", ""),
+    (r"^[ \t]*(?:num|number of) ?(?:peaks|features)[ \t]*:", "msp", ""),
+    (r"^[ \t]*(?:name|precursor_?mz)[ \t]*:", "msp", ""),
+)  # fmt: skip
+_BARE_PEAKS: Final = r"\A\s*\d+(?:\.\d+)?[ \t,;]+\d+(?:\.\d+)?\s*$"
+_TABLE: Final = r"\A\s*[^\n]*[A-Za-z][^\n]*[\t;,]"
+_PLAIN_ENDINGS: Final = frozenset({"mgf", "msp", "ms"})
+_SUFFIXES: Final = {".mgf": "mgf", ".msp": "msp", ".ms": "ms", ".mzml": "mzml", ".mzxml": "mzxml"}
+# Endings of raw data of instruments.
+_RAW: Final = frozenset({".raw", ".d", ".wiff", ".wiff2"})
+_CONVERT: Final = (
+    "raw data of an instrument; convert it to mzML with ProteoWizard's msconvert, "
+    "ThermoRawFileParser (Thermo) or TIMSCONVERT (timsTOF)"
+)
 _TEXT: Final = {
     "mgf": mgf_records,
     "msp": msp_records,
@@ -82,7 +113,7 @@ class Opened:
             return
         if self.format == "json":
             with self._text() as text:
-                yield from json_records.json_records(iter(partial(text.read, HEAD_CHARACTERS), ""))
+                yield from json_records.json_records(iter(partial(text.read, _HEAD_CHARACTERS), ""))
             return
         from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
 
@@ -111,7 +142,7 @@ def read(
 ) -> Iterator[Spectrum]:
     """Spectra of a file or of standard input (``-``), in the file's order.
 
-    The format follows from the content, see `formats`; plain or packed by gzip, xz or bzip2.
+    The format follows from the content; plain or packed by gzip, xz or bzip2.
     Every record gives exactly one item, MS1 blocks (``ms_level`` 1) included, those of mzXML before
     the MS2 scans that they enclose; a file that breaks off ends with one that has a
     `failure`, which says where.
@@ -179,20 +210,55 @@ def _opened(raw: BinaryIO, path: str, name: str) -> Opened:
     head, damage = bytearray(), ""
     read1 = getattr(stream, "read1", stream.read)  # a torn archive still gives what came before
     try:
-        while len(head) < HEAD_CHARACTERS and (chunk := read1(HEAD_CHARACTERS)):
+        while len(head) < _HEAD_CHARACTERS and (chunk := read1(_HEAD_CHARACTERS)):
             head += chunk
     except DAMAGED as error:
         damage = describe_damage(error)  # reported again when the records are read
     stream.seek(0)
     encoding, foreign = encoding_of(bytes(head)), foreign_format(bytes(head))
     if foreign or not encoding:
-        fault = raw_data(name) or foreign or f"a binary file; expected {FORMATS}"
+        fault = (
+            _CONVERT if _is_raw(PurePath(name)) else foreign
+        ) or f"a binary file; expected {_FORMATS}"
         raise UnreadableError(f"{name} is {fault}")
-    file_format, fault = format_of(head.decode(encoding, errors="replace"), name)
+    file_format, fault = _format_of(head.decode(encoding, errors="replace"), name)
     if not file_format:
         fault = f"holds nothing readable: {damage}" if damage else fault
         raise UnreadableError(f"{name} {fault}")
     return Opened(path, file_format, stream, encoding)
+
+
+def _format_of(text: str, name: str) -> tuple[str, str]:
+    """The format of the first characters of a file, or "" and what is wrong with it."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    for sign, file_format, fault in _SIGNS:
+        if re.search(sign, text, re.IGNORECASE | re.MULTILINE):
+            return file_format, fault
+    file_format = _SUFFIXES.get(_ending_of(PurePath(name)), "")
+    # By its ending alone only text whose first spectrum may come late; XML always shows its root.
+    if file_format in _PLAIN_ENDINGS and len(text) >= _HEAD_CHARACTERS // 2:
+        return file_format, ""
+    if not text.strip():
+        return "", f"is empty; expected {_FORMATS}"
+    fault = f"expected {_FORMATS}"
+    if re.search(_BARE_PEAKS, text, re.MULTILINE):
+        fault = (
+            "peaks alone are no spectrum; put them between BEGIN IONS and END IONS, with a line "
+            "PEPMASS= that gives the precursor m/z"
+        )
+    elif re.search(_TABLE, text):
+        fault = f"a table of spectra has columns mzs and intensities; otherwise {fault}"
+    return "", f"is not recognised: {fault}"
+
+
+def _is_raw(path: PurePath) -> bool:
+    return path.suffix.lower() in _RAW
+
+
+def _ending_of(path: PurePath) -> str:
+    """The last ending but for that of a packed file, in lower case; "" for none."""
+    plain = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in PACKED_ENDINGS]
+    return plain[-1] if plain else ""
 
 
 def open_bytes(path: str) -> BinaryIO:
@@ -208,7 +274,7 @@ def open_bytes(path: str) -> BinaryIO:
         return _copied(sys.stdin.buffer)
     require_input(path)
     if Path(path).is_dir():
-        raise UnreadableError(f"{path} is a folder; name the {FORMATS} files in it")
+        raise UnreadableError(f"{path} is a folder; name the {_FORMATS} files in it")
     try:
         stream = Path(path).open("rb")  # noqa: SIM115  closed by whoever reads
         if stream.seekable():
@@ -249,16 +315,14 @@ def spectrum_files(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _files_in(folder: Path) -> list[str]:
-    if said := raw_data(str(folder)):
-        raise UnreadableError(f"{folder} is {said}")
     held = sorted(folder.iterdir())
-    files = [str(path) for path in held if path.is_file() and ending_of(path) in SUFFIXES]
-    raw = [path for path in held if raw_data(str(path))]
-    if not files and raw:
-        raise UnreadableError(f"{raw[0]} is {raw_data(str(raw[0]))}")
+    files = [str(path) for path in held if path.is_file() and _ending_of(path) in _SUFFIXES]
+    raw = [path for path in held if _is_raw(path)]
+    if _is_raw(folder) or (raw and not files):
+        raise UnreadableError(f"{folder if _is_raw(folder) else raw[0]} is {_CONVERT}")
     if not files:
-        endings = ", ".join(SUFFIXES)
+        endings = ", ".join(_SUFFIXES)
         raise UnreadableError(f"{folder} holds no file of spectra ({endings}); name another folder")
     for path in raw:
-        logger.warning("%s is left out: %s", path, raw_data(str(path)))
+        logger.warning("%s is left out: %s", path, _CONVERT)
     return files

@@ -1,16 +1,323 @@
-"""Numbers of a record: precursor m/z, retention time and collision energy, from free text.
+"""What fields of a record say: its ion, precursor m/z, retention time and collision energy.
 
-Each is read by one function, for training data and predictions alike: the same words mean the same.
+Programs spell these in some hundred ways, under keys that overlap: an ION may be an adduct, a
+polarity or an ion source. Text that is there and not understood never counts as none given. The
+same words mean the same in training data and in predictions.
 """
 
 import math
 import re
-from collections.abc import Sequence
-from typing import Final
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
-from duallgd_cli.errors import clip, quote
-from duallgd_cli.spectra.reading.ions import MISSING, Remarks, plain
+from duallgd_cli.chem.adduct import Adduct, parse_adduct
+from duallgd_cli.errors import Failure, clip, quote
 from duallgd_cli.spectra.types import HIGHEST_MZ
+
+_WORDS_FOR_NONE: Final = (
+    "n/a na nan null none - -- ? unknown unk n.a. n.d. n/d unspecified undefined missing [] {} ()"
+)
+MISSING: Final = frozenset(
+    {"", "not available", "not specified", "not given", *_WORDS_FOR_NONE.split()}
+)
+MOST_CHARGES: Final = 20  # of an ion; a larger number is no charge
+
+# Values by canonical name of their key, each with the key as written.
+Stated = Mapping[str, Sequence[tuple[str, str]]]
+
+
+class Remarks(NamedTuple):
+    """What there is to say of a record: see `Spectrum.warnings` and `Spectrum.assumptions`."""
+
+    warnings: list[str]
+    assumptions: list[str]
+
+
+class Charge(NamedTuple):
+    """A charge as written."""
+
+    size: int  # 0 if unknown
+    sign: int  # 0 where none is written
+    choices: int = 1  # how many charges the text names
+
+
+_DASHES: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"))
+_SPACED_SIGN: Final = re.compile(r"(?<=\S)\s[+-]\s(?=\S)")  # ESI - QTOF
+_IN_BRACKETS: Final = re.compile(r"[(\[{]\s*([+-])\s*[)\]}]")
+_SIGN: Final = re.compile(r"(?<![a-z0-9])[+-]|[+-](?![a-z0-9])")
+_POSITIVE: Final = re.compile(
+    r"pos|plus|(?:^|[\s(_-])p(?=$|[\s)_-])|1000130"
+)  # with a term of PSI-MS
+_NEGATIVE: Final = re.compile(r"neg|minus|(?:^|[\s(_-])n(?=$|[\s)_-])|1000129")
+_FILTER_LINE: Final = re.compile(r"^\s*(?:\w+\s+)?(?:\{[^}]*\}\s+)?([+-])\s+[pc]\b")
+# Of Bruker's DataAnalysis: Cmpd 4, -MS2(181.0495), 24.7eV, 3.2min
+_TITLE: Final = re.compile(r"(?:^|[\s,;])([+-])\s?MS[n\d]?\(")
+# Words of ion sources and instruments that say nothing of the polarity.
+_SOURCE_WORDS: Final = (
+    "esi apci appi maldi dart desi nsi nanoesi nesi hesi esims lc gc ms ce uplc uhplc hplc fia di "
+    "nano ldi si ci ei fab fd fi ap lcms gcms msms lcmsms lcesi electrospray ionization ionisation "
+    "ion mode source heated spray jet stream ajs dual turbo ionspray turbospray captivespray v any "
+    "qtof tof qq qqq it itft qft orbitrap ft b h ii"
+)
+_SOURCES: Final = frozenset(_SOURCE_WORDS.split())
+_CHARGE: Final = re.compile(
+    r"(?:z\s*=\s*)?([+-]*)\s*(\d{0,9})(?:\.0+)?\s*([+-]*)(?:\s*(pos|neg|plus|minus)[a-z]*)?",
+    re.ASCII,
+)
+_WORD_SIGNS: Final = {"pos": "+", "plus": "+", "neg": "-", "minus": "-"}
+_CHOICES: Final = re.compile(
+    r"\s*(?:[,;/|&]|\band\b|\bor\b|\bto\b)\s*|(?<=[+-])\s+(?=\d)|(?<=\d)\s+(?=[+-]\d)"
+)
+# [M+?]+, [M-?]2-: an adduct of which only the charge is known; MS-DIAL and SIRIUS write it.
+_ONLY_CHARGE: Final = re.compile(r"\[?m ?[+-] ?\?\]?(\d?[+-]|[+-]\d)")
+_LIKE_ADDUCT: Final = re.compile(
+    r"(?<![A-Za-z])[Mm](?=(?:H|Na|K|Li|NH4|Cl)?(?:[^A-Za-z]|$))|^\[?(?:Cat|C)\]?\d?\+"
+)
+_POLARITY_WORDS: Final = "positive pos p plus negative neg n minus ve polarity"
+_POLARITIES: Final = frozenset(_POLARITY_WORDS.split())
+_COLUMN: Final = re.compile(r"\s*[;\t]\s*|,?\s+")
+_SIGNED_COLUMN: Final = re.compile(r"\d+[+-]|[+-]\d+[+-]?")
+_CHARGE_COLUMN: Final = re.compile(r"[+-]?\d+[+-]|[+-]\d+|\d{1,2}(?:\.0)?|[+-]")
+_LONGEST: Final = 200  # characters of any of these texts
+
+_ELECTRON: Final = re.compile(
+    r"(?<![a-z])(?:gc)?ei(?:ms)?(?![a-z])|electron[ -]?(?:ioni[sz]|impact)", re.IGNORECASE
+)
+_SEVENTY: Final = re.compile(r"(?<!\d)70(?:\.0*)?\s*(?:e?v)?\s*$", re.IGNORECASE)
+_OF_ION: Final = (
+    *("adduct", "ion", "ionization", "other adduct", "ionmode", "charge", "instrument_type"),
+    *("instrument", "ionization_energy"),
+)
+_OF_IONISATION: Final = ("ionization", "ion", "ionmode", "instrument_type", "instrument")
+
+
+def plain(text: str) -> str:
+    """A text in lower case, with one kind of dash and digit."""
+    normal = unicodedata.normalize("NFKC", text.translate(_DASHES)).translate(_DASHES)
+    return normal.strip().lower()
+
+
+def polarity_of(text: str) -> int | None:
+    """1 or -1 from any usual spelling: ``Positive``, ``NEG``, ``ESI-``, ``-ve``, ``(+)``, ``1-``.
+
+    It is 0 where the text says nothing of it (an ion source, N/A), None where it is not understood.
+    """
+    written = plain(text)
+    if written in MISSING and written != "-":
+        return 0
+    if len(written) > _LONGEST:
+        return None
+    line = _FILTER_LINE.match(written)
+    signs = {line[1]} if line else set()
+    if not signs:
+        signs |= {"+"} if _POSITIVE.search(written) else set()
+        signs |= {"-"} if _NEGATIVE.search(written) else set()
+    if not signs:
+        written = _SPACED_SIGN.sub("  ", written)
+        signs = set(_IN_BRACKETS.findall(written)) or set(_SIGN.findall(written))
+    if signs:
+        return {"+": 1, "-": -1}[signs.pop()] if len(signs) == 1 else None
+    if written == "1":
+        return 1
+    words = set(re.findall(r"[a-z]+|\d+", written))
+    return 0 if words and words <= _SOURCES else None
+
+
+def charge_of(text: str) -> Charge | None:
+    """A charge from any usual spelling, the lowest of several; None where it is not understood."""
+    written = plain(text).strip("[](){}\"' ").rstrip(",")
+    if written.rstrip("+-") in MISSING and not re.fullmatch(r"[+-]+", written):  # NA+
+        return Charge(0, 0)
+    if len(written) > _LONGEST or written in ("-", "--"):  # for none, or for negative
+        return None
+    sizes, signs = [], set()
+    for choice in _CHOICES.split(written):
+        match = _CHARGE.fullmatch(choice)
+        if match is None:
+            return None
+        before, digits, after, word = match.groups("")
+        marks = {*before, *after, *_WORD_SIGNS.get(word, "")}
+        repeated = max(len(before), len(after))
+        size = int(digits) if digits else repeated
+        if len(marks) > 1 or size > MOST_CHARGES or (digits and repeated not in (0, 1, size)):
+            return None
+        if not digits and not marks:
+            return None
+        sizes.append(size)
+        # 0+ stands for unknown; nobody writes a minus without meaning it.
+        signs |= marks if size or not digits or "-" in marks else set()
+    if len(signs) > 1:
+        return None
+    sign = {"+": 1, "-": -1}[signs.pop()] if signs else 0
+    return Charge(min(sizes), sign, len(set(sizes)))
+
+
+def ion_of(stated: Stated) -> tuple[Mapping[str, Any], Failure | None, Remarks]:
+    """Fields of `Spectrum` on the ion of a record, by its values under canonical names.
+
+    With them why it cannot be predicted, because of how it was made, and what there is to say.
+    """
+    said = [(name, key, _cut(text)) for name in _OF_ION for key, text in stated.get(name, ())]
+    for key, text in stated.get("pepmass", ()):
+        # Charges that follow the m/z: the third column, or the second if it has a sign.
+        columns = _COLUMN.split(plain(text[:_LONGEST]).strip("[]()"))[1:3]
+        forms = (("second", _SIGNED_COLUMN), ("third", _CHARGE_COLUMN))
+        said += [
+            ("charge", f"{place} column of {key}", column)
+            for (place, form), column in zip(forms, columns, strict=False)
+            if form.fullmatch(column)
+        ]
+    for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
+        for key, text in stated.get(name, ()):
+            line = form.search(text[:_LONGEST])
+            said += [("sign", key, line[1])] if line is not None else []
+    return _ion_of(tuple((name, _cut(key), text) for name, key, text in said))
+
+
+def _cut(text: str) -> str:
+    """A text that can be kept; of one that is too long to mean anything the beginning."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+@lru_cache(maxsize=4096)  # the records of a file say the same again and again
+def _ion_of(
+    said: tuple[tuple[str, str, str], ...],
+) -> tuple[Mapping[str, Any], Failure | None, Remarks]:
+    stated: dict[str, list[tuple[str, str]]] = {}
+    for name, key, text in said:
+        stated.setdefault(name, []).append((key, text))
+    remarks = Remarks([], [])
+    adduct_text = _adduct(stated, remarks)
+    signs: list[tuple[int, str]] = []
+    sizes: list[int] = []
+    unread_modes, unread_charges = [], []
+    modes, charges = _modes_and_charges(stated)
+    for key, text in modes:
+        sign = _sign_of_mode(key, text, remarks)
+        if sign is None:
+            unread_modes.append(f"{clip(key)} {quote(text)} is not understood")
+        signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
+    for key, text in charges:
+        charge = charge_of(text)
+        if charge is None:
+            unread_charges.append(f"{clip(key)} {quote(text)} is not understood")
+            continue
+        if charge.choices > 1:
+            lowest = f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest"
+            remarks.assumptions.append(lowest)
+        sizes += [charge.size] if charge.size else []
+        # The sign of no charge, 0-, counts where nothing else has one.
+        counts = charge.sign and (charge.size or not signs)
+        signs += [(charge.sign, f"{clip(key)} {clip(text)}")] if counts else []
+    for name in ("ionization", "instrument_type", "sign"):
+        for key, text in stated.get(name, ()):
+            sign = polarity_of(text) if name == "sign" else _sign_of_source(text)
+            signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
+    polarity, first = signs[0] if signs else (0, "")
+    other = next((words for sign, words in signs if sign != polarity), "")
+    if other:
+        remarks.warnings.append(f"{first} and {other} contradict each other; {first} is taken")
+    remarks.warnings.extend(unread_modes + unread_charges)
+    # A polarity that another field tells is no loss; a charge may be a multiple one.
+    lost = [words for words in unread_charges if not polarity or re.search(r"\d", words)]
+    lost += [] if polarity else unread_modes
+    ion = {
+        "charge": (sizes[0] if sizes else 0) * (polarity or 1),
+        "polarity": polarity,
+        "adduct_text": adduct_text,
+        "unread_ion": (*lost, "")[0],
+    }
+    return ion, _measurement_failure(stated), remarks
+
+
+def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Texts that say a polarity and those that say a charge, under keys of adducts too."""
+    modes, charges = [*stated.get("ionmode", ())], [*stated.get("charge", ())]
+    for key, text in (*stated.get("adduct", ()), *stated.get("ion", ())):
+        only = _ONLY_CHARGE.fullmatch(plain(text))
+        if only is not None:
+            charges.append((key, only[1] if len(only[1]) > 1 else f"1{only[1]}"))
+        elif _is_bare_polarity(text):
+            modes.append((key, text))
+            charges += [] if charge_of(text) is None else [(key, text)]
+    return modes, charges
+
+
+def _sign_of_mode(key: str, text: str, remarks: Remarks) -> int | None:
+    """Polarity by a field of it; R writes 0 for negative and -1 for unknown."""
+    if plain(text) == "0":
+        remarks.assumptions.append(f"{clip(key)} 0 is read as negative, as R writes it")
+        return -1
+    if plain(text) == "-1" and key == "polarity":
+        remarks.assumptions.append("polarity -1 counts as unknown, as R writes it")
+        return 0
+    return polarity_of(text)
+
+
+def _sign_of_source(text: str) -> int:
+    """Polarity that the name of an ion source or of an instrument may hold, else 0."""
+    written = plain(text[:_LONGEST])
+    if {word[:3] for word in re.findall(r"[a-z]+", written)} & {"pos", "neg"}:
+        return polarity_of(written) or 0
+    marks = {*_IN_BRACKETS.findall(written), *re.findall(r"[a-z]\s?([+-])$", written)}
+    return {"+": 1, "-": -1}[marks.pop()] if len(marks) == 1 else 0
+
+
+def _is_bare_polarity(text: str) -> bool:
+    """Whether a text is a polarity or a charge and nothing else, such as ``ESI+``."""
+    words = set(re.findall(r"[a-z]+", plain(text)))
+    if not words <= _SOURCES | _POLARITIES or polarity_of(text) not in (1, -1):
+        return False
+    return not isinstance(parse_adduct(text), Adduct)  # +H
+
+
+def _adduct(stated: Stated, remarks: Remarks) -> str:
+    """Adduct as written, the first that is understood; "" where there is none.
+
+    A bare polarity or charge (``ION=positive``) and an ion source (``ESI``) are none.
+    """
+    read: list[tuple[str, str, Adduct | Failure]] = []
+    for name in ("adduct", "ion", "ionization", "other adduct"):
+        for key, text in stated.get(name, ()):
+            if _ONLY_CHARGE.fullmatch(plain(text)) or _is_bare_polarity(text):
+                continue
+            adduct = parse_adduct(text)
+            is_source = polarity_of(text) == 0 or _ELECTRON.search(text) is not None
+            is_adduct = isinstance(adduct, Adduct) or _LIKE_ADDUCT.search(text) is not None
+            if is_adduct or (name == "adduct" and not is_source):
+                read.append((key, text, adduct))
+            elif name == "ion" and not is_source:
+                remarks.warnings.append(f"{clip(key)} {quote(text)} is not understood")
+    if not read:
+        return ""
+    key, text, adduct = next((field for field in read if isinstance(field[2], Adduct)), read[0])
+    if isinstance(adduct, Adduct):
+        remarks.warnings.extend(
+            f"{clip(key)} {clip(text)} is used, not {clip(other_key)} {clip(other)}"
+            for other_key, other, meant in read
+            if meant != adduct
+        )
+        if not _LIKE_ADDUCT.search(text):
+            remarks.assumptions.append(f"{clip(key)} {quote(text)} is read as {adduct.name}")
+    return text
+
+
+def _measurement_failure(stated: Stated) -> Failure | None:
+    """Why a spectrum cannot be predicted because of how its ion was made, or None."""
+    texts = [text for name in _OF_IONISATION for _, text in stated.get(name, ())]
+    electron = next((text for text in texts if _ELECTRON.search(text)), "")
+    if not electron and any(_SEVENTY.search(t) for _, t in stated.get("ionization_energy", ())):
+        electron = "70 eV"
+    if not electron:
+        return None
+    message = (
+        f"it was measured by electron ionisation ({clip(electron)}), whose radical ions are not "
+        "predicted; give spectra of electrospray or another soft ionisation"
+    )
+    return Failure("unsupported_measurement", message, "read")
+
 
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS: Final = re.compile(r"(?<!\d)(?:\d{1,3}(?:,\d{3})+(?=\.\d)|\d,\d{3}(?![\d.]))", re.ASCII)
@@ -19,7 +326,6 @@ _AFTER_PRECURSOR: Final = re.compile(r"$|[\s,;:@/()\[\]{}±+-]|da\b|th\b", re.IG
 _POINTS_FOR_THOUSANDS: Final = re.compile(r"\d\.(\d{3}),\d+")  # 1.195,5421: no ion has m/z 1.195
 SAME_MZ_DA: Final = 0.01  # two m/z that differ by more are two
 
-_LONGEST: Final = 200  # characters of any of these texts
 NCE_REFERENCE_MZ: Final = 500.0  # a normalised energy is the energy in eV of an ion of this m/z
 MAX_ENERGY_EV: Final = 1000.0
 _UNSIGNED: Final = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+(?![\d.]))?", re.ASCII | re.IGNORECASE)
@@ -60,10 +366,7 @@ def number(text: str) -> float | None:
 
 
 def finite(text: str) -> float | None:
-    """A finite number that is the whole text; None for anything else.
-
-    Python's own reading also takes ``9_1.05`` and the digits of other scripts: nobody means those.
-    """
+    """A finite number that is the whole text; None for others, ``9_1.05`` too."""
     try:
         value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
@@ -72,10 +375,7 @@ def finite(text: str) -> float | None:
 
 
 def precursor_of(stated: Sequence[tuple[str, str]], remarks: Remarks) -> float | None:
-    """m/z of the precursor from all fields that give it, the first that does; 0 means missing.
-
-    What is no positive number is said, and so are two values that differ.
-    """
+    """m/z of the precursor, by the first field that gives it; what is wrong with others is said."""
     values = [(key, text, mz_of(text)) for key, text in stated]
     possible = [(key, mz) for key, _, mz in values if mz is not None and 0 < mz < HIGHEST_MZ]
     if not possible:
@@ -113,9 +413,8 @@ def retention_time(
 ) -> float | None:
     """Retention time in seconds, the middle of a range; None if the record has none.
 
-    The unit stands beside the number, or in the key, of which nothing but letters is given. Where
-    it stands nowhere and is not that of the format (`in_seconds`), a number up to 120 is in
-    minutes, a larger one in seconds, and that is said.
+    The unit stands beside the number, or in the key, or is that of the format (`in_seconds`); else
+    a number up to 120 is in minutes, a larger one in seconds, and that is said.
     """
     found: list[tuple[str, float]] = []
     for key, text in stated:
@@ -174,9 +473,8 @@ def collision_energy_ev(text: str, precursor_mz: float | None, instrument: str) 
 
     Values in eV or V count as they are, also beside a normalised one (``NCE=35% 14eV``). Normalised
     energies (NCE, %, "nominal", HCD) and, on Orbitrap and FT instruments, numbers without a unit
-    are converted as NCE x m/z / 500. Ramps, steps and lists (``20-40 eV``, ``15/30/45``, ``[20.0,
-    35.0]``) become their mean. A choice (``15, 30 or 45``), a rule (``scaled by m/z``), arbitrary
-    units, zero and anything beyond 1,000 eV are missing. `instrument` is an `instrument_class`.
+    are converted as NCE x m/z / 500. Ramps, steps and lists become their mean; a choice (``15, 30
+    or 45``), a rule, arbitrary units, zero and anything beyond 1,000 eV are missing.
     """
     if not text or len(text) > _LONGEST or _UNREADABLE.search(text):
         return None

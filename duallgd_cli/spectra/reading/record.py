@@ -1,7 +1,7 @@
 """From the keys, values and peaks of one record to a `Spectrum`, the same way for every format.
 
 Every dialect's keys are brought to one canonical name, so that the format readers only split
-records into keys, values and peaks. What values mean is read in `ions` and `quantities`.
+records into keys, values and peaks. What values mean is read in `quantities`.
 """
 
 import contextlib
@@ -26,11 +26,13 @@ from duallgd_cli.errors import (
     quote,
 )
 from duallgd_cli.spectra.compounds import SURE, with_compound
-from duallgd_cli.spectra.reading.ions import MISSING, Remarks, ion_of
 from duallgd_cli.spectra.reading.quantities import (
+    MISSING,
+    Remarks,
     collision_energy_ev,
     energy_of_filter,
     finite,
+    ion_of,
     number,
     precursor_of,
     retention_time,
@@ -243,12 +245,12 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
     if trouble:
         return unreadable(source, trouble, spectrum_id)
-    ion = ion_of(stated)
-    failure = record.refusal or ion.failure
-    remarks = Remarks([*record.warnings], [*record.assumptions, *ion.remarks.assumptions])
+    ion, failure, of_ion = ion_of(stated)
+    failure = record.refusal or failure
+    remarks = Remarks([*record.warnings], [*record.assumptions, *of_ion.assumptions])
     masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
     precursor_mz = precursor_of(masses, remarks)
-    remarks.warnings.extend(ion.remarks.warnings)
+    remarks.warnings.extend(of_ion.warnings)
     instrument = instrument_of(fields)
     energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
@@ -274,10 +276,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         precursor_mz=precursor_mz,
         feature_id=fields.get("feature_id", ""),
         scans=fields.get("scans", ""),
-        charge=ion.charge,
-        polarity=ion.polarity,
-        unread_ion=ion.unread_ion,
-        adduct_text=ion.adduct_text,
+        **ion,
         formula_text=formula_text,
         collision_energy_text=energy,
         collision_energy_ev=energy_ev,
@@ -352,7 +351,7 @@ def _pair(line: str) -> tuple[float, float] | None:
 
 @lru_cache(maxsize=4096)
 def canonical_key(key: str) -> str:
-    """The one name for all spellings of a key, given in lower case; other keys as they are."""
+    """The one name for all spellings of a key in lower case; other keys as they are."""
     squeezed = _squeezed(key)
     if squeezed in _ENERGY_UNITS:
         return "collision_energy"
@@ -382,8 +381,7 @@ def _formula_rank(key: str) -> int:
 def listed(metadata: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
     """Keys and values under canonical names, in the file's order, missing values left out.
 
-    A precursor m/z that is not a number (``nan``) stays, so that somebody can say so. Keys of
-    retention times are without spaces and marks, and an energy has the unit that its key names.
+    Keys of retention times are without spaces and marks; an energy has the unit of its key.
     """
     stated: dict[str, list[tuple[str, str]]] = {}
     for key, value in metadata.items():
@@ -419,8 +417,7 @@ def is_missing(value: str) -> bool:
 def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
     """FORMULA, then MOLECULAR_FORMULA, then any key that names a formula (ion formulas last).
 
-    Under other keys than FORMULA and MOLECULAR_FORMULA a text that is no formula is said and left
-    out; under these two somebody has to correct it.
+    A text that is no formula is left out under other keys, which is said.
     """
     ranked = [
         (rank, key, value)
@@ -480,8 +477,8 @@ def instrument_class(text: str) -> str:
 def instrument_of(fields: Mapping[str, str]) -> str:
     """Class of the analyser that recorded a spectrum, by its fields under canonical names.
 
-    The filter line of the scan decides; then an ion trap that is named for the fragments, since
-    hybrids are called by their better analyser; then the first field that names a class.
+    The filter line decides; then an ion trap named for the fragments, since hybrids are called by
+    their better analyser; then the first field that names a class.
     """
     texts = [fields.get(name, "")[:_LONGEST_NAME] for name in INSTRUMENT]
     if not instrument_class(texts[0]) and any(map(_TRAPPED.search, texts)):

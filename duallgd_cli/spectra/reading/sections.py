@@ -1,6 +1,5 @@
 """Text formats whose records have parts: SIRIUS ``.ms``, MassBank, mzSpecLib, and tables."""
 
-import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,12 +7,11 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from duallgd_cli.errors import UnreadableError, clip, counted, quote
-from duallgd_cli.spectra.reading.record import LONGEST_LINE, MOST_PEAKS, TOO_LARGE, Block, Record
+from duallgd_cli.spectra.reading.record import MOST_PEAKS, TOO_LARGE, Block, Record
 from duallgd_cli.spectra.reading.text import PEAK, TORN, one_peak_a_line
-from duallgd_cli.tables import SEPARATOR, delimiter_of
+from duallgd_cli.tables import Line, lines_of
 
 _SIRIUS_FIELD: Final = re.compile(r"[>#]\s*([A-Za-z][\w/-]*)[:=]?")
 _SIRIUS_BLOCK: Final = re.compile(r"ms([1-9])(?:merged)?(?:peaks)?|collision|msms|peaks")
@@ -241,43 +239,16 @@ def table_records(lines: Iterable[str]) -> Iterator[Record]:
     Raises:
         UnreadableError: Two columns have one name.
     """
-    rows = (line for line in lines if line.strip())
-    header, delimiter = "", ""
-    for header in rows:
-        if separator := SEPARATOR.fullmatch(header):
-            delimiter = separator[1]
-        elif not header.lstrip().startswith("#"):
-            break
-    delimiter = delimiter or delimiter_of(header)
-    names = [cell.lower() for cell in _cells(header, delimiter) or ()]
+    rows = lines_of(iter(lines), "\t;,", {"mzs", "intensities"})
+    names = [cell.lower() for cell in next(rows, Line(1, ())).cells]
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         raise UnreadableError(f"the table has two columns {quote(twice)}; rename or remove one")
     if not {"mzs", "intensities"} <= set(names):
         raise UnreadableError("the table names no columns mzs and intensities in its first line")
-    for line in rows:
-        if len(line) > LONGEST_LINE:
-            start = line[:LONGEST_LINE].split(delimiter, len(names))[:-1]
-            yield Record(dict(zip(names, start, strict=False)), trouble=TOO_LARGE)
-            continue
-        cells = _cells(line, delimiter)
-        if cells is None:
-            yield Record({}, trouble="a quotation mark is open or out of place in its row")
-        elif len(cells) != len(names):
-            trouble = f"the row has {len(cells)} columns and the header {len(names)}"
-            yield Record(dict(zip(names, cells, strict=False)), trouble=trouble)
-        else:
-            yield _row(dict(zip(names, cells, strict=True)))
-
-
-def _cells(line: str, delimiter: str) -> list[str] | None:
-    """Cells of a line; None where quotation marks do not say which."""
-    if delimiter == "\t" or '"' not in line:
-        return [cell.strip().strip('"').strip() for cell in line.split(delimiter)]
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, strict=True))]
-    except csv.Error:
-        return None
+    for row in rows:
+        cells = dict(zip(names, row.cells, strict=True))
+        yield Record(cells, trouble=row.fault) if row.fault else _row(cells)
 
 
 def _row(cells: dict[str, str]) -> Record:
@@ -285,17 +256,14 @@ def _row(cells: dict[str, str]) -> Record:
     as_recorded = cells.get("collision_energy_text", "")
     if as_recorded:
         cells["collision_energy"] = as_recorded
-    columns: list[NDArray[np.float64]] = []
-    for text in (cells.pop("mzs", ""), cells.pop("intensities", "")):
-        numbers = text.strip("[]() ").replace(",", " ")
-        if numbers.count(" ") > 2 * MOST_PEAKS:
-            return Record(cells, trouble=TOO_LARGE)
-        try:
-            if not numbers.isascii() or "_" in numbers:
-                raise ValueError
-            columns.append(np.array(numbers.split(), dtype=np.float64))
-        except ValueError:
-            trouble = "its columns mzs and intensities must hold numbers separated by commas"
-            return Record(cells, trouble=trouble)
-    mz, intensity = columns
+    columns = [cells.pop(name).strip("[]() ").replace(",", " ") for name in ("mzs", "intensities")]
+    if max(numbers.count(" ") for numbers in columns) > 2 * MOST_PEAKS:
+        return Record(cells, trouble=TOO_LARGE)
+    try:
+        if any("_" in numbers or not numbers.isascii() for numbers in columns):
+            raise ValueError
+        mz, intensity = (np.array(numbers.split(), dtype=np.float64) for numbers in columns)
+    except ValueError:
+        trouble = "its columns mzs and intensities must hold numbers separated by commas"
+        return Record(cells, trouble=trouble)
     return Record(cells, mz, intensity, energy_in_ev=not as_recorded)

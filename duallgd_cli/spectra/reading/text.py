@@ -1,14 +1,12 @@
 """Text formats of records that follow each other, MGF and MSP, and the ways to write peaks.
 
-A pass of our own over MGF instead of matchms' or pyteomics' reader: of 22 cases of dialect and
-damage tried, matchms 0.33 stops at 11 (``CHARGE=N/A``, a PEPMASS that is no number, a text as third
-column, comma-separated peaks, a missing END IONS, Latin-1, ...), which loses every later spectrum
-of the file, and misses the record in two (lower case, a byte-order mark).
+Not by matchms' or pyteomics' readers: of 22 cases of dialect and damage tried, matchms 0.33 stops
+at 11 (``CHARGE=N/A``, a missing END IONS, ...), which loses every later spectrum of the file.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -110,8 +108,6 @@ class _Entry(Block):
 
     in_peaks: bool = False  # A count of peaks, or a peak, was seen
     is_over: bool = False  # A blank line ended it; only further peaks may still belong to it
-    # fields that stand before a blank line, which may belong to a record of their own
-    before: dict[str, str] = field(default_factory=dict)
 
     @property
     def expected(self) -> int | None:
@@ -130,7 +126,7 @@ class _Entry(Block):
             return True
         if self.in_peaks:
             return bool(self.peaks) or key in self.metadata or self.expected == 0
-        return key == "name" and (key in self.metadata or key in self.before)
+        return key == "name" and key in self.metadata
 
     def take_field(self, key: str, value: str) -> None:
         """Take a field, or those that stand in a comment."""
@@ -141,7 +137,6 @@ class _Entry(Block):
         else:
             self.add_field(key, value)
         if not self.in_peaks and _PEAK_COUNT.fullmatch(key):
-            self.join()
             self.in_peaks = True
             if PEAK.match(value):  # those of GOLM and others stand in the same line
                 self.add_peak(value)
@@ -150,36 +145,19 @@ class _Entry(Block):
         """Take a line that is no field: a peak, a blank one, or the rest of a comment."""
         if line.strip():
             # Whatever the line above them is called, two numbers are peaks.
-            is_peak = PEAK.match(line) and (self.in_peaks or self.metadata or self.before)
-            if is_peak:
-                self.join()
-                self.in_peaks = True
+            is_peak = PEAK.match(line) is not None and bool(self.metadata)
+            self.in_peaks |= is_peak
             if is_peak or (self.in_peaks and not self.is_over):
                 self.add_peak(line)
         elif self.in_peaks:  # after peaks, or where there are none, a blank line ends the record
             self.is_over |= bool(self.peaks) or self.expected in {None, 0}
-        else:
-            self.join()
-            self.before, self.metadata = self.metadata, {}
 
-    def join(self) -> None:
-        """Count fields before and after a blank line as one record's."""
-        if self.before:
-            self.metadata, self.before = {**self.before, **self.metadata, **self.before}, {}
-
-    def split(self, key: str) -> tuple["_Entry", "_Entry"]:
-        """This record and the beginning of the next, whose first field is `key`.
-
-        Some writers put FORMULA, PRECURSORTYPE and others before NAME; where the record before
-        lacks Num Peaks, the blank line between them is all that tells them apart.
-        """
-        if key == "mstype" and not self.is_over:
-            own = {"mstype", *filter(_PEAK_COUNT.fullmatch, self.metadata)}
-            return self, _Entry({k: v for k, v in self.metadata.items() if k not in own})
-        if self.in_peaks or "name" in self.metadata:
-            self.join()
-            return self, _Entry()
-        return _Entry(self.before, trouble=self.trouble), _Entry(self.metadata)
+    def next(self, key: str) -> "_Entry":
+        """The beginning of the next record, whose first field is `key`."""
+        if key != "mstype" or self.is_over:
+            return _Entry()
+        own = {"mstype", *filter(_PEAK_COUNT.fullmatch, self.metadata)}
+        return _Entry({k: v for k, v in self.metadata.items() if k not in own})
 
     def finished(self) -> Record:
         """The record; what has nominal masses and no precursor is of electron ionisation."""
@@ -210,10 +188,9 @@ def msp_records(lines: Iterable[str]) -> Iterator[Record]:
             continue
         key = match[1].lower()
         if entry.ends_before(key):
-            done, entry = entry.split(key)
-            yield done.finished()
+            yield entry.finished()
+            entry = entry.next(key)
         entry.take_field(key, line[match.end() :].strip())
-    entry.join()
     if entry.metadata:
         yield entry.finished()
 

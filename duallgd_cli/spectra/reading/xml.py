@@ -11,7 +11,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias, cast
+from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import numpy as np
 from lxml import etree
@@ -182,17 +182,8 @@ def _instruments(stream: BinaryIO) -> tuple[str, Mapping[str, str]]:
     return better, analysers
 
 
-class _Isolated(NamedTuple):
-    """The precursor of a spectrum as its isolation window gives it; fields as of `Record`."""
-
-    precursor_mz: str = ""
-    warnings: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    refusal: Failure | None = None
-
-
-def _isolated(ion: str, target: str, width: float | None, middle: float | None) -> _Isolated:
-    """Which precursor is known, by the m/z of the selected ion and of the window as written.
+def _isolated(ion: str, target: str, width: float | None, middle: float | None) -> Record:
+    """What is known of the precursor by the m/z of the selected ion and of the window as written.
 
     Where instruments isolate many m/z at once (SWATH, MSe, SONAR, diaPASEF, all-ion fragmentation),
     files give the middle of the window, and converters write it as the selected ion too. It is
@@ -207,25 +198,26 @@ def _isolated(ion: str, target: str, width: float | None, middle: float | None) 
                 f"{wide} and no ion of it is named, so no precursor is known; give spectra that a "
                 "program such as MS-DIAL assigned to ions"
             )
-            return _Isolated(refusal=Failure("no_precursor", message, "read"))
-        return _Isolated(ion, (f"{wide}, so fragments of other ions may be among the peaks",))
+            return Record({}, refusal=Failure("no_precursor", message, "read"))
+        warning = f"{wide}, so fragments of other ions may be among the peaks"
+        return Record({"precursor_mz": ion}, warnings=(warning,))
     if ion or not target:
-        return _Isolated(ion)
+        return Record({"precursor_mz": ion})
     unknown = "" if width is not None else ", whose width is not given,"
     note = f"the middle of the isolation window{unknown} is taken for the precursor: m/z {target}"
-    return _Isolated(target, assumptions=(note,))
+    return Record({"precursor_mz": target}, assumptions=(note,))
 
 
 def _record(
     fields: Mapping[str, str],
     peaks: Callable[[], tuple[_Array, _Array]],
     is_profile: bool,
-    precursor: _Isolated,
+    precursor: Record,
     n_precursors: int,
     notes: tuple[str, ...] = (),
 ) -> Record:
-    """A record with its peaks, if they can be decoded, and what is known of its precursor."""
-    metadata = {key: value for key, value in fields.items() if value}
+    """What is known of a precursor with further fields, and with the peaks that can be decoded."""
+    metadata = {key: value for key, value in {**fields, **precursor.metadata}.items() if value}
     mz = intensity = _NOTHING
     trouble, said = "", []
     try:
@@ -273,7 +265,7 @@ def _mzml_record(info: Mapping[str, Any], instrument: str, analysers: Mapping[st
         metadata["instrument"] = "FTMS"
     if level == "1":
         precursors = []
-    precursor = _Isolated()
+    precursor = Record({})
     if precursors:
         fields, precursor = _mzml_precursor(precursors[0])
         metadata |= fields
@@ -302,7 +294,7 @@ def _mzml_level(info: Mapping[str, Any], has_precursor: bool) -> tuple[str, tupl
     return "1" if level or "wavelength array" in info else "", ()
 
 
-def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], _Isolated]:
+def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], Record]:
     """Selected ion, isolation window and activation as fields, and what they give.
 
     The collision energy is kept as a bare number although mzML calls it eV: converters write the
@@ -326,7 +318,6 @@ def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], _Isol
     ]
     energies += [f"{ramp[0]}-{ramp[1]} eV"] if all(ramp) else []
     return {
-        "precursor_mz": isolated.precursor_mz,
         "precursor_intensity": str(ion.get("peak intensity", "")),
         "charge": str(ion.get("charge state", "")).removesuffix(".0"),
         "collision_energy": "".join(energies[:1]),
@@ -362,7 +353,6 @@ def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Reco
         "ms_level": level,
         "ionmode": str(info.get("polarity", "")),
         "rtinseconds": _seconds(info.get("retentionTime"), "second"),  # minutes of PT5M12.5S
-        "precursor_mz": isolated.precursor_mz,
         "precursor_intensity": str(precursor.get("precursorIntensity", "")),
         "charge": str(precursor.get("precursorCharge", "")),
         "precursor_scan": str(precursor.get("precursorScanNum", "")),

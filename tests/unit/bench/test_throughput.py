@@ -10,7 +10,8 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import InterruptedRunError
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.annotation import annotate
-from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import from_field
 from duallgd_cli.spectra.types import Feature
 from tests.made_graphs import small_settings, stirred

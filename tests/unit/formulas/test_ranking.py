@@ -76,13 +76,6 @@ def test_the_formula_is_found_for_adducts_that_nothing_was_fitted_on(adduct):
     assert right.explained_peaks >= 2
 
 
-def test_fragments_above_a_doubly_charged_precursor_count():
-    above = spectrum_of(("C8H10N4O2", "[M+2H]2+", "C6H8N3O C5H8N3"))
-
-    assert above.mz.min() > above.precursor_mz
-    assert ranked(above)[0].explained_peaks == 2
-
-
 def test_probabilities_fall_and_leave_room_for_what_is_not_listed():
     probabilities = [one.probability for one in ranked(spectrum_of(ASPIRIN))]
 
@@ -98,13 +91,6 @@ def test_without_an_adduct_all_of_the_polarity_are_tried_together():
     assert len({one.adduct.name for one in found}) > 2
     assert len({(str(one.formula), one.adduct.name) for one in found}) == len(found)
     assert sum(one.probability for one in found) < 1.0
-
-
-def test_without_polarity_either_too():
-    found = ranked(replace(spectrum_of(CITRATE), adduct_text="", polarity=0))
-
-    assert {one.adduct.polarity for one in found} == {1, -1}
-    assert ("C6H8O7", "[M-H]-") in [(str(one.formula), one.adduct.name) for one in found[:5]]
 
 
 def test_spectra_of_one_ion_are_read_together():
@@ -213,15 +199,10 @@ def test_an_adduct_that_its_own_file_contradicts_halves_all_probabilities(contra
     assert words in shown_by(contradicted)
     assert "probabilities are halved, since one of the two is wrong" in shown_by(contradicted)
     assert shown_by(plain) == ""
-
-
-def test_an_adduct_that_the_user_names_is_trusted_and_the_contradiction_said():
-    plain = replace(spectrum_of(ASPIRIN), adduct_source="option")
-    contradicted = replace(plain, charge=-1, polarity=-1)
-
-    assert ranked(contradicted)[0].probability == ranked(plain)[0].probability
-    assert "charge -1 contradicts [M+H]+" in shown_by(contradicted)
-    assert "halved" not in shown_by(contradicted)
+    by_option = replace(contradicted, adduct_source="option")  # who names one knows of it
+    assert ranked(by_option)[0].probability == ranked(plain)[0].probability
+    assert words in shown_by(by_option)
+    assert "halved" not in shown_by(by_option)
 
 
 @pytest.mark.parametrize("molecule", [ASPIRIN, CITRATE, CAFFEINE])

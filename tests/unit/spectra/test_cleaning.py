@@ -1,10 +1,29 @@
-"""Cleaning of spectra."""
+"""Which peaks stay of a spectrum, and how exact instrument and decimals tell its m/z to be."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from duallgd_cli.spectra.features import CleaningSettings, clean
-from tests.made_spectra import made_spectrum
+from duallgd_cli.spectra.annotation import annotate
+from duallgd_cli.spectra.cleaning import (
+    UNSUPPORTED,
+    CleaningSettings,
+    clean,
+    peak_decimals,
+    precursor_decimals,
+    resolved,
+)
+from duallgd_cli.spectra.formulas import FormulaLimits, hypothesis_of
+from duallgd_cli.spectra.types import UNIT_RESOLUTION, Feature
+from tests.made_spectra import made_spectrum, parsed
+from tests.unit.spectra.reading.test_xml_formats import (
+    mzml,
+    mzxml,
+    mzxml_scan,
+    peaks_of_mzxml,
+    scan,
+)
 
 DOUBLY_CHARGED = {"precursor_mz": 100.0, "adduct_text": "[M+2H]2+"}
 # Peaks as read, more of the spectrum, and the peaks that stay.
@@ -49,3 +68,158 @@ def test_a_spectrum_without_a_usable_peak_fails_with_the_number(mz, intensity, m
     assert cleaned.failure.status == "no_peaks"
     assert message in cleaned.failure.message
     assert cleaned.mz.size == cleaned.intensity.size == 0
+
+
+CAFFEINE = (69.04472, 83.06037, 110.07127, 123.04271, 138.06619)
+
+
+def caffeine(pepmass="195.08765", decimals=5, n_peaks=5, **fields):
+    """An MGF block of caffeine as some program rounds it."""
+    head = {"PEPMASS": pepmass, "ADDUCT": "[M+H]+", "FORMULA": "C8H10N4O2"} | fields
+    lines = [f"{key}={value}" for key, value in head.items()]
+    peaks = [f"{mz:.{decimals}f} {100 + n}" for n, mz in enumerate(CAFFEINE[-n_peaks:])]
+    return "\n".join(["BEGIN IONS", *lines, *peaks, "END IONS", ""])
+
+
+def read_one(folder, text):
+    (spectrum,) = parsed(folder, text, "in.mgf")
+    return resolved(clean(spectrum, CleaningSettings()))
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ({"INSTRUMENT_TYPE": "LC-ESI-QQQ"}, "the instrument ('LC-ESI-QQQ') measures fragments at"),
+        ({"INSTRUMENT": "Q Exactive", "FILTERLINE": "ITMS + c Full ms2"}, "('ITMS + c Full ms2')"),
+        ({"decimals": 1}, "all its peaks have m/z of at most 1 decimal"),
+        ({"decimals": 0}, "all its peaks have whole numbers as m/z"),
+        ({"decimals": 1, "n_peaks": 2}, "at most 1 decimal"),
+        ({"decimals": 1, "n_peaks": 1, "pepmass": "195.1"}, "at most 1 decimal"),
+        ({"decimals": 0, "n_peaks": 1, "pepmass": "195"}, "whole numbers"),
+        # Zeros that a program appended, and numbers that were kept in 32 bits.
+        ({"pepmass": "195.1000", "decimals": 1, "n_peaks": 1}, "at most 1 decimal"),
+        ({"pepmass": "195.100006103516", "decimals": 1, "n_peaks": 1}, "at most 1 decimal"),
+    ],
+)
+def test_fragments_of_unit_resolution_are_refused_in_a_sentence(tmp_path, made, words):
+    found = read_one(tmp_path, caffeine(**made))
+
+    assert found.failure.status == UNSUPPORTED
+    assert words in found.failure.message
+    assert "use a spectrum of an Orbitrap or QTOF" in found.failure.message
+
+
+ITMS = "ITMS + c ESI d Full ms2 181.0495@cid35.00 [50.0-200.0]"
+FTMS = "FTMS + c ESI d Full ms2 181.0495@cid35.00 [50.0-200.0]"
+
+
+@pytest.mark.parametrize(
+    ("model", "line", "is_unit"),
+    [
+        (("MS:1000449", "LTQ Orbitrap"), ITMS, True),
+        (("MS:1000449", "LTQ Orbitrap"), FTMS, False),
+        (("MS:1000449", "LTQ Orbitrap"), "", False),
+        (("MS:1000447", "LTQ"), "", True),
+        (("MS:1001790", "Xevo TQ MS"), "", True),
+        (("MS:1000081", "quadrupole"), "", True),
+        (("MS:1000084", "time-of-flight"), "", False),
+    ],
+)
+def test_mzml_and_mzxml_of_ion_traps_are_refused_by_filter_line_and_model(
+    tmp_path, model, line, is_unit
+):
+    in_mzml = mzml([scan(1, filter=line)], model)
+    named = mzxml_scan(1, peaks=peaks_of_mzxml(64, False)).replace(
+        "<scan ", f'<scan filterLine="{line}" '
+    )
+    in_mzxml = mzxml(named).replace("Q Exactive", model[1])
+
+    for text in (in_mzml, in_mzxml):
+        (spectrum,) = parsed(tmp_path, text)
+        assert (spectrum.instrument == UNIT_RESOLUTION) == is_unit
+        failure = resolved(clean(spectrum, CleaningSettings())).failure
+        assert (failure is not None and failure.status == UNSUPPORTED) == is_unit
+
+
+def test_an_instrument_of_unit_resolution_is_refused_without_peaks_too():
+    bare = clean(made_spectrum((), instrument=UNIT_RESOLUTION), CleaningSettings())
+
+    assert resolved(bare).failure.status == UNSUPPORTED
+    assert "an ion trap or quadrupole measures" in resolved(bare).failure.message
+
+
+@pytest.mark.parametrize(
+    ("pepmass", "decimals"),
+    [
+        *(("195.08765", None), ("195.0877", None), ("195.088", None), ("195.0900", None)),
+        *(("195.09", 2), ("195.1", 1), ("195.10", 2), ("195.1000", 1), ("195", 0), ("195.0", 1)),
+        *(("195.09 12000", 2), ("195,09", 2), ("195.0899963378906", 2), ("195.10000610", 1)),
+    ],
+)
+def test_decimals_of_a_precursor_are_those_that_were_measured(tmp_path, pepmass, decimals):
+    (spectrum,) = parsed(tmp_path, caffeine(pepmass), "in.mgf")
+
+    assert precursor_decimals(spectrum) == decimals
+
+
+@pytest.mark.parametrize(
+    ("mz", "of_precursor", "decimals"),
+    [
+        ((138.0662, 110.0713), None, None),
+        ((138.1,), None, None),  # one accurate m/z in a thousand
+        ((138.1, 110.1), None, 1),
+        ((138.1, 110.0713), None, None),
+        ((138.0, 110.1), None, 1),
+        ((138.07, 110.07), None, None),
+        ((138.07, 110.07), 2, 2),
+        ((138.07, 110.07, 69.04), None, 2),
+        ((138.07, 110.1, 69.0), None, 2),
+        ((138.0, 110.0), None, 0),
+        (tuple(np.float32([138.1, 110.1, 69.1]).tolist()), None, 1),
+        ((), None, None),
+    ],
+)
+def test_peaks_are_rounded_where_no_chance_makes_so_many_of_them(mz, of_precursor, decimals):
+    assert peak_decimals(np.array(mz), of_precursor) == decimals
+
+
+@given(st.lists(st.integers(500_000, 9_999_999), min_size=1, max_size=40), st.integers(0, 2))
+def test_rounded_peaks_are_known_and_accurate_ones_never_taken_for_them(numbers, decimals):
+    mz = np.sort(np.array(numbers) / 1e4)
+    rounded = np.round(mz, decimals)
+
+    known = peak_decimals(rounded)
+    assert known is None or known <= decimals
+    accurate = mz.copy()
+    accurate[0] = np.floor(accurate[0]) + 0.1234
+    assert peak_decimals(accurate) is None
+
+
+@pytest.mark.parametrize("pepmass", ["195.09", "195.1", "195"])
+def test_a_rounded_precursor_widens_the_check_of_a_given_formula_and_is_said(tmp_path, pepmass):
+    spectrum = read_one(tmp_path, caffeine(pepmass))
+
+    found = hypothesis_of(Feature((spectrum,)), "C8H10N4O2", "[M+H]+", FormulaLimits())
+    inferred = hypothesis_of(Feature((spectrum,)), "C8H10N4O2", "", FormulaLimits())
+    other = hypothesis_of(Feature((spectrum,)), "C9H10N4O2", "[M+H]+", FormulaLimits())
+
+    assert str(found.formula) == str(inferred.formula) == "C8H10N4O2"
+    (said,) = spectrum.warnings
+    assert f"the precursor m/z {pepmass} is rounded" in said
+    assert other.status == "formula_mismatch"
+
+
+def test_peaks_of_two_decimals_are_explained_within_their_rounding(tmp_path):
+    rough = read_one(tmp_path, caffeine(decimals=2))
+    exact = read_one(tmp_path, caffeine())
+
+    counts = [
+        annotate(hypothesis_of(Feature((one,)), "C8H10N4O2", "", FormulaLimits())).n_explained
+        for one in (rough, exact)
+    ]
+
+    assert counts == [5, 5]
+    assert rough.peak_rounding_da == 0.005
+    assert "explained within 0.005, and confidence is not calibrated" in rough.warnings[0]
+    assert exact.warnings == ()
+    assert resolved(rough).warnings == rough.warnings  # judging twice changes nothing

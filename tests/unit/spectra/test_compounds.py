@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.compounds import ElutingIon, OfCompound, answering, link, with_compound
-from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean, group
+from duallgd_cli.spectra.features import Inputs, group
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.run import FeatureSettings
 from tests.made_run import ions_of, measure, mzml, together
@@ -69,15 +70,11 @@ def test_strangers_stay_alone(ions):
     assert {one.adducts for one in found} <= {()}
 
 
-def test_an_isotope_is_of_the_compound_of_its_ion_and_tells_no_adduct():
-    found = link([ion("[M+H]+"), ion("[M+H]+", isotope=1.00336, height=1e5)])
+def test_what_is_hardly_told_is_not_decided():
+    """An isotope tells no adduct; a dimer and its monomer differ as [M+H]+ and [M+2H]2+ do."""
+    isotope = link([ion("[M+H]+"), ion("[M+H]+", isotope=1.00336, height=1e5)])
 
-    assert [one.compound for one in found] == [0, 0]
-    assert [one.adducts for one in found] == [(), ()]
-
-
-def test_a_difference_that_two_pairs_of_adducts_have_is_not_decided():
-    """A dimer beside its monomer, and a singly beside a doubly charged ion, differ alike."""
+    assert [(one.compound, one.adducts) for one in isotope] == [(0, ()), (0, ())]
     light, heavy = ion("[M+H]+"), ion("[2M+H]+")
 
     unsaid = link([light, heavy])
@@ -184,8 +181,7 @@ SURELY = {"H": (("[M+H]+", 0.95),), "-H": (("[M-H]-", 0.97),), "Na": (("[M+Na]+"
 def test_the_best_ion_answers_for_its_compound(ions, heights, expected):
     assert answering([OfCompound(0, SURELY[ion]) for ion in ions], heights) == expected
 
-
-def test_an_ion_in_doubt_answers_for_itself():
+    # One in doubt answers for itself.
     doubtful = OfCompound(0, (("[M+Na]+", 0.6), ("[M+K]+", 0.4)))
     linked = [OfCompound(0, SURELY["H"]), doubtful, OfCompound(0), OfCompound(1, SURELY["H"])]
     assert answering(linked, (1, 2, 3, 4)) == {}

@@ -57,9 +57,3 @@ def test_the_tolerance_is_that_of_the_instrument():
 
     assert consensus(spectra(*apart, instrument="qtof")).mz.size == 1
     assert consensus(spectra(*apart, instrument="orbitrap")).mz.size == 2
-
-
-def test_huge_intensities_stay_finite():
-    found = consensus(spectra([(100.0, 1e308)], [(100.0, 1e308)]))
-
-    assert pairs(found) == [(100.0, 1e308)]

@@ -1,13 +1,12 @@
 """Tables of features as programs write them, and which feature of a spectrum file a row is."""
 
 import logging
-from dataclasses import replace
 
 import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
-from duallgd_cli.spectra.feature_table import FeatureTable
-from duallgd_cli.spectra.types import LINKED, OPTION, Feature
+from duallgd_cli.spectra.tables import FeatureTable
+from duallgd_cli.spectra.types import GIVEN, LINKED, OPTION, Feature
 from tests.made_spectra import made_spectrum
 
 # Two features in the layout of each program: caffeine at 61.5 s, aspirin's sodium adduct at 120 s.
@@ -140,49 +139,41 @@ def test_which_row_a_feature_is(tmp_path, names, mz, rt, place, by, said):
 
 
 @pytest.mark.parametrize(
-    ("own", "text", "used", "said"),
+    ("own", "text", "used", "said", "source"),
     [
-        ("", "[M+Na]+", "[M+Na]+", ""),
-        ("", "", "", ""),
-        ("", "NA", "", ""),
-        ("[M+H]+", "M+H", "[M+H]+", ""),
-        ("[M+H]+", "[M+Na]+", "[M+H]+", "the adduct [M+H]+ of the file is used, not [M+Na]+ of"),
-        ("", "M+H, M+Na", "", "it may mean several adducts"),
-        ("[M+H]+", "M+H, M+Na", "[M+H]+", ""),
-        ("", "[M-H]-", "", "the adduct [M-H]- of the table of features has another ion mode"),
-        ("", "strange", "", "adduct 'strange' is not supported"),
+        ("[M+K]+", "[M+H]+", "[M+K]+", "of --adduct is used, not [M+H]+ of the", OPTION),
+        ("[M+Na]+", "[M+H]+", "[M+H]+", "is used, not [M+Na]+ that other ions tell", LINKED),
+        ("", "[M+Na]+", "[M+Na]+", "", GIVEN),
+        ("", "", "", "", GIVEN),
+        ("", "NA", "", "", GIVEN),
+        ("[M+H]+", "M+H", "[M+H]+", "", GIVEN),
+        (
+            "[M+H]+",
+            "[M+Na]+",
+            "[M+H]+",
+            "the adduct [M+H]+ of the file is used, not [M+Na]+ of",
+            GIVEN,
+        ),
+        ("", "M+H, M+Na", "", "it may mean several adducts", GIVEN),
+        ("[M+H]+", "M+H, M+Na", "[M+H]+", "", GIVEN),
+        (
+            "",
+            "[M-H]-",
+            "",
+            "the adduct [M-H]- of the table of features has another ion mode",
+            GIVEN,
+        ),
+        ("", "strange", "", "adduct 'strange' is not supported", GIVEN),
     ],
 )
-def test_adducts_of_table_and_file_that_differ_are_said(tmp_path, own, text, used, said):
+def test_adducts_of_table_and_file_that_differ_are_said(tmp_path, own, text, used, said, source):
     table = written(tmp_path, f'id,mz,rt_seconds,adduct\n1,195.0877,61,"{text}"\n')
 
-    (found,) = table.applied([feature("1", adduct=own)])
+    (found,) = table.applied([feature("1", adduct=own, adduct_source=source)])
 
     assert found.first.adduct_text == used
     assert said in " ".join(found.first.warnings)
     assert bool(said) == bool(found.first.warnings)
-
-
-def test_an_adduct_for_all_goes_before_that_of_the_table(tmp_path):
-    given = feature("1", adduct="[M+K]+")
-    spectra = tuple(replace(one, adduct_source=OPTION) for one in given.spectra)
-
-    (found,) = written(tmp_path, PLAIN).applied([replace(given, spectra=spectra)])
-
-    assert found.first.warnings == (
-        "the adduct [M+K]+ of --adduct is used, not [M+H]+ of the table of features",
-    )
-
-
-def test_an_adduct_that_was_inferred_from_other_ions_gives_way_to_the_table(tmp_path):
-    spectrum = replace(feature("1", adduct="[M+Na]+").first, adduct_source=LINKED)
-
-    (found,) = written(tmp_path, PLAIN).applied([Feature((spectrum,))])
-
-    assert (found.first.adduct_text, found.first.adduct_source) == ("[M+H]+", "table")
-    assert found.first.warnings == (
-        "the adduct [M+H]+ of the table of features is used, not [M+Na]+ that other ions tell",
-    )
 
 
 def test_what_does_not_join_is_said(tmp_path, caplog):
@@ -195,8 +186,6 @@ def test_what_does_not_join_is_said(tmp_path, caplog):
         "(rows 2), in no row are 1 feature (features 8)"
     ) in caplog.text
 
-
-def test_that_all_join_is_no_warning(tmp_path, caplog):
     caplog.set_level(logging.INFO)
 
     list(written(tmp_path, "id,mz\n1,195.0877\n").applied([feature("1")]))

@@ -31,6 +31,7 @@ REFUSED = (
         "C9H10O4 as [M+H]+ has m/z 183.0652 but the precursor is 181.0495|allowed 10 ppm"),
     # The error is in ppm where that says something, else in Da.
     (("C9H8O4", ASPIRIN_H * (1 + 50e-6), "[M+H]+"), "formula_mismatch", "(+50.0 ppm, allowed 10"),
+    (("C9H8O4", ASPIRIN_H * (1 + 11e-6), "[M+H]+"), "formula_mismatch", "(+11.0 ppm, allowed 10"),
     (("C9H8O4", ASPIRIN_H + 100, "[M+H]+"), "formula_mismatch", "(+100.0000 Da, allowed 10 ppm)"),
     (("C9H8O4-", ASPIRIN_H, "[M+H]+"), "formula_mismatch", "C9H8O4-"),
     (("C9H9O3N2", 194.0686, "[M+H]+"), "formula_mismatch", "odd number of electrons"),
@@ -44,7 +45,8 @@ REFUSED = (
     (("C9H8O4", 182.0, "", WIDE), "unsupported_adduct", "several fit"),
     (("C9H8O4", 91.0284, "", LIMITS, {"charge": 2, "polarity": 1}), "unsupported_adduct",
         "charge +2"),
-    (("C9H8O4", None, ""), "no_precursor", ""),
+    (("C9H8O4", None, "[M+H]+"), "no_precursor", "no precursor m/z is given; add it to the file"),
+    (("C9H9O4+", ASPIRIN_H, "[M+H]+"), "formula_mismatch", "C9H9O4+ as [M+H]+ has m/z 182.05"),
     (("C9H7NaO4", 203.0315, "[M+H]+"), "unsupported_element", "Na|C N O P S F Cl Br I B Si Se H"),
     (("C9H8PtO4", 375.0, "[M+H]+"), "unsupported_element", "Pt"),
     (("aspirin", ASPIRIN_H, "[M+H]+"), "no_formula", "is not a molecular formula|C9H8O4"),
@@ -63,37 +65,6 @@ def test_a_refusal_names_what_was_found(given, status, words):
     assert all(word in failure.message for word in words.split("|"))
 
 
-@pytest.mark.parametrize(("ppm", "ok"), [(9, False), (11, True)])
-def test_the_tolerance_is_relative_to_the_precursor(ppm, ok):
-    found = propose("C9H8O4", ASPIRIN_H * (1 + 10e-6), limits=FormulaLimits(precursor_ppm=ppm))
-
-    assert (not isinstance(found, Failure)) == ok
-
-
-@pytest.mark.parametrize(
-    ("text", "mz", "adduct"),
-    [
-        ("C9H9O4", ASPIRIN_H, "[M+H]+"),
-        ("C9H9O4+", ASPIRIN_H, "[M+H]+"),
-        ("[C9H9O4]+", ASPIRIN_H, "M+H"),
-        ("C9H7O4-", 179.03498, "[M-H]-"),
-        ("C9H8O4Na+", 203.03148, "[M+Na]+"),
-        ("C9H8NaO4", 203.03148, "[M+Na]+"),
-        ("C9H8KO4", 219.00542, "[M+K]+"),
-        ("C9H12NO4+", 198.07608, "[M+NH4]+"),
-        ("C10H9O6-", 225.04046, "[M+FA-H]-"),
-        ("C9H9O4+", None, "[M+H]+"),
-        ("C18H17O8+", 361.09179, "[2M+H]+"),
-        ("C9H8O4Li", 187.05771, "[M+Li]+"),
-    ],
-)
-def test_the_formula_of_the_ion_is_recognised_and_noted(text, mz, adduct):
-    found = propose(text, mz, adduct)
-
-    assert str(found.formula) == "C9H8O4"
-    assert f"{text} is read as the ion's formula: the molecule is C9H8O4" in found.notes
-
-
 @pytest.mark.parametrize("text", ["C5H14NO+", "C5H14NO"])
 def test_a_permanent_cation_may_be_written_with_or_without_its_charge(text):
     found = propose(text, 104.1070, "[M]+")
@@ -102,12 +73,14 @@ def test_a_permanent_cation_may_be_written_with_or_without_its_charge(text):
 
 
 INFERRED = "adduct {} inferred from formula and precursor m/z"
+UNSAID = "neither adduct nor polarity is given: ions of both polarities were tried"
 TRUSTED = "{} contradicts {}; the adduct is trusted"
 
 
 @pytest.mark.parametrize(
     ("mz", "given", "polarity", "charge", "adduct", "note"),
     [
+        (ASPIRIN_H, "", 0, 0, "[M+H]+", f"{INFERRED.format('[M+H]+')}; {UNSAID}"),
         (ASPIRIN_H, "", 1, 0, "[M+H]+", INFERRED.format("[M+H]+")),
         (203.0315, "", 1, 1, "[M+Na]+", INFERRED.format("[M+Na]+")),
         (179.0350, "", -1, -1, "[M-H]-", INFERRED.format("[M-H]-")),
@@ -122,24 +95,7 @@ def test_a_missing_adduct_is_inferred_and_a_given_one_trusted(
     found = propose("C9H8O4", mz, given, polarity=polarity, charge=charge)
 
     assert found.adduct.name == adduct
-    assert found.notes == (note,)
-
-
-def test_where_nothing_tells_the_polarity_that_is_said():
-    found = propose("C9H8O4", ASPIRIN_H, "")
-
-    assert found.notes == (
-        INFERRED.format("[M+H]+"),
-        "neither adduct nor polarity is given: ions of both polarities were tried",
-    )
-
-
-def test_a_missing_precursor_follows_from_formula_and_adduct():
-    found = propose("C9H8O4", None, "[M+H]+", collision_energy_text="30 NCE", instrument="orbitrap")
-
-    assert found.feature.first.precursor_mz == pytest.approx(ASPIRIN_H, abs=1e-4)
-    assert found.feature.first.collision_energy_ev == pytest.approx(30 * ASPIRIN_H / 500, abs=1e-4)
-    assert "no precursor m/z given; 181.0495 follows" in found.notes[0]
+    assert "; ".join(found.notes) == note
 
 
 def test_the_field_formula_is_taken_from_the_first_spectrum_that_has_one():
@@ -160,14 +116,7 @@ def test_another_field_can_be_named():
 
     assert str(found.formula) == "C9H8O4"
     assert missing.status == "no_formula"
-    assert "has no field OTHER" in missing.message
-
-
-def test_no_formula_says_how_to_supply_one():
-    failure = from_field(feature_of())
-
-    assert failure.status == "no_formula"
-    assert all(option in failure.message for option in ("--formula-col", "--formula", "--formulas"))
+    assert "has no field OTHER: give it in the file (a FORMULA field" in missing.message
 
 
 def table(tmp_path, text, name="t.tsv", limits=LIMITS):
@@ -251,11 +200,6 @@ def test_the_column_whose_values_match_names_the_spectra(tmp_path, text, named):
     assert "(columns tried: " in failure.message
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="two columns 'formula'; rename or remove one"):
-        table(tmp_path, "id,formula,Formula\n7,C9H8O4,CH4\n", "t.csv")
-
-
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_plain_tables_join_by_any_identifier(tmp_path, delimiter):
     text = "\ufeffFeature_ID,Formula\n12.0,C9H8O4\nscan=5,C9H8O4\n9,\n"
@@ -287,12 +231,6 @@ def test_the_adduct_of_the_table_goes_before_the_spectrums_and_is_noted(tmp_path
     assert found.notes == ("the table's adduct [M+Na]+ is used, not the spectrum's [M+H]+",)
 
 
-def test_when_every_row_is_refused_the_first_reason_stands(tmp_path):
-    source = table(tmp_path, "name,formula\nmade:0,C9H10O4\nmade:0,CH4\n", "t.csv")
-
-    assert "C9H10O4 as [M+H]+" in source(feature_of()).message
-
-
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
@@ -301,6 +239,7 @@ def test_when_every_row_is_refused_the_first_reason_stands(tmp_path):
         ("a,b\n1,2\n", UsageError, "no identifier column among a, b"),
         ("id,b\n1,2\n", UsageError, "no formula column among id, b"),
         ("id\0,formula", UnreadableError, "is a binary file"),
+        ("id,formula,Formula\n7,C9H8O4,CH4\n", UsageError, "two columns 'formula'; rename or"),
     ],
 )
 def test_a_bad_table_is_refused_with_what_was_found(tmp_path, text, error, message):

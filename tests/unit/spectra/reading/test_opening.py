@@ -5,10 +5,8 @@ import bz2
 import gzip
 import io
 import json
-import logging
 import lzma
 import os
-import sqlite3
 import subprocess
 import sys
 import zlib
@@ -32,39 +30,76 @@ def mgf_of(n):
     return "".join(RECORD.format(i) for i in range(1, n + 1)).encode()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        *((text, "is empty") for text in (b"", b"\n\n  \n", b"\xef\xbb\xbf", gzip.compress(b""))),
-        (bytes(range(256)) * 40, "is a binary file"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0", "is a binary file"),
-        (gzip.compress(bytes(range(256))), "is a binary file"),
-        (b"dear diary, today nothing happened\n", "is not recognised"),
-        (b"<html><body>login</body></html>", "is a web page"),
-        (b"BZh91AY", "nothing readable: the compressed data are cut off"),
-        (b"\xfd7zXZ\0", "nothing readable: the compressed data are cut off"),
-        *(
-            (gzip.compress(mgf_of(1))[:n], "nothing readable: the compressed data are cut off")
-            for n in (3, 10, 12)
-        ),
-        (b"\x28\xb5\x2f\xfd", "zstd-compressed; unpack it"),
-        (b"PK\x03\x04", "zip-compressed; unpack it"),
-        (b"# preamble\n" * 7000, "holds no spectrum, though it looks like mgf"),
-    ],
+XML = '<?xml version="1.0" encoding="utf-8"?>\n'
+CUT = "nothing readable: the compressed data are cut off"
+# Name, content, and parts of the sentence.
+REFUSED = (
+    *(("a.mgf", text, "is empty") for text in (b"\n  \n", b"\xef\xbb\xbf", gzip.compress(b""))),
+    ("a.mgf", bytes(range(256)) * 40, "is a binary file"),
+    ("a.mgf", gzip.compress(bytes(range(256))), "is a binary file"),
+    ("a.mgf", b"dear diary, today nothing happened\n", "is not recognised"),
+    *(("a.mgf", text, CUT) for text in (b"BZh91AY", b"\xfd7zXZ\0", gzip.compress(mgf_of(1))[:10])),
+    ("a.mgf", b"# preamble\n" * 7000, "holds no spectrum, though it looks like mgf"),
+    ("a.imzML", f'{XML}<mzML xmlns="http://psi.hupo.org/ms/mzml"><cvList count="1"><cv id="IMS" '
+        'fullName="Imaging MS Ontology"/></cvList></mzML>'.encode(), "imzML|.ibd"),
+    ("a.mzid", f"{XML}<MzIdentML id='a'></MzIdentML>".encode(), "is XML|mzML"),
+    ("a.cef", b'<CEF version="1.0.0.0"><CompoundList/></CEF>', "is XML|mzML"),
+    ("a.html", b"<!DOCTYPE html>\n<html><body>log in</body></html>", "web page|download"),
+    ("a.sdf", b"caffeine\n  x\n\n  0  0  0  0  0  0            999 V2000\nM  END\n$$$$\n",
+        "SDF|--database"),
+    ("a.csv", b"feature_id,mz,rt\n1,195.0877,5.2\n", "not recognised|mzs and intensities"),
+    ("a.txt", b"138.0662 1000\n110.0713 600\n", "not recognised|BEGIN IONS"),
+    ("a.tsv", b"mzs\tintensities\tformula\tFormula\n1\t1\tC\tN\n", "two columns 'formula'"),
+    ("a.raw", b"\x01\xa1F\0i\0n\0n\0i\0g\0a\0n\0" + bytes(90), "raw data|ThermoRawFileParser"),
+)  # fmt: skip
+BINARY = (
+    ("a.cdf", b"CDF\x01" + bytes(60), "netCDF|mzML"),
+    ("a.cdf", b"\x89HDF\r\n\x1a\n" + bytes(90), "HDF5|mzML"),
+    ("a.pdf", b"%PDF-1.7\n" + bytes(range(256)), "PDF|peaks"),
+    ("a.xlsx", b"PK\x03\x04" + b"\x14\0\x06\0[Content_Types].xml xl/workbook.xml", "Excel|CSV"),
+    ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(90), "Excel|CSV"),
+    ("a.parquet", b"PAR1\x15\x04" + bytes(90), "Parquet|TSV"),
+    ("a.pickle", b"\x80\x04\x95\x10\0\0\0\0\0\0\0", "pickle|MGF"),
+    ("a.npz", b"\x93NUMPY\x01\0" + bytes(90), "NumPy|MGF"),
+    ("a.mgf.zip", b"PK\x03\x04" + b"\x14\0\0\0\x08\0a.mgf" + bytes(60), "zip|unpack"),
+    ("a.mgf.zst", b"\x28\xb5\x2f\xfd" + bytes(60), "zstd|unpack"),
+    ("a.mgf.7z", b"7z\xbc\xaf\x27\x1c" + bytes(60), "7-Zip|unpack"),
+    ("a.mgf.rar", b"Rar!\x1a\x07\0" + bytes(60), "RAR|unpack"),
+    ("a.blib", b"SQLite format 3\0" + bytes(90), "SQLite database|export"),
 )
-def test_what_cannot_be_read_is_refused_in_one_sentence(tmp_path, content, message):
-    path = tmp_path / "a.mgf"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"), [*REFUSED, *BINARY], ids=lambda one: str(one)[:20]
+)
+def test_what_cannot_be_read_is_refused_in_one_sentence(tmp_path, name, content, words):
+    path = tmp_path / name
     path.write_bytes(content)
 
-    with pytest.raises(UnreadableError, match=message) as caught:
+    with pytest.raises(UnreadableError) as caught:
         list(read(str(path)))
 
+    assert all(word in str(caught.value) for word in words.split("|"))
     assert "\n" not in str(caught.value)
+    if (name, content, words) in BINARY:
+        with pytest.raises(UnreadableError, match=rf"{name} is "):
+            list(table_rows(path))
 
 
-def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(UnreadableError, match="is a folder"):
-        read(str(tmp_path))
+@pytest.mark.parametrize("place", ["folder", "pipe", "/dev/zero", "/dev/null"])
+def test_a_folder_a_pipe_or_a_device_is_refused_where_a_file_is_meant(tmp_path, place):
+    path = tmp_path / place
+    if place == "pipe":
+        os.mkfifo(path)
+    elif place == "folder":
+        path.mkdir()
+        with pytest.raises(UnreadableError, match="is a folder"):
+            read(str(path))
+    else:
+        with pytest.raises(UnreadableError, match="is a device; name a file"):
+            read(place)
+    with pytest.raises(UnreadableError, match=r"is a (folder|pipe|device)"):
+        open_text(path)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
@@ -79,34 +114,28 @@ def test_the_ending_below_that_of_an_archive_names_a_format_of_which_no_sign_com
 
 
 @pytest.mark.parametrize("pack", PACKERS)
-@pytest.mark.parametrize("n_missing", [4, 9, 500, 5000])
-def test_a_truncated_archive_gives_what_was_readable_and_says_where_it_ends(
+@pytest.mark.parametrize("n_missing", [0, 9, 5000])
+def test_a_damaged_archive_gives_what_was_readable_and_says_where_it_ends(
     tmp_path, pack, n_missing
 ):
-    path = tmp_path / "a.mgf"
-    path.write_bytes(pack(mgf_of(6_000))[:-n_missing])
-
-    *spectra, last = list(read(str(path)))
-
-    assert last.failure is not None
-    assert f"ends early after {len(spectra)} spectra: the compressed data are cut off" in (
-        last.failure.message
-    )
-    assert last.source.index == len(spectra)
-    assert 1_000 < len(spectra) <= 6_000
-    assert all(s.mz.size == 2 for s in spectra[:-1])
-
-
-@pytest.mark.parametrize("pack", PACKERS)
-def test_a_corrupt_archive_ends_with_a_row(tmp_path, pack):
     packed = bytearray(pack(mgf_of(6_000)))
-    packed[-len(packed) // 4] ^= 0xFF
+    if n_missing:
+        del packed[-n_missing:]
+    else:
+        packed[-len(packed) // 4] ^= 0xFF
     path = tmp_path / "a.mgf"
     path.write_bytes(bytes(packed))
 
-    *_, last = list(read(str(path)))
+    *spectra, last = list(read(str(path)))
 
-    assert "the compressed data are corrupt" in last.failure.message
+    said = "cut off" if n_missing else "corrupt"
+    assert f"ends early after {len(spectra)} spectra: the compressed data are {said}" in (
+        last.failure.message
+    )
+    assert last.source.index == len(spectra)
+    if n_missing:  # bytes that changed are found out after the fact
+        assert len(spectra) > 1_000
+        assert all(s.mz.size == 2 for s in spectra[:-1])
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -114,121 +143,11 @@ def test_standard_input_is_recognised_by_its_content(monkeypatch, packed):
     content = gzip.compress(mgf_of(2)) if packed else mgf_of(2)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
-    spectra = list(read("-"))
+    assert [(s.source.file, s.source.index) for s in read("-")] == [("-", 0), ("-", 1)]
 
-    assert [s.source.index for s in spectra] == [0, 1]
-    assert spectra[0].source.file == "-"
-
-
-def test_empty_standard_input_is_named(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-
     with pytest.raises(UnreadableError, match="standard input is empty"):
         read("-")
-
-
-def test_reading_is_lazy(tmp_path):
-    path = tmp_path / "a.mgf"
-    path.write_bytes(mgf_of(1) + b"BEGIN IONS\nnothing readable\nEND IONS\n")
-
-    spectra = read(str(path))
-
-    assert next(spectra).spectrum_id == "1"
-    spectra.close()
-
-
-def test_a_pipe_that_is_read_more_than_once_is_refused(tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-
-    with pytest.raises(UnreadableError, match="is a pipe; write it to a file"):
-        open_text(path)
-
-
-XML = '<?xml version="1.0" encoding="utf-8"?>\n'
-# Name, content, what it is called, and a part of what to do.
-OTHERS = (
-    ("a.mzTab", b"COM\tmade\nMTD\tmzTab-version\t2.0.0-M\n", "mzTab", "spectra that it is about"),
-    ("a.jdx", b"##TITLE=caffeine\n##JCAMP-DX=5.00\n", "JCAMP-DX", "MS/MS"),
-    ("a.animl", f"{XML}<AnIML version='0.90'></AnIML>".encode(), "AnIML", "mzML"),
-    ("a.cdf", b"CDF\x01" + bytes(60), "netCDF", "mzML"),
-    ("a.cdf", b"\x89HDF\r\n\x1a\n" + bytes(90), "HDF5", "mzML"),
-    ("a.imzML", f'{XML}<mzML xmlns="http://psi.hupo.org/ms/mzml"><cvList count="1"><cv id="IMS" '
-        'fullName="Imaging MS Ontology"/></cvList><fileDescription><fileContent><cvParam '
-        'cvRef="IMS" accession="IMS:1000031" name="processed"/></fileContent>'
-        "</fileDescription></mzML>".encode(), "imzML", ".ibd"),
-    ("a.mzid", f"{XML}<MzIdentML id='a'></MzIdentML>".encode(), "mzIdentML", "spectra"),
-    ("a.pep.xml", f"{XML}<msms_pipeline_analysis/>".encode(), "pepXML", "spectra"),
-    ("a.mzData", f"{XML}<mzData version='1.05'/>".encode(), "mzData", "mzML"),
-    ("a.featureXML", f"{XML}<featureMap version='1.9'/>".encode(), "OpenMS", "spectra"),
-    ("a.cef", b'<CEF version="1.0.0.0"><CompoundList/></CEF>', "CEF", "MGF"),
-    ("a.ms2", b"H\tCreationDate\tnow\nS\t000012\t000012\t445.12\nZ\t1\t445.12\n", "MS2", "MGF"),
-    ("a.pdf", b"%PDF-1.7\n" + bytes(range(256)), "PDF", "peaks"),
-    ("a.xlsx", b"PK\x03\x04" + b"\x14\0\x06\0[Content_Types].xml xl/workbook.xml", "Excel", "CSV"),
-    ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(90), "Excel", "CSV"),
-    ("a.parquet", b"PAR1\x15\x04" + bytes(90), "Parquet", "TSV"),
-    ("a.pickle", b"\x80\x04\x95\x10\0\0\0\0\0\0\0", "pickle", "MGF"),
-    ("a.npz", b"\x93NUMPY\x01\0" + bytes(90), "NumPy", "MGF"),
-    ("a.raw", b"\x01\xa1F\0i\0n\0n\0i\0g\0a\0n\0" + bytes(90), "Thermo", "ThermoRawFileParser"),
-    ("a.html", b"<!DOCTYPE html>\n<html><body>log in</body></html>", "web page", "download"),
-    ("a.sdf", b"caffeine\n  x\n\n  0  0  0  0  0  0            999 V2000\nM  END\n$$$$\n", "SDF",
-        "--database"),
-    ("a.csv", b"feature_id,mz,rt\n1,195.0877,5.2\n", "not recognised", "mzs and intensities"),
-    ("a.txt", b"138.0662 1000\n110.0713 600\n", "not recognised", "BEGIN IONS"),
-    ("a.txt", b"mzspec:MSV000084494:run_7:scan:1943\n", "USI", "spectra themselves"),
-    ("a.mgf.zip", b"PK\x03\x04" + b"\x14\0\0\0\x08\0a.mgf" + bytes(60), "zip", "unpack"),
-    ("a.mgf.zst", b"\x28\xb5\x2f\xfd" + bytes(60), "zstd", "unpack"),
-    ("a.mgf.7z", b"7z\xbc\xaf\x27\x1c" + bytes(60), "7-Zip", "unpack"),
-    ("a.mgf.rar", b"Rar!\x1a\x07\0" + bytes(60), "RAR", "unpack"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "kind", "advice"), OTHERS, ids=[f"{o[0]} {o[2]}" for o in OTHERS]
-)
-def test_another_format_is_refused_by_its_name(tmp_path, name, content, kind, advice):
-    path = tmp_path / name
-    path.write_bytes(content)
-
-    with pytest.raises(UnreadableError) as caught:
-        list(read(str(path)))
-
-    said = str(caught.value)
-    assert kind in said
-    assert advice in said
-    assert "\n" not in said
-
-
-@pytest.mark.parametrize("ending", ["blib", "msf", "pdResult", "mzdb", "db"])
-def test_a_database_of_sqlite_is_refused(tmp_path, ending):
-    path = tmp_path / f"a.{ending}"
-    with sqlite3.connect(path) as made:
-        made.execute("create table RefSpectra (id integer)")
-    made.close()
-
-    with pytest.raises(UnreadableError, match=r"SQLite database.*export"):
-        list(read(str(path)))
-
-
-BINARY = [
-    (name, content)
-    for name, content, *_ in OTHERS
-    if name.endswith((".pdf", ".xlsx", ".xls", ".parquet", ".pickle", ".npz", ".cdf", ".zip"))
-]
-
-
-@pytest.mark.parametrize(("name", "content"), BINARY, ids=lambda one: str(one)[:12])
-def test_a_table_of_another_format_is_refused_too(tmp_path, name, content):
-    path = tmp_path / name
-    path.write_bytes(content)
-
-    with pytest.raises(UnreadableError, match=rf"{name} is "):
-        list(table_rows(path))
-
-
-def test_a_folder_is_no_table(tmp_path):
-    with pytest.raises(UnreadableError, match="is a folder; name a file"):
-        open_text(tmp_path)
 
 
 @pytest.fixture
@@ -239,13 +158,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_folder_gives_its_files_of_spectra_by_name(folder):
+def test_folders_and_patterns_give_their_files_of_spectra(folder, caplog):
+    (folder / "run.d").mkdir()
+
     found = spectrum_files([str(folder)])
 
     assert [name.rpartition("/")[2] for name in found] == ["a.MGF", "b.mgf", "c.msp.gz"]
-
-
-def test_a_pattern_that_the_shell_left_gives_what_it_matches(folder):
+    assert "run.d is left out: raw data of an instrument" in caplog.text
     assert spectrum_files([f"{folder}/?.mgf"]) == (f"{folder}/b.mgf",)
     assert spectrum_files(["-", f"{folder}/notes.txt"]) == ("-", f"{folder}/notes.txt")
     absent = spectrum_files([f"{folder}/*.mzML"])
@@ -253,33 +172,19 @@ def test_a_pattern_that_the_shell_left_gives_what_it_matches(folder):
         pass
 
 
-def test_raw_data_beside_spectra_are_warned_of(folder, caplog):
-    (folder / "run.d").mkdir()
-
-    with caplog.at_level(logging.WARNING):
-        assert len(spectrum_files([str(folder)])) == 3
-
-    assert "run.d is left out: raw data of a Bruker" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("run.d", "Bruker or Agilent .* msconvert"), ("none", r"holds no file of spectra \(\.mgf")],
+    [
+        ("run.d/", "run.d is raw data of an instrument; .*msconvert"),
+        ("none/", r"holds no file of spectra \(\.mgf"),
+        ("some/run.raw/", "run.raw is raw data of an instrument"),
+    ],
 )
 def test_a_folder_without_spectra_says_what_to_do(tmp_path, name, said):
-    (tmp_path / name).mkdir()
+    (tmp_path / name).mkdir(parents=True)
 
     with pytest.raises(UnreadableError, match=said):
-        spectrum_files([str(tmp_path / name)])
-
-
-def test_a_folder_of_raw_data_alone_names_the_converter(tmp_path):
-    (tmp_path / "run.raw").write_bytes(b"\x01\xa1F\x00" * 100)
-
-    with pytest.raises(UnreadableError, match=r"run\.raw is raw data of a Thermo"):
-        spectrum_files([str(tmp_path)])
-    with pytest.raises(UnreadableError, match=r"run\.raw is raw data of a Thermo.*RawFileParser"):
-        read(str(tmp_path / "run.raw"))
+        spectrum_files([str(tmp_path / name.partition("/")[0])])
 
 
 MOST_MIB = 512
@@ -332,12 +237,9 @@ def zeros():
 
 BOMBS = {
     "line.mgf": lambda: HEAD + b"1" * (4 * BLOCK) + b"\n" + TAIL,
-    "field.mgf": lambda: HEAD + b"NOTE=" + b"a" * (4 * BLOCK) + b"\n" + TAIL,
     "fields.mgf": lambda: HEAD + b"".join(b"K%d=v\n" % n for n in range(400_000)) + TAIL,
     "peaks.mgf": lambda: HEAD + b"100.5 1\n" * 1_000_001 + TAIL,
     "packed.mgf.gz": lambda: gzip.compress(HEAD) + gzip.compress(b"1" * BLOCK) * 32,
-    "packed.mgf.xz": lambda: lzma.compress(HEAD) + lzma.compress(b"1" * BLOCK) * 32,
-    "packed.mgf.bz2": lambda: bz2.compress(HEAD) + bz2.compress(b"1" * BLOCK) * 32,
     "peaks.msp": lambda: b"Name: bomb\nNum Peaks: 9\n" + b"41 3; " * BLOCK + b"\n",
     "blocks.ms": lambda: b">compound bomb\n>ms2\n" + b"41 3\n" * 1_000_001 + b">ms2\n41 3\n",
     "row.tsv": lambda: b"identifier\tmzs\tintensities\nbomb\t" + b"1," * BLOCK + b"\t1\ns\t9\t9\n",
@@ -357,10 +259,8 @@ BOMBS = {
         b">" + b"<a>" * 50_000 + b"</a>" * 50_000 + b"</spectrum>"
     ),
 }
-SAID = dict.fromkeys(
-    ("packed.mgf.gz", "packed.mgf.xz", "packed.mgf.bz2"),
-    "unpack to more than 200 times their size",
-) | {
+SAID = {
+    "packed.mgf.gz": "unpack to more than 200 times their size",
     "zeros.mzML": "an array of more than 32 MiB",
     **dict.fromkeys(("text.mzML", "many.mzML"), "a spectrum of more than 64 MiB"),
     "attribute.mzML": "its XML is broken",
@@ -373,7 +273,6 @@ SOUND_AFTER = ("mgf", "tsv", "text.json", "zeros.mzML")
 SOUND = {
     "blank.mgf": b"\n" * 65_000 + HEAD + b"41 3\nEND IONS\n",
     "comment.msp": b"Name: a\nComments: =" + b"a" * (1 << 21) + b"\nNum Peaks: 1\n41 3\n",
-    "spaces.msp": b"Name: a" + b" " * (1 << 21) + b"x\nNum Peaks: 1\n41 3\n",
     "spaces.ms": b">compound a" + b" " * (1 << 21) + b"x\n>ms2\n41 3\n",
 }
 
@@ -404,19 +303,3 @@ def test_no_text_takes_more_than_time_in_proportion(tmp_path):
 
     assert found.keys() == SOUND.keys()
     assert all(len(items) == 1 and items[0].endswith(": ok") for _, items in found.values())
-
-
-@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
-def test_a_device_is_refused(device):
-
-    with pytest.raises(UnreadableError, match="is a device; name a file"):
-        read(device)
-
-
-def test_two_columns_of_one_name_are_refused(tmp_path):
-
-    path = tmp_path / "a.tsv"
-    path.write_text("mzs\tintensities\tformula\tFormula\n1\t1\tC\tN\n")
-
-    with pytest.raises(UnreadableError, match="two columns 'formula'"):
-        list(read(str(path)))

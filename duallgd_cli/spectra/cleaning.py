@@ -1,16 +1,18 @@
-"""How exactly the m/z of a spectrum are known: by its instrument and by their decimals.
+"""A spectrum ready to be explained: its peaks cleaned, and how exactly their m/z are known.
 
 Fragments of unit resolution tell no formulas apart, and nothing is calibrated for them: such a
 spectrum is refused. Rounded m/z of an accurate instrument widen the tolerances.
 """
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import Failure, counted, quote
 from duallgd_cli.spectra.reading.record import (
     INSTRUMENT,
@@ -19,8 +21,9 @@ from duallgd_cli.spectra.reading.record import (
     first,
     instrument_class,
 )
-from duallgd_cli.spectra.types import UNIT_RESOLUTION, Spectrum
+from duallgd_cli.spectra.types import HIGHEST_MZ, UNIT_RESOLUTION, Spectrum
 
+_FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
 UNSUPPORTED: Final = "unsupported_measurement"
 # Accurate m/z have four decimals. One that ends after no, one or two of them does so by chance once
 # in ten to the power of 4, 3 or 2; so many together are none.
@@ -30,6 +33,76 @@ _MOST_ROUNDED: Final = 2  # decimals; three are as good as the tolerances
 _FLOAT32: Final = 1e-7  # relative error of a number kept in 32 bits
 _LONGEST: Final = 200  # characters of a text that holds a number
 _NUMBER: Final = re.compile(r"\d+(?:[.,](\d*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningSettings:
+    """Which peaks are kept.
+
+    Attributes:
+        max_peaks: The most intense peaks that are kept, at least 1.
+        isotope_margin_da: Peaks above the precursor m/z, times its charges, plus this many Da are
+            dropped: nothing of an ion lies there but its isotopes.
+    """
+
+    max_peaks: int = 512
+    isotope_margin_da: float = 3.0
+
+    def __post_init__(self) -> None:
+        require_range(self, "max_peaks", least=1)
+        margin_da = self.isotope_margin_da
+        require(margin_da >= 0, f"isotope_margin_da must be 0 or more, not {margin_da}")
+
+
+def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
+    """A spectrum ready to be explained, or with a failure: another answers, nothing is left.
+
+    Drops peaks without a positive, possible m/z and intensity and those above the precursor;
+    adds up peaks of equal m/z; makes the base peak 1; keeps the `max_peaks` most intense. A second
+    cleaning changes nothing. (A spectrum whose peaks nothing explains is still predicted, from its
+    formula; one without any peak is not, since it was not measured.)
+    """
+    if spectrum.failure is not None:
+        return spectrum
+    if spectrum.answered_by:
+        message = (
+            f"feature {spectrum.answered_by} answers for its compound; --by feature predicts both"
+        )
+        return replace(spectrum, failure=Failure("same_compound", message, "read"))
+    mz, intensity = spectrum.mz, spectrum.intensity
+    measured = np.isfinite(mz) & np.isfinite(intensity) & (mz > 0) & (intensity > 0)
+    measured &= mz < HIGHEST_MZ
+    limit = np.inf
+    if spectrum.precursor_mz is not None:
+        adduct = parse_adduct(spectrum.adduct_text)
+        # Fragments of a multiply charged ion with fewer charges lie above it.
+        charges = 1 if isinstance(adduct, Failure) else abs(adduct.charge)
+        limit = spectrum.precursor_mz * charges + settings.isotope_margin_da
+    kept = measured & (mz <= limit)
+    if not kept.any():
+        message = "the spectrum has no peaks; export MS2 spectra together with their peaks"
+        if measured.any():
+            message = (
+                f"all peaks ({int(measured.sum())}) lie above the precursor (m/z {limit:.4f} with "
+                "isotopes); check the precursor m/z"
+            )
+        elif mz.size:
+            peaks = counted(mz.size, "peak")
+            message = f"no possible m/z and intensity above 0 in {peaks}; restore the file"
+        failure = Failure("no_peaks", message, "read")
+        return replace(spectrum, mz=mz[:0], intensity=intensity[:0], failure=failure)
+    # Scaled first, so that sums of huge intensities stay finite.
+    mz, intensity = mz[kept], intensity[kept] / intensity[kept].max()
+    if not (mz[1:] > mz[:-1]).all():
+        mz, inverse = np.unique(mz, return_inverse=True)
+        intensity = np.bincount(inverse, weights=intensity, minlength=mz.size).astype(np.float64)
+    intensity = intensity / intensity.max()
+    real = intensity >= _FAINTEST
+    mz, intensity = mz[real], intensity[real]
+    if mz.size > settings.max_peaks:  # of equal intensities the lower m/z goes first
+        chosen = np.sort(np.argsort(-intensity, kind="stable")[: settings.max_peaks])
+        mz, intensity = mz[chosen], intensity[chosen]
+    return replace(spectrum, mz=mz, intensity=intensity)
 
 
 def resolved(spectrum: Spectrum) -> Spectrum:
