@@ -67,7 +67,7 @@ oldest:   ## the fast tests of commands and modules, with the oldest versions th
 
 newest:   ## the same with the newest, as a user's installation gets them; make newest PYTHON=python3.13
 	$(PYTHON) -m venv build/newest
-	build/newest/bin/python -m pip install -q --root-user-action=ignore -e '.[evaluate,library]' pytest hypothesis
+	build/newest/bin/python -m pip install -q --root-user-action=ignore -e '.[plots,evaluate,library]' pytest hypothesis
 	build/newest/bin/python $(tried)
 
 bench-check: env  ## how much work a prediction is, in counts; fails where one grew by a tenth

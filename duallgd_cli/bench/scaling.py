@@ -1,15 +1,13 @@
 """Growth of time and memory with the number of atoms: every size, kernel and part of the network.
 
 Weights are trained ones, inputs are made: a formula in about the proportions of natural products,
-and from a seed unlikely bits and noisy bonds. Every row states parameters, operations and accuracy
-of the weights, since a goal is not met by a network that knows less. The floor is the time of the
-matrix products at the rate that the machine reached in the same run.
+and from a seed unlikely bits and noisy bonds. The floor is the time of the matrix products at the
+rate that the machine reached in the same run.
 
 Letters: B graphs, N heavy atoms, M = N (N - 1) / 2 pairs, E channels of a pair, S candidates, J
 steps.
 """
 
-import csv
 import json
 import math
 import re
@@ -35,7 +33,7 @@ from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.process import alpha_bar, corrupt
 from duallgd_cli.diffusion.sampler import Sampler, formula_condition
 from duallgd_cli.errors import DuallgdError, UsageError, quote
-from duallgd_cli.files import replaced_text, write_atomically
+from duallgd_cli.files import write_atomically
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.layers import DualStreamLayer, Masks
 from duallgd_cli.model.line_graph import line_graph
@@ -45,7 +43,7 @@ from duallgd_cli.runtime import Runtime
 
 KERNELS: Final = ("softmax", "favor")
 PARTS: Final = ("attention", "forward", "loop")
-TABLE, RESULTS = "scaling.csv", "results.json"
+RESULTS: Final = "results.json"
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?", re.ASCII)
 _DEFAULT_STRIDE: Final = 10
 _FEWEST, _MOST = 2, 400
@@ -127,17 +125,14 @@ def cells_of(cell: Cell, atoms: Sequence[int], kernels: Sequence[str]) -> list[C
 
 
 def run_study(
-    cells: Sequence[Cell],
-    output: Path,
-    say: Callable[[int, int, str], None] = lambda done, total, text: None,
+    cells: Sequence[Cell], output: Path | None, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Measure everything; after each cell the output folder holds what there is so far.
+    """Measure everything, and say each cell that is done; `output` then holds what there is.
 
     Raises:
         DuallgdError: A cell cannot be measured.
     """
     runtime, rows = cells[0].runtime, list[Row]()
-    output.mkdir(parents=True, exist_ok=True)
     ceiling = ceiling_gflop_s(runtime)
     study: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),
@@ -145,22 +140,19 @@ def run_study(
     }
     for number, cell in enumerate(cells, 1):
         name = f"{cell.part}, {cell.kernel}, {cell.atoms} atoms"
+        network, about = network_of(cell.weights, cell.kernel, runtime)
         try:
-            rows.append(
-                measure_cell(cell, *network_of(cell.weights, cell.kernel, runtime), ceiling)
-            )
+            rows.append(measure_cell(cell, network, about, ceiling))
         except (MemoryError, RuntimeError) as error:  # as torch says that memory is used up
             reason = str(error).partition("\n")[0]
             raise DuallgdError(
                 f"measuring {name} failed: {reason}; try fewer atoms or samples"
             ) from None
         study |= {"rows": rows, "exponents": growth(rows)}
-        write_atomically(output / RESULTS, [json.dumps(study, indent=1) + "\n"])
-        with replaced_text(output / TABLE) as stream:
-            table = csv.DictWriter(stream, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
-        say(number, len(cells), f"{name} done")
+        if output is not None:
+            output.mkdir(parents=True, exist_ok=True)
+            write_atomically(output / RESULTS, [json.dumps(study, indent=1) + "\n"])
+        say(f"{number} of {len(cells)}: {name} done")
     return study
 
 
@@ -186,10 +178,9 @@ def measure_cell(cell: Cell, network: DualLGD, about: Row, ceiling: float) -> Ro
     floor = flop * cell.samples * cell.steps / ceiling / 1e9
     return {
         **about,
-        **{name: getattr(cell, name) for name in ("part", "kernel")},
+        **{name: getattr(cell, name) for name in ("part", "kernel", "atoms", "samples", "steps")},
         **{"device": str(runtime.device), "precision": runtime.precision},
-        **{"threads": runtime.threads, "atoms": cell.atoms, "pairs": math.comb(cell.atoms, 2)},
-        **{"samples": cell.samples, "steps": cell.steps, "clock": clock_of(runtime)},
+        **{"threads": runtime.threads, "clock": clock_of(runtime)},
         **{"time_s": time.median, "iqr_s": time.iqr, "memory_mib": memory},
         **{"gflop": flop / 1e9, "floor_s": floor, "over_floor": time.median / floor},
     }
@@ -296,10 +287,9 @@ def made_formulas(n_atoms: int, count: int) -> list[Formula]:
 
 def growth(rows: Sequence[Row]) -> list[Row]:
     """How time and memory grow with N: for each part and kernel as from `fit_exponent`."""
-    ordered = sorted(rows, key=lambda row: row["atoms"])
     exponents = []
-    for part, kernel in dict.fromkeys((row["part"], row["kernel"]) for row in ordered):
-        own = [row for row in ordered if (row["part"], row["kernel"]) == (part, kernel)]
+    for part, kernel in dict.fromkeys((row["part"], row["kernel"]) for row in rows):
+        own = [row for row in rows if (row["part"], row["kernel"]) == (part, kernel)]
         fits = {
             name: fit_exponent([row["atoms"] for row in own], [row[column] for row in own])
             for name, column in (("time", "time_s"), ("memory", "memory_mib"))
@@ -319,7 +309,7 @@ def fit_exponent(x: Sequence[float], y: Sequence[float]) -> dict[str, float | No
     if len({a for a, _ in kept}) < 2:
         return None
     log_x, log_y = np.array(kept).T
-    error = None
-    if len(kept) > 2:
-        error = math.sqrt(np.polyfit(log_x, log_y, 1, cov=True)[1][0, 0])
-    return {"value": float(np.polyfit(log_x, log_y, 1)[0]), "standard_error": error}
+    if len(kept) == 2:
+        return {"value": float(np.polyfit(log_x, log_y, 1)[0]), "standard_error": None}
+    slopes, covariance = np.polyfit(log_x, log_y, 1, cov=True)
+    return {"value": float(slopes[0]), "standard_error": math.sqrt(covariance[0, 0])}

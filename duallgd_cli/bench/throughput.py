@@ -1,8 +1,7 @@
 """End-to-end throughput of prediction: spectra per second.
 
-Without a file, spectra are made from chemistry: formulas of one size, fragments at their m/z.
-Nothing was measured and no structure stands behind them; only sizes and numbers of peaks are those
-of real spectra.
+Without a file, spectra are made from chemistry: formulas of one size, fragments at their m/z. No
+structure stands behind them; only sizes and numbers of peaks are those of real spectra.
 """
 
 import tempfile
@@ -47,7 +46,7 @@ def measure_throughput(
         runtime: Where to run.
         settings: Of the prediction.
         made: Formulas of spectra to make, of which the first warms up.
-        inputs: Spectrum files; none for the spectra that are made.
+        inputs: Spectrum files, if not the spectra that are made.
         workers: Processes that predict.
 
     Returns:

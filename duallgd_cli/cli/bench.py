@@ -19,8 +19,6 @@ EPILOG: Final = """
 
 - `duallgd bench --atoms 10..100 --steps 500 --device cuda -o bench/`
 
-- `duallgd bench --atoms 30 --samples 100 --threads 1`
-
 Time and peak memory of the attention over pairs alone, of one evaluation of the denoiser and of
 the whole sampling loop, for exact softmax and FAVOR+. Each figure stands beside the time of its
 matrix products at the rate that this machine reached in the same run.
@@ -45,6 +43,9 @@ _COLUMNS: Final = (
     ("floor / ms", "floor_s", 1000, ".2f"), ("/floor", "over_floor", 1, ".1f"),
     ("MiB", "memory_mib", 1, ".1f"), ("GFLOP", "gflop", 1, ".3f"),
 )  # fmt: skip
+Output = Annotated[
+    Path | None, options.output("-o", "--output", help="Folder for the results; none without it.")
+]
 
 app = typer.Typer(
     invoke_without_command=True, help="Measure speed and memory of the network and of predict."
@@ -68,9 +69,7 @@ def bench(
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     threads: options.Threads = None,
-    output: Annotated[
-        Path, options.output("-o", "--output", help="Folder for the table and results.")
-    ] = Path("bench"),
+    output: Output = None,
     force: options.Force = False,
 ) -> None:
     """Measure speed and memory of the network and of predict."""
@@ -83,18 +82,15 @@ def bench(
     from duallgd_cli.cli.display import results_console, table
     from duallgd_cli.runtime import Runtime
 
-    _claim(output, [scaling.RESULTS, scaling.TABLE], weights, force)
+    _claim(output, [scaling.RESULTS], weights, force)
     sizes = scaling.parse_atoms(atoms)
     kernels = scaling.KERNELS if attention == "both" else (attention,)
     runtime = Runtime.resolve(device, precision, threads=threads)
     cell = scaling.Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
-    cells = scaling.cells_of(cell, sizes, kernels)
-
-    def say(done: int, total: int, text: str) -> None:
-        typer.echo(f"{done} of {total}: {text}", err=True)
-
-    with interruptible(f"what was measured is kept in {output}"):
-        study = scaling.run_study(cells, output, say)
+    kept = "nothing is kept" if output is None else f"what was measured is kept in {output}"
+    with interruptible(kept):
+        cells = scaling.cells_of(cell, sizes, kernels)
+        study = scaling.run_study(cells, output, partial(typer.echo, err=True))
     rows = sorted(study["rows"], key=lambda row: (row["part"], row["kernel"]))
     console = results_console(_WIDTH_WITHOUT_TERMINAL)
     # Of a kernel that the weights were trained with, where there is one.
@@ -117,21 +113,20 @@ def bench(
         ]
         if words:
             console.print(f"{series['part']} {series['kernel']} grows: {', '.join(words)}")
-    typer.echo(f"-> {output}", err=True)
+    if output is not None:
+        typer.echo(f"-> {output}", err=True)
 
 
 def _claim(
-    folder: Path,
+    folder: Path | None,
     names: Sequence[str],
     weights: str | None,
     force: bool,
     spectra: Sequence[str] = (),
 ) -> None:
-    """Refuse to lose a file to the results; see `files.claim`.
-
-    Raises:
-        UsageError: A file would be lost or cannot be written.
-    """
+    """Refuse to lose a file to the results; see `files.claim`."""
+    if folder is None:
+        return
     outputs = {f"the result {name}": folder / name for name in names}
     inputs = (("an input, the spectra", name) for name in spectra)
     read = [*options.reads(weights=weights), *inputs]
@@ -164,9 +159,7 @@ def predict(
     threads: options.Threads = None,
     workers: options.Workers = None,
     max_memory: options.MaxMemory = None,
-    output: Annotated[
-        Path | None, options.output("-o", "--output", help="Folder for results.json.")
-    ] = None,
+    output: Output = None,
     profile: Annotated[
         bool,
         options.output(
@@ -190,9 +183,8 @@ def predict(
     from duallgd_cli.predict.settings import PredictSettings
     from duallgd_cli.runtime import Runtime
 
-    if output is not None:
-        names = [throughput.RESULTS, *((throughput.PROFILE,) if profile else ())]
-        _claim(output, names, weights, force, spectra or ())
+    names = [throughput.RESULTS, *((throughput.PROFILE,) if profile else ())]
+    _claim(output, names, weights, force, spectra or ())
     # How late a sample from a template starts depends on the formula; others take all steps.
     given = {"sampling.sources": "enumerated=60 noise=40", **options.sampling_of(context)}
     settings = options.settings_of(PredictSettings, None, given, [])

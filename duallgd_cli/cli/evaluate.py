@@ -8,15 +8,13 @@ import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.settings import EvaluateSettings, parse_ranks
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.files import claim, require_input
 
 EPILOG = """
 **Examples**
 
-- `duallgd evaluate --benchmark massspecgym` (downloads the data once, from huggingface.co)
-
-- `duallgd evaluate --benchmark massbank.tsv --fold test --spectra-per-molecule 1 --samples 100`
+- `duallgd evaluate --benchmark labelled.tsv --fold test --spectra-per-molecule 1 --samples 100`
 
 - `duallgd evaluate --predictions out.csv --truth truth.tsv` (predict's output, or anybody's)
 
@@ -29,20 +27,18 @@ CALIBRATE_EPILOG: Final = (
     "-o duallgd.safetensors`"
 )
 
-_COUNTS: Final = frozenset({"candidates", "valid", "formula_exact", "distinct"})
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 # Options that a finished table has no use for, beside those of sampling.
 _FOR_A_PREDICTION: Final = (
-    "config", "set_", "formula", "formulas", "analogues", "database", "database_share",
-    "database_only", "resume",
+    "config", "set_", "formula", "analogues", "database", "database_share", "database_only",
+    "preset", "resume",
 )  # fmt: skip
 
 
 @options.of_fields(EvaluateSettings)
 def evaluate(
     context: typer.Context,
-    top_k: Annotated[str, options.scoring(help="Ranks to report, such as 1,10.")] = "1,10",
     seed: Annotated[int, options.scoring(help="Random seed of sampling and of the bootstrap.")] = 0,
     formula: Annotated[
         str | None,
@@ -63,6 +59,7 @@ def evaluate(
     database_share: options.DatabaseShare = None,
     database_only: options.DatabaseOnly = False,
     exclude_known: options.ExcludeKnown = None,
+    preset: options.Preset = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
     time_shift: options.TimeShift = None,
@@ -92,30 +89,24 @@ def evaluate(
     """Score predictions against the truth: accuracy, Tanimoto and MCES with intervals.
 
     With --benchmark alone the spectra are predicted first, from what a lab would have, by the
-    weights at hand. With --predictions a table is scored as it is.
+    weights at hand. With --predictions a table is scored as it is. Molecules that the weights were
+    trained on are left out, and named.
     """
     from duallgd_cli.cli import display
     from duallgd_cli.evaluate.run import evaluate as use_case
-    from duallgd_cli.predict.settings import PredictSettings
 
     display.configure_logging(quiet)
-    given = {
-        **{"seed": seed, "formula": formula, **options.sampling_of(context)},
-        **options.database_share(database, database_share, database_only),
-    }
-    if named["predictions"] is not None:
-        refused = options.given_of(context, _FOR_A_PREDICTION)
-        if refused is not None:
-            raise UsageError(
-                f"{refused} is for a prediction, and --predictions scores a finished one; "
-                "give one of them"
-            )
+    refused = options.given_of(context, _FOR_A_PREDICTION)
+    if named["predictions"] is not None and refused is not None:
+        raise UsageError(
+            f"{refused} is for a prediction, and --predictions scores a finished one; "
+            "give one of them"
+        )
     values: dict[str, Any] = {
         **named,
         **{"weights": weights, "device": device, "precision": precision, "threads": threads},
         **{"resume": resume, "force": force, "config": config, "out": out},
-        "top_k": parse_ranks(top_k),
-        "prediction": options.settings_of(PredictSettings, config, given, set_ or ()),
+        "prediction": options.prediction_of(context, config),
         "analogues": tuple(map(str, analogues or ())),
         "databases": tuple(database or ()),
     }
@@ -132,25 +123,15 @@ def _show(results: Mapping[str, Any]) -> None:
     from duallgd_cli.cli.display import results_console, table
 
     console = results_console(_WIDTH_WITHOUT_TERMINAL)
-    track = "track not stated" if results["track"] == "not stated" else results["track"]
     alike: dict[tuple[str, str], list[str]] = {}
     for name, estimate in results["metrics"].items():
         kind = name.removeprefix("oracle_").partition("@")[0]
-        same = "count" if kind in _COUNTS else kind, _with_interval(name, estimate)
+        same = "count" if kind in ("candidates", "valid") else kind, _with_interval(name, estimate)
         alike.setdefault(same, []).append(name.replace("_", " "))
     rows = ([" = ".join(names), cell] for (_, cell), names in alike.items())
-    shown = table(f"{results['title']}, {track}", ["metric", "mean (95 % interval)"], rows)
+    shown = table(results["title"], ["metric", "mean (95 % interval)"], rows)
     shown.caption = f"{results['spectra']} spectra of {results['molecules']} molecules"
     console.print(shown)
-    if groups := results.get("formula_accuracy"):
-        names = list(groups[0]["estimates"])
-        rows = (
-            [f"{group['by']}: {group['label']}", str(group["spectra"])]
-            + [_with_interval(name, group["estimates"][name]) for name in names]
-            for group in groups
-        )
-        title = f"The true formula among the predicted ones, {track}"
-        console.print(table(title, ["group", "n", *names], rows))
     for sentence in _sentences(results):
         console.print(sentence)
 
@@ -165,16 +146,10 @@ def _sentences(results: Mapping[str, Any]) -> Iterator[str]:
             f"{name}: {work['pairs']} pairs solved, {work['timeouts']} of them hit the limit of "
             f"{results['scoring']['mces_limit_s']:g} s and count as the worst they may be."
         )
-    shares = results["candidates"]
-    yield (
-        f"Candidates: {shares['total']:.0f}, of them {100 * shares['valid_share']:.1f}% valid, "
-        f"{100 * shares['formula_exact_share']:.1f}% of the true formula, "
-        f"{100 * shares['distinct_share']:.1f}% distinct."
-    )
     if samples := results["prediction"].get("samples"):
         yield (
-            f"Samples: {samples['drawn']} drawn, {100 * samples['valid_share']:.1f}% molecules as "
-            f"drawn and {100 * samples['repaired_share']:.1f}% after repair, all of the formula; "
+            f"Samples: {samples['drawn']} drawn, {samples['valid_share']:.1%} molecules as drawn "
+            f"and {samples['repaired_share']:.1%} after repair, all of the formula; "
             f"{samples['distinct_per_spectrum']:.1f} distinct and "
             f"{samples['seconds_per_spectrum']:.2f} s a spectrum."
         )
@@ -182,13 +157,9 @@ def _sentences(results: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _with_interval(name: str, estimate: Mapping[str, float]) -> str:
-    factor, digits = (1, 3 if "tanimoto" in name else 2)
-    unit = ""
-    if "accuracy" in name:
-        factor, digits, unit = 100, 1, "%"
-    mean, low, high = (
-        f"{factor * estimate[end]:.{digits}f}{unit}" for end in ("mean", "low", "high")
-    )
+    """A mean and its interval as they are printed."""
+    form = ".1%" if "accuracy" in name else ".3f" if "tanimoto" in name else ".2f"
+    mean, low, high = (format(estimate[end], form) for end in ("mean", "low", "high"))
     return f"{mean} ({low} to {high})"
 
 

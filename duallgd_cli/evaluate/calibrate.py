@@ -3,10 +3,8 @@
 The weights maximise the likelihood that candidates are drawn from the softmax of the scores in
 proportion to how alike the truth they are, steeply so that the right one outweighs all others where
 it is there; where it is not, a spectrum counts little. They are shrunk towards the weights one
-starts from by an amount that cross-validation chooses. Whether the truth is among the
-candidates is a logistic regression with Platt's smoothed targets; it knows how many samples were
-drawn, in how many steps, and learns what that means from runs of several numbers of both. A part of
-many samples is no run of few: what is likeliest to be right is always drawn.
+starts from by an amount that cross-validation chooses. Whether the truth is among the candidates is
+a logistic regression with Platt's smoothed targets on what the samples and their number say.
 Folds are by molecule. C candidates of one spectrum, F features, B spectra, X observations.
 """
 
@@ -174,11 +172,7 @@ def fit_calibration(cases: Sequence[ScoredCase], model: RankingModel) -> Ranking
     if not told:
         return model
     right = [
-        replace(
-            case,
-            features=(case.features @ model.weights)[:, None],
-            likeness=np.zeros_like(case.likeness),
-        )
+        replace(case, features=(case.features @ model.weights)[:, None], likeness=0 * case.likeness)
         for case in told
         if case.is_right.any()
     ]

@@ -38,13 +38,13 @@ def fit_weights_file(
 ) -> tuple[RankingModel, Validation]:
     """Fit the ranking of a weights file on runs that were made with it.
 
-    Runs with a database give the ranking of its structures, others that of drawn ones.
+    Runs with a database give the ranking of its structures, others that of drawn ones. Of a run
+    that was stopped, what is there counts.
 
     Args:
         weights: The weights that made the runs.
-        runs: Their outputs or journals, such as ``predictions.csv`` of ``duallgd evaluate``; of
-            different numbers of samples and steps, so that confidence holds for these. Of a run
-            that was stopped, what is there counts.
+        runs: Their outputs or journals, of different numbers of samples and steps, so that
+            confidence holds for these.
         truth: Table with identifier and inchikey, a row for every spectrum of the runs; with a
             column smiles, candidates that are like the truth count a little too.
         out: Where to write the weights with the fit; in 16 bit, codes of fingerprint bits in 8.
@@ -82,8 +82,7 @@ def fit_weights_file(
     kept = checkpoint.record.get(name, {}) if keep_ranking else {}
     record = {**checkpoint.record, name: record_of(validation, kept)}
     changes: dict[str, Any] = {"record": record, kind: dump(ranking)}
-    fitted = replace(checkpoint, **changes)
-    save(out, fitted, torch.float16, short_codes=True)
+    save(out, replace(checkpoint, **changes), torch.float16, short_codes=True)
     return ranking, validation
 
 
@@ -150,6 +149,7 @@ def scored_cases(
 
 
 def _bits(smiles: str) -> NDArray[np.uint16]:
+    """Set bits of a molecule's fingerprint."""
     return identity.fingerprint(identity.parse_smiles(smiles))
 
 

@@ -1,9 +1,9 @@
 """Means and 95 % intervals when several spectra belong to one molecule; how far to trust forecasts.
 
 Means have bootstrap intervals. Shares, of which each case is right or wrong, have Wilson's (1927),
-which hold for few cases too: 0 of 5 is 0 to 43 %. Spectra of one molecule are not independent, so
-they count as the number of independent ones that would vary as much, the effective sample size
-(Korn and Graubard, Survey Methodology 24, 193, 1998).
+which hold for few cases too. Spectra of one molecule are not independent, so they count as the
+number of independent ones that would vary as much, the effective sample size (Korn and Graubard,
+Survey Methodology 24, 193, 1998).
 
 Letters: B cases, C columns, G clusters (molecules).
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-DRAWS: Final = 2000
+_DRAWS: Final = 2000
 _CHUNK: Final = 50
 _TAIL_PERCENT: Final = 2.5
 _Z95: Final = 1.959964
@@ -53,7 +53,7 @@ def means(values: Array, clusters: Sequence[Hashable], *, seed: int = 0) -> list
         return [_NO_CASES] * n_columns
     generator = np.random.default_rng(seed)
     draws = []
-    for _ in range(DRAWS // _CHUNK):  # how often each molecule is drawn, (_CHUNK, G)
+    for _ in range(_DRAWS // _CHUNK):  # how often each molecule is drawn, (_CHUNK, G)
         weight = generator.multinomial(n_clusters, [1 / n_clusters] * n_clusters, size=_CHUNK)
         draws.append((weight @ sums) / (weight @ counts)[:, None])
     low, high = np.percentile(np.concatenate(draws), [_TAIL_PERCENT, 100 - _TAIL_PERCENT], axis=0)
@@ -134,26 +134,17 @@ class CalibrationTable:
 
 
 def reliability(
-    probability: Array,
-    is_right: NDArray[np.bool_],
-    *,
-    n_bins: int | None = None,
-    clusters: Sequence[str] | None = None,
+    probability: Array, is_right: NDArray[np.bool_], clusters: Sequence[Hashable] | None = None
 ) -> CalibrationTable:
     """Compare probabilities with what happened.
 
     Args:
         probability: Of each observation, float64 (B,).
         is_right: What happened, bool (B,).
-        n_bins: Bins of about equal size, fewer if probabilities coincide; None for fixed ones.
         clusters: Molecule of each observation, B names; None where all are independent.
     """
-    edges = np.array(_EDGES)
-    if n_bins is not None and probability.size:
-        inner = np.unique(np.quantile(probability, np.linspace(0, 1, n_bins + 1)[1:-1]))
-        edges = np.concatenate([[-np.inf], inner, [np.inf]])
-    names: Sequence[Hashable] = range(probability.size) if clusters is None else clusters
-    index = np.clip(np.searchsorted(edges, probability, side="right") - 1, 0, len(edges) - 2)
+    names = range(probability.size) if clusters is None else clusters
+    index = np.clip(np.searchsorted(_EDGES, probability, side="right") - 1, 0, len(_EDGES) - 2)
     right = is_right.astype(np.float64)
     bins = tuple(
         CalibrationBin(

@@ -2,14 +2,11 @@
 
 The list of training molecules that ships with weights has a 34-bit BLAKE2b hash of the first block
 of each one's InChIKey (14 ASCII letters): the last 34 bits of a digest of 5 bytes, highest bits
-first. The file is a compressed ``.npz`` archive, whatever its name, with one array ``hashes``:
-sorted, distinct, uint64. numpy alone reads it: ``numpy.load("duallgd.train.hashes")["hashes"]``. A
-molecule that was not seen is mistaken for one that was with a probability of n / 2^34: 4 in 100,000
-for 700,000 molecules.
+first. The file is a compressed ``.npz`` archive, whatever its name, with one array ``hashes``. Of
+700,000 molecules 4 in 100,000 that were not seen are mistaken for some that were.
 """
 
 import hashlib
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,19 +20,14 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.identity import most_alike, parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.errors import MissingInputError, MoleculeError, UnreadableError, UsageError
-from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import METRIC_BITS, Truth
+from duallgd_cli.evaluate.tables import METRIC_BITS, EvaluationInputs, Truth
 from duallgd_cli.files import DAMAGED_ARRAYS, replaced
 from duallgd_cli.tables import table_rows
-
-logger = logging.getLogger(__name__)
 
 _HASH_BYTES: Final = 5
 _HASH_BITS: Final = 34
 _BLOCK_LETTERS: Final = 14
 NEAR: Final = 0.7
-_LEAKAGE: Final = "LEAKAGE: "
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,31 +80,25 @@ class TrainingHashes:
         return np.isin(_hashed(blocks), self.hashes)
 
 
-def check_leakage(
+def leave_out_trained(
     inputs: EvaluationInputs,
     lists: Mapping[str, TrainingHashes | None],
-    settings: EvaluateSettings,
+    tables: Sequence[Path],
 ) -> None:
-    """Look for test molecules among those that weights were trained on, exactly and nearly.
+    """Leave test molecules out that weights were trained on, and say how near the others are.
 
     Args:
         inputs: Remarks and similarities are added, and what is to be left out is taken away.
         lists: Molecules that may not be tested, by what they are called in sentences; None where
             no list of them came.
-        settings: What to do where there are some, and tables for similarities.
+        tables: Of training molecules, for similarities.
 
     Raises:
-        UsageError: There are some and that is not allowed, nothing is left without them, or they
-            are to be left out and a list of them is missing.
+        UsageError: Nothing is left.
     """
-    unlisted = [name for name, hashes in lists.items() if hashes is None]
-    if settings.drop_leaked and unlisted:
-        raise UsageError(
-            f"--drop-leaked needs a list of {' and '.join(unlisted)}; "
-            "make one beside them with 'duallgd weights hashes', or leave the option out"
-        )
     truths = inputs.truths
     molecules = sorted({truth.molecule for truth in truths})
+    many = f"the {len(molecules)} test molecules"
     seen: set[str] = set()
     remarks: list[str] = []
     for name, hashes in lists.items():
@@ -121,40 +107,31 @@ def check_leakage(
             continue
         known = set(compress(molecules, hashes.contains(molecules).tolist()))
         seen |= known
-        many = f"the {len(molecules)} test molecules"
-        remarks.append(
-            f"{_LEAKAGE}{len(known)} of {many} are among {name}."
-            if known
-            else f"None of {many} is among {name}: {len(hashes)} first blocks of InChIKeys."
-        )
-        if known and not (settings.allow_leakage or settings.drop_leaked):
-            raise UsageError(
-                f"{remarks[-1].removeprefix(_LEAKAGE)[:-1]}; the numbers would mean nothing. "
-                "Choose other weights or another fold, give --drop-leaked to leave them out, or "
-                "--allow-leakage to have it stamped on the result"
+        if known:
+            remarks.append(f"{len(known)} of {many} are among {name}.")
+        else:
+            remarks.append(
+                f"None of {many} is among {name}: {len(hashes)} first blocks of InChIKeys."
             )
-    if seen and settings.drop_leaked:
+    if seen:
         inputs.truths = [truth for truth in truths if truth.molecule not in seen]
         inputs.left_out = sorted(seen)
-        remarks = [sentence for sentence in remarks if not sentence.startswith(_LEAKAGE)]
         remarks.append(
             f"LEFT OUT: {len(seen)} molecules that were trained on or given, with "
             f"{len(truths) - len(inputs.truths)} spectra: {', '.join(inputs.left_out)}."
         )
     if not inputs.truths:
         raise UsageError("every test molecule was trained on; choose other weights or another fold")
-    if settings.train_data:
-        nearest = similarities(inputs.truths, settings.train_data)
+    if tables:
+        nearest = similarities(inputs.truths, tables)
         inputs.notes["nearest_training"] = nearest
         by_molecule = {truth.molecule: nearest[truth.spectrum_id] for truth in inputs.truths}
         near = sum(value > NEAR for value in by_molecule.values())
-        tables = ", ".join(table.name for table in settings.train_data)
         remarks.append(
             f"{near} of the {len(by_molecule)} test molecules have a training molecule above "
-            f"Tanimoto {NEAR} in {tables} (Morgan radius 2, 2048 bits)."
+            f"Tanimoto {NEAR} in {', '.join(table.name for table in tables)} "
+            "(Morgan radius 2, 2048 bits)."
         )
-    for sentence in remarks:
-        logger.info("%s", sentence)
     inputs.remark(*remarks)
 
 

@@ -8,8 +8,7 @@ Bounds and the integer program are those of myopic-mces. HiGHS solves the progra
 how it ended: myopic-mces takes what HiGHS has when its time is over for the exact distance.
 
 RDKit's RASCAL is no substitute: it shares as many bonds as possible, whatever they weigh, and bonds
-of other orders not at all or for nothing. Of 148 pairs of a candidate and the truth of fold val
-that are up to 15 apart it has the same distance for 84, or 93 with bond orders left out.
+of other orders not at all or for nothing.
 """
 
 import os
@@ -21,22 +20,8 @@ from typing import Any, Final, NamedTuple
 
 from duallgd_cli.errors import UsageError
 
-THRESHOLD: Final = 15.0
-CAP: Final = 100.0
-LIMIT_S: Final = 30.0
+LIMIT_S: Final = 30.0  # of one pair
 _STEP: Final = 0.5
-
-
-class Answer(NamedTuple):
-    """What a search for the distance of one pair found.
-
-    Attributes:
-        distance: The smallest found up to the cutoff; None if there was none.
-        is_late: Whether time ran out, so that another mapping may be better.
-    """
-
-    distance: float | None
-    is_late: bool = False
 
 
 class Minima(NamedTuple):
@@ -57,10 +42,9 @@ def minima(
     truth: str,
     candidates: Sequence[str | None],
     top_k: Sequence[int],
-    limit_s: float = LIMIT_S,
     *,
-    threshold: float = THRESHOLD,
-    ceiling: float = CAP,
+    threshold: float = 15.0,
+    ceiling: float = 100.0,
 ) -> Minima:
     """Smallest distance among the first k candidates, for each k.
 
@@ -68,7 +52,6 @@ def minima(
         truth: Canonical SMILES.
         candidates: Canonical SMILES, best first; None where a candidate is no molecule.
         top_k: Ascending.
-        limit_s: Time limit of one pair, s.
         threshold: Distances above it are not computed.
         ceiling: Value without any candidate, and the largest value.
     """
@@ -86,9 +69,9 @@ def minima(
                 continue
             # In alphabetical order, so that a pair has one answer whichever is the truth.
             pair = sorted((truth, smiles))
-            answer = search(*pair, min(threshold, best - _STEP), limit_s)
-            pairs, timeouts = pairs + 1, timeouts + answer.is_late
-            best = min(best, threshold if answer.distance is None else answer.distance)
+            distance, is_late = search(*pair, min(threshold, best - _STEP))
+            pairs, timeouts = pairs + 1, timeouts + is_late
+            best = min(best, threshold if distance is None else distance)
         values.append(best)
         start = max(start, k)
     return Minima(tuple(values), pairs, timeouts)
@@ -104,8 +87,10 @@ def require() -> None:
 
 
 @lru_cache(maxsize=100_000)
-def search(first: str, second: str, cutoff: float, limit_s: float) -> Answer:
-    """Find the mapping of smallest distance up to a cutoff."""
+def search(
+    first: str, second: str, cutoff: float, limit_s: float = LIMIT_S
+) -> tuple[float | None, bool]:
+    """The smallest distance up to a cutoff, None if there is none, and whether time ran out."""
     import highspy
     import pulp
     from myopic_mces.MCES_ILP import construct_ILP
@@ -117,8 +102,8 @@ def search(first: str, second: str, cutoff: float, limit_s: float) -> Answer:
     is_late = solver.getModelStatus() not in (end.kOptimal, end.kInfeasible)
     info = solver.getInfo()
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return Answer(None, is_late)
-    return Answer(round(info.objective_function_value / _STEP) * _STEP, is_late)
+        return None, is_late
+    return round(info.objective_function_value / _STEP) * _STEP, is_late
 
 
 @lru_cache(maxsize=1_000)

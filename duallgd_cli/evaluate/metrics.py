@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import tanimoto
 from duallgd_cli.evaluate import mces
-from duallgd_cli.evaluate.intervals import Estimate, means, share
+from duallgd_cli.evaluate.intervals import means, share
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Predicted, Truth, molecule
 from duallgd_cli.runtime import available_cores, in_order
 
 logger = logging.getLogger(__name__)
 
+FORMULA_RANKS: Final = (1, 5)
 _WORTH_TELLING: Final = 50  # spectra; their MCES distances can take minutes
 
 
@@ -41,24 +42,22 @@ class Scores:
     columns: Mapping[str, NDArray[np.float64]]
     mces_work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self.truths)
-
     @property
     def molecule(self) -> list[str]:
         """Cluster of each spectrum, B names."""
         return [truth.molecule for truth in self.truths]
 
-    def means(self, names: Sequence[str], seed: int = 0) -> dict[str, Estimate]:
-        """Means with 95 % intervals: Wilson's of right answers, else the bootstrap's."""
-        values = np.column_stack([self.columns[name] for name in names])
-        estimates = dict(zip(names, means(values, self.molecule, seed=seed), strict=True))
-        right = (name for name in names if "accuracy" in name)
-        return estimates | {name: share(self.columns[name], self.molecule) for name in right}
-
     def summary(self, seed: int = 0) -> dict[str, dict[str, float]]:
-        """Mean of every column with its interval, as plain values."""
-        return {n: asdict(mean) for n, mean in self.means(list(self.columns), seed).items()}
+        """Mean of every column with its 95 % interval: Wilson's of right answers, else bootstrap's.
+
+        The bootstrap starts from `seed`.
+        """
+        values = np.column_stack([*self.columns.values()])
+        estimates = dict(zip(self.columns, means(values, self.molecule, seed=seed), strict=True))
+        for name in self.columns:
+            if "accuracy" in name:
+                estimates[name] = share(self.columns[name], self.molecule)
+        return {name: asdict(estimate) for name, estimate in estimates.items()}
 
     def subset(self, keep: NDArray[np.bool_]) -> "Scores":
         """Scores of some of the spectra."""
@@ -69,11 +68,11 @@ class Scores:
 def score(
     truths: Sequence[Truth], predicted: Sequence[Predicted], settings: EvaluateSettings
 ) -> Scores:
-    """Score ranked candidates; of many spectra it is said now and then how many are scored.
+    """Score ranked candidates; of many spectra it is said how many are scored.
 
     Columns: ``accuracy@k`` (first block of the InChIKey), ``tanimoto@k`` (largest), ``mces@k``
     (smallest), ``oracle_accuracy`` and ``oracle_tanimoto`` (over all candidates given),
-    ``candidates``, ``valid``, ``formula_exact`` and ``distinct`` (counts).
+    ``candidates`` and ``valid`` (counts).
 
     Args:
         truths: What the spectra are, B of them; those of one molecule are one cluster.
@@ -111,26 +110,36 @@ def _score_one(
     truth = molecule(spectrum.smiles)
     assert truth is not None  # `tables.truths_of` refuses what is no molecule
     candidates = [molecule(smiles) for smiles in ranked.smiles]
-    hits = [_same(truth.block, other.block) if other else 0.0 for other in candidates]
+    hits = [float(bool(other and truth.block == other.block != "")) for other in candidates]
     similar = [tanimoto(truth.bits, other.bits) if other else 0.0 for other in candidates]
-    valid = [other for other in candidates if other is not None]
     row = {f"accuracy@{k}": max(hits[:k], default=0.0) for k in settings.top_k}
     row |= {f"tanimoto@{k}": max(similar[:k], default=0.0) for k in settings.top_k}
     row |= {
         "oracle_accuracy": max(hits, default=0.0),
         "oracle_tanimoto": max(similar, default=0.0),
         "candidates": float(len(candidates)),
-        "valid": float(len(valid)),
-        "formula_exact": sum(_same(truth.formula, other.formula) for other in valid),
-        "distinct": float(len({other.block or other.smiles for other in valid})),
+        "valid": float(sum(other is not None for other in candidates)),
     }
     if not settings.mces:
         return row, 0, 0
     smiles = [other.smiles if other else None for other in candidates]
-    nearest = mces.minima(truth.smiles, smiles, settings.top_k, settings.mces_limit)
+    nearest = mces.minima(truth.smiles, smiles, settings.top_k)
     row |= {f"mces@{k}": value for k, value in zip(settings.top_k, nearest.values, strict=True)}
     return row, nearest.pairs, nearest.timeouts
 
 
-def _same(first: str, second: str) -> float:
-    return float(first == second and first != "")
+def formula_accuracy(
+    truths: Sequence[Truth], formulas: Mapping[str, Sequence[str]]
+) -> dict[str, NDArray[np.float64]]:
+    """Whether the true formula is among the first of those that were predicted, by column.
+
+    Args:
+        truths: What the spectra are, B of them.
+        formulas: Of each spectrum, the most probable first.
+    """
+    columns: dict[str, list[float]] = {f"formula_accuracy@{k}": [] for k in FORMULA_RANKS}
+    for truth in truths:
+        figures, ranked = molecule(truth.smiles), formulas.get(truth.spectrum_id, ())
+        for k, column in zip(FORMULA_RANKS, columns.values(), strict=True):
+            column.append(float(figures is not None and figures.formula in {*ranked[:k]} - {""}))
+    return {name: np.array(column) for name, column in columns.items()}

@@ -1,44 +1,56 @@
-"""The report of an evaluation: results.json, tables as TSV, plots."""
+"""The report of an evaluation: results.json, and tables of the same numbers as TSV."""
 
 import hashlib
 import json
-import platform
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from math import isfinite, nan
+import math
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from duallgd_cli import __version__
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.evaluate.groups import formula_accuracy, strata
+from duallgd_cli.evaluate import mces
 from duallgd_cli.evaluate.intervals import reliability
-from duallgd_cli.evaluate.metrics import Scores, score
-from duallgd_cli.evaluate.plots import PLOTS, write_plots
+from duallgd_cli.evaluate.metrics import Scores, formula_accuracy, score
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import EvaluationInputs
-from duallgd_cli.evaluate.tables import Predicted, Truth, read_predictions, write_table
+from duallgd_cli.evaluate.tables import (
+    EvaluationInputs,
+    Predicted,
+    Truth,
+    molecule,
+    number,
+    read_predictions,
+    write_table,
+)
 from duallgd_cli.files import sha256, write_atomically
-from duallgd_cli.runtime import version_of
+from duallgd_cli.runtime import version_of, versions
 
 RESULTS: Final = "results.json"
-_TABLES: Final = ("per_spectrum", "metrics", "groups", "calibration", "formula_accuracy")
-INTERVAL: Final = (
+_TABLES: Final = ("per_spectrum.tsv", "groups.tsv", "calibration.tsv")
+_INTERVAL: Final = (
     "95 %; shares of right answers: Wilson with the effective sample size of spectra clustered by "
     "molecule; other means: bootstrap, 2000 draws of molecules"
 )
-_FORMAT: Final = "duallgd-results-1"
-_LIBRARIES: Final = ("torch", "numpy", "scipy", "rdkit", "myopic-mces")
 # Numbers by spectrum that the table of spectra holds beside the scores.
 _NOTES: Final = ("confidence_top10", "explained_peaks", "nearest_training", "seconds")
-_COUNTS: Final = ("candidates", "valid", "formula_exact", "distinct")
 _ENDS: Final = ("mean", "low", "high")
-_NOT_PREDICTED: Final = "not_predicted"
+MISSING: Final = "missing"
+# Upper ends of the bins, inclusive; the last bin is open. Those of atoms are the paper's
+# (appendix "Stratified Analysis by Structural Descriptors").
+_BINS: Final[Mapping[str, Sequence[float]]] = {
+    "heavy_atoms": (15, 20, 25, 30, 35, 40, 45), "collision_energy": (10.0, 20.0, 30.0, 45.0, 60.0),
+    "explained_peaks": (0, 2, 5, 10, 20, 40), "nearest_training": (0.3, 0.4, 0.5, 0.6, 0.7, 0.85),
+}  # fmt: skip
 
-Rows = Iterable[Sequence[object]]
+Columns = Mapping[str, NDArray[np.float64]]
+# Index and name of a group, so that groups sort.
+GroupLabel = tuple[float, str]
+_UNKNOWN: Final[GroupLabel] = (math.inf, MISSING)
 
 
 def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, Any]:
@@ -51,53 +63,43 @@ def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, An
     """
     folder, truths, seed = settings.folder, inputs.truths, settings.prediction.seed
     make_folder(folder)
-    predicted = read_predictions(inputs.predictions)
+    predicted = read_predictions(inputs.predictions, truths[0].fields)
     ranked = ranked_of(truths, predicted)
     scores = score(truths, ranked, settings)
-    stated = [one.confidence[0] if one.confidence else nan for one in ranked]
-    known: dict[str, list[Any]] = {
-        "status": [one.status for one in ranked],
-        "confidence": [value if isfinite(value) else None for value in stated],
-        **{
-            name: [inputs.notes.get(name, {}).get(truth.spectrum_id) for truth in truths]
-            for name in _NOTES
-        },
-    }
-    counts = {name: float(scores.columns[name].sum()) for name in _COUNTS}
-    shares = {f"{n}_share": counts[n] / max(counts[_COUNTS[0]], 1.0) for n in _COUNTS[1:]}
-    kinds = ("accuracy", "mces", "tanimoto") if settings.mces else ("accuracy", "tanimoto")
+    if inputs.formulas is not None:
+        right = formula_accuracy(truths, inputs.formulas)
+        scores = replace(scores, columns={**scores.columns, **right})
+    notes = (
+        [inputs.notes.get(name, {}).get(truth.spectrum_id, math.nan) for truth in truths]
+        for name in _NOTES
+    )
+    stated = [one.confidence[0] if one.confidence else math.nan for one in ranked]
+    known = {"confidence": np.array(stated)}
+    known |= {name: np.array(values) for name, values in zip(_NOTES, notes, strict=True)}
+    statuses = [one.status for one in ranked]
     results = {
-        **_provenance(settings, inputs, scores),
-        "spectra": len(scores),
+        **_provenance(settings, inputs),
+        "spectra": len(truths),
         "molecules": len(set(scores.molecule)),
-        "statuses": dict(Counter(known["status"]).most_common()),
+        "statuses": dict(Counter(statuses).most_common()),
         "predicted_but_not_in_truth": len(predicted.keys() - {t.spectrum_id for t in truths}),
         "mces_work": dict(scores.mces_work),
-        "candidates": {"total": counts[_COUNTS[0]], **shares},
         "metrics": scores.summary(seed),
-        "groups": strata(
-            scores, [f"{kind}@{k}" for k in settings.top_k for kind in kinds], inputs.notes, seed
-        ),
+        "groups": strata(scores, inputs.notes, seed),
+        "calibration": _calibration(scores, known),
     }
-    if inputs.formulas is not None:
-        results["formula_accuracy"] = formula_accuracy(truths, inputs.formulas, seed)
-    results["calibration"] = _calibration(scores, known)
-    for name, rows in _tables(results, scores, known).items():
-        write_table(folder / f"{name}.tsv", rows, inputs.track)
-    text = json.dumps(finite(results), indent=2, ensure_ascii=False)
-    write_atomically(folder / RESULTS, [text + "\n"])
-    write_plots(folder, results)
+    tables = (_spectra(scores, statuses, known), _groups(results), _bins(results["calibration"]))
+    for name, rows in zip(_TABLES, tables, strict=True):
+        write_table(folder / name, rows)
+    # JSON has no NaN: a number that does not exist becomes null.
+    plain = json.loads(json.dumps(results), parse_constant=lambda _: None)
+    write_atomically(folder / RESULTS, [json.dumps(plain, indent=2, ensure_ascii=False) + "\n"])
     return results
 
 
 def report_files(folder: Path) -> dict[str, Path]:
-    """All that `report` may write, by what it is; of plots those that are there."""
-    names = (RESULTS, *(f"{name}.tsv" for name in _TABLES))
-    plots = [folder / "plots" / name for name in PLOTS]
-    return {
-        **{f"the report's {name}": folder / name for name in names},
-        **{f"the report's plots/{path.name}": path for path in plots},
-    }
+    """All that `report` writes, by what it is."""
+    return {f"the report's {name}": folder / name for name in (RESULTS, *_TABLES)}
 
 
 def make_folder(path: Path) -> None:
@@ -106,11 +108,6 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"the folder {path} cannot be made: {error.strerror}") from None
-
-
-def finite(value: object) -> Any:  # noqa: ANN401
-    """Plain values for JSON, which has no NaN: a number that does not exist becomes null."""
-    return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
 def ranked_of(truths: Sequence[Truth], predicted: Mapping[str, Predicted]) -> list[Predicted]:
@@ -126,44 +123,100 @@ def ranked_of(truths: Sequence[Truth], predicted: Mapping[str, Predicted]) -> li
             f"predicted ones; identifiers look like {quote(next(iter(names), ''))} there and "
             f"{quote(next(iter(predicted), ''))} here"
         )
-    nothing = Predicted((), (), _NOT_PREDICTED)
+    nothing = Predicted((), (), "not_predicted")
     return [predicted.get(truth.spectrum_id, nothing) for truth in truths]
 
 
-def _calibration(scores: Scores, known: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
+def strata(
+    scores: Scores, notes: Mapping[str, Mapping[str, float]], seed: int = 0
+) -> list[dict[str, Any]]:
+    """Scores of every group of spectra, by the molecule and by the measurement.
+
+    Args:
+        scores: Of the spectra.
+        notes: Further numbers by spectrum: ``explained_peaks`` and ``nearest_training`` (Tanimoto
+            similarity to the nearest training molecule); a spectrum may be missing.
+        seed: Of the bootstrap.
+
+    Returns:
+        For each group what it differs in (``by``) and its ``label``, how many ``spectra`` of how
+        many ``molecules`` it holds, and the ``estimates`` of the scores over its spectra.
+    """
+    labelled = [_labels(truth, notes) for truth in scores.truths]
+    groups = []
+    for by in labelled[0]:
+        labels = [each[by] for each in labelled]
+        for label in sorted(set(labels)) if set(labels) != {_UNKNOWN} else ():
+            part = scores.subset(np.array([other == label for other in labels]))
+            groups.append(
+                {
+                    "by": by,
+                    "label": label[1],
+                    "spectra": len(part.truths),
+                    "molecules": len(set(part.molecule)),
+                    "estimates": part.summary(seed),
+                }
+            )
+    return groups
+
+
+def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str, GroupLabel]:
+    """The group of a spectrum in every kind."""
+    cells, figures = defaultdict(str, truth.fields), molecule(truth.smiles)
+    numbers = {
+        "heavy_atoms": figures.n_heavy if figures else math.nan,
+        "collision_energy": number(cells["collision_energy"]),
+        **{
+            by: notes.get(by, {}).get(truth.spectrum_id, math.nan)
+            for by in ("explained_peaks", "nearest_training")
+        },
+    }
+    texts = {"adduct": cells["adduct"], "instrument": cells["instrument_type"]}
+    return {
+        **{by: _binned(by, value) for by, value in numbers.items()},
+        **{by: (0.0, text) if text else _UNKNOWN for by, text in texts.items()},
+    }
+
+
+def _binned(by: str, value: float) -> GroupLabel:
+    """Bin of a number; whole numbers are named by what the bin can hold."""
+    if math.isnan(value):
+        return _UNKNOWN
+    ends, unit = _BINS[by], " eV" if by == "collision_energy" else ""
+    whole = all(isinstance(end, int) for end in ends)
+    index = bisect_left(ends, value)
+    if index == 0:
+        label = "0" if whole and ends[0] == 0 else f"<= {ends[0]:g}"
+    elif index == len(ends):
+        label = f">= {ends[-1] + 1}" if whole else f"> {ends[-1]:g}"
+    else:
+        label = f"{ends[index - 1] + whole:g}-{ends[index]:g}"
+    return float(index), label + unit
+
+
+def _calibration(scores: Scores, known: Columns) -> dict[str, dict[str, Any]]:
     """Of the first candidate and of the first ten, each only where probabilities are stated."""
     tables = {}
     for name, k in (("confidence", 1), ("confidence_top10", 10)):
-        rows = [row for row, value in enumerate(known[name]) if value is not None]
-        if not rows or f"accuracy@{k}" not in scores.columns:
-            continue
-        stated = np.array([known[name][row] for row in rows], dtype=np.float64)
-        right = scores.columns[f"accuracy@{k}"][rows] > 0
-        molecules = [scores.molecule[row] for row in rows]
-        table = reliability(stated, right, n_bins=10, clusters=molecules)
-        tables[name] = asdict(table)
+        rows = np.flatnonzero(np.isfinite(known[name]))
+        if rows.size and f"accuracy@{k}" in scores.columns:
+            right = scores.columns[f"accuracy@{k}"][rows] > 0
+            molecules = [scores.molecule[row] for row in rows]
+            tables[name] = asdict(reliability(known[name][rows], right, molecules))
     return tables
 
 
-def _provenance(
-    settings: EvaluateSettings, inputs: EvaluationInputs, scores: Scores
-) -> dict[str, Any]:
+def _provenance(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, Any]:
     """What decides the numbers, as plain values for JSON."""
-    suite, fold = inputs.suite, settings.fold or inputs.suite.fold
-    names = sorted(truth.spectrum_id for truth in scores.truths)
+    fold, names = settings.fold or "all", sorted(truth.spectrum_id for truth in inputs.truths)
     return {
-        "format": _FORMAT,
-        "duallgd": __version__,
-        "versions": {
-            "python": platform.python_version(),
-            **{library: version_of(library) or "absent" for library in _LIBRARIES},
-        },
-        "title": f"{suite.title}, fold {fold or 'all'}",
+        "versions": {**versions(), "myopic-mces": version_of("myopic-mces") or "absent"},
+        "title": f"{inputs.source.name}, fold {fold}",
         "track": inputs.track,
-        "remarks": [*suite.remarks, *inputs.remarks],
+        "remarks": inputs.remarks,
         "data": {
-            "files": {path.name: sha256(path) for path in suite.files},
-            "fold": fold or "all",
+            "files": {inputs.source.name: sha256(inputs.source)},
+            "fold": fold,
             "spectra_per_molecule": settings.spectra_per_molecule,
             "limit": settings.limit,
             "left_out_as_trained_on": list(inputs.left_out),
@@ -180,61 +233,35 @@ def _provenance(
             "match": "first block of the InChIKey",
             "tanimoto": "Morgan radius 2, 2048 bits",
             "mces": "myopic-mces, threshold 15, always_stronger_bound, capped at 100",
-            "mces_limit_s": settings.mces_limit,
+            "mces_limit_s": mces.LIMIT_S,
             "seed": settings.prediction.seed,
-            "interval": INTERVAL,
+            "interval": _INTERVAL,
         },
     }
 
 
-def _tables(
-    results: Mapping[str, Any], scores: Scores, known: Mapping[str, Sequence[Any]]
-) -> dict[str, Rows]:
-    """Tables of the numbers, by the name of their file; a mean stands with its interval.
-
-    Args:
-        results: What results.json holds.
-        scores: Of every spectrum.
-        known: What else is known of each, by column; None where it is not.
-    """
-    spectra: list[list[Any]] = [
-        ["spectrum_id", "molecule", "smiles", *scores.columns, *known],
-        *(
-            [truth.spectrum_id, truth.molecule, truth.smiles]
-            + [float(column[row]) for column in scores.columns.values()]
-            + ["" if column[row] is None else column[row] for column in known.values()]
-            for row, truth in enumerate(scores.truths)
-        ),
-    ]
-    tables: dict[str, Rows] = {
-        "per_spectrum": spectra,
-        "metrics": [
-            ["spectra", "molecules", "metric", *_ENDS],
-            *(
-                [results["spectra"], results["molecules"], name, *(mean[end] for end in _ENDS)]
-                for name, mean in results["metrics"].items()
-            ),
-        ],
-        "groups": _groups(results["groups"]),
-        "calibration": [
-            ["of", "cases", "stated", "observed", "observed_low", "observed_high"],
-            *(
-                [name, part["count"], part["stated"], *part["observed"].values()]
-                for name, table in results["calibration"].items()
-                for part in table["bins"]
-            ),
-        ],
-    }
-    if "formula_accuracy" in results:
-        tables["formula_accuracy"] = _groups(results["formula_accuracy"])
-    return tables
+def _spectra(scores: Scores, statuses: Sequence[str], known: Columns) -> Iterator[Sequence[object]]:
+    """The table of spectra."""
+    columns = {**scores.columns, **known}
+    yield ["spectrum_id", "molecule", "smiles", "status", *columns]
+    for row, truth in enumerate(scores.truths):
+        numbers = (float(column[row]) for column in columns.values())
+        yield [truth.spectrum_id, truth.molecule, truth.smiles, statuses[row], *numbers]
 
 
-def _groups(groups: Sequence[Mapping[str, Any]]) -> Rows:
-    """One row a group of spectra."""
-    names = list(groups[0]["estimates"]) if groups else []
-    ends = [part for name in names for part in (name, f"{name}_low", f"{name}_high")]
-    yield ["by", "group", "spectra", "molecules", *ends]
-    for group in groups:
-        values = [group["estimates"][name][end] for name in names for end in _ENDS]
-        yield [group["by"], group["label"], group["spectra"], group["molecules"], *values]
+def _groups(results: Mapping[str, Any]) -> Iterator[Sequence[object]]:
+    """The table of all spectra and of every group, a row a score."""
+    yield ["by", "group", "spectra", "molecules", "metric", *_ENDS]
+    whole = {"by": "all", "label": "all", "estimates": results["metrics"]}
+    for group in ({**results, **whole}, *results["groups"]):
+        about = [group[name] for name in ("by", "label", "spectra", "molecules")]
+        for name, estimate in group["estimates"].items():
+            yield [*about, name, *(estimate[end] for end in _ENDS)]
+
+
+def _bins(tables: Mapping[str, Mapping[str, Any]]) -> Iterator[Sequence[object]]:
+    """The table of stated and observed probabilities."""
+    yield ["of", "cases", "stated", "observed", "observed_low", "observed_high"]
+    for name, table in tables.items():
+        for part in table["bins"]:
+            yield [name, part["count"], part["stated"], *part["observed"].values()]

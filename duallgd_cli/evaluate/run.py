@@ -2,54 +2,49 @@
 
 A benchmark is predicted from unlabelled spectra by the predict use case with its journal, so it
 resumes like `duallgd predict`. The folder of the report then holds ``spectra.tsv`` (all that the
-prediction saw), ``truth.tsv``, ``predictions.csv`` and its journal; ``formulas.csv`` where formulas
-are predicted. A prediction in shards is one of `duallgd predict`, whose joined output is scored.
+prediction saw), ``truth.tsv``, ``predictions.csv`` and its journal. A prediction in shards is one
+of `duallgd predict`, whose joined output is scored.
 """
 
-import statistics
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.errors import UsageError, WeightsError
-from duallgd_cli.evaluate.groups import RANKS
-from duallgd_cli.evaluate.leakage import TrainingHashes, check_leakage
+from duallgd_cli.evaluate.leakage import TrainingHashes, leave_out_trained
 from duallgd_cli.evaluate.report import make_folder, report, report_files
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import EvaluationInputs, Suite, find, write_truth, write_unlabelled
-from duallgd_cli.evaluate.tables import choose, truths_of
+from duallgd_cli.evaluate.tables import (
+    EvaluationInputs,
+    choose,
+    truths_of,
+    write_truth,
+    write_unlabelled,
+)
 from duallgd_cli.files import claim, sha256
-from duallgd_cli.formulas import FormulaSettings
-from duallgd_cli.formulas.rows import write_formulas
 from duallgd_cli.predict import api
 from duallgd_cli.predict.journal import FinishedRun
 from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.run import Progress, claim_run, files_of_runs, predict
 from duallgd_cli.predict.run import predictions as predictions_of
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
+from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.results import Prediction
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.sources.database import read_analogues
 from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.tables import table_rows
 
-ORACLE_TOP: Final = 100
+_ORACLE_TOP: Final = 100
 SPECTRA: Final = "spectra.tsv"
 TRUTH: Final = "truth.tsv"
-FORMULAS: Final = "formulas.csv"
 PREDICTIONS: Final = "predictions.csv"
-# Outputs, as messages name them.
-_BLIND, _KEY = "the unlabelled spectra", "the table of the truth"
+_LABELLED: Final = ("smiles", "mzs", "intensities", "precursor_mz")
 _OURS: Final = "the training molecules of the weights"
-TRUE_ORDER: Final = (
-    "TRUE ATOM ORDER: the network was shown the atoms in the order of the true molecule's "
-    "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
-    "known of an unlabelled spectrum."
-)
 _CHOSEN: Final = "Candidates were chosen from a database: structures that it lacks are not found."
 _GIVEN: Final = "The run was given molecules; whether test molecules are among them is not checked."
 _NOT_CHECKED: Final = (
@@ -65,8 +60,8 @@ def evaluate(settings: EvaluateSettings, progress: Progress | None = None) -> di
         What results.json holds.
 
     Raises:
-        UsageError: The weights have seen test molecules, the request is impossible, or tables do
-            not belong together.
+        UsageError: The weights have seen all test molecules, the request is impossible, or tables
+            do not belong together.
         MissingInputError: A file does not exist.
         UnreadableError: A table cannot be read.
         InterruptedRunError: Ctrl-C; what was finished is kept.
@@ -90,16 +85,13 @@ def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
     """
     if settings.benchmark is None and settings.predictions is None:
         raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
-    truth = settings.truth
-    if settings.benchmark is not None and truth is None:
-        suite = find(settings.benchmark)
-    elif truth is not None and settings.benchmark is None:
-        suite = Suite(truth.name, (truth,), lambda: table_rows(truth, required=("smiles",)))
-    else:
+    source, required = settings.benchmark or settings.truth, ("smiles",)
+    if source is None or (settings.benchmark is not None and settings.truth is not None):
         raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
-    listed = truths_of(suite.rows(), settings.fold or suite.fold, suite.title)
+    rows = table_rows(source, required if settings.benchmark is None else _LABELLED)
+    listed = truths_of(rows, settings.fold, source.name)
     return EvaluationInputs(
-        suite=suite,
+        source=source,
         truths=choose(listed, settings.spectra_per_molecule, settings.limit),
         predictions=settings.predictions or settings.folder / PREDICTIONS,
     )
@@ -113,15 +105,14 @@ def claim_files(settings: EvaluateSettings, inputs: EvaluationInputs) -> None:
     """
     folder = settings.folder
     single = {
+        "truth": inputs.source,
         "predictions": settings.predictions,
-        "truth": settings.truth,
         "list of training molecules": settings.train_hashes,
         "settings": settings.config,
     }
     with suppress(WeightsError):  # loading them says so
         single["weights"] = resolve_weights(settings.weights)
     read: list[tuple[str, str | Path]] = [
-        *(("an input, the benchmark", path) for path in inputs.suite.files),
         *((f"an input, the {kind}", path) for kind, path in single.items() if path is not None),
         *(("an input, the training molecules", path) for path in settings.train_data),
     ]
@@ -131,10 +122,9 @@ def claim_files(settings: EvaluateSettings, inputs: EvaluationInputs) -> None:
             read += files_of_runs([settings.predictions])
         claim(written, read, force=settings.force, makes_folders=True)
         return
-    written |= {_BLIND: folder / SPECTRA, _KEY: folder / TRUTH}
-    if settings.formulas is None and settings.prediction.formula is not None:
-        written["the predicted formulas"] = folder / FORMULAS
-    request = replace(_request(settings, 1), inputs=tuple(map(str, inputs.suite.files)))
+    written["the unlabelled spectra"] = folder / SPECTRA
+    written["the table of the truth"] = folder / TRUTH
+    request = replace(_request(settings, 1), inputs=(str(inputs.source),))
     claim_run(request, written, read, makes_folders=True)
 
 
@@ -174,14 +164,11 @@ def _look_at_finished(settings: EvaluateSettings, inputs: EvaluationInputs) -> N
         lists[_OURS] = None if path is None else TrainingHashes.read(path)
     else:
         inputs.remark(_NOT_CHECKED)
-    check_leakage(inputs, lists, settings)
+    leave_out_trained(inputs, lists, settings.train_data)
     if run is not None:
         _take_journal(inputs, run)
         if run.header.settings.keys() & asdict(GuideFiles()).keys():
             inputs.remark(_GIVEN)
-    rows = table_rows(inputs.predictions, required=("smiles",))
-    if any(TRUE_ORDER in row.get("message", "") for row in rows):
-        inputs.remark(TRUE_ORDER)
 
 
 def predict_inputs(
@@ -193,7 +180,7 @@ def predict_inputs(
     """Predict the spectra, where that is not done yet.
 
     Raises:
-        UsageError: The weights have seen test molecules, or the request is impossible.
+        UsageError: The weights have seen all test molecules, or the request is impossible.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
     lists = _training_list(settings)
@@ -204,11 +191,10 @@ def predict_inputs(
     for name in settings.analogues:
         blocks = read_analogues(Path(name)).isomers(truth.smiles for truth in inputs.truths)
         lists[f"the analogues of {name} that have a formula of theirs"] = TrainingHashes.of(blocks)
-    check_leakage(inputs, lists, settings)
-    folder = settings.folder
-    with_formula = settings.formulas is None and settings.prediction.formula is None
+    leave_out_trained(inputs, lists, settings.train_data)
+    folder, with_formula = settings.folder, settings.prediction.formula is None
     make_folder(folder)
-    rows = inputs.suite.rows()
+    rows = table_rows(inputs.source)
     write_unlabelled(rows, inputs.truths, folder / SPECTRA, with_formula=with_formula)
     write_truth(inputs.truths, folder / TRUTH)
     request = _request(settings, settings.workers or runtime.default_workers)
@@ -220,20 +206,17 @@ def predict_inputs(
     inputs.record["weights"]["record"] = dict(model.record)
     if settings.databases and settings.prediction.sampling.database_share == 1:
         inputs.remark(_CHOSEN)
-    if settings.formulas is not None:
+    if not with_formula:
         inputs.formulas = tried_formulas(predictions)
-    elif not with_formula:
-        search = settings.prediction.formula_search
-        inputs.formulas = predicted_formulas(folder / SPECTRA, folder / FORMULAS, search)
 
 
 def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
-    top_k = max(ORACLE_TOP, *settings.top_k)
+    """What is asked of `predict`."""
+    top_k = max(_ORACLE_TOP, *settings.top_k)
     guide = GuideFiles(analogues=settings.analogues, databases=settings.databases)
     return PredictRequest(
         inputs=(str(settings.folder / SPECTRA),),
         output=str(settings.folder / PREDICTIONS),
-        formulas=settings.formulas,
         # Each spectrum of a benchmark counts alone, so each is predicted alone.
         settings=replace(settings.prediction, top_k=top_k, group_by="none"),
         guide=guide if guide != GuideFiles() else None,
@@ -243,28 +226,12 @@ def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
     )
 
 
-def predicted_formulas(
-    spectra: Path, output: Path, settings: FormulaSettings
-) -> dict[str, list[str]]:
-    """The ten most probable formulas of every spectrum, as `duallgd formulas` writes them.
-
-    Returns:
-        Formulas by spectrum, best first; a formula with several adducts stands at its best rank.
-    """
-    ten = PredictSettings(top_k=max(RANKS), group_by="none", formula_search=settings)
-    write_formulas(PredictRequest((str(spectra),), str(output), "csv", settings=ten, force=True))
-    ranked: dict[str, list[str]] = {}
-    for row in table_rows(output, required=("spectrum_id", "formula")):
-        ranked.setdefault(row["spectrum_id"], []).append(row["formula"])
-    return {name: list(dict.fromkeys(filter(None, formulas))) for name, formulas in ranked.items()}
-
-
 def tried_formulas(predictions: Sequence[Prediction]) -> dict[str, list[str]]:
-    """The formulas under which structures were drawn, by spectrum, the likeliest first."""
+    """The formulas under which structures were drawn, by spectrum, the most probable first."""
     ranked = {}
     for prediction in predictions:
-        likeliest = sorted(prediction.hypotheses, key=lambda hypothesis: -hypothesis.log_prior)
-        formulas = (hypothesis.formula for hypothesis in likeliest if hypothesis.formula)
+        by_prior = sorted(prediction.hypotheses, key=lambda hypothesis: -hypothesis.log_prior)
+        formulas = (hypothesis.formula for hypothesis in by_prior if hypothesis.formula)
         ranked[prediction.spectrum_id] = list(dict.fromkeys(formulas))
     return ranked
 
@@ -275,26 +242,22 @@ def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> list[Prediction
     if remark := run.header.model.get("remark"):
         inputs.remark(str(remark))
     tallies = [tally for prediction in predictions for tally in prediction.hypotheses]
-    drawn = sum(tally.sampled for tally in tallies)
-    seconds = [prediction.seconds for prediction in predictions] or [0.0]
+    drawn, count = sum(tally.sampled for tally in tallies), max(len(predictions), 1)
     inputs.record = {
         "settings": dict(run.header.settings),
         "weights": {name: run.header.model.get(name) for name in ("name", "sha256")},
         "samples": {  # every assembled one has the requested formula exactly
             "drawn": drawn,
-            "valid_share": sum(t.assembled for t in tallies) / max(drawn, 1),
-            "repaired_share": sum(t.repaired for t in tallies) / max(drawn, 1),
-            "formula_exact_share": sum(t.assembled + t.repaired for t in tallies) / max(drawn, 1),
-            "distinct_per_spectrum": sum(t.distinct for t in tallies) / max(len(predictions), 1),
-            "seconds_per_spectrum": statistics.fmean(seconds),
-            "median_seconds_per_spectrum": statistics.median(seconds),
+            "valid_share": sum(tally.assembled for tally in tallies) / max(drawn, 1),
+            "repaired_share": sum(tally.repaired for tally in tallies) / max(drawn, 1),
+            "distinct_per_spectrum": sum(tally.distinct for tally in tallies) / count,
+            "seconds_per_spectrum": fmean([one.seconds for one in predictions] or [0.0]),
         },
     }
+    explained = (one for one in predictions if one.formula)
     inputs.notes |= {
         "explained_peaks": {
-            one.spectrum_id: float(one.hypotheses[0].n_explained)
-            for one in predictions
-            if one.formula
+            one.spectrum_id: float(one.hypotheses[0].n_explained) for one in explained
         },
         "confidence_top10": {
             one.spectrum_id: one.confidence_top10 for one in predictions if one.candidates

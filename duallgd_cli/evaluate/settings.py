@@ -42,10 +42,10 @@ class EvaluateSettings:
     """
 
     benchmark: Annotated[
-        str | None,
+        Path | None,
         _scored(
-            help="massspecgym (downloaded once), or a table of labelled spectra in its layout "
-            "(.tsv, .gz, .xz): identifier, smiles, formula, mzs, intensities, precursor_mz, adduct."
+            help="Table of labelled spectra in the MassSpecGym layout (.tsv, .gz, .xz): "
+            "identifier, smiles, formula, mzs, intensities, precursor_mz, adduct."
         ),
     ] = None
     predictions: Annotated[
@@ -57,39 +57,24 @@ class EvaluateSettings:
     ] = None
     truth: Annotated[
         Path | None,
-        _scored(help="Table in the MassSpecGym layout (.tsv, .gz, .xz): identifier and smiles."),
+        _scored(
+            help="Table of the true structures (.tsv, .csv, .gz, .xz): identifier or feature_id, "
+            "and smiles."
+        ),
     ] = None
     fold: Annotated[
-        str,
-        _scored(
-            help="Fold to score; else test of MassSpecGym, or all of another table. val:A and "
-            "val:B are its halves by molecule."
-        ),
+        str, _scored(help="Fold to score, else all. val:A and val:B are its halves by molecule.")
     ] = ""
     spectra_per_molecule: Annotated[
         Literal["1", "all"], _scored(help="1 (always the same one of each molecule) or all.")
     ] = "all"
     limit: Annotated[int | None, _scored(help="So many spectra, always the same.", min=1)] = None
-    formulas: Annotated[
-        Path | None,
-        _scored(
-            help="Table of predicted formulas by identifier: the formula-predicted track. Without "
-            "it the true formulas are given: the formula-known track."
-        ),
-    ] = None
     mces: Annotated[bool, _scoring(help="Compute MCES distances, the slow part.")] = True
-    mces_limit: Annotated[
-        float,
-        _scoring(
-            help="Wall time for one pair; a pair out of time counts as the worst it may be.",
-            metavar="SECONDS",
-        ),
-    ] = 30.0
     train_hashes: Annotated[
         Path | None,
         _leakage(
-            help="List of the weights' training molecules; by default the file .train.hashes "
-            "beside the weights that predict, or made the predictions."
+            help="List of the weights' training molecules, which are left out; by default the file "
+            ".train.hashes beside the weights that predict, or made the predictions."
         ),
     ] = None
     train_data: Annotated[
@@ -99,19 +84,11 @@ class EvaluateSettings:
             "one: groups by it, and the share above 0.7; may be repeated."
         ),
     ] = ()
-    allow_leakage: Annotated[
-        bool,
-        _leakage(help="Score molecules of the training data too, and say so on the result."),
-    ] = False
-    drop_leaked: Annotated[
-        bool,
-        _leakage(help="Leave out molecules of the training data; the result names them."),
-    ] = False
     workers: Annotated[
         int | None,
         _machine(
-            help="Processes that predict, and that score; they change no result. By default as "
-            "predict's, and to score the physical cores at hand.",
+            help="Processes that predict and score; results do not depend on them. By default as "
+            "many as the machine has cores and memory for.",
             min=1,
             metavar="K",
         ),
@@ -130,25 +107,11 @@ class EvaluateSettings:
     config: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.allow_leakage and self.drop_leaked:
-            raise UsageError("--allow-leakage and --drop-leaked exclude each other; give one")
         if self.prediction.formula not in (None, "predict"):
             raise UsageError(f"--formula is predict, not {quote(self.prediction.formula)}")
 
     @property
     def folder(self) -> Path:
         """Where the report goes."""
-        name = self.predictions or Path(str(self.benchmark))
-        return self.out or Path(f"{name.name}.evaluation")
-
-
-def parse_ranks(text: str) -> tuple[int, ...]:
-    """Read ``1,10``.
-
-    Raises:
-        UsageError: It is not a list of whole numbers from 1.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise UsageError(f"--top-k {quote(text)} is not a list of whole numbers such as 1,10")
-    return tuple(sorted({int(part) for part in parts}))
+        scored = self.predictions or self.benchmark or Path()
+        return self.out or Path(f"{scored.name}.evaluation")

@@ -5,14 +5,14 @@ A structure is described once for all metrics: identity, fingerprint and formula
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, repeat
-from math import isfinite
+from itertools import chain
+from math import isfinite, isnan
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,16 @@ from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError, Usa
 from duallgd_cli.files import write_atomically
 from duallgd_cli.tables import table_rows
 
-ID_COLUMNS: Final = ("identifier", "spectrum_id", "id", "name", "spec")
-PEAKS: Final = frozenset({"mzs", "intensities"})
+Row = Mapping[str, str]
+
+ID_COLUMNS: Final = ("identifier", "spectrum_id", "feature_id", "id", "name", "spec")
+_FEATURE: Final = "feature_id"
+_PEAKS: Final = frozenset({"mzs", "intensities"})
+# What a lab has of an unknown. Whatever is not listed here does not reach the prediction.
+_MEASURED: Final = (
+    "mzs", "intensities", "precursor_mz", "adduct", "ion_mode", "instrument_type", "instrument",
+    "resolution", "collision_energy", "collision_energy_text",
+)  # fmt: skip
 _PANELS: Final = "AB"  # of a fold: to develop by, and to look at once
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
@@ -38,13 +46,13 @@ class Truth:
         spectrum_id: Unique in its table.
         smiles: As written; of a molecule.
         molecule: First block of the InChIKey (the SMILES where there is no InChI).
-        fields: The other columns, by lower-case name; peaks left out.
+        fields: The columns of its row, by lower-case name; peaks left out.
     """
 
     spectrum_id: str
     smiles: str
     molecule: str
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Row = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +79,45 @@ class MoleculeFigures:
         block: First block of the InChIKey, "" if there is no InChI.
         bits: Set bits of the Morgan fingerprint (radius 2, 2,048 bits), ascending, uint16 (n_on,).
         formula: Molecular formula in Hill order, "" with an element outside the vocabulary.
+        n_heavy: Heavy atoms.
     """
 
     smiles: str
     block: str
     bits: NDArray[np.uint16]
     formula: str
+    n_heavy: int
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class EvaluationInputs:
+    """What is scored, and what is found out about it on the way to the report.
+
+    Attributes:
+        source: Table of the truth; of the spectra too, where these are predicted first.
+        truths: The spectra to score.
+        predictions: CSV or TSV with a spectrum's identifier, ``smiles`` and possibly ``rank``.
+        remarks: Sentences for the report.
+        left_out: Molecules that were trained on, by InChIKey first block.
+        track: ``formula known``, ``formula predicted`` or ``not stated``.
+        record: Settings, weights and samples of the predictions, as far as known.
+        notes: Numbers by spectrum, as `report.strata` takes them.
+        formulas: Predicted formulas by spectrum, best first; None where the true ones are given.
+    """
+
+    source: Path
+    truths: Sequence[Truth]
+    predictions: Path
+    remarks: list[str] = field(default_factory=list)
+    left_out: Sequence[str] = ()
+    track: str = "not stated"
+    record: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    formulas: Mapping[str, Sequence[str]] | None = None
+
+    def remark(self, *sentences: str) -> None:
+        """Add sentences for the report, each once."""
+        self.remarks = list(dict.fromkeys((*self.remarks, *sentences)))
 
 
 @lru_cache(maxsize=100_000)
@@ -96,10 +137,11 @@ def molecule(smiles: str) -> MoleculeFigures | None:
         block=block,
         bits=identity.fingerprint(mol, METRIC_BITS),
         formula=formula,
+        n_heavy=mol.GetNumHeavyAtoms(),
     )
 
 
-def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list[Truth]:
+def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
     """The truth in a table of the MassSpecGym layout: a spectrum a row, an identifier and smiles.
 
     Args:
@@ -113,7 +155,7 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
             molecule, or no row is left.
         UsageError: A fold is asked for that the table does not have.
     """
-    bare = [{name: cell for name, cell in row.items() if name not in PEAKS} for row in rows]
+    bare = [{name: cell for name, cell in row.items() if name not in _PEAKS} for row in rows]
     if not bare:
         raise UnreadableError(f"{source} holds no rows")
     fold, has_panel, panel = fold.partition(":")
@@ -124,7 +166,7 @@ def truths_of(rows: Iterable[Mapping[str, str]], fold: str, source: str) -> list
         folds = sorted({row["fold"] for row in bare if row.get("fold")})
         has = f"its folds are {_few(folds)}" if folds else "it has no column fold"
         raise UsageError(f"{source} has no fold {quote(fold)}; {has}")
-    name = id_column(kept, source)
+    name = id_column(kept[0], source)
     truths: dict[str, Truth] = {}
     for row in kept:
         described = molecule(row["smiles"])
@@ -148,19 +190,20 @@ def _panel_of(molecule: str) -> str:
 
 
 def _hash(text: str) -> bytes:
+    """Eight bytes that depend on a text alone."""
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def id_column(rows: Sequence[Mapping[str, str]], source: str) -> str:
+def id_column(row: Row, source: str) -> str:
     """Name of the column that identifies a spectrum.
 
     Raises:
         UnreadableError: There is none.
     """
     for name in ID_COLUMNS:
-        if rows and name in rows[0]:
+        if name in row:
             return name
-    has = _few(list(rows[0])) if rows else "no rows"
+    has = _few(list(row))
     raise UnreadableError(f"{source} has none of the columns {', '.join(ID_COLUMNS)}; it has {has}")
 
 
@@ -182,10 +225,14 @@ def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None
     return [truth for truth in listed if truth.spectrum_id in kept]
 
 
-def read_predictions(path: Path) -> dict[str, Predicted]:
+def read_predictions(path: Path, truth: Row | None = None) -> dict[str, Predicted]:
     """Read ranked structures: a spectrum's identifier, ``smiles`` and, if not in order, ``rank``.
 
     Rows without a SMILES say that a spectrum has no candidates.
+
+    Args:
+        path: CSV or TSV.
+        truth: A row of the truth; where that names features, so do the predictions.
 
     Raises:
         MissingInputError: There is no such file.
@@ -193,7 +240,11 @@ def read_predictions(path: Path) -> dict[str, Predicted]:
         UsageError: Two spectra of the table have one identifier.
     """
     listed = list(table_rows(path, required=("smiles",)))
-    name = id_column(listed, str(path))
+    first = listed[0] if listed else {}
+    name = id_column(first, str(path))
+    is_by_feature = truth is not None and id_column(truth, "the truth") == _FEATURE
+    if is_by_feature and any(row.get(_FEATURE) for row in listed):
+        name = _FEATURE
     by_spectrum: dict[str, list[dict[str, str]]] = {}
     for row in listed:
         by_spectrum.setdefault(row[name], []).append(row)
@@ -247,25 +298,45 @@ def number(text: str) -> float:
 
 
 def _few(names: Sequence[str]) -> str:
+    """The first names of many."""
     shown = ", ".join(names[:8])
     return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "no columns"
 
 
-def write_table(path: Path, rows: Iterable[Sequence[object]], track: str = "") -> None:
-    """Write a tab-separated table; numbers with six digits.
+def write_unlabelled(
+    rows: Iterable[Row], chosen: Sequence[Truth], path: Path, *, with_formula: bool
+) -> None:
+    """Write spectra as a lab would have them: no structure, and no formula unless it is given."""
+    columns = (*_MEASURED, "formula") if with_formula else _MEASURED
+    wanted = {truth.spectrum_id for truth in chosen}
+    name = id_column(chosen[0].fields, str(path))
 
-    Args:
-        path: Of the file.
-        rows: The first holds the names of the columns.
-        track: Said in a last column of every row, "" for no such column.
+    def cells() -> Iterator[list[str]]:
+        for row in rows:
+            if row[name] in wanted:
+                yield [row[name], *(row.get(column, "") for column in columns)]
+
+    write_table(path, chain([["identifier", *columns]], cells()))
+
+
+def write_truth(chosen: Sequence[Truth], path: Path) -> None:
+    """Write the truth of the chosen spectra, so that predictions can be scored again later."""
+    columns = list(dict.fromkeys((*chosen[0].fields, "inchikey")))
+    rows = ({**truth.fields, "inchikey": truth.molecule} for truth in chosen)
+    write_table(path, chain([columns], ([fields[name] for name in columns] for fields in rows)))
+
+
+def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write a tab-separated table, its columns' names first; numbers with six digits, NaN empty.
 
     Raises:
         UsageError: The file cannot be written.
     """
-    lasts = chain([["track"]], repeat([track])) if track else repeat([])
-    lines = ("\t".join(map(_cell, [*row, *last])) for row, last in zip(rows, lasts, strict=False))
-    write_atomically(path, (f"{line}\n" for line in lines))
+    write_atomically(path, ("\t".join(map(_cell, row)) + "\n" for row in rows))
 
 
 def _cell(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else " ".join(str(value).split())
+    """A value as a table shows it."""
+    if isinstance(value, float):
+        return "" if isnan(value) else f"{value:.6g}"
+    return " ".join(str(value).split())

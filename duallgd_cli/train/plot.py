@@ -1,23 +1,30 @@
 """`duallgd train --plot`: the figures of a run over its steps, a plot for each stage."""
 
 import json
-from functools import partial
+import logging
+from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from duallgd_cli.errors import MissingInputError
-from duallgd_cli.evaluate.plots import save_drawings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+logger = logging.getLogger(__name__)
+
 # What a line of the log holds that is no figure of how good the network is.
 _OF_THE_RUN: Final = frozenset({"step", "norm", "count", "s", "fp_threshold"})
 _COLUMNS: Final = 3
+# Endings, and what leaves date and program out: the same logs give the same bytes.
+_ENDINGS: Final = {"png": {"Software": None}, "svg": {"Date": None}}
 
 
 def plot_run(run: Path) -> list[Path]:
     """Draw what the logs of a stage or a recipe hold, as PNG and SVG in its folder ``plots``.
+
+    Without matplotlib a message says that nothing is drawn.
 
     Returns:
         The logs that were read.
@@ -30,12 +37,20 @@ def plot_run(run: Path) -> list[Path]:
         raise MissingInputError(
             f"{run} holds no metrics.jsonl; give the folder of a run of duallgd train"
         )
-    drawings = {}
+    if find_spec("matplotlib") is None:
+        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
+        return []
+    import matplotlib as mpl
+
+    (run / "plots").mkdir(exist_ok=True)
     for folder in logs:
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines if line.endswith("}")]  # one may be half written
-        drawings[folder.resolve().name] = partial(_curves, rows)
-    save_drawings(run / "plots", drawings)
+        with mpl.rc_context(fname=str(resources.files("duallgd_cli") / "figures.mplstyle")):
+            figure = _curves(rows)
+            for ending, metadata in _ENDINGS.items():
+                name = f"{folder.resolve().name}.{ending}"
+                figure.savefig(run / "plots" / name, metadata=metadata)
     return [folder / "metrics.jsonl" for folder in logs]
 
 

@@ -241,8 +241,8 @@ def predict_known(
     sampling = SamplingSettings(samples=draw.samples, steps=draw.steps)
     evaluate(
         EvaluateSettings(
-            benchmark=str(table), fold=fold, spectra_per_molecule="1", limit=draw.limit, out=out,
-            mces=False, drop_leaked=True, train_hashes=hashes, weights=str(weights),
+            benchmark=table, fold=fold, spectra_per_molecule="1", limit=draw.limit, out=out,
+            mces=False, train_hashes=hashes, weights=str(weights),
             prediction=PredictSettings(seed=seed, sampling=sampling), device=str(runtime.device),
             precision=runtime.precision, threads=runtime.threads, resume=True, force=True,
         ),

@@ -7,8 +7,8 @@
 Their network reads the order in which a molecule's atoms are listed, and their tests list them as
 the true molecule's canonical SMILES does: part of the answer is in the question. `duallgd predict`
 and `duallgd evaluate` know no such order; ``--atom-order formula`` leaves it out here, too. Whatever
-comes of it says so: the terminal, results.json, every row and the run record of the predictions,
-every plot. As they do, molecules of other elements than their network knows are left out.
+comes of it says so: the terminal, results.json, every row and the run record of the predictions.
+As they do, molecules of other elements than their network knows are left out.
 
 The report is that of `duallgd evaluate`; beside it ``reference.tsv`` has the scores by their rules:
 match of the whole InChI among distinct valid InChIs, Tanimoto and MCES of canonical tautomers, MCES
@@ -39,10 +39,10 @@ from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
 from duallgd_cli.evaluate.mces import minima
 from duallgd_cli.evaluate.metrics import Scores
 from duallgd_cli.evaluate.report import report
-from duallgd_cli.evaluate.run import TRUE_ORDER, claim_files, inputs_of, predict_inputs
+from duallgd_cli.evaluate.run import claim_files, inputs_of, predict_inputs
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import EvaluationInputs
 from duallgd_cli.evaluate.tables import (
+    EvaluationInputs,
     MoleculeFigures,
     Predicted,
     Truth,
@@ -69,7 +69,11 @@ except ModuleNotFoundError as missing:
 
 # Reference: the search is bounded by 100, and by twice the number of bonds of the truth.
 _THRESHOLD: Final = 100.0
-_COLUMNS: Final = ("accuracy", "tanimoto", "mces")
+TRUE_ORDER: Final = (
+    "TRUE ATOM ORDER: the network was shown the atoms in the order of the true molecule's "
+    "canonical SMILES, as in the authors' tests; the order tells part of the answer and is not "
+    "known of an unlabelled spectrum."
+)
 
 
 def elements_in_smiles_order(smiles: str) -> tuple[str, ...]:
@@ -256,7 +260,6 @@ def _scored(spectrum: Truth, ranked: Predicted, settings: EvaluateSettings) -> d
             canonical.smiles,
             [one.smiles for one in tautomers],
             settings.top_k,
-            settings.mces_limit,
             threshold=_THRESHOLD,
             ceiling=2.0 * _mol(truth).GetNumBonds(),
         )
@@ -269,7 +272,7 @@ def _mol(one: MoleculeFigures) -> Mol:
 
 
 def main(
-    benchmark: Annotated[str, typer.Option(help="As for duallgd evaluate.")],
+    benchmark: Annotated[Path, typer.Option(help="As for duallgd evaluate.")],
     weights: Annotated[str, typer.Option(help="As the plug-in's command convert writes them.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the report.")],
     fold: Annotated[str, typer.Option(help="As for duallgd evaluate.")] = "test",
@@ -310,10 +313,8 @@ def main(
     found = report(settings, inputs)
     predicted = read_predictions(inputs.predictions)
     ranked = [predicted[truth.spectrum_id] for truth in inputs.truths]
-    means = reference_scores(inputs.truths, ranked, settings).means(
-        [f"{name}@{k}" for name in _COLUMNS[: 2 + mces] for k in settings.top_k], seed
-    )
-    rows = [[name, one.mean, one.low, one.high] for name, one in means.items()]
+    means = reference_scores(inputs.truths, ranked, settings).summary(seed)
+    rows = [[name, *mean.values()] for name, mean in means.items()]
     write_table(output / "reference.tsv", [["metric", "mean", "low", "high"], *rows])
     shown = Table("by the authors' rules", "mean", "95 % interval", title=found["title"])
     for name, mean, low, high in rows:

@@ -194,7 +194,7 @@ def main(
         named = " ".join(f"{name}={quota}" for name, quota in own.items())
         sampling = SamplingSettings(samples=sum(own.values()), sources=named)
         settings = EvaluateSettings(
-            benchmark=str(data),
+            benchmark=data,
             fold=fold,
             spectra_per_molecule="1",
             limit=molecules,
@@ -202,7 +202,6 @@ def main(
             mces=False,
             prediction=PredictSettings(seed=seed, sampling=sampling),
             train_hashes=train_hashes,
-            drop_leaked=True,
             weights=weights,
             device="cpu",
             threads=1,

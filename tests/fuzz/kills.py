@@ -15,6 +15,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from duallgd_cli.chem.identity import inchikey, parse_smiles
+from duallgd_cli.evaluate.leakage import TrainingHashes
 from tests import labelled_table
 from tests.fuzz.weights import sound_weights
 from tests.labelled_table import rows
@@ -59,7 +60,7 @@ class Job:
 def figures(path):
     """Results of an evaluation without its times and places."""
     found = json.loads(path.read_text())
-    return {name: found[name] for name in ("metrics", "groups", "statuses", "candidates")}
+    return {name: found[name] for name in ("metrics", "groups", "statuses")}
 
 
 def tensors(path):
@@ -78,6 +79,7 @@ def jobs(folder):
     formula, smiles = "FORMULA=C8H10N4O2\n", "SMILES=Cn1cnc2c1c(=O)n(C)c(=O)n2C\n"
     (folder / "library.mgf").write_text(text.replace(formula, formula + smiles))
     labelled_table.write(folder / "labelled.tsv")
+    TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(folder / "none.hashes")
     structures_folder(folder / "structures")
     sound_weights(folder / "tiny.safetensors")
     keys = ((row["identifier"], inchikey(parse_smiles(row["smiles"]))) for row in rows())
@@ -104,7 +106,7 @@ def jobs(folder):
             (*stub, "report", "finished.csv", "-o", "page.html"), ("page.html",), over, finished
         ),
         "evaluate": Job(
-            (*stub, *evaluate.split(), "--no-mces", "--allow-leakage"),
+            (*stub, *evaluate.split(), "--no-mces", "--train-hashes", "none.hashes"),
             ("r/predictions.csv", "r/results.json"),
             ("--resume",),
             read=lambda path: figures(path) if path.suffix == ".json" else path.read_bytes(),

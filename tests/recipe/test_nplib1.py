@@ -5,7 +5,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
-from duallgd_cli.evaluate.suites import find
+from duallgd_cli.tables import table_rows
 from recipes.nplib1 import LABELS, SPLIT, main, spectra_of
 from tests import labelled_table
 
@@ -62,8 +62,7 @@ def test_the_release_becomes_a_benchmark_in_the_common_layout(folder):
 
     assert (refused.exit_code != 0, kept) == (True, "of an earlier day")
     assert done.exit_code == 0, done.output
-    suite, expected = find(str(folder / "nplib1.tsv")), labelled_table.rows(1)
-    rows = list(suite.rows())
+    rows, expected = list(table_rows(out)), labelled_table.rows(1)
     assert [row["identifier"] for row in rows] == [row["identifier"] for row in expected]
     assert [row["fold"] for row in rows] == [row["fold"] for row in expected]
     assert rows[0]["adduct"] == "[M+H]+"

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.evaluate import report
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.evaluate.run import evaluate
 from duallgd_cli.evaluate.settings import EvaluateSettings
@@ -38,11 +37,6 @@ def study(monkeypatch, capsys, tmp_path):
     return run
 
 
-@pytest.fixture(autouse=True)
-def without_plots(monkeypatch):
-    monkeypatch.setattr(report, "write_plots", lambda *_: {})
-
-
 @pytest.fixture
 def table(tmp_path):
     """A small table of labelled spectra."""
@@ -71,9 +65,7 @@ def evaluated(tmp_path, table, hashes):
         given = {"train_hashes": hashes, "mces": False, "workers": 1, "out": tmp_path / name}
         prediction = PredictSettings(sampling=sampling)
         evaluate(
-            EvaluateSettings(
-                benchmark=str(table), fold="test", prediction=prediction, **given | changes
-            )
+            EvaluateSettings(benchmark=table, fold="test", prediction=prediction, **given | changes)
         )
 
     return run

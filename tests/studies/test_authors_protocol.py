@@ -3,11 +3,11 @@
 import importlib
 import json
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from authors_protocol import (
+    TRUE_ORDER,
     TrueOrder,
     authors,
     elements_in_smiles_order,
@@ -23,10 +23,8 @@ from duallgd_cli.chem.elements import SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import RefusedError, UsageError
-from duallgd_cli.evaluate.run import TRUE_ORDER, evaluate
 from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
-from duallgd_cli.evaluate.tables import Predicted, Truth
+from duallgd_cli.evaluate.tables import EvaluationInputs, Predicted, Truth
 from duallgd_cli.spectra.types import Feature, Hypothesis, Source, Spectrum
 from plugins.authors_network.tests.made_reference import converted, fine_tuned_file, stirred_network
 from tests.made_runs import rows_of
@@ -84,7 +82,7 @@ def test_another_formula_than_the_truth_s_is_refused_for_that_spectrum():
 
 def test_molecules_of_other_elements_are_left_out_and_counted(tmp_path):
     truths = [Truth(s, s, s) for s in ("CCO", "CCBr", "CC[N+](C)(C)C")]
-    inputs = EvaluationInputs(suite=Suite("", (), list), truths=truths, predictions=tmp_path)
+    inputs = EvaluationInputs(source=tmp_path, truths=truths, predictions=tmp_path)
 
     keep_elements(inputs, ReferenceSettings().atom_symbols)
 
@@ -156,14 +154,6 @@ def test_the_true_order_changes_what_is_drawn_and_is_said_everywhere(
     assert (tmp_path / "truth" / "reference.tsv").read_text().startswith("metric\tmean\tlow\thigh")
     resumed = study(main, *given, *few, "--atom-order", "formula", "-o", "truth", "--resume")
     assert (resumed.code, "TRUE ATOM ORDER" in resumed.err) == (2, True)
-
-    # A table that was told the order says so wherever it is scored.
-    (tmp_path / "moved.csv").write_text(text["truth"])
-    scoring = EvaluateSettings(
-        predictions=tmp_path / "moved.csv", truth=tmp_path / "truth" / "truth.tsv", mces=False
-    )
-    again = evaluate(replace(scoring, out=tmp_path / "again", workers=1))
-    assert again["remarks"].count(TRUE_ORDER) == 1
 
 
 def test_without_the_plug_in_a_study_of_it_says_what_to_install(monkeypatch):

@@ -66,27 +66,15 @@ def test_the_true_weights_are_found_again():
     assert model.fingerprint_log_likelihood == pytest.approx(0.0, abs=0.15)
 
 
-def test_a_feature_that_never_varies_keeps_its_weight():
-    model = fit_ranking(synthetic(100), RankingModel(log_prior=0.4))
-
-    assert model.log_prior == 0.4
-
-
-def test_spectra_without_the_truth_do_not_move_the_weights():
+def test_what_says_nothing_moves_no_weight():
     cases = synthetic(200)
     hopeless = [without_truth(case) for case in synthetic(50, 1)]
-
-    mixed, clean = fit_ranking([*cases, *hopeless]), fit_ranking(cases)
-
-    assert mixed.weights == pytest.approx(clean.weights)
-
-
-def test_with_no_truth_at_all_the_start_is_kept():
     start = RankingModel(log_share=0.3)
 
+    assert fit_ranking(cases, RankingModel(log_prior=0.4)).log_prior == 0.4  # it never varies
+    assert fit_ranking([*cases, *hopeless]).weights == pytest.approx(fit_ranking(cases).weights)
     assert fit_ranking(synthetic(5, present=0.0), start) == start
-    assert fit_ranking([], start) == start
-    assert fit_calibration([], start) == start
+    assert fit_ranking([], start) == fit_calibration([], start) == start
 
 
 def test_a_right_candidate_outweighs_all_that_are_like_it():

@@ -9,50 +9,37 @@ from hypothesis import strategies as st
 
 from duallgd_cli.chem.identity import fingerprint, parse_smiles, tanimoto
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.evaluate.leakage import (
-    TrainingHashes,
-    check_leakage,
-    similarities,
-)
-from duallgd_cli.evaluate.settings import EvaluateSettings
-from duallgd_cli.evaluate.suites import EvaluationInputs, Suite
-from duallgd_cli.evaluate.tables import Truth
+from duallgd_cli.evaluate.leakage import TrainingHashes, leave_out_trained, similarities
+from duallgd_cli.evaluate.tables import EvaluationInputs, Truth
 
 BLOCKS = st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ", min_size=14, max_size=14)
+ETHANOL, ETHER, AMINE = "LFQSCWFLJHTTHZ", "LCGLNKUTAGEVQW", "QUSNBJAOOMFDIB"
+TRUTHS = [Truth("a", "CCO", ETHANOL), Truth("b", "OCC", ETHANOL), Truth("c", "COC", ETHER)]
 
 
 @given(st.lists(BLOCKS, max_size=50), st.lists(BLOCKS, max_size=10))
 def test_exactly_what_went_in_is_found(tmp_path_factory, inside, outside):
     path = tmp_path_factory.mktemp("hashes") / "w.train.hashes"
 
-    TrainingHashes.of(inside).write(path)
+    TrainingHashes.of(f"{block}-UHFFFAOYSA-N" for block in inside).write(path)
     read = TrainingHashes.read(path)
 
-    assert read.contains(inside).all()
-    expected = [block in set(inside) for block in outside]
-    assert read.contains(outside).tolist() == expected
+    assert read.contains(inside).all()  # a whole key counts as its first block
+    assert read.contains(outside).tolist() == [block in set(inside) for block in outside]
     assert len(read) == len(set(inside))
 
 
 def test_the_file_is_what_its_description_says(tmp_path):
-    blocks = ["LFQSCWFLJHTTHZ", "QTBSBXVTEAMEQO", "LFQSCWFLJHTTHZ"]
     path = tmp_path / "w.train.hashes"
 
-    TrainingHashes.of(blocks).write(path)
+    TrainingHashes.of([ETHANOL, ETHER, ETHANOL]).write(path)
 
-    digests = [hashlib.blake2b(b.encode(), digest_size=5).digest() for b in set(blocks)]
+    digests = [hashlib.blake2b(b.encode(), digest_size=5).digest() for b in (ETHANOL, ETHER)]
     expected = sorted(int.from_bytes(digest, "big") % 2**34 for digest in digests)
     with np.load(path) as archive:
         assert list(archive) == ["hashes"]
         assert archive["hashes"].dtype == np.uint64
         assert archive["hashes"].tolist() == expected
-
-
-def test_a_whole_key_counts_as_its_first_block():
-    hashes = TrainingHashes.of(["LFQSCWFLJHTTHZ-UHFFFAOYSA-N"])
-
-    asked = ["LFQSCWFLJHTTHZ", "LFQSCWFLJHTTHZ-XXXXXXXXXX-N", "AAAAAAAAAAAAAA"]
-    assert hashes.contains(asked).tolist() == [True, True, False]
 
 
 def archive(**arrays):
@@ -66,13 +53,9 @@ def archive(**arrays):
     [
         b"",
         b"x" * 40,
-        b"DLGDHSH4" + bytes(24),
         archive(other=np.zeros(2, np.uint64)),
-        archive(hashes=np.array([1.0, 2.0])),
-        archive(hashes=np.array([2, 1], np.uint64)),
-        archive(hashes=np.array([2, 2], np.uint64)),
-        archive(hashes=np.array([[1, 2]], np.uint64)),
-        archive(hashes=np.array([None])),
+        *(archive(hashes=np.array(values)) for values in ([1.0, 2.0], [None])),
+        *(archive(hashes=np.array(n, np.uint64)) for n in ([2, 1], [2, 2], [[1, 2]])),
     ],
 )
 def test_what_is_no_list_is_refused(tmp_path, content):
@@ -85,7 +68,7 @@ def test_what_is_no_list_is_refused(tmp_path, content):
 
 @pytest.mark.parametrize("change", [0, 1, 0x80, None])
 def test_a_list_with_one_byte_changed_or_lost_never_reads_as_another(tmp_path, change):
-    whole = TrainingHashes.of(["LFQSCWFLJHTTHZ", "QTBSBXVTEAMEQO", "RYYVLZVUVIJVGH"])
+    whole = TrainingHashes.of([ETHANOL, ETHER, AMINE])
     path = tmp_path / "w.train.hashes"
     whole.write(path)
     data, refused = path.read_bytes(), 0
@@ -101,41 +84,26 @@ def test_a_list_with_one_byte_changed_or_lost_never_reads_as_another(tmp_path, c
     assert refused == 0 if change == 0 else refused > len(data) / 2
 
 
-ETHANOL, ETHER = "LFQSCWFLJHTTHZ", "LCGLNKUTAGEVQW"
-TRUTHS = [Truth("a", "CCO", ETHANOL), Truth("b", "OCC", ETHANOL), Truth("c", "COC", ETHER)]
-SEEN = {"the weights": TrainingHashes.of([ETHANOL])}
-REFUSING, DROPPING = EvaluateSettings(), EvaluateSettings(drop_leaked=True)
-
-
-def checked(lists, settings):
-    inputs = EvaluationInputs(
-        suite=Suite("made", (), lambda: iter(())), truths=TRUTHS, predictions=Path("p.csv")
-    )
-    check_leakage(inputs, lists, settings)
+def left(lists, tables=()):
+    inputs = EvaluationInputs(source=Path("t.tsv"), truths=TRUTHS, predictions=Path("p.csv"))
+    leave_out_trained(inputs, lists, tables)
     return inputs
 
 
-def test_what_a_rival_has_seen_is_left_out_too():
-    lists = {"the weights": TrainingHashes.of([]), "the rival x": TrainingHashes.of([ETHER])}
+def test_what_any_list_holds_is_left_out_and_said_and_a_list_that_is_missing_too():
+    ours, theirs = TrainingHashes.of([AMINE]), TrainingHashes.of([ETHER])
 
-    assert checked(lists, DROPPING).left_out == [ETHER]
+    found = left({"the weights": ours, "the rival x": theirs, "the rival y": None})
 
-
-@pytest.mark.parametrize(
-    ("lists", "settings", "said"),
-    [
-        (SEEN, REFUSING, r"1 of the 2 .*--drop-leaked .*--allow-leakage"),
-        (SEEN | {"the rival x": None}, DROPPING, r"a list of the rival x; .*'duallgd weights h"),
-        (
-            {"the weights": TrainingHashes.of([ETHANOL, ETHER])},
-            DROPPING,
-            "every test molecule was trained on",
-        ),
-    ],
-)
-def test_what_cannot_be_scored_honestly_is_refused(lists, settings, said):
-    with pytest.raises(UsageError, match=said):
-        checked(lists, settings)
+    assert (found.left_out, [truth.spectrum_id for truth in found.truths]) == ([ETHER], ["a", "b"])
+    assert found.remarks == [
+        "None of the 2 test molecules is among the weights: 1 first blocks of InChIKeys.",
+        "1 of the 2 test molecules are among the rival x.",
+        "Overlap with the rival y was not checked: no list of them.",
+        f"LEFT OUT: 1 molecules that were trained on or given, with 1 spectra: {ETHER}.",
+    ]
+    with pytest.raises(UsageError, match="every test molecule was trained on"):
+        left({"the weights": TrainingHashes.of([ETHANOL, ETHER])})
 
 
 def test_the_nearest_of_several_tables_counts_and_the_near_ones_are_counted(tmp_path):
@@ -143,17 +111,13 @@ def test_the_nearest_of_several_tables_counts_and_the_near_ones_are_counted(tmp_
     far.write_text("smiles\tfold\nc1ccccc1\ttrain\nCCO\ttest\n")
     near.write_text("smiles\nCOC\nno molecule\n")
 
-    found = similarities(TRUTHS, [far, near])
-    remarks = checked({}, EvaluateSettings(train_data=(far, near))).remarks
+    found = left({}, (far, near))
 
     ethanol, *known = (fingerprint(parse_smiles(s), 2048) for s in ("CCO", "COC", "c1ccccc1"))
-    assert found["c"] == 1.0
-    assert found["a"] == found["b"] == max(tanimoto(ethanol, one) for one in known) < 0.7
-    assert remarks[-1].startswith("1 of the 2 test molecules have a training molecule")
-
-
-def test_a_table_without_training_molecules_is_refused(tmp_path):
-    (tmp_path / "t.tsv").write_text("smiles\tfold\nCCO\ttest\n")
-
+    nearest = found.notes["nearest_training"]
+    assert nearest["c"] == 1.0
+    assert nearest["a"] == nearest["b"] == max(tanimoto(ethanol, one) for one in known) < 0.7
+    assert found.remarks[-1].startswith("1 of the 2 test molecules have a training molecule")
+    far.write_text("smiles\tfold\nCCO\ttest\n")
     with pytest.raises(UsageError, match="holds no training molecules"):
-        similarities(TRUTHS, [tmp_path / "t.tsv"])
+        similarities(TRUTHS, [far])

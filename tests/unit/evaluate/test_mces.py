@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from duallgd_cli.evaluate import mces
-from duallgd_cli.evaluate.mces import Answer, Minima, minima, search
+from duallgd_cli.evaluate.mces import Minima, minima, search
 
 pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
 pulp = pytest.importorskip("pulp", reason="needs the evaluate extra")
@@ -27,14 +27,11 @@ def theirs(first, second, threshold=15):
 
     if hasattr(pulp, "LpSolveStatus"):
         pytest.skip("myopic-mces cannot ask PuLP 4 how it ended")
+    quiet = {"msg": False, "threads": 1}
     answer = MCES(
-        first,
-        second,
-        threshold=threshold,
-        solver="HiGHS",
-        solver_options={"msg": False, "threads": 1},
+        *(first, second), threshold=threshold, solver="HiGHS", solver_options=quiet,
         always_stronger_bound=True,
-    )
+    )  # fmt: skip
     return round(answer[1], 6)
 
 
@@ -43,25 +40,19 @@ def distance(first, second, **limits):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "by_hand"),
+    ("first", "second", "counted"),
     [
         ("CCO", "CCO", 0.0),
-        # CCO has bonds C-C and C-O, COC has twice C-O: one bond is left over on either side.
-        ("CCO", "COC", 2.0),
-        # The shared C-C stays, the C-O of ethanol has no partner.
-        ("CCO", "CC", 1.0),
-        # One double bond against a single one.
-        ("CC=O", "CCO", 1.0),
-        # Six aromatic bonds of order 1.5 against six single ones.
-        ("c1ccccc1", "C1CCCCC1", 3.0),
-        # No bond at all, on both sides or one.
+        ("CCO", "COC", 2.0),  # C-C and C-O against twice C-O: one is left over on either side
+        ("CCO", "CC", 1.0),  # the C-O of ethanol has no partner
+        ("CC=O", "CCO", 1.0),  # one double bond against a single one
+        ("c1ccccc1", "C1CCCCC1", 3.0),  # six of order 1.5 against six single ones
         ("C", "O", 0.0),
         ("C", "CCO", 2.0),
     ],
 )
-def test_a_distance_counted_by_hand_is_found(first, second, by_hand):
-    assert distance(first, second) == by_hand
-    assert distance(second, first) == by_hand
+def test_a_distance_that_can_be_counted_is_found(first, second, counted):
+    assert distance(first, second) == distance(second, first) == counted
 
 
 def test_the_minimum_is_that_of_single_pairs_of_myopic_mces_for_every_k():
@@ -87,24 +78,24 @@ def test_above_the_threshold_the_bound_stands_and_below_it_the_threshold():
         ([None, None], 100.0, (100.0, 100.0)),
         (["CC(C)(C)C(C)(C)C"], 4.0, (4.0, 4.0)),
         (["COC"], 100.0, (2.0, 2.0)),
+        (["CCO", "COC", "CC=O"], 100.0, (0.0, 0.0)),
     ],
-    ids=["no candidate", "no molecule", "never above the ceiling", "fewer candidates than k"],
+    ids=["no candidate", "no molecule", "at most the ceiling", "fewer than k", "a hit"],
 )
 def test_what_there_is_counts_up_to_the_ceiling(candidates, ceiling, expected):
-    assert minima("CCO", candidates, [1, 10], ceiling=ceiling).values == expected
+    found = minima("CCO", candidates, [1, 10], ceiling=ceiling)
 
-
-def test_a_hit_at_rank_one_leaves_nothing_to_solve():
-    assert minima("CCO", ["CCO", "COC", "CC=O"], [1, 10]) == Minima((0.0, 0.0))
+    assert found.values == expected
+    assert expected[0] or found.pairs == 0  # a hit at rank one leaves nothing to solve
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (Answer(2.5), Minima((2.5,), 1, 0)),
-        (Answer(None), Minima((15.0,), 1, 0)),
-        (Answer(None, True), Minima((15.0,), 1, 1)),
-        (Answer(3.0, True), Minima((3.0,), 1, 1)),
+        ((2.5, False), Minima((2.5,), 1, 0)),
+        ((None, False), Minima((15.0,), 1, 0)),
+        ((None, True), Minima((15.0,), 1, 1)),
+        ((3.0, True), Minima((3.0,), 1, 1)),
     ],
     ids=["proven", "above the cutoff", "out of time: the worst", "a mapping"],
 )
@@ -112,27 +103,36 @@ def test_a_pair_counts_as_its_answer_or_as_the_worst_it_may_be(monkeypatch, answ
     asked = []
     monkeypatch.setattr(mces, "search", lambda *given: asked.append(given) or answer)
 
-    assert minima("COC", ["CCO"], [1], 10.0) == expected
-    assert asked == [(*PAIR, 15.0, 10.0)]
+    assert minima("COC", ["CCO"], [1]) == expected
+    assert asked == [(*PAIR, 15.0)]
+
+
+def test_only_what_can_lower_the_minimum_is_looked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(mces, "search", lambda *given: asked.append(given[2]) or (2.0, False))
+
+    minima("CCO", ["COC", "CC=O"], [1, 2])
+
+    assert asked == [15.0, 1.5]
 
 
 @pytest.mark.parametrize("limit_s", [0.001, 0.1])
 def test_a_solver_stopped_early_never_beats_the_truth(limit_s):
     exact = theirs(*HARD)
 
-    (found,), _, timeouts = minima(HARD[0], [HARD[1]], [1], limit_s)
+    found, is_late = search(*sorted(HARD), 15.0, limit_s)
 
-    assert exact <= found <= 15.0
-    assert found == exact or timeouts
+    assert found is None or exact <= found <= 15.0
+    assert found == exact or is_late
 
 
 def test_just_within_the_cutoff_is_proven_and_just_above_is_not_there():
-    assert search(ASPIRIN, ISOMER, 2.0, 30.0) == Answer(2.0)
-    assert search(ISOMER, ASPIRIN, 1.5, 30.0) == Answer(None)
+    assert search(ASPIRIN, ISOMER, 2.0) == (2.0, False)
+    assert search(ISOMER, ASPIRIN, 1.5) == (None, False)
 
 
 def test_solvers_say_nothing():
-    solve = f"from duallgd_cli.evaluate.mces import search; search{(*PAIR, 15.0, 30.0)}"
+    solve = f"from duallgd_cli.evaluate.mces import search; search{(*PAIR, 15.0)}"
 
     done = subprocess.run([sys.executable, "-c", solve], capture_output=True, check=True)
 

@@ -3,93 +3,60 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.evaluate.intervals import wilson
+from duallgd_cli.evaluate.metrics import formula_accuracy
 from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.tables import Truth
 from tests.scored_entries import scored
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
 ISOMER = "COC(=O)c1ccccc1C(=O)O"
-
-
 PLAIN = EvaluateSettings(mces=False, workers=1)
 
 
-def one(candidates, truth=ASPIRIN, **settings):
-    wanted = replace(PLAIN, **settings)
-    scores = scored([("s", "m", truth, candidates)], wanted)
-    return {name: column[0] for name, column in scores.columns.items()}
+@pytest.mark.parametrize(
+    ("truth", "candidates", "expected"),
+    [
+        (ASPIRIN, [ISOMER, ASPIRIN], {"accuracy@1": 0, "accuracy@2": 1, "tanimoto@2": 1}),
+        (ASPIRIN, ["CCC"] * 30 + [ASPIRIN], {"accuracy@10": 0, "oracle_accuracy": 1}),
+        # Ethanol and dimethyl ether share one of their nine environments: the methyl carbon alone.
+        ("CCO", ["COC"], {"accuracy@1": 0, "tanimoto@1": 1 / 9}),
+        (ASPIRIN, [], {"accuracy@10": 0, "tanimoto@10": 0, "mces@10": 100, "candidates": 0}),
+        # What is no molecule, or stands there twice, keeps its rank.
+        (
+            ASPIRIN,
+            ["no molecule", "C(C)(C)(C)(C)C", ASPIRIN],
+            {"accuracy@2": 0, "accuracy@3": 1, "mces@2": 100, "mces@3": 0, "valid": 1},
+        ),
+        (ASPIRIN, [ISOMER, ISOMER, ASPIRIN], {"accuracy@2": 0, "accuracy@3": 1, "candidates": 3}),
+        # Stereochemistry and writing do not matter.
+        (
+            "C[C@H](N)C(=O)O",
+            ["C[C@@H](N)C(O)=O"],
+            {"accuracy@1": 1, "tanimoto@1": 1, "mces@1": 0},
+        ),
+    ],
+)
+def test_a_spectrum_is_scored_by_its_ranked_candidates(truth, candidates, expected):
+    settings = replace(PLAIN, top_k=(1, 2, 3, 10), mces="mces" in " ".join(expected))
+
+    columns = scored([("s", "m", truth, candidates)], settings).columns
+
+    assert {name: columns[name][0] for name in expected} == pytest.approx(expected)
 
 
-def test_a_hit_counts_from_its_rank_on():
-    row = one([ISOMER, ASPIRIN], top_k=(1, 2, 10))
-    late = one(["CCC"] * 30 + [ASPIRIN])
+def test_molecules_without_an_inchi_are_never_the_same(monkeypatch):
+    monkeypatch.setattr("duallgd_cli.evaluate.tables.identity.inchikey_block", lambda _: "")
 
-    assert [row[f"accuracy@{k}"] for k in (1, 2, 10)] == [0.0, 1.0, 1.0]
-    assert (late["accuracy@10"], late["oracle_accuracy"]) == (0.0, 1.0)
-    assert row["tanimoto@1"] < 1.0
-    assert row["tanimoto@2"] == row["tanimoto@10"] == 1.0
+    assert scored([("s", "m", "CCCCCCCO", ["CCCCCCCN"])], PLAIN).columns["accuracy@1"] == [0]
 
 
-def test_tanimoto_counted_by_hand():
-    # Ethanol and dimethyl ether share no environment: methyl carbons differ in their neighbour
-    # only from radius 1 on, so exactly the radius-0 methyl bit is shared.
-    ethanol = {"CH3", "CH2", "OH", "CH3-C", "CH2(-C)(-O)", "OH-C"}
-    ether = {"CH3", "O", "CH3-O", "O(-C)(-C)"}
+def test_a_molecule_s_spectra_are_one_cluster():
+    entries = [("1", "a", "CCO", ["CCO"]), ("2", "a", "CCO", ["CCO"]), ("3", "b", "CC", [])]
 
-    row = one(["COC"], truth="CCO")
+    estimate = scored(entries, PLAIN).summary()["accuracy@1"]
 
-    assert row["tanimoto@1"] == len(ethanol & ether) / len(ethanol | ether)
-
-
-def test_no_candidate_counts_as_wrong():
-    row = one([], mces=True)
-
-    assert row["accuracy@1"] == row["accuracy@10"] == 0.0
-    assert row["tanimoto@1"] == row["tanimoto@10"] == 0.0
-    assert row["mces@1"] == row["mces@10"] == 100.0
-    assert row["oracle_accuracy"] == row["oracle_tanimoto"] == row["candidates"] == 0.0
-
-
-def test_a_candidate_that_is_no_molecule_keeps_its_rank():
-    row = one(["not a molecule", "C(C)(C)(C)(C)C", ASPIRIN], top_k=(1, 2, 3), mces=True)
-
-    assert [row[f"accuracy@{k}"] for k in (1, 2, 3)] == [0.0, 0.0, 1.0]
-    assert [row[f"mces@{k}"] for k in (1, 2, 3)] == [100.0, 100.0, 0.0]
-    assert (row["candidates"], row["valid"], row["formula_exact"]) == (3.0, 1.0, 1.0)
-
-
-def test_a_repeated_candidate_keeps_its_rank():
-    row = one([ISOMER, ISOMER, ASPIRIN], top_k=(2, 3))
-
-    assert [row["accuracy@2"], row["accuracy@3"]] == [0.0, 1.0]
-    assert row["distinct"] == 2.0
-    # Of the formula is what has its hydrogens, too.
-    assert one(["CC=O", "CCO", "COC"], truth="CCO")["formula_exact"] == 2.0
-
-
-def test_stereochemistry_and_writing_do_not_matter():
-    row = one(["C[C@@H](N)C(O)=O"], truth="C[C@H](N)C(=O)O", mces=True)
-
-    assert (row["accuracy@1"], row["tanimoto@1"], row["mces@1"]) == (1.0, 1.0, 0.0)
-
-
-def test_plain_tuples_are_entries_and_clusters_reach_the_summary():
-    scores = scored(
-        [("1", "a", "CCO", ["CCO"]), ("2", "a", "CCO", ["CCO"]), ("3", "b", "CC", [])], PLAIN
-    )
-
-    estimate = scores.means(["accuracy@1"])["accuracy@1"]
-
-    assert estimate.mean == pytest.approx(2 / 3)
-    assert (estimate.low, estimate.high) == pytest.approx(wilson(2 / 3, 2.25))
-
-
-def test_pairs_that_were_solved_are_counted():
-    entries = [("1", "a", ASPIRIN, [ISOMER]), ("2", "a", ASPIRIN, [ISOMER, "CCO"])]
-
-    scores = scored(entries, replace(PLAIN, mces=True))
-
-    assert scores.columns["mces@1"].tolist() == [4.0, 4.0]
-    assert scores.mces_work["mces"] == {"pairs": 2, "timeouts": 0}
+    assert estimate["mean"] == pytest.approx(2 / 3)
+    assert (estimate["low"], estimate["high"]) == pytest.approx(wilson(2 / 3, 2.25))
 
 
 def test_of_many_spectra_it_is_said_how_far_they_are(caplog):
@@ -101,11 +68,26 @@ def test_of_many_spectra_it_is_said_how_far_they_are(caplog):
 
 
 @pytest.mark.slow
-def test_several_processes_give_the_same_scores():
+def test_several_processes_give_the_same_scores_and_count_the_pairs_that_were_solved():
     entries = [(str(i), "m", ASPIRIN, [ISOMER, "CCO"]) for i in range(4)]
 
-    alone, many = (
-        scored(entries, replace(PLAIN, mces=True, workers=workers)).columns for workers in (1, 2)
-    )
+    alone, many = (scored(entries, replace(PLAIN, mces=True, workers=n)) for n in (1, 2))
 
-    assert {k: v.tolist() for k, v in alone.items()} == {k: v.tolist() for k, v in many.items()}
+    assert alone.columns["mces@1"].tolist() == [4.0] * 4
+    assert alone.mces_work["mces"] == many.mces_work["mces"] == {"pairs": 4, "timeouts": 0}
+    assert {name: column.tolist() for name, column in alone.columns.items()} == {
+        name: column.tolist() for name, column in many.columns.items()
+    }
+
+
+def test_a_formula_counts_from_its_rank_on_and_none_is_wrong():
+    truths = [Truth(name, smiles, name) for name, smiles in zip("abcd", (
+        "CCO", "COC", "C[N+](C)(C)CCO", "C[Fe]C"  # the last is outside the vocabulary
+    ), strict=True)]  # fmt: skip
+    others = [f"C{n}H4" for n in range(1, 20)]
+    ranked = {"a": ["C2H6O"], "b": [*others[:5], "C2H6O"], "c": [*others[:4], "C5H14NO+"]}
+
+    found = formula_accuracy(truths, ranked | {"d": [""]})
+
+    assert found["formula_accuracy@1"].tolist() == [1, 0, 0, 0]
+    assert found["formula_accuracy@5"].tolist() == [1, 0, 1, 0]
