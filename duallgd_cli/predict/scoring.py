@@ -192,8 +192,12 @@ def _rows(
     features = enumerate(inputs.features(*settings.grouping))
     source = _formulas(request, structures, model.max_heavy_atoms)
     given = (features, added(model, [Mine(structures)]), settings, request.workers)
+    ranked = set[int]()
+    summary.n_own = len(structures)
     for together in results(*given, source=source, knowledge=knowledge):
         prediction, rows = scored(together, structures, ranking)
+        ranked.update(number for number, row in enumerate(rows) if row["rank"])
+        summary.n_own_ranked = len(ranked)
         summary.counts[prediction.status] += 1
         summary.messages.setdefault(prediction.status, prediction.message)
         summary.n_candidates += len(prediction.candidates)
