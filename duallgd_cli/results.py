@@ -30,17 +30,18 @@ class SpectrumReference:
         spectrum_id: Identifier, not necessarily unique.
         feature_id: FEATURE_ID of the file.
         compound_id: What features of one molecule share.
+        answered_by: The feature, with its ion, that answers for the compound of this one.
         scans: SCANS or native id.
         precursor_mz: m/z, or None.
         formula_text: Formula as written in the file.
         adduct_text: Adduct as written in the file.
         adduct_source: Where the adduct comes from, see `Hypothesis`.
         status: ``ok``, or one word for what went wrong with it.
-        message: Why it did, or warnings from reading.
+        message: Why it did.
         name: Name of the compound or title.
         rt_seconds: Retention time, or None.
         collision_energy: As written.
-        warnings: Those from reading alone, assumptions among them.
+        warnings: What is odd, but nothing that `message` or `assumptions` say.
         assumptions: What was guessed, because the file does not say it.
     """
 
@@ -48,6 +49,7 @@ class SpectrumReference:
     spectrum_id: str
     feature_id: str = ""
     compound_id: str = ""
+    answered_by: str = ""
     scans: str = ""
     precursor_mz: float | None = None
     formula_text: str = ""
@@ -63,26 +65,33 @@ class SpectrumReference:
 
     @classmethod
     def of(cls, spectrum: Spectrum) -> "SpectrumReference":
-        """Name a spectrum; warnings from reading go into the message."""
-        failure, remarks = spectrum.failure, (*spectrum.warnings, *spectrum.assumptions)
+        """Name a spectrum, with what there is to say of it: each sentence stands in one field."""
+        failure, guessed = spectrum.failure, spectrum.assumptions
+        odd = [text for text in spectrum.warnings if text not in guessed]
         return cls(
             source=spectrum.source,
             spectrum_id=spectrum.spectrum_id,
             feature_id=spectrum.feature_id,
             compound_id=spectrum.compound_id,
+            answered_by=spectrum.answered_by,
             scans=spectrum.scans,
             precursor_mz=spectrum.precursor_mz,
             formula_text=spectrum.formula_text,
             adduct_text=spectrum.adduct_text,
             adduct_source=spectrum.adduct_source if spectrum.adduct_text else "",
             status=failure.status if failure else OK,
-            message=sentences(failure.message if failure else "", *remarks),
+            message=sentences(failure.message) if failure else "",
             name=compound_name(spectrum.metadata),
             rt_seconds=spectrum.retention_time_s,
             collision_energy=spectrum.collision_energy_text,
-            warnings=sentences(*remarks),
-            assumptions=sentences(*spectrum.assumptions),
+            warnings=sentences(*odd),
+            assumptions=sentences(*guessed),
         )
+
+    @property
+    def remarks(self) -> str:
+        """All that is said of it, for a table that has one column for it."""
+        return sentences(self.message, self.warnings, self.assumptions)
 
 
 def references(spectra: Iterable[Spectrum]) -> tuple[SpectrumReference, ...]:
@@ -348,14 +357,14 @@ def predictions_of(
     # What is read together; likewise what cannot be used for one reason, such as a whole feature.
     alike: defaultdict[object, tuple[Source, ...]] = defaultdict(tuple)
     for one in first.spectra:
-        alike[one.status, one.status == OK or one.message] += (one.source,)
+        alike[one.status, one.status == OK or one.remarks] += (one.source,)
     together = alike[OK, True]
-    said = [first.message]
+    # What accompanies candidates is a warning; hypotheses share many of them.
+    failed = [one for one in results if one.status != OK or not candidates]
+    odd = [text for one in results if one not in failed for text in one.message.split("; ")]
+    said = [one.message for one in failed]
     if len(results) > 1:
-        said = [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
-    # What accompanies candidates is a warning; the message says it too.
-    # Hypotheses share many of them: each sentence stands there once.
-    remarks = sentences(*(one.message for one in results if one.status == OK)).split("; ")
+        said = [f"{one.formula} {one.adduct}: {one.message}" for one in failed if one.message]
     for spectrum in first.spectra:
         adduct = parse_adduct(spectrum.adduct_text)
         written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
@@ -366,7 +375,7 @@ def predictions_of(
             **values,
             formula=first.formula or spectrum.formula_text,
             adduct=first.adduct or written,
-            group=alike[spectrum.status, spectrum.status == OK or spectrum.message],
+            group=alike[spectrum.status, spectrum.status == OK or spectrum.remarks],
             seconds=sum(result.seconds for result in results),
         )
         if spectrum.status == OK:
@@ -376,15 +385,14 @@ def predictions_of(
                 others = [others[0], f"{len(others) - 1} more"]  # the first alone says all of them
             read = f"read together with index {', '.join(others)}" if others else ""
             refused = (result.status for result in results if result.status != OK)
-            # Why there are no candidates comes before what was odd while reading.
-            told = (spectrum.message, *said) if candidates else (*said, spectrum.message)
+            told, guessed = (*spectrum.warnings.split("; "), *odd), spectrum.assumptions.split("; ")
             prediction = replace(
                 prediction,
                 status=OK if candidates else next(refused, "no_candidate"),
-                message=sentences(*told, read, _in_library(prediction.library_match)),
+                message=sentences(*said, read, _in_library(prediction.library_match)),
                 candidates=candidates[:top_k],
                 confidence_top10=confidence_top10,
-                warnings=sentences(spectrum.warnings, *remarks),
+                warnings=sentences(*(text for text in told if text not in guessed)),
             )
         predictions.append(prediction)
     return predictions

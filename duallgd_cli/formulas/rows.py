@@ -13,7 +13,6 @@ from duallgd_cli.predict.run import RunSummary
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.results import OK, references, sentences
 from duallgd_cli.spectra.features import CleaningSettings, Inputs, clean
-from duallgd_cli.spectra.formulas import unnamed_ion
 from duallgd_cli.spectra.resolution import resolved
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
@@ -75,13 +74,17 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
     ranked = (feature.first.failure if used is measured else None) or rank_formulas(
         feature, settings.formula_search
     )
-    said = [] if isinstance(ranked, Failure) else remarks(feature, ranked)
+    said = [*feature.first.warnings]
+    if not isinstance(ranked, Failure):
+        said += [*_of_adducts(feature.first), *remarks(feature, ranked)]
+    others = ", ".join(str(other.source.index) for other in references(item.spectra)[1:])
+    together = f"read together with index {others}" if others else ""
     left_out = [
         f"index {one.source.index} is left out: {one.failure.message}"
         for one in measured
         if one.failure and one not in used
     ]
-    message = sentences(*_remarks(feature.first, item), *said, *left_out)
+    message = sentences(*said, together, *left_out)
     if isinstance(ranked, Failure):
         summary.counts[ranked.status] += 1
         yield named | {"status": ranked.status, "message": sentences(ranked.message, message)}
@@ -105,19 +108,14 @@ def _rows(item: Feature, settings: PredictSettings, summary: RunSummary) -> Iter
         }
 
 
-def _remarks(first: Spectrum, item: Feature) -> Iterator[str]:
-    """What to say of a feature, of which `first` is ranked first, whatever its formulas are."""
-    yield from first.warnings
-    yield from first.assumptions
-    adduct = parse_adduct(first.adduct_text)
+def _of_adducts(spectrum: Spectrum) -> Iterator[str]:
+    """What to say of the adducts that formulas were looked for with."""
+    adduct = parse_adduct(spectrum.adduct_text)
     if isinstance(adduct, Adduct):
         yield adduct.note
-    if not first.adduct_text and unnamed_ion(first) is None:
-        mode = {1: "of positive ions ", -1: "of negative ions "}.get(first.polarity, "")
+    if not spectrum.adduct_text:
+        mode = {1: "of positive ions ", -1: "of negative ions "}.get(spectrum.polarity, "")
         yield f"no adduct is given: all {mode}were tried"
-    others = ", ".join(str(other.source.index) for other in references(item.spectra)[1:])
-    if others:
-        yield f"read together with index {others}"
 
 
 def _named(spectrum: Spectrum) -> dict[str, Any]:

@@ -263,7 +263,7 @@ def scored(
             adduct = candidate.adduct
             result = next(each for each in tried[candidate.formula] if each.adduct == adduct)
             row |= _values(one, candidate, result, len(candidates))
-            row |= {"status": OK, "message": prediction.message}
+            row |= {"status": OK, "message": prediction.remarks}
         else:
             row["status"], row["message"] = _why_not(one, prediction, tried)
         rows.append(row)
@@ -311,6 +311,6 @@ def _why_not(
         )
     given = [name for name in tried if name]
     if not given:
-        return prediction.status, prediction.message
+        return prediction.status, prediction.remarks
     which = f"{given[0]}" if len(given) == 1 else f"one of {', '.join(given)}"
     return "formula_mismatch", f"its formula is {structure.formula}, that of the spectrum {which}"

@@ -217,7 +217,7 @@ def _values(
         "confidence_top10": shown.confidence_top10,
         "remarks": [
             readable(text)
-            for text in dict.fromkeys("; ".join(p.message for p in predictions).split("; "))
+            for text in dict.fromkeys("; ".join(p.remarks for p in predictions).split("; "))
             if text and not text.startswith("read together")  # which is shown otherwise
         ],
         "isotopes": isotopes_of(measured.isotopes, shown.formula, shown.adduct),

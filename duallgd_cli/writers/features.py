@@ -6,12 +6,13 @@ The MGF is read as the run is: `predict` gives the same candidates of both.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from duallgd_cli.errors import UnreadableError, counted
+from duallgd_cli.errors import Failure, UnreadableError, counted
 from duallgd_cli.files import STANDARD_STREAM, claim, write_atomically
-from duallgd_cli.results import OK, Prediction, references, sentences
+from duallgd_cli.results import Prediction, references, sentences
 from duallgd_cli.spectra.feature_table import FeatureTable
 from duallgd_cli.spectra.features import GroupBy, Inputs
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, first
@@ -29,11 +30,14 @@ _ANSWERS: Final = (
     *("feature_id", "joined_by", "formula", "smiles", "inchikey", "confidence", "level", "parts"),
     *("adduct", "adduct_source", "compound_id", "status", "message"),
 )
+# What features of one compound share.
+_OF_COMPOUND: Final = ("formula", "smiles", "inchikey", "confidence", "level", "parts")
 _NO_SPECTRUM: Final = {
     "status": "no_spectrum",
     "message": "no spectrum has the id and m/z of this row, or its m/z and retention time",
 }
 _MOST_PARTS: Final = 5
+_MOST_REASONS: Final = 3
 _LIKELY: Final = 0.5  # least probability of a part in the table of features
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?")
 _MODES: Final = {1: "positive", -1: "negative", 0: ""}
@@ -46,7 +50,7 @@ def write_features(
     settings: FeatureSettings,
     *,
     force: bool = False,
-) -> tuple[int, Inputs]:
+) -> tuple[int, int, str]:
     """Write the features of files of spectra as MGF, and as a table beside it.
 
     Args:
@@ -58,7 +62,8 @@ def write_features(
         force: Replace files that exist.
 
     Returns:
-        How many features were written, and the inputs, which have counted what they read.
+        How many features were written, how many were not, and why: of what could not be read, such
+        as the rest of a file that is cut off, else of what has no usable spectrum.
 
     Raises:
         UsageError: A file would be lost or cannot be written.
@@ -70,29 +75,31 @@ def write_features(
     if is_file:
         places["the table of features"] = table_path(output)
     lines: list[dict[str, object]] = []
-    n_written, statuses = 0, set[str]()
+    n_written, left_out = 0, list[Failure]()
     with Inputs(names) as inputs:
         claim(places, [("an input, the spectra", name) for name in names], force=force)
 
         def blocks() -> Iterator[str]:
-            nonlocal n_written, statuses
+            nonlocal n_written
             for feature in inputs.features(group_by, None, settings):
                 lines.append(_row(feature))
-                statuses.update(
-                    one.failure.status if one.failure else OK for one in feature.spectra
-                )
                 usable = [one for one in feature.spectra if one.failure is None]
                 n_written += bool(usable)
+                if not usable:
+                    left_out.extend(filter(None, [feature.first.failure]))
                 yield from map(_block, usable)
                 yield from map(_block, feature.ms1 if usable else ())
 
         write_pieces(blocks(), output)
         if is_file:
             write_pieces(table(COLUMNS, lines, "csv"), table_path(output))
-    if statuses == {"unreadable"}:
+    broken = [one.message for one in left_out if one.status == "unreadable"]
+    reasons = dict.fromkeys(broken or [one.message for one in left_out])
+    why = sentences(*islice(reasons, _MOST_REASONS))
+    if len(broken) == len(lines):
         where = f"; see {table_path(output)}" if is_file else ""
-        raise UnreadableError(f"none of {counted(len(lines), 'record')} can be read{where}")
-    return n_written, inputs
+        raise UnreadableError(f"none of {counted(len(lines), 'record')} can be read: {why}{where}")
+    return n_written, len(left_out), why
 
 
 def table_path(output: str) -> str:
@@ -176,12 +183,15 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
     """Write a table of features with the answers beside its own columns, which stay as they are.
 
     Rows are in the order of the table, whatever became of them; features that are in none of them
-    come last. Lines before the names of the columns are kept.
+    come last. Lines before the names of the columns are kept. A feature whose compound another one
+    answers for has that answer, and its message names that feature.
 
     Raises:
         UsageError: The file cannot be written.
     """
-    answers: defaultdict[int | None, list[list[str]]] = defaultdict(list)
+    answers: defaultdict[int | None, list[dict[str, str]]] = defaultdict(list)
+    by_feature: dict[tuple[str, str], dict[str, str]] = {}
+    same: list[tuple[dict[str, str], str]] = []
     for prediction in predictions:
         if prediction.source != prediction.group[0]:
             continue
@@ -195,14 +205,22 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
             "joined_by": by,
             "parts": "; ".join(f"{o.name} {o.probability:.2f}" for o in likely[:_MOST_PARTS]),
         }
-        answers[place].append(cells_of(answer, _ANSWERS))
-    nothing = [cells_of(_NO_SPECTRUM, _ANSWERS)]
+        answers[place].append(answer)
+        by_feature[answer["file"], prediction.feature_id] = answer
+        if prediction.status == "same_compound":
+            same.append((answer, prediction.answered_by.rpartition(" ")[0]))
+    for answer, feature_id in same:
+        whole = by_feature.get((answer["file"], feature_id), {})
+        answer.update((name, whole[name]) for name in _OF_COMPOUND if name in whole)
+    nothing = [_NO_SPECTRUM]
 
     def lines() -> Iterator[Sequence[str]]:
         yield from features.before
         yield [*features.columns, *(f"duallgd_{name}" for name in _ANSWERS)]
         for place, row in enumerate(features.rows):
-            yield from ([*row.cells, *answer] for answer in answers[place] or nothing)
-        yield from ([""] * len(features.columns) + answer for answer in answers[None])
+            for answer in answers[place] or nothing:
+                yield [*row.cells, *cells_of(answer, _ANSWERS)]
+        for answer in answers[None]:
+            yield [*[""] * len(features.columns), *cells_of(answer, _ANSWERS)]
 
     write_atomically(path, lines_of(lines(), "csv"))

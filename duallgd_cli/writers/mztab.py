@@ -19,7 +19,7 @@ from duallgd_cli.chem.adduct import Adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, printable
 from duallgd_cli.predict.settings import Header
-from duallgd_cli.results import Candidate, Prediction
+from duallgd_cli.results import Candidate, Prediction, sentences
 
 NULL: Final = "null"
 _IN_MEMORY: Final = 1 << 24  # bytes of each table; more lie on the disk
@@ -206,7 +206,7 @@ def _molecule(number: int, prediction: Prediction) -> dict[str, object]:
         "opt_global_spectrum_id": prediction.spectrum_id,
         "opt_global_feature_id": prediction.feature_id,
         "opt_global_status": prediction.status,
-        "opt_global_message": prediction.message,
+        "opt_global_message": sentences(prediction.message, prediction.warnings),
         "opt_global_adduct_source": prediction.adduct_source,
         "opt_global_assumptions": prediction.assumptions,
         "opt_global_level": prediction.level,

@@ -9,7 +9,7 @@ from duallgd_cli.cli import app
 from duallgd_cli.errors import UsageError
 from duallgd_cli.formulas.rows import COLUMNS
 from tests.cli.conftest import python
-from tests.made_runs import lines_of, rows_of
+from tests.made_runs import first_rows, lines_of, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 
 
@@ -77,6 +77,20 @@ def test_bad_spectra_are_rows_that_say_what_is_wrong(tmp_path):
     assert "ranked by mass and by known structures alone" in bare["message"]
     assert unsaid["formula"] == "C9H8O4"
     assert "no adduct is given: all were tried" in unsaid["message"]
+
+
+@pytest.mark.parametrize("adduct", ["", "ADDUCT=[2M+Na]+\n", "CHARGE=2+\n", "POLARITY=?\n"])
+def test_what_was_tried_is_said_where_something_was(tmp_path, adduct):
+    whole = block(ASPIRIN, formula=None).replace("ADDUCT=[M+H]+\n", adduct)
+    bare = block(ASPIRIN, formula=None, pepmass=None).replace("ADDUCT=[M+H]+\n", adduct)
+
+    rows = first_rows(rows_of(run(mgf(tmp_path / "a.mgf", whole, bare)).stdout))
+
+    tried = ("were tried", "probabilities are not calibrated")
+    assert rows["1"]["status"] in {"no_precursor", "unsupported_adduct"}
+    for row in rows.values():
+        said = any(words in row["message"] for words in tried)
+        assert said == (row["status"] == "ok"), row
 
 
 def test_torch_is_not_loaded(spectra):

@@ -119,6 +119,29 @@ def test_a_row_says_where_its_adduct_comes_from(tmp_path, has_adduct, fields, op
     assert first["adduct"] == ("[M+H]+" if source else "")
 
 
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, "ok"),
+        ({"formula": None}, "ok"),
+        ({"formula": "C9H8Pt"}, "unsupported_element"),
+        ({"formula": "C8H8O4"}, "formula_mismatch"),
+    ],
+)
+def test_each_sentence_stands_in_one_column(tmp_path, fields, status):
+    odd = {"charge": "2+", "retention time": "3.1"}
+    guessed = block(ASPIRIN, **{"formula": "C9H8O4"} | odd | fields).replace("[M+H]+", "M+H")
+
+    first, *_ = predicted(tmp_path, guessed)
+
+    columns = [first[name].split("; ") for name in ("message", "warnings", "assumptions")]
+    said = [text for column in columns for text in column if text]
+    assert first["status"] == status
+    assert "is read as minutes" in first["assumptions"]
+    assert bool(first["message"]) == (status != "ok")
+    assert len(said) == len(set(said)) >= 2
+
+
 def test_a_member_without_peaks_does_not_cost_its_feature_the_prediction(tmp_path):
     empty = block((ASPIRIN[0], ""), feature_id="1")
 
@@ -157,7 +180,7 @@ def test_a_spectrum_that_nothing_explains_is_predicted_with_a_warning(tmp_path):
     found = predicted(tmp_path, block((ASPIRIN[0], "P"), scale=1.0))
 
     assert found[0]["status"] == "ok"
-    assert "none of the 1 peaks is explained by C9H8O4" in found[0]["message"]
+    assert "none of the 1 peaks is explained by C9H8O4" in found[0]["warnings"]
     assert "with less confidence" in found[0]["warnings"]
 
 
