@@ -55,8 +55,7 @@ def write_features(
 
     Args:
         names: Files.
-        output: MGF to write; the table has its name and the ending ``.csv``. Standard output takes
-            the MGF alone.
+        output: MGF to write; the table is at `table_path`. Standard output takes the MGF alone.
         group_by: See `spectra.features.group`.
         settings: Of runs.
         force: Replace files that exist.
@@ -150,12 +149,13 @@ def _precursor(spectrum: Spectrum) -> str:
 
 def _row(feature: Feature) -> dict[str, object]:
     """The row of a feature, by `COLUMNS`."""
-    spectrum, mz, time = feature.first, feature.first.precursor_mz, feature.first.retention_time_s
+    spectrum, time = feature.first, feature.first.retention_time_s
     scans = [scan for one in feature.spectra for scan in one.merged or (one,)]
     times = [one.retention_time_s for one in scans if one.retention_time_s is not None]
     indices = [str(one.source.index) for one in references(feature.spectra)]
     said = [text for one in feature.spectra for text in (*one.warnings, *one.assumptions)]
-    failure = spectrum.failure.message if spectrum.failure else ""
+    if spectrum.failure:
+        said.insert(0, spectrum.failure.message)
     intensity = feature.precursor_intensity
     return {
         "feature_id": spectrum.feature_id,
@@ -163,7 +163,7 @@ def _row(feature: Feature) -> dict[str, object]:
         "indices": " ".join(indices),
         "polarity": _MODES[spectrum.polarity],
         "charge": abs(spectrum.charge) or None,
-        "precursor_mz": None if mz is None else float(mz),
+        "precursor_mz": spectrum.precursor_mz and float(spectrum.precursor_mz),
         "rt_seconds": None if time is None else f"{time:.6g}",
         "rt_start": f"{min(times):.6g}" if times else None,
         "rt_end": f"{max(times):.6g}" if times else None,
@@ -175,7 +175,7 @@ def _row(feature: Feature) -> dict[str, object]:
         "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
         "adduct_probability": f"{spectrum.adducts[0][1]:.4g}" if spectrum.adducts else "",
         "next_adduct": " ".join(f"{name} {share:.2g}" for name, share in spectrum.adducts[1:2]),
-        "remarks": sentences(failure, *dict.fromkeys(said)),
+        "remarks": sentences(*said),
     }
 
 

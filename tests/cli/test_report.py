@@ -90,7 +90,9 @@ def test_names_stand_in_the_table_and_on_the_page(duallgd, tmp_path):
     made = mgf(tmp_path / "in.mgf", block(ALANINE))
     duallgd("predict", made, "-o", "a.csv", "--samples", "4")
     key = rows_of(tmp_path / "a.csv")[0]["inchikey"]
-    (tmp_path / "names.tsv").write_text(f"{key[:14]}\tmy alanine\tamino acids\nbad\t\t\n")
+    (tmp_path / "names.tsv").write_text(
+        f"inchikey\tname\tclass\n{key[:14]}\tmy alanine\tamino acids\nbad\t\t\n"
+    )
     given = ("--names", "names.tsv")
 
     done = duallgd("predict", made, "-o", "b.csv", "--report", "b.html", "--samples", "4", *given)
@@ -101,7 +103,7 @@ def test_names_stand_in_the_table_and_on_the_page(duallgd, tmp_path):
     assert rows_of(tmp_path / "b.csv")[0]["candidate_name"] == "my alanine"
     assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     assert (tmp_path / "b.html").read_text("utf-8").count("my alanine \\u00b7 amino acids") == 1
-    warned = "names.tsv: 1 of 2 rows left out, the first in line 2: 'bad' is no InChIKey"
+    warned = "names.tsv: 1 of 2 rows left out, the first in line 3: 'bad' is no InChIKey"
     assert done.err.count(warned) == 1
 
 

@@ -104,7 +104,9 @@ def run_page(tmp_path_factory):
 def family_page(tmp_path_factory):
     """The page of features with a family of three, of different levels, names and a library."""
     folder = tmp_path_factory.mktemp("family")
-    (folder / "names.tsv").write_text(f"{ASPIRIN_KEY}\tAspirin <i>\tSalicylates\n")
+    (folder / "names.tsv").write_text(
+        f"inchikey\tname\tclass\n{ASPIRIN_KEY}\tAspirin <i>\tSalicylates\n"
+    )
     predicted = {"formula_source": "predicted", "known": {}}
     peaks = {"mz": [121.0284, 163.0390], "intensity": [1.0, 0.4]}
     results = (

@@ -7,8 +7,7 @@ from duallgd_cli.cli.options import by_setting
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.report import contents
-from duallgd_cli.report.contents import ReportedRun
-from duallgd_cli.report.measured import LONGEST_TEXT, readable
+from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
 from duallgd_cli.results import LikelyPart
 from tests.made_run import measure, mzml, of_molecule
 from tests.made_runs import (
@@ -267,7 +266,9 @@ def test_the_peaks_of_a_library_are_shown_where_the_journal_has_them(tmp_path):
 
 
 def test_candidates_have_the_names_of_a_table(tmp_path):
-    (tmp_path / "names.tsv").write_text(f"{ASPIRIN_KEY}\tAspirin\x1b[1m\tSalicylates\n")
+    (tmp_path / "names.tsv").write_text(
+        f"inchikey\tname\tclass\n{ASPIRIN_KEY}\tAspirin\x1b[1m\tSalicylates\n"
+    )
 
     feature = shown(tmp_path, aspirin_result(), names=tmp_path / "names.tsv")
 

@@ -28,12 +28,10 @@ def called(path, key=ETHANOL):
     "text",
     [
         f"inchikey\tname\tclass\n{ETHANOL}\tethanol\talcohols\n",
-        f"{ETHANOL}\tethanol\talcohols\n",  # no line of names
-        "LFQSCWFLJHTTHZ\tethanol\talcohols\n",
         f"# mine\nclass\tnumber\tInChI Key\tCompound Name\nalcohols\t7\t{ETHANOL}\tethanol\n",
         f"\ufeffInChIKey2D,Name,Class\r\n{ETHANOL[:14]},ethanol,alcohols\r\n",
         f"inchikey;name;class\nInChIKey={ETHANOL};ethanol;alcohols\n",
-        f"{ETHANOL.lower()}\tethanol\talcohols\n{ETHANOL}\tethanol\talcohols\n",
+        f"inchikey\tname\tclass\n{ETHANOL.lower()}\tethanol\talcohols\n{ETHANOL}\tethanol\talcohols\n",
     ],
 )
 def test_a_table_may_have_any_of_these_forms(tmp_path, text):
@@ -45,7 +43,7 @@ def test_a_table_may_have_any_of_these_forms(tmp_path, text):
 
 def test_a_packed_table_is_read_and_a_process_gets_its_place_alone(tmp_path):
     with gzip.open(tmp_path / "names.tsv.gz", "wt") as file:
-        file.write(f"{ETHANOL}\tethanol\t\n" * 1000)
+        file.write("inchikey\tname\n" + f"{ETHANOL}\tethanol\n" * 1000)
 
     kept = pickle.dumps(Names.read(tmp_path / "names.tsv.gz"))
 
@@ -62,7 +60,7 @@ def test_a_packed_table_is_read_and_a_process_gets_its_place_alone(tmp_path):
     ],
 )
 def test_of_several_names_of_a_block_none_is_guessed(tmp_path, more, names):
-    (tmp_path / "names.tsv").write_text(ALANINES + more)
+    (tmp_path / "names.tsv").write_text("inchikey\tname\tclass\n" + ALANINES + more)
 
     assert called(tmp_path / "names.tsv", "QNAYBMKLOCPYGJ-UHFFFAOYSA-N")[0] == names
 
@@ -73,21 +71,22 @@ def test_bad_rows_are_one_warning(tmp_path, caplog):
         "no key\tx\ty",
         f"{ETHANOL}\t\t",
         "\tz\t",
-        f"{ETHANOL}\ta\tb\tc",
     ]
     (tmp_path / "names.tsv").write_text("\n".join(["inchikey\tname\tclass", *rows]) + "\n")
 
     assert called(tmp_path / "names.tsv") == ("ethanol", "x")
     (record,) = caplog.records
     assert record.getMessage().endswith(
-        "names.tsv: 4 of 5 rows left out, the first in line 3: 'no key' is no InChIKey"
+        "names.tsv: 3 of 4 rows left out, the first in line 3: 'no key' is no InChIKey"
     )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name\tclass\nethanol\talcohols\n", "has no column inchikey; its columns are inchikey"),
+        ("name\tclass\nethanol\talcohols\n", "has no column inchikey; it has name, class"),
+        (f"{ETHANOL}\tethanol\talcohols\n", "has no column inchikey"),
+        (f"inchikey\tname\tclass\n{ETHANOL}\ta\tb\tc\n", "line 2: the row has more cells"),
         ("inchikey\tname\nx\ty\n", "names no molecule: line 2: 'x' is no InChIKey"),
         ("inchikey\tname\n", "names no molecule$"),
         ("", "has no column inchikey"),
@@ -107,7 +106,7 @@ def test_a_table_that_is_not_there_is_refused(tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "sdf"])
 def test_outputs_say_what_listed_candidates_are_called(tmp_path, kind):
-    (tmp_path / "names.tsv").write_text(f"{ETHANOL}\t=ethanol\talcohols\n")
+    (tmp_path / "names.tsv").write_text(f"inchikey\tname\tclass\n{ETHANOL}\t=ethanol\talcohols\n")
     other = candidate(2, "COC", inchikey="LCGLNKUTAGEVQW-UHFFFAOYSA-N")
     predictions = [FAILED, prediction(candidate(), other)]
 
