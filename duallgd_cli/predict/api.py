@@ -136,7 +136,9 @@ def predictions(
         raise UsageError("guide must be GuideFiles, such as GuideFiles(analogues=('mine.smi',))")
     values = config.dump(settings or PredictSettings())
     keywords = ["preset", "guide", *values, *values["sampling"]]
-    for name in set(others).difference(keywords):
+    for name in others:
+        if name.partition(".")[0] in keywords:
+            continue
         close = get_close_matches(name, keywords, n=1)
         hint = f"did you mean {close[0]}?" if close else "duallgd config lists all settings"
         raise UsageError(f"unknown setting {clip(name)}; {hint}")

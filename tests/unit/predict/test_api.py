@@ -68,6 +68,10 @@ def test_settings_may_be_given_by_name(spectra):
         untimed(one) for one in predict_spectra(stub_model(), spectra, SETTINGS)
     ]
     assert predict_spectra(stub_model(), spectra, SETTINGS, top_k=1)[0].candidates[1:] == ()
+    dotted = {"sampling.samples": 4, "sampling.steps": 1}
+    assert [untimed(one) for one in named] == [
+        untimed(one) for one in predict_spectra(stub_model(), spectra, **dotted)
+    ]
     for changes, drawn in (({}, 30), ({"samples": 4}, 4)):
         found = predict_spectra(stub_model(), spectra, preset="fast", **changes)
         assert found[0].hypotheses[0].sampled == drawn
