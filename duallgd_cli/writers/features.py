@@ -5,7 +5,7 @@ The MGF is read as the run is: `predict` gives the same candidates of both.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -71,23 +71,20 @@ def write_features(
     """
     is_file = output != STANDARD_STREAM
     places = {"the output": output}
-    if is_file:
-        places["the table of features"] = table_path(output)
+    places |= {"the table of features": table_path(output)} if is_file else {}
     lines: list[dict[str, object]] = []
-    n_written, left_out = 0, list[Failure]()
+    left_out = list[Failure]()
     with Inputs(names) as inputs:
         claim(places, [("an input, the spectra", name) for name in names], force=force)
 
         def blocks() -> Iterator[str]:
-            nonlocal n_written
             for feature in inputs.features(group_by, None, settings):
                 lines.append(_row(feature))
                 usable = [one for one in feature.spectra if one.failure is None]
-                n_written += bool(usable)
-                if not usable:
-                    left_out.extend(filter(None, [feature.first.failure]))
-                yield from map(_block, usable)
-                yield from map(_block, feature.ms1 if usable else ())
+                if usable:
+                    yield from map(_block, (*usable, *feature.ms1))
+                elif feature.first.failure is not None:
+                    left_out.append(feature.first.failure)
 
         write_pieces(blocks(), output)
         if is_file:
@@ -98,7 +95,7 @@ def write_features(
     if len(broken) == len(lines):
         where = f"; see {table_path(output)}" if is_file else ""
         raise UnreadableError(f"none of {counted(len(lines), 'record')} can be read: {why}{where}")
-    return n_written, len(left_out), why
+    return len(lines) - len(left_out), len(left_out), why
 
 
 def table_path(output: str) -> str:
@@ -189,9 +186,9 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
     Raises:
         UsageError: The file cannot be written.
     """
-    answers: defaultdict[int | None, list[dict[str, str]]] = defaultdict(list)
+    answers: defaultdict[int | None, list[Mapping[str, str]]] = defaultdict(list)
     by_feature: dict[tuple[str, str], dict[str, str]] = {}
-    same: list[tuple[dict[str, str], str]] = []
+    same: list[tuple[dict[str, str], tuple[str, str]]] = []  # with the feature that answers
     for prediction in predictions:
         if prediction.source != prediction.group[0]:
             continue
@@ -199,26 +196,26 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
         names = (prediction.feature_id, prediction.spectrum_id, prediction.name, scans)
         place, by, _ = features.row_of(names, prediction.precursor_mz, prediction.rt_seconds)
         likely = [one for one in prediction.parts or () if one.probability >= _LIKELY]
-        answer = next(rows(prediction))
-        answer |= {
+        row = next(rows(prediction)) | {
             "feature_id": prediction.feature_id or prediction.spectrum_id,
             "joined_by": by,
             "parts": "; ".join(f"{o.name} {o.probability:.2f}" for o in likely[:_MOST_PARTS]),
         }
+        answer = {name: row[name] for name in _ANSWERS}
         answers[place].append(answer)
-        by_feature[answer["file"], prediction.feature_id] = answer
+        by_feature[row["file"], prediction.feature_id] = answer
         if prediction.status == "same_compound":
-            same.append((answer, prediction.answered_by.rpartition(" ")[0]))
-    for answer, feature_id in same:
-        whole = by_feature.get((answer["file"], feature_id), {})
-        answer.update((name, whole[name]) for name in _OF_COMPOUND if name in whole)
-    nothing = [_NO_SPECTRUM]
+            answered_by = prediction.answered_by.rpartition(" ")[0]
+            same.append((answer, (row["file"], answered_by)))
+    for answer, feature in same:
+        whole = by_feature.get(feature, answer)
+        answer.update((name, whole[name]) for name in _OF_COMPOUND)
 
     def lines() -> Iterator[Sequence[str]]:
         yield from features.before
         yield [*features.columns, *(f"duallgd_{name}" for name in _ANSWERS)]
         for place, row in enumerate(features.rows):
-            for answer in answers[place] or nothing:
+            for answer in answers[place] or [_NO_SPECTRUM]:
                 yield [*row.cells, *cells_of(answer, _ANSWERS)]
         for answer in answers[None]:
             yield [*[""] * len(features.columns), *cells_of(answer, _ANSWERS)]
