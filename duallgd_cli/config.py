@@ -157,9 +157,11 @@ def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:
     given: dict[str, Any] = {}
     for name, value in values.items():
         if name not in names:
-            below = [full for full in _paths(cls) if full.rpartition(".")[2] == name]
-            close = [*below, *difflib.get_close_matches(str(name), names, n=1)]
-            hint = f"did you mean {path}{close[0]}?" if close else f"known here: {', '.join(names)}"
+            below = {full.rpartition(".")[2]: full for full in reversed(_paths(cls))}
+            close = difflib.get_close_matches(str(name), [*names, *below], n=1)
+            hint = f"known here: {', '.join(names)}"
+            if close:
+                hint = f"did you mean {path}{below.get(close[0], close[0])}?"
             raise ConfigError(f"unknown setting {path}{clip(str(name))}; {hint}")
         given[name] = _convert(hints[name], value, f"{path}{name}")
     for field in fields:

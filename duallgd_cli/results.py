@@ -24,17 +24,18 @@ class SpectrumReference:
         spectrum_id: Identifier, not necessarily unique.
         feature_id: FEATURE_ID of the file.
         compound_id: What features of one molecule share.
+        answered_by: The feature, with its ion, that answers for the compound of this one.
         scans: SCANS or native id.
         precursor_mz: m/z, or None.
         formula_text: Formula as written in the file.
         adduct_text: Adduct as written in the file.
         adduct_source: Where the adduct comes from, see `Hypothesis`.
         status: ``ok``, or one word for what went wrong with it.
-        message: Why it did, or warnings from reading.
+        message: Why it did.
         name: Name of the compound or title.
         rt_seconds: Retention time, or None.
         collision_energy: As written.
-        warnings: Those from reading alone, assumptions among them.
+        warnings: What is odd, but nothing that `message` or `assumptions` say.
         assumptions: What was guessed, because the file does not say it.
     """
 
@@ -42,6 +43,7 @@ class SpectrumReference:
     spectrum_id: str
     feature_id: str = ""
     compound_id: str = ""
+    answered_by: str = ""
     scans: str = ""
     precursor_mz: float | None = None
     formula_text: str = ""
@@ -57,26 +59,33 @@ class SpectrumReference:
 
     @classmethod
     def of(cls, spectrum: Spectrum) -> "SpectrumReference":
-        """Name a spectrum; warnings from reading go into the message."""
-        failure, remarks = spectrum.failure, (*spectrum.warnings, *spectrum.assumptions)
+        """Name a spectrum, with what there is to say of it: each sentence stands in one field."""
+        failure, guessed = spectrum.failure, spectrum.assumptions
+        odd = [text for text in spectrum.warnings if text not in guessed]
         return cls(
             source=spectrum.source,
             spectrum_id=spectrum.spectrum_id,
             feature_id=spectrum.feature_id,
             compound_id=spectrum.compound_id,
+            answered_by=spectrum.answered_by,
             scans=spectrum.scans,
             precursor_mz=spectrum.precursor_mz,
             formula_text=spectrum.formula_text,
             adduct_text=spectrum.adduct_text,
             adduct_source=spectrum.adduct_source if spectrum.adduct_text else "",
             status=failure.status if failure else OK,
-            message=sentences(failure.message if failure else "", *remarks),
+            message=sentences(failure.message) if failure else "",
             name=compound_name(spectrum.metadata),
             rt_seconds=spectrum.retention_time_s,
             collision_energy=spectrum.collision_energy_text,
-            warnings=sentences(*remarks),
-            assumptions=sentences(*spectrum.assumptions),
+            warnings=sentences(*odd),
+            assumptions=sentences(*guessed),
         )
+
+    @property
+    def remarks(self) -> str:
+        """All that is said of it, for a table that has one column for it."""
+        return sentences(self.message, self.warnings, self.assumptions)
 
 
 def references(spectra: Iterable[Spectrum]) -> tuple[SpectrumReference, ...]:

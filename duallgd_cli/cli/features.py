@@ -63,10 +63,9 @@ def features(
     settings = options.prediction_of(context, config)
     output = output or running.default_output(spectra, "mgf", "features")
     with running.interruptible("the output is not whole; the same command starts again"):
-        written, inputs = write_features(
+        n_written, n_left_out, why = write_features(
             spectrum_files(spectra), output, settings.group_by, settings.features, force=force
         )
     places = output if output == STANDARD_STREAM else f"{output} and {table_path(output)}"
-    others = inputs.n_features - written
-    unusable = f" ({others} without a usable spectrum)" if others else ""
-    logger.info("%s%s -> %s", counted(written, "feature"), unusable, places)
+    left_out = f" ({n_left_out} without a usable spectrum: {why})" if n_left_out else ""
+    logger.info("%s%s -> %s", counted(n_written, "feature"), left_out, places)

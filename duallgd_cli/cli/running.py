@@ -174,6 +174,8 @@ def sentence(summary: "RunSummary") -> str:
     if 0 < summary.n_features < summary.n_spectra:
         words.append(f"read as {counted(summary.n_features, 'feature')}")
     words.append(counted(summary.n_candidates, "candidate"))
+    if summary.n_own:
+        words.append(f"{summary.n_own_ranked} of your {counted(summary.n_own, 'structure')} ranked")
     if summary.n_resumed:
         words.append(f"{counted(summary.n_resumed, 'feature')} taken from the journal")
     if summary.n_ms1:

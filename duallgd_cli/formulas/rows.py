@@ -14,7 +14,6 @@ from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.results import OK, references, sentences
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean, resolved
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.formulas import unnamed_ion
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
@@ -63,6 +62,7 @@ def _rows(
     item: Feature, settings: PredictSettings, summary: RunSummary
 ) -> Iterator[Mapping[str, Any]]:
     """Rows of a feature, at least one."""
+    named = _named(item.first)
     measured = tuple(resolved(clean(one, CleaningSettings())) for one in item.spectra)
     with_peaks = tuple(one for one in measured if one.failure is None)
     bare = tuple(one for one in measured if one.failure and one.failure.status == "no_peaks")
@@ -71,25 +71,17 @@ def _rows(
     ranked = (feature.first.failure if used is measured else None) or rank_formulas(
         feature, settings.formula_search
     )
-    said = [] if isinstance(ranked, Failure) else remarks(feature, ranked)
+    said = [*feature.first.warnings]
+    if not isinstance(ranked, Failure):
+        said += [*_of_adducts(feature.first), *remarks(feature, ranked)]
+    others = ", ".join(str(other.source.index) for other in references(item.spectra)[1:])
+    together = f"read together with index {others}" if others else ""
     left_out = [
         f"index {one.source.index} is left out: {one.failure.message}"
         for one in measured
         if one.failure and one not in used
     ]
-    message = sentences(*_remarks(feature.first, item), *said, *left_out)
-    spectrum = item.first
-    named = dict.fromkeys(COLUMNS) | {
-        "spectrum_id": spectrum.spectrum_id,
-        "file": spectrum.source.file,
-        "index": spectrum.source.index,
-        "feature_id": spectrum.feature_id,
-        "scans": spectrum.scans,
-        "precursor_mz": spectrum.precursor_mz,
-        "adduct": spectrum.adduct_text,
-        "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
-        "assumptions": sentences(*spectrum.assumptions),
-    }
+    message = sentences(*said, together, *left_out)
     if isinstance(ranked, Failure):
         summary.counts[ranked.status] += 1
         yield named | {"status": ranked.status, "message": sentences(ranked.message, message)}
@@ -113,16 +105,25 @@ def _rows(
         }
 
 
-def _remarks(first: Spectrum, item: Feature) -> Iterator[str]:
-    """What to say of a feature, of which `first` is ranked first, whatever its formulas are."""
-    yield from first.warnings
-    yield from first.assumptions
-    adduct = parse_adduct(first.adduct_text)
+def _of_adducts(spectrum: Spectrum) -> Iterator[str]:
+    """What to say of the adducts that formulas were looked for with."""
+    adduct = parse_adduct(spectrum.adduct_text)
     if isinstance(adduct, Adduct):
         yield adduct.note
-    if not first.adduct_text and unnamed_ion(first) is None:
-        mode = {1: "of positive ions ", -1: "of negative ions "}.get(first.polarity, "")
+    if not spectrum.adduct_text:
+        mode = {1: "of positive ions ", -1: "of negative ions "}.get(spectrum.polarity, "")
         yield f"no adduct is given: all {mode}were tried"
-    others = ", ".join(str(other.source.index) for other in references(item.spectra)[1:])
-    if others:
-        yield f"read together with index {others}"
+
+
+def _named(spectrum: Spectrum) -> dict[str, Any]:
+    return dict.fromkeys(COLUMNS) | {
+        "spectrum_id": spectrum.spectrum_id,
+        "file": spectrum.source.file,
+        "index": spectrum.source.index,
+        "feature_id": spectrum.feature_id,
+        "scans": spectrum.scans,
+        "precursor_mz": spectrum.precursor_mz,
+        "adduct": spectrum.adduct_text,
+        "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
+        "assumptions": sentences(*spectrum.assumptions),
+    }

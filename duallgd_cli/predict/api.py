@@ -12,6 +12,7 @@ Example:
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from html import escape
 from itertools import count, islice
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, clip
 from duallgd_cli.files import require_input
 from duallgd_cli.predict.own import with_own
 from duallgd_cli.predict.pipeline import results
@@ -136,6 +137,13 @@ def predictions(
     if not isinstance(guide, GuideFiles | None):
         raise UsageError("guide must be GuideFiles, such as GuideFiles(analogues=('mine.smi',))")
     values = config.dump(settings or PredictSettings())
+    keywords = ["preset", "guide", *values, *values["sampling"]]
+    for name in others:
+        if name.partition(".")[0] in keywords:
+            continue
+        close = get_close_matches(name, keywords, n=1)
+        hint = f"did you mean {close[0]}?" if close else "duallgd config lists all settings"
+        raise UsageError(f"unknown setting {clip(name)}; {hint}")
     for name, value in {**preset_of(others.pop("preset", None)), **others}.items():
         inner = name not in values and name in values["sampling"]
         path = f"sampling.{name}" if inner else name  # these go by their own names too

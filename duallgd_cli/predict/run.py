@@ -96,6 +96,8 @@ class RunSummary:
         n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
         n_resumed: Features that the journal already held.
         seconds: Wall time.
+        n_own: Structures of the user's that were to be ranked.
+        n_own_ranked: Of them, those that are a candidate of one spectrum at least.
     """
 
     output: str
@@ -110,6 +112,8 @@ class RunSummary:
     n_ms1: int = 0
     n_resumed: int = 0
     seconds: float = 0.0
+    n_own: int = 0
+    n_own_ranked: int = 0
 
     def watch(self, run: FinishedRun, parts: IO[str] | None = None) -> Iterator[Prediction]:
         """The predictions of a finished run, counted on their way to a writer.

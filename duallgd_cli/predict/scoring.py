@@ -167,11 +167,15 @@ def score_structures(
     settings, ranking = request.settings, model.ranking_for(request.settings, request.guide)
     source = _formulas(request, structures, model.max_heavy_atoms)
     model = added(model, [Mine(structures)])
+    ranked = set[int]()
+    summary.n_own = len(structures)
 
     def rows_of(features: Iterable[tuple[int, Feature]]) -> Iterator[Row]:
         given = (features, model, settings, request.workers)
         for together in results(*given, source=source, knowledge=knowledge):
             prediction, rows = scored(together, structures, ranking)
+            ranked.update(number for number, row in enumerate(rows) if row["rank"])
+            summary.n_own_ranked = len(ranked)
             summary.counts[prediction.status] += 1
             summary.messages.setdefault(prediction.status, prediction.message)
             summary.n_candidates += len(prediction.candidates)
@@ -244,7 +248,7 @@ def scored(
             adduct = candidate.adduct
             result = next(each for each in tried[candidate.formula] if each.adduct == adduct)
             row |= _values(one, candidate, result, len(candidates))
-            row |= {"status": OK, "message": prediction.message}
+            row |= {"status": OK, "message": prediction.remarks}
         else:
             row["status"], row["message"] = _why_not(one, prediction, tried)
         rows.append(row)
@@ -292,6 +296,6 @@ def _why_not(
         )
     given = [name for name in tried if name]
     if not given:
-        return prediction.status, prediction.message
+        return prediction.status, prediction.remarks
     which = f"{given[0]}" if len(given) == 1 else f"one of {', '.join(given)}"
     return "formula_mismatch", f"its formula is {structure.formula}, that of the spectrum {which}"

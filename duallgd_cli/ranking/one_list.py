@@ -305,14 +305,14 @@ def predictions_of(
     # What is read together; likewise what cannot be used for one reason, such as a whole feature.
     alike: defaultdict[object, tuple[Source, ...]] = defaultdict(tuple)
     for one in first.spectra:
-        alike[one.status, one.status == OK or one.message] += (one.source,)
+        alike[one.status, one.status == OK or one.remarks] += (one.source,)
     together = alike[OK, True]
-    said = [first.message]
+    # What accompanies candidates is a warning; hypotheses share many of them.
+    failed = [one for one in results if one.status != OK or not candidates]
+    odd = [text for one in results if one not in failed for text in one.message.split("; ")]
+    said = [one.message for one in failed]
     if len(results) > 1:
-        said = [f"{one.formula} {one.adduct}: {one.message}" for one in results if one.message]
-    # What accompanies candidates is a warning; the message says it too.
-    # Hypotheses share many of them: each sentence stands there once.
-    remarks = sentences(*(one.message for one in results if one.status == OK)).split("; ")
+        said = [f"{one.formula} {one.adduct}: {one.message}" for one in failed if one.message]
     for spectrum in first.spectra:
         adduct = parse_adduct(spectrum.adduct_text)
         written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
@@ -323,7 +323,7 @@ def predictions_of(
             **values,
             formula=first.formula or spectrum.formula_text,
             adduct=first.adduct or written,
-            group=alike[spectrum.status, spectrum.status == OK or spectrum.message],
+            group=alike[spectrum.status, spectrum.status == OK or spectrum.remarks],
             seconds=sum(result.seconds for result in results),
         )
         if spectrum.status == OK:
@@ -333,16 +333,15 @@ def predictions_of(
                 others = [others[0], f"{len(others) - 1} more"]  # the first alone says all of them
             read = f"read together with index {', '.join(others)}" if others else ""
             refused = (result.status for result in results if result.status != OK)
-            # Why there are no candidates comes before what was odd while reading.
-            told = (spectrum.message, *said) if candidates else (*said, spectrum.message)
+            told, guessed = (*spectrum.warnings.split("; "), *odd), spectrum.assumptions.split("; ")
             prediction = with_level(
                 replace(
                     prediction,
                     status=OK if candidates else next(refused, "no_candidate"),
-                    message=sentences(*told, read, _in_library(prediction.library_match)),
+                    message=sentences(*said, read, _in_library(prediction.library_match)),
                     candidates=candidates[:top_k],
                     confidence_top10=confidence_top10,
-                    warnings=sentences(spectrum.warnings, *remarks),
+                    warnings=sentences(*(text for text in told if text not in guessed)),
                 ),
                 certain,
             )

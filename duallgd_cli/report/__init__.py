@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -32,6 +32,7 @@ from duallgd_cli.report.contents import LARGE, ReportedRun
 
 _DRAWINGS: Final = 50  # of the table of all features that are packed together
 _LEVEL: Final = 6  # of compression; 9 takes twice the time for a hundredth of the size
+_Values: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,6 @@ class Report:
         page: To open first.
         n_features: That it shows.
         n_pages: Files beside that one, none of a small run.
-        size_bytes: Of all files.
         gone: Inputs that are no longer there: their unexplained peaks are not shown.
         changed: Inputs that are no longer what they were, likewise.
     """
@@ -50,7 +50,6 @@ class Report:
     page: Path
     n_features: int
     n_pages: int
-    size_bytes: int
     gone: Sequence[str]
     changed: Sequence[str]
 
@@ -58,6 +57,16 @@ class Report:
     def folder(self) -> Path:
         """Where the other files are; file managers know one of this name to belong to the first."""
         return self.page.with_name(f"{self.page.stem}_files")
+
+    @property
+    def pages(self) -> list[Path]:
+        """The other files."""
+        return [self.folder / f"{number + 1:04}.html" for number in range(self.n_pages)]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(path.stat().st_size for path in (self.page, *self.pages))
 
 
 def write_report(
@@ -89,11 +98,10 @@ def write_report(
     claim({PAGE: output}, [*files_of_runs(runs), *read], force=force)
     run = ReportedRun(runs, top_k, workers, names)
     n_pages = -(-run.n_features // LARGE) if run.n_features > LARGE else 0
-    report = Report(output, run.n_features, n_pages, 0, run.gone, run.changed)
-    paths = [report.folder / f"{number + 1:04}.html" for number in range(n_pages)]
+    report = Report(output, run.n_features, n_pages, run.gone, run.changed)
     about = {
         "run": run.about(options),
-        "files": f"{output.name} and the folder {report.folder.name}" if paths else "",
+        "files": f"{output.name} and the folder {report.folder.name}" if n_pages else "",
         "drawn": run.drawn,
     }
     place = {
@@ -104,26 +112,21 @@ def write_report(
         "drawings": _DRAWINGS,
         "first": 0,
         "index": "",
-        "pages": [path.name for path in paths],
+        "pages": [path.name for path in report.pages],
         "is_index": False,
         "levels": LEVELS,
         "certain": run.certain,
         "key": run.key,
     }
-    if paths:
-        _write_many(run.features(), report, paths, about, place)
+    if n_pages:
+        _write_many(run.features(), report, about, place)
     else:
-        write_atomically(output, _page_of(run.features(), about, place, []))
-    size_bytes = sum(path.stat().st_size for path in (output, *paths))
-    return Report(output, run.n_features, n_pages, size_bytes, run.gone, run.changed)
+        write_atomically(output, _page_of(run.features(), about, place, [], []))
+    return report
 
 
 def _write_many(
-    features: Iterator[dict[str, Any]],
-    report: Report,
-    paths: Sequence[Path],
-    about: Mapping[str, Any],
-    place: Mapping[str, Any],
+    features: Iterator[_Values], report: Report, about: _Values, place: _Values
 ) -> None:
     """Write the index and the pages; a report that is not finished leaves nothing behind.
 
@@ -133,62 +136,49 @@ def _write_many(
     folder, output = report.folder, report.page
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is in the way of the report's pages; name another report")
-    drawings, rows = list[str](), list[dict[str, Any]]()
+    drawings, rows = list[str](), list[_Values]()
     try:
         with TemporaryDirectory(prefix=f".{folder.name}.", dir=output.parent) as unfinished:
-            for number, path in enumerate(paths):
-                of_page, firsts = list[dict[str, Any]](), list[Any]()
+            for number, path in enumerate(report.pages):
+                of_page, firsts = list[_Values](), list[Any]()
                 here = {**place, "first": number * LARGE, "index": "../" + quote(output.name)}
-                some = _page_of(islice(features, LARGE), about, here, of_page, firsts)
-                write_atomically(Path(unfinished) / path.name, some)
+                page = _page_of(islice(features, LARGE), about, here, of_page, firsts)
+                write_atomically(Path(unfinished) / path.name, page)
                 blocks = range(0, len(firsts), _DRAWINGS)
                 drawings += [_packed(firsts[start : start + _DRAWINGS]) for start in blocks]
                 rows += of_page
             folder.mkdir(exist_ok=True)
-            for path in paths:
+            for path in report.pages:
                 (Path(unfinished) / path.name).replace(path)
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}") from None
-    pages = [f"{quote(folder.name)}/{path.name}" for path in paths]
+    pages = [f"{quote(folder.name)}/{path.name}" for path in report.pages]
     here = {**place, "pages": pages, "is_index": True}
     values = {"kind": "drawings", "packed": drawings, "table": lambda: _table(rows), "place": here}
     write_atomically(output, _page({**about, **values}))
 
 
 def _page_of(
-    features: Iterable[dict[str, Any]],
-    about: Mapping[str, Any],
-    place: Mapping[str, Any],
-    rows: list[dict[str, Any]],
-    firsts: list[Any] | None = None,
+    features: Iterable[_Values],
+    about: _Values,
+    place: _Values,
+    rows: list[_Values],
+    firsts: list[Any],
 ) -> Iterator[str]:
-    """A page that shows features in full.
-
-    Args:
-        features: Those of the page.
-        about: The run.
-        place: Of the page among the others.
-        rows: Learns the row of each feature in the table.
-        firsts: Learns the drawing of the first candidate of each; None for nobody.
-    """
+    """A page that shows features in full; lists learn their rows and first drawings."""
 
     def each() -> Iterator[str]:
         for feature in features:
             rows.append(_row(feature))
-            if firsts is not None:
-                firsts.append(next((one["drawing"] for one in feature["candidates"]), None))
+            firsts.append(next((one["drawing"] for one in feature["candidates"]), None))
             yield _packed(feature)
 
     values = {"kind": "feature", "packed": each(), "table": lambda: _table(rows), "place": place}
     return _page({**about, **values})
 
 
-def _page(values: Mapping[str, Any]) -> Iterator[str]:
-    """A page in pieces: the template with the style sheet and the scripts inside.
-
-    Args:
-        values: For the template; iterators are consumed as the pieces are asked for.
-    """
+def _page(values: _Values) -> Iterator[str]:
+    """A page in pieces, made as they are asked for: template, style sheet and scripts."""
     room = files("duallgd_cli.report")
     script = "".join((room / part).read_text("utf-8") for part in ("draw.js", "report.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -204,13 +194,13 @@ def _page(values: Mapping[str, Any]) -> Iterator[str]:
     return environment.get_template("report.html").generate(**fixed, **values)
 
 
-def _packed(values: Any) -> str:  # noqa: ANN401 - anything that JSON knows
+def _packed(values: object) -> str:
     """JSON, compressed, as text that HTML cannot mistake for anything; the same bytes each time."""
     text = json.dumps(values, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode("ascii"), _LEVEL, mtime=0)).decode()
 
 
-def _row(feature: dict[str, Any]) -> dict[str, Any]:
+def _row(feature: _Values) -> _Values:
     """A feature in the table: what its columns show, and what a search finds beside that."""
     candidates = feature["candidates"]
     first = candidates[0] if candidates else {}
@@ -231,7 +221,7 @@ def _row(feature: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _table(rows: Sequence[_Values]) -> _Values:
     """Rows with what repeats in them named once: columns, and parts by their numbers."""
     parts = {
         name: n for n, name in enumerate(dict.fromkeys(p for row in rows for p in row["parts"]))

@@ -1,20 +1,26 @@
 """A finished run as plain values: all that the pages show.
 
+What the journal does not hold is read again from the inputs, as far as they are what they were.
 Every text that came from a file is made harmless for the eye here (no control characters, no
 endless titles); the page itself never reads a text as anything but text.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial as with_arguments
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from duallgd_cli import config
 from duallgd_cli.chem.identity import ACYCLIC, family_name
 from duallgd_cli.chem.parts import bond_environments, matches, molecule
+from duallgd_cli.errors import UnreadableError, printable
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.explanation import fragments_of, isotopes_of, neutral_loss
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
@@ -22,9 +28,19 @@ from duallgd_cli.predict.run import record_path
 from duallgd_cli.predict.settings import CERTAIN, PredictSettings
 from duallgd_cli.ranking.one_list import Ranking, chances, predictions_of
 from duallgd_cli.report.depiction import depictions
-from duallgd_cli.report.measured import Measured, MeasuredPeaks, Measurement, key_of, readable
-from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results
+from duallgd_cli.results import (
+    OK,
+    Candidate,
+    HypothesisResult,
+    Prediction,
+    Results,
+    references,
+)
 from duallgd_cli.runtime import in_order
+from duallgd_cli.spectra.cleaning import CleaningSettings, clean
+from duallgd_cli.spectra.features import Inputs
+from duallgd_cli.spectra.run import FeatureSettings
+from duallgd_cli.spectra.types import IsotopePattern, Source, Spectrum
 from duallgd_cli.writers.formats import likeness
 from duallgd_cli.writers.names import Names
 
@@ -35,19 +51,108 @@ _AT_ONCE: Final = 20  # features that a process takes
 _SHOWN_SCORES: Final = 4  # significant digits
 _DIGITS: Final = 6  # of probabilities
 _SHOWN_PARTS: Final = 12
-# What the answers of each level are certain to.
-_LEVEL_WORDS: Final = {
-    "structure": "the structure",
-    "family": "the family",
-    "scaffold": "the scaffold",
-    "parts": "parts of the structure",
-    "formula": "the formula",
-}
 _OF_HYPOTHESIS: Final = (
     *("log_prior", "n_peaks", "n_explained", "explained_intensity"),
     *("sampled", "assembled", "repaired", "distinct"),
 )
+_OF_CANDIDATE: Final = ("rank", "smiles", "inchikey", "formula", "samples")
 _OF_MATCH: Final = ("library", "name", "score", "matched_peaks", "probability")
+LONGEST_TEXT: Final = 300
+_LONGEST_LABEL: Final = 40
+_Key: TypeAlias = tuple[float, float]
+_Values: TypeAlias = dict[str, Any]  # for the page
+
+
+def readable(text: str, longest: int = LONGEST_TEXT) -> str:
+    """A text from a file on one line, without what steers a reader's eye, cut to a length."""
+    return printable(text[:longest]) + ("…" if len(text) > longest else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MeasuredPeaks:
+    """A cleaned spectrum."""
+
+    label: str
+    mz: NDArray[np.float64]  # (P,)
+    intensity: NDArray[np.float64]  # (P,)
+
+    def identities(self) -> list[_Key]:
+        """What the journal knows each peak by: single precision."""
+        return [_key_of(*peak) for peak in zip(self.mz, self.intensity, strict=True)]
+
+
+def _key_of(mz: float, intensity: float) -> _Key:
+    """A peak by the single precision that explanations are kept in."""
+    return float(np.float32(mz)), float(np.float32(intensity))
+
+
+class _Measurement(NamedTuple):
+    """What was measured of one feature, as far as its input is still there."""
+
+    spectra: Sequence[_MeasuredPeaks] = ()  # with peaks
+    intensity: float | None = None  # of the precursor
+    isotopes: IsotopePattern | None = None  # of its ion, as MS1 shows them
+
+    def shown(self, results: Results) -> Sequence[_MeasuredPeaks]:
+        """The spectra, or explained peaks alone where the input is gone, and the label says so."""
+        explained = {_key_of(p.mz, p.intensity): p for result in results for p in result.peaks}
+        measured = {key for spectrum in self.spectra for key in spectrum.identities()}
+        if self.spectra and measured >= explained.keys():
+            return self.spectra
+        peaks = sorted((peak.mz, peak.intensity) for peak in explained.values())
+        columns = map(np.array, zip(*peaks, strict=True))
+        return [_MeasuredPeaks("explained peaks only", *columns)] if peaks else []
+
+
+def _label(spectrum: Spectrum) -> str:
+    energy = spectrum.collision_energy_ev
+    text = spectrum.collision_energy_text if energy is None else f"{energy:.3g} eV"
+    return readable(text, _LONGEST_LABEL) or f"spectrum {spectrum.source.index}"
+
+
+class _Measured:
+    """Cleaned spectra of the run's features, read on as they are asked for.
+
+    Attributes:
+        gone: Inputs that are no longer there.
+        changed: Inputs that are no longer what they were.
+    """
+
+    def __init__(self, inputs: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
+        self.gone, self.changed = list[str](), list[str]()
+        same = list[str]()
+        for entry in inputs:
+            name = str(entry["name"])
+            try:
+                is_same = Path(name).is_file() and Inputs((name,)).identity() == (entry,)
+            except UnreadableError:
+                is_same = False
+            kind = same if is_same else self.changed if Path(name).exists() else self.gone
+            kind.append(name if is_same else readable(name))
+        self._names, self._settings = tuple(same), settings
+        self._cleaning = config.parse(CleaningSettings, settings["cleaning"])
+        of_runs = config.parse(FeatureSettings, settings.get("features", {}))
+        by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
+        reading = Inputs(self._names, level=logging.DEBUG)
+        self._features = reading.features(by, adduct, of_runs)
+        self._held: dict[Source, _Measurement] = {}
+
+    def take(self, sources: Sequence[Source]) -> _Measurement:
+        """What was measured of the feature read from these; it can be had once."""
+        while sources[0].file in self._names and sources[0] not in self._held:
+            feature = next(self._features, None)
+            if feature is None:
+                break
+            cleaned = (clean(spectrum, self._cleaning) for spectrum in feature.spectra)
+            spectra = [
+                _MeasuredPeaks(_label(one), one.mz, one.intensity)
+                for one in cleaned
+                if one.failure is None
+            ]
+            first = references(feature.spectra)[0].source
+            measured = _Measurement(spectra, feature.precursor_intensity, feature.isotopes)
+            self._held[first] = measured
+        return self._held.pop(sources[0], _Measurement())
 
 
 class ReportedRun:
@@ -57,8 +162,8 @@ class ReportedRun:
         n_features: Of the run.
         drawn: Families of which the best candidate is drawn; all others are listed. None for all.
         certain: Probability from which on an answer counts as certain.
-        gone: Inputs that are no longer there: their unexplained peaks are not shown.
-        changed: Inputs that are no longer what they were, likewise.
+        gone: Inputs that are no longer there.
+        changed: Inputs that are no longer what they were.
         key: The same of the same run alone.
     """
 
@@ -100,13 +205,13 @@ class ReportedRun:
             certain=self.certain,
             names=None if names is None else Names(names),
         )
-        self._measured = Measured(header.inputs, header.settings)
+        self._measured = _Measured(header.inputs, header.settings)
         self.gone, self.changed = self._measured.gone, self._measured.changed
         about = [header.settings, header.model.get("sha256"), header.inputs]
         text = json.dumps(about, default=str, sort_keys=True)
         self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def about(self, options: Mapping[str, str]) -> dict[str, Any]:
+    def about(self, options: Mapping[str, str]) -> _Values:
         """What was run with what: versions, weights, inputs, settings, counts as far as known.
 
         Args:
@@ -118,11 +223,6 @@ class ReportedRun:
             record = json.loads(record_path(self._output).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             record = {}
-        record = record if isinstance(record, dict) else {}
-
-        def pairs(name: str) -> list[tuple[str, str]]:
-            return [(readable(k), readable(str(v))) for k, v in record.get(name, {}).items()]
-
         texts: dict[str, str] = {}
         of_option: dict[str, set[str]] = {}
         for name, value in config.flatten(json.loads(json.dumps(dict(header.settings)))).items():
@@ -140,25 +240,21 @@ class ReportedRun:
         return {
             "output": readable(self._output.name),
             "version": readable(header.version),
-            **{
-                name: readable(str(model.get(key, "")))
-                for name, key in (
-                    ("weights", "name"),
-                    ("weights_sha256", "sha256"),
-                    ("remark", "remark"),
-                )
-            },
+            "weights": readable(str(model.get("name", ""))),
+            "weights_sha256": readable(str(model.get("sha256", ""))),
+            "remark": readable(str(model.get("remark", ""))),
             "calibrated_on": self._calibrated_on,
             "inputs": [[readable(str(i["name"])), i["bytes"], i["sha256"]] for i in header.inputs],
             "settings": [*settings.items()],
-            "versions": pairs("versions"),
             "platform": readable(str(record.get("platform", ""))),
-            "times": pairs("times"),
-            "notes": pairs("notes"),
+            **{
+                name: [(readable(k), readable(str(v))) for k, v in record.get(name, {}).items()]
+                for name in ("versions", "times", "notes")
+            },
             "ms1": self._run.totals.get("ms1", 0),
         }
 
-    def features(self) -> Iterator[dict[str, Any]]:
+    def features(self) -> Iterator[_Values]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
         asked = (
             (results, self._measured.take([one.source for one in results[0].spectra]))
@@ -168,24 +264,17 @@ class ReportedRun:
 
 
 def _values(
-    asked: tuple[Results, Measurement],
+    asked: tuple[Results, _Measurement],
     ranking: Ranking,
     top_k: int,
     most: int,
     drawn: int | None,
     certain: float,
     names: Names | None,
-) -> dict[str, Any]:
-    """What is shown of a feature as plain values.
+) -> _Values:
+    """What is shown of a feature, of its results and what was measured.
 
-    Args:
-        asked: Its results and what was measured.
-        ranking: Of the run.
-        top_k: Candidates that the run wrote; the level is that of them all.
-        most: Of them that are shown.
-        drawn: See `ReportedRun`.
-        certain: Likewise.
-        names: Of molecules.
+    Of `top_k` candidates that the run wrote, which say the level, `most` are shown.
     """
     results, measured = asked
     candidates, confidence_top10 = ranking.rank(results)
@@ -212,12 +301,16 @@ def _values(
         "confidence_top10": shown.confidence_top10,
         "remarks": [
             readable(text)
-            for text in dict.fromkeys("; ".join(p.message for p in predictions).split("; "))
+            for text in dict.fromkeys("; ".join(p.remarks for p in predictions).split("; "))
             if text and not text.startswith("read together")  # which is shown otherwise
         ],
         "isotopes": isotopes_of(measured.isotopes, shown.formula, shown.adduct),
         "hypotheses": [_hypothesis(outcome, spectra) for outcome in shown.hypotheses],
-        "spectra": [spectrum.values() for spectrum in spectra],
+        "spectra": [
+            {"label": one.label, "mz": one.mz.round(5).tolist(),
+             "intensity": one.intensity.round(5).tolist()}
+            for one in spectra
+        ],
         "library": _match(match) | {"mz": match["mz"], "intensity": match["intensity"]}
         if "mz" in match else None,
         **_candidates(shown, candidates, drawn, names),
@@ -243,15 +336,8 @@ def _values(
 
 def _candidates(
     shown: Prediction, ranked: Sequence[Candidate], drawn: int | None, names: Names | None
-) -> dict[str, Any]:
-    """Candidates and their families.
-
-    Args:
-        shown: With the candidates that are shown.
-        ranked: All of the feature, which say how certain each bond is.
-        drawn: Of how many families the best is drawn; None for every candidate.
-        names: Of molecules.
-    """
+) -> _Values:
+    """Candidates that are shown, and their families; all that are `ranked` say what is certain."""
     together: dict[object, list[int]] = {}
     for place, one in enumerate(shown.candidates):
         together.setdefault(one.family or place, []).append(place)
@@ -268,9 +354,9 @@ def _candidates(
         places = sorted(members[0] for _, _, members in families[:drawn])
     values = []
     for one in shown.candidates:
-        of_one = {name: getattr(one, name) for name in ("rank", "smiles", "inchikey", "formula")}
-        of_one |= {"samples": one.samples, "confidence": round(one.confidence, _DIGITS)}
-        of_one |= {"sources": [readable(name) for name in one.sources]}
+        of_one: _Values = {name: getattr(one, name) for name in _OF_CANDIDATE}
+        of_one["confidence"] = round(one.confidence, _DIGITS)
+        of_one["sources"] = [readable(name) for name in one.sources]
         if names is not None:
             called = (readable(text) for text in names.of(one.inchikey).values())
             of_one |= zip(("name", "class"), called, strict=True)
@@ -284,7 +370,6 @@ def _candidates(
         one = shown.candidates[place]
         hypothesis = ions.index((one.formula, one.adduct))
         result = shown.hypotheses[hypothesis]
-        analogue = result.known.get("analogues", {}).get(one.inchikey14, {})
         match = result.known.get("library_match", {})
         is_matched = match.get("offered") and match["inchikey"] == one.inchikey
         explains, expected = fragments_of(mol, one.adduct, result.peaks)
@@ -296,7 +381,7 @@ def _candidates(
                 for name, value in scores.items()
             ],
             "hypothesis": hypothesis,
-            "like": readable(likeness(analogue)),
+            "like": readable(likeness(shown.analogue_of(one))),
             "library_match": _match(match) if is_matched else None,
             "explains": explains,
             "expected": expected,
@@ -305,13 +390,12 @@ def _candidates(
                 for bond, share in zip(own, certainty[place], strict=True)
             ],
         }
-    drawings = depictions(molecules)  # which changes them
-    for place, drawing in zip(places, drawings, strict=True):
+    for place, drawing in zip(places, depictions(molecules), strict=True):  # which changes them
         values[place]["drawing"] = drawing
     return {"candidates": values, "families": families}
 
 
-def _ladder(prediction: Prediction, certain: float) -> dict[str, Any]:
+def _ladder(prediction: Prediction, certain: float) -> _Values:
     """Answers from the structure to the formula with their probabilities, and which is certain."""
     if not prediction.level:
         return {"level": "", "certain": "", "schymanski": "", "ladder": []}
@@ -329,7 +413,9 @@ def _ladder(prediction: Prediction, certain: float) -> dict[str, Any]:
         answers["parts"] = parts[0].name
     said = f"nothing is certain: no answer reaches {certain:g}"
     if prediction.level in reached:
-        said = f"certain to {_LEVEL_WORDS[prediction.level]}: {reached[prediction.level]:.2f}"
+        is_part = prediction.level == "parts"
+        words = "parts of the structure" if is_part else f"the {prediction.level}"
+        said = f"certain to {words}: {reached[prediction.level]:.2f}"
     rungs = ((name, round(value, 4), answers.get(name)) for name, value in reached.items())
     return {
         "level": prediction.level,
@@ -339,7 +425,7 @@ def _ladder(prediction: Prediction, certain: float) -> dict[str, Any]:
     }
 
 
-def _hypothesis(result: HypothesisResult, spectra: Sequence[MeasuredPeaks]) -> dict[str, Any]:
+def _hypothesis(result: HypothesisResult, spectra: Sequence[_MeasuredPeaks]) -> _Values:
     """A formula; what it explains are rows of spectrum, peak, sub-formula, ppm, neutral loss."""
     place = {
         key: (which, peak)
@@ -351,7 +437,7 @@ def _hypothesis(result: HypothesisResult, spectra: Sequence[MeasuredPeaks]) -> d
         **{name: getattr(result, name) for name in _OF_HYPOTHESIS},
         "explained": [
             [
-                *place[key_of(peak.mz, peak.intensity)],
+                *place[_key_of(peak.mz, peak.intensity)],
                 peak.formula,
                 round(peak.ppm, 3),
                 neutral_loss(result.formula, result.adduct, peak.formula),
@@ -361,7 +447,7 @@ def _hypothesis(result: HypothesisResult, spectra: Sequence[MeasuredPeaks]) -> d
     }
 
 
-def _match(match: Mapping[str, Any]) -> dict[str, Any]:
+def _match(match: Mapping[str, Any]) -> _Values:
     """The spectrum of a library that a candidate was found by."""
     values = {name: match[name] for name in _OF_MATCH if name in match}
     return {name: readable(v) if isinstance(v, str) else v for name, v in values.items()}

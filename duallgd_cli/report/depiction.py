@@ -1,7 +1,6 @@
 """Molecules laid out for a page, alike ones turned alike: places, bonds and labels as numbers.
 
-RDKit lays out; the page's script draws. That takes a quarter of the space and a fifth of the time
-of paths, and a style sheet decides the colours (light, dark, print).
+RDKit lays out; the page's script draws, in a quarter of the space and a fifth of the time of paths.
 """
 
 import math
@@ -130,14 +129,7 @@ def _drawn(mol: Mol) -> dict[str, Any]:
 
 
 def _side(points: Sequence[complex], atom: int, near: Sequence[int], middle: float) -> str:
-    """Where there is room for the hydrogens of an atom, away from its neighbours.
-
-    Args:
-        points: Places of all atoms, x + iy.
-        atom: Whose hydrogens they are.
-        near: Its neighbours.
-        middle: Mean x of all atoms.
-    """
+    """Where there is room for the hydrogens of an atom: away from its neighbours `near`."""
     if not near:
         return _RIGHT
     away = (sum(points[other] for other in near) / len(near) - points[atom]) / _BOND

@@ -5,13 +5,14 @@ The MGF is read as the run is: `predict` gives the same candidates of both.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from duallgd_cli.errors import UnreadableError, counted
+from duallgd_cli.errors import Failure, UnreadableError, counted
 from duallgd_cli.files import STANDARD_STREAM, claim, write_atomically
-from duallgd_cli.results import OK, Prediction, references, sentences
+from duallgd_cli.results import Prediction, references, sentences
 from duallgd_cli.spectra.features import GroupBy, Inputs
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, first
 from duallgd_cli.spectra.run import FeatureSettings
@@ -29,11 +30,14 @@ _ANSWERS: Final = (
     *("feature_id", "joined_by", "formula", "smiles", "inchikey", "confidence", "level", "parts"),
     *("adduct", "adduct_source", "compound_id", "status", "message"),
 )
+# What features of one compound share.
+_OF_COMPOUND: Final = ("formula", "smiles", "inchikey", "confidence", "level", "parts")
 _NO_SPECTRUM: Final = {
     "status": "no_spectrum",
     "message": "no spectrum has the id and m/z of this row, or its m/z and retention time",
 }
 _MOST_PARTS: Final = 5
+_MOST_REASONS: Final = 3
 _LIKELY: Final = 0.5  # least probability of a part in the table of features
 _NUMBER: Final = re.compile(r"\d+(?:\.\d*)?")
 _MODES: Final = {1: "positive", -1: "negative", 0: ""}
@@ -46,19 +50,19 @@ def write_features(
     settings: FeatureSettings,
     *,
     force: bool = False,
-) -> tuple[int, Inputs]:
+) -> tuple[int, int, str]:
     """Write the features of files of spectra as MGF, and as a table beside it.
 
     Args:
         names: Files.
-        output: MGF to write; the table has its name and the ending ``.csv``. Standard output takes
-            the MGF alone.
+        output: MGF to write; the table is at `table_path`. Standard output takes the MGF alone.
         group_by: See `spectra.features.group`.
         settings: Of runs.
         force: Replace files that exist.
 
     Returns:
-        How many features were written, and the inputs, which have counted what they read.
+        How many features were written, how many were not, and why: of what could not be read, such
+        as the rest of a file that is cut off, else of what has no usable spectrum.
 
     Raises:
         UsageError: A file would be lost or cannot be written.
@@ -67,32 +71,31 @@ def write_features(
     """
     is_file = output != STANDARD_STREAM
     places = {"the output": output}
-    if is_file:
-        places["the table of features"] = table_path(output)
+    places |= {"the table of features": table_path(output)} if is_file else {}
     lines: list[dict[str, object]] = []
-    n_written, statuses = 0, set[str]()
+    left_out = list[Failure]()
     with Inputs(names) as inputs:
         claim(places, [("an input, the spectra", name) for name in names], force=force)
 
         def blocks() -> Iterator[str]:
-            nonlocal n_written, statuses
             for feature in inputs.features(group_by, None, settings):
                 lines.append(_row(feature))
-                statuses.update(
-                    one.failure.status if one.failure else OK for one in feature.spectra
-                )
                 usable = [one for one in feature.spectra if one.failure is None]
-                n_written += bool(usable)
-                yield from map(_block, usable)
-                yield from map(_block, feature.ms1 if usable else ())
+                if usable:
+                    yield from map(_block, (*usable, *feature.ms1))
+                elif feature.first.failure is not None:
+                    left_out.append(feature.first.failure)
 
         write_pieces(blocks(), output)
         if is_file:
             write_pieces(table(COLUMNS, lines, "csv"), table_path(output))
-    if statuses == {"unreadable"}:
+    broken = [one.message for one in left_out if one.status == "unreadable"]
+    reasons = dict.fromkeys(broken or [one.message for one in left_out])
+    why = sentences(*islice(reasons, _MOST_REASONS))
+    if len(broken) == len(lines):
         where = f"; see {table_path(output)}" if is_file else ""
-        raise UnreadableError(f"none of {counted(len(lines), 'record')} can be read{where}")
-    return n_written, inputs
+        raise UnreadableError(f"none of {counted(len(lines), 'record')} can be read: {why}{where}")
+    return len(lines) - len(left_out), len(left_out), why
 
 
 def table_path(output: str) -> str:
@@ -143,12 +146,13 @@ def _precursor(spectrum: Spectrum) -> str:
 
 def _row(feature: Feature) -> dict[str, object]:
     """The row of a feature, by `COLUMNS`."""
-    spectrum, mz, time = feature.first, feature.first.precursor_mz, feature.first.retention_time_s
+    spectrum, time = feature.first, feature.first.retention_time_s
     scans = [scan for one in feature.spectra for scan in one.merged or (one,)]
     times = [one.retention_time_s for one in scans if one.retention_time_s is not None]
     indices = [str(one.source.index) for one in references(feature.spectra)]
     said = [text for one in feature.spectra for text in (*one.warnings, *one.assumptions)]
-    failure = spectrum.failure.message if spectrum.failure else ""
+    if spectrum.failure:
+        said.insert(0, spectrum.failure.message)
     intensity = feature.precursor_intensity
     return {
         "feature_id": spectrum.feature_id,
@@ -156,7 +160,7 @@ def _row(feature: Feature) -> dict[str, object]:
         "indices": " ".join(indices),
         "polarity": _MODES[spectrum.polarity],
         "charge": abs(spectrum.charge) or None,
-        "precursor_mz": None if mz is None else float(mz),
+        "precursor_mz": spectrum.precursor_mz and float(spectrum.precursor_mz),
         "rt_seconds": None if time is None else f"{time:.6g}",
         "rt_start": f"{min(times):.6g}" if times else None,
         "rt_end": f"{max(times):.6g}" if times else None,
@@ -168,7 +172,7 @@ def _row(feature: Feature) -> dict[str, object]:
         "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
         "adduct_probability": f"{spectrum.adducts[0][1]:.4g}" if spectrum.adducts else "",
         "next_adduct": " ".join(f"{name} {share:.2g}" for name, share in spectrum.adducts[1:2]),
-        "remarks": sentences(failure, *dict.fromkeys(said)),
+        "remarks": sentences(*said),
     }
 
 
@@ -176,12 +180,15 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
     """Write a table of features with the answers beside its own columns, which stay as they are.
 
     Rows are in the order of the table, whatever became of them; features that are in none of them
-    come last. Lines before the names of the columns are kept.
+    come last. Lines before the names of the columns are kept. A feature whose compound another one
+    answers for has that answer, and its message names that feature.
 
     Raises:
         UsageError: The file cannot be written.
     """
-    answers: defaultdict[int | None, list[list[str]]] = defaultdict(list)
+    answers: defaultdict[int | None, list[Mapping[str, str]]] = defaultdict(list)
+    by_feature: dict[tuple[str, str], dict[str, str]] = {}
+    same: list[tuple[dict[str, str], tuple[str, str]]] = []  # with the feature that answers
     for prediction in predictions:
         if prediction.source != prediction.group[0]:
             continue
@@ -189,20 +196,28 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
         names = (prediction.feature_id, prediction.spectrum_id, prediction.name, scans)
         place, by, _ = features.row_of(names, prediction.precursor_mz, prediction.rt_seconds)
         likely = [one for one in prediction.parts or () if one.probability >= _LIKELY]
-        answer = next(rows(prediction))
-        answer |= {
+        row = next(rows(prediction)) | {
             "feature_id": prediction.feature_id or prediction.spectrum_id,
             "joined_by": by,
             "parts": "; ".join(f"{o.name} {o.probability:.2f}" for o in likely[:_MOST_PARTS]),
         }
-        answers[place].append(cells_of(answer, _ANSWERS))
-    nothing = [cells_of(_NO_SPECTRUM, _ANSWERS)]
+        answer = {name: row[name] for name in _ANSWERS}
+        answers[place].append(answer)
+        by_feature[row["file"], prediction.feature_id] = answer
+        if prediction.status == "same_compound":
+            answered_by = prediction.answered_by.rpartition(" ")[0]
+            same.append((answer, (row["file"], answered_by)))
+    for answer, feature in same:
+        whole = by_feature.get(feature, answer)
+        answer.update((name, whole[name]) for name in _OF_COMPOUND)
 
     def lines() -> Iterator[Sequence[str]]:
         yield from features.before
         yield [*features.columns, *(f"duallgd_{name}" for name in _ANSWERS)]
         for place, row in enumerate(features.rows):
-            yield from ([*row.cells, *answer] for answer in answers[place] or nothing)
-        yield from ([""] * len(features.columns) + answer for answer in answers[None])
+            for answer in answers[place] or [_NO_SPECTRUM]:
+                yield [*row.cells, *cells_of(answer, _ANSWERS)]
+        for answer in answers[None]:
+            yield [*[""] * len(features.columns), *cells_of(answer, _ANSWERS)]
 
     write_atomically(path, lines_of(lines(), "csv"))

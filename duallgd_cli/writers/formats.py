@@ -1,14 +1,12 @@
 """Output formats: each turns predictions into pieces of text; `write_pieces` puts them in place.
 
-Every table of the program has one shape: the names of its columns, and rows that are values by
-column. `table` makes them text: a number is written as it is, nothing is an empty cell, and no text
-breaks a row or acts in the program that shows it: control characters and line separators become
-spaces, and text that a spreadsheet would run as a formula gets an apostrophe in front.
+A table is the names of its columns, and rows that are values by column. No text breaks a row or
+acts in the program that shows it: control characters and line separators become spaces, and text
+that a spreadsheet would run as a formula gets an apostrophe in front.
 
-CSV and TSV have a row for every candidate, and at least one for every spectrum or feature: one
-without candidates has a row without rank, whose status and message say why. Nothing that differs
-between two runs of the same request (times, versions) is written here, so an interrupted and
-resumed run gives the same bytes as an uninterrupted one.
+CSV and TSV have a row for every candidate, and at least one for every feature: without candidates
+it has no rank, and its status and message say why. Nothing that differs between two runs of one
+request (times, versions) is written, so that a resumed run gives the bytes of an uninterrupted one.
 """
 
 import csv
@@ -57,7 +55,7 @@ NUMBERS: Final = (
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
-# Fields of a prediction and of a hypothesis that a line of JSON has as they are.
+# Fields of a prediction and of a hypothesis that an output has as they are.
 _OF_A_LINE: Final = (
     "feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message",
     "confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions",
@@ -67,7 +65,6 @@ _OF_A_HYPOTHESIS: Final = (
     "formula", "adduct", "log_prior", "formula_source", "formula_probability", "adduct_source",
     "status", "message", "n_peaks", "n_explained", "explained_intensity",
 )  # fmt: skip
-# Named as the columns of the tables are, without what has no place in a structure file.
 _NOT_IN_SDF: Final = {"status", "message", "warnings"}
 
 
@@ -77,10 +74,10 @@ def resolve_format(output: str, name: str = "") -> str:
     Raises:
         UsageError: The name or the ending is not known.
     """
-    if name:
-        if name.lower() not in FORMATS:
-            raise UsageError(f"format {quote(name)} is not known; choose {', '.join(FORMATS)}")
+    if name.lower() in FORMATS:
         return name.lower()
+    if name:
+        raise UsageError(f"format {quote(name)} is not known; choose {', '.join(FORMATS)}")
     ending = ".csv" if output == STANDARD_STREAM else Path(output).suffix.lower()
     if ending not in _ENDINGS:
         raise UsageError(
@@ -144,11 +141,7 @@ def cells_of(row: Mapping[str, object], columns: Iterable[str]) -> list[str]:
 
 
 def lines_of(rows: Iterable[Iterable[str]], name: str) -> Iterator[str]:
-    """Rows of cells as text.
-
-    Yields:
-        Each row, its line break included; cells are quoted where needed.
-    """
+    """Rows of cells as text, line breaks included; cells are quoted where needed."""
     text = io.StringIO()
     line = csv.writer(text, delimiter="," if name == "csv" else "\t", lineterminator="\n")
     for cells in map(tuple, rows):
@@ -174,7 +167,6 @@ def inert(cell: str) -> str:
 
 def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[str, str]]:
     """The rows of one spectrum, by `COLUMNS` and in their order; numbers are written out."""
-    precursor, time = prediction.precursor_mz, prediction.rt_seconds
     of_formula = {
         (one.formula, one.adduct): {
             "formula_source": one.formula_source,
@@ -188,20 +180,19 @@ def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[st
     shared = {
         **dict.fromkeys(COLUMNS, ""),
         **{name: getattr(prediction, name) for name in _OF_A_LINE if name not in NUMBERS},
-        "spectrum_id": prediction.spectrum_id,
-        "file": prediction.source.file,
-        "index": str(prediction.source.index),
-        "precursor_mz": "" if precursor is None else repr(float(precursor)),
-        "confidence_top10": f"{prediction.confidence_top10:.4g}" if prediction.candidates else "",
+        **_place(prediction),
         "indices": " ".join(str(source.index) for source in prediction.group),
-        "rt_seconds": "" if time is None else f"{time:.6g}",
         "adduct_source": prediction.adduct_source,
     }
-    if not prediction.candidates:
+    if prediction.precursor_mz is not None:
+        shared["precursor_mz"] = repr(float(prediction.precursor_mz))
+    if prediction.rt_seconds is not None:
+        shared["rt_seconds"] = f"{prediction.rt_seconds:.6g}"
+    if prediction.candidates:
+        shared["confidence_top10"] = f"{prediction.confidence_top10:.4g}"
+    else:
         yield shared | of_formula.get((prediction.formula, prediction.adduct), {})
-    plain = sentences(prediction.message)
     for one in prediction.candidates:
-        like = likeness(prediction.analogue_of(one))
         row = shared | of_formula.get((one.formula, one.adduct), {})
         row |= {
             "adduct": one.adduct,
@@ -215,7 +206,7 @@ def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[st
             "confidence": f"{one.confidence:.4g}",
             "samples": str(one.samples),
             "log_likelihood": "" if one.log_likelihood is None else f"{one.log_likelihood:.6g}",
-            "message": sentences(prediction.message, like) if like else plain,
+            "message": sentences(prediction.message, likeness(prediction.analogue_of(one))),
             "sources": " ".join(one.sources),
         }
         if one.family:
@@ -228,13 +219,17 @@ def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[st
         yield row if names is None else row | names.of(one.inchikey)
 
 
+def _place(prediction: Prediction) -> dict[str, str]:
+    source = prediction.source
+    index = str(source.index)
+    return {"spectrum_id": prediction.spectrum_id, "file": source.file, "index": index}
+
+
 def likeness(analogue: Mapping[str, Any]) -> str:
     """The nearest of the user's molecules, and what was changed; "" without any."""
     if not analogue:
         return ""
-    # Journals of before have the words for no change in a field of their own.
-    change = analogue["change"] or analogue.get("change_name", "")
-    of = analogue["name"] or analogue["smiles"]
+    of, change = analogue["name"] or analogue["smiles"], analogue["change"]
     if change == "the same molecule":
         return f"is {of}"
     return f"like {of}: {change}, Tanimoto {analogue['tanimoto']:.2f}"
@@ -248,9 +243,11 @@ def json_line(values: Mapping[str, Any]) -> str:
 
 def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, Any]:
     """Plain values of a prediction, with all that was tried and without its wall time."""
-    match = {**prediction.library_match}
-    for name in ("mz", "intensity"):  # the peaks of a library are for the page
-        match.pop(name, None)
+    match = {  # the peaks of a library are for the page
+        name: value
+        for name, value in prediction.library_match.items()
+        if name not in {"mz", "intensity"}
+    }
     hypotheses = [
         {
             **{name: getattr(one, name, None) for name in _OF_A_HYPOTHESIS},
@@ -287,14 +284,9 @@ def part_rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     """Rows by `PART_COLUMNS`: what the true structure of a feature may contain."""
     for part in prediction.parts or ():
         yield {
-            "spectrum_id": prediction.spectrum_id,
-            "file": prediction.source.file,
-            "index": str(prediction.source.index),
-            "feature_id": prediction.feature_id,
-            "formula": prediction.formula,
-            "part": part.name,
-            "kind": part.kind,
-            "smarts": part.smarts,
+            **_place(prediction),
+            **{"feature_id": prediction.feature_id, "formula": prediction.formula},
+            **{"part": part.name, "kind": part.kind, "smarts": part.smarts},
             **{name: f"{getattr(part, name):.4f}" for name in ("probability", "prior", "share")},
         }
 

@@ -1,9 +1,8 @@
 """mzTab-M 2.0, the exchange format of the Proteomics Standards Initiative for small molecules.
 
-Metadata, then one small molecule (SML) and one feature (SMF) for every feature with a precursor
-m/z, with candidates or without, then one evidence row (SME) for every candidate. Candidates
-share the evidence of their spectra, so more than one is marked as ambiguous. There are no
-quantities: their columns are null.
+A small molecule (SML) and a feature (SMF) for every feature with a precursor m/z, with candidates
+or without, and an evidence row (SME) for every candidate. Candidates share the evidence of their
+spectra, so more than one is marked as ambiguous. There are no quantities: their columns are null.
 """
 
 import re
@@ -19,7 +18,7 @@ from duallgd_cli.chem.adduct import Adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, printable
 from duallgd_cli.predict.settings import Header
-from duallgd_cli.results import Candidate, Prediction
+from duallgd_cli.results import Candidate, Prediction, sentences
 
 NULL: Final = "null"
 _IN_MEMORY: Final = 1 << 24  # bytes of each table; more lie on the disk
@@ -35,6 +34,7 @@ _POLARITIES: Final = {
     -1: "[MS, MS:1000129, negative scan, ]",
     0: "[MS, MS:1000465, scan polarity, ]",  # where no adduct says which
 }
+_RELIABILITY: Final = "[MS, MS:1002955, hr-ms compound identification confidence level, ]"
 _CONFIDENCE: Final = "[, , duallgd confidence, ]"
 # Levels of Schymanski et al. (2014): tentative candidates, a formula alone, a mass alone.
 _TENTATIVE, _FORMULA_ONLY, _MASS_ONLY = "3", "4", "5"
@@ -43,10 +43,9 @@ _SML: Final = (
     "theoretical_neutral_mass adduct_ions reliability best_id_confidence_measure "
     "best_id_confidence_value"
 )
-_SML_END: Final = (
-    "abundance_study_variable[1] abundance_variation_study_variable[1] opt_global_spectrum_id "
-    "opt_global_feature_id opt_global_status opt_global_message opt_global_adduct_source "
-    "opt_global_assumptions opt_global_level"
+_OF_ALL: Final = ("abundance_study_variable[1]", "abundance_variation_study_variable[1]")
+_OWN: Final = (
+    *("spectrum_id", "feature_id", "status", "message", "adduct_source", "assumptions", "level"),
 )
 _SMF: Final = (
     "SMF_ID SME_ID_REFS SME_ID_REF_ambiguity_code adduct_ion isotopomer exp_mass_to_charge charge "
@@ -67,7 +66,7 @@ def document(predictions: Iterable[Prediction], header: Header) -> Iterator[str]
     polarities: dict[int, set[int]] = {number: set() for number in runs.values()}
     abundances = [f"abundance_assay[{number}]" for number in polarities]
     columns = {
-        "SML": [*_SML.split(), *abundances, *_SML_END.split()],
+        "SML": [*_SML.split(), *abundances, *_OF_ALL, *(f"opt_global_{name}" for name in _OWN)],
         "SMF": [*_SMF.split(), *abundances],
         "SME": _SME.split(),
     }
@@ -115,39 +114,35 @@ def _metadata(
     runs = list(polarities)
     searched = [PurePath(entry["name"]).name for entry in header.settings.get("databases", ())]
     database = printable(" and ".join(searched) or "de novo").replace('"', "'")
-    yield from (
-        ("mzTab-version", "2.0.0-M"),
-        ("mzTab-ID", "duallgd"),
-        ("description", "Structures proposed for tandem mass spectra; no quantities."),
-        ("software[1]", f"[, , duallgd, {header.version}]"),
-        ("quantification_method", "[, , none, ]"),
-    )
+    yield "mzTab-version", "2.0.0-M"
+    yield "mzTab-ID", "duallgd"
+    yield "description", "Structures proposed for tandem mass spectra; no quantities."
+    yield "software[1]", f"[, , duallgd, {header.version}]"
+    yield "quantification_method", "[, , none, ]"
     for number, entry in zip(runs, inputs, strict=True):
         yield from _run(f"ms_run[{number}]", entry, polarities[number])
     for number in runs:
         yield f"assay[{number}]", f"assay {number}"
         yield f"assay[{number}]-ms_run_ref", f"ms_run[{number}]"
-    yield from (
-        ("study_variable[1]", "undefined"),
-        ("study_variable[1]-assay_refs", "|".join(f"assay[{number}]" for number in runs)),
-        ("study_variable[1]-description", "all spectra"),
-        ("cv[1]-label", "MS"),
-        ("cv[1]-full_name", "PSI-MS controlled vocabulary"),
-        ("cv[1]-version", "4.1.155"),
-        ("cv[1]-uri", "http://purl.obolibrary.org/obo/ms.obo"),
-        ("database[1]", f'[, , "{database}", ]'),
-        ("database[1]-prefix", "dn"),
-        ("database[1]-version", "Unknown"),
-        ("database[1]-uri", NULL),
-        ("small_molecule-quantification_unit", "[, , none, ]"),
-        ("small_molecule_feature-quantification_unit", "[, , none, ]"),
-        (
-            "small_molecule-identification_reliability",
-            "[MS, MS:1002955, hr-ms compound identification confidence level, ]",
-        ),
-        ("id_confidence_measure[1]", _CONFIDENCE),
-        ("id_confidence_measure[2]", "[, , duallgd score, ]"),
-    )
+    assays = "|".join(f"assay[{number}]" for number in runs)
+    yield from {
+        "study_variable[1]": "undefined",
+        "study_variable[1]-assay_refs": assays,
+        "study_variable[1]-description": "all spectra",
+        "cv[1]-label": "MS",
+        "cv[1]-full_name": "PSI-MS controlled vocabulary",
+        "cv[1]-version": "4.1.155",
+        "cv[1]-uri": "http://purl.obolibrary.org/obo/ms.obo",
+        "database[1]": f'[, , "{database}", ]',
+        "database[1]-prefix": "dn",
+        "database[1]-version": "Unknown",
+        "database[1]-uri": NULL,
+        "small_molecule-quantification_unit": "[, , none, ]",
+        "small_molecule_feature-quantification_unit": "[, , none, ]",
+        "small_molecule-identification_reliability": _RELIABILITY,
+        "id_confidence_measure[1]": _CONFIDENCE,
+        "id_confidence_measure[2]": "[, , duallgd score, ]",
+    }.items()
 
 
 def _run(name: str, entry: Mapping[str, Any], polarities: set[int]) -> Iterator[tuple[str, str]]:
@@ -166,17 +161,14 @@ def _run(name: str, entry: Mapping[str, Any], polarities: set[int]) -> Iterator[
         yield f"{name}-hash_method", "[MS, MS:1003151, SHA-256, ]"
 
 
-def _known(name: str) -> Adduct | None:
-    """An adduct by its name; what a file calls one may be anything."""
-    adduct = parse_adduct(name)
-    return None if isinstance(adduct, Failure) else adduct
+def _ion(prediction: Prediction) -> tuple[str | None, int]:
+    """Name and charge of the ion; what a file calls an adduct may be anything."""
+    adduct = parse_adduct(prediction.adduct)
+    return (None, 1) if isinstance(adduct, Failure) else (adduct.name, abs(adduct.charge))
 
 
 def _neutral(text: str) -> str:
-    """A formula in Hill notation, without a charge: that has a column of its own.
-
-    What a file calls a formula may hold an element that is not supported, or be anything.
-    """
+    """A formula in Hill notation without its charge; what a file calls one may be anything."""
     try:
         return str(replace(Formula.parse(text), charge=0))
     except FormulaError:
@@ -185,44 +177,36 @@ def _neutral(text: str) -> str:
 
 def _molecule(number: int, prediction: Prediction) -> dict[str, object]:
     """The row of a feature among the small molecules, by column: its candidates, best first."""
-    found, adduct = prediction.candidates, _known(prediction.adduct)
+    found = prediction.candidates
     assumed = any(one.adduct for one in prediction.hypotheses)
+    masses = (f"{Formula.parse(one.formula).mass:.6f}" for one in found)
     return {
         "SML_ID": number,
         "SMF_ID_REFS": number,
         "database_identifier": "|".join(f"dn:{one.inchikey}" for one in found),
-        "chemical_formula": "|".join(_neutral(one.formula) for one in found)
-        or _neutral(prediction.formula),
+        "chemical_formula": "|".join(_neutral(one.formula) for one in found or [prediction]),
         "smiles": "|".join(one.smiles for one in found),
         "inchi": "|".join(one.inchi for one in found),
-        "theoretical_neutral_mass": "|".join(
-            f"{Formula.parse(one.formula).mass:.6f}" for one in found
-        ),
-        "adduct_ions": "|".join(dict.fromkeys(one.adduct for one in found))
-        or (adduct and adduct.name),
+        "theoretical_neutral_mass": "|".join(masses),
+        "adduct_ions": "|".join(dict.fromkeys(one.adduct for one in found)) or _ion(prediction)[0],
         "reliability": _TENTATIVE if found else _FORMULA_ONLY if assumed else _MASS_ONLY,
         "best_id_confidence_measure": _CONFIDENCE if found else None,
         "best_id_confidence_value": f"{found[0].confidence:.4g}" if found else None,
-        "opt_global_spectrum_id": prediction.spectrum_id,
-        "opt_global_feature_id": prediction.feature_id,
-        "opt_global_status": prediction.status,
-        "opt_global_message": prediction.message,
-        "opt_global_adduct_source": prediction.adduct_source,
-        "opt_global_assumptions": prediction.assumptions,
-        "opt_global_level": prediction.level,
+        **{f"opt_global_{name}": getattr(prediction, name) for name in _OWN},
+        "opt_global_message": sentences(prediction.message, prediction.warnings),
     }
 
 
 def _feature(number: int, prediction: Prediction, evidence: Sequence[int]) -> dict[str, object]:
     """The row of a feature, by column: what was measured, and which evidence names it."""
-    time, adduct = prediction.rt_seconds, _known(prediction.adduct)
+    (adduct, charge), time = _ion(prediction), prediction.rt_seconds
     return {
         "SMF_ID": number,
         "SME_ID_REFS": "|".join(map(str, evidence)),
         "SME_ID_REF_ambiguity_code": "1" if len(evidence) > 1 else None,
-        "adduct_ion": adduct and adduct.name,
+        "adduct_ion": adduct,
         "exp_mass_to_charge": repr(float(prediction.precursor_mz or 0.0)),
-        "charge": 1 if adduct is None else abs(adduct.charge),
+        "charge": charge,
         "retention_time_in_seconds": None if time is None else f"{time:.6g}",
     }
 
@@ -234,8 +218,8 @@ def _evidence(
     spectra = "|".join(
         f"ms_run[{runs[source.file]}]:index={source.index}" for source in prediction.group
     )
-    adduct = _known(candidate.adduct)
-    assert adduct is not None
+    adduct = parse_adduct(candidate.adduct)
+    assert isinstance(adduct, Adduct)
     theory_mz = precursor_mz(Formula.parse(candidate.formula), adduct)
     return {
         "SME_ID": number,

@@ -19,20 +19,12 @@ from duallgd_cli.writers.formats import rows, table
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One importer's table.
+    """One importer's table."""
 
-    Attributes:
-        ending: Of its file, in place of that of the output.
-        columns: The importer's columns in order, each with the column of ours that fills it (see
-            `_rows`), or "" for what is not known here.
-        best: Whether there is one row a feature, its first candidate; else one a candidate.
-        all_features: Whether features without candidates have a row.
-    """
-
-    ending: str
-    columns: Mapping[str, str]
-    best: bool = True
-    all_features: bool = False
+    ending: str  # of its file, in place of that of the output
+    columns: Mapping[str, str]  # each with the one of ours that fills it, "" for what is not known
+    best: bool = True  # one row a feature, its first candidate; else one a candidate
+    all_features: bool = False  # features without candidates have a row
 
 
 # The columns of SIRIUS 6; CSI:FingerID, ZODIAC and fragmentation trees scored nothing here.

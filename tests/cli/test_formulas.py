@@ -9,7 +9,7 @@ from duallgd_cli.cli import app
 from duallgd_cli.errors import UsageError
 from duallgd_cli.formulas.rows import COLUMNS
 from tests.cli.conftest import python
-from tests.made_runs import lines_of, rows_of
+from tests.made_runs import first_rows, lines_of, rows_of
 from tests.made_spectra import (
     ASPIRIN,
     BROMINATED,
@@ -81,6 +81,20 @@ def test_ms1_spectra_turn_a_wrong_first_formula_into_the_right_one(tmp_path, mol
     assert float(shown["probability"]) > 0.9
     assert -1 < float(shown["isotope_score"]) <= 0
     assert bare["isotope_score"] == ""
+
+
+@pytest.mark.parametrize("adduct", ["", "ADDUCT=[2M+Na]+\n", "CHARGE=2+\n", "POLARITY=?\n"])
+def test_what_was_tried_is_said_where_something_was(tmp_path, adduct):
+    whole = block(ASPIRIN, formula=None).replace("ADDUCT=[M+H]+\n", adduct)
+    bare = block(ASPIRIN, formula=None, pepmass=None).replace("ADDUCT=[M+H]+\n", adduct)
+
+    rows = first_rows(rows_of(run(mgf(tmp_path / "a.mgf", whole, bare)).stdout))
+
+    tried = ("were tried", "probabilities are not calibrated")
+    assert rows["1"]["status"] in {"no_precursor", "unsupported_adduct"}
+    for row in rows.values():
+        said = any(words in row["message"] for words in tried)
+        assert said == (row["status"] == "ok"), row
 
 
 def test_torch_is_not_loaded(spectra):

@@ -31,7 +31,7 @@ def test_info_tells_how_good_the_weights_are(duallgd, monkeypatch):
 
     assert "first candidate right: 15.9%" in told
     assert "among the first ten: 26.4%" in told
-    assert "522 held-out molecules" in told
+    assert "522 validation molecules" in told
 
 
 def test_info_of_weights_that_a_plug_in_reads_is_what_the_plug_in_says(duallgd, made_plugin):

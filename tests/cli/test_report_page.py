@@ -104,7 +104,9 @@ def run_page(tmp_path_factory):
 def family_page(tmp_path_factory):
     """The page of features with a family of three, of different levels, names and a library."""
     folder = tmp_path_factory.mktemp("family")
-    (folder / "names.tsv").write_text(f"{ASPIRIN_KEY}\tAspirin <i>\tSalicylates\n")
+    (folder / "names.tsv").write_text(
+        f"inchikey\tname\tclass\n{ASPIRIN_KEY}\tAspirin <i>\tSalicylates\n"
+    )
     predicted = {"formula_source": "predicted", "known": {}}
     peaks = {"mz": [121.0284, 163.0390], "intensity": [1.0, 0.4]}
     results = (
@@ -156,8 +158,12 @@ def repeated(features, count):
     ]
 
 
+def rank_of(card):
+    return int(card.query_selector(".rank").text_content())
+
+
 def test_it_loads_and_shows_every_feature_and_the_first_in_full(visit, made):
-    _, features = made
+    features = made[1]
 
     assert visit.ids() == [feature["id"] for feature in features]
     assert "11 of 11 features with candidates" in visit.text("#summary")
@@ -172,8 +178,7 @@ def test_no_column_is_hidden_and_headers_have_one_line_whatever_the_width(visit,
     page.set_viewport_size({"width": width, "height": 900})
     names = ("id", "mz", "adduct", "formula", "smiles", "level", "confidence", "top10", "part")
 
-    tops = {round(page.locator(f"#head th.{name}").bounding_box()["y"]) for name in names}
-    assert len(tops) == 1
+    assert len({round(page.locator(f"#head th.{n}").bounding_box()["y"]) for n in names}) == 1
     assert page.locator("#head").bounding_box()["height"] < 45
     assert all(page.is_visible(f"#body tr:first-child td.{name}") for name in names)
     heads = page.locator("#detail h3, #detail h2, .top h1").all()
@@ -190,11 +195,10 @@ def test_no_column_is_hidden_and_headers_have_one_line_whatever_the_width(visit,
 def test_columns_sort_both_ways_and_filter(visit, made):
     page, masses = visit.page, sorted(round(feature["mz"], 4) for feature in made[1])
 
-    page.click("#head th.mz button")
-    assert [float(text) for text in visit.column("mz")] == masses
-    page.click("#head th.mz button")
-    assert [float(text) for text in visit.column("mz")] == masses[::-1]
-    assert page.get_attribute("#head th.mz", "aria-sort") == "descending"
+    for expected, order in ((masses, "ascending"), (masses[::-1], "descending")):
+        page.click("#head th.mz button")
+        assert [float(text) for text in visit.column("mz")] == expected
+        assert page.get_attribute("#head th.mz", "aria-sort") == order
     page.fill("#low", "200")
     page.fill("#high", "300")
     assert [float(text) for text in visit.column("mz")] == [
@@ -208,8 +212,7 @@ def test_columns_sort_both_ways_and_filter(visit, made):
 
 
 def test_a_search_finds_every_part_mass_key_and_formula(visit, made):
-    _, features = made
-    first, second = features[:2]
+    first, second, *_ = features = made[1]
 
     def found(typed):
         visit.page.fill("#text", typed)
@@ -218,81 +221,59 @@ def test_a_search_finds_every_part_mass_key_and_formula(visit, made):
     assert found("C8H10N4O2") == ["1"]
     assert visit.text("#count") == "1 of 11 features"
     assert found(second["candidates"][0]["inchikey"]) == ["2"]
-    for decimals in (2, 3, 4, 5):
-        assert "1" in found(f"{first['mz']:.{decimals}f}")
+    assert all("1" in found(f"{first['mz']:.{decimals}f}") for decimals in (2, 3, 4, 5))
     assert found(f"{first['mz'] + 0.0002:.4f}") == []
     for feature in features[:3]:
         for name, *_ in (*feature["parts"], *feature["other_parts"]):
-            assert feature["id"] in found(name)
             assert feature["id"] in found(f"{name} {feature['mz']:.2f}")
     visit.page.click("#filters button[type=reset]")
     visit.expect(visit.page.locator("#count")).to_have_text("11 features")
 
 
-def test_pointing_at_a_candidate_marks_the_peaks_that_it_explains(visit, made):
-    feature = made[1][0]
+def test_pointing_at_candidates_and_peaks_marks_what_belongs_to_them(visit, made):
+    page, feature = visit.page, made[1][0]
     candidate = feature["candidates"][0]
     explained = feature["hypotheses"][candidate["hypothesis"]]["explained"]
-    expected = {tuple(explained[row][:2]) for row, _ in candidate["explains"]}
 
-    visit.page.hover(".card .drawing")
+    page.hover(".card .drawing")
+    assert page.locator(".peak.by").count() == len(
+        {tuple(explained[row][:2]) for row, _ in candidate["explains"]}
+    )
+    page.mouse.move(3, 3)
+    assert page.query_selector(".asking") is None
 
-    assert len(visit.page.query_selector_all(".peak.by")) == len(expected)
-    visit.page.mouse.move(3, 3)
-    assert visit.page.query_selector(".asking") is None
-
-
-def test_pointing_at_a_peak_tells_its_formula_and_marks_the_atoms(visit, made):
-    feature = made[1][0]
-    page = visit.page
-    # The molecular ion: all atoms of every candidate.
-    stick = max(
-        page.query_selector_all(".peak.explained"), key=lambda one: one.bounding_box()["x"]
-    ).bounding_box()
-
-    page.mouse.move(stick["x"] + 1, stick["y"] + stick["height"] / 2)
-
-    assert "C8H11N4O2" in visit.text("#hint").replace("\n", "")
-    assert "ppm" in visit.text("#hint")
-    assert "the whole ion" in visit.text("#hint")
-    marked = len(page.query_selector_all(".card:first-child .marks circle"))
-    assert marked == len(feature["candidates"][0]["drawing"]["atoms"])
+    sticks = (one.bounding_box() for one in page.query_selector_all(".peak.explained"))
+    last = max(sticks, key=lambda box: box["x"])  # the molecular ion: all atoms
+    page.mouse.move(last["x"] + 1, last["y"] + last["height"] / 2)
+    said = visit.text("#hint").replace("\n", "")
+    assert all(words in said for words in ("C8H11N4O2", "ppm", "the whole ion"))
+    marked = page.locator(".card:first-child .marks circle").count()
+    assert marked == len(candidate["drawing"]["atoms"])
     page.mouse.move(3, 3)
     assert not page.is_visible("#hint")
     assert page.query_selector(".marks circle") is None
 
 
-def rank_of(card):
-    return card.query_selector(".rank").text_content()
-
-
 def test_pointing_at_a_part_marks_its_atoms_in_the_candidates_that_have_it(visit, made):
-    page = visit.page
-    feature = next(one for one in made[1] if one["parts"])
-    _, _, _, atoms = feature["parts"][0]
+    page, feature = visit.page, next(one for one in made[1] if one["parts"])
     visit.open(feature["number"] + 1)
     visit.shows(feature["id"])
 
     page.hover(".parts li")
 
-    cards = sorted(page.query_selector_all(".card"), key=lambda card: int(rank_of(card)))
-    for card, own in zip(cards, atoms, strict=True):
+    cards = sorted(page.query_selector_all(".card"), key=rank_of)
+    for card, own in zip(cards, feature["parts"][0][3], strict=True):
         assert len(card.query_selector_all(".marks circle")) == len(own)
         assert ("without" in card.get_attribute("class")) is (not own)
-    page.mouse.move(3, 3)
-    assert page.query_selector(".marks circle") is None
     page.click(".parts summary")
-    assert len(page.query_selector_all(".others span")) == len(feature["other_parts"])
+    assert page.locator(".others span").count() == len(feature["other_parts"])
 
 
-def test_expected_fragments_hang_below_the_spectrum(visit, made):
+def test_fragments_or_a_spectrum_of_a_library_hang_below_the_spectrum(visit, family, made):
     page, candidates = visit.page, made[1][0]["candidates"]
     lines = page.locator(".below line")
 
-    def expected(candidate):
-        return len(candidate["expected"])
-
-    assert lines.count() == expected(candidates[0])
+    assert lines.count() == len(candidates[0]["expected"])
     assert "fragments of candidate 1" in visit.text(".legend")
     both = page.locator(".below .both title").all_text_contents()
     assert any(text.startswith("m/z 195.08") and "measured, too" in text for text in both)
@@ -303,69 +284,56 @@ def test_expected_fragments_hang_below_the_spectrum(visit, made):
     page.mouse.move(3, 3)
     page.locator("#theme").focus()
     assert f"fragments of candidate {rank}" in visit.text(".legend")  # it stays
-    assert lines.count() == expected(candidates[rank - 1])
+    assert lines.count() == len(candidates[rank - 1]["expected"])
     page.click(".mirror")
     assert lines.count() == 0
-    assert "below" not in visit.text(".legend")
-
-
-def test_a_spectrum_of_a_library_hangs_below_where_the_run_has_it(family):
-    page = family.page
 
     assert "the spectrum of mine.msp, Aspirin <b>" in family.text(".legend")
-    assert page.locator(".below line").count() == 2
-    page.locator(".card:visible").nth(1).hover()
+    assert family.page.locator(".below line").count() == 2
+    family.page.locator(".card:visible").nth(1).hover()
     assert "fragments of candidate" in family.text(".legend")
-    family.open(2)
-    family.shows("F1")
-    assert "fragments of candidate 1" in family.text(".legend")
-
-
-def ticks(page):
-    texts = page.locator(".spectrum").first.locator(".axes text").all_text_contents()
-    return [float(text) for text in texts if text.replace(".", "").isdigit()]
 
 
 def test_the_spectrum_zooms_by_button_pointer_and_key(visit):
     page = visit.page
-    whole = ticks(page)
 
+    def width():
+        texts = page.locator(".spectrum").first.locator(".axes text").all_text_contents()
+        shown = [float(text) for text in texts if text.replace(".", "").isdigit()]
+        return max(shown) - min(shown)
+
+    whole = width()
     page.click("[aria-label='Zoom in']")
-    nearer = ticks(page)
-    assert max(nearer) - min(nearer) < max(whole) - min(whole)
+    assert width() < whole
     page.click("[aria-label='Show the whole spectrum']")
-    assert ticks(page) == whole
-
+    assert width() == whole
     box = page.query_selector(".spectrum").bounding_box()
     page.mouse.move(box["x"] + 100, box["y"] + 100)
     page.mouse.down()
     page.mouse.move(box["x"] + 200, box["y"] + 110)
     page.mouse.up()
-    drawn = ticks(page)
-    assert max(drawn) - min(drawn) < (max(whole) - min(whole)) / 2
+    assert width() < whole / 2
     page.focus(".spectrum")
     page.keyboard.press("0")
-    assert ticks(page) == whole
+    assert width() == whole
 
 
 def test_fragments_are_a_table_and_energies_stand_one_above_the_other(visit, made):
     page, feature = visit.page, made[1][0]
-    own = feature["hypotheses"][0]
 
     page.click(".fragments summary")
     rows = page.query_selector_all(".fragments tr")
 
-    assert len(rows) == 1 + len(own["explained"])
+    assert len(rows) == 1 + len(feature["hypotheses"][0]["explained"])
     mz = [float(row.query_selector("td").inner_text()) for row in rows[1:]]
     assert mz == sorted(mz)
     last = [cell.inner_text().replace("\n", "") for cell in rows[-1].query_selector_all("td")]
-    assert last[2:4] == ["C8H11N4O2", ""]
-    assert last[5].split(", ")[0] == "1"
+    assert (*last[2:4], last[5].split(", ")[0]) == ("C8H11N4O2", "", "1")
     labels = [spectrum["label"] for spectrum in feature["spectra"]]
     assert page.locator(".energy").all_inner_texts() == labels
-    assert len(page.query_selector_all(".spectrum")) == len(labels) == 2
+    assert page.locator(".spectrum").count() == len(labels) == 2
     page.click(".tabs [data-which='1']")
-    assert len(page.query_selector_all(".spectrum")) == 1
+    assert page.locator(".spectrum").count() == 1
 
 
 def test_a_review_is_kept_filtered_and_saved_with_the_rows_that_are_shown(visit, made):
@@ -380,16 +348,13 @@ def test_a_review_is_kept_filtered_and_saved_with_the_rows_that_are_shown(visit,
     assert visit.column("review")[:3] == ["accepted: =fits, the standard", "rejected", ""]
     page.select_option("#reviewed", "accepted")
     assert visit.ids() == [first["id"]]
-    page.select_option("#reviewed", "")
-    page.fill("#text", f"{first['mz']:.4f}")
     with page.expect_download() as downloaded:
         page.click("#export")
     assert downloaded.value.suggested_filename == "out.reviewed.csv"
     with Path(downloaded.value.path()).open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["feature"] for row in rows] == [first["id"]]
-    assert (rows[0]["review"], rows[0]["note"]) == ("accepted", "'=fits, the standard")
-    assert rows[0]["inchikey"] == first["candidates"][0]["inchikey"]
+        (row,) = csv.DictReader(file)
+    assert (row["review"], row["note"]) == ("accepted", "'=fits, the standard")
+    assert row["inchikey"] == first["candidates"][0]["inchikey"]
     page.reload()
     page.wait_for_selector("#detail .feature")
     assert visit.column("review")[:2] == ["accepted: =fits, the standard", "rejected"]
@@ -414,10 +379,9 @@ def test_retention_times_and_intensities_of_a_run_sort_and_filter(run):
 
 
 def test_only_what_can_be_mended_is_red(browser, made, example_run, tmp_path):
-    found, nothing = repeated(made[1], 1)[0], {"candidates": [], "rank": None}
-    others = ({"status": status, "remarks": ["see"]} for status in ("same_compound", "no_peaks"))
-    features = [found, *(found | nothing | other for other in others)]
-    features = [one | {"number": n, "id": f"F{n}"} for n, one in enumerate(features)]
+    found, nothing = made[1][0], {"candidates": [], "rank": None, "remarks": ["see"]}
+    statuses = [{}, *(nothing | {"status": one} for one in ("same_compound", "no_peaks"))]
+    features = [found | one | {"number": n, "id": f"F{n}"} for n, one in enumerate(statuses)]
     written(example_run, features, tmp_path / "out.html")
 
     opened = Visit(browser, tmp_path / "out.html")
@@ -429,23 +393,17 @@ def test_only_what_can_be_mended_is_red(browser, made, example_run, tmp_path):
     opened.close()
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_ions_of_a_compound_are_one_row_that_pointer_and_keyboard_open(run, width):
+def test_ions_of_a_compound_are_one_row_that_pointer_and_keyboard_open(run):
     page = run.page
-    page.set_viewport_size({"width": width, "height": 900})
-    whole = run.text("#count")
-    assert whole == "6 features in 2 compounds"
+    assert run.text("#count") == "6 features in 2 compounds"
     assert run.ids() == ["1", "4"]
 
     button = page.locator(".fold-ions").first
-    assert button.get_attribute("aria-expanded") == "false"
     button.focus()
-    page.keyboard.press("Enter")
-    assert run.ids() == ["1", "2", "3", "4"]
-    assert page.locator(".fold-ions").first.get_attribute("aria-expanded") == "true"
-    assert page.locator("#body tr.other").count() == 2
-    page.keyboard.press("Enter")
-    assert run.ids() == ["1", "4"]
+    for is_open, ids in (("true", ["1", "2", "3", "4"]), ("false", ["1", "4"])):
+        page.keyboard.press("Enter")
+        assert run.ids() == ids
+        assert page.locator(".fold-ions").first.get_attribute("aria-expanded") == is_open
     page.locator("#body").evaluate("document.activeElement.blur()")
     page.keyboard.press("j")  # the next compound, not an ion that is folded
     run.shows("4")
@@ -458,8 +416,6 @@ def test_ions_of_a_compound_are_one_row_that_pointer_and_keyboard_open(run, widt
     run.shows("4")
     page.keyboard.press("ArrowLeft")
     assert run.ids() == ["1", "4"]
-    page.fill("#text", "no such")
-    assert run.text("#count") == "0 of 6 features"
 
 
 def test_isotopes_of_ms1_stand_beside_those_of_the_formula(run):
@@ -513,7 +469,7 @@ def test_it_follows_light_and_dark_and_a_choice_is_kept(browser, made):
 
 
 def test_how_to_read_it_comes_first_settings_last_and_links_lead_elsewhere(visit, made):
-    page = visit.page
+    page, key = visit.page, made[1][0]["candidates"][0]["inchikey"]
     footer = page.locator("#run")
 
     assert footer.locator("h2").all_inner_texts() == ["How to read this page", "This run"]
@@ -522,28 +478,13 @@ def test_how_to_read_it_comes_first_settings_last_and_links_lead_elsewhere(visit
     page.keyboard.press("Enter")
     rows = dict(row.split("\t") for row in page.locator(".settings tr").all_inner_texts())
     assert rows["--top-k"] == "10"
-    assert footer.evaluate("node => node.lastElementChild.tagName") == "DETAILS"
     links = page.locator(".card").first.locator(".elsewhere a")
     assert links.all_inner_texts() == ["PubChem", "COCONUT", "ChEBI"]
     for link in links.all():  # which nobody asks before
-        assert link.get_attribute("href").startswith("https://")
-        assert link.get_attribute("href").endswith(made[1][0]["candidates"][0]["inchikey"])
+        address = link.get_attribute("href")
+        assert address.startswith("https://")
+        assert address.endswith(key)
         assert link.get_attribute("rel") == "noopener noreferrer"
-
-
-@pytest.mark.slow
-def test_of_a_thousand_features_those_in_view_are_drawn(browser, made, example_run, tmp_path):
-    page = tmp_path / "many.html"
-    report_of = written(example_run, repeated(made[1], 1000), page)
-
-    opened = Visit(browser, page, wait_for="#detail .feature .card")
-    opened.page.wait_for_selector("#body td.smiles svg")
-    assert opened.page.locator("#body td.smiles svg").count() < 100  # which is why it opens soon
-    opened.page.fill("#text", "F999")
-    assert opened.ids() == ["F999"]
-    opened.close()
-    assert report_of.n_pages == 0
-    assert page.stat().st_size < 40e6
 
 
 @pytest.fixture(scope="module")
@@ -569,9 +510,8 @@ def test_an_index_searches_and_sorts_all_features_and_each_row_leads_to_its_page
     assert written.n_pages == len(list(written.folder.iterdir())) == 3
     assert index.ids() == [feature["id"] for feature in features]
     page.click("#head th.mz button")
-    assert [float(text) for text in index.column("mz")] == sorted(
-        round(feature["mz"], 4) for feature in features
-    )
+    masses = sorted(round(feature["mz"], 4) for feature in features)
+    assert [float(text) for text in index.column("mz")] == masses
     page.fill("#text", "F17")
     assert index.ids() == ["F17"]
     page.click("#body td.id a")
@@ -591,16 +531,12 @@ def test_pages_lead_to_each_other_and_back_and_to_a_feature_by_number(index, man
     assert links.all_inner_texts() == ["\u2039 Page before", "All features", "Next page \u203a"]
     links.nth(2).click()
     index.shows("F20")
-    for _ in range(3):
-        page.keyboard.press("j")
-    index.shows("F22")  # there is no more
-    for _ in range(3):
-        page.keyboard.press("k")
-    index.shows("F19")
-    assert page.url.endswith("/0002.html#feature=20")
+    for key, last in (("j", "F22"), ("k", "F19")):  # there is no more; back over the edge
+        for _ in range(3):
+            page.keyboard.press(key)
+        index.shows(last)
     page.click("#pages a:has-text('All features')")
     page.wait_for_selector("body.index")
-    assert len(index.ids()) == 23
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -627,13 +563,11 @@ def test_candidates_that_are_not_drawn_are_listed(browser, made, example_run, tm
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(contents, "LARGE", 5)
         page = write_report([example_run], tmp_path / "out.html").page
-        drawn = next(ReportedRun([example_run], 2).features())["candidates"]
     opened = Visit(browser, page)
-    first = made[1][0]["candidates"]
 
     assert opened.page.locator(".card").count() == contents._DRAWN_OF_MANY
-    ranks = [int(rank_of(card)) for card in opened.page.query_selector_all(".card")]
-    others = [one for one in first if one["rank"] not in ranks]
+    ranks = {rank_of(card) for card in opened.page.query_selector_all(".card")}
+    others = [one for one in made[1][0]["candidates"] if one["rank"] not in ranks]
     rows = opened.page.locator(".further td:first-child").all_text_contents()
     assert sorted(map(int, rows)) == [one["rank"] for one in others]
     text = " ".join(opened.page.locator(".further").all_text_contents())
@@ -641,7 +575,6 @@ def test_candidates_that_are_not_drawn_are_listed(browser, made, example_run, tm
     with_parts = next(feature for feature in made[1] if feature["parts"])
     opened.open(with_parts["number"] + 1)
     opened.page.hover(".parts li")  # marks what is drawn alone
-    assert [one["drawing"] for one in drawn] == [one["drawing"] for one in first[:2]]
     opened.close()
 
 
@@ -663,88 +596,69 @@ def test_a_hostile_file_shows_as_text_and_does_nothing(browser, tmp_path):
     rows = opened.page.query_selector_all("#body tr")
     assert max(row.bounding_box()["height"] for row in rows) < 200
     assert opened.page.is_visible("#head th.status")  # not all are ok
-    assert opened.page.is_visible("#status")
     opened.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_family_is_one_card_that_the_keyboard_opens(family, width):
-    page = family.page
+    page, cards = family.page, family.page.locator(".card:visible")
     page.set_viewport_size({"width": width, "height": 900})
-    fold = page.locator(".fold")
-    button = page.get_by_role("button", name="Show the 2 others")
 
-    assert page.locator(".card:visible").count() == 3
-    assert "family: benzene ring + acetoxy or carboxymethyl + carboxyl, positions open" in (
-        fold.inner_text()
-    )
-    assert "3 candidates, together 43 %" in fold.inner_text()
+    assert cards.count() == 3
+    said = page.locator(".fold").inner_text()
+    assert "family: benzene ring + acetoxy or carboxymethyl + carboxyl, positions open" in said
+    assert "3 candidates, together 43 %" in said
+    button = page.get_by_role("button", name="Show the 2 others")
     assert button.get_attribute("aria-expanded") == "false"
     button.focus()
     page.keyboard.press("Enter")
     button = page.get_by_role("button", name="Hide the 2 others")
     assert button.get_attribute("aria-expanded") == "true"
     controlled = page.locator(f"#{button.get_attribute('aria-controls')}")
-    assert controlled.get_attribute("role") == "group"
     assert controlled.locator(".card:visible").count() == 2
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.hover(".members .card .drawing")  # marked as all are
     assert page.locator(".peak.by").count() > 0
-    page.hover(".parts li")
-    assert page.locator(".members .card .marks circle").count() > 0
     button.focus()
     page.keyboard.press("Enter")
-    assert page.locator(".card:visible").count() == 3
+    assert cards.count() == 3
     # A benzene ring has a bond that is the same in all: it is not green.
     assert 0 < page.locator(".card").first.locator(".certainty line").count() < 13
     page.emulate_media(media="print")
-    assert page.locator(".card:visible").count() == 5
+    assert cards.count() == 5
     for selector in (".fold button", "#filters", "#theme", ".choose"):
         assert page.locator(f"{selector}:visible").count() == 0
-    assert page.is_visible("#table")
 
 
 def test_levels_are_a_ladder_sort_from_fine_to_coarse_and_filter_what_is_as_fine(family):
     page = family.page
-    rungs = page.locator(".ladder li")
+    ladder = page.locator(".ladder")
 
-    assert "certain to the family: 0.43" in family.text(".ladder")
-    assert "Schymanski level 3" in family.text(".ladder")
-    assert rungs.locator(".rung").all_inner_texts() == [
-        *("structure", "family", "scaffold", "parts", "formula")
-    ]
-    assert page.locator(".ladder [aria-current=true] .rung").inner_text() == "family"
-    assert "c1ccccc1" in rungs.nth(2).inner_text()
-    above = page.locator(".ladder").bounding_box()["y"]
-    assert above < page.locator(".candidates").bounding_box()["y"]
+    assert "certain to the family: 0.43" in ladder.inner_text()
+    assert "Schymanski level 3" in ladder.inner_text()
+    assert ladder.locator("[aria-current=true] .rung").inner_text() == "family"
+    assert "c1ccccc1" in ladder.locator("li").nth(2).inner_text()
     assert [text.split()[0] for text in family.column("level")] == ["family", "parts", "formula"]
     page.click("#head th.level button")
     page.click("#head th.level button")
-    assert page.get_attribute("#head th.level", "aria-sort") == "ascending"
     assert family.ids() == ["F2", "F1", "F0"]
     options = page.locator("#level option").all_inner_texts()
     assert options == ["all", "family or finer", "parts or finer", "formula or finer"]
     page.select_option("#level", "parts")
     assert sorted(family.ids()) == ["F0", "F1"]
-    page.select_option("#level", "family")
-    assert family.ids() == ["F0"]
 
 
 def test_a_candidate_says_in_words_what_it_is_called_and_where_it_comes_from(family):
     page = family.page
     page.get_by_role("button", name="Show the 2 others").click()
     said = {
-        rank_of(card): [
-            (origin.inner_text(), origin.get_attribute("title"))
-            for origin in card.query_selector_all(".origin")
-        ]
+        rank_of(card): [one.inner_text() for one in card.query_selector_all(".origin[title]")]
         for card in page.query_selector_all(".card")
     }
 
-    assert [words for words, _ in said["1"]] == ["spectral library", "drawn from nothing"]
-    assert [words for words, _ in said["2"]] == ["your database", "from a known molecule"]
-    assert said["4"][0] == ("<i>mine", "a source of your own")
-    assert all(title for each in said.values() for _, title in each)
+    assert said[1] == ["spectral library", "drawn from nothing"]
+    assert said[2] == ["your database", "from a known molecule"]
+    assert said[4][0] == "<i>mine"
     assert page.locator(".card .match").all_inner_texts() == [
         "mine.msp: Aspirin <b> · cosine 0.93 · 7 matched peaks · right with probability 0.40"
     ]

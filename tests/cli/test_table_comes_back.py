@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from tests.made_run import measure, mzml, of_molecule
+from tests.made_run import ions_of, measure, mzml, of_molecule
 from tests.made_runs import rows_of
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 
@@ -89,6 +89,32 @@ def test_a_run_joins_by_mz_and_retention_time_whatever_the_ids_are(duallgd, tmp_
     assert {absent["duallgd_status"], other["duallgd_status"]} == {"no_spectrum"}
     assert alone
     assert not any(row["duallgd_joined_by"] for row in alone)
+
+
+def test_features_of_one_compound_have_the_answer_of_the_one_that_answers(duallgd, tmp_path):
+    mass = 194.08038  # caffeine
+    heights = {"[M+H]+": 1e6, "[M+Na]+": 4e5, "[M+NH4]+": 3e5}
+    ions = ions_of(np.random.default_rng(2), "caffeine", mass, 60, heights)
+    other = of_molecule(ALANINE, "alanine", 20)
+    made = measure(np.random.default_rng(5), [other, *ions], 90, noise=20)
+    (tmp_path / "quant.csv").write_text("id,mz,rt\n3,217.0696,60\n", "utf-8")
+
+    duallgd(
+        "predict", mzml(made, tmp_path / "run.mzML"), "--features", "quant.csv", "--parts",
+        *("-o", "out.csv", "--samples", 20, "--steps", 1, "-q"),
+    )  # fmt: skip
+
+    rows = rows_of(tmp_path / "out.features.csv")
+    same = [row for row in rows if row["duallgd_status"] == "same_compound"]
+    by_id = {row["duallgd_feature_id"]: row for row in rows}
+    assert {row["duallgd_adduct"] for row in same} >= {"[M+Na]+", "[M+NH4]+"}
+    for row in same:
+        _, name, ion, *_ = row["duallgd_message"].split()
+        answer = by_id[name]
+        assert ion == f"({answer['duallgd_adduct']})"
+        assert answer["duallgd_smiles"]
+        for column in ("formula", "smiles", "inchikey", "confidence", "level", "parts"):
+            assert row[f"duallgd_{column}"] == answer[f"duallgd_{column}"]
 
 
 def test_a_table_that_changed_is_another_run(duallgd, files, tmp_path):

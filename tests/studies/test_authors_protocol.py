@@ -143,7 +143,7 @@ def test_the_true_order_changes_what_is_drawn_and_is_said_everywhere(
     rows = {n: rows_of(text[n]) for n in ORDERS}
     assert (honest.code, told.code) == (0, 0), told.err
     assert [row["smiles"] for row in rows["truth"]] != [row["smiles"] for row in rows["formula"]]
-    assert all(TRUE_ORDER in row["message"] for row in rows["truth"])
+    assert all(TRUE_ORDER in row["warnings"] for row in rows["truth"])
     assert "TRUE ATOM" not in text["formula"] + honest.out
     assert TRUE_ORDER in results["truth"]["remarks"]
     assert "TRUE ATOM ORDER" in told.out

@@ -43,6 +43,8 @@ def override(*assignments):
             {"denoiser": {"n_layer": 5}},
             r"unknown setting denoiser\.n_layer; did you mean denoiser\.n_layers",
         ),
+        ({"samples": 5}, r"unknown setting samples; did you mean sampling\.samples\?"),
+        ({"sampels": 5}, r"unknown setting sampels; did you mean sampling\.samples\?"),
         ({"zzz": 1}, "unknown setting zzz; known here: denoiser, sampling"),
     ],
 )

@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from duallgd_cli.spectra.types import Source, Spectrum
 logger = logging.getLogger(__name__)
 
 _SPOOL_BYTES: Final = 1 << 26  # of a pipe, held in memory
+_PATIENCE_S: Final = 1.0
 _FORMATS: Final = (
     "MGF, mzML, mzXML, MSP, MassBank records, SIRIUS .ms, mzSpecLib, JSON or a MassSpecGym TSV"
 )
@@ -271,7 +273,7 @@ def open_bytes(path: str) -> BinaryIO:
     if path == "-" and sys.stdin is None:
         raise MissingInputError("standard input is closed; pipe spectra into it, or name a file")
     if path == "-":
-        return _copied(sys.stdin.buffer)
+        return _copied(sys.stdin.buffer, "standard input")
     require_input(path)
     if Path(path).is_dir():
         raise UnreadableError(f"{path} is a folder; name the {_FORMATS} files in it")
@@ -280,15 +282,29 @@ def open_bytes(path: str) -> BinaryIO:
         if stream.seekable():
             return stream
         with stream:
-            return _copied(stream)
+            return _copied(stream, path)
     except OSError as error:
         raise UnreadableError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _copied(pipe: BinaryIO) -> BinaryIO:
-    """A copy of what a pipe gives, since a pipe cannot be read twice and XML is."""
+def _copied(pipe: BinaryIO, name: str) -> BinaryIO:
+    """A copy of what a pipe gives, since a pipe cannot be read twice and XML is.
+
+    Who watches is told what is waited for, where nothing comes for a second.
+    """
     copy = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115
-    shutil.copyfileobj(pipe, copy)
+    said = "reading spectra from %s, which has sent nothing yet; Ctrl-C stops"
+    patience = threading.Timer(_PATIENCE_S, logger.info, (said, name))
+    patience.daemon = True
+    try:
+        if sys.stderr is not None and sys.stderr.isatty():
+            patience.start()
+        begin = pipe.read(1)
+    finally:
+        patience.cancel()
+    copy.write(begin)
+    if begin:
+        shutil.copyfileobj(pipe, copy)
     copy.seek(0)
     return cast("BinaryIO", copy)
 

@@ -68,13 +68,31 @@ def test_settings_may_be_given_by_name(spectra):
         untimed(one) for one in predict_spectra(stub_model(), spectra, SETTINGS)
     ]
     assert predict_spectra(stub_model(), spectra, SETTINGS, top_k=1)[0].candidates[1:] == ()
+    dotted = {"sampling.samples": 4, "sampling.steps": 1}
+    assert [untimed(one) for one in named] == [
+        untimed(one) for one in predict_spectra(stub_model(), spectra, **dotted)
+    ]
     for changes, drawn in (({}, 30), ({"samples": 4}, 4)):
         found = predict_spectra(stub_model(), spectra, preset="fast", **changes)
         assert found[0].hypotheses[0].sampled == drawn
-    with pytest.raises(UsageError, match="unknown setting sample; did you mean sampl"):
-        predict_spectra(stub_model(), spectra, sample=4)
     with pytest.raises(UsageError, match="preset must be one of"):
         predict_spectra(stub_model(), spectra, preset="quick")
+
+
+@pytest.mark.parametrize(
+    ("keyword", "hint"),
+    [
+        ("sample", r"did you mean samples\?"),
+        ("sampels", r"did you mean samples\?"),
+        ("adducts", r"did you mean adduct\?"),
+        ("presets", r"did you mean preset\?"),
+        ("gide", r"did you mean guide\?"),
+        ("zzz", "duallgd config lists all settings"),
+    ],
+)
+def test_a_misspelt_keyword_is_answered_with_the_nearest(spectra, keyword, hint):
+    with pytest.raises(UsageError, match=f"unknown setting {keyword}; {hint}"):
+        predict_spectra(stub_model(), spectra, **{keyword: 4})
 
 
 def test_predictions_come_as_soon_as_they_are_there(spectra):

@@ -105,6 +105,29 @@ def test_a_row_says_where_its_adduct_comes_from(tmp_path, has_adduct, fields, op
     assert first["adduct"] == ("[M+H]+" if source else "")
 
 
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, "ok"),
+        ({"formula": None}, "ok"),
+        ({"formula": "C9H8Pt"}, "unsupported_element"),
+        ({"formula": "C8H8O4"}, "formula_mismatch"),
+    ],
+)
+def test_each_sentence_stands_in_one_column(tmp_path, fields, status):
+    odd = {"charge": "2+", "retention time": "3.1"}
+    guessed = block(ASPIRIN, **{"formula": "C9H8O4"} | odd | fields).replace("[M+H]+", "M+H")
+
+    first, *_ = predicted(tmp_path, guessed)
+
+    columns = [first[name].split("; ") for name in ("message", "warnings", "assumptions")]
+    said = [text for column in columns for text in column if text]
+    assert first["status"] == status
+    assert "is read as minutes" in first["assumptions"]
+    assert bool(first["message"]) == (status != "ok")
+    assert len(said) == len(set(said)) >= 2
+
+
 def test_a_feature_of_which_nothing_can_be_used_is_one_row(tmp_path):
     bare = block(ASPIRIN, FEATURE_ID="7").replace("BEGIN IONS", "BEGIN IONS\nSCANS={}")
     empty = "\n".join(line for line in bare.splitlines() if not line[:1].isdigit()) + "\n"

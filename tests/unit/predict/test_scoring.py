@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from duallgd_cli.cli.running import sentence
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict import scoring
 from duallgd_cli.predict.scoring import check, read_structures, score_structures
 from duallgd_cli.sources.known import GuideFiles
 from tests.made_runs import SETTINGS, request, rows_of
-from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 from tests.stub_model import stub_model
 
 FILE = """CC(=O)Oc1ccccc1C(=O)O aspirin
@@ -51,6 +52,16 @@ def test_every_structure_has_a_row_with_every_spectrum(tmp_path, mine):
     ]
     assert rows[2]["message"] == "its formula is C8H10N4O2, that of the spectrum C9H8O4"
     assert "not a molecule" in rows[3]["message"]
+
+
+def test_the_summary_counts_structures_that_are_a_candidate_of_a_spectrum(tmp_path, mine):
+    made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(ASPIRIN, scale=0.5), block(NICOTINE))
+    asked = request(made, tmp_path / "scores.csv")
+    structures, _ = check(asked, mine)
+
+    summary = score_structures(asked, structures, stub_model())
+
+    assert "3 of your 5 structures ranked" in sentence(summary)
 
 
 def test_they_are_ranked_among_all_candidates_with_probability_and_peaks(tmp_path, mine):

@@ -1,5 +1,6 @@
 """mzTab-M: rules typed from the specification, and what a reader of others makes of it."""
 
+import io
 import re
 from collections import defaultdict
 
@@ -38,9 +39,8 @@ KINDS = {
     "ANY": ".+",
     "SPECTRUM": r"ms_run\[\d+\]:index=\d+",
 }
-# Of the specification and its JSON schema (HUPO-PSI/mzTab-M, schema/mzTab_2_0-M.json): every column
-# of each table in order, with its kind. ? may be null, * is a list with bars, and the lists of a
-# row marked # have as many entries as its database_identifier.
+# Every column of each table in order, with its kind, of the specification's JSON schema. ? may be
+# null, * is a list with bars; lists marked # have as many entries as database_identifier.
 COLUMNS = {
     "SML": "SML_ID=COUNT SMF_ID_REFS=*COUNT database_identifier=?*#IDENTIFIER "
     "chemical_formula=?*#FORMULA smiles=?*#TEXT inchi=?*#INCHI chemical_name=?*#TEXT uri=?*#TEXT "
@@ -169,36 +169,7 @@ def test_references_lead_from_molecule_to_feature_to_evidence(parsed):
     for row in features:
         several = "|" in row["SME_ID_REFS"]
         assert row["SME_ID_REF_ambiguity_code"] == ("1" if several else "null")
-
-
-def header(*names, **settings):
-    return Header("1", settings, {}, tuple({"name": name} for name in names))
-
-
-def test_a_spectrum_is_of_its_own_file_whatever_the_others_are_called():
-    source = Source("a.mgf.gz", 4)
-    of_both = header("a.mgf", "a.mgf.gz")
-
-    written = "".join(document([prediction(candidate(), source=source, group=(source,))], of_both))
-
-    assert "\tms_run[2]:index=4\t" in written
-    assert "ms_run[1]:" not in written
-
-
-def test_a_feature_without_candidates_has_its_adduct_by_name(tmp_path):
-    nothing = prediction(status="no_candidate", adduct="[M+H]+", adduct_source="file")
-    path = tmp_path / "out.mztab"
-
-    path.write_text("".join(document([nothing], header(nothing.source.file))))
-
-    (row,) = Parsed(path).tables["SML"]
-    assert (row["adduct_ions"], row["smiles"], row["reliability"]) == ("[M+H]+", "null", "4")
-    assert row["opt_global_adduct_source"] == "file"
-    assert row["opt_global_assumptions"] == "minutes"
-
-
-def test_evidence_says_which_spectrum_and_how_far_the_mass_is_off(parsed):
-    for row in parsed.tables["SME"]:
+    for row in evidence:
         measured, theory = (float(row[f"{kind}_mass_to_charge"]) for kind in ("exp", "theoretical"))
         assert abs(measured - theory) < 1e-5 * theory
         assert 0 <= float(row["id_confidence_measure[1]"]) <= 1
@@ -206,27 +177,49 @@ def test_evidence_says_which_spectrum_and_how_far_the_mass_is_off(parsed):
 
 
 def test_features_without_candidates_are_there_and_those_without_a_mass_are_counted(parsed, made):
-    hostile = parsed.tables["SML"][-1]
+    hostile, text = parsed.tables["SML"][-1], made.read_text("utf-8")
 
     assert hostile["opt_global_status"] == "unsupported_adduct"
     assert hostile["smiles"] == hostile["best_id_confidence_value"] == "null"
     assert hostile["reliability"] == "5"
     assert parsed.tables["SMF"][-1]["exp_mass_to_charge"] == "195.0877"
-    assert "COM\t1 spectra without a precursor m/z are left out" in made.read_text("utf-8")
-
-
-def test_pyteomics_reads_it(made, parsed):
-    with made.open(encoding="utf-8") as stream:
-        read = mztab.MzTab(stream, table_format="dict")
-
-    assert read.metadata["mzTab-version"] == "2.0.0-M"
+    assert "COM\t1 spectra without a precursor m/z are left out" in text
+    read = mztab.MzTab(io.StringIO(text), table_format="dict")  # of pyteomics
     assert len(read.small_molecule_table["rows"]) == len(parsed.tables["SML"])
 
 
-def test_candidates_are_de_novo_or_of_the_databases_of_the_run(tmp_path):
-    nothing, path = prediction(status="no_candidate"), tmp_path / "out.mztab"
-    given = {"databases": [{"name": "folder/mine.smi"}, {"name": 'the "other".csv'}]}
-    for settings, said in (({}, "de novo"), (given, "mine.smi and the 'other'.csv")):
-        path.write_text("".join(document([nothing], header(nothing.source.file, **settings))))
+def document_of(path, *predictions, names=("a.mgf",), **settings):
+    header = Header("1", settings, {}, tuple({"name": name} for name in names))
+    path.write_text("".join(document(predictions, header)))
+    return Parsed(path)
 
-        assert Parsed(path).metadata["database[1]"] == f'[, , "{said}", ]'
+
+@pytest.mark.parametrize(
+    ("databases", "said"),
+    [
+        ((), "de novo"),
+        (("folder/mine.smi", 'the "other".csv'), "mine.smi and the 'other'.csv"),
+    ],
+)
+def test_a_feature_without_candidates_has_its_adduct_and_the_databases(tmp_path, databases, said):
+    nothing = prediction(status="no_candidate", adduct="[M+H]+", adduct_source="file", message="m")
+
+    found = document_of(
+        tmp_path / "out.mztab", nothing, databases=[{"name": name} for name in databases]
+    )
+
+    (row,) = found.tables["SML"]
+    assert (row["adduct_ions"], row["smiles"], row["reliability"]) == ("[M+H]+", "null", "4")
+    assert row["opt_global_adduct_source"] == "file"
+    assert row["opt_global_message"] == "m; peaks left out"
+    assert row["opt_global_assumptions"] == "minutes"
+    assert found.metadata["database[1]"] == f'[, , "{said}", ]'
+
+
+def test_a_spectrum_is_of_its_own_file_whatever_the_others_are_called(tmp_path):
+    source = Source("a.mgf.gz", 4)
+    one = prediction(candidate(), source=source, group=(source,))
+
+    found = document_of(tmp_path / "out.mztab", one, names=("a.mgf", "a.mgf.gz"))
+
+    assert [row["spectra_ref"] for row in found.tables["SME"]] == ["ms_run[2]:index=4"]

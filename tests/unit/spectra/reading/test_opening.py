@@ -5,17 +5,21 @@ import bz2
 import gzip
 import io
 import json
+import logging
 import lzma
 import os
 import subprocess
 import sys
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.files import open_text, replaced_text
+from duallgd_cli.spectra import reading
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.reading import read, spectrum_files
 from duallgd_cli.tables import table_rows
@@ -148,6 +152,24 @@ def test_standard_input_is_recognised_by_its_content(monkeypatch, packed):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     with pytest.raises(UnreadableError, match="standard input is empty"):
         read("-")
+
+
+@pytest.mark.parametrize(("is_watched", "is_late"), [(True, True), (True, False), (False, True)])
+def test_who_watches_is_told_what_is_waited_for(monkeypatch, caplog, is_watched, is_late):
+    monkeypatch.setattr(reading, "_PATIENCE_S", 0.01 if is_late else 60)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_watched)
+    source, sink = os.pipe()
+    caplog.set_level(logging.INFO)
+
+    with ThreadPoolExecutor(1) as threads, os.fdopen(source) as pipe:
+        monkeypatch.setattr(sys, "stdin", pipe)
+        found = threads.submit(lambda: list(read("-")))
+        time.sleep(0.3)
+        with os.fdopen(sink, "wb") as file:
+            file.write(mgf_of(2))
+        assert len(found.result()) == 2
+
+    assert ("reading spectra from standard input" in caplog.text) == (is_watched and is_late)
 
 
 @pytest.fixture
