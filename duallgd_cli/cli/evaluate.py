@@ -14,6 +14,8 @@ from duallgd_cli.files import claim, require_input
 EPILOG = """
 **Examples**
 
+- `duallgd evaluate --benchmark massspecgym`
+
 - `duallgd evaluate --benchmark labelled.tsv --fold test --spectra-per-molecule 1 --samples 100`
 
 - `duallgd evaluate --predictions out.csv --truth truth.tsv` (predict's output, or anybody's)

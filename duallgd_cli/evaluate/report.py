@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.evaluate import mces
 from duallgd_cli.evaluate.intervals import reliability
+from duallgd_cli.evaluate.massspecgym import title_of
 from duallgd_cli.evaluate.metrics import Scores, formula_accuracy, score
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import (
@@ -208,10 +209,10 @@ def _calibration(scores: Scores, known: Columns) -> dict[str, dict[str, Any]]:
 
 def _provenance(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, Any]:
     """What decides the numbers, as plain values for JSON."""
-    fold, names = settings.fold or "all", sorted(truth.spectrum_id for truth in inputs.truths)
+    fold, names = inputs.fold or "all", sorted(truth.spectrum_id for truth in inputs.truths)
     return {
         "versions": {**versions(), "myopic-mces": version_of("myopic-mces") or "absent"},
-        "title": f"{inputs.source.name}, fold {fold}",
+        "title": f"{title_of(inputs.source)}, fold {fold}",
         "track": inputs.track,
         "remarks": inputs.remarks,
         "data": {

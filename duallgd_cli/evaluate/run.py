@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.errors import UsageError, WeightsError
+from duallgd_cli.evaluate import massspecgym
 from duallgd_cli.evaluate.leakage import TrainingHashes, leave_out_trained
 from duallgd_cli.evaluate.report import make_folder, report, report_files
 from duallgd_cli.evaluate.settings import EvaluateSettings
@@ -85,13 +86,16 @@ def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
     """
     if settings.benchmark is None and settings.predictions is None:
         raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
-    source, required = settings.benchmark or settings.truth, ("smiles",)
+    source, required, fold = settings.benchmark or settings.truth, ("smiles",), settings.fold
+    if settings.benchmark is not None and str(settings.benchmark).lower() == massspecgym.NAME:
+        source, fold = massspecgym.downloaded(), fold or "test"
     if source is None or (settings.benchmark is not None and settings.truth is not None):
         raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
     rows = table_rows(source, required if settings.benchmark is None else _LABELLED)
-    listed = truths_of(rows, settings.fold, source.name)
+    listed = truths_of(rows, fold, source.name)
     return EvaluationInputs(
         source=source,
+        fold=fold,
         truths=choose(listed, settings.spectra_per_molecule, settings.limit),
         predictions=settings.predictions or settings.folder / PREDICTIONS,
     )

@@ -44,8 +44,9 @@ class EvaluateSettings:
     benchmark: Annotated[
         Path | None,
         _scored(
-            help="Table of labelled spectra in the MassSpecGym layout (.tsv, .gz, .xz): "
-            "identifier, smiles, formula, mzs, intensities, precursor_mz, adduct."
+            help="massspecgym (its test fold, downloaded once from huggingface.co), or a table of "
+            "labelled spectra in its layout (.tsv, .gz, .xz): identifier, smiles, formula, mzs, "
+            "intensities, precursor_mz, adduct."
         ),
     ] = None
     predictions: Annotated[

@@ -95,6 +95,7 @@ class EvaluationInputs:
 
     Attributes:
         source: Table of the truth; of the spectra too, where these are predicted first.
+        fold: The fold that is scored, "" for all.
         truths: The spectra to score.
         predictions: CSV or TSV with a spectrum's identifier, ``smiles`` and possibly ``rank``.
         remarks: Sentences for the report.
@@ -106,6 +107,7 @@ class EvaluationInputs:
     """
 
     source: Path
+    fold: str = ""
     truths: Sequence[Truth]
     predictions: Path
     remarks: list[str] = field(default_factory=list)
