@@ -353,8 +353,10 @@ def _outputs(request: PredictRequest) -> dict[str, str | Path]:
         files["the table of features"] = _beside(request.output, "features")
     if request.page is not None:
         files[PAGE] = request.page
-    tables = summary_paths(request.summaries, Path(request.output))
-    return files | {f"the table for {name}": path for name, path in tables.items()}
+    if request.summaries:
+        tables = summary_paths(request.summaries, Path(request.output))
+        files |= {f"the table for {name}": path for name, path in tables.items()}
+    return files
 
 
 def _beside(output: str, what: str) -> Path:
@@ -450,8 +452,9 @@ def write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) ->
             "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
             counted(summary.n_few, "feature"), FEWEST_SAMPLES,
         )  # fmt: skip
-    for name, path in summary_paths(request.summaries, Path(output)).items():
-        write_summary(predictions(run), name, path)
+    if request.summaries:
+        for name, path in summary_paths(request.summaries, Path(output)).items():
+            write_summary(predictions(run), name, path)
 
 
 def _write_record(
