@@ -3,6 +3,7 @@
 import json
 import logging
 import platform
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from duallgd_cli.files import (
     write_atomically,
 )
 from duallgd_cli.predict.journal import (
+    ENDING,
     FinishedRun,
     Journal,
     is_journal,
@@ -64,6 +66,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_WORKERS: Final = 16
 _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
+_SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
 PAGE: Final = "the page"
 _GUIDES: Final = {
     "analogues": "an input, the analogues",
@@ -402,7 +405,8 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
 def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
     """Join the shards of a run and write its output; if `partial`, what is finished of it.
 
-    The inputs of the request are journals, or outputs that have journals beside them.
+    The inputs of the request are journals, or outputs that have journals beside them. The output of
+    that very run is written anew; any other file needs `force`.
 
     Raises:
         UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
@@ -410,7 +414,14 @@ def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
     if request.names is not None:
         Names.read(request.names)
     names = [Path(name) for name in request.inputs]
-    claim(_outputs(request), [*files_of_runs(names), *_tables(request)], force=request.force)
+    runs = (_SHARD.sub("", str(path).removesuffix(ENDING)) for path in journals_of(names))
+    is_own = Path(request.output).resolve() in {Path(run).resolve() for run in runs}
+    claim(
+        _outputs(request),
+        [*files_of_runs(names), *_tables(request)],
+        own=("the output", "the run record") if is_own and not partial else (),
+        force=request.force,
+    )
     run, summary = read(names, partial=partial), RunSummary(request.output)
     write_all(run, summary, request)
     _write_record(request, run, summary)
