@@ -5,11 +5,15 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import printable
 from duallgd_cli.spectra.reading.record import compound_name
-from duallgd_cli.spectra.types import GIVEN, Source, Spectrum
+from duallgd_cli.spectra.types import GIVEN, AnnotatedSpectrum, Source, Spectrum
 
 OK = "ok"
+# Share of the intensity below which the peaks are taken for those of something else, or of an ion
+# trap: 1.2 % of the molecules of fold val are below it, 64 % with errors of 0.12 Da.
+LEAST_EXPLAINED: Final = 0.1
 _TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
 _OF_THE_FEATURE: Final = frozenset({"feature", "spectra", "position"})
 _LONGEST_WORD: Final = 200
@@ -211,6 +215,45 @@ class HypothesisResult:
     formula_source: str = GIVEN
     adduct_source: str = ""
     known: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, annotated: AnnotatedSpectrum) -> "HypothesisResult":
+        """What is known of a hypothesis before anything is drawn."""
+        hypothesis, unexplained = annotated.hypothesis, ""
+        if not annotated.n_explained:
+            unexplained = (
+                f"none of the {annotated.n_peaks} peaks is explained by {hypothesis.formula}; "
+                "predicted from the formula alone, with less confidence"
+            )
+        elif annotated.explained_intensity < LEAST_EXPLAINED:
+            unexplained = (
+                f"{hypothesis.formula} explains {annotated.explained_intensity:.1%} of the "
+                "intensity of the peaks: check formula, adduct and instrument; less confidence is "
+                "stated"
+            )
+        peaks = list[ExplainedPeak]()
+        columns = (annotated.mz, annotated.intensity, annotated.subformula, annotated.carrier)
+        for mz, intensity, counts, number, ppm in zip(*columns, annotated.ppm, strict=True):
+            carrier = hypothesis.adduct.carriers[number]
+            charge = f"{carrier.charge:+d}" if abs(carrier.charge) > 1 else ""
+            formula = f"{Formula(tuple(counts.tolist()))}{carrier.metals}{charge}"
+            # float32 to the shortest decimal that is the same one, not its long double expansion
+            shortest = float(str(mz)), float(str(intensity))
+            peaks.append(ExplainedPeak(*shortest, formula, round(float(ppm), 2)))
+        return cls(
+            status=OK,
+            message=sentences(*hypothesis.notes, unexplained),
+            formula=str(hypothesis.formula),
+            adduct=hypothesis.adduct.name,
+            n_heavy=hypothesis.formula.n_heavy,
+            log_prior=hypothesis.log_prior,
+            formula_source=hypothesis.source,
+            adduct_source=hypothesis.adduct_source,
+            n_peaks=annotated.n_peaks,
+            n_explained=annotated.n_explained,
+            explained_intensity=float(annotated.explained_intensity),
+            peaks=tuple(peaks),
+        )
 
     @property
     def distinct(self) -> int:

@@ -262,8 +262,8 @@ def stoppable() -> Iterator[None]:
     """Ctrl-C or a polite kill (SIGTERM) inside ends a command in seconds, whatever it is at.
 
     RDKit takes Ctrl-C for itself while it compares molecules, and then only cuts the comparison
-    short. So the signal is kept from all threads but one, which hands it on to the main thread.
-    For commands, which end with their process: other programs have handlers of their own.
+    short. So both signals are kept from all threads but one, which hands them on to the main
+    thread. For commands, which end with their process: other programs have handlers of their own.
     """
     handler = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -278,16 +278,16 @@ def stoppable() -> Iterator[None]:
 
     def listen() -> None:
         while True:
-            signal.sigwait({signal.SIGINT})
+            signal.sigwait(stops)
             signal.pthread_kill(main, signal.SIGURG)  # wakes it where it waits, too
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 time.sleep(_ENDING_S)
                 os.write(2, b"error: stopped\n")
                 end_at_once()
 
-    main = threading.get_ident()
+    main, stops = threading.get_ident(), {signal.SIGINT, signal.SIGTERM}
     signal.signal(signal.SIGURG, hand_on)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     threading.Thread(target=listen, name="ctrl-c", daemon=True).start()
     yield
 
@@ -353,10 +353,14 @@ def _signals_after() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGURG}
-    )  # by the last of them `stoppable` hands Ctrl-C on
+    from multiprocessing import resource_tracker
+
+    # By the last of them `stoppable` hands the others on.
+    kept = {signal.SIGINT, signal.SIGTERM, signal.SIGURG}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, kept)
     try:
+        resource_tracker.ensure_running()  # which lets Ctrl-C and SIGTERM through again
+        signal.pthread_sigmask(signal.SIG_BLOCK, kept)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

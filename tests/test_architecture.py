@@ -31,7 +31,7 @@ ALLOWED = {
     "diffusion": {"config", "model", "runtime", "chem"},
     # A recipe draws on fold val and fits the ranking by it.
     "train": _CORE | {"sources", "scores", "predict", "evaluate"},
-    "results": {"spectra"},
+    "results": {"spectra", "chem"},
     # What proposes molecules, what scores them, what ranks them: each is one call of the pipeline.
     "sources": _CORE - {"checkpoint"} | {"scores"},
     "scores": {"data", "spectra", "chem", "sources"},

@@ -272,7 +272,8 @@ def merge(
     """Join the shards of a run, in the order of the input.
 
     Refuses shards of different settings, weights or inputs, and tells which one is missing. The
-    result is the same, byte for byte, as that of one run without shards.
+    result is the same, byte for byte, as that of one run without shards. The output of the run
+    itself is written anew; what else exists is replaced with --force alone.
     """
     from duallgd_cli.cli import display, running
 

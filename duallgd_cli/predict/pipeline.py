@@ -6,7 +6,8 @@ wrong with one spectrum becomes a result with a status; whatever is not is a bug
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -14,28 +15,27 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem import identity
 from duallgd_cli.config import SamplingSettings, parse_quotas
 from duallgd_cli.errors import (
     Failure,
+    MoleculeError,
     OutOfTimeError,
     RefusedError,
     UsageError,
     counted,
     quote,
 )
-from duallgd_cli.predict.merging import KNOWN_MOLECULE, merge
 from duallgd_cli.predict.settings import PredictSettings, formula_source
-from duallgd_cli.ranking.ranking import LEAST_EXPLAINED
 from duallgd_cli.results import (
-    OK,
-    ExplainedPeak,
     HypothesisResult,
     SpectrumReference,
+    Structure,
     references,
     sentences,
 )
 from duallgd_cli.runtime import in_order
+from duallgd_cli.scores import Molecule, Score, score
 from duallgd_cli.sources import (
     ANALOGUES,
     BUILT_IN,
@@ -52,7 +52,7 @@ from duallgd_cli.sources.known import Knowledge, Known
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.cleaning import clean, resolved
 from duallgd_cli.spectra.formulas import FormulaSource
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
+from duallgd_cli.spectra.types import Feature, Hypothesis
 
 if TYPE_CHECKING:  # PyTorch, which those who read results do without
     from duallgd_cli.predict.model import LoadedModel
@@ -62,6 +62,8 @@ _FEWEST_SAMPLES: Final = 15
 _AT_HAND: Final = 3  # features that are predicted before processes would be at work
 _OF_AN_OWN_SOURCE: Final = 20  # proposals of one that the settings do not name
 _SEED_BYTES: Final = 8
+_SALT: Final = "internal salt"
+_KNOWN_MOLECULE: Final = "known molecule"
 _GO_ON: Final = "finished work is kept, and --resume with fewer --workers goes on"
 _networks: "Final[list[LoadedModel]]" = []  # of a process that predicts
 
@@ -86,16 +88,9 @@ def results(
 ) -> Iterator[tuple[HypothesisResult, ...]]:
     """What the hypotheses of each feature give, in order: the loop of every prediction.
 
-    With several workers each feature is predicted by one of them, with a network of its own, but
-    for the first few; otherwise, and where analogues are too many to be sent, in this process.
-
-    Args:
-        features: With their numbers in the whole input.
-        model: Draws the molecules.
-        settings: What decides the result.
-        workers: Processes that predict features; results do not depend on their number.
-        source: Of formulas; None for those of the spectra, and as the settings say.
-        knowledge: Of the molecules; None for what the settings say alone.
+    Features come with their numbers in the whole input. With several workers each is predicted by
+    one of them, with a network of its own, but for the first few; otherwise, and where analogues
+    are too many to be sent, in this process. Results do not depend on their number.
 
     Raises:
         UsageError: The settings name a source that does not exist, or that draws no samples.
@@ -122,10 +117,7 @@ def _tasks(
     source: FormulaSource,
     knowledge: Knowledge | None,
 ) -> Iterator[Task]:
-    """What there is to predict; see `results` for the arguments.
-
-    A spectrum that cannot be cleaned leaves the others of its feature to be predicted without it.
-    """
+    """What there is to predict, of each feature without the spectra that cannot be cleaned."""
     of_all = None if (guide := settings.guide) is None else Known(guide)
     for number, item in features:
         cleaned = [resolved(clean(spectrum, settings.cleaning)) for spectrum in item.spectra]
@@ -199,7 +191,7 @@ def _predicted(
     seed = noise_seed(settings.seed, hypothesis)
     excluded = frozenset(model.known if sampling.exclude_known else ())
     annotated = annotate(hypothesis, settings.annotation)
-    result = _described(annotated)
+    result = HypothesisResult.of(annotated)
     try:
         check()
         if known is not None and known.guide is not None:
@@ -225,10 +217,10 @@ def quotas_of(
 ) -> dict[str, int]:
     """How many proposals each source is asked for, by name.
 
-    The samples are shared out as `SamplingSettings.sources` says among the sources that there are,
-    the last one taking the rest. Where the user knows molecules that are like this one, half of the
-    samples begin with these, if the setting does not say how many. Structures of databases stand
-    beside all these, or alone; so do the proposals of a source that the setting does not name.
+    The samples are shared out as `SamplingSettings.sources` says, the last source that there is
+    taking the rest. Half of them begin with the user's analogues, if the setting does not say how
+    many. Structures of databases stand beside all these, or alone; so do the proposals of a source
+    that the setting does not name.
 
     Raises:
         UsageError: The setting names none of the sources.
@@ -286,8 +278,7 @@ def noise_seed(seed: int, hypothesis: Hypothesis) -> int:
 def _deadline(until: float | None, finish: Callable[[], None]) -> Callable[[], None]:
     """A function that raises OutOfTimeError after a time of the monotonic clock; None is never.
 
-    Before each look at the clock it waits for what the device was asked to do: a GPU's steps would
-    all be begun before the clock has moved.
+    Before each look it waits for the device: a GPU's steps would all be begun before time is up.
     """
     if until is None:
         return lambda: None
@@ -300,41 +291,111 @@ def _deadline(until: float | None, finish: Callable[[], None]) -> Callable[[], N
     return check
 
 
-def _described(annotated: AnnotatedSpectrum) -> HypothesisResult:
-    """What is known of a hypothesis before anything is drawn."""
-    hypothesis, unexplained = annotated.hypothesis, ""
-    if not annotated.n_explained:
-        unexplained = (
-            f"none of the {annotated.n_peaks} peaks is explained by {hypothesis.formula}; "
-            "predicted from the formula alone, with less confidence"
-        )
-    elif annotated.explained_intensity < LEAST_EXPLAINED:
-        unexplained = (
-            f"{hypothesis.formula} explains {annotated.explained_intensity:.1%} of the intensity "
-            "of the peaks: check formula, adduct and instrument; less confidence is stated"
-        )
-    peaks = list[ExplainedPeak]()
-    columns = (annotated.mz, annotated.intensity, annotated.subformula, annotated.carrier)
-    for mz, intensity, counts, number, ppm in zip(*columns, annotated.ppm, strict=True):
-        carrier = hypothesis.adduct.carriers[number]
-        charge = f"{carrier.charge:+d}" if abs(carrier.charge) > 1 else ""
-        formula = f"{Formula(tuple(counts.tolist()))}{carrier.metals}{charge}"
-        # float32 to the shortest decimal that is the same float32, not its long double expansion.
-        shortest = float(str(mz)), float(str(intensity))
-        peaks.append(ExplainedPeak(*shortest, formula, round(float(ppm), 2)))
-    return HypothesisResult(
-        status=OK,
-        message=sentences(*hypothesis.notes, unexplained),
-        formula=str(hypothesis.formula),
-        adduct=hypothesis.adduct.name,
-        n_heavy=hypothesis.formula.n_heavy,
-        log_prior=hypothesis.log_prior,
-        formula_source=hypothesis.source,
-        adduct_source=hypothesis.adduct_source,
-        n_peaks=annotated.n_peaks,
-        n_explained=annotated.n_explained,
-        explained_intensity=float(annotated.explained_intensity),
-        peaks=tuple(peaks),
+def merge(
+    result: HypothesisResult,
+    proposals: Iterable[Proposal],
+    query: Query,
+    scores: Sequence[Score],
+    excluded: Set[str] = frozenset(),
+) -> HypothesisResult:
+    """Merge proposals by the first block of their InChIKey, and score the molecules.
+
+    The same molecule is named once, however often it was proposed: naming takes longest. What has
+    an `excluded` first block is no candidate.
+
+    Returns:
+        The result of the hypothesis with distinct molecules, in alphabetical order of their keys,
+        and with the tallies.
+    """
+    named: dict[str, Molecule | None] = {}  # by SMILES
+    together = defaultdict[str, list[Proposal]](list)
+    spellings = defaultdict[str, Counter[str]](Counter)
+    rejected, sampled = Counter[str](), 0
+    for proposal in proposals:
+        is_sample, molecule = proposal.source not in GIVEN, None
+        sampled += is_sample
+        if proposal.mol is not None and not proposal.rejection:
+            smiles = identity.canonical_smiles(proposal.mol)
+            if smiles not in named:
+                query.check()
+                try:
+                    named[smiles] = Molecule.of(proposal.mol, smiles)
+                except MoleculeError:
+                    named[smiles] = None
+            molecule = named[smiles]
+        if molecule is not None:
+            together[molecule.block].append(proposal)
+            spellings[molecule.block][molecule.smiles] += is_sample
+        elif is_sample:
+            rejected[proposal.rejection or "no InChI"] += 1
+    # Of molecules with one block the one proposed most often.
+    spelled = {smiles: molecule for smiles, molecule in named.items() if molecule is not None}
+    molecules = {
+        block: spelled[min(counts, key=lambda text: (-counts[text], text))]
+        for block, counts in spellings.items()
+    }
+    rejected[_SALT] += _without_strays(together, molecules)
+    for block in excluded & together.keys():
+        rejected[_KNOWN_MOLECULE] += _n_samples(together.pop(block))
+    blocks = sorted(together)
+    scored = score(scores, query, [molecules[block] for block in blocks])
+    structures = tuple(
+        _structure(molecules[block], together[block], values)
+        for block, values in zip(blocks, scored, strict=True)
+    )
+    repaired = sum(structure.repaired for structure in structures)
+    return replace(
+        result,
+        structures=structures,
+        sampled=sampled,
+        assembled=sampled - repaired - rejected.total(),
+        repaired=repaired,
+        rejected=dict(sorted((+rejected).items())),
+    )
+
+
+def _n_samples(proposals: Sequence[Proposal]) -> int:
+    """Proposals that count: structures of the user's are there or not, however often."""
+    return sum(proposal.source not in GIVEN for proposal in proposals)
+
+
+def _without_strays(together: dict[str, list[Proposal]], molecules: Mapping[str, Molecule]) -> int:
+    """Take out what only a wrong placement of charges made, in place; samples of internal salts.
+
+    Of zwitterions that differ in the placement of charges alone the most frequent stays and counts
+    the samples of all. Internal salts stay only where nothing else was proposed. Structures of the
+    user stay as they are.
+    """
+    n_samples = {block: _n_samples(proposals) for block, proposals in together.items()}
+    kept = {block for block, n in n_samples.items() if n < len(together[block])}
+    best: dict[str, str] = {}
+    for block in sorted(together, key=lambda block: (-n_samples[block], block)):
+        placement = molecules[block].placement
+        first = best.setdefault(placement, block) if placement and block not in kept else block
+        if first != block:
+            together[first] += together.pop(block)
+    salts = [block for block in together if molecules[block].is_salt and block not in kept]
+    if len(salts) == len(together):
+        return 0
+    return sum(_n_samples(together.pop(block)) for block in salts)
+
+
+def _structure(
+    molecule: Molecule, proposals: Sequence[Proposal], scores: Mapping[str, float]
+) -> Structure:
+    samples = [proposal for proposal in proposals if proposal.source not in GIVEN]
+    drawn = [one.log_likelihood for one in samples if one.log_likelihood is not None]
+    return Structure(
+        smiles=molecule.smiles,
+        inchi=molecule.inchi,
+        inchikey=molecule.inchikey,
+        samples=len(samples),
+        repaired=sum(one.is_repaired for one in samples),
+        log_likelihood=sum(drawn) / len(drawn) if drawn else None,
+        sources=tuple(sorted({one.source for one in proposals})),
+        family=molecule.family,
+        scaffold=molecule.scaffold,
+        scores=scores,
     )
 
 
@@ -376,21 +437,20 @@ def _told(
 
 def _no_candidate(result: HypothesisResult, query: Query, *, draws: bool) -> Failure:
     """Why there is no structure, and what to do."""
+    reasons = ", ".join(f"{count} {why}" for why, count in result.rejected.items())
+    message = (
+        f"none of {result.sampled} samples is a molecule of {result.formula} "
+        f"({reasons}); more --samples or --steps may help"
+    )
     if not draws:
         asked = "" if query.constraints is None else " and is as asked for"
         message = (
             f"no structure of the database has the formula {query.formula}{asked}; without "
             "--database-only structures are generated too"
         )
-        return Failure("no_candidate", message, "sample")
-    reasons = ", ".join(f"{count} {why}" for why, count in result.rejected.items())
-    message = (
-        f"none of {result.sampled} samples is a molecule of {result.formula} "
-        f"({reasons}); more --samples or --steps may help"
-    )
-    if result.rejected.keys() == {KNOWN_MOLECULE}:
+    elif result.rejected.keys() == {_KNOWN_MOLECULE}:
         message = f"all found for {result.formula} are known molecules; drop --exclude-known"
-    return Failure("no_candidate", message, "assemble")
+    return Failure("no_candidate", message, "assemble" if draws else "sample")
 
 
 def _failed(result: HypothesisResult, failure: Failure) -> HypothesisResult:

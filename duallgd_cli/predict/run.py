@@ -3,6 +3,7 @@
 import json
 import logging
 import platform
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from duallgd_cli.files import (
     write_atomically,
 )
 from duallgd_cli.predict.journal import (
+    ENDING,
     FinishedRun,
     Journal,
     is_journal,
@@ -64,6 +66,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_WORKERS: Final = 16
 _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
+_SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
 PAGE: Final = "the page"
 _GUIDES: Final = {
     "analogues": "an input, the analogues",
@@ -357,8 +360,10 @@ def _outputs(request: PredictRequest) -> dict[str, str | Path]:
         files["the table of features"] = _beside(request.output, "features")
     if request.page is not None:
         files[PAGE] = request.page
-    tables = summary_paths(request.summaries, Path(request.output))
-    return files | {f"the table for {name}": path for name, path in tables.items()}
+    if request.summaries:
+        tables = summary_paths(request.summaries, Path(request.output))
+        files |= {f"the table for {name}": path for name, path in tables.items()}
+    return files
 
 
 def _beside(output: str, what: str) -> Path:
@@ -404,7 +409,8 @@ def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction
 def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
     """Join the shards of a run and write its output; if `partial`, what is finished of it.
 
-    The inputs of the request are journals, or outputs that have journals beside them.
+    The inputs of the request are journals, or outputs that have journals beside them. The output of
+    that very run is written anew; any other file needs `force`.
 
     Raises:
         UsageError: A shard is absent, unfinished or of another run, or the output is impossible.
@@ -412,7 +418,14 @@ def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
     if request.names is not None:
         Names.read(request.names)
     names = [Path(name) for name in request.inputs]
-    claim(_outputs(request), [*files_of_runs(names), *_tables(request)], force=request.force)
+    runs = (_SHARD.sub("", str(path).removesuffix(ENDING)) for path in journals_of(names))
+    is_own = Path(request.output).resolve() in {Path(run).resolve() for run in runs}
+    claim(
+        _outputs(request),
+        [*files_of_runs(names), *_tables(request)],
+        own=("the output", "the run record") if is_own and not partial else (),
+        force=request.force,
+    )
     run, summary = read(names, partial=partial), RunSummary(request.output)
     write_all(run, summary, request)
     _write_record(request, run, summary)
@@ -454,8 +467,9 @@ def write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) ->
             "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
             counted(summary.n_few, "feature"), FEWEST_SAMPLES,
         )  # fmt: skip
-    for name, path in summary_paths(request.summaries, Path(output)).items():
-        write_summary(predictions(run), name, path)
+    if request.summaries:
+        for name, path in summary_paths(request.summaries, Path(output)).items():
+            write_summary(predictions(run), name, path)
 
 
 def _write_record(

@@ -19,7 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.config import parse, require
-from duallgd_cli.results import Candidate, HypothesisResult, Results, Structure
+from duallgd_cli.results import (
+    LEAST_EXPLAINED,
+    Candidate,
+    HypothesisResult,
+    Results,
+    Structure,
+)
 from duallgd_cli.spectra.types import PREDICTED
 
 FEATURES: Final = (
@@ -41,9 +47,6 @@ CORRECTION: Final = (
 FIRST: Final = 10
 # One sample of one is no agreement: shares count as if so many more samples had agreed with none.
 _DISSENT: Final = 10.0
-# Share of the intensity below which the peaks are taken for those of something else, or of an ion
-# trap: 1.2 % of the molecules of fold val are below it, 64 % with errors of 0.12 Da.
-LEAST_EXPLAINED: Final = 0.1
 # Of the confidence, where so little is explained. On 33 molecules of fold val without an explained
 # peak (30 samples, formula known) the first is right for 12 % where 19 % would be stated, the first
 # ten for 30 % where 48 % would be.

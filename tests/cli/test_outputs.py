@@ -304,7 +304,7 @@ def test_other_ways_to_lose_a_file(duallgd, inputs, command):
 @pytest.mark.parametrize(
     "command",
     [
-        "merge b.csv -o b.csv --force",
+        "merge b.csv -o b.csv",
         f"predict s.mgf -o b.csv --shard 1/2 {FEW}",
         "merge b.csv -o b.csv --parts --force",
         "merge b.csv -o new.csv --partial",

@@ -11,7 +11,7 @@ from rdkit import Chem
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.evaluate.tables import Truth
-from duallgd_cli.predict.merging import merge
+from duallgd_cli.predict.pipeline import merge
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.results import OK, HypothesisResult, SpectrumReference
 from duallgd_cli.sources import Proposal, Query

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from functools import partial
 
@@ -58,17 +60,26 @@ def test_a_process_that_is_killed_ends_the_work_in_a_sentence(fatal):
 STOPPED = """
 import os, signal, threading, time
 from multiprocessing import resource_tracker
-from duallgd_cli.runtime import end_at_once, in_order
-signal.signal(signal.SIGTERM, signal.default_int_handler)
-threading.Thread(target=time.sleep, args=(60,), daemon=True).start()  # may take the signal
+from duallgd_cli.runtime import end_at_once, in_order, stoppable
 register = resource_tracker.register
 def stopped(name, kind):
     register(name, kind)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(0.2)
 resource_tracker.register = stopped
-try:
-    list(in_order(abs, [1, 2], 2, 1))
-except KeyboardInterrupt:
-    end_at_once()
+with stoppable():
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()  # may take the signal
+    try:
+        list(in_order(abs, [1, 2], 2, 1))
+    except KeyboardInterrupt:
+        end_at_once()
 """
+
+
+def test_sigterm_while_processes_are_started_leaves_no_semaphore_behind():
+    """It comes as soon as the first one is made, which is not yet noted then."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (130, "")

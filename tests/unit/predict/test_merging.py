@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duallgd_cli.chem import identity
-from duallgd_cli.predict.merging import merge
+from duallgd_cli.predict.pipeline import merge
 from duallgd_cli.results import HypothesisResult
 from duallgd_cli.scores import FingerprintTanimoto
 from duallgd_cli.sources import DATABASE, Proposal, Query

@@ -7,7 +7,7 @@ from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.chem.molecule import disassemble, formula_of, is_internal_salt
 from duallgd_cli.diffusion.process import Samples
 from duallgd_cli.errors import OutOfTimeError
-from duallgd_cli.predict.merging import merge
+from duallgd_cli.predict.pipeline import merge
 from duallgd_cli.results import HypothesisResult
 from duallgd_cli.scores import FingerprintLikelihood, FingerprintTanimoto
 from duallgd_cli.sources import Proposal, Query, network
