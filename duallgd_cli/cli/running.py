@@ -151,6 +151,9 @@ def report(summary: "RunSummary", strict: bool) -> None:
     logger.info("%s", sentence(summary))
     if summary.n_spectra and not summary.n_ok:
         logger.warning("%s", nothing_found(summary))
+    elif n_broken := summary.counts["unreadable"]:
+        why = summary.messages.get("unreadable", "see the rows")
+        logger.warning("%s cannot be read: %s", counted(n_broken, "record"), why)
     if summary.nothing_readable:
         raise UnreadableError(f"none of {summary.n_spectra} records could be read; see the rows")
     if strict and summary.n_ok + summary.counts["same_compound"] < summary.n_spectra:

@@ -84,6 +84,7 @@ def _rows(
     message = sentences(*said, together, *left_out)
     if isinstance(ranked, Failure):
         summary.counts[ranked.status] += 1
+        summary.messages.setdefault(ranked.status, ranked.message)
         yield named | {"status": ranked.status, "message": sentences(ranked.message, message)}
         return
     summary.counts[OK] += 1

@@ -9,13 +9,13 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial as with_arguments
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from duallgd_cli import config
 from duallgd_cli.chem.identity import ACYCLIC, family_name
@@ -59,7 +59,6 @@ _OF_CANDIDATE: Final = ("rank", "smiles", "inchikey", "formula", "samples")
 _OF_MATCH: Final = ("library", "name", "score", "matched_peaks", "probability")
 LONGEST_TEXT: Final = 300
 _LONGEST_LABEL: Final = 40
-_Key: TypeAlias = tuple[float, float]
 _Values: TypeAlias = dict[str, Any]  # for the page
 
 
@@ -68,22 +67,18 @@ def readable(text: str, longest: int = LONGEST_TEXT) -> str:
     return printable(text[:longest]) + ("…" if len(text) > longest else "")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _MeasuredPeaks:
-    """A cleaned spectrum."""
+class _MeasuredPeaks(NamedTuple):
+    """A cleaned spectrum; its m/z and intensities are (P,)."""
 
     label: str
-    mz: NDArray[np.float64]  # (P,)
-    intensity: NDArray[np.float64]  # (P,)
-
-    def identities(self) -> list[_Key]:
-        """What the journal knows each peak by: single precision."""
-        return [_key_of(*peak) for peak in zip(self.mz, self.intensity, strict=True)]
+    mz: NDArray[np.float64]
+    intensity: NDArray[np.float64]
 
 
-def _key_of(mz: float, intensity: float) -> _Key:
-    """A peak by the single precision that explanations are kept in."""
-    return float(np.float32(mz)), float(np.float32(intensity))
+def _keys(mz: ArrayLike, intensity: ArrayLike) -> list[tuple[float, float]]:
+    """Peaks by the single precision that the journal has them in."""
+    single = (np.asarray(values, np.float32).tolist() for values in (mz, intensity))
+    return [*zip(*single, strict=True)]
 
 
 class _Measurement(NamedTuple):
@@ -95,13 +90,12 @@ class _Measurement(NamedTuple):
 
     def shown(self, results: Results) -> Sequence[_MeasuredPeaks]:
         """The spectra, or explained peaks alone where the input is gone, and the label says so."""
-        explained = {_key_of(p.mz, p.intensity): p for result in results for p in result.peaks}
-        measured = {key for spectrum in self.spectra for key in spectrum.identities()}
-        if self.spectra and measured >= explained.keys():
+        explained = sorted({peak[:2] for result in results for peak in result.peaks})
+        columns = [np.array(values) for values in zip(*explained, strict=True)]
+        measured = {key for one in self.spectra for key in _keys(one.mz, one.intensity)}
+        if not explained or (self.spectra and measured.issuperset(_keys(*columns))):
             return self.spectra
-        peaks = sorted((peak.mz, peak.intensity) for peak in explained.values())
-        columns = map(np.array, zip(*peaks, strict=True))
-        return [_MeasuredPeaks("explained peaks only", *columns)] if peaks else []
+        return [_MeasuredPeaks("explained peaks only", *columns)]
 
 
 def _label(spectrum: Spectrum) -> str:
@@ -429,20 +423,21 @@ def _hypothesis(result: HypothesisResult, spectra: Sequence[_MeasuredPeaks]) -> 
     """A formula; what it explains are rows of spectrum, peak, sub-formula, ppm, neutral loss."""
     place = {
         key: (which, peak)
-        for which, spectrum in enumerate(spectra)
-        for peak, key in enumerate(spectrum.identities())
+        for which, one in enumerate(spectra)
+        for peak, key in enumerate(_keys(one.mz, one.intensity))
     }
+    keys = _keys([peak.mz for peak in result.peaks], [peak.intensity for peak in result.peaks])
     return {
         **{name: readable(getattr(result, name)) for name in ("formula", "adduct", "status")},
         **{name: getattr(result, name) for name in _OF_HYPOTHESIS},
         "explained": [
             [
-                *place[_key_of(peak.mz, peak.intensity)],
+                *place[key],
                 peak.formula,
                 round(peak.ppm, 3),
                 neutral_loss(result.formula, result.adduct, peak.formula),
             ]
-            for peak in result.peaks
+            for key, peak in zip(keys, result.peaks, strict=True)
         ],
     }
 

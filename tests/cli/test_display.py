@@ -1,5 +1,6 @@
 """What is said while a run goes on: a line now and then in a log, an estimate on a terminal."""
 
+import gzip
 import logging
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from duallgd_cli.cli import display
+from tests.made_spectra import ALANINE, block
 
 RESULT = object()  # of a hypothesis; the display only asks whether there is one
 
@@ -55,6 +57,26 @@ def test_a_log_has_a_line_for_a_tenth_or_a_minute(
     said = walked(clock, caplog, total, seconds, n_spectra, resumed)
 
     assert said == [f"predicting: {line}" for line in expected]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict in.mgf.gz -o out.csv --samples 2 --steps 1",
+        "score in.mgf.gz --structures mine.smi -o out.csv --samples 2 --steps 1",
+        "formulas in.mgf.gz -o out.csv --top-k 1",
+        "features in.mgf.gz -o out.mgf",
+    ],
+)
+def test_a_file_that_is_cut_off_is_said_at_the_end(duallgd, tmp_path, command):
+    whole = gzip.compress("".join(block(ALANINE, title=f"{n}") for n in range(40)).encode())
+    (tmp_path / "in.mgf.gz").write_bytes(whole[:-30])
+    (tmp_path / "mine.smi").write_text("CC(N)C(=O)O alanine\n")
+
+    done = duallgd(*command.split())
+
+    assert done.code == 0
+    assert "the file ends early after" in done.err.splitlines()[-1]
 
 
 def test_a_terminal_has_an_estimate_after_the_first_feature(clock, monkeypatch, capsys):
