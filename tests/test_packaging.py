@@ -52,14 +52,13 @@ def needed(wanted):
 
 def test_what_the_package_imports_is_installed_with_it_or_an_extra():
     extras = PROJECT["optional-dependencies"]
-    by_name = {
-        package
-        for name in set(extras) - {"dev", "docs", "workflow"}
-        for package in needed(extras[name])
-    }
+    others = set(extras) - {"dev", "docs", "workflow"}
+    by_name = set(chain.from_iterable(needed(extras[name]) for name in others))
+    said = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
 
     assert {name for name, _ in imported()} - needed(PROJECT["dependencies"]) - by_name == set()
     assert needed(PROJECT["dependencies"]) - {name for name, _ in imported()} == set()
+    assert set(re.findall(r"duallgd\[(\w+)\]", said)) <= set(extras)  # as messages name them
 
 
 def with_all_they_need(packages):
@@ -130,12 +129,6 @@ def test_a_missing_extra_is_named_in_one_sentence(module, asked, extra, monkeypa
     assert "\n" not in str(told.value)
 
 
-def test_messages_name_extras_that_exist():
-    text = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
-
-    assert set(re.findall(r"duallgd\[(\w+)\]", text)) <= set(PROJECT["optional-dependencies"])
-
-
 def test_the_conda_recipe_has_the_dependencies_of_the_wheel():
     recipe = yaml.safe_load((ROOT / "recipe" / "meta.yaml").read_text("utf-8"))
     named = {re.sub(r"^torch\b", "pytorch", need) for need in PROJECT["dependencies"]}
@@ -162,17 +155,12 @@ def test_the_galaxy_tool_calls_options_that_exist():
     assert tool.find("requirements/requirement").get("version") == duallgd_cli.__version__
 
 
-def test_the_container_installs_what_the_package_needs_and_tries_it():
-    docker = (ROOT / "Dockerfile").read_text("utf-8")
-    torch = next(need for need in PROJECT["dependencies"] if need.startswith("torch"))
-
-    for words in (f'"{torch}"', "libxrender1 libxext6 libexpat1", "duallgd selftest"):
-        assert words in docker
-
-
-def test_what_the_image_copies_is_there_and_enough_for_the_wheel(tmp_path):
+def test_the_image_has_what_the_package_needs_and_enough_for_the_wheel(tmp_path):
     """The steps of a build that need no daemon, in an empty folder."""
     docker = (ROOT / "Dockerfile").read_text("utf-8")
+    torch = next(need for need in PROJECT["dependencies"] if need.startswith("torch"))
+    for words in (f'"{torch}"', "libxrender1 libxext6 libexpat1", "duallgd selftest"):
+        assert words in docker
     copied = [line.split()[1:] for line in docker.splitlines() if line.startswith("COPY ")]
     for *sources, place in copied:
         for source in sources:

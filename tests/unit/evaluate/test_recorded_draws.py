@@ -67,13 +67,10 @@ def test_confidence_is_true_for_every_number_of_samples(judged, which, number):
 
 
 def test_confidence_that_takes_one_sample_for_a_hundred_is_found_out(cases, model):
-    single = [case for case in cases if round(np.exp(case.statistics.log_samples)) == 1]
     taken = [
-        replace(
-            case,
-            statistics=case.statistics._replace(log_samples=np.log(100.0), log_share=0.0),
-        )
-        for case in single
+        replace(case, statistics=case.statistics._replace(log_samples=np.log(100.0), log_share=0.0))
+        for case in cases
+        if round(np.exp(case.statistics.log_samples)) == 1
     ]
 
     (held,) = judge(taken, [model] * len(taken)).by_samples.values()
