@@ -293,7 +293,11 @@ class _Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         """Fill a buffer as far as may be; OSError of what explodes."""
-        size = int(self._content.readinto(buffer))
+        view = memoryview(buffer).cast("B")
+        # One block at most: of a file that is cut off, what came before is not lost.
+        content = self._content.read1(len(view))
+        size = len(content)
+        view[:size] = content
         if self.tell() > max(_SURELY_FINE_BYTES, _LARGEST_RATIO * self._packed.tell()):
             raise OSError(f"they unpack to more than {_LARGEST_RATIO} times their size")
         return size

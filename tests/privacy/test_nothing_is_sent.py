@@ -22,7 +22,7 @@ import typer.main
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.cli import app
-from duallgd_cli.sources import store
+from duallgd_cli.sources import database
 from tests import labelled_table
 from tests.conftest import EXAMPLES
 from tests.made_graphs import small_settings, stirred
@@ -194,7 +194,7 @@ def inputs(tmp_path_factory, example_run):
     with pytest.MonkeyPatch.context() as patch:
         databases = folder / "home" / ".local" / "share" / "duallgd" / "databases"
         patch.setenv("DUALLGD_DATABASES", str(databases))
-        store.add(folder / "structures.smi", "mine")
+        database.add(folder / "structures.smi", "mine")
     mgf(folder / "library.mgf", block(CAFFEINE, smiles="Cn1c(=O)c2c(ncn2C)n(C)c1=O"))
     for seed, name in enumerate(("small", "other")):
         model = stirred(small_settings(), seed=seed)

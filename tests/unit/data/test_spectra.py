@@ -152,7 +152,7 @@ def test_a_table_without_folds_is_all_training_data(tmp_path):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("A1\t100.0\t1", "unreadable"),
+        ("A1\t100.0\t1", "no structure"),
         (LINE.replace("1,0.5", "1"), "unreadable"),
         (LINE.replace("121.0284", "peak"), "unreadable"),
         (LINE.replace(ASPIRIN, ""), "no structure"),

@@ -64,7 +64,7 @@ def test_mzmine_tables_hold_all_candidates_with_minutes(run):
 
 def test_gnps_tables_have_a_node_for_every_feature_by_its_cluster_index(run, tmp_path):
     found = rows_of(run / "out.gnps.tsv")
-    merge([run / "out.csv"], str(tmp_path / "again.csv"), summaries=["gnps"])
+    merge(request(str(run / "out.csv"), tmp_path / "again.csv", summaries=("gnps",)))
 
     assert next(iter(found[0])) == "cluster index"
     assert [row["cluster index"] for row in found] == ["17", "5", "8"]
