@@ -82,11 +82,6 @@ def test_strict_makes_skipped_spectra_an_error_after_writing_everything(
     assert complete.code == 0
 
 
-@pytest.mark.parametrize("formula", ["C9H8O4", "C9H8O4Na", "[C9H8O4K]+"])
-def test_a_formula_may_be_that_of_an_ion_with_its_metal(duallgd, spectra, formula):
-    assert duallgd("predict", spectra, "--formula", formula, "-o", "out.csv", *FEW).code == 0
-
-
 def test_an_adduct_of_ones_own_decides_and_is_warned_of(duallgd, tmp_path):
     dimer = mgf(tmp_path / "dimer.mgf", block(ASPIRIN, pepmass="393.03"))
     path = tmp_path / "out.csv"
