@@ -242,19 +242,16 @@ def features_of_run(
     def features() -> Iterator[tuple[int, Feature]]:
         for number, group in enumerate(groups):
             feature = _feature(group, str(first + number + 1))
+            spectra = feature.spectra
             if linked:
                 compound, adducts = linked[number]
-                named = (
-                    with_compound(one, str(before + compound + 1), adducts)
-                    for one in feature.spectra
-                )
-                feature = replace(feature, spectra=tuple(named))
+                name = str(before + compound + 1)
+                spectra = tuple(with_compound(one, name, adducts) for one in spectra)
             if number in answers:
                 best = answers[number]
                 answered = f"{first + best + 1} ({linked[best].adducts[0][0]})"
-                spectra = (replace(one, answered_by=answered) for one in feature.spectra)
-                feature = replace(feature, spectra=tuple(spectra))
-            yield group.scans[0].index, feature
+                spectra = tuple(replace(one, answered_by=answered) for one in spectra)
+            yield group.scans[0].index, replace(feature, spectra=spectra)
 
     for _, feature in heapq.merge(features(), alone, key=lambda entry: entry[0]):
         yield feature

@@ -96,7 +96,17 @@ def grouped(items, **values):
 
 
 @settings(deadline=None)
-@given(runs(), st.sampled_from([{}, {"rt_window": 5.0}, {"rt": "1-30", "mz": "250-"}]))
+@given(
+    runs(),
+    st.sampled_from(
+        [
+            {},
+            {"rt_window": 5.0},
+            {"rt": "1-30", "mz": "250-"},
+            {"min_peaks": 2, "min_intensity": 1.5e5},
+        ]
+    ),
+)
 def test_every_ms2_scan_is_in_one_feature_or_left_out_and_counted(scans, values):
     items = list(as_spectra(scans, range(len(scans))))
 

@@ -14,8 +14,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
@@ -86,59 +84,6 @@ _TEXT: Final = {
 }
 
 
-@dataclass(slots=True)
-class Opened:
-    """An input ready to be read once, from its first byte; close its stream afterwards."""
-
-    file: str  # as the user named it, ``-`` for standard input
-    format: str  # mgf, msp, massbank, ms, table, mzspeclib, json, mzml or mzxml
-    stream: BinaryIO  # decompressed bytes, seekable
-    encoding: str  # of the text
-    damage: str = ""  # set while reading: why the bytes ended early, else ""
-
-    def lines(self) -> Iterator[str]:
-        """Lines without their ends; a torn or corrupt stream ends them and sets `damage`.
-
-        Of a line of more than `LONGEST_LINE` characters one more than these is given.
-        """
-        with self._text() as text:
-            read_line = partial(text.readline, LONGEST_LINE + 1)
-            for line in iter(read_line, ""):
-                yield line.rstrip("\r\n")
-                while len(line) > LONGEST_LINE and not line.endswith("\n"):
-                    line = read_line()
-
-    def records(self) -> Iterator[Record]:
-        """Its records; damage as for `lines`."""
-        if self.format in _TEXT:
-            yield from _TEXT[self.format](self.lines())
-            return
-        if self.format == "json":
-            with self._text() as text:
-                yield from json_records.json_records(iter(partial(text.read, _HEAD_CHARACTERS), ""))
-            return
-        from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
-
-        reader = xml.mzml_records if self.format == "mzml" else xml.mzxml_records
-        try:
-            yield from reader(self.stream)
-        except DAMAGED as error:
-            self.damage = describe_damage(error)
-        except xml.BROKEN as error:
-            self.damage = f"its XML is broken ({' '.join(str(error).split())})"
-
-    @contextmanager
-    def _text(self) -> Iterator[io.TextIOWrapper]:
-        text = io.TextIOWrapper(self.stream, encoding=self.encoding, errors=LATIN1)
-        try:
-            yield text
-        except DAMAGED as error:
-            self.damage = describe_damage(error)
-        finally:
-            if not self.stream.closed:
-                text.detach()
-
-
 def read(
     path: str, *, keep_structures: bool = False, raw: BinaryIO | None = None
 ) -> Iterator[Spectrum]:
@@ -146,7 +91,7 @@ def read(
 
     The format follows from the content; plain or packed by gzip, xz or bzip2.
     Every record gives exactly one item, MS1 blocks (``ms_level`` 1) included, those of mzXML before
-    the MS2 scans that they enclose; a file that breaks off ends with one that has a
+    the MS2 scans that they enclose; in place of one in which a file breaks off is one that has a
     `failure`, which says where.
 
     Args:
@@ -164,26 +109,65 @@ def read(
     name = "standard input" if path == "-" else path
     raw = raw or open_bytes(path)
     try:
-        opened = _opened(raw, path, name)
+        stream, file_format, encoding = _opened(raw, name)
     except UnreadableError:
         raw.close()
         raise
-    spectra = _spectra(opened, name, keep_structures)
-    return parents_first(spectra) if opened.format == "mzxml" else spectra
+    records, broken = _records(stream, file_format, encoding)
+
+    def spectra() -> Iterator[Spectrum]:
+        index, damage = 0, ""
+        with stream:
+            while not damage:
+                try:
+                    record = next(records, None)
+                except DAMAGED as error:
+                    damage = describe_damage(error)
+                except broken as error:
+                    damage = f"its XML is broken ({' '.join(str(error).split())})"
+                else:
+                    if record is None:
+                        break
+                    yield build(record, Source(path, index), keep_structures)
+                    index += 1
+        if damage:
+            so_far = counted(index, "spectrum", "spectra")
+            reason = f"the file ends early after {so_far}: {damage}; restore the file"
+            yield unreadable(Source(path, index), reason)
+        elif index == 0:
+            raise UnreadableError(f"{name} holds no spectrum, though it looks like {file_format}")
+
+    return parents_first(spectra()) if file_format == "mzxml" else spectra()
 
 
-def _spectra(opened: Opened, name: str, keep_structures: bool) -> Iterator[Spectrum]:
-    index = 0
-    with opened.stream:
-        for record in opened.records():
-            yield build(record, Source(opened.file, index), keep_structures)
-            index += 1
-    if opened.damage:
-        so_far = counted(index, "spectrum", "spectra")
-        reason = f"the file ends early after {so_far}: {opened.damage}; restore the file"
-        yield unreadable(Source(opened.file, index), reason)
-    elif index == 0:
-        raise UnreadableError(f"{name} holds no spectrum, though it looks like {opened.format}")
+def _records(
+    stream: BinaryIO, file_format: str, encoding: str
+) -> tuple[Iterator[Record], tuple[type[Exception], ...]]:
+    """The records of a stream, and what a broken one raises beside `DAMAGED`."""
+    if file_format in {"mzml", "mzxml"}:
+        from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
+
+        reader = xml.mzml_records if file_format == "mzml" else xml.mzxml_records
+        return reader(stream), xml.BROKEN
+    text = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
+    if file_format == "json":
+        return json_records.json_records(_blocks(text)), ()
+    return _TEXT[file_format](_lines(text)), ()
+
+
+def _lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """Lines without their ends; of one that is too long one character more than `LONGEST_LINE`."""
+    with text:
+        read_line = partial(text.readline, LONGEST_LINE + 1)
+        for line in iter(read_line, ""):
+            yield line.rstrip("\r\n")
+            while len(line) > LONGEST_LINE and not line.endswith("\n"):
+                line = read_line()
+
+
+def _blocks(text: io.TextIOWrapper) -> Iterator[str]:
+    with text:
+        yield from iter(partial(text.read, _HEAD_CHARACTERS), "")
 
 
 def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
@@ -206,8 +190,8 @@ def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
     yield from waiting
 
 
-def _opened(raw: BinaryIO, path: str, name: str) -> Opened:
-    """Unpack bytes, and recognise by the first 64 KiB what they are."""
+def _opened(raw: BinaryIO, name: str) -> tuple[BinaryIO, str, str]:
+    """Unpacked bytes, their format and encoding, recognised by the first 64 KiB."""
     stream = unpacked(raw)
     head, damage = bytearray(), ""
     read1 = getattr(stream, "read1", stream.read)  # a torn archive still gives what came before
@@ -219,15 +203,13 @@ def _opened(raw: BinaryIO, path: str, name: str) -> Opened:
     stream.seek(0)
     encoding, foreign = encoding_of(bytes(head)), foreign_format(bytes(head))
     if foreign or not encoding:
-        fault = (
-            _CONVERT if _is_raw(PurePath(name)) else foreign
-        ) or f"a binary file; expected {_FORMATS}"
-        raise UnreadableError(f"{name} is {fault}")
+        foreign = _CONVERT if _is_raw(PurePath(name)) else foreign
+        raise UnreadableError(f"{name} is {foreign or f'a binary file; expected {_FORMATS}'}")
     file_format, fault = _format_of(head.decode(encoding, errors="replace"), name)
     if not file_format:
         fault = f"holds nothing readable: {damage}" if damage else fault
         raise UnreadableError(f"{name} {fault}")
-    return Opened(path, file_format, stream, encoding)
+    return stream, file_format, encoding
 
 
 def _format_of(text: str, name: str) -> tuple[str, str]:

@@ -111,10 +111,9 @@ _ENERGY_UNITS: Final = {
     **dict.fromkeys(("collisionenergyev", "ceev", "collisionvoltage"), "eV"),
     **dict.fromkeys(("nce", "collisionenergynce", "normalizedcollisionenergy", "hcdenergy"), "NCE"),
 }
-# Keys that name a formula, not what was computed of one; those of the ion count last.
+# Keys that name a formula of the molecule, not what was computed of one, nor that of the ion.
 _FORMULA_KEY: Final = re.compile(r"formula(?:neutral|text|string|hill|sirius|\d*)$")
-_FORMULA_OF_ION: Final = re.compile(r"precursor|ion")
-_RANK_OF_ION: Final = 3
+_FORMULA_OF_ION: Final = re.compile(r"precursor|adduct|^ion")
 
 # The ion trap of a hybrid, named where the analyser of the fragments stands: in a filter line, or
 # after the activation (CID; IT). After an ion trap before it (IT-CID) another analyser may follow.
@@ -372,10 +371,9 @@ def _squeezed(key: str) -> str:
 def _formula_rank(key: str) -> int:
     """How early a key is asked for a formula: from 0; -1 for a key that names none."""
     squeezed = _squeezed(key)
-    if not _FORMULA_KEY.search(squeezed):
+    if not _FORMULA_KEY.search(squeezed) or _FORMULA_OF_ION.search(squeezed):
         return -1
-    rank = _RANK_OF_ION if _FORMULA_OF_ION.search(squeezed) else 2
-    return {"formula": 0, "molecularformula": 1}.get(squeezed, rank)
+    return {"formula": 0, "molecularformula": 1}.get(squeezed, 2)
 
 
 def listed(metadata: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
@@ -415,7 +413,7 @@ def is_missing(value: str) -> bool:
 
 
 def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
-    """FORMULA, then MOLECULAR_FORMULA, then any key that names a formula (ion formulas last).
+    """FORMULA, then MOLECULAR_FORMULA, then any key that names a formula of the molecule.
 
     A text that is no formula is left out under other keys, which is said.
     """
@@ -435,8 +433,7 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
             if rank > 1 and not isinstance(error, UnsupportedElementError):
                 remarks.warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
                 continue
-        if rank < _RANK_OF_ION or not formulas:
-            formulas.append((key, value, meaning))
+        formulas.append((key, value, meaning))
     for key, value, meaning in formulas[1:]:
         if meaning != formulas[0][2]:
             used = f"{clip(formulas[0][0])} {clip(formulas[0][1])}"
