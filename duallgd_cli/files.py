@@ -252,7 +252,7 @@ def write_atomically(path: Path, pieces: Iterable[str]) -> None:
             for piece in pieces:
                 stream.write(piece.encode("utf-8", errors="backslashreplace"))
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def unpacked(raw: BinaryIO) -> BinaryIO:
@@ -332,7 +332,7 @@ def replaced_text(path: Path) -> Iterator[TextIO]:
         with replaced(path) as partial, cast("TextIO", opener(partial, "wt", **how)) as stream:
             yield stream
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _as_latin1(error: UnicodeError) -> tuple[str, int]:

@@ -313,12 +313,14 @@ class Html(str):
 def _drawn(candidates: Sequence[Candidate]) -> str:
     """One SVG with the candidates side by side."""
     from rdkit import Chem  # its drawing code loads only here
-    from rdkit.Chem.Draw import rdMolDraw2D
+    from rdkit.Chem import Draw
 
-    canvas = rdMolDraw2D.MolDraw2DSVG(_WIDTH * len(candidates), _HEIGHT, _WIDTH, _HEIGHT)
-    canvas.DrawMolecules(
-        [Chem.MolFromSmiles(one.smiles) for one in candidates],
-        legends=[f"{one.rank}: {one.confidence:.2g}" for one in candidates],
-    )
-    canvas.FinishDrawing()
-    return str(canvas.GetDrawingText()).partition("?>")[2]
+    return str(
+        Draw.MolsToGridImage(  # type: ignore[no-untyped-call]
+            [Chem.MolFromSmiles(one.smiles) for one in candidates],
+            molsPerRow=len(candidates),
+            subImgSize=(_WIDTH, _HEIGHT),
+            legends=[f"{one.rank}: {one.confidence:.2g}" for one in candidates],
+            useSVG=True,
+        )
+    ).partition("?>")[2]

@@ -11,10 +11,8 @@ from tests.made_spectra import ASPIRIN, block, mgf
     ("options", "samples", "steps"),
     [
         ((), 100, 10),
-        (("--preset", "default"), 100, 10),
         (("--preset", "fast"), 30, 6),
         (("--preset", "thorough"), 300, 20),
-        (("--preset", "fast", "--samples", "7"), 7, 6),
         (("--preset", "thorough", "--steps", "3", "--set", "sampling.samples=5"), 5, 3),
         (("--preset", "fast", "--config", "settings.yaml"), 30, 9),
     ],

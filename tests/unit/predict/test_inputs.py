@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.predict.run import predict
 from duallgd_cli.spectra.features import Inputs, count_spectra
 from tests.made_runs import request, rows_of
@@ -44,24 +44,8 @@ def test_an_input_that_cannot_be_looked_at_is_an_error_in_words():
     assert count_spectra((TOO_LONG,), "run") is None
 
 
-def test_a_link_to_itself_is_a_missing_input(tmp_path):
-    loop = tmp_path / "loop.mgf"
-    loop.symlink_to(loop)
-
-    with pytest.raises(MissingInputError, match=r"loop\.mgf does not exist"):
-        predict(request(str(loop), tmp_path / "out.csv"), stub_model())
-
-
 def test_closed_standard_input_is_a_missing_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
 
     with pytest.raises(MissingInputError, match="standard input is closed"), Inputs(("-",)):
         pass
-
-
-def test_a_journal_in_the_place_of_the_output_is_refused(spectra, tmp_path):
-    output = tmp_path / "out.csv"
-
-    with pytest.raises(UsageError, match="would overwrite"):
-        predict(request(spectra, output, journal=output), stub_model())
-    assert not output.exists()

@@ -6,11 +6,6 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.settings import PredictRequest, Shard
 
 
-def test_shards_are_written_from_one():
-    assert Shard.parse(" 2 / 8 ") == Shard(2, 8)
-    assert str(Shard(2, 8)) == "2/8"
-
-
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1/0", "2", "a/b", "1/2/3", "-1/2", ""])
 def test_an_impossible_shard_is_a_usage_error(text):
     with pytest.raises(UsageError):
@@ -21,11 +16,6 @@ def test_the_journal_lies_beside_the_output_and_names_its_shard():
     assert PredictRequest(("a",), "x/out.csv").journal_path() == Path("x/out.csv.journal.jsonl")
     second = PredictRequest(("a",), "out.sdf", shard=Shard(2, 8)).journal_path()
     assert second == Path("out.sdf.shard-2-of-8.journal.jsonl")
-
-
-def test_standard_output_has_no_journal_unless_one_is_named():
-    assert PredictRequest(("a",), "-").journal_path() is None
-    assert PredictRequest(("a",), "-", journal=Path("j"), resume=True).journal_path() == Path("j")
 
 
 @pytest.mark.parametrize("asked", [{"resume": True}, {"shard": Shard(1, 2)}])
