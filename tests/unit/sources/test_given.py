@@ -147,8 +147,8 @@ def test_the_message_says_where_only_the_likeliest_were_looked_at(
 
     _, aspirin, caffeine = model.predict(list(read(str(spectra))), only(), guide=files)
 
-    assert "chosen among the likeliest 2 structures of the database" in aspirin.message
-    assert "the only possible structure of the database" in caffeine.message
+    assert "chosen among the likeliest 2 structures of the database" in aspirin.warnings
+    assert "the only possible structure of the database" in caffeine.warnings
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_every_spectrum_gets_structures_of_the_database_or_a_reason(
     assert nothing.status == "no_candidate"
     assert "no structure of the database has the formula C3H7NO2" in nothing.message
     assert {one.inchikey14 for one in aspirin.candidates} == blocks(ISOMERS)
-    assert "chosen among 3 structures of the database" in aspirin.message
+    assert "chosen among 3 structures of the database" in aspirin.warnings
     assert "not calibrated" not in aspirin.warnings
     named = {aspirin.analogue_of(one)["name"] for one in aspirin.candidates}
     assert named == {"aspirin", "caffeic acid", "pyruvic acid"}
@@ -262,7 +262,7 @@ def test_both_worlds_are_in_one_list_and_who_believes_in_the_database_trusts_it(
         sums.append(sum(one.confidence for one in inside))
 
         assert alanine.status == "ok"  # the database has no structure of the formula
-        assert "0 structures of the database" in alanine.message
+        assert "0 structures of the database" in alanine.warnings
         assert {"noise"} == {name for one in alanine.candidates for name in one.sources}
         assert {one.inchikey14 for one in inside} == blocks(ISOMERS)
         assert len(aspirin.candidates) > len(inside)
