@@ -8,6 +8,7 @@ import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate.massspecgym import NAME as MASSSPECGYM
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.files import claim, require_input
 
@@ -91,9 +92,13 @@ def evaluate(
     trained on are left out, and named.
     """
     from duallgd_cli.cli import display
-    from duallgd_cli.evaluate.run import evaluate as use_case
 
     display.configure_logging(quiet)
+    benchmark = named["benchmark"]
+    if benchmark is not None and str(benchmark).lower() != MASSSPECGYM:
+        require_input(str(benchmark))  # before PyTorch is loaded
+    from duallgd_cli.evaluate.run import evaluate as use_case
+
     refused = options.given_of(context, _FOR_A_PREDICTION)
     if named["predictions"] is not None and refused is not None:
         raise UsageError(

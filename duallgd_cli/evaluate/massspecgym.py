@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-import urllib.request
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +40,8 @@ def downloaded() -> Path:
     """
     path = cache_folder() / _FILE
     if not path.is_file():
+        import urllib.request  # nothing of the network is loaded but here
+
         logger.info("downloading %s (about 260 MB), once", _FILE)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

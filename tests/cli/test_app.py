@@ -119,7 +119,15 @@ def test_ctrl_c_while_the_command_line_loads_is_one_sentence():
     assert done.stderr == "error: stopped before anything was computed\n"
 
 
-def test_a_bug_keeps_its_traceback(failing):
+def test_a_bug_is_a_sentence_and_shows_its_traceback_to_who_asks(failing, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as ended:
+        failing(ZeroDivisionError("by nought"))
+    said = capsys.readouterr().err
+
+    assert ended.value.code == 70
+    assert said.startswith("error: unexpected ZeroDivisionError: by nought")
+    assert len(said.splitlines()) == 1
+    monkeypatch.setenv("DUALLGD_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         failing(ZeroDivisionError())
 

@@ -108,7 +108,7 @@ def test_names_stand_in_the_table_and_on_the_page(duallgd, tmp_path):
     ("arguments", "code", "message"),
     [
         (("--names", "in.mgf"), 65, "in.mgf has no column inchikey"),
-        (("--names", "x.tsv", "--shard", "1/2"), 2, "--names needs a whole run; give it to"),
+        (("--names", "x.tsv", "--shard", "1/2"), 2, "--names needs a whole run; join it with"),
     ],
 )
 def test_names_that_cannot_be_are_refused_before_anything_is_computed(

@@ -59,7 +59,7 @@ def bad_row(rows, status, words):
     first = {int(index): row for index, row in first_rows(rows).items()}
     by_status = {index: row["status"] for index, row in first.items()}
     assert by_status == {index: status if index == BAD else "ok" for index in range(10)}
-    assert words in first[BAD]["message"] + first[BAD]["warnings"]
+    assert words in f"{first[BAD]['message']}; {first[BAD]['warnings']}"
     assert len(first[BAD]["message"]) < 600
     return first[BAD]
 
