@@ -73,12 +73,6 @@ def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def room_of(name):
-    """The room of a file, from its path inside the package."""
-    parts = Path(name).with_suffix("").parts
-    return parts[0]
-
-
 def imports_of(path):
     """Every module that a file imports, at its top or inside a function, type-checking included."""
     for node in ast.walk(tree_of(path)):
@@ -99,7 +93,7 @@ def target_room(module):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_room_imports_only_the_rooms_it_may(name):
-    room = room_of(name)
+    room = Path(name).with_suffix("").parts[0]
     allowed = ALLOWED[room] | {room, "errors", "files", "tables", "__version__"}
 
     wrong = [
@@ -151,24 +145,6 @@ def test_a_library_is_imported_only_where_it_belongs(library):
     ]
 
     assert not wrong
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_everything_public_says_what_it_is_for(name):
-    tree = tree_of(PACKAGE / name)
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    shown = [n for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")]
-    methods = [n for c in shown if isinstance(c, ast.ClassDef) for n in c.body]
-    public = shown + [n for n in methods if isinstance(n, kinds) and not n.name.startswith("_")]
-
-    assert ast.get_docstring(tree), f"{name} has no docstring"
-    assert not [f"{name}:{node.lineno} {node.name}" for node in public if not _documented(node)]
-
-
-def _documented(node):
-    overloads = {"overload", "override", "setter"}
-    marks = {ast.unparse(mark).rpartition(".")[2] for mark in getattr(node, "decorator_list", [])}
-    return bool(marks & overloads) or ast.get_docstring(node) is not None
 
 
 def settings_fields(tree):

@@ -60,12 +60,7 @@ def is_interactive(quiet: bool) -> bool:
 
 @contextmanager
 def progress(quiet: bool, total: int | None) -> Iterator["RunProgress | None"]:
-    """A bar on a terminal; elsewhere a line whenever a tenth or a minute has passed.
-
-    Args:
-        quiet: Show nothing.
-        total: Spectra to come, if known.
-    """
+    """A bar on a terminal; elsewhere a line whenever a tenth of `total` or a minute has passed."""
     if quiet:
         yield None
         return
@@ -100,14 +95,7 @@ def progress(quiet: bool, total: int | None) -> Iterator["RunProgress | None"]:
 def bar(
     *columns: ProgressColumn, description: str = "", total: int | None = None, quiet: bool = False
 ) -> Iterator[tuple[Console, Callable[..., None]]]:
-    """Yield the console and what updates a bar there, which goes at the end; none off a terminal.
-
-    Args:
-        columns: Of the bar.
-        description: What is done, in words.
-        total: How much of it, if known.
-        quiet: Show nothing.
-    """
+    """Yield the console and what updates a bar there, if it is a terminal; it goes at the end."""
     shown = Console(quiet=True) if quiet else console()
     progress = Progress(*columns, console=shown, transient=True)
     with progress if is_interactive(quiet) else nullcontext():  # even a disabled one ends a line
@@ -150,11 +138,7 @@ def counting(what: str, quiet: bool = False) -> Iterator[Callable[[int], None]]:
 
 
 def results_console(width: int) -> Console:
-    """What prints tables of results on standard output, names with brackets as they are.
-
-    Args:
-        width: Of piped output, which has none of its own.
-    """
+    """What prints tables of results on standard output; `width` is that of piped output."""
     console = Console(highlight=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, markup=False, width=width)
 
@@ -174,11 +158,7 @@ def duration(seconds: float) -> str:
 
 
 def show_candidates(found: Iterable["Prediction"]) -> None:
-    """Show first candidates on standard error: feature, formula, SMILES cut to width, confidence.
-
-    Args:
-        found: In order; of more than `MOST_SHOWN` the first.
-    """
+    """Show the first candidate of the first predictions on standard error."""
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("feature", no_wrap=True, max_width=20)
     table.add_column("formula", no_wrap=True)

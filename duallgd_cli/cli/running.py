@@ -27,14 +27,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def interruptible(kept: str) -> Iterator[None]:
-    """Ctrl-C inside ends the command with one sentence.
-
-    Args:
-        kept: What there is now and how to go on, for the end of that sentence.
-
-    Raises:
-        InterruptedRunError: Ctrl-C.
-    """
+    """Ctrl-C inside ends the command with one sentence: what is `kept` and how to go on."""
     try:
         yield
     except KeyboardInterrupt:
@@ -44,13 +37,8 @@ def interruptible(kept: str) -> Iterator[None]:
 def default_output(inputs: list[str], format_name: str | None, results: str = "structures") -> str:
     """Where results go if nobody says: standard output for piped input, else a file here.
 
-    The file is named after the first input and lies in the working folder, since the folder of the
-    data is often not the user's to write to.
-
-    Args:
-        inputs: Files of spectra as they were named.
-        format_name: One of `writers.FORMATS`, or None for CSV.
-        results: What they are, as a part of the name.
+    The file is named after the first input and the kind of results, and lies in the working folder,
+    since the folder of the data is often not the user's to write to.
     """
     if STANDARD_STREAM in inputs:
         return STANDARD_STREAM
@@ -61,16 +49,10 @@ def default_output(inputs: list[str], format_name: str | None, results: str = "s
 
 
 def request_of(context: typer.Context, config: Path | None, results: str) -> "PredictRequest":
-    """What the options that all commands that predict have ask for.
-
-    Args:
-        context: Of the command.
-        config: YAML file of settings, or None.
-        results: See `default_output`.
+    """What the options that all commands that predict have ask for; see `default_output`.
 
     Raises:
-        ConfigError: A setting is unknown, of the wrong type or out of range.
-        UsageError: Options exclude each other, or the request is impossible.
+        UsageError: A setting is wrong, options exclude each other, or the request is impossible.
         WeightsError: There are no such weights.
     """
     from duallgd_cli.predict.settings import PredictRequest
@@ -96,10 +78,6 @@ def load(
     Returns:
         The request with as many workers as the machine takes, unless the user said; the model; and
         how many spectra there are for a bar to count, None where nobody watches.
-
-    Raises:
-        UsageError: The machine has no such device.
-        WeightsError: The weights cannot be read.
     """
     from duallgd_cli.predict import api
     from duallgd_cli.spectra.features import count_spectra

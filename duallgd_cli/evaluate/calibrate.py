@@ -276,7 +276,7 @@ def logistic(told: Array, happened: NDArray[np.bool_]) -> Array:
 
     Args:
         told: Observations, (X, K), X at least 1; the first column is 1.
-        happened: Shape (X,).
+        happened: What came of each, bool (X,).
     """
     n_right = int(happened.sum())
     n_wrong = happened.size - n_right

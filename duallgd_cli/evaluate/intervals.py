@@ -37,15 +37,12 @@ _NO_CASES: Final = Estimate(float("nan"), float("nan"), float("nan"))
 
 
 def means(values: Array, clusters: Sequence[Hashable], *, seed: int = 0) -> list[Estimate]:
-    """Mean over spectra; the bootstrap's interval resamples whole molecules.
+    """Mean over spectra of each column; the bootstrap's interval resamples whole molecules.
 
     Args:
-        values: Numbers of each spectrum, float64 (B, C).
+        values: Numbers of each spectrum, float64 (B, C); means of none are NaN.
         clusters: Molecule of each spectrum, B names.
         seed: Of the resampling.
-
-    Returns:
-        One estimate a column; NaN throughout if there are no spectra.
     """
     sums, counts = _cluster_sums(values, clusters)
     n_clusters, n_columns = sums.shape

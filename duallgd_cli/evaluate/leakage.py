@@ -43,12 +43,7 @@ class TrainingHashes:
 
     @classmethod
     def read(cls, path: Path) -> "TrainingHashes":
-        """Read a file of hashes.
-
-        Raises:
-            MissingInputError: There is no such file.
-            UnreadableError: It is no such file, or damaged.
-        """
+        """Read a file of hashes; MissingInputError or UnreadableError if it is none."""
         if not path.is_file():
             raise MissingInputError(f"there is no list of training molecules {path}")
         try:
@@ -88,7 +83,7 @@ def leave_out_trained(
     """Leave test molecules out that weights were trained on, and say how near the others are.
 
     Args:
-        inputs: Remarks and similarities are added, and what is to be left out is taken away.
+        inputs: What is scored; remarks and similarities are added.
         lists: Molecules that may not be tested, by what they are called in sentences; None where
             no list of them came.
         tables: Of training molecules, for similarities.
@@ -107,12 +102,11 @@ def leave_out_trained(
             continue
         known = set(compress(molecules, hashes.contains(molecules).tolist()))
         seen |= known
-        if known:
-            remarks.append(f"{len(known)} of {many} are among {name}.")
-        else:
-            remarks.append(
-                f"None of {many} is among {name}: {len(hashes)} first blocks of InChIKeys."
-            )
+        remarks.append(
+            f"{len(known)} of {many} are among {name}."
+            if known
+            else f"None of {many} is among {name}: {len(hashes)} first blocks of InChIKeys."
+        )
     if seen:
         inputs.truths = [truth for truth in truths if truth.molecule not in seen]
         inputs.left_out = sorted(seen)
@@ -138,9 +132,7 @@ def leave_out_trained(
 def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, float]:
     """Tanimoto similarity of each spectrum's molecule to the nearest training molecule.
 
-    Args:
-        truths: Spectra of the test molecules.
-        tables: Each with a column ``smiles``; of one with folds only ``train`` counts.
+    Tables have a column ``smiles``; of one with folds only ``train`` counts.
 
     Raises:
         UsageError: A table holds no training molecules.
@@ -166,6 +158,7 @@ def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, f
 
 
 def _hashed(blocks: Iterable[str]) -> NDArray[np.uint64]:
+    """Hashes of InChIKeys or their first blocks, in their order."""
     digests = (
         hashlib.blake2b(block[:_BLOCK_LETTERS].encode(), digest_size=_HASH_BYTES).digest()
         for block in blocks

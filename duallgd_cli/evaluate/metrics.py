@@ -77,10 +77,7 @@ def score(
     Args:
         truths: What the spectra are, B of them; those of one molecule are one cluster.
         predicted: Ranked structures of the same spectra.
-        settings: Ranks, MCES distances and processes.
-
-    Raises:
-        UsageError: MCES was asked for and cannot be computed here.
+        settings: Ranks, MCES distances (UsageError where these cannot be computed) and processes.
     """
     if settings.mces:
         mces.require()

@@ -59,8 +59,7 @@ def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, An
 
     Raises:
         UsageError: The tables do not belong together, or the report cannot be written.
-        MissingInputError: A table does not exist.
-        UnreadableError: A table cannot be read.
+        UnreadableError: The predictions cannot be read.
     """
     folder, truths, seed = settings.folder, inputs.truths, settings.prediction.seed
     make_folder(folder)

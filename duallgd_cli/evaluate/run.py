@@ -63,8 +63,6 @@ def evaluate(settings: EvaluateSettings, progress: Progress | None = None) -> di
     Raises:
         UsageError: The weights have seen all test molecules, the request is impossible, or tables
             do not belong together.
-        MissingInputError: A file does not exist.
-        UnreadableError: A table cannot be read.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
     inputs = inputs_of(settings)
@@ -80,9 +78,9 @@ def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
     """The spectra to score, as the benchmark or the table of the truth says what they are.
 
     Raises:
-        UsageError: The request is impossible, or its tables do not belong together.
-        MissingInputError: A file does not exist.
-        UnreadableError: A table cannot be read.
+        UsageError: The request is impossible, or there is no such fold.
+        MissingInputError: The table does not exist.
+        UnreadableError: It cannot be read.
     """
     if settings.benchmark is None and settings.predictions is None:
         raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
@@ -102,11 +100,7 @@ def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
 
 
 def claim_files(settings: EvaluateSettings, inputs: EvaluationInputs) -> None:
-    """Refuse to lose a file; see `files.claim`.
-
-    Raises:
-        UsageError: A file would be lost or cannot be written.
-    """
+    """Refuse to lose a file; see `files.claim`."""
     folder = settings.folder
     single = {
         "truth": inputs.source,
@@ -139,12 +133,7 @@ def _training_list(settings: EvaluateSettings) -> dict[str, TrainingHashes | Non
 
 
 def _beside(weights: str | None, digest: str = "") -> Path | None:
-    """The list of training molecules that came with the weights, if there is one.
-
-    Args:
-        weights: As `resolve_weights` takes them.
-        digest: SHA-256 that they must have; "" takes any.
-    """
+    """The list of training molecules that came with weights, of the SHA-256 that is given."""
     try:
         file = resolve_weights(weights)
     except WeightsError:
@@ -181,12 +170,7 @@ def predict_inputs(
     progress: Progress | None = None,
     model: LoadedModel | None = None,
 ) -> None:
-    """Predict the spectra, where that is not done yet.
-
-    Raises:
-        UsageError: The weights have seen all test molecules, or the request is impossible.
-        InterruptedRunError: Ctrl-C; what was finished is kept.
-    """
+    """Predict the spectra, where that is not done yet; see `evaluate`."""
     lists = _training_list(settings)
     runtime = Runtime.resolve(settings.device, settings.precision, threads=settings.threads)
     model = model or api.load(settings.weights, runtime=runtime)

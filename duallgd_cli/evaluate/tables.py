@@ -197,11 +197,7 @@ def _hash(text: str) -> bytes:
 
 
 def id_column(row: Row, source: str) -> str:
-    """Name of the column that identifies a spectrum.
-
-    Raises:
-        UnreadableError: There is none.
-    """
+    """Name of the column that identifies a spectrum; UnreadableError if there is none."""
     for name in ID_COLUMNS:
         if name in row:
             return name
@@ -210,13 +206,12 @@ def id_column(row: Row, source: str) -> str:
 
 
 def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None) -> list[Truth]:
-    """A fixed choice of spectra, in their order; it depends on nothing but the identifiers.
+    """A choice of spectra by the smallest hashes of their identifiers alone, in their order.
 
     Args:
         truths: To choose from.
-        spectra_per_molecule: ``1`` for the spectrum of each molecule whose identifier hashes to
-            the smallest number, or ``all``.
-        limit: Keep so many spectra, again by smallest hash; None keeps all.
+        spectra_per_molecule: ``1`` or ``all``.
+        limit: Keep so many spectra; None keeps all.
     """
     listed = list(truths)
     ordered = sorted(listed, key=lambda truth: _hash(truth.spectrum_id))
@@ -228,12 +223,10 @@ def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None
 
 
 def read_predictions(path: Path, truth: Row | None = None) -> dict[str, Predicted]:
-    """Read ranked structures: a spectrum's identifier, ``smiles`` and, if not in order, ``rank``.
-
-    Rows without a SMILES say that a spectrum has no candidates.
+    """Read ranked structures: an identifier, ``smiles`` ("" says that there is none) and ``rank``.
 
     Args:
-        path: CSV or TSV.
+        path: CSV or TSV; without ranks its rows are in order.
         truth: A row of the truth; where that names features, so do the predictions.
 
     Raises:
