@@ -24,7 +24,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from duallgd_cli.data.batches import BatchPlan, BondGraph, ConditionNoise, MoleculeCollator
 from duallgd_cli.data.peaks import packed_batch, prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
-from duallgd_cli.diffusion.process import alpha_bar, corrupt
+from duallgd_cli.diffusion.sampler import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
 from duallgd_cli.model.encoder import PackedBatch, PeakBatch

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.diffusion.process import (
+from duallgd_cli.diffusion.sampler import (
     SamplingTask,
     alpha_bar,
     evenly_spaced,
