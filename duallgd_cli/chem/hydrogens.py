@@ -99,11 +99,8 @@ def complete(
 ) -> list[Completion] | Rejection:
     """Find the hydrogens, charges and Kekule forms that give a hydrogen count and net charge.
 
-    Args:
-        skeleton: Atoms and bonds, in any order; the order only breaks ties.
-        hydrogens: Hydrogens of the molecule.
-        charge: Net charge of the molecule.
-        tiers: Kinds of states to try one after the other, the usual ones first.
+    Tiers are kinds of states to try one after the other, the usual ones first. The order of the
+    skeleton's atoms only breaks ties.
 
     Returns:
         Answers, cheapest first, at least one; or why there is none.
