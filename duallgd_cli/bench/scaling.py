@@ -30,8 +30,7 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.process import alpha_bar, corrupt
-from duallgd_cli.diffusion.sampler import Sampler, formula_condition
+from duallgd_cli.diffusion.sampler import Sampler, alpha_bar, corrupt, formula_condition
 from duallgd_cli.errors import DuallgdError, UsageError, quote
 from duallgd_cli.files import write_atomically
 from duallgd_cli.model.duallgd import DualLGD

@@ -64,23 +64,18 @@ def _sound(changed: Iterable[Chem.RWMol]) -> _Changed:
 
 
 class _Draft:
-    """A known molecule with single, double and triple bonds only, all its hydrogens implicit.
-
-    Attributes:
-        mol: The molecule.
-        whole: The same with its aromatic bonds, all its hydrogens explicit.
-        atoms: Each heavy atom with its hydrogens, (N, N_ELEMENTS).
-        with_hydrogen: Atoms that have one.
-        rank: Atoms of one rank are alike, (N,).
-        bonds: Those that are not aromatic: ends, type, whether in a ring.
-    """
+    """A known molecule with single, double and triple bonds only, all its hydrogens implicit."""
 
     def __init__(self, known: Chem.Mol) -> None:
+        # Atoms of one rank are alike, (N,).
         self.rank = list(Chem.CanonicalRankAtoms(known, breakTies=False))
-        plain = [bond for bond in known.GetBonds() if not bond.GetIsAromatic()]
+        # Of those that are not aromatic: ends, type, whether in a ring.
         self.bonds = [
-            (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), b.GetBondType(), b.IsInRing()) for b in plain
+            (b.GetBeginAtomIdx(), b.GetEndAtomIdx(), b.GetBondType(), b.IsInRing())
+            for b in known.GetBonds()
+            if not b.GetIsAromatic()
         ]
+        # And the same with its aromatic bonds, all its hydrogens explicit.
         self.mol, self.whole = Chem.RWMol(known), Chem.RWMol(known)
         Chem.Kekulize(self.mol, clearAromaticFlags=True)
         for index in range(known.GetNumAtoms()):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, combinations, islice, product
 from operator import add
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from duallgd_cli.chem.valence import TIERS, Skeleton, State, match, members, states
 
@@ -55,9 +55,7 @@ class _Option(NamedTuple):
     double: tuple[tuple[int, int], ...] = ()
 
 
-class _Unit(NamedTuple):
-    atoms: Sequence[int]
-    options: Sequence[_Option]
+_Unit: TypeAlias = tuple[Sequence[int], Sequence[_Option]]  # atoms, and ways to complete them
 
 
 class _Range(NamedTuple):
@@ -101,11 +99,8 @@ def complete(
 ) -> list[Completion] | Rejection:
     """Find the hydrogens, charges and Kekule forms that give a hydrogen count and net charge.
 
-    Args:
-        skeleton: Atoms and bonds, in any order; the order only breaks ties.
-        hydrogens: Hydrogens of the molecule.
-        charge: Net charge of the molecule.
-        tiers: Kinds of states to try one after the other, the usual ones first.
+    Tiers are kinds of states to try one after the other, the usual ones first. The order of the
+    skeleton's atoms only breaks ties.
 
     Returns:
         Answers, cheapest first, at least one; or why there is none.
@@ -135,9 +130,9 @@ def _units(
     """Split the atoms into independent units; empty where a ring system has no Kekule form."""
     chain_atoms = [atom for atom, ring in enumerate(skeleton.ring) if not ring]
     settled = [atom for atom in chain_atoms if len(atom_states[atom]) == 1]
-    units = [_Unit(settled, [_option([atom_states[atom][0] for atom in settled])])]
+    units: list[_Unit] = [(settled, [_option([atom_states[atom][0] for atom in settled])])]
     units += [
-        _Unit((atom,), [_option([state]) for state in atom_states[atom]])
+        ((atom,), [_option([state]) for state in atom_states[atom]])
         for atom in chain_atoms
         if len(atom_states[atom]) > 1
     ]
@@ -149,7 +144,7 @@ def _units(
         options = _ring_options(skeleton, atoms, rows, allowed)
         if not options:
             return []
-        units.append(_Unit(atoms, options))
+        units.append((atoms, options))
     return units
 
 
@@ -208,32 +203,32 @@ def _cheapest(units: list[_Unit], hydrogens: int, charge: int) -> list[tuple[_Op
     """Choices of one option per unit that meet the sums, cheapest first."""
     # What the units from an index on can take together: prunes hopeless branches at once.
     tails = [_Range(0, 0, 0, 0)]
-    for unit in reversed(units):
-        tails.append(_Range(*map(add, tails[-1], _Range.of([unit.options]))))
+    for _, options in reversed(units):
+        tails.append(_Range(*map(add, tails[-1], _Range.of([options]))))
     tails.reverse()
 
     # Hydrogens and charge that may be left for the units from an index on: their least cost.
     least: list[dict[tuple[int, int], int]] = [{(hydrogens, charge): 0}]
-    for unit, tail in zip(units, tails[1:], strict=True):
+    for (_, options), tail in zip(units, tails[1:], strict=True):
         left = {
             (more - option.hydrogens, rest - option.charge)
             for more, rest in least[-1]
-            for option in unit.options
+            for option in options
         }
         least.append(dict.fromkeys((sums for sums in left if tail.admits(*sums)), 0))
-    for index, unit in reversed(list(enumerate(units))):
+    for index, (_, options) in reversed(list(enumerate(units))):
         for more, rest in least[index]:
             least[index][more, rest] = min(
                 option.cost
                 + least[index + 1].get((more - option.hydrogens, rest - option.charge), _IMPOSSIBLE)
-                for option in unit.options
+                for option in options
             )
 
     def walk(index: int, hydrogens: int, charge: int, budget: int) -> Iterator[tuple[_Option, ...]]:
         if index == len(units):
             yield ()
             return
-        for option in units[index].options:
+        for option in units[index][1]:
             left = (hydrogens - option.hydrogens, charge - option.charge)
             if option.cost + least[index + 1].get(left, _IMPOSSIBLE) <= budget:
                 for tail in walk(index + 1, *left, budget - option.cost):
@@ -251,8 +246,8 @@ def _cheapest(units: list[_Unit], hydrogens: int, charge: int) -> list[tuple[_Op
 
 def _completion(n: int, units: list[_Unit], chosen: tuple[_Option, ...]) -> Completion:
     charge, hydrogens = [0] * n, [0] * n
-    for unit, option in zip(units, chosen, strict=True):
-        for atom, state in zip(unit.atoms, option.states, strict=True):
+    for (atoms, _), option in zip(units, chosen, strict=True):
+        for atom, state in zip(atoms, option.states, strict=True):
             charge[atom], hydrogens[atom] = state.charge, state.hydrogens
     return Completion(
         sum(option.cost for option in chosen),

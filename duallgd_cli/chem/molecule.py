@@ -105,12 +105,8 @@ def assemble(
 ) -> Chem.Mol | Rejection:
     """Turn bond classes into the likeliest molecule of a formula that has these bonds.
 
-    The result does not depend on the order in which atoms of an element are given.
-
-    Args:
-        formula: Formula that the molecule must have; its atom order is that of the pairs.
-        bond_class: Bond class of each pair, shape (M,).
-        tiers: Kinds of atoms that may occur, see `chem.hydrogens.complete`.
+    The order of the formula's atoms is that of the M pairs; the result does not depend on the order
+    in which atoms of an element are given. Tiers are as of `chem.hydrogens.complete`.
 
     Returns:
         A sanitised molecule, whose atom i is row i of the bond matrix; or why there is none.

@@ -166,12 +166,8 @@ def repair(
 ) -> NDArray[np.int8] | None:
     """Find a likely bond matrix near a sampled one that is a molecule of the formula.
 
-    Args:
-        formula: Formula that the molecule must have; its atom order is that of the pairs.
-        bond_class: Sampled bond classes, shape (M,).
-        bond_log_prob: The model's log-probability of each class of each pair, any float type,
-            shape (M, C).
-        tiers: Atom types that an answer may have, see `chem.hydrogens.complete`.
+    The order of the formula's atoms is that of the M pairs; the model's log-probabilities are of
+    each class of each pair, (M, C). Tiers are as of `chem.hydrogens.complete`.
 
     Returns:
         Bond classes, shape (M,), for which hydrogens, charges and a Kekule form exist; the sampled

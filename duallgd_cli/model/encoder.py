@@ -38,33 +38,19 @@ _BY_ROW: Final = (
 
 @dataclass(frozen=True, eq=False)
 class PeakBatch:
-    """Peaks, padded; see `spectra.types.AnnotatedSpectrum`. B spectra, K rows.
+    """Peaks, padded; see `spectra.types.AnnotatedSpectrum`."""
 
-    Attributes:
-        subformula: Counts of the fragment ions, float (B, K, N_ELEMENTS).
-        intensity: Relative to the base peak, float (B, K).
-        ppm: Signed mass error, float (B, K).
-        mz: Measured, float (B, K).
-        share: 1 / alternatives of the peak, float (B, K).
-        carrier: 0 none, 1 sodium, 2 potassium, int64 (B, K).
-        energy_ev: Collision energy, NaN if missing, float (B, K).
-        mask: Real rows, which come first, bool (B, K).
-        parent: Counts of the whole ion, float (B, N_ELEMENTS).
-        adduct: Index of the adduct, int64 (B,).
-        instrument: 0 unknown, 1 orbitrap, 2 qtof, int64 (B,).
-    """
-
-    subformula: Tensor
-    intensity: Tensor
-    ppm: Tensor
-    mz: Tensor
-    share: Tensor
-    carrier: Tensor
-    energy_ev: Tensor
-    mask: Tensor
-    parent: Tensor
-    adduct: Tensor
-    instrument: Tensor
+    subformula: Tensor  # counts of the fragment ions, float (B, K, N_ELEMENTS)
+    intensity: Tensor  # relative to the base peak, float (B, K)
+    ppm: Tensor  # signed mass error, float (B, K)
+    mz: Tensor  # measured, float (B, K)
+    share: Tensor  # 1 / alternatives of the peak, float (B, K)
+    carrier: Tensor  # 0 none, 1 sodium, 2 potassium, int64 (B, K)
+    energy_ev: Tensor  # collision energy, NaN if missing, float (B, K)
+    mask: Tensor  # real rows, which come first, bool (B, K)
+    parent: Tensor  # counts of the whole ion, float (B, N_ELEMENTS)
+    adduct: Tensor  # index of the adduct, int64 (B,)
+    instrument: Tensor  # 0 unknown, 1 orbitrap, 2 qtof, int64 (B,)
 
     def to(self, device: torch.device) -> "PeakBatch":
         """The same on another device."""
@@ -85,27 +71,18 @@ class PeakBatch:
 
 @dataclass(frozen=True, eq=False)
 class PackedBatch:
-    """Peaks of B spectra, one spectrum after the other; `parent` and so on as of `PeakBatch`.
+    """Peaks of B spectra, one spectrum after the other; `parent` and so on as of `PeakBatch`."""
 
-    Attributes:
-        rows: The P rows, each as a spectrum of its own with one row; what the whole ion is, is of
-            no account there.
-        spectrum: That each row is of, ascending, int64 (P,).
-        start: Where each spectrum's tokens begin, the whole ion first, and the end, int32 (B + 1,).
-        longest: Tokens of a spectrum, at most.
-        bit: True bits of the fingerprints, one spectrum's after the other's, int64.
-        bit_spectrum: The spectrum of each of them, int64.
-    """
-
+    # The P rows, each as a spectrum of its own with one row, whose whole ion is of no account.
     rows: PeakBatch
-    spectrum: Tensor
+    spectrum: Tensor  # that each row is of, ascending, int64 (P,)
     parent: Tensor
     adduct: Tensor
     instrument: Tensor
-    start: Tensor
-    longest: int
-    bit: Tensor
-    bit_spectrum: Tensor
+    start: Tensor  # of each spectrum's tokens, the whole ion first, and the end, int32 (B + 1,)
+    longest: int  # tokens of a spectrum, at most
+    bit: Tensor  # true bits of the fingerprints, one spectrum's after the other's, int64
+    bit_spectrum: Tensor  # the spectrum of each of them, int64
 
     @property
     def n_samples(self) -> int:
@@ -259,18 +236,13 @@ def _masked(qkv: Tensor, mask: Tensor, training: bool) -> Tensor:
 
 def _attended(qkv: Tensor, start: Tensor, longest: int) -> Tensor:
     """Attention within each spectrum, (T, 3, H, D) to (T, H, D)."""
-    if qkv.device.type not in _PADDED_ON:
-        from torch.nn.attention.varlen import varlen_attn
+    from torch.nn.attention.varlen import varlen_attn
 
-        # Half precision alone; what the rest is computed in is the caller's.
-        query, key, value = qkv.bfloat16().unbind(1)
-        mixed = varlen_attn(query, key, value, start, start, longest, longest)
-        assert isinstance(mixed, Tensor)  # two where the logarithms of the sums are asked for
-        return mixed.to(qkv.dtype)
-    mask = torch.arange(longest, device=start.device) < start.diff()[:, None]
-    padded = qkv.new_zeros(*mask.shape, *qkv.shape[1:])
-    padded[mask] = qkv
-    return _masked(padded, mask, qkv.requires_grad)[mask]
+    # Half precision alone; what the rest is computed in is the caller's.
+    query, key, value = qkv.bfloat16().unbind(1)
+    mixed = varlen_attn(query, key, value, start, start, longest, longest)
+    assert isinstance(mixed, Tensor)  # two where the logarithms of the sums are asked for
+    return mixed.to(qkv.dtype)
 
 
 def count_features(counts: Tensor) -> Tensor:

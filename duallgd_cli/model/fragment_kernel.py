@@ -81,25 +81,15 @@ class _Sparse:
 
 @dataclass(frozen=True, eq=False)
 class FragmentKernel:
-    """Chances of fingerprint bits by the known molecules whose spectra are alike.
+    """Chances of fingerprint bits by the known molecules whose spectra are alike."""
 
-    Attributes:
-        mixing: Factor of the encoder's logits, of these, and what is added, (3,).
-        rarity: Weight of each place, (N_PLACES,).
-        used: Places that a known molecule has, ascending.
-        known: Known molecules by place, rows of length 1, (G, used).
-        across: The same, transposed.
-        bits: Bits by known molecule, (F, G).
-        mean: Share of the known molecules that have each bit, (F,).
-    """
-
-    mixing: Tensor
-    rarity: Tensor
-    used: Tensor
-    known: _Sparse
-    across: _Sparse
-    bits: _Sparse
-    mean: Tensor
+    mixing: Tensor  # factor of the encoder's logits, of these, and what is added, (3,)
+    rarity: Tensor  # weight of each place, (N_PLACES,)
+    used: Tensor  # places that a known molecule has, ascending
+    known: _Sparse  # known molecules by place, rows of length 1, (G, used)
+    across: _Sparse  # the same, transposed
+    bits: _Sparse  # bits by known molecule, (F, G)
+    mean: Tensor  # share of the known molecules that have each bit, (F,)
 
     @classmethod
     def of(
@@ -205,10 +195,9 @@ def _is_sound(tensors: Mapping[str, Tensor], n_known: int) -> bool:
     if {"n_places", "place", "weight", "mixing"} - tensors.keys():
         return False
     counts, place, weight = (tensors[name] for name in ("n_places", "place", "weight"))
-    if place.is_floating_point() or counts.is_floating_point():
-        return False
     return bool(
-        len(counts) == n_known
+        not (place.is_floating_point() or counts.is_floating_point())
+        and len(counts) == n_known
         and int(counts.sum()) == len(place) == len(weight) > 0
         and (counts >= 0).all()
         and ((place >= 0) & (place < N_PLACES)).all()

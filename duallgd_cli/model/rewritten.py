@@ -131,9 +131,8 @@ class _BitLookup:
     def memory(self, memory: Tensor, log_prob: Tensor) -> tuple[Tensor, Tensor]:
         """Keys (H, D, K') and values (H, K', D + 1) of the bits that are not left out.
 
-        Args:
-            memory: Of one spectrum, (2, 1, H, K, D).
-            log_prob: (1, 1, 1, K), -inf for those left out.
+        The memory of a spectrum is (2, 1, H, K, D), its log-probabilities (1, 1, 1, K) are -inf for
+        those left out.
         """
         kept = torch.isfinite(log_prob.flatten())
         key, value = memory[:, 0, :, kept].float()
@@ -329,11 +328,9 @@ class _Fused:
 
 
 class Rewritten:
-    """A denoiser with random features, rewritten.
+    """A denoiser with random features, rewritten; its weights are copied.
 
-    Args:
-        denoiser: In float32 and evaluation mode, on the CPU; its weights are copied.
-        dtype: Precision of products and of pair states.
+    It is in float32 and evaluation mode, on the CPU; products and pair states have a precision.
     """
 
     @torch.inference_mode()
@@ -358,11 +355,7 @@ class Rewritten:
         self.readout = _plain(denoiser.readout, dtype)
 
     def bound(self, context: Context, samples: int) -> Denoise:
-        """The denoiser of a spectrum's samples.
-
-        Args:
-            context: Of one spectrum, none of its atoms padding.
-            samples: S.
+        """The denoiser of S samples of a spectrum, none of whose atoms is padding.
 
         Returns:
             Noisy classes (S, M) and a step to float32 logits (S, M, N_BOND_CLASSES).

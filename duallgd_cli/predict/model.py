@@ -19,8 +19,7 @@ from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.config import SamplingSettings, dump
 from duallgd_cli.data.peaks import from_annotated, peak_batch
-from duallgd_cli.diffusion.process import parse_schedule
-from duallgd_cli.diffusion.sampler import Sampler, on_one_thread
+from duallgd_cli.diffusion.sampler import Sampler, on_one_thread, parse_schedule
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
 from duallgd_cli.model.duallgd import parameter_counts

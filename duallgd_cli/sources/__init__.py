@@ -36,49 +36,29 @@ _MOST_SEED: Final = (1 << 63) - 1
 
 
 class Proposal(NamedTuple):
-    """What a source proposes.
+    """What a source proposes."""
 
-    Attributes:
-        source: Its name.
-        mol: A molecule of the formula; None where what was drawn is no molecule.
-        log_likelihood: Log-probability of the graph by the network that drew it, or None.
-        is_repaired: Whether bonds had to be changed to make it a molecule.
-        rejection: Why it is no candidate, "" if it is one.
-    """
-
-    source: str
-    mol: "Mol | None"
-    log_likelihood: float | None = None
-    is_repaired: bool = False
-    rejection: str = ""
+    source: str  # its name
+    mol: "Mol | None"  # of the formula; None where what was drawn is no molecule
+    log_likelihood: float | None = None  # of the graph, by the network that drew it
+    is_repaired: bool = False  # whether bonds had to be changed to make it a molecule
+    rejection: str = ""  # why it is no candidate
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """The molecule of a spectrum under one hypothesis, as far as anything is known of it.
+    """The molecule of a spectrum under one hypothesis, as far as anything is known of it."""
 
-    Attributes:
-        annotated: Peaks with formula and adduct.
-        fingerprint: Predicted probability of each Morgan bit, float32 (F,).
-        isomer_log_odds: What each bit speaks for a molecule beside its isomers, float32 (F,); None
-            without an encoder that says so.
-        known: What options and files of the user say of the molecule, or None.
-        sampling: Samples, steps and so on.
-        check: Raises OutOfTimeError once the time of the spectrum is up.
-        notes: Remarks for the run record, which sources add to.
-        remarks: Sentences for the user, likewise.
-        memo: What sources and scores compute once a query; see `once`.
-    """
-
-    annotated: AnnotatedSpectrum
-    fingerprint: NDArray[np.float32]
+    annotated: AnnotatedSpectrum  # peaks with formula and adduct
+    fingerprint: NDArray[np.float32]  # predicted probability of each Morgan bit, (F,)
+    # What each bit speaks for a molecule beside its isomers, (F,), where an encoder says so.
     isomer_log_odds: NDArray[np.float32] | None = None
-    known: Known | None = None
+    known: Known | None = None  # what options and files of the user say of the molecule
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
-    check: Callable[[], None] = lambda: None
-    notes: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    memo: dict[str, Any] = field(default_factory=dict, repr=False)
+    check: Callable[[], None] = lambda: None  # raises OutOfTimeError once the time is up
+    notes: list[str] = field(default_factory=list)  # for the run record, which sources add to
+    remarks: list[str] = field(default_factory=list)  # sentences for the user, likewise
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)  # see `once`
 
     @property
     def formula(self) -> Formula:

@@ -53,15 +53,10 @@ _DTYPES: Final[Mapping[str, type]] = {
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """Known molecules.
+    """Known molecules."""
 
-    Attributes:
-        molecules: As they were prepared; their charges and folds are not known here.
-        blocks: What they are put together from.
-    """
-
-    molecules: Molecules
-    blocks: BuildingBlocks = NO_BLOCKS
+    molecules: Molecules  # as they were prepared; their charges and folds are not known here
+    blocks: BuildingBlocks = NO_BLOCKS  # what they are put together from
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> "Collection":
@@ -119,13 +114,8 @@ class Collection:
     ) -> list[MolecularGraph]:
         """Known molecules that have nearly the formula's atoms, most alike first; few or none.
 
-        They are alike by the soft Tanimoto similarity to the predicted chances, less where atoms
-        have to be added or cut off.
-
-        Args:
-            probability: Predicted chance of each Morgan bit, (F,).
-            formula: Of the spectrum.
-            most: How many.
+        They are alike by the soft Tanimoto similarity to the predicted chance of each Morgan bit,
+        (F,), less where atoms have to be added or cut off.
         """
         known = self.molecules
         wanted = np.array(formula.counts[:N_HEAVY])
@@ -194,11 +184,8 @@ def known_molecules(
 ) -> Collection:
     """Those of fold train, up to a number of heavy atoms, and what they are put together from.
 
-    Args:
-        molecules: The known ones.
-        max_atoms: Of each.
-        structures: Others; building blocks that several of fold train have are taken too.
-        advance: Told of each molecule that is cut, 7 ms a structure.
+    Building blocks that several other structures of fold train have are taken too. ``advance`` is
+    told of each molecule that is cut, 7 ms a structure.
 
     Raises:
         UsageError: There are none.
@@ -238,14 +225,9 @@ def starts(
     seed: int,
     exchange: bool = True,
 ) -> NDArray[np.int64]:
-    """Graphs of a formula to start samples from, (S, M).
+    """Graphs of a formula to start samples from, (S, M), which take known molecules in turn.
 
-    Args:
-        graphs: Of known molecules, at least one.
-        formula: Of the query.
-        samples: S, at least one; they take the molecules in turn.
-        seed: Of what is changed where.
-        exchange: Whether every other turn has surplus atoms turned into those that lack.
+    With ``exchange`` every other turn has surplus atoms turned into those that lack.
     """
     generator, atoms = np.random.default_rng(seed), formula.atom_class
     wanted = np.array(formula.counts[:N_HEAVY])
@@ -263,10 +245,7 @@ def exchanged(
 ) -> MolecularGraph:
     """The molecule with surplus atoms turned into those that it lacks, where their bonds allow.
 
-    Args:
-        graph: The molecule.
-        wanted: Atoms of the formula by element, (N_HEAVY,).
-        generator: Chooses which.
+    Wanted are the formula's atoms by element, (N_HEAVY,).
     """
     element = graph.element.copy()
     bonds = np.zeros(len(element))
@@ -290,11 +269,8 @@ def placed(
 ) -> NDArray[np.int64]:
     """Where a molecule's atoms stand among those of a formula, (n,); -1 of those cut off.
 
-    Args:
-        graph: The molecule, its atoms sorted by element.
-        atom_class: Elements of the formula's atoms, sorted, (N,).
-        generator: Chooses which atoms are cut off, ends of chains first, and which places the
-            others take; atoms of one element keep their order.
+    The elements of both are sorted, (N,) of the formula. Chance has it which atoms are cut off,
+    ends of chains first, and which places the others take; those of one element keep their order.
     """
     is_kept = np.ones(len(graph.element), np.bool_)
     wanted = np.bincount(atom_class, minlength=N_HEAVY)
@@ -316,13 +292,7 @@ def placed(
 
 
 def bonds_between(graph: MolecularGraph, place: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """A molecule's bonds between the N atoms of a formula, (M,), those of atoms cut off left out.
-
-    Args:
-        graph: The molecule.
-        place: See `placed`.
-        n: N.
-    """
+    """A molecule's bonds between the N atoms of a formula, (M,), its atoms placed by `placed`."""
     ends = np.sort(place[graph.pair], 1)
     whole = ends[:, 0] >= 0
     bond_class = np.zeros(n * (n - 1) // 2, np.int64)

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ENDING: Final = ".sqlite"
-_FORMAT: Final = 1
+_FORMAT: Final = 1  # to be raised whenever files are read otherwise than before
 _MOST_ROWS: Final = 20_000_000
 _MOST_ANALOGUES: Final = 1_000_000
 _AT_HAND: Final = 2_000  # rows that are read before other processes would be at work
@@ -51,23 +51,14 @@ _TABLES: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a database holds.
+    """What a database holds."""
 
-    Attributes:
-        file: Name of the file that it was read from.
-        sha256: Of that file.
-        structures: That it holds.
-        formulas: Different ones that these have.
-        features: How many of them name a feature that they are analogues of.
-        refused: Rows of the file that are no structures, by reason.
-    """
-
-    file: str
-    sha256: str
+    file: str  # name of the file that it was read from
+    sha256: str  # of that file
     structures: int
-    formulas: int
-    features: int
-    refused: Mapping[str, int]
+    formulas: int  # different ones
+    features: int  # structures that name a feature which they are analogues of
+    refused: Mapping[str, int]  # rows of the file that are no structures, by reason
 
     @property
     def left_out(self) -> str:
@@ -77,12 +68,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Structures on disk, which are found by their formula.
-
-    Attributes:
-        path: Where they lie.
-        about: What they are.
-    """
+    """Structures on disk, which are found by their formula."""
 
     path: Path
     about: About
@@ -138,11 +124,7 @@ class Database:
 
 
 def read_analogues(path: Path) -> Analogues:
-    """Structures of a file; it raises as `Database.of_file` does, and where they are too many.
-
-    Args:
-        path: See `data.structures.read_rows`.
-    """
+    """Structures of a file; it raises as `Database.of_file` does, and where they are too many."""
     database = Database.of_file(path)
     _warn(path, database.about, is_for_all=False)
     if database.about.structures > _MOST_ANALOGUES:
@@ -179,18 +161,10 @@ def _made(
     workers: int = 1,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> Database:
-    """Make a database of a file, whole or not at all.
-
-    Args:
-        source: ``.smi``, ``.csv``, ``.tsv`` or ``.sdf``, packed or not; see `data.structures`.
-        place: Of the database; what is there is replaced.
-        workers: Processes that read structures.
-        advance: Told of each row that was read.
+    """Make a database at a place, whole or not at all; see `add`. What is there is replaced.
 
     Raises:
         OSError: Something cannot be written.
-        UnreadableError: The file is of no format that is read.
-        UsageError: It holds no structure, or too many rows.
     """
     digest, refused = sha256(source), Counter[str]()
     rows = islice(read_rows(source), _MOST_ROWS + 1)

@@ -142,13 +142,8 @@ def changed(
 ) -> Iterator[tuple[Mol, float]]:
     """Molecules of a formula that are one change away from known ones, some more than once.
 
-    Args:
-        known: The molecules.
-        formula: Of the query.
-        blocks: What may be put in place of a group or a hydrogen.
-
-    Returns:
-        Molecules, made when they are asked for, and what is added to the log-odds of the bits.
+    They are made when they are asked for, each with what is added to the log-odds of its bits.
+    Blocks may be put in place of a group or a hydrogen.
     """
     each = (islice(edited(mol, formula, blocks), _MOST_OF_ONE) for mol in known)
     return ((mol, _OF_A_CHANGE) for mol in chain.from_iterable(each))
@@ -178,11 +173,7 @@ def shortlist(
 ) -> list[Mol]:
     """The likeliest of molecules, by the fingerprint and by the peaks, best first, all different.
 
-    Args:
-        query: What they should be like.
-        most: Largest number of them.
-        fragments: Compares them by the peaks, or None.
-        streams: As of `likeliest`.
+    Without a scorer of fragments peaks have no say; streams are as of `likeliest`.
     """
     best = likeliest(bit_scores(query), _COMPARED * most, *streams)
     if fragments is None:

@@ -55,12 +55,7 @@ class GuideFiles:
     databases: tuple[str, ...] = ()
 
     def places(self) -> Iterator[tuple[str, str, Path]]:
-        """Kind, name and place of each: the file, or the folder of a database of that name.
-
-        Raises:
-            MissingInputError: One does not exist.
-            UnreadableError: One is no file.
-        """
+        """Kind, name and place of each; it raises as `database.located` does."""
         from duallgd_cli.sources.database import located
 
         for kind, names in asdict(self).items():
@@ -70,7 +65,7 @@ class GuideFiles:
                 yield kind, name, located(name) if kind == "databases" else Path(name)
 
     def identity(self) -> dict[str, Any]:
-        """Names and contents by kind, for the header of a journal; it raises as `places` does."""
+        """Names and contents by kind, for the header of a journal."""
         from duallgd_cli.sources.database import Database
 
         contents: dict[str, list[dict[str, str]]] = {}
@@ -83,21 +78,13 @@ class GuideFiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What is known of the molecule of one feature.
+    """What is known of the molecule of one feature."""
 
-    Attributes:
-        guide: What it must be like, or None.
-        analogues: Known molecules, and which of them are like it.
-        matches: Spectra of libraries with the same precursor, best first.
-        n_peaks: Of the spectrum of the feature that has most.
-        databases: Molecules one of which it is taken to be; none where candidates are drawn.
-    """
-
-    guide: "Guide | None"
-    analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()
-    matches: "tuple[Match, ...]" = ()
-    n_peaks: int = 0
-    databases: "tuple[Analogues | Database, ...]" = ()
+    guide: "Guide | None"  # what it must be like
+    analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()  # and which are like it
+    matches: "tuple[Match, ...]" = ()  # spectra of libraries with the same precursor, best first
+    n_peaks: int = 0  # of the spectrum of the feature that has most
+    databases: "tuple[Analogues | Database, ...]" = ()  # in which it may be
 
     @property
     def is_uncalibrated(self) -> bool:
@@ -115,10 +102,7 @@ class Known:
         return chain.from_iterable(each)
 
     def graphs(self, probability: NDArray[np.float32], formula: Formula) -> list[MolecularGraph]:
-        """Analogues to start samples of a formula from, most alike first; few or none.
-
-        See `Analogues.towards`.
-        """
+        """Analogues to start samples of a formula from, see `Analogues.towards`."""
         each = (mols.towards(probability, formula, allowed) for mols, allowed in self.analogues)
         alike = sorted(chain.from_iterable(each), key=lambda pair: -pair[0])
         return [graph for _, graph in alike]
@@ -174,35 +158,17 @@ class Known:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Knowledge:
-    """What is known of the molecules of a run.
+    """What is known of the molecules of a run; too much to be sent to other processes."""
 
-    Attributes:
-        guide: What each of them must be like, or None.
-        analogues: Molecules that are like them; they are too many to be sent to other processes.
-        libraries: Spectra that may be theirs.
-        guides: What those of single features must be like, by name.
-        databases: Molecules to choose from, if there are any.
-    """
-
-    guide: "Guide | None"
+    guide: "Guide | None"  # what each of them must be like
     analogues: "tuple[Analogues, ...]" = ()
     libraries: "tuple[Library, ...]" = ()
-    guides: "Mapping[str, Guide]" = field(default_factory=dict)
+    guides: "Mapping[str, Guide]" = field(default_factory=dict)  # of single features, by name
     databases: "tuple[Database, ...]" = ()
 
     @classmethod
     def read(cls, guide: "Guide | None", files: GuideFiles) -> "Knowledge":
-        """Read files.
-
-        Args:
-            guide: What each molecule must be like, or None.
-            files: See `database`, `Library.read` and `read_guides`.
-
-        Raises:
-            UsageError: Something cannot be read, or says nothing.
-            MissingInputError: A file does not exist.
-            UnreadableError: A file is of no known format.
-        """
+        """Read files; it raises as `database`, `Library.read` and `read_guides` do."""
         from duallgd_cli.sources.database import opened, read_analogues
         from duallgd_cli.sources.library import Library
 

@@ -71,27 +71,16 @@ WEIGHTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A spectrum of a library that is like a measured one.
+    """A spectrum of a library that is like a measured one."""
 
-    Attributes:
-        score: Cosine, or modified cosine where the precursors differ.
-        peaks: Matched.
-        smiles: Of its structure, as the library has it.
-        name: Of its compound, else "".
-        library: Name of the file.
-        is_same: Whether the precursors agree.
-        mz: Of its peaks.
-        intensity: Likewise.
-    """
-
-    score: float
-    peaks: int
-    smiles: str
-    name: str
-    library: str
-    is_same: bool
+    score: float  # cosine, or modified cosine where the precursors differ
+    peaks: int  # matched
+    smiles: str  # of its structure, as the library has it
+    name: str  # of its compound, else ""
+    library: str  # name of the file
+    is_same: bool  # whether the precursors agree
     mz: tuple[float, ...] = ()
-    intensity: tuple[float, ...] = ()
+    intensity: tuple[float, ...] = ()  # of the base peak's
 
     @property
     def is_found(self) -> bool:
@@ -139,19 +128,12 @@ def analogues_among(matches: Iterable[Match]) -> list[StructureRow]:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The best hit of one spectrum, of the formula of its hypothesis.
+    """The best hit of one spectrum, of the formula of its hypothesis."""
 
-    Attributes:
-        similarity: Cosine score of `Match`, 0 to 1.
-        matched_peaks: Of `Match`.
-        query_peaks: Peaks of the spectrum that was searched, cleaned.
-        next_similarity: Highest similarity of another structure with this formula and precursor;
-            None where the library has none.
-    """
-
-    similarity: float
+    similarity: float  # score of `Match`, 0 to 1
     matched_peaks: int
-    query_peaks: int
+    query_peaks: int  # of the spectrum that was searched, cleaned
+    # Highest similarity of another structure with this formula and precursor, if there is any.
     next_similarity: float | None = None
 
 
@@ -201,27 +183,16 @@ def probability_of(hit: Hit) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """Spectra of known compounds.
+    """Spectra of known compounds."""
 
-    Attributes:
-        name: Of the file.
-        smiles: Of each spectrum's structure.
-        names: Of each spectrum's compound, else "".
-        precursor_mz: (L,).
-        polarity: 1, -1 or 0 if unknown, (L,).
-        n_peaks: (L,).
-        mz: Of the peaks of one spectrum after the other, ascending in each, (K,).
-        intensity: Of the base peak's, (K,).
-    """
-
-    name: str
-    smiles: Sequence[str]
-    names: Sequence[str]
-    precursor_mz: Floats
-    polarity: NDArray[np.int8]
-    n_peaks: NDArray[np.int64]
-    mz: Floats
-    intensity: NDArray[np.float32]
+    name: str  # of the file
+    smiles: Sequence[str]  # of each spectrum's structure
+    names: Sequence[str]  # of each spectrum's compound, else ""
+    precursor_mz: Floats  # (L,)
+    polarity: NDArray[np.int8]  # 1, -1 or 0 if unknown, (L,)
+    n_peaks: NDArray[np.int64]  # (L,)
+    mz: Floats  # of the peaks of one spectrum after the other, ascending in each, (K,)
+    intensity: NDArray[np.float32]  # of the base peak's, (K,)
 
     @classmethod
     def read(cls, path: Path) -> "Library":

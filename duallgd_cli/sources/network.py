@@ -16,8 +16,7 @@ from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.molecule import Mol, assemble, is_internal_salt
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
-from duallgd_cli.diffusion.process import Samples, SamplingTask
-from duallgd_cli.diffusion.sampler import Sampler
+from duallgd_cli.diffusion.sampler import Sampler, Samples, SamplingTask
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.collection import BEGUN, Collection, starts
 

@@ -37,23 +37,14 @@ _MOST_DIFFERENT: Final = 0.7
 
 @dataclass(frozen=True, eq=False)
 class Analogues:
-    """Structures of the user.
+    """Structures of the user."""
 
-    Attributes:
-        smiles: Of each, as it was given.
-        names: As the file calls them, else "".
-        features: Id of the feature that it is an analogue of, "" for all.
-        counts: Atoms by element, (G, N_ELEMENTS).
-        n_bits: How many bits of the fingerprint are set, (G,).
-        bits: Those bits, of one molecule after the other.
-    """
-
-    smiles: Sequence[str]
-    names: Sequence[str]
-    features: Sequence[str]
-    counts: NDArray[np.uint8]
-    n_bits: NDArray[np.int64]
-    bits: NDArray[np.uint16]
+    smiles: Sequence[str]  # as they were given
+    names: Sequence[str]  # as the file calls them, else ""
+    features: Sequence[str]  # id of the feature that each is an analogue of, "" for all
+    counts: NDArray[np.uint8]  # atoms by element, (G, N_ELEMENTS)
+    n_bits: NDArray[np.int64]  # how many bits of the fingerprint are set, (G,)
+    bits: NDArray[np.uint16]  # those bits, of one molecule after the other
 
     @classmethod
     def of(cls, rows: Iterable[StructureRow]) -> "Analogues":
@@ -114,13 +105,9 @@ class Analogues:
     ) -> list[tuple[float, MolecularGraph]]:
         """Molecules that can be made to fit a formula and how alike they are; few or none.
 
-        They are alike by the soft Tanimoto similarity to predicted chances, less where atoms have
-        to be added or cut off; the most alike come first.
-
-        Args:
-            probability: Predicted chance of each Morgan bit, (F,).
-            formula: Of the query.
-            allowed: Which of them may be taken, (G,).
+        Of those that are allowed, (G,), the most alike come first: by the soft Tanimoto similarity
+        to the predicted chance of each Morgan bit, (F,), less where atoms have to be added or cut
+        off.
         """
         near = self._atoms_apart(formula) <= _MOST_DIFFERENT * sum(formula.counts[:N_HEAVY])
         rows, alike = self._most_alike(probability, formula, allowed & near, _CHANGED)
@@ -167,11 +154,7 @@ class Analogues:
         return rows[best], alike[best]
 
     def nearest(self, smiles: str) -> Mapping[str, Any] | None:
-        """The molecule most like a candidate, and what was changed, as plain values; None if none.
-
-        Args:
-            smiles: Of the candidate.
-        """
+        """The molecule most like a candidate and what was changed, as plain values, or None."""
         if not len(self):
             return None
         mol = parse_smiles(smiles)

@@ -25,7 +25,7 @@ from duallgd_cli.data.batches import BatchPlan, BondGraph, MoleculeCollator
 from duallgd_cli.data.imitation import Imitation, neighbours
 from duallgd_cli.data.peaks import packed_batch, prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
-from duallgd_cli.diffusion.process import alpha_bar, corrupt
+from duallgd_cli.diffusion.sampler import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
 from duallgd_cli.model.encoder import PackedBatch, PeakBatch

@@ -35,8 +35,7 @@ from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.chem.valence import bonds_of, pairs
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.diffusion.process import sample
-from duallgd_cli.diffusion.sampler import Sampler, on_one_thread
+from duallgd_cli.diffusion.sampler import Sampler, on_one_thread, sample
 from duallgd_cli.errors import Failure, UsageError, clip, printable, quote
 from duallgd_cli.files import claim, write_atomically
 from duallgd_cli.predict import api

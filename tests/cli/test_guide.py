@@ -61,21 +61,6 @@ def test_each_candidate_is_told_from_the_nearest_analogue(guided, tmp_path, mine
     assert (refused.code, "analogues" in refused.err) == (2, True)
 
 
-def test_a_run_with_a_database_says_so_and_resumes_with_no_other(guided, tmp_path, mine):
-    done = guided("--database", mine, "--database-only", "-o", "out.csv")
-
-    assert done.code == 0
-    assert "confidence is for the case that the structure is in the database" in done.err
-    record = json.loads((tmp_path / "out.csv.run.json").read_text())
-    assert record["settings"]["databases"][0]["name"] == str(mine)
-
-    mine.write_text("smiles\nCCO\n")
-    other = guided("--database", mine, "--database-only", "-o", "out.csv", "--resume")
-    missing = guided("--database", "nowhere.smi", "-o", "new.csv")
-    assert (other.code, "databases" in other.err) == (2, True)
-    assert (missing.code, "nowhere.smi" in missing.err) == (66, True)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -121,33 +106,6 @@ def test_a_spectrum_of_a_library_is_found_and_offered_first(guided, library, tmp
     assert first["confidence"] >= match["probability"]
     record = json.loads((tmp_path / "out.jsonl.run.json").read_text())
     assert record["settings"]["libraries"][0]["name"] == str(library)
-
-
-def test_sampling_goes_on_until_enough_samples_have_the_part(guided, tmp_path):
-    guided("--require", "[#6]=[#6]", "-o", "ten.jsonl", samples=20)
-
-    ten = lines_of(tmp_path / "ten.jsonl")
-    drawn = [row["hypotheses"][0]["sampled"] for row in ten]
-    assert 20 < max(drawn) <= 200
-    more = [row for row in ten if row["hypotheses"][0]["sampled"] > 20]
-    assert all("samples are as asked for" in row["warnings"] for row in more if row["candidates"])
-    with_candidates = [row for row in ten if row["candidates"]]
-    assert all("confidence is not calibrated" in row["warnings"] for row in with_candidates)
-
-
-def test_a_feature_gives_the_same_alone_and_with_workers(duallgd, spectra, formulas, tmp_path):
-    given = ("--formulas", formulas, "--samples", 20, "--require", "[#6]=[#6]")
-    blocks = [f"BEGIN IONS{one}" for one in spectra.read_text().split("BEGIN IONS")[1:]]
-
-    duallgd("predict", spectra, *given, "-o", "all.csv", "--workers", 2)
-    every = rows_of(tmp_path / "all.csv")
-    index = next(row["index"] for row in every if row["index"] == row["indices"])
-    (tmp_path / "alone.mgf").write_text(blocks[int(index)])
-    duallgd("predict", "alone.mgf", *given, "-o", "alone.csv")
-
-    alone = [row["smiles"] for row in rows_of(tmp_path / "alone.csv")]
-    assert alone
-    assert alone == [row["smiles"] for row in every if row["index"] == index]
 
 
 def test_a_table_guides_single_features_and_is_part_of_the_run(guided, tmp_path):

@@ -5,28 +5,24 @@ import math
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
 import pytest
 import torch
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.peaks import peak_batch
-from duallgd_cli.diffusion.process import SamplingTask, alpha_bar
-from duallgd_cli.diffusion.sampler import Sampler, chunk_size
+from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.model.encoder import PackedBatch, PeakBatch
 from duallgd_cli.model.rewritten import for_inference
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.train.decoder import DecoderStage
 from duallgd_cli.train.optimisers import optimisers, update_average
 from duallgd_cli.train.prefetch import batches
 from duallgd_cli.train.run import compile_layers
-from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
+from duallgd_cli.train.settings import OptimiserSettings
 from tests.made_graphs import (
     FORMULAS,
     condition,
-    made_molecules,
     made_peaks,
     noisy_bonds,
     real_pairs,
@@ -118,15 +114,6 @@ def test_logits_in_bfloat16_are_close_to_those_of_the_cpu_in_float32():
     torch.testing.assert_close(found[1], found[0], atol=2e-2, rtol=2e-2)
 
 
-def test_noise_is_the_same_number_for_number():
-    for rows in (slice(0, 100), slice(40, 41), slice(93, 100)):
-        seed, marginal = (1 << 62) + 12345, torch.full((5,), 0.2)
-        here = SamplingTask((500, 0), marginal, alpha_bar(500), seed, 100, 435)
-        there = replace(here, marginal=marginal.to(CUDA))
-
-        assert torch.equal(there.uniform(3, rows).cpu(), here.uniform(3, rows))
-
-
 def settings_of(**values):
     return SamplingSettings(steps=10, samples=200, **values)
 
@@ -181,35 +168,6 @@ def test_spectra_take_turns_in_captured_graphs():
     assert not torch.equal(found[0].bond_class, found[2].bond_class)
 
 
-def test_chunks_draw_the_same_samples():
-    whole, parts = drawn(CUDA), drawn(CUDA, settings=settings_of(max_memory_mib=64))
-
-    assert chunk_size(78, 200, settings_of(max_memory_mib=64), CUDA) < 200
-    assert float((parts.bond_class == whole.bond_class).all(1).float().mean()) >= 0.99
-
-
-def test_training_steps_in_bfloat16_lower_the_loss():
-    settings = TrainingSettings(data=TrainingData(pairs_per_batch=400))
-    stage = DecoderStage(made_molecules(40), settings)
-    model = on(CUDA).train()
-    chosen = optimisers(model, OptimiserSettings(learning_rate=3e-3))
-    batch = next(batches(stage, 0, CUDA))
-
-    losses = []
-    for _ in range(8):
-        with torch.autocast("cuda", torch.bfloat16):
-            summed, count = stage.loss(model, batch)
-        model.zero_grad()
-        (summed / count).backward()
-        for optimiser in chosen:
-            optimiser.step()
-        losses.append(float(summed.detach() / count))
-
-    assert all(np.isfinite(losses))
-    assert losses[-1] < losses[0]
-    assert all(p.dtype == torch.float32 for p in model.parameters())
-
-
 def trained(out, settings, device, stop_after=None):
     """Losses of a small network that is trained on a device."""
     runtime, model = Runtime(device, None, False, 1), small_model().to(device)
@@ -262,25 +220,3 @@ def test_compiled_layers_have_the_losses_of_plain_ones():
     for batch in islice(batches(stage, 0, CUDA), 3):
         one, two = (float(stage.loss(model, batch)[0].detach()) for model in (plain, compiled))
         assert math.isclose(one, two, rel_tol=1e-3)
-
-
-@pytest.mark.slow
-def test_processes_of_their_own_predict_what_this_one_predicts(tmp_path):
-    pytest.importorskip("rdkit", reason="molecules are assembled")
-    from duallgd_cli.predict.api import load
-    from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
-
-    spectra = (block(one, scale=n) for n in (1, 2) for one in (ASPIRIN, CAFFEINE, ALANINE))
-    path = str(mgf(tmp_path / "in.mgf", *spectra))
-    model = load(runtime=Runtime.resolve("cuda", "float32", threads=1))
-
-    alone, together = (
-        [
-            [one.smiles for one in found.candidates]
-            for found in model.predict(path, workers=count, samples=20)
-        ]
-        for count in (1, 2)
-    )
-
-    assert alone == together
-    assert all(alone)

@@ -107,18 +107,6 @@ def test_a_graph_padded_in_a_batch_has_the_logits_it_has_alone(pair_features, gr
         torch.testing.assert_close(real_pairs(whole[row], n, size), alone, atol=1e-5, rtol=1e-5)
 
 
-def test_bits_without_probability_are_not_there_for_the_atoms():
-    """Keys and values of padded bits carry no weight."""
-    known, bonds = condition(["C4H7NO2S"]), noisy_bonds(8)[None]
-    shut = torch.full_like(known.bit_log_prob[:, -4:], -torch.inf)
-    one = replace(known, bit_log_prob=torch.cat([known.bit_log_prob[:, :-4], shut], 1))
-    other = replace(one, bit=torch.cat([one.bit[:, :-4], torch.full((1, 4), 77)], 1))
-    none = replace(known, bit_log_prob=torch.full_like(known.bit_log_prob, -torch.inf))
-
-    torch.testing.assert_close(logits(bonds, 200, other), logits(bonds, 200, one))
-    assert logits(bonds, 200, none).isfinite().all()
-
-
 @FEW
 @given(st.sampled_from(FORMULAS), st.integers(1, 5), st.integers(1, N_STEPS))
 def test_an_expanded_context_is_that_of_the_repeated_condition_and_copies_nothing(

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duallgd_cli.diffusion.process import (
+from duallgd_cli.diffusion.sampler import (
     Samples,
     SamplingTask,
     alpha_bar,

@@ -15,14 +15,14 @@ from duallgd_cli.chem.adduct import ADDUCTS, Adduct, parse_adduct
 from duallgd_cli.chem.elements import BOND_NONE, FINGERPRINT_BITS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, dump, parse, require, require_range
-from duallgd_cli.diffusion.process import (
+from duallgd_cli.diffusion.sampler import (
     Samples,
     SamplingTask,
     alpha_bar,
+    on_one_thread,
     parse_schedule,
     sample,
 )
-from duallgd_cli.diffusion.sampler import on_one_thread
 from duallgd_cli.errors import (
     ConfigError,
     Failure,

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, BOND_SINGLE, INDEX, N_HEAVY
+from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_DOUBLE, INDEX
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import complete
-from duallgd_cli.chem.valence import EXOTIC, PROTON_MOVED, USUAL, Skeleton, bonds_of, match, states
+from duallgd_cli.chem.valence import PROTON_MOVED, USUAL, Skeleton, bonds_of, match, states
 from tests.made_molecules import disassembled
 
 
@@ -27,16 +27,6 @@ def test_what_is_likelier_costs_less():
 
     assert of_acid[3][-1, 0] < of_acid[4][-1, 0]  # the acid's proton goes before the alcohol's
     assert pyrrole[-1][0, 1] < pyridine[-1][0, 1]
-
-
-@pytest.mark.parametrize("element", range(N_HEAVY))
-def test_higher_tiers_only_add_states(element):
-    atom = Skeleton.of([element, 0, 0], [(0, 1, BOND_SINGLE), (0, 2, BOND_SINGLE)])
-
-    few, more, most = (set(states(atom, tier)[0]) for tier in (USUAL, PROTON_MOVED, EXOTIC))
-
-    assert few <= more <= most
-    assert most or element == INDEX["F"]
 
 
 @pytest.mark.parametrize(

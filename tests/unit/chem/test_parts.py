@@ -139,8 +139,3 @@ def test_a_name_and_a_pattern_stand_for_one_part():
 def test_tautomers_of_a_ring_system_are_one_part(first, second):
     assert names_in(first, parts.RING_SYSTEM) == names_in(second, parts.RING_SYSTEM)
     assert parts.ring_system(first) == parts.ring_system(second)
-
-
-def test_a_ring_system_that_is_no_molecule_alone_is_read_without_a_word(capfd):
-    assert parts._first_tautomer("c1ccc[nH]c1") == "c1ccc[nH]c1"
-    assert capfd.readouterr().err == ""

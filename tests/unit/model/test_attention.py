@@ -75,26 +75,6 @@ def test_favor_attention_is_its_formula_head_by_head(dtype):
     assert favor(*made(40.0, dtype), drawn).isfinite().all()  # large states
 
 
-@PRECISIONS
-@pytest.mark.parametrize("kernel", ["softmax", "favor"])
-def test_padded_tokens_change_nothing(kernel, dtype):
-    query, key, value, mask = made(dtype=dtype)
-
-    def attend(query, key, value, mask):
-        if kernel == "softmax":
-            return softmax_attention(query, key, value, mask, HEADS)
-        return favor(query, key, value, mask, features(16))
-
-    whole = attend(query, key, value, mask)
-    noise = torch.where(mask[..., None], 0.0, 7.0).to(dtype)
-    disturbed = attend(query, key + noise, value - noise, mask)
-    alone = attend(query[1:, :5], key[1:, :5], value[1:, :5], mask[1:, :5])
-
-    torch.testing.assert_close(disturbed[mask], whole[mask])
-    near = {torch.float32: 1e-6, torch.bfloat16: 0.02}[dtype]
-    torch.testing.assert_close(alone[0], whole[1, :5], atol=near, rtol=10 * near)
-
-
 def test_random_features_are_orthogonal_as_long_as_gaussian_rows_and_have_no_preferred_side():
     drawn = orthogonal_features(40_000, WIDTH, torch.Generator().manual_seed(4))
 
@@ -181,15 +161,6 @@ def test_without_gradients_the_result_is_that_of_the_formula(shape, dtype):
         rest.double() + functional.linear(*map(torch.Tensor.double, (x, weight, bias))),
         **near,
     )
-
-
-@torch.inference_mode()
-def test_a_slice_of_a_wider_tensor_is_taken_as_it_is():
-    x, weight, bias = operands(6, 10, 96)
-    part, narrow = x[..., 32:64], weight[:, :32]
-
-    expected = functional.linear(part.contiguous(), narrow.contiguous(), bias)
-    torch.testing.assert_close(linear(part, narrow, bias), expected)
 
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])

@@ -7,7 +7,6 @@ import torch
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.errors import WeightsError
-from duallgd_cli.model import fragment_kernel
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import (
     N_PLACES,
@@ -102,15 +101,6 @@ def test_the_encoder_alone_is_unmixed_and_a_fit_is_never_worse_and_stays_finite(
     assert fitted_mixing(20 * perfect - 10, 0.96 * perfect + 0.01, perfect).abs().max() < 1_000
 
 
-def test_the_rounds_are_enough(monkeypatch):
-    kernel, batch = kernel_of(), peak_batch([made_peaks(20, seed) for seed in range(9)])
-
-    usual = kernel.chance(batch)
-    monkeypatch.setattr(fragment_kernel, "_ROUNDS", 200)
-
-    torch.testing.assert_close(kernel.chance(batch), usual, atol=1e-3, rtol=0)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -150,14 +140,6 @@ def test_each_fragment_and_loss_of_fold_train_is_kept_once(tmp_path, monkeypatch
     short, _, _ = kept(tmp_path / "short")
     assert short["n_places"].tolist() == [2, 2, 2]
     assert set(short["place"].tolist()) < set(tensors["place"].tolist())
-
-
-def test_a_fragment_of_two_spectra_is_kept_at_its_brightest(tmp_path):
-    one, _, _ = kept(tmp_path / "one", TRAIN[1])
-    both, _, _ = kept(tmp_path / "both", TRAIN[1], (*TRAIN[1][:3], "60", "train"))
-
-    assert torch.equal(one["place"], both["place"])
-    assert torch.equal(one["weight"], both["weight"])
 
 
 @pytest.mark.parametrize("rows", [SPECTRA, TRAIN])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.chem.elements import HEAVY, VALENCES
+from duallgd_cli.chem.elements import HEAVY
 from duallgd_cli.model.duallgd import (
     BOND_ORDERS,
     MAX_HOPS,
@@ -103,29 +103,6 @@ def test_totals_see_bonds_free_valences_and_atoms_apart(bonds, atoms, hydrogens,
     seen = features(torch.tensor(bonds), torch.tensor(atoms), hydrogens=hydrogens).totals[0]
 
     np.testing.assert_allclose(seen[[0, 1, 2, 3, 5]], np.array(totals)[[0, 1, 2, 3, 5]], atol=1e-6)
-
-
-@pytest.mark.parametrize(("n", "seed", "density"), CASES[::3])
-def test_padding_changes_no_feature(n, seed, density):
-    bonds, atom_class = random_bonds(n, seed, density), torch.arange(n) % len(HEAVY)
-    alone = features(bonds, atom_class, hydrogens=4.0)
-    wide, graph = n + 3, line_graph(n + 3, CPU)
-    inside = (graph.first < n) & (graph.second < n)
-    padded_bonds = torch.zeros(graph.n_pairs, dtype=torch.long)
-    padded_bonds[inside] = bonds
-    padded_atoms = torch.cat([atom_class, torch.zeros(3, dtype=torch.long)])
-
-    padded = features(padded_bonds, padded_atoms, torch.arange(wide) < n, 4.0)
-
-    assert torch.equal(padded.pair_token[:, inside], alone.pair_token)
-    torch.testing.assert_close(padded.walks[:, inside], alone.walks)
-    torch.testing.assert_close(padded.atoms[:, :n], alone.atoms)
-    assert not padded.atoms[:, n:].any()
-    torch.testing.assert_close(padded.totals, alone.totals)
-
-
-def test_usual_valences_are_the_smallest_of_the_elements():
-    assert [float(options[0]) for options in VALENCES[: len(HEAVY)]] == list(USUAL_VALENCES)
 
 
 def test_the_most_probable_bits_are_kept_and_improbable_ones_shut_out():

@@ -89,19 +89,6 @@ def test_bfloat16_is_as_near_to_float32_as_the_modules_are():
     assert errors[1] < 1.25 * errors[0]
 
 
-@torch.inference_mode()
-def test_casting_the_network_afterwards_leaves_it_as_it_was():
-    model, bonds = stirred(small_settings()), noisy(13, 2, 1)
-    rewritten, context = (
-        Rewritten(model.denoiser, torch.float32),
-        model.denoiser.context(condition(["C9H8O4"])),
-    )
-    before = rewritten.bound(context, 2)(bonds, 250)
-    for_inference(model, LOW)
-
-    assert torch.equal(before, rewritten.bound(context, 2)(bonds, 250))
-
-
 def test_a_sampler_draws_the_same_graphs_with_either():
     model, runtime = stirred(small_settings()), cpu()
     settings, drawn = SamplingSettings(steps=4, samples=6), []

@@ -8,23 +8,18 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from duallgd_cli.data.peaks import from_prepared, peak_batch
-from duallgd_cli.diffusion.process import SamplingTask, alpha_bar, sample
-from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.model import layers
+from duallgd_cli.diffusion.sampler import Sampler, SamplingTask, alpha_bar, sample
 from duallgd_cli.model.line_graph import line_graph
 from duallgd_cli.model.tensors import constants, map_tensors, same_head
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage, JointStage
 from duallgd_cli.train.encoder import EncoderStage
-from duallgd_cli.train.kernel_fit import kernel_beside
 from duallgd_cli.train.optimisers import optimisers, update_average
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
-from tests.made_graphs import condition, made_molecules, noisy_bonds, small_settings, stirred
+from tests.made_graphs import condition, made_molecules, small_settings, stirred
 from tests.made_prepared import made_spectra
 from tests.made_training import small_model
 
@@ -93,20 +88,6 @@ def test_what_captured_graphs_know_by_address_is_never_dropped():
     assert [function.cache_parameters()["maxsize"] for function in kept] == [None, None, None]
 
 
-@torch.no_grad()
-def test_spectra_are_read_and_compared_with_known_ones_where_their_peaks_lie(spectra):
-    network = stirred(small_settings())
-    kernel = there(kernel_beside(network.encoder, spectra))
-    peaks = there(peak_batch([from_prepared(spectra, [row]) for row in range(3)]))
-    network.to(META).encoder(peaks)  # fills the tables
-
-    with Moved() as moved:
-        mixed = kernel.mixed(network.encoder(peaks), peaks)
-
-    assert (mixed.device, mixed.shape) == (META, (3, 4096))
-    assert len(moved.found) <= 2  # what tells fragments and losses apart
-
-
 @pytest.mark.parametrize("name", ["decoder", "encoder", "joint"])
 def test_loss_and_gradients_wait_for_nothing_and_are_in_the_precision_of_the_weights(spectra, name):
     settings = TrainingSettings(data=TrainingData(spectra_per_batch=3))
@@ -143,21 +124,3 @@ def test_an_optimiser_step_waits_for_nothing():
 
     assert norm.device == META
     assert not moved.found
-
-
-@torch.no_grad()
-def test_the_bias_of_the_atoms_attention_is_contiguous(monkeypatch):
-    """Else CUDA's fused kernels do not take it."""
-    seen = []
-
-    def spy(*parts, attn_mask):
-        seen.append(attn_mask)
-        return scaled_dot_product_attention(*parts, attn_mask=attn_mask)
-
-    monkeypatch.setattr(layers, "scaled_dot_product_attention", spy)
-    net, known = stirred(small_settings()).denoiser, condition(["C9H8O4"])
-
-    net(noisy_bonds(13)[None], torch.tensor([100]), net.context(known))
-
-    assert [bias.shape for bias in seen] == [(1, 4, 13, 13)] * 2
-    assert all(bias.is_contiguous() for bias in seen)

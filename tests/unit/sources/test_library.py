@@ -1,7 +1,6 @@
 """Spectral libraries: read, kept, searched; what is found, what is alike, how probable a hit is."""
 
 import json
-import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -95,15 +94,11 @@ def test_bad_records_are_counted_and_the_others_read(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("smiles", "said"),
     [
-        *((s, "has no InChI") for s in ("[*:1]c1ccc(cc1)C(=O)NCC(=O)O", "*C", "[#0]", "[*]")),
-        *((s, "has no InChI") for s in ("[2*]C(C)C", "CC(C)~[#6]", "C$C")),
-        ("[R1]CC", "is not a molecule"),
-        ("C" * 101, "more than 100 heavy atoms"),
-        ("C" * 1100, "more than 100 heavy atoms"),
+        ("[*:1]c1ccc(cc1)C(=O)NCC(=O)O", "has no InChI"), ("CC(C)~[#6]", "has no InChI"),
+        ("[R1]CC", "is not a molecule"), ("C" * 101, "more than 100 heavy atoms"),
         ("C" * 100_000, "more than 2,000 characters"),
-        ("InChI=1S/" + "C" * 9000, "more than 2,000 characters"),
     ],
-)
+)  # fmt: skip
 def test_structures_that_are_no_molecule_here_are_left_out_and_counted(
     tmp_path, caplog, smiles, said
 ):
@@ -153,27 +148,6 @@ def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, name, text, er
 
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_without_matchms_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matchms", None)
-
-    with pytest.raises(UsageError, match=r"pip install duallgd\[library\]"):
-        made(tmp_path, msp())
-
-
-def test_reading_many_spectra_holds_arrays_and_no_spectra(tmp_path):
-    fields = {f"FIELD{number}": "something that every record says" for number in range(30)}
-    peaks = tuple((50.01 + number, number + 1) for number in range(40))
-    (tmp_path / "many.msp").write_text(msp(peaks, **fields) * 1000)
-
-    tracemalloc.start()
-    library = Library.read(tmp_path / "many.msp")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert len(library.smiles) == 1000
-    assert peak / 1000 < 2500  # bytes; 40 peaks are 480, and a spectrum with its fields was 8,000
 
 
 SCORES, PEAK_COUNTS = st.floats(0, 1), st.integers(0, 300)
@@ -235,11 +209,7 @@ def test_a_match_is_offered_where_it_is_as_the_guide_says(forbidden, offered):
     ("hit", "probability"),
     [
         (Hit(0.95, 12, 15), 0.963),  # nothing else of the formula
-        (Hit(0.95, 12, 15, 0.3), 0.934),
         (Hit(0.95, 12, 15, 0.93), 0.702),  # an isomer that is as similar
-        (Hit(0.7, 4, 10), 0.827),
-        (Hit(1.0, 1, 1), 0.868),
-        (Hit(0.3, 1, 5, 0.3), 0.080),
         (Hit(0.3, 1, 5, 0.0), 0.170),
     ],
 )
