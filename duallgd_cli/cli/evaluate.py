@@ -122,16 +122,14 @@ def evaluate(
 
 
 def _show(results: Mapping[str, Any]) -> None:
-    """Print metrics, those of one kind that are identical in a line; groups are in the report."""
+    """Print the metrics of all spectra; groups are in the report."""
     from duallgd_cli.cli.display import results_console, table
 
     console = results_console(_WIDTH_WITHOUT_TERMINAL)
-    alike: dict[tuple[str, str], list[str]] = {}
-    for name, estimate in results["metrics"].items():
-        kind = name.removeprefix("oracle_").partition("@")[0]
-        same = "count" if kind in ("candidates", "valid") else kind, _with_interval(name, estimate)
-        alike.setdefault(same, []).append(name.replace("_", " "))
-    rows = ([" = ".join(names), cell] for (_, cell), names in alike.items())
+    rows = (
+        [name.replace("_", " "), _with_interval(name, estimate)]
+        for name, estimate in results["metrics"].items()
+    )
     shown = table(results["title"], ["metric", "mean (95 % interval)"], rows)
     shown.caption = f"{results['spectra']} spectra of {results['molecules']} molecules"
     console.print(shown)

@@ -163,9 +163,8 @@ def reliability(
 
 def _cluster_sums(values: Array, clusters: Sequence[Hashable]) -> tuple[Array, Array]:
     """Sums of each cluster, (G, C), and how many cases it has, (G,)."""
-    # Numbered by first appearance, so that renaming molecules changes no interval.
-    number: dict[Hashable, int] = {}
-    code = np.array([number.setdefault(name, len(number)) for name in clusters], dtype=np.int64)
-    sums = np.zeros((len(number), values.shape[1]))
+    cluster = np.asarray(clusters)
+    names, code, counts = np.unique(cluster, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(names), values.shape[1]))
     np.add.at(sums, code, values)
-    return sums, np.bincount(code, minlength=len(number)).astype(np.float64)
+    return sums, counts.astype(np.float64)

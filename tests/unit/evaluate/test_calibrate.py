@@ -77,6 +77,12 @@ def test_what_says_nothing_moves_no_weight():
     assert fit_ranking([], start) == fit_calibration([], start) == start
 
 
+def test_spectra_of_a_single_molecule_hardly_move_the_weights_from_where_they_were():
+    start = replace(MODEL, fingerprint_tanimoto=3.0)
+
+    assert fit_ranking(synthetic(3), start).weights == pytest.approx(start.weights, abs=0.1)
+
+
 def test_a_right_candidate_outweighs_all_that_are_like_it():
     right = case_of(np.zeros((3, len(FEATURES))), [1], likeness=[0.9, 1.0, 0.3])
     wrong = without_truth(right)
