@@ -72,7 +72,7 @@ def test_what_is_no_molecule_is_counted_and_a_source_that_raises_costs_the_rest_
 
     found = predicted(spectra, given=[mine])
 
-    assert all("source mine failed: KeyError: 'x'" in one.message for one in found)
+    assert all("source mine failed: KeyError: 'x'" in one.warnings for one in found)
     assert found[0].hypotheses[0].rejected["not a molecule"] == 3
     (own,) = (one for one in found[0].candidates if "mine" in one.sources)
     assert own.samples == 1 or "noise" in own.sources
@@ -105,7 +105,7 @@ def test_a_score_that_is_wrong_does_not_count_and_is_said(spectra, give, said):
     found = predicted(spectra, scores=[Score(give)])
 
     for before, after in zip(plain, found, strict=True):
-        assert said in after.message
+        assert said in after.warnings
         assert [c.smiles for c in after.candidates] == [c.smiles for c in before.candidates]
         assert [c.confidence for c in after.candidates] == [c.confidence for c in before.candidates]
 
