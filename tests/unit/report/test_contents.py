@@ -33,7 +33,8 @@ def shown(folder, result, top_k=None, names=None, **settings):
 
 
 def test_every_feature_is_there_once_in_the_order_of_the_input(features, tmp_path):
-    assert [feature["id"] for feature in features] == [str(n) for n in range(1, 12)]
+    ids = [(feature["number"], feature["id"]) for feature in features]
+    assert ids == [(n, str(n + 1)) for n in range(11)]
     assert [len(feature["spectra"]) for feature in features][:2] == [2, 1]
     assert all(len(feature["candidates"]) <= 3 for feature in features)
 
