@@ -109,7 +109,8 @@ def check_leakage(
     if settings.drop_leaked and unlisted:
         raise UsageError(
             f"--drop-leaked needs a list of {' and '.join(unlisted)}; "
-            "make one beside them with 'duallgd weights hashes', or leave the option out"
+            "put NAME.train.hashes beside the weights NAME, as 'duallgd train' does, or leave the "
+            "option out"
         )
     truths = inputs.truths
     molecules = sorted({truth.molecule for truth in truths})

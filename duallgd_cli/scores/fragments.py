@@ -42,7 +42,7 @@ class FragmentScorer:
 
     Attributes:
         layers: Weights (out, in) and biases of two linear maps with a ReLU each, and of two that
-            take what these give: of a `train.fragment_scorer.ScorerModel`.
+            take what these give: of a `train.scorers.ScorerModel`.
     """
 
     layers: tuple[tuple[Floats, Floats], ...]
@@ -59,7 +59,7 @@ class FragmentScorer:
         if layers[0][0].shape[1:] != (N_INPUTS,):
             raise WeightsError(
                 "the re-ranker in the weights was fitted by another version of duallgd; use that "
-                "version, or fit it anew with 'duallgd weights evidence'"
+                "version, or the weights that come with this one"
             )
         outputs = [bias.size for _, bias in layers]
         inputs = [N_INPUTS, *outputs[:2], outputs[1]]  # of two heads on two hidden layers

@@ -157,7 +157,7 @@ def fitted_scores(
     except KeyError as error:
         raise WeightsError(
             f"the weights hold no {error} of a re-ranker; take the weights that come with this "
-            "version, or run 'duallgd weights evidence'"
+            "version"
         ) from None
     table = tensors.get("environments")
     is_filter = table is None or (

@@ -17,7 +17,7 @@ _COLUMNS: Final = 3
 
 
 def plot_run(run: Path) -> list[Path]:
-    """Draw what the logs of a stage or a recipe hold, as PNG and SVG in its folder ``plots``.
+    """Draw what the logs of a run's stages hold, as PNG and SVG in its folder ``plots``.
 
     Returns:
         The logs that were read.
@@ -25,18 +25,18 @@ def plot_run(run: Path) -> list[Path]:
     Raises:
         MissingInputError: There is no log.
     """
-    logs = [path for path in (run, *sorted(run.glob("*"))) if (path / "metrics.jsonl").is_file()]
+    logs = sorted(run.glob("*/metrics.jsonl"))
     if not logs:
         raise MissingInputError(
-            f"{run} holds no metrics.jsonl; give the folder of a run of duallgd train"
+            f"{run} holds no stage with a metrics.jsonl; give the folder of a run of duallgd train"
         )
     drawings = {}
-    for folder in logs:
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    for path in logs:
+        lines = path.read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines if line.endswith("}")]  # one may be half written
-        drawings[folder.resolve().name] = partial(_curves, rows)
+        drawings[path.parent.name] = partial(_curves, rows)
     save_drawings(run / "plots", drawings)
-    return [folder / "metrics.jsonl" for folder in logs]
+    return logs
 
 
 def _curves(rows: list[dict[str, Any]]) -> "Figure":
@@ -47,13 +47,11 @@ def _curves(rows: list[dict[str, Any]]) -> "Figure":
     for row in rows:
         for name in row.keys() - _OF_THE_RUN:
             curves.setdefault(name, {})[row["step"]] = row[name]
-    n_columns = min(_COLUMNS, len(curves)) or 1
-    n_rows = -(-len(curves) // n_columns) or 1
-    figure = Figure(figsize=(3.2 * n_columns, 2.2 * n_rows), layout="constrained")
+    n_rows = max(1, -(-len(curves) // _COLUMNS))
+    figure = Figure(figsize=(3.2 * _COLUMNS, 2.2 * n_rows), layout="constrained")
     for place, (name, values) in enumerate(sorted(curves.items()), 1):
-        axis = figure.add_subplot(n_rows, n_columns, place)
-        steps = sorted(values)
-        axis.plot(steps, [values[step] for step in steps], marker="." if len(steps) < 30 else "")
+        axis = figure.add_subplot(n_rows, _COLUMNS, place)
+        axis.plot(*zip(*sorted(values.items()), strict=True), marker=".")
         axis.set_title(name.replace("_", " "))
         axis.set_xlabel("step")
     return figure

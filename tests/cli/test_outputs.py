@@ -52,7 +52,6 @@ RUN = {
     "out/x.csv.shard-1-of-2.journal.jsonl": "-o out/x.csv --shard 1/2",
     "out/x.csv.shard-1-of-2.run.json": "-o out/x.csv --shard 1/2",
 }
-PREPARED = ("manifest.json", "report.tsv", "inchikey.npy")
 REPORT = (
     *("results.json", "per_spectrum.tsv", "metrics.tsv", "groups.tsv", "calibration.tsv"),
     *("formula_accuracy.tsv", "plots/calibration.png", "plots/groups.svg"),
@@ -95,44 +94,12 @@ COMMANDS = [
         "calibrate", {"": "w.safetensors", "--run": "b.csv", "--truth": "labelled.tsv"}, WEIGHTS
     ),
     Command(
-        "train --stage joint",
-        {"--data": "spectra", "--structures": "structures"}
-        | dict.fromkeys(("--simulated", "--init-encoder", "--init-denoiser", "--config"), ""),
-        in_folder("-o out", "metrics.jsonl", "state.pt", "model.safetensors"),
-        {"--data", "--structures", "--simulated"},
+        "train recipe.yaml --until spectra",
+        {"--data": "."},
+        in_folder("-o out", "recipe.yaml"),
+        {"--data"},
     ),
-    Command(
-        "data structures", {"": "m.smi", "--holdout": ""}, in_folder("-o out", *PREPARED)
-    ),
-    Command(
-        "data spectra",
-        {"": "labelled.tsv", "--holdout": ""},
-        in_folder("-o out", *PREPARED, "mz.npy"),
-    ),
-    Command(
-        "data simulate",
-        {"": "structures", "--like": "spectra"},
-        in_folder("-o out", *PREPARED, "mz.npy"),
-        {"", "--like"},
-    ),
-    Command(
-        "weights hashes",
-        {"": "structures", "--also": ""},
-        {"out/x.hashes": "-o out/x.hashes"},
-        {""},
-    ),
-    Command(
-        "weights evidence",
-        {"": "w.safetensors", "--structures": "structures", "--spectra": "spectra"},
-        WEIGHTS,
-        {"--structures", "--spectra"},
-    ),
-    Command(
-        "weights analogues",
-        {"": "w.safetensors", "--molecules": "spectra", "--structures": ""},
-        WEIGHTS,
-        {"--molecules", "--structures"},
-    ),
+    Command("train", {"--adapt": "labelled.tsv", "--weights": "w.safetensors"}, WEIGHTS),
     Command(
         "bench --atoms 10",
         {"--weights": "w.safetensors"},

@@ -210,10 +210,10 @@ def test_training_steps_in_bfloat16_lower_the_loss():
     assert all(p.dtype == torch.float32 for p in model.parameters())
 
 
-def trained(out, settings, device, stop_after=None):
+def trained(out, settings, device, until=None):
     """Losses of a small network that is trained on a device."""
     runtime, model = Runtime(device, None, False, 1), small_model().to(device)
-    run(out, settings, model=model, runtime=runtime, stop_after=stop_after)
+    run(out, settings, model=model, runtime=runtime, until=until)
     return figures(out, "loss")
 
 
@@ -222,7 +222,7 @@ def test_a_run_resumes_and_has_the_losses_of_a_run_on_the_cpu_whoever_makes_batc
     helped = replace(settings, data=replace(settings.data, workers=2))
     expected = trained(tmp_path / "cpu", settings, CPU)
 
-    trained(tmp_path / "cuda", helped, CUDA, stop_after=3)
+    trained(tmp_path / "cuda", helped, CUDA, until=3)
 
     assert trained(tmp_path / "cuda", helped, CUDA) == pytest.approx(expected, rel=1e-3)
     assert all(tensor.isfinite().all() for tensor in state(tmp_path / "cuda").values())

@@ -125,7 +125,7 @@ def test_what_a_rival_has_seen_is_left_out_too():
     ("lists", "settings", "said"),
     [
         (SEEN, REFUSING, r"1 of the 2 .*--drop-leaked .*--allow-leakage"),
-        (SEEN | {"the rival x": None}, DROPPING, r"a list of the rival x; .*'duallgd weights h"),
+        (SEEN | {"the rival x": None}, DROPPING, r"a list of the rival x; .*as 'duallgd train' d"),
         (
             {"the weights": TrainingHashes.of([ETHANOL, ETHER])},
             DROPPING,
