@@ -88,6 +88,8 @@ def train(
         return
     if output is None:
         raise UsageError("no folder for the run; name one with -o")
+    for path in filter(None, (adapt, data, recipe)):
+        require_input(str(path))
     if adapt is not None:
         from duallgd_cli.checkpoint import resolve_weights
 
@@ -102,7 +104,6 @@ def train(
         return
     if recipe is None:
         raise UsageError("nothing to train on; give a recipe, such as recipes/tiny.yaml")
-    require_input(str(recipe))
     outputs, read = {"the run's recipe": output / "recipe.yaml"}, [("an input, the recipe", recipe)]
     claim(outputs, read, force=True, makes_folders=True)
     from duallgd_cli.config import assigned

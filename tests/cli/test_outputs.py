@@ -93,12 +93,6 @@ COMMANDS = [
     Command(
         "calibrate", {"": "w.safetensors", "--run": "b.csv", "--truth": "labelled.tsv"}, WEIGHTS
     ),
-    Command(
-        "train recipe.yaml --until spectra",
-        {"--data": "."},
-        in_folder("-o out", "recipe.yaml"),
-        {"--data"},
-    ),
     Command("train", {"--adapt": "labelled.tsv", "--weights": "w.safetensors"}, WEIGHTS),
     Command(
         "bench --atoms 10",
