@@ -152,7 +152,7 @@ class FragmentScorer:
 
     Attributes:
         layers: Weights (out, in) and biases of two linear maps with a ReLU each, and of two that
-            take what these give: of a `train.fragment_scorer.ScorerModel`.
+            take what these give: of a `train.scorers.ScorerModel`.
     """
 
     layers: tuple[tuple[Floats, Floats], ...]
@@ -169,7 +169,7 @@ class FragmentScorer:
         if layers[0][0].shape[1:] != (N_INPUTS,):
             raise WeightsError(
                 "the re-ranker in the weights was fitted by another version of duallgd; use that "
-                "version, or fit it anew with 'duallgd weights evidence'"
+                "version, or the weights that come with this one"
             )
         return cls(layers)
 
@@ -352,7 +352,7 @@ def fitted_scores(
     except KeyError as error:
         raise WeightsError(
             f"the weights hold no {error} of a re-ranker; take the weights that come with this "
-            "version, or run 'duallgd weights evidence'"
+            "version"
         ) from None
     table = tensors.get("environments")
     scores: dict[str, Callable[[Query, Molecule], float]] = {

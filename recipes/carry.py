@@ -3,6 +3,7 @@
     python recipes/carry.py pack run/structures structures.pack
     python recipes/carry.py unpack structures.pack run/structures        # needs numpy alone
 
+In the folder of a run, what is unpacked counts as all data of its recipe, for the decoder stage.
 Molecules are stored by their counts of atoms, fingerprint bits by how common they are, and both as
 differences, which LZMA packs best. InChIKeys stay behind: hold-outs were applied before, and the
 machine that trains needs none.
@@ -103,6 +104,9 @@ def unpack(file: Pack, folder: Folder) -> None:
     }
     made = {"kind": "structures", "molecules": len(streams["fold"]), "made_from": record}
     write(folder, arrays, made)
+    (folder.parent / "done").mkdir(exist_ok=True)
+    for stage in ("spectra", "structures", "select", "simulate"):
+        (folder.parent / "done" / f"{stage}.json").write_text("{}\n", encoding="utf-8")
     typer.echo(f"{len(streams['fold'])} molecules in {folder}", err=True)
 
 

@@ -2,7 +2,7 @@
 
     python recipes/nplib1.py canopus/ -o canopus/nplib1.tsv
     duallgd evaluate --benchmark canopus/nplib1.tsv --fold test
-    duallgd data spectra canopus/nplib1.tsv -o prepared/nplib1
+    duallgd train RECIPE --set spectra=[nplib1.tsv] --data canopus -o run
 
 The folder is that of canopus_train_public.tar (zenodo.org/records/7897324): ``labels.tsv``,
 ``splits`` and ``spec_files``. A file is one spectrum, however many collision energies it holds.

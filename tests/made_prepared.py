@@ -104,7 +104,7 @@ def verify(folder):
 def _arrays(smiles, fold):
     prepared = [prepare_molecule(parse_smiles(text)) for text in smiles]
     folds = np.zeros(len(prepared)) if fold is None else np.asarray(fold)
-    return pack(prepared, folds.astype(np.uint8))
+    return pack(prepared) | {"fold": folds.astype(np.uint8)}
 
 
 def cells_of(number, smiles, adduct, fragments, energy, fold):

@@ -6,7 +6,7 @@ import torch
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
 from duallgd_cli.data.peaks import from_annotated
-from duallgd_cli.data.simulation import FragmentModel, Selection, Simulator, prepare_simulated
+from duallgd_cli.data.simulation import FragmentModel, Simulator, prepare_simulated
 from tests.made_prepared import structures_folder
 
 ORBITRAP, QTOF = 1, 2
@@ -41,5 +41,5 @@ def drawn_by(simulator, molecules, molecule, generator):
 def simulated_folder(path, *smiles, **selection):
     """A prepared folder of simulated spectra, of structures beside it."""
     structures = structures_folder(path.with_name(path.name + "-of"), *smiles)
-    prepare_simulated(structures, simulator(), path, {"made": True}, Selection(**selection))
+    prepare_simulated(structures, simulator(), path, {"made": True}, **selection)
     return path

@@ -1,10 +1,12 @@
 """Small training runs on made molecules, without chemistry, so that processes start fast."""
 
 import json
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import torch
 
+from duallgd_cli.errors import InterruptedRunError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
@@ -46,19 +48,24 @@ def cpu():
     return Runtime(torch.device("cpu"), None, compile=False, threads=1)
 
 
-def run(out, settings=None, *, stage=None, model=None, runtime=None, stop_after=None, on_step=None):
-    """Train in a folder, going on with what is there; returns the checkpoint."""
+def run(out, settings=None, *, stage=None, model=None, runtime=None, until=None, told=None):
+    """Train in a folder, going on with what is there; returns the checkpoint.
+
+    Until a step, if one is given: the run is interrupted then. What it tells is added to a list.
+    """
     settings = settings or made_settings()
-    return train(
-        model or small_model(),
-        stage or decoder_stage(settings),
-        settings,
-        out,
-        runtime or cpu(),
-        on_step or (lambda step, figures: None),
-        {},
-        stop_after,
-    )
+
+    def on_step(step, figures):
+        if told is not None:
+            told.append({"step": step, **figures})
+        if step == until:
+            raise KeyboardInterrupt
+
+    with nullcontext() if until is None else suppress(InterruptedRunError):
+        return train(
+            model or small_model(), stage or decoder_stage(settings), settings, out,
+            runtime or cpu(), on_step, {},
+        )  # fmt: skip
 
 
 def figures(out, name):

@@ -11,19 +11,18 @@ before there was a digest have none.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
-from duallgd_cli.config import dump, parse
+from duallgd_cli.config import dump, flatten, parse
 from duallgd_cli.errors import ConfigError, WeightsError, clip, quote
 from duallgd_cli.files import replaced
 from duallgd_cli.model.duallgd import DualLGD
@@ -38,16 +37,13 @@ _BESIDES: Final = {
 _IN_8_BIT: Final = ("denoiser.", "encoder.", "contrast.")
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
-_FEATURES: Final = ".pair_attention.features"
-# Of networks that were trained to draw around a core: how its bonds were marked. None is asked to.
+# How names of sizes end that arrays have.
+_IN_SHAPES: Final = ("layers", "width", "feed", "features", "summary", "bits")
+# How the bonds of a given core were marked, in files up to 0.1: networks are not told of any.
 _OF_KNOWN_BONDS: Final = "denoiser.pair_known"
 DIGEST: Final = "sha256"
 _FOREIGN: Final = "preset"  # metadata that only files of other networks have: what it is called
-_WHOLE: Final = "full"  # the variant of a network; those of studies had other ones
 _READABLE: Final = 0o644
-_FILLING: Final = frozenset({"zero_", "fill_", "normal_", "uniform_"})
-# The parts of the network, and what a stage of training does to them.
-_TRAINED_BY: Final = {"decoder": {"denoiser"}, "encoder": {"encoder"}}
 _PARTS: Final = frozenset({"encoder", "denoiser"})
 
 
@@ -63,7 +59,7 @@ class Checkpoint:
         reranker: The fragment model and the substructure prior; see `scores`.
         templates: Known molecules to start samples from; see `sources.collection`.
         kernel: Their spectra; see `model.fragment_kernel`.
-        contrast: A second encoder that tells isomers apart; see `train.isomer_encoder`.
+        contrast: A second encoder that tells isomers apart; see `train.scorers`.
         database: As ranking, fitted for structures of a database.
     """
 
@@ -104,14 +100,12 @@ class Checkpoint:
         Raises:
             WeightsError: A tensor is missing, unknown or of another shape; the message lists them.
         """
-        # Names and shapes are compared before memory is taken for the sizes that the settings name.
-        sizes = self.settings.denoiser
-        outline = replace(self.settings, denoiser=replace(sizes, pair_features=0))
-        shapes = shapes_of(lambda: DualLGD(outline))
-        # Random features are computed when a layer is made; their shape is known without.
-        drawn = sizes.pair_heads, sizes.pair_features, sizes.pair_width // sizes.pair_heads
-        features = {name: torch.Size(drawn) for name in shapes if name.endswith(_FEATURES)}
-        require_same_shapes(shapes | features, self.tensors)
+        # Before memory is taken for the sizes that a broken file names: none is larger than what
+        # the file holds.
+        most = max((len(self.tensors), *(n for t in self.tensors.values() for n in t.shape)))
+        for name, size in flatten(dump(self.settings)).items():
+            if name.endswith(_IN_SHAPES) and size > most:
+                raise WeightsError(f"weights do not fit: {name} is {size}, no array is so large")
         model = DualLGD(self.settings)
         load_strictly(model, self.tensors)
         return model.eval()
@@ -163,13 +157,10 @@ def load(path: Path) -> Checkpoint:
         if _FOREIGN in metadata:
             raise WeightsError(
                 f"weights {path} hold the {clip(metadata[_FOREIGN])} network, which this command "
-                "does not work on; 'duallgd predict', 'evaluate', 'info' and 'weights verify' do"
+                "does not work on; 'duallgd predict', 'evaluate' and 'info' do"
             )
         sizes = load_finite(metadata["settings"])
-        if sizes.pop("variant", _WHOLE) != _WHOLE:
-            raise WeightsError(
-                f"weights {path} hold the network of a study, which is gone; use other weights"
-            )
+        sizes.pop("variant", None)  # written up to 0.1
         settings = parse(ModelSettings, sizes)
         record = load_object(metadata["record"])
         ranking = load_finite(metadata["ranking"])
@@ -185,19 +176,10 @@ def load(path: Path) -> Checkpoint:
 def trained_parts(record: Mapping[str, Any]) -> set[str]:
     """Which of ``encoder`` and ``denoiser`` were ever trained, by the record of the weights.
 
-    Older records name the last stage and the parts that others trained before; one that says
-    nothing is believed.
+    One that says nothing is believed.
     """
-    training = record.get("training")
-    if "trained" in record or not isinstance(training, Mapping):
-        return _names(record.get("trained", _PARTS))
-    stage = "decoder" if training.get("freeze_encoder") else str(training.get("stage"))
-    return _TRAINED_BY.get(stage, set(_PARTS)) | _names(record.get("init"))
-
-
-def _names(value: object) -> set[str]:
-    """Names that a record lists; none where a broken file holds something else."""
-    return set(map(str, value)) if isinstance(value, list | tuple | frozenset | Mapping) else set()
+    names = record.get("trained", _PARTS)
+    return set(map(str, names)) if isinstance(names, list | frozenset) else set()
 
 
 def require_trained(record: Mapping[str, Any], source: object) -> None:
@@ -208,11 +190,9 @@ def require_trained(record: Mapping[str, Any], source: object) -> None:
             message names the weights as they are called here.
     """
     for part in sorted(_PARTS - trained_parts(record), reverse=True):
-        stage = "encoder" if part == "encoder" else "decoder"
         raise WeightsError(
             f"the {part} of weights {source} was never trained, so they cannot predict from "
-            f"spectra; train it with 'duallgd train --stage {stage}', or both parts with "
-            "'--stage joint --init-denoiser ... --init-encoder ...'"
+            "spectra; use duallgd.safetensors, which 'duallgd train RECIPE' makes at its end"
         )
 
 
@@ -227,8 +207,7 @@ def reading(path: Path) -> Iterator[tuple[dict[str, Tensor], dict[str, str]]]:
     if metadata.get("format_version") != str(FORMAT_VERSION):
         raise WeightsError(
             f"weights {path} have format version {clip(str(metadata.get('format_version')))}, this "
-            f"version reads {FORMAT_VERSION}; use weights made by 'duallgd train' or "
-            "'duallgd weights'"
+            f"version reads {FORMAT_VERSION}; use weights made by 'duallgd train'"
         )
     floats = {n: t.float() if t.is_floating_point() else t for n, t in tensors.items()}
     try:
@@ -343,28 +322,6 @@ def _broken(path: Path, reason: object) -> WeightsError:
     return WeightsError(
         f"weights {path} are broken ({clip(str(reason))}); fetch or copy them again"
     )
-
-
-class _NoMemory(TorchFunctionMode):
-    """New tensors are one number, repeated; filling them does nothing."""
-
-    def __torch_function__(
-        self, func: Callable[..., object], _: object, args: Any = (), kwargs: Any = None  # noqa: ANN401
-    ) -> object:  # fmt: skip
-        """Answer a call of a function of PyTorch."""
-        kwargs = kwargs or {}
-        if func is torch.empty:
-            shape = torch.empty(*args, **{**kwargs, "device": "meta"}).shape
-            return torch.zeros(()).expand(shape)
-        if getattr(func, "__module__", None) == nn.init.__name__ or func.__name__ in _FILLING:
-            return args[0] if args else None
-        return func(*args, **kwargs)
-
-
-def shapes_of(make: Callable[[], nn.Module]) -> dict[str, torch.Size]:
-    """Shape of each tensor in the state of the module that `make` would build."""
-    with _NoMemory():
-        return shapes_in(make().state_dict())
 
 
 def shapes_in(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:

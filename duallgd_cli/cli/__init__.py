@@ -12,7 +12,6 @@ import typer
 from duallgd_cli import __version__
 from duallgd_cli.cli import (
     bench,
-    data,
     database,
     evaluate,
     features,
@@ -22,7 +21,6 @@ from duallgd_cli.cli import (
     report,
     score,
     train,
-    weights,
 )
 
 app = typer.Typer(
@@ -41,8 +39,6 @@ app.command("merge", epilog=predict.MERGE_EPILOG)(predict.merge)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.add_typer(database.app, name="database")
-app.add_typer(data.app, name="data")
-app.add_typer(weights.app, name="weights")
 app.add_typer(bench.app, name="bench")
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("calibrate", epilog=evaluate.CALIBRATE_EPILOG)(evaluate.calibrate)

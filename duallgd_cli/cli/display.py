@@ -103,16 +103,8 @@ def bar(
 
 
 @contextmanager
-def training_display(
-    steps: int, last: int, quiet: bool
-) -> Iterator[Callable[[int, dict[str, float]], None]]:
-    """Yield a callback for step and figures: a bar on a terminal, plain lines elsewhere.
-
-    Args:
-        steps: Optimiser steps of the whole run.
-        last: Step at which this command stops, which the time left is told to.
-        quiet: Show nothing.
-    """
+def training_display(steps: int, quiet: bool) -> Iterator[Callable[[int, dict[str, float]], None]]:
+    """Yield a callback for step, of so many, and figures: a bar on a terminal, else plain lines."""
     columns = (MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
     words = TextColumn("{task.description}")
     with bar(TextColumn("step"), *columns, words, total=steps, quiet=quiet) as (console, update):
@@ -123,7 +115,7 @@ def training_display(
             if "loss" not in figures or not console.is_terminal:
                 left = ""
                 if "s" in figures:  # of all steps so far, those of earlier commands too
-                    left = f", {duration((last - step) * figures['s'] / step)} left"
+                    left = f", {duration((steps - step) * figures['s'] / step)} left"
                 console.print(f"step {step} of {steps}{left}  {text}", soft_wrap=True)
 
         yield on_step

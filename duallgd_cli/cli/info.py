@@ -28,7 +28,7 @@ CONFIG_EPILOG = """
 
 - `duallgd config > settings.yaml`, then `duallgd predict spectra.mgf --config settings.yaml`
 
-- `duallgd config train > training.yaml`, then `duallgd train --config training.yaml ...`
+- `duallgd config train > recipe.yaml`, then `duallgd train recipe.yaml -o run`
 """
 SELFTEST_EPILOG = """
 **Examples**
@@ -123,11 +123,11 @@ def _lines(
 
 def config(
     command: Annotated[
-        Literal["predict", "train", "recipe"],
+        Literal["predict", "train"],
         typer.Argument(help="Command whose settings are shown."),
     ] = "predict",
 ) -> None:
-    """Print every setting with its default and what it does, as YAML for `--config`.
+    """Print every setting with its default and what it does, as YAML for `--config` or a recipe.
 
     Lines that you do not change may be deleted. `--set NAME=VALUE` changes one setting by its
     dotted name, such as `--set sampling.samples=30`; options and `--set` win over the file.
@@ -141,10 +141,9 @@ def config(
 
         settings = PredictSettings()
     else:
-        from duallgd_cli.train.settings import RecipeSettings, RunSettings
+        from duallgd_cli.train.settings import RecipeSettings
 
-        recipe = RecipeSettings(("spectra.mgf",), ("structures.tsv",))
-        settings = recipe if command == "recipe" else RunSettings()
+        settings = RecipeSettings(("spectra.mgf",), ("structures.tsv",))
     typer.echo(commented_yaml(settings), nl=False)
 
 

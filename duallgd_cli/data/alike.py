@@ -18,19 +18,20 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
 from duallgd_cli.data.prepared import (
+    BLOCK,
     FOLDS,
     MANIFEST,
-    RAGGED,
     Molecules,
     load_molecules,
     load_spectra,
     offsets,
     origin,
     read_manifest,
-    write,
+    write_blocks,
 )
-from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError
 from duallgd_cli.files import sha256
+from duallgd_cli.spectra.annotation import index_ranges
 
 _N_BITS: Final = 4096
 _COMPARED: Final = 40_000
@@ -42,9 +43,10 @@ Bits = tuple[Tensor, Tensor]
 
 def morgan_bits(molecules: Molecules, rows: NDArray[np.integer[Any]]) -> Bits:
     """Set Morgan bits of G molecules, int64, one after the other, and where each begins, (G,)."""
-    own = [molecules.fingerprint_bits(int(row)) for row in rows]
-    start = offsets(len(bits) for bits in own)[:-1]
-    return torch.from_numpy(np.concatenate(own).astype(np.int64)), torch.from_numpy(start)
+    start, stop = molecules.bit_offset[rows], molecules.bit_offset[rows + 1]
+    _, index = index_ranges(start, stop)
+    bits = torch.from_numpy(molecules.bits[index].astype(np.int64))
+    return bits, torch.from_numpy(offsets(stop - start)[:-1])
 
 
 def log_odds(bits: Bits, weight: Tensor) -> Tensor:
@@ -88,10 +90,12 @@ def select_alike(
 ) -> dict[str, object]:
     """Write the structures of fold train that are most like measured molecules; others are kept.
 
+    No more of them than a block are in memory.
+
     Args:
-        structures: Folder made by `duallgd data structures`.
+        structures: Prepared structures.
         output: Folder for the arrays.
-        reference_spectra: Folder made by `duallgd data spectra`; its fold train is used.
+        reference_spectra: Prepared spectra; their fold train is used.
         limit: Training structures to keep.
         min_atoms: Smaller molecules are left out on both sides.
         max_atoms: Larger ones too.
@@ -99,14 +103,8 @@ def select_alike(
         seed: Random seed.
 
     Raises:
-        UsageError: The output is an input, or the structures are spectra.
         UnreadableError: No molecule of these sizes is there.
     """
-    if output.resolve() in {structures.resolve(), reference_spectra.resolve()}:
-        raise UsageError(f"{output} holds what the output is made of; give another output")
-    source = read_manifest(structures)
-    if source.get("kind") == "spectra":
-        raise UsageError(f"{structures} holds spectra; give a folder of 'duallgd data structures'")
     spectra = load_spectra(reference_spectra)
     molecules, measured = load_molecules(structures), spectra.molecules
     trained = spectra.molecule[spectra.spectrum_fold == FOLDS.index("train")]
@@ -125,32 +123,27 @@ def select_alike(
     generator = np.random.default_rng(seed)
     compared = np.sort(generator.permutation(train)[:_COMPARED])
     weight = domain_classifier(morgan_bits(measured, known), morgan_bits(molecules, compared))
-    odds = log_odds(morgan_bits(molecules, train), weight).numpy()
+    odds = torch.cat([log_odds(morgan_bits(molecules, some), weight) for some in _blocks(train)])
     # The largest of log-weights with Gumbel noise are a draw without replacement.
     noise = generator.gumbel(size=len(odds))
-    drawn = np.argsort(-(odds.clip(max=_FURTHEST) + noise))[:limit]
+    drawn = np.argsort(-(odds.clamp(max=_FURTHEST).numpy() + noise))[:limit]
     rows = np.concatenate([train[drawn], np.flatnonzero(~molecules.in_folds("train"))])
-    arrays = molecules.take(np.sort(rows)).arrays()
-    if with_measured:
-        arrays = join(measured.take(known), Molecules(**arrays))
+    taken = [(measured, known)] * with_measured + [(molecules, np.sort(rows))]
     about = {"limit": limit, "min_atoms": min_atoms, "max_atoms": max_atoms}
     about |= {"measured": with_measured, "seed": seed}
     reference = sha256(reference_spectra / MANIFEST)
-    record = {
-        "molecules": len(arrays["fold"]),
+    record = read_manifest(structures) | {
+        "molecules": sum(len(own) for _, own in taken),
         "made_from": origin(structures, reference_sha256=reference, **about),
         "mean_log_odds": float(odds[drawn].mean()),
         "mean_log_odds_before": float(odds.mean()),
     }
     for name in ("format_version", "arrays"):  # of the folder, not of its data
-        del source[name]
-    return write(output, arrays, source | record)
+        del record[name]
+    arrays = (source.take(some).arrays() for source, own in taken for some in _blocks(own))
+    return write_blocks(output, arrays, lambda: record)
 
 
-def join(one: Molecules, other: Molecules) -> dict[str, NDArray[Any]]:
-    """Arrays of two collections, one after the other."""
-    both = one.arrays(), other.arrays()
-    joined = {name: np.concatenate([part[name] for part in both]) for name in both[0]}
-    for name in RAGGED:
-        joined[name] = offsets(np.concatenate([np.diff(part[name]) for part in both]))
-    return joined
+def _blocks(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Rows in parts that can be in memory."""
+    return np.array_split(rows, max(1, -(-len(rows) // BLOCK)))

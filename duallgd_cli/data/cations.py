@@ -7,8 +7,7 @@ triphenylphosphine, flavones and flavonols reduced to anthocyanidins.
 """
 
 from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -24,53 +23,33 @@ from duallgd_cli.errors import MoleculeError, UnreadableError
 _ALKYL: Final = ("C", "CC", "Cc1ccccc1", "CCCC", "CCCCCCCCCCCC")
 
 
-@dataclass(frozen=True)
-class CationType:
-    """A type of cation."""
-
-    name: str  # in the output
-    # What a SMILES must hold for its molecule to be looked at: most rows are passed over so once
-    # only a rare type is still wanted.
-    hint: str
-    site: str  # SMARTS of what reacts, its atoms mapped
-    product: str  # SMARTS of what it becomes; {R} stands for an alkyl group
-
-    @cached_property
-    def reactions(self) -> tuple[rdChemReactions.ChemicalReaction, ...]:
-        """For each alkyl group, or the only one."""
-        products = dict.fromkeys(self.product.replace("{R}", alkyl) for alkyl in _ALKYL)
-        texts = [f"{self.site}>>{product}" for product in products]
-        return tuple(rdChemReactions.ReactionFromSmarts(text) for text in texts)
-
-
-# The rarest first: a molecule becomes one cation.
-CATION_TYPES: Final = (
-    CationType(
-        "flavylium",
+# Types of cations, the rarest first, for a molecule becomes one cation. Of each: what a SMILES must
+# hold for its molecule to be looked at, for most rows are passed over so once only a rare type is
+# still wanted; SMARTS of what reacts, its atoms mapped, and of what it becomes, where {R} stands
+# for an alkyl group.
+CATION_TYPES: Final = {
+    "flavylium": (
         "o",
         "[O]=[c:1]1[c:2][c:3](-[c:4])[o:5][c:6][c:7]1",
         "[cH:1]1[c:2][c:3](-[c:4])[o+:5][c:6][c:7]1",
     ),
-    CationType(
-        "phosphonium",
+    "phosphonium": (
         "",
         "[CX4;!$(C(F)F);!$(C([Cl,Br,I])[Cl,Br,I]):1][Cl,Br,I]",
         "[C:1][P+](c1ccccc1)(c1ccccc1)c1ccccc1",
     ),
-    CationType(
-        "imidazolium",
+    "imidazolium": (
         "n",
         "[n;X2;r5:1]%11:[c:2]:[n;X3:3]:[c:4]:[c:5]:%11",
         "[n+:1]%11({R}):[c:2]:[n:3]:[c:4]:[c:5]:%11",
     ),
-    CationType("pyridinium", "n", "[n;X2;r6;!$(n:[n,o,s]):1]", "[n+:1]{R}"),
-    CationType(
-        "ammonium",
+    "pyridinium": ("n", "[n;X2;r6;!$(n:[n,o,s]):1]", "[n+:1]{R}"),
+    "ammonium": (
         "N",
         "[NX3;H0;!$(N-[C,S,P]=[O,S,N]);!$(N-a);!$(N-C=C);!$(N-[!#6]);!$(N-C#N):1]",
         "[N+:1]{R}",
     ),
-)
+}
 
 
 def cations(source: Path, limit: int, seed: int = 1) -> list[tuple[str, str]]:
@@ -87,10 +66,10 @@ def cations(source: Path, limit: int, seed: int = 1) -> list[tuple[str, str]]:
     generator, counts = np.random.default_rng(seed), Counter[str]()
     made: list[tuple[str, str]] = []
     for row in read_rows(source):
-        wanted = [one for one in CATION_TYPES if counts[one.name] < most]
+        wanted = [name for name in CATION_TYPES if counts[name] < most]
         if not wanted or len(made) == limit:
             break
-        hinted = [one for one in wanted if one.hint in row.smiles]
+        hinted = [name for name in wanted if CATION_TYPES[name][0] in row.smiles]
         cation = _first(row.smiles, hinted, generator) if row.fold == "train" and hinted else None
         if cation is not None:
             counts[cation[1]] += 1
@@ -100,21 +79,27 @@ def cations(source: Path, limit: int, seed: int = 1) -> list[tuple[str, str]]:
     return made
 
 
-def _first(
-    smiles: str, types: list[CationType], generator: np.random.Generator
-) -> tuple[str, str] | None:
+@lru_cache
+def _reactions(name: str) -> tuple[rdChemReactions.ChemicalReaction, ...]:
+    """How a type of cation is made, with each alkyl group."""
+    _, site, product = CATION_TYPES[name]
+    products = dict.fromkeys(product.replace("{R}", alkyl) for alkyl in _ALKYL)
+    return tuple(rdChemReactions.ReactionFromSmarts(f"{site}>>{made}") for made in products)
+
+
+def _first(smiles: str, types: list[str], generator: np.random.Generator) -> tuple[str, str] | None:
     """The first of the types that the molecule can become, at one of its sites."""
     try:
         mol = parse_smiles(smiles)
     except MoleculeError:
         return None
-    for one in types:
-        reaction = one.reactions[generator.integers(len(one.reactions))]
+    for name in types:
+        reaction = _reactions(name)[generator.integers(len(_reactions(name)))]
         made = reaction.RunReactants((mol,))
         if made:
             cation = _whole(made[generator.integers(len(made))][0])
             if cation is not None:
-                return cation, one.name
+                return cation, name
     return None
 
 

@@ -83,14 +83,7 @@ class Fragments:
 def fragments(
     graph: MolecularGraph, generator: np.random.Generator, n_pairs: int = 500, n_triples: int = 150
 ) -> Fragments:
-    """Fragments of one molecule.
-
-    Args:
-        graph: The molecule.
-        generator: Draws the triples.
-        n_pairs: Most pairs of cuts, cheapest first.
-        n_triples: Triples of cuts, cheap ones more often.
-    """
+    """Fragments by single cuts, the cheapest pairs of cuts, and triples, cheap ones more often."""
     bond_cost = graph.cost
     under, closures = _spanning_tree(graph)
     one, other = pairs(bond_cost.size)
@@ -299,13 +292,8 @@ def measured_intensity(
 ) -> NDArray[np.float32]:
     """Intensities of fragments in a measured spectrum, 0 where no peak is; (C, len(SHIFTS)).
 
-    A sub-formula goes to the fragment that explains it best; one that fits no fragment is left out.
-
-    Args:
-        found: Fragments of a structure.
-        ion: As measured.
-        subformula: Element counts of the peak rows, (K, N_ELEMENTS).
-        intensity: Intensities of the peak rows, (K,).
+    A sub-formula (K, N_ELEMENTS), of a peak of an intensity (K,), goes to the fragment that
+    explains it best; one that fits no fragment is left out.
     """
     k, c, shift = explaining_fragments(found, CARRIED[ion.adduct], subformula)
     result = np.zeros((len(found.counts), len(SHIFTS)), np.float32)

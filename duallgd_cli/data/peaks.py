@@ -112,7 +112,7 @@ def packed_batch(
     sources: Iterable[tuple[PreparedSpectra, Sequence[Sequence[int]], float]],
     generator: np.random.Generator,
 ) -> PackedBatch:
-    """Prepared spectra without padding, curated as they are made to look like a lab's own run.
+    """Prepared spectra without padding, made to look like a lab's own run.
 
     Each is what `from_prepared` gives, but peaks go missing, intensities wobble, masses are off,
     energy or instrument are not recorded. A source is prepared spectra, for each spectrum of the

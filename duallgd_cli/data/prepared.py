@@ -20,15 +20,15 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import precursor_mz
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
+from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.files import replaced, sha256, write_atomically
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.spectra.types import AnnotatedSpectrum, carrier_indices, instrument_index
 
 FORMAT_VERSION: Final = 1
+BLOCK: Final = 20_000  # molecules or spectra that are in memory at once where many are made
 FOLDS: Final = ("train", "val", "test", "dev")
 
 MANIFEST: Final = "manifest.json"
@@ -40,11 +40,10 @@ _BY_PEAK: Final = {
     "share": np.float16, "peak_energy_ev": np.float16,
 }  # fmt: skip
 _BY_SPECTRUM: Final = {
-    "adduct": np.int8, "instrument": np.int8, "energy_ev": np.float16, "precursor_mz": np.float32,
-    "spectrum_fold": np.uint8, "spectrum_id": np.bytes_,
+    "adduct": np.int8, "instrument": np.int8, "energy_ev": np.float16, "spectrum_fold": np.uint8,
 }  # fmt: skip
 SPECTRUM_ARRAYS: Final = (
-    "molecule", "peak_offset", "subformula_table", "subformula_index", *_BY_PEAK, *_BY_SPECTRUM,
+    "molecule", "peak_offset", "subformula", *_BY_PEAK, *_BY_SPECTRUM,
 )  # fmt: skip
 
 
@@ -120,9 +119,7 @@ class PreparedSpectra:
     adduct: NDArray[np.int8]
     instrument: NDArray[np.int8]
     energy_ev: NDArray[np.float16]
-    precursor_mz: NDArray[np.float32]
     spectrum_fold: NDArray[np.uint8]
-    spectrum_id: NDArray[np.bytes_]
 
     def __len__(self) -> int:
         return len(self.molecule)
@@ -133,22 +130,27 @@ def offsets(sizes: Iterable[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(np.fromiter(sizes, np.int64))]).astype(np.int64)
 
 
+def join(one: Molecules, other: Molecules) -> Molecules:
+    """Two collections, one after the other."""
+    both = one.arrays(), other.arrays()
+    joined = {name: np.concatenate([part[name] for part in both]) for name in both[0]}
+    for name in RAGGED:
+        joined[name] = offsets(np.concatenate([np.diff(part[name]) for part in both]))
+    return Molecules(**joined)
+
+
 def spectrum_row(
     found: AnnotatedSpectrum,
-    spectrum_id: str,
     fold: str,
     rows: NDArray[np.int64] | slice = slice(None),
 ) -> dict[str, Any]:
     """One annotated spectrum by the names of the arrays it goes to; see `spectrum_arrays`.
 
-    Its energy is kept if there is one for all peaks, its precursor m/z is the theoretical one where
-    none was measured. Of its peaks some rows may be kept.
+    Its energy is kept if there is one for all peaks. Of its peaks some rows may be kept.
     """
     hypothesis = found.hypothesis
-    first = hypothesis.feature.first
     energies = {spectrum.collision_energy_ev for spectrum in hypothesis.feature.spectra}
     energy = energies.pop() if len(energies) == 1 else None
-    expected = precursor_mz(hypothesis.formula, hypothesis.adduct)
     peaks: dict[str, NDArray[Any]] = {
         "intensity": found.intensity, "ppm": found.ppm, "mz": found.mz, "share": found.share,
         "carrier": carrier_indices(hypothesis.adduct)[found.carrier],
@@ -158,11 +160,9 @@ def spectrum_row(
         "subformula": found.subformula[rows].astype(np.uint8),
         **{name: values[rows].astype(_BY_PEAK[name]) for name, values in peaks.items()},
         "adduct": hypothesis.adduct.index,
-        "instrument": instrument_index(first.instrument),
+        "instrument": instrument_index(hypothesis.feature.first.instrument),
         "energy_ev": np.nan if energy is None else energy,
-        "precursor_mz": first.precursor_mz or expected,
         "spectrum_fold": FOLDS.index(fold),
-        "spectrum_id": spectrum_id.encode("ascii", "replace"),
     }
 
 
@@ -170,19 +170,11 @@ def spectrum_arrays(
     spectra: Sequence[Mapping[str, Any]], molecule: Sequence[int] | NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
     """Spectra that `spectrum_row` gave, and the row of each one's molecule, as arrays."""
-    # Fragments repeat from spectrum to spectrum, so each distinct sub-formula is stored once.
-    none = np.zeros((0, N_ELEMENTS), np.uint8)
-    every = np.concatenate([none, *(spectrum["subformula"] for spectrum in spectra)])
-    table, index = np.unique(every, axis=0, return_inverse=True)
+    by_peak = ("subformula", *_BY_PEAK)
     return {
         "molecule": np.asarray(molecule, np.int32),
         "peak_offset": offsets(len(spectrum["mz"]) for spectrum in spectra),
-        "subformula_table": table,
-        "subformula_index": index.reshape(-1).astype(np.uint32),
-        **{
-            name: np.concatenate([np.zeros(0, dtype), *(s[name] for s in spectra)])
-            for name, dtype in _BY_PEAK.items()
-        },
+        **{name: np.concatenate([spectrum[name] for spectrum in spectra]) for name in by_peak},
         **{name: np.array([s[name] for s in spectra], t) for name, t in _BY_SPECTRUM.items()},
     }
 
@@ -190,11 +182,7 @@ def spectrum_arrays(
 def write(
     folder: Path, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, object]
 ) -> dict[str, object]:
-    """Write arrays and the manifest; the manifest last, so that a broken run is not mistaken.
-
-    The record names sources, settings and counts; with a description of the arrays it becomes the
-    manifest, which is returned. The folder is created if needed.
-    """
+    """Write arrays that are in memory as a whole; see `write_blocks`."""
     return write_blocks(folder, [arrays], lambda: record)
 
 
@@ -203,10 +191,15 @@ def write_blocks(
     blocks: Iterable[Mapping[str, NDArray[Any]]],
     record: Callable[[], Mapping[str, object]],
 ) -> dict[str, object]:
-    """Write arrays that come in blocks of rows, of which one is in memory at a time; see `write`.
+    """Write arrays that come in blocks of rows, of which one is in memory at a time.
 
-    Offsets of ragged rows begin at 0 in every block. Until the last block is there, nothing that
-    the folder held is touched. The record is asked for then.
+    Offsets of ragged rows begin at 0 in every block, and an array need not be in each. Until the
+    last block is there, nothing that the folder held is touched; the manifest is written last, so
+    that a broken run is not mistaken for a whole one. The record, of sources, settings and counts,
+    is asked for then.
+
+    Returns:
+        The manifest: the record with a description of the arrays.
     """
     streams: dict[str, IO[bytes]] = {}
     shapes: dict[str, tuple[np.dtype[Any], int, tuple[int, ...]]] = {}
@@ -262,7 +255,7 @@ def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[obj
 
 
 def origin(source: Path, **settings: object) -> dict[str, object]:
-    """What a folder that is derived from a prepared one keeps in its manifest as ``made_from``."""
+    """What the manifest of a folder that is made of a prepared one keeps as ``made_from``."""
     return {"manifest_sha256": sha256(source / MANIFEST), **settings}
 
 
@@ -277,7 +270,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise MissingInputError(
             f"{folder} holds no prepared data ({MANIFEST} is missing); "
-            "make it with 'duallgd data structures' or 'duallgd data spectra'"
+            "let 'duallgd train RECIPE' make it"
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -294,28 +287,21 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def load_molecules(folder: Path) -> Molecules:
     """Memory-map the molecules of a prepared folder."""
     read_manifest(folder)
-    return Molecules(**{name: load_array(folder, name) for name in MOLECULE_ARRAYS})
+    return Molecules(**{name: _load_array(folder, name) for name in MOLECULE_ARRAYS})
 
 
 def load_spectra(folder: Path) -> PreparedSpectra:
-    """Memory-map the spectra of a prepared folder and their molecules; unfold the sub-formulas.
+    """Memory-map the spectra of a prepared folder and their molecules.
 
     Raises:
         MissingInputError: The folder holds no prepared data.
-        UsageError: It holds structures alone.
-        UnreadableError: An array is missing or broken.
+        UnreadableError: An array is missing, as where it holds structures alone, or broken.
     """
-    held = read_manifest(folder).get("kind")
-    if held != "spectra":
-        how = "prepare some with 'duallgd data spectra'"
-        raise UsageError(f"{folder} holds {held}, not spectra; {how}")
     molecules = load_molecules(folder)
-    arrays = {name: load_array(folder, name) for name in SPECTRUM_ARRAYS}
-    table, index = arrays.pop("subformula_table"), arrays.pop("subformula_index")
-    return PreparedSpectra(molecules, subformula=np.asarray(table)[index], **arrays)
+    return PreparedSpectra(molecules, **{n: _load_array(folder, n) for n in SPECTRUM_ARRAYS})
 
 
-def load_array(folder: Path, name: str) -> NDArray[Any]:
+def _load_array(folder: Path, name: str) -> NDArray[Any]:
     """Memory-map one array of a prepared folder, which may be missing or broken."""
     path = folder / f"{name}.npy"
     if not path.is_file():

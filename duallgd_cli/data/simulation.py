@@ -1,15 +1,13 @@
 """Simulated spectra: what a fragment model expects of a structure, drawn at random.
 
-A prepared folder of them holds structures, and one spectrum that each might give.
-
 Measured spectra of a few thousand molecules cannot teach an encoder what fragments mean for all the
 structures without one. A fragment model fitted on the measured ones can: it says how likely each
 fragment is a peak at this energy, and how intense. K peaks.
 """
 
 import pickle
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache, partial
 from multiprocessing import parent_process
 from pathlib import Path
@@ -35,12 +33,13 @@ from duallgd_cli.data.fragmentation import (
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import most_intense
 from duallgd_cli.data.prepared import (
+    BLOCK,
     Molecules,
     load_molecules,
     read_manifest,
     spectrum_arrays,
     spectrum_row,
-    write,
+    write_blocks,
 )
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.runtime import in_order
@@ -127,12 +126,12 @@ _LOST_COUNTS: Final = np.array([Formula.parse(text).counts for text in _LOST], n
 
 
 class Simulator:
-    """Draws spectra that structures might give, from ions that were measured as often as said."""
+    """Draws spectra that structures might give, of ions by their weights."""
 
     def __init__(self, model: FragmentModel, ions: list[Ion], weight: NDArray[np.float64]) -> None:
         self.model = model.eval()
         self.ions = ions
-        self.share_up_to = np.cumsum(weight) / np.sum(weight)  # summed once, not for each spectrum
+        self.share_up_to = np.cumsum(weight) / np.sum(weight)
         self._alike: dict[tuple[int, int], list[Ion]] = {}
         for ion in ions:
             self._alike.setdefault((ion.adduct, ion.instrument), []).append(ion)
@@ -159,7 +158,7 @@ class Simulator:
     def _spectrum(
         self, found: Fragments, formula: Formula, ion: Ion, generator: np.random.Generator
     ) -> Spectrum:
-        """One spectrum of the fragments found."""
+        """One spectrum of these fragments."""
         with torch.inference_mode():
             presence, mean = self.model(torch.from_numpy(fragment_features(found, ion)))
         chance = torch.sigmoid(presence).numpy() * np.exp(generator.normal(0, _CHANCE_SPREAD))
@@ -234,68 +233,67 @@ def _recorded(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which structures get a spectrum."""
-
-    limit: int | None = None  # so many at random, or None for all
-    max_atoms: int = 50  # larger ones are left out
-    # Random seed of the choice and of the spectra; a spectrum depends on the seed and on its
-    # structure's row.
-    seed: int = 1
-
-
 def prepare_simulated(
     structures: Path,
     simulator: Simulator,
     out: Path,
     record: dict[str, object],
-    selection: Selection = Selection(),
     *,
+    limit: int | None = None,
+    max_atoms: int = 50,
+    seed: int = 1,
     workers: int = 1,
     advance: Callable[[int], None] = lambda spectra: None,
 ) -> dict[str, object]:
     """Simulate one spectrum each for structures of fold train, and return the manifest.
 
+    No more of them than a block are in memory. A spectrum depends on the seed and on its
+    structure's row.
+
     Args:
-        structures: Folder made by `duallgd data structures`.
+        structures: Prepared structures.
         simulator: Draws the spectra.
         out: Folder for the arrays.
         record: What is known of the fragment model, kept in the manifest.
-        selection: Which structures to simulate.
+        limit: So many structures at random, or None for all.
+        max_atoms: Larger ones are left out.
+        seed: Random seed of the choice and of the spectra.
         workers: Processes.
         advance: Told how many spectra were drawn.
 
     Raises:
         UnreadableError: No structure of fold train can be simulated.
     """
-    molecules = load_molecules(structures)
-    able = molecules.in_folds("train") & (molecules.n_heavy <= selection.max_atoms)
+    molecules, source = load_molecules(structures), read_manifest(structures)
+    able = molecules.in_folds("train") & (molecules.n_heavy <= max_atoms)
     rows = np.flatnonzero(able & (np.diff(molecules.bond_offset) > 0))
-    if selection.limit is not None and selection.limit < len(rows):
-        generator = np.random.default_rng(selection.seed)
-        rows = np.sort(generator.choice(rows, selection.limit, replace=False))
+    if limit is not None and limit < len(rows):
+        rows = np.sort(np.random.default_rng(seed).choice(rows, limit, replace=False))
     if not len(rows):
         raise UnreadableError(f"{structures} holds no structure of fold train with a bond")
-    spectra: list[dict[str, Any]] = []
-    # As bytes: torch's own way to other processes needs shared memory.
-    draw = partial(_draw, structures, pickle.dumps(simulator), selection.seed)
-    for drawn in in_order(draw, rows.tolist(), workers):
-        spectra.append(drawn)
-        advance(1)
-    arrays = molecules.take(rows).arrays() | spectrum_arrays(spectra, np.arange(len(rows)))
-    source = read_manifest(structures)
+
+    def blocks() -> Iterator[dict[str, NDArray[Any]]]:
+        # As bytes: torch's own way to other processes needs shared memory.
+        draw = partial(_draw, structures, pickle.dumps(simulator), seed)
+        drawn, done = list[dict[str, Any]](), 0
+        for spectrum in in_order(draw, rows.tolist(), workers):
+            drawn.append(spectrum)
+            advance(1)
+            if len(drawn) == BLOCK or done + len(drawn) == len(rows):
+                own = np.arange(done, done + len(drawn))
+                yield molecules.take(rows[own]).arrays() | spectrum_arrays(drawn, own)
+                drawn, done = [], done + len(own)
+
     about: dict[str, object] = {
         "kind": "spectra",
         "source": {"simulated": source.get("source"), "model": record},
         "molecules": len(rows),
         "spectra": len(rows),
-        "peak_rows": len(arrays["mz"]),
-        "settings": asdict(selection),
+        "settings": {"limit": limit, "max_atoms": max_atoms, "seed": seed},
         "holdout_keys": source.get("holdout_keys", 0),
         "holdout_removed": source.get("holdout_removed", 0),
     }
-    return write(out, arrays, about)
+    return write_blocks(out, blocks(), lambda: about)
 
 
 @lru_cache(maxsize=1)
@@ -309,4 +307,4 @@ def _loaded(structures: Path, simulator: bytes) -> tuple[Molecules, Simulator]:
 def _draw(structures: Path, simulator: bytes, seed: int, row: int) -> dict[str, Any]:
     molecules, own = _loaded(structures, simulator)
     found = own.annotated(molecules, row, np.random.default_rng((seed, row)))
-    return spectrum_row(found, f"simulated-{row}", "train", most_intense(found.intensity))
+    return spectrum_row(found, "train", most_intense(found.intensity))

@@ -1,9 +1,16 @@
-"""Labelled spectra to a prepared folder: annotated peaks and their molecules; needs rdkit once."""
+"""Labelled spectra of many files: one table of all, and from a table to a prepared folder.
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+Whatever `spectra.reading` reads is taken, with the structure as SMILES or InChI. The table, in the
+MassSpecGym layout, holds folds train and val; the molecules of all other folds, and those on
+hold-out lists, are left out.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -11,25 +18,50 @@ import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import parse_smiles, smiles_of_inchi
-from duallgd_cli.data.prepared import FOLDS, spectrum_arrays, spectrum_row, write, write_report
-from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
-from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError
-from duallgd_cli.files import require_input, sha256
+from duallgd_cli.chem.identity import inchikey_block, parse_smiles, smiles_of_inchi
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.data.prepared import (
+    BLOCK,
+    FOLDS,
+    spectrum_arrays,
+    spectrum_row,
+    write_blocks,
+    write_report,
+)
+from duallgd_cli.data.structures import (
+    ON_HOLDOUT,
+    PreparedMolecule,
+    pack,
+    prepare_molecule,
+    reason_of,
+)
+from duallgd_cli.errors import FormulaError, MissingInputError, MoleculeError, UnreadableError
+from duallgd_cli.files import require_input, sha256, write_atomically
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import is_missing
-from duallgd_cli.spectra.types import Feature, Hypothesis
+from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
+
+COLUMNS: Final = (
+    "identifier", "mzs", "intensities", "smiles", "inchikey", "formula", "precursor_mz", "adduct",
+    "instrument_type", "collision_energy", "fold",
+)  # fmt: skip
+_HASHED: Final = 1 << 32
+_PRECURSOR_DA: Final = 0.02
+_PRECURSOR_PPM: Final = 20.0
+# Training spectra are cleaned and explained as those of a prediction are by default.
+_CLEANING: Final = CleaningSettings()
+_ANNOTATION: Final = AnnotationSettings()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledSpectrum:
-    """One case to learn from: the spectra of an ion, and the structure they belong to."""
+    """A spectrum as read, not yet cleaned, and the structure that it belongs to."""
 
-    feature: Feature  # spectra as read, not yet cleaned
-    smiles: str  # SMILES of the molecule
+    spectrum: Spectrum
+    smiles: str
     fold: str  # train, val, test or dev
     number: int  # position of the record in its source, from 1
 
@@ -43,16 +75,269 @@ class RejectedSpectrum(NamedTuple):
     detail: str  # what was found in this one
 
 
-Labelled = LabelledSpectrum | RejectedSpectrum
-_PRECURSOR_DA: Final = 0.02
-_PRECURSOR_PPM: Final = 20.0
-
-
 class UnusableRecordError(Exception):
     """A record is no training data; holds the reason and the detail of `RejectedSpectrum`."""
 
 
+# A molecule, and what `spectrum_row` makes of its spectrum with, as ``explained_intensity``, the
+# share that peaks with a sub-formula have of the intensity.
+Prepared = tuple[PreparedMolecule, dict[str, Any]]
+
+
+def read_labelled(source: Path) -> Iterator[LabelledSpectrum | RejectedSpectrum]:
+    """Read any spectrum file whose records name a SMILES or an InChI, plain or packed.
+
+    A record without a fold belongs to train.
+
+    Raises:
+        MissingInputError: No such file or folder.
+        UnreadableError: Of no known layout.
+    """
+    require_input(str(source))
+    for spectrum in read(str(source), keep_structures=True):
+        smiles, inchi = (
+            "" if is_missing(text) else text.strip().strip('"')
+            for text in (spectrum.metadata.get(name, "") for name in ("smiles", "inchi"))
+        )
+        smiles = smiles or smiles_of_inchi(inchi)
+        fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
+        number, trouble = spectrum.source.index + 1, None
+        if spectrum.failure is not None:
+            trouble = "unreadable", spectrum.failure.message
+        elif spectrum.ms_level != 2:
+            trouble = "not an MS2 spectrum", f"MS level {spectrum.ms_level}"
+        elif not smiles:
+            trouble = "no structure", "no SMILES or InChI"
+        elif fold not in FOLDS:
+            trouble = "unknown fold", fold
+        if trouble:
+            yield RejectedSpectrum(number, spectrum.spectrum_id, *trouble)
+        else:
+            yield LabelledSpectrum(replace(spectrum, metadata={}), smiles, fold, number)
+
+
+def gather_spectra(
+    sources: Sequence[Path],
+    table: Path,
+    keys: Path,
+    *,
+    holdout: frozenset[str] = frozenset(),
+    validation: float = 0.0,
+    seed: int = 1,
+) -> dict[str, int]:
+    """Write the spectra of all files that may be looked at as one table.
+
+    Args:
+        sources: Files of spectra with structures, or folders of them.
+        table: To write; ``report.tsv`` beside it says of each record left out why.
+        keys: To write: InChIKey first blocks that must not be trained on.
+        holdout: First blocks that are left out altogether.
+        validation: Share of the molecules of fold train that are moved to fold val.
+        seed: Of that choice, which depends on nothing else but the molecule.
+
+    Returns:
+        Numbers of spectra by fold, of molecules that are held out (``held out``), of those that
+        stand in several folds (``in several folds``), and of records left out by reason.
+
+    Raises:
+        MissingInputError: A file is not there.
+        UnreadableError: None holds a labelled spectrum of fold train.
+    """
+    counts, held, trained = Counter[str](), set(holdout), set[str]()
+    left_out: list[tuple[object, ...]] = []
+    names = Counter[str]()
+
+    def rows() -> Iterator[Sequence[str]]:
+        for path in _files_of(sources):
+            for record in read_labelled(path):
+                row = _screened(record, holdout)
+                if isinstance(row, RejectedSpectrum):
+                    counts[row.reason] += 1
+                    left_out.append((path.name, *row))
+                    continue
+                block = row["inchikey"]
+                # A number that depends on the molecule and the seed alone.
+                digest = hashlib.sha256(f"{seed} {block}".encode()).digest()
+                is_drawn = int.from_bytes(digest[:4], "big") / _HASHED < validation
+                if row["fold"] == "train" and is_drawn:
+                    row["fold"] = "val"
+                (trained if row["fold"] == "train" else held).add(block)
+                counts[row["fold"]] += 1
+                names[row["identifier"]] += 1
+                if names[row["identifier"]] > 1:  # the truth is looked up by it
+                    row["identifier"] += f"-{names[row['identifier']]}"
+                if row["fold"] in ("train", "val"):
+                    yield [row[name] for name in COLUMNS]
+
+    lines = ("\t".join(cells) + "\n" for cells in chain([COLUMNS], rows()))
+    write_atomically(table, lines)
+    report = table.with_name("report.tsv")
+    write_report(report, ("file", *RejectedSpectrum._fields), left_out)
+    if not trained - held:
+        raise UnreadableError(
+            "there is no spectrum with a structure to train on; name structures as SMILES or "
+            f"InChI, and fold train if there are folds; {report} says why each record was left out"
+        )
+    write_atomically(keys, (f"{block}\n" for block in sorted(held)))
+    return {**counts, "held out": len(held), "in several folds": len(trained & held)}
+
+
+def _files_of(sources: Iterable[Path]) -> Iterator[Path]:
+    """The files, and those in the folders, in order; none may be missing."""
+    for source in sources:
+        if not source.exists():
+            raise MissingInputError(f"{source} does not exist; check the paths of the recipe")
+        inside = [path for path in sorted(source.rglob("*")) if path.is_file()]
+        if source.is_dir() and not inside:
+            raise MissingInputError(f"{source} is empty; put files of spectra into it")
+        yield from inside if source.is_dir() else (source,)
+
+
+def _screened(
+    record: LabelledSpectrum | RejectedSpectrum, holdout: frozenset[str]
+) -> dict[str, str] | RejectedSpectrum:
+    """Cells of a record, or why it is left out."""
+    if isinstance(record, RejectedSpectrum):
+        return record
+    spectrum = record.spectrum
+    block, formula, trouble = _described(record.smiles)
+    if block in holdout:
+        trouble = ON_HOLDOUT
+    if trouble:
+        return RejectedSpectrum(record.number, spectrum.spectrum_id, trouble, record.smiles)
+    energy, precursor = spectrum.collision_energy_ev, spectrum.precursor_mz
+    return {
+        "identifier": spectrum.spectrum_id,
+        "mzs": ",".join(map(repr, spectrum.mz.tolist())),
+        "intensities": ",".join(map(repr, spectrum.intensity.tolist())),
+        "smiles": record.smiles,
+        "inchikey": block,
+        "formula": formula,
+        "precursor_mz": "" if precursor is None else repr(float(precursor)),
+        "adduct": spectrum.adduct_text,
+        "instrument_type": spectrum.instrument,
+        "collision_energy": "" if energy is None else repr(float(energy)),
+        "fold": record.fold,
+    }
+
+
 @lru_cache(maxsize=4096)  # records of one molecule stand together
+def _described(smiles: str) -> tuple[str, str, str]:
+    """First block of the InChIKey and formula of a structure; or "", "" and why it has none."""
+    try:
+        mol = parse_smiles(smiles)
+        return inchikey_block(mol), str(formula_of(mol)), ""
+    except FormulaError:
+        return "", "", "unsupported element"
+    except MoleculeError as error:
+        return "", "", reason_of(error)
+
+
+def prepare_spectra(
+    source: Path,
+    out: Path,
+    *,
+    holdout: frozenset[str] = frozenset(),
+    workers: int = 1,
+    advance: Callable[[int], None] = lambda records: None,
+) -> dict[str, object]:
+    """Prepare labelled spectra for training, and return the manifest.
+
+    No more of them than a block are in memory. A molecule of several folds counts as of the one
+    that is farthest from training.
+
+    Args:
+        source: Any file that `read_labelled` reads.
+        out: Folder for the arrays, the manifest and ``report.tsv`` of rejected records.
+        holdout: InChIKey first blocks that must not be trained on; their spectra of fold train are
+            left out and counted, those of other folds stay.
+        workers: Processes.
+        advance: Told how many records were done, for a progress display.
+
+    Raises:
+        MissingInputError: No such file.
+        UnreadableError: Nothing in it became training data.
+    """
+    rejected: list[RejectedSpectrum] = []
+    folds: dict[str, set[int]] = {}  # of each molecule, by its first block, in the order of rows
+    place: dict[str, int] = {}
+    explained: list[float] = []
+
+    def blocks() -> Iterator[dict[str, Any]]:
+        block: list[Prepared] = []
+        work = partial(prepare_record, holdout=holdout)
+        for result in in_order(work, read_labelled(source), workers):
+            if isinstance(result, RejectedSpectrum):
+                rejected.append(result)
+            else:
+                block.append(result)
+            if len(block) == BLOCK:
+                yield packed(block)
+                block.clear()
+            advance(1)
+        if block:
+            yield packed(block)
+        if not folds:
+            raise UnreadableError(f"{source} holds no spectrum that can be used; see its layout")
+        # The largest index is the fold farthest from training.
+        yield {"fold": np.array([max(several) for several in folds.values()], np.uint8)}
+
+    def packed(block: Sequence[Prepared]) -> dict[str, Any]:
+        """Some spectra, and those of their molecules that come for the first time."""
+        fresh: list[PreparedMolecule] = []
+        for molecule, row in block:
+            if molecule.inchikey not in place:
+                place[molecule.inchikey] = len(place)
+                fresh.append(molecule)
+            folds.setdefault(molecule.inchikey, set()).add(row["spectrum_fold"])
+            explained.append(row["explained_intensity"])
+        rows = spectrum_arrays([r for _, r in block], [place[m.inchikey] for m, _ in block])
+        return (pack(fresh) if fresh else {}) | rows
+
+    def record() -> dict[str, object]:
+        reasons = Counter(r.reason for r in rejected)
+        return {
+            "kind": "spectra",
+            "source": {"file": source.name, "sha256": sha256(source)},
+            "settings": {"cleaning": asdict(_CLEANING), "annotation": asdict(_ANNOTATION)},
+            "molecules": len(folds),
+            "spectra": len(explained),
+            "rejected": dict(reasons.most_common()),
+            "holdout_keys": len(holdout),
+            "holdout_removed": reasons.get(ON_HOLDOUT, 0),
+            "without_explained_peak": explained.count(0),
+            "molecules_in_several_folds": sum(len(several) > 1 for several in folds.values()),
+            "mean_intensity_explained": float(np.mean(explained)),
+        }
+
+    manifest = write_blocks(out, blocks(), record)
+    write_report(out / "report.tsv", RejectedSpectrum._fields, rejected)
+    return manifest
+
+
+def prepare_record(
+    record: LabelledSpectrum | RejectedSpectrum, holdout: frozenset[str] = frozenset()
+) -> Prepared | RejectedSpectrum:
+    """Turn one record into training data, or say why it is none."""
+    if isinstance(record, RejectedSpectrum):
+        return record
+    spectrum = record.spectrum
+    try:
+        molecule, adduct = molecule_of(record.smiles), adduct_of(spectrum.adduct_text)
+        refuse_misfit(molecule.formula, adduct, spectrum.precursor_mz or None)
+        cleaned = clean(spectrum, _CLEANING)
+        if cleaned.failure is not None:
+            raise UnusableRecordError("no usable peaks", cleaned.failure.message)
+        if record.fold == "train" and molecule.inchikey in holdout:
+            raise UnusableRecordError(ON_HOLDOUT, molecule.inchikey)
+    except UnusableRecordError as refusal:
+        return RejectedSpectrum(record.number, spectrum.spectrum_id, *refusal.args)
+    found = annotate(Hypothesis(Feature((cleaned,)), molecule.formula, adduct), _ANNOTATION)
+    row = spectrum_row(found, record.fold)
+    return molecule, row | {"explained_intensity": found.explained_intensity}
+
+
+@lru_cache(maxsize=4096)
 def molecule_of(smiles: str) -> PreparedMolecule:
     """The molecule of a record, or an `UnusableRecordError` that says why it is of no use."""
     try:
@@ -87,143 +372,3 @@ def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> N
         raise UnusableRecordError(
             "precursor m/z differs", f"{measured:.4f}, expected {expected:.4f}"
         )
-
-
-# Training spectra are cleaned and explained as those of a prediction are by default.
-_CLEANING: Final = CleaningSettings()
-_ANNOTATION: Final = AnnotationSettings()
-
-
-# A molecule, and what `spectrum_row` makes of its spectrum with, as ``explained_intensity``, the
-# share that peaks with a sub-formula have of the intensity.
-Prepared = tuple[PreparedMolecule, dict[str, Any]]
-
-
-def prepare_spectra(
-    source: Path,
-    out: Path,
-    *,
-    holdout: frozenset[str] = frozenset(),
-    workers: int = 1,
-    advance: Callable[[int], None] = lambda records: None,
-) -> dict[str, object]:
-    """Prepare labelled spectra for training, and return the manifest.
-
-    Args:
-        source: A table in the MassSpecGym layout, or any spectrum file with SMILES.
-        out: Folder for the arrays, the manifest and ``report.tsv`` of rejected records.
-        holdout: InChIKey first blocks that must not be trained on; their spectra of fold train are
-            left out and counted, those of other folds stay.
-        workers: Processes.
-        advance: Told how many records were done, for a progress display.
-
-    Raises:
-        MissingInputError: No such file.
-        UnreadableError: Nothing in it became training data.
-    """
-    spectra: list[Prepared] = []
-    rejected: list[RejectedSpectrum] = []
-    work = partial(prepare_record, holdout=holdout)
-    for result in in_order(work, read_labelled(source), workers):
-        if isinstance(result, RejectedSpectrum):
-            rejected.append(result)
-        else:
-            spectra.append(result)
-        advance(1)
-    if not spectra:
-        raise UnreadableError(f"{source} holds no spectrum that can be used; see its layout")
-    first: dict[str, PreparedMolecule] = {}
-    folds: defaultdict[str, set[int]] = defaultdict(set)
-    for molecule, row in spectra:
-        first.setdefault(molecule.inchikey, molecule)
-        folds[molecule.inchikey].add(row["spectrum_fold"])
-    place = {key: index for index, key in enumerate(first)}
-    rows = [row for _, row in spectra]
-    # The largest index is the fold farthest from training: it decides where folds share a molecule.
-    fold = np.array([max(folds[key]) for key in first], np.uint8)
-    arrays: dict[str, Any] = {
-        **pack(list(first.values()), fold),
-        **spectrum_arrays(rows, [place[molecule.inchikey] for molecule, _ in spectra]),
-    }
-    reasons = Counter(r.reason for r in rejected)
-    record: dict[str, object] = {
-        "kind": "spectra",
-        "source": {"file": source.name, "sha256": sha256(source)},
-        "settings": {"cleaning": asdict(_CLEANING), "annotation": asdict(_ANNOTATION)},
-        "molecules": len(arrays["fold"]),
-        "spectra": len(spectra),
-        "peak_rows": len(arrays["mz"]),
-        "rejected": dict(reasons.most_common()),
-        "holdout_keys": len(holdout),
-        "holdout_removed": reasons.get(ON_HOLDOUT, 0),
-        "without_explained_peak": sum(row["explained_intensity"] == 0 for row in rows),
-        "molecules_in_several_folds": sum(len(several) > 1 for several in folds.values()),
-        "mean_intensity_explained": float(np.mean([row["explained_intensity"] for row in rows])),
-    }
-    manifest = write(out, arrays, record)
-    write_report(out / "report.tsv", RejectedSpectrum._fields, rejected)
-    return manifest
-
-
-def read_labelled(source: Path) -> Iterator[Labelled]:
-    """Read a data set whose layout is recognised by its form.
-
-    That is a table in the MassSpecGym layout, or any spectrum file whose records name a SMILES or
-    an InChI, plain or packed. The energy is taken from collision_energy_text where there is such a
-    column, since a prediction starts from text as well. A record without a fold belongs to train.
-
-    Raises:
-        MissingInputError: No such file or folder.
-        UnreadableError: Of no known layout.
-    """
-    if source.is_dir() or source.suffix == ".zip":
-        raise UnreadableError(
-            f"{source} is no table; make one of MassBank's record files with recipes/massbank.py, "
-            "of NPLIB1 with recipes/nplib1.py, both in a clone of duallgd"
-        )
-    require_input(str(source))
-    for spectrum in read(str(source), keep_structures=True):
-        smiles, inchi = (
-            "" if is_missing(text) else text.strip().strip('"')
-            for text in (spectrum.metadata.get(name, "") for name in ("smiles", "inchi"))
-        )
-        smiles = smiles or smiles_of_inchi(inchi)
-        fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
-        number, trouble = spectrum.source.index + 1, None
-        if spectrum.failure is not None:
-            trouble = "unreadable", spectrum.failure.message
-        elif spectrum.ms_level != 2:
-            trouble = "not an MS2 spectrum", f"MS level {spectrum.ms_level}"
-        elif not smiles:
-            trouble = "no structure", "no SMILES or InChI"
-        elif fold not in FOLDS:
-            trouble = "unknown fold", fold
-        if trouble:
-            yield RejectedSpectrum(number, spectrum.spectrum_id, *trouble)
-        else:
-            bare = replace(spectrum, metadata={})
-            yield LabelledSpectrum(Feature((bare,)), smiles, fold, number)
-
-
-def prepare_record(
-    record: Labelled, holdout: frozenset[str] = frozenset()
-) -> Prepared | RejectedSpectrum:
-    """Turn one record into training data, or say why it is none."""
-    if isinstance(record, RejectedSpectrum):
-        return record
-    first = record.feature.first
-    try:
-        molecule, adduct = molecule_of(record.smiles), adduct_of(first.adduct_text)
-        refuse_misfit(molecule.formula, adduct, first.precursor_mz or None)
-        spectra = [clean(spectrum, _CLEANING) for spectrum in record.feature.spectra]
-        usable = tuple(spectrum for spectrum in spectra if spectrum.failure is None)
-        if not usable:
-            messages = {spectrum.failure.message for spectrum in spectra if spectrum.failure}
-            raise UnusableRecordError("no usable peaks", "; ".join(sorted(messages)))
-        if record.fold == "train" and molecule.inchikey in holdout:
-            raise UnusableRecordError(ON_HOLDOUT, molecule.inchikey)
-    except UnusableRecordError as refusal:
-        return RejectedSpectrum(record.number, first.spectrum_id, *refusal.args)
-    found = annotate(Hypothesis(Feature(usable), molecule.formula, adduct), _ANNOTATION)
-    row = spectrum_row(found, first.spectrum_id, record.fold)
-    return molecule, row | {"explained_intensity": found.explained_intensity}

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress, islice
+from itertools import chain, compress
 from pathlib import Path
 from typing import IO, Final
 
@@ -27,7 +27,7 @@ from duallgd_cli.chem.identity import (
 )
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.data.prepared import FOLDS, offsets, write_blocks, write_report
+from duallgd_cli.data.prepared import BLOCK, FOLDS, offsets, write_blocks, write_report
 from duallgd_cli.errors import (
     DuallgdError,
     FormulaError,
@@ -56,7 +56,6 @@ _ABOUT: Final = (
     ("fold",),
 )
 _REPORT_LIMIT: Final = 100_000
-_BLOCK: Final = 20_000  # molecules that are in memory at once
 _BLOCK_LETTERS: Final = 14
 logger = logging.getLogger(__name__)
 _FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
@@ -83,18 +82,14 @@ _UNLIKELY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StructureRow:
-    """One line of a structure file: its SMILES, its fold, where it stands and what it is called.
-
-    `feature_id` names the feature that it is an analogue of, where a file says so; `fault` says why
-    the row cannot be read, where it cannot.
-    """
+    """One line of a structure file."""
 
     smiles: str
     fold: str
     line: int
     name: str = ""
-    feature_id: str = ""
-    fault: str = ""
+    feature_id: str = ""  # the feature that it is an analogue of, where a file says so
+    fault: str = ""  # why the row cannot be read, where it cannot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,32 +114,28 @@ def prepare_structures(
     out: Path,
     *,
     holdout: frozenset[str] = frozenset(),
-    limit: int | None = None,
     workers: int = 1,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, object]:
-    """Prepare a structure file for decoder pretraining, and return the manifest.
+    """Prepare structure files for the decoder, one molecule a first block; return the manifest.
 
     Args:
-        source: ``.tsv``, ``.csv`` (column smiles, optional fold), ``.smi`` or ``.sdf``, plain or
-            compressed (.gz, .xz); or several of them.
+        source: One or several files that `read_rows` reads.
         out: Folder for the arrays, the manifest and ``report.tsv`` of rejected rows.
-        holdout: InChIKey first blocks that must not be trained on; they are left out and counted.
-        limit: Read only so many rows.
+        holdout: InChIKey first blocks that are left out and counted.
         workers: Processes.
-        advance: Told how many rows were done, for a progress display.
+        advance: Told how many rows were done.
 
     Raises:
         MissingInputError: No such file.
         UnreadableError: Nothing in it became a molecule.
     """
     sources = [source] if isinstance(source, Path) else list(source)
-    rows = islice(chain.from_iterable(map(read_rows, sources)), limit)
+    rows = chain.from_iterable(map(read_rows, sources))
     done, reasons = set[str](), Counter[str]()
     rejected: list[tuple[int, str, str]] = []
 
     def blocks() -> Iterator[Mapping[str, NDArray[np.generic]]]:
-        """Molecules as arrays; no more of them than a block are in memory."""
         block: list[tuple[PreparedMolecule, int]] = []
         for row, result in in_order(_prepare_row, rows, workers):
             if isinstance(result, PreparedMolecule) and result.inchikey in holdout:
@@ -157,18 +148,21 @@ def prepare_structures(
             else:
                 done.add(result.inchikey)
                 block.append((result, FOLDS.index(row.fold)))
-            if len(block) == _BLOCK:
-                yield _packed(block)
+            if len(block) == BLOCK:
+                yield packed(block)
                 block.clear()
             advance(1)
         if block:
-            yield _packed(block)
+            yield packed(block)
         if not done:
             named = ", ".join(map(str, sources))
             raise UnreadableError(f"{named} holds no structure that can be used; see its columns")
 
+    def packed(block: Sequence[tuple[PreparedMolecule, int]]) -> dict[str, NDArray[np.generic]]:
+        molecules, folds = zip(*block, strict=True)
+        return pack(molecules) | {"fold": np.asarray(folds, np.uint8)}
+
     def record() -> dict[str, object]:
-        """What the manifest says of them."""
         return {
             "kind": "structures",
             "source": {
@@ -184,12 +178,6 @@ def prepare_structures(
     manifest = write_blocks(out, blocks(), record)
     write_report(out / "report.tsv", ("line", "smiles", "reason"), rejected)
     return manifest
-
-
-def _packed(block: Sequence[tuple[PreparedMolecule, int]]) -> dict[str, NDArray[np.generic]]:
-    """Molecules and their folds as arrays."""
-    molecules, folds = zip(*block, strict=True)
-    return pack(molecules, np.asarray(folds, np.uint8))
 
 
 def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
@@ -263,10 +251,8 @@ def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:
     )
 
 
-def pack(
-    molecules: Sequence[PreparedMolecule], fold: NDArray[np.uint8]
-) -> dict[str, NDArray[np.generic]]:
-    """Join molecules into the arrays of `data.prepared.Molecules`."""
+def pack(molecules: Sequence[PreparedMolecule]) -> dict[str, NDArray[np.generic]]:
+    """Join molecules into the arrays of `data.prepared.Molecules`, but for their folds."""
     return {
         "atom_counts": np.stack([m.atom_counts for m in molecules]),
         "charge": np.asarray([m.charge for m in molecules], np.int8),
@@ -275,7 +261,6 @@ def pack(
         "bond_type": np.concatenate([m.bond_type for m in molecules]),
         "bit_offset": offsets(len(m.bits) for m in molecules),
         "bits": np.concatenate([m.bits for m in molecules]),
-        "fold": fold,
         "inchikey": np.asarray([m.inchikey.encode("ascii") for m in molecules], "S14"),
     }
 

@@ -113,7 +113,7 @@ class FragmentKernel:
         if not _is_sound(tensors, n_known):
             raise WeightsError(
                 "the spectra of known molecules in the weights are broken; fetch or copy the "
-                "weights again, or run 'duallgd weights analogues'"
+                "weights again"
             )
         counts, place = tensors["n_places"].long(), tensors["place"].long()
         molecule = torch.arange(n_known)

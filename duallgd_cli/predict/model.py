@@ -253,8 +253,8 @@ def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedMode
     collection = Collection.of(checkpoint.templates) if checkpoint.templates else None
     if checkpoint.kernel and collection is None:
         raise WeightsError(
-            f"weights {path} hold spectra of known molecules without these; run 'duallgd weights "
-            "analogues'"
+            f"weights {path} hold spectra of known molecules without these; fetch or copy them "
+            "again"
         )
     blocks = NO_BLOCKS if collection is None else collection.blocks
     arrays = {name: tensor.numpy() for name, tensor in checkpoint.reranker.items()}
@@ -308,5 +308,5 @@ def _ranking(values: Mapping[str, Any], path: Path) -> RankingModel:
     except ConfigError as error:
         raise WeightsError(
             f"the ranking in weights {path} is of another version ({error}); take the weights that "
-            "come with this one, or run 'duallgd weights evidence' and 'duallgd calibrate'"
+            "come with this one"
         ) from None

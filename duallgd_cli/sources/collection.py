@@ -40,10 +40,7 @@ _MOST_DIFFERENT: Final = 0.4
 _BLOCK_LETTERS: Final = 14
 _MOST_BONDS: Final = np.array([valences[-1] for valences in VALENCES[:N_HEAVY]])
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5])
-_BROKEN: Final = (
-    "the templates in the weights are broken; fetch or copy the weights again, or run 'duallgd "
-    "weights analogues'"
-)
+_BROKEN: Final = "the templates in the weights are broken; fetch or copy the weights again"
 # Arrays of a weights file, and their types there.
 _DTYPES: Final[Mapping[str, type]] = {
     "atom_counts": np.uint8, "n_bonds": np.uint8, "bond_pair": np.uint8, "bond_type": np.uint8,
@@ -83,7 +80,7 @@ class Collection:
             )
         except KeyError as error:
             raise WeightsError(
-                f"the weights hold no {error} of templates; run 'duallgd weights analogues'"
+                f"the weights hold no {error} of templates; fetch or copy them again"
             ) from None
         except ValueError:
             raise WeightsError(_BROKEN) from None

@@ -1,8 +1,8 @@
 """`duallgd train --adapt`: weights that know a laboratory's own standards.
 
-The standards become templates with their building blocks and spectra, as `duallgd weights
-analogues` adds those of fold train. Of enough of them, drawn with the weights that do not know them
-yet, the confidence is fitted anew, of more the ranking too. The network stays as it is.
+The standards become templates with their building blocks and spectra, as those of fold train are.
+Of enough of them, drawn with the weights that do not know them yet, the confidence is fitted anew,
+of more the ranking too. The network stays as it is.
 """
 
 from dataclasses import replace
@@ -14,10 +14,8 @@ import torch
 
 from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks
-from duallgd_cli.data.alike import join
-from duallgd_cli.data.gather import gather_spectra
-from duallgd_cli.data.prepared import Molecules, load_spectra
-from duallgd_cli.data.spectra import prepare_spectra
+from duallgd_cli.data.prepared import join, load_spectra
+from duallgd_cli.data.spectra import gather_spectra, prepare_spectra
 from duallgd_cli.errors import UnreadableError, WeightsError, counted
 from duallgd_cli.evaluate.fitting import fit_weights_file
 from duallgd_cli.evaluate.leakage import TrainingHashes
@@ -25,15 +23,13 @@ from duallgd_cli.files import sha256
 from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.train.kernel_fit import known_spectra
-from duallgd_cli.train.recipe import Displays, predict_known
 from duallgd_cli.train.settings import DrawSettings
+from duallgd_cli.train.stages import HASHES_ENDING, LARGEST_TEMPLATE, Displays, predict_known
 
 FEWEST_SPECTRA: Final = 20
 # Molecules from which the confidence is fitted anew, and from which the order of candidates is.
 ENOUGH_FOR_CONFIDENCE: Final = 100
 ENOUGH_FOR_RANKING: Final = 300
-_HASHES: Final = ".train.hashes"
-_LARGEST: Final = 100  # heavy atoms of a template
 
 
 def adapt(
@@ -64,7 +60,7 @@ def adapt(
     if not checkpoint.templates or not checkpoint.kernel:
         raise WeightsError(
             f"weights {weights} hold no templates with spectra that others could be added "
-            "to; run 'duallgd weights analogues' first"
+            "to; use some that 'duallgd train' made by a recipe, or those that come with duallgd"
         )
     work.mkdir(parents=True, exist_ok=True)
     table = work / "standards.tsv"
@@ -104,11 +100,11 @@ def adapt(
         checkpoint = replace(checkpoint, ranking=own.ranking, record=own.record)
     if len(fresh):
         with shows.counting("molecules cut into building blocks") as advance:
-            added = known_molecules(fresh, _LARGEST, None, advance)
+            added = known_molecules(fresh, LARGEST_TEMPLATE, None, advance)
         kernel = known_spectra(spectra, added.molecules)
         names = ("n_places", "place", "weight")
         joined = {name: torch.cat([checkpoint.kernel[name], kernel[name]]) for name in names}
-        both = Molecules(**join(earlier.molecules, added.molecules))
+        both = join(earlier.molecules, added.molecules)
         collection = Collection(both, merged(earlier.blocks, added.blocks))
         checkpoint = replace(
             checkpoint, templates=collection.tensors(), kernel={**checkpoint.kernel, **joined}
@@ -123,10 +119,10 @@ def adapt(
     record = {**checkpoint.record, "adapted": described}
     save(out, replace(checkpoint, record=record), torch.float16, short_codes=True)
     listed = TrainingHashes.of([key.decode() for key in spectra.molecules.inchikey.tolist()])
-    before = weights.with_suffix(_HASHES)
+    before = weights.with_suffix(HASHES_ENDING)
     if before.is_file():
         listed = listed.joined(TrainingHashes.read(before))
-    listed.write(out.with_suffix(_HASHES))
+    listed.write(out.with_suffix(HASHES_ENDING))
     shows.say(f"{counted(len(fresh), 'molecule')} more in {out}")
 
 

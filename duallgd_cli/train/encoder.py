@@ -3,7 +3,7 @@
 B spectra, F fingerprint bits.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import repeat
 from typing import Final
 
@@ -29,10 +29,7 @@ _THRESHOLDS: Final = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
 
 
 class SpectrumSampler:
-    """Draws training spectra: a molecule first, then one or more of its spectra of one ion.
-
-    Args:
-        spectra: Prepared spectra; fold train is drawn from.
+    """Draws spectra of fold train: a molecule first, then one or more of its spectra of one ion.
 
     Raises:
         UnreadableError: No spectrum is of that fold.
@@ -46,7 +43,7 @@ class SpectrumSampler:
         self.molecules, self.members = by_molecule(spectra, members)
 
     def draw_from(self, index: int, generator: np.random.Generator) -> tuple[int, list[int]]:
-        """A molecule, and spectra that share its adduct and instrument with the first one."""
+        """A molecule by its place, and spectra that share adduct and instrument with the first."""
         own = self.members[index]
         first = int(own[generator.integers(len(own))])
         s = self.spectra
@@ -110,10 +107,7 @@ class EncoderStage:
 
     @torch.no_grad()
     def validate(self, model: DualLGD) -> dict[str, float]:
-        """Cross entropy and Tanimoto to the true fingerprint on single spectra of fold val.
-
-        Nothing where there are none.
-        """
+        """Cross entropy and Tanimoto on single spectra of fold val, if there are any."""
         if not len(self.validation):
             return {}
         device = next(model.parameters()).device
@@ -150,15 +144,9 @@ def by_molecule(
 
 def true_bits(spectra: PreparedSpectra, rows: NDArray[np.int64]) -> Tensor:
     """On-bits of the molecules of some spectra as float 0/1, (B, F)."""
-    molecules = spectra.molecule[rows].tolist()
-    return dense_bits([spectra.molecules.fingerprint_bits(row) for row in molecules])
-
-
-def dense_bits(bits: Sequence[NDArray[np.uint16]]) -> Tensor:
-    """On-bits as float 0/1, (B, F)."""
-    dense = torch.zeros(len(bits), FINGERPRINT_BITS)
-    for b, index in enumerate(bits):
-        dense[b, torch.from_numpy(index.astype(np.int64))] = 1
+    dense = torch.zeros(len(rows), FINGERPRINT_BITS)
+    for b, molecule in enumerate(spectra.molecule[rows].tolist()):
+        dense[b, spectra.molecules.fingerprint_bits(molecule).astype(np.int64)] = 1
     return dense
 
 

@@ -84,10 +84,7 @@ def fit_kernel(
 
 
 def kernel_beside(encoder: FormulaTransformer, spectra: PreparedSpectra) -> FragmentKernel:
-    """What weights will say beside an encoder once 'duallgd weights analogues' has added it.
-
-    The encoder is in evaluation mode, on the CPU; all molecules of fold train are known.
-    """
+    """What weights will say beside an encoder, which is as above, once templates are added."""
     rows = np.flatnonzero(spectra.molecules.in_folds("train"))
     known = spectra.molecules.take(rows)
     return FragmentKernel.of(fit_kernel(encoder, spectra, known), known.bit_offset, known.bits)

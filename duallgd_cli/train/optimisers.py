@@ -48,7 +48,7 @@ class _Muon(torch.optim.Muon):
     """Muon that makes all matrices of a shape orthogonal in one batch on a GPU.
 
     One by one, the small matrices of a denoiser are some 4,000 kernels a step, and launching them
-    takes longer than the network. Settings and state are those of the class above.
+    takes longer than the network.
     """
 
     @torch.no_grad()

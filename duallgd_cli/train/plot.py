@@ -22,7 +22,7 @@ _ENDINGS: Final = {"png": {"Software": None}, "svg": {"Date": None}}
 
 
 def plot_run(run: Path) -> list[Path]:
-    """Draw what the logs of a stage or a recipe hold, as PNG and SVG in its folder ``plots``.
+    """Draw what the logs of a run's stages hold, as PNG and SVG in its folder ``plots``.
 
     Without matplotlib a message says that nothing is drawn.
 
@@ -32,10 +32,10 @@ def plot_run(run: Path) -> list[Path]:
     Raises:
         MissingInputError: There is no log.
     """
-    logs = [path for path in (run, *sorted(run.glob("*"))) if (path / "metrics.jsonl").is_file()]
+    logs = sorted(run.glob("*/metrics.jsonl"))
     if not logs:
         raise MissingInputError(
-            f"{run} holds no metrics.jsonl; give the folder of a run of duallgd train"
+            f"{run} holds no stage with a metrics.jsonl; give the folder of a run of duallgd train"
         )
     if find_spec("matplotlib") is None:
         logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
@@ -43,15 +43,14 @@ def plot_run(run: Path) -> list[Path]:
     import matplotlib as mpl
 
     (run / "plots").mkdir(exist_ok=True)
-    for folder in logs:
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    for path in logs:
+        lines = path.read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines if line.endswith("}")]  # one may be half written
         with mpl.rc_context(fname=str(resources.files("duallgd_cli") / "figures.mplstyle")):
             figure = _curves(rows)
             for ending, metadata in _ENDINGS.items():
-                name = f"{folder.resolve().name}.{ending}"
-                figure.savefig(run / "plots" / name, metadata=metadata)
-    return [folder / "metrics.jsonl" for folder in logs]
+                figure.savefig(run / "plots" / f"{path.parent.name}.{ending}", metadata=metadata)
+    return logs
 
 
 def _curves(rows: list[dict[str, Any]]) -> "Figure":
@@ -62,13 +61,11 @@ def _curves(rows: list[dict[str, Any]]) -> "Figure":
     for row in rows:
         for name in row.keys() - _OF_THE_RUN:
             curves.setdefault(name, {})[row["step"]] = row[name]
-    n_columns = min(_COLUMNS, len(curves)) or 1
-    n_rows = -(-len(curves) // n_columns) or 1
-    figure = Figure(figsize=(3.2 * n_columns, 2.2 * n_rows), layout="constrained")
+    n_rows = max(1, -(-len(curves) // _COLUMNS))
+    figure = Figure(figsize=(3.2 * _COLUMNS, 2.2 * n_rows), layout="constrained")
     for place, (name, values) in enumerate(sorted(curves.items()), 1):
-        axis = figure.add_subplot(n_rows, n_columns, place)
-        steps = sorted(values)
-        axis.plot(steps, [values[step] for step in steps], marker="." if len(steps) < 30 else "")
+        axis = figure.add_subplot(n_rows, _COLUMNS, place)
+        axis.plot(*zip(*sorted(values.items()), strict=True), marker=".")
         axis.set_title(name.replace("_", " "))
         axis.set_xlabel("step")
     return figure

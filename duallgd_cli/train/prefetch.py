@@ -5,7 +5,7 @@ makes it and when changes no number.
 """
 
 import atexit
-import multiprocessing
+import os
 import pickle
 import signal
 import warnings
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from duallgd_cli.errors import UsageError
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime, available_cores
 
@@ -53,7 +52,7 @@ class _Batches(Dataset[bytes]):
 
 
 def default_workers(runtime: Runtime) -> int:
-    """Processes that make batches when nobody says: none on a CPU, which has better to do."""
+    """Processes that make batches by default: none on a CPU, which has better to do."""
     cores = available_cores() // runtime.world_size
     return max(1, min(_MOST_BY_DEFAULT, cores - 1)) if runtime.device.type == "cuda" else 0
 
@@ -64,12 +63,8 @@ def batches(
     """Batches on the device, from a step on, for ever; close the iterator to end the processes.
 
     So many processes make them ahead; without one, each is made when it is asked for.
-
-    Raises:
-        UsageError: Processes are asked for where they cannot be forked.
     """
-    if workers and "fork" not in multiprocessing.get_all_start_methods():
-        raise UsageError("training.data.workers must be 0 on this system, which cannot fork")
+    workers = workers if hasattr(os, "fork") else 0
     with warnings.catch_warnings():
         # Of forking beside threads (none of ours holds a lock between two steps), and of more
         # processes than cores.

@@ -1,4 +1,4 @@
-"""A whole training run: data, network, stage, trainer; what `duallgd train` calls."""
+"""A stage that trains: its data, network and task, for the trainer."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -16,7 +16,7 @@ from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly, train
 from duallgd_cli.config import dump, merge, parse
 from duallgd_cli.data.imitation import load_neighbours
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
-from duallgd_cli.errors import UsageError, WeightsError
+from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime, device_name
@@ -26,6 +26,9 @@ from duallgd_cli.train.kernel_fit import kernel_beside
 from duallgd_cli.train.prefetch import Task
 from duallgd_cli.train.settings import RunSettings, TrainingSettings
 from duallgd_cli.train.trainer import process_group, train
+
+# What a record keeps of the manifests of the data.
+_KEPT: Final = ("kind", "source", "molecules", "spectra", "holdout_keys", "holdout_removed")
 
 
 def run_training(
@@ -38,7 +41,6 @@ def run_training(
     structures: Sequence[Path] = (),
     simulated: Path | None = None,
     init: Mapping[str, Path] = MappingProxyType({}),
-    stop_after: int | None = None,
 ) -> Checkpoint:
     """Train as asked, going on with an interrupted run in the same folder.
 
@@ -52,7 +54,6 @@ def run_training(
         structures: Folders of prepared structures beside spectra, for the joint stage.
         simulated: Prepared simulated spectra beside measured ones, or None.
         init: Weights that ``encoder`` and ``denoiser`` start from, which bring their sizes.
-        stop_after: Step at which to stop although the schedule goes on, or None.
 
     Returns:
         The averaged weights, also written to ``model.safetensors`` in the run's folder.
@@ -82,11 +83,8 @@ def run_training(
         "device": device_name(runtime.device),
         "training": dump(settings),
         "trained": sorted(part for part in trains if trains[part] or part in before),
+        "data": _sources({"data": data, "simulated": simulated, "structures": structures}),
     }
-    if structures and settings.stage != "joint":
-        raise UsageError(f"stage {settings.stage} takes no --structures; leave them out")
-    if simulated is not None and settings.stage == "decoder":
-        raise UsageError("stage decoder trains on the structures of --data; leave --simulated out")
     ranks = runtime.rank, runtime.world_size
     with process_group(runtime):
         if settings.stage == "decoder":
@@ -104,11 +102,10 @@ def run_training(
                 kernel = kernel_beside(model.encoder.eval(), spectra).to(runtime.device)
             decoders = [_decoder(folder, settings, runtime) for folder in structures]
             task = JointStage(spectra, decoders, drawn, settings, ranks, kernel)
-        record["data"] = _sources(data, structures, simulated)
         model.to(runtime.device)
         if runtime.compile:
             compile_layers(model)
-        return train(model, task, settings, out, runtime, on_step, record, stop_after)
+        return train(model, task, settings, out, runtime, on_step, record)
 
 
 def _decoder(folder: Path, settings: TrainingSettings, runtime: Runtime) -> DecoderStage:
@@ -122,8 +119,7 @@ def compile_layers(model: DualLGD, backend: str = "inductor") -> None:
     """Compile the layers of encoder and denoiser in place; parameters keep their names.
 
     The layers are where the time goes, and alike: compiling the layer rather than the network takes
-    seconds instead of minutes and serves every layer and size at once. The first sizes are compiled
-    as they are, the second as any size.
+    seconds instead of minutes and serves every layer and size at once.
     """
     for layer in (*model.denoiser.layers, *model.encoder.layers):
         layer.compile(backend=backend)
@@ -152,24 +148,20 @@ def _network(
         except WeightsError as error:
             raise WeightsError(
                 f"the {part} of {paths[part]} is not the one asked for: {error}; "
-                "leave its sizes out of --set and --config"
+                "leave its sizes out of the recipe"
             ) from None
     return model
 
 
-def _sources(data: Path, structures: Sequence[Path], simulated: Path | None) -> dict[str, Any]:
+def _sources(folders: Mapping[str, Path | Sequence[Path] | None]) -> dict[str, Any]:
     """Where prepared data came from, what was held out of them, and a digest of the arrays."""
-    folders: dict[str, Path | None] = {"data": data, "simulated": simulated}
-    for number, own in enumerate(structures, 1):
-        folders["structures" if number == 1 else f"structures-{number}"] = own
-    kept = (
-        "kind", "source", "molecules", "spectra", "holdout_keys", "holdout_removed", "packed",
-    )  # fmt: skip
     described: dict[str, Any] = {}
-    for name, folder in folders.items():
-        if folder is not None:
+    for name, own in folders.items():
+        listed = [own] if isinstance(own, Path) else own or ()
+        for number, folder in enumerate(listed, 1):
             manifest = read_manifest(folder)
             arrays = sorted((n, array["sha256"]) for n, array in manifest["arrays"].items())
             digest = hashlib.sha256(json.dumps(arrays).encode()).hexdigest()
-            described[name] = {n: manifest[n] for n in kept if n in manifest} | {"sha256": digest}
+            kept = {n: manifest[n] for n in _KEPT if n in manifest} | {"sha256": digest}
+            described[name if number == 1 else f"{name}-{number}"] = kept
     return described

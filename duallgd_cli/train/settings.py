@@ -1,12 +1,9 @@
-"""Settings of a training run, and presets: YAML files of what differs from the defaults."""
+"""Settings of a recipe and of its stages."""
 
 from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from duallgd_cli.config import assigned, merge, parse, read_mapping, require, require_range
-from duallgd_cli.errors import ConfigError, quote
+from duallgd_cli.config import require, require_range
 from duallgd_cli.model.settings import ModelSettings
 
 
@@ -118,7 +115,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What a preset or a YAML file of a run may hold.
+    """What a recipe may say of a stage that trains.
 
     Attributes:
         model: Sizes of the network; weights to start from bring their own.
@@ -198,12 +195,13 @@ class RecipeSettings:
         validation: Share of the molecules of fold train that become fold val, which nothing is
             trained on; 0 where the files name that fold.
         start: Weights that the decoder starts from; "" for none.
+        encoder_start: Weights that the encoder starts from; "" for none.
         seed: Of everything.
         alike: Structures that are simulated and that the joint stage trains on.
         large: Large molecules, which get turns of their own in the joint stage; None for none.
         cations: Permanent cations that are made from the structures; 0 for none.
         simulate: Simulated spectra.
-        decoder: Network and settings of that stage, as `duallgd train --config` takes them.
+        decoder: Network and settings of that stage.
         encoder: Likewise.
         joint: Likewise.
         evidence_steps: Of the fragment model of the re-ranker.
@@ -216,6 +214,7 @@ class RecipeSettings:
     holdout: tuple[str, ...] = ()
     validation: float = 0.0
     start: str = ""
+    encoder_start: str = ""
     seed: int = 1
     alike: AlikeSettings = field(default_factory=AlikeSettings)
     large: AlikeSettings | None = None
@@ -235,37 +234,3 @@ class RecipeSettings:
         require_range(self, "validation", least=0, below=1)
         require_range(self, "cations", "seed", least=0)
         require_range(self, "evidence_steps", "contrast_steps", least=1)
-
-
-def run_settings(config: str | None, overrides: list[str]) -> RunSettings:
-    """Settings of a run from a preset's name or a YAML file, with dotted overrides.
-
-    Raises:
-        ConfigError: No such preset or file, or a wrong setting.
-    """
-    return parse(RunSettings, plain_settings(config, overrides))
-
-
-def plain_settings(config: str | None, overrides: list[str]) -> dict[str, Any]:
-    """What a preset or a YAML file and dotted overrides say, and nothing else.
-
-    Raises:
-        ConfigError: No such preset or file, or an override that cannot be read.
-    """
-    if config is None:
-        return assigned(overrides)
-    path = Path(config)
-    if not path.is_file():
-        if config not in preset_names():
-            raise ConfigError(
-                f"{quote(config)} is neither a YAML file nor a preset; presets are "
-                f"{', '.join(preset_names())}"
-            )
-        path = Path(str(files("duallgd_cli") / "presets" / f"{config}.yaml"))
-    return merge(read_mapping(path), assigned(overrides))
-
-
-def preset_names() -> list[str]:
-    """Names of the presets in the package."""
-    folder = files("duallgd_cli") / "presets"
-    return sorted(Path(item.name).stem for item in folder.iterdir() if item.name.endswith(".yaml"))

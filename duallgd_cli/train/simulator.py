@@ -41,19 +41,12 @@ _VALIDATION_SPECTRA: Final = 500
 
 
 class MeasuredSpectrum(NamedTuple):
-    """One measured spectrum over the fragments of its molecule.
-
-    Attributes:
-        found: Fragments of the true structure.
-        ion: As measured.
-        intensity: Intensity of each fragment and hydrogen shift, (C, H).
-        weight: Share of the spectrum among those of its molecule.
-    """
+    """One measured spectrum over the fragments of its molecule."""
 
     found: Fragments
     ion: Ion
-    intensity: NDArray[np.float32]
-    weight: float
+    intensity: NDArray[np.float32]  # of each fragment and hydrogen shift, (C, H)
+    weight: float  # share of the spectrum among those of its molecule
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
@@ -73,9 +66,8 @@ def fit_simulator(
     """Fit a fragment model of some channels on fold train, and judge it on fold val.
 
     Returns:
-        A simulator that draws the ions and energies of fold train, molecules alike, and what to
-        keep on record: sizes, seed and, if there is a fold val, the cosine similarity of expected
-        and measured square roots of intensity there.
+        A simulator of the ions of fold train, and what to keep on record: sizes, seed and, if there
+        is a fold val, the cosine similarity of expected and measured roots of intensity there.
 
     Raises:
         UnreadableError: Fold train holds no spectrum of an ion that can be simulated.

@@ -49,7 +49,7 @@ class DivergenceError(DuallgdError):
 
 @contextmanager
 def process_group(runtime: Runtime) -> Iterator[None]:
-    """Join the processes that torchrun describes; alone, or where they are joined, do nothing."""
+    """Join the processes that torchrun describes, unless they are joined or there is one."""
     if runtime.world_size == 1 or dist.is_initialized():
         yield
         return
@@ -116,11 +116,7 @@ class _Steps:
         self.pending.append(torch.stack([total / number, norm.double(), number, samples]))
 
     def settle(self, step: int) -> list[list[float]]:
-        """Loss, norm, count and samples of all steps since the last time, up to this one.
-
-        Raises:
-            DivergenceError: One is no number.
-        """
+        """Loss, norm, count and samples of all steps since the last time; all are numbers."""
         rows = torch.stack(self.pending).tolist() if self.pending else []
         self.pending.clear()
         for number, row in enumerate(rows, step - len(rows)):
@@ -142,7 +138,7 @@ def fit(
 ) -> None:
     """Train a small model in memory on the CPU, in place; it is in evaluation mode then.
 
-    The callback is told each step. Of the settings seed, steps and optimiser count.
+    Of the settings seed, steps and optimiser count.
 
     Raises:
         DivergenceError: Loss or gradient became NaN or infinite.
@@ -163,22 +159,15 @@ def train(
     runtime: Runtime,
     on_step: Callable[[int, dict[str, float]], None],
     record: dict[str, Any],
-    stop_after: int | None = None,
 ) -> Checkpoint:
-    """Train until the last step, going on from ``state.pt`` if it is there.
+    """Train until the last step, going on from the folder's `STATE` if it is there.
 
-    Args:
-        model: On its device; changed in place.
-        task: Batches and losses.
-        settings: Settings of the run.
-        out: Folder for ``metrics.jsonl``, ``state.pt``, ``model.safetensors`` and `BEST`.
-        runtime: Precision, and which of the processes that train together this one is.
-        on_step: Told step and figures after each logged step.
-        record: Kept in every checkpoint: data, hold-outs, machine.
-        stop_after: Step to stop at although the schedule goes on, or None.
+    The model is on its device and changed in place; the folder gets ``metrics.jsonl``, `MODEL` and
+    `BEST`, too. The callback is told step and figures after each logged step. The record is kept in
+    every checkpoint.
 
     Returns:
-        The checkpoint with averaged weights, as written to ``model.safetensors``.
+        The checkpoint with averaged weights, as written to `MODEL`.
 
     Raises:
         DivergenceError: Loss or gradient became NaN or infinite; the last good state is kept.
@@ -187,12 +176,11 @@ def train(
     """
     out.mkdir(parents=True, exist_ok=True)
     run, workers = _Run(model, settings, out, runtime, on_step, record), settings.data.workers
-    last = min(settings.steps, stop_after or settings.steps)
     workers = default_workers(runtime) if workers is None else workers
     with interruptible() as asked:
         made = batches(task, run.progress.step, runtime.device, workers)
         try:
-            while run.progress.step < last:
+            while run.progress.step < settings.steps:
                 run.advance(task, made)
                 if asked.is_set():
                     raise KeyboardInterrupt
@@ -207,7 +195,8 @@ def train(
                 raise
             raise WorkerDiedError(
                 "a process that makes batches was ended from outside, probably for want of memory; "
-                "the same command goes on, with fewer --set training.data.workers"
+                "the same command goes on, with fewer by --set "
+                f"{settings.stage}.training.data.workers=1"
             ) from None
         finally:
             made.close()
@@ -215,18 +204,14 @@ def train(
 
 
 @dataclass
-class TrainingProgress:
-    """How far a run has come: optimiser steps, and seconds spent on them.
-
-    ``samples`` are of all ranks, repeats counted; ``validation`` has the latest figures on held-out
-    data, ``best`` the least `verdict` on them so far.
-    """
+class _Progress:
+    """How far a run has come."""
 
     step: int = 0
-    seconds: float = 0.0
-    samples: int = 0
-    validation: dict[str, float] = field(default_factory=dict)
-    best: float | None = None
+    seconds: float = 0.0  # spent on steps
+    samples: int = 0  # of all ranks, repeats counted
+    validation: dict[str, float] = field(default_factory=dict)  # the latest figures
+    best: float | None = None  # the least `verdict` on such so far
 
 
 class _Run(_Steps):
@@ -249,15 +234,11 @@ class _Run(_Steps):
         self.window: list[list[float]] = []  # figures of the steps since the last line of the log
         self.window_start_s = self.progress.seconds
 
-    def _resumed(self) -> TrainingProgress:
-        """Take up the state in the run's folder, if there is one.
-
-        Raises:
-            UsageError: It is broken, or was written with other settings or another network.
-        """
+    def _resumed(self) -> _Progress:
+        """Take up the state in the run's folder, if there is one, of this run and whole."""
         path = self.out / STATE
         if not path.is_file():
-            return TrainingProgress()
+            return _Progress()
         try:
             state = torch.load(path, "cpu", weights_only=True)  # noqa: TID251 - not weights alone
         except Exception as error:  # noqa: BLE001 - a damaged pickle can fail in any way
@@ -274,7 +255,7 @@ class _Run(_Steps):
         self.averaged.load_state_dict(state["averaged"])
         for optimiser, moments in zip(self.optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(moments)
-        return TrainingProgress(**state["progress"])
+        return _Progress(**state["progress"])
 
     def advance(self, task: Task, made: Iterator[Any]) -> None:
         """One optimiser step and what is due after it."""
@@ -320,9 +301,9 @@ class _Run(_Steps):
         """Tell the caller and the file, where there is anything to tell."""
         if self.runtime.rank or not figures:
             return
-        self.on_step(self.progress.step, figures)
         with (self.out / "metrics.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"step": self.progress.step, **figures}) + "\n")
+        self.on_step(self.progress.step, figures)
 
     def _checkpoint(self) -> Checkpoint:
         """The averaged model, and how far it has come."""
@@ -331,11 +312,7 @@ class _Run(_Steps):
         return Checkpoint(self.sizes, dict(self.averaged.state_dict()), record)
 
     def save(self) -> Checkpoint:
-        """Write the state to resume from and the averaged model.
-
-        Raises:
-            DivergenceError: There is nothing worth saving.
-        """
+        """Write the state to resume from and the averaged model."""
         self._collect()
         checkpoint = self._checkpoint()
         if not self.runtime.rank:
@@ -354,7 +331,7 @@ class _Run(_Steps):
 
 
 def verdict(figures: dict[str, float]) -> float | None:
-    """One number that says how good a network is on held-out data, the less the better; or None.
+    """How good a network is on held-out data, the less the better; None where nothing says it.
 
     That is the mean cross entropy of bonds, from predicted fingerprints where there is such, or
     that of the fingerprint.
@@ -368,13 +345,11 @@ def verdict(figures: dict[str, float]) -> float | None:
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Take SIGINT and SIGTERM as requests to stop; asked again a second later, stop at once.
+    """Take SIGINT and SIGTERM as requests to stop; yields what is set once somebody asked.
 
     Python raises KeyboardInterrupt anywhere, and half-way through an optimiser's step there is no
-    state worth saving. Outside the main thread signals are left alone.
-
-    Yields:
-        Set once somebody asked.
+    state worth saving. Asked again a second later, it is raised all the same. Outside the main
+    thread signals are left alone.
     """
     asked, first_s = threading.Event(), 0.0
     if threading.current_thread() is not threading.main_thread():

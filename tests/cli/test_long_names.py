@@ -25,10 +25,9 @@ COMMANDS = (
     f"formulas SPECTRA -o {LONG}.csv",
     f"evaluate --predictions {LONG}.csv --truth {LONG}.tsv",
     f"evaluate --benchmark {LONG}.tsv",
-    f"weights verify {LONG}",
-    f"data structures {LONG}.smi -o out",
-    f"data spectra {LONG}.tsv -o out",
-    f"train --data {LONG} -o run",
+    f"info --weights {LONG}",
+    f"train {LONG} -o run",
+    f"train --adapt {LONG} -o w.safetensors",
 )
 
 

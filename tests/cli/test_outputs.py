@@ -91,45 +91,7 @@ COMMANDS = [
     Command(
         "calibrate", {"": "w.safetensors", "--run": "b.csv", "--truth": "labelled.tsv"}, WEIGHTS
     ),
-    Command(
-        "train --stage joint",
-        {"--data": "spectra", "--structures": "structures"}
-        | dict.fromkeys(("--simulated", "--init-encoder", "--init-denoiser", "--config"), ""),
-        in_folder("-o out", "metrics.jsonl", "state.pt", "model.safetensors"),
-        {"--data", "--structures", "--simulated"},
-    ),
-    Command(
-        "data structures", {"": "m.smi", "--holdout": ""}, in_folder("-o out", *PREPARED)
-    ),
-    Command(
-        "data spectra",
-        {"": "labelled.tsv", "--holdout": ""},
-        in_folder("-o out", *PREPARED, "mz.npy"),
-    ),
-    Command(
-        "data simulate",
-        {"": "structures", "--like": "spectra"},
-        in_folder("-o out", *PREPARED, "mz.npy"),
-        {"", "--like"},
-    ),
-    Command(
-        "weights hashes",
-        {"": "structures", "--also": ""},
-        {"out/x.hashes": "-o out/x.hashes"},
-        {""},
-    ),
-    Command(
-        "weights evidence",
-        {"": "w.safetensors", "--structures": "structures", "--spectra": "spectra"},
-        WEIGHTS,
-        {"--structures", "--spectra"},
-    ),
-    Command(
-        "weights analogues",
-        {"": "w.safetensors", "--molecules": "spectra", "--structures": ""},
-        WEIGHTS,
-        {"--molecules", "--structures"},
-    ),
+    Command("train", {"--adapt": "labelled.tsv", "--weights": "w.safetensors"}, WEIGHTS),
     Command(
         "bench --atoms 10",
         {"--weights": "w.safetensors"},

@@ -80,28 +80,14 @@ REFUSED = [
     ("evaluate --benchmark labelled.tsv --spectra-per-molecule 2", 2,
         "'2' is not one of '1', 'all'"),
     ("evaluate --benchmark absent.tsv", 66, "absent.tsv does not exist"),
-    ("data structures none.smi -o out", 66, "none.smi does not exist"),
-    ("data structures table.csv -o out", 65, "no column smiles or inchi; it has name"),
-    ("data structures table.csv -o out --holdout none.txt", 66, "hold-out list none.txt"),
-    ("data spectra none.tsv -o out", 66, "none.tsv"),
-    ("data simulate none --like spectra -o made", 66, "none holds no prepared data"),
-    ("data simulate structures --like none -o made", 66, "none holds no prepared data"),
-    ("data simulate structures --like structures -o made", 2, "holds structures, not spectra"),
-    ("data simulate structures --like spectra -o structures", 2, "would overwrite an input"),
-    ("data simulate structures --like spectra -o ./spectra", 2, "would overwrite an input"),
-    ("data simulate structures --like spectra -o made --seed -1", 2, "--seed"),
-    ("data simulate structures --like spectra -o made --max-atoms 2 --workers 1 --steps 1", *(65,
-        "no structure")),
-    ("train --data none -o run", 66, "none holds no prepared data"),
-    ("train --data structures -o run --stage joint", 2, "holds structures, not spectra"),
-    ("train --data structures -o run --stage last", 2, "must be one of decoder, encoder, joint"),
-    ("train --data structures -o run --simulated x", 2, "leave --simulated out"),
-    ("train --data structures -o run --structures x", 2, "takes no --structures; leave them out"),
-    ("train --data structures -o run --structures x --stage encoder", 2, "takes no --structures"),
-    ("train --data structures -o run --config huge", 2, "neither a YAML file nor a preset"),
-    ("train --data structures -o run --set training.stepz=1", 2, "did you mean training.steps?"),
-    ("train --data structures -o run --init-encoder no", 69, "weights no do not exist"),
-    ("train --data structures -o run --device cpu:x", 2, "device"),
+    ("train -o run", 2, "nothing to train on; give a recipe"),
+    ("train recipe.yaml", 2, "no folder for the run; name one with -o"),
+    ("train none.yaml -o run", 66, "none.yaml does not exist; check the path"),
+    ("train recipe.yaml -o run --until last", 2, "no stage is called last; the stages are spectra"),
+    ("train recipe.yaml -o run --set decoder.training.stepz=1", 2, "mean decoder.training.steps?"),
+    ("train recipe.yaml -o run --device cpu:x", 2, "device"),
+    ("train --adapt none.msp -o w", 66, "none.msp does not exist"),
+    ("train --plot .", 66, "holds no stage with a metrics.jsonl"),
     ("divine", 2, "divine"),
 ]  # fmt: skip
 
@@ -115,6 +101,7 @@ def made(tmp_path_factory):
     labelled_table.write(folder / "labelled.tsv")
     (folder / "table.csv").write_text("name\nx\n")
     (folder / "empty.csv").write_text("smiles\n")
+    (folder / "recipe.yaml").write_text("spectra: [labelled.tsv]\nstructures: [table.csv]\n")
     return folder
 
 

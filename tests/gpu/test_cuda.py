@@ -168,10 +168,10 @@ def test_spectra_take_turns_in_captured_graphs():
     assert not torch.equal(found[0].bond_class, found[2].bond_class)
 
 
-def trained(out, settings, device, stop_after=None):
+def trained(out, settings, device, until=None):
     """Losses of a small network that is trained on a device."""
     runtime, model = Runtime(device, None, False, 1), small_model().to(device)
-    run(out, settings, model=model, runtime=runtime, stop_after=stop_after)
+    run(out, settings, model=model, runtime=runtime, until=until)
     return figures(out, "loss")
 
 
@@ -180,7 +180,7 @@ def test_a_run_resumes_and_has_the_losses_of_a_run_on_the_cpu_whoever_makes_batc
     helped = replace(settings, data=replace(settings.data, workers=2))
     expected = trained(tmp_path / "cpu", settings, CPU)
 
-    trained(tmp_path / "cuda", helped, CUDA, stop_after=3)
+    trained(tmp_path / "cuda", helped, CUDA, until=3)
 
     assert trained(tmp_path / "cuda", helped, CUDA) == pytest.approx(expected, rel=1e-3)
     assert all(tensor.isfinite().all() for tensor in state(tmp_path / "cuda").values())

@@ -26,7 +26,7 @@ from duallgd_cli.sources import database
 from tests import labelled_table
 from tests.conftest import EXAMPLES
 from tests.made_graphs import small_settings, stirred
-from tests.made_prepared import SMILES, spectra_folder, structures_folder
+from tests.made_prepared import SMILES, spectra_folder
 from tests.made_spectra import CAFFEINE, block, mgf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,10 +40,14 @@ CACHES = {
     "database": {".local/share"},
 }
 SMALL = "--samples 2 --steps 1 --formulas formulas.csv --weights small.safetensors"
-TINY = (
-    "--config tiny --set model.denoiser.layers=1 --set training.steps=2"
-    " --set training.data.pairs_per_batch=200 --set training.data.spectra_per_batch=4"
-)
+RECIPE = """\
+spectra: [spectra.tsv]
+structures: [structures.smi]
+simulate: {steps: 2}
+decoder:
+  model: {denoiser: {layers: 1, atom_width: 16, pair_width: 16, global_width: 16, cross_width: 16}}
+  training: {steps: 2, data: {pairs_per_batch: 200}}
+"""
 # What is run of a command, or of some that go together, one after the other.
 QUICK = {
     "version": ["version"],
@@ -66,7 +70,7 @@ SLOW = {
     "report": ["report run/out.csv -o again.html"],
     "merge": ["merge run/out.csv -o again.sdf --parts"],
     "train": [
-        f"train --stage joint --data spectra -o joint {TINY}",
+        "train recipe.yaml -o made --until decoder",
     ],
     "evaluate": [
         "evaluate --benchmark labelled.tsv --fold test -o scored --samples 2 --steps 1 --workers 2"
@@ -76,18 +80,6 @@ SLOW = {
     ],
     "info": ["info"],
     "selftest": ["selftest"],
-    "data structures": ["data structures structures.smi -o made --workers 2"],
-    "data spectra": ["data spectra spectra.tsv -o made --workers 2"],
-    "data simulate": ["data simulate structures --like spectra -o made --workers 2 --steps 2"],
-    "weights verify": ["weights verify small.safetensors"],
-    "weights hashes": ["weights hashes structures -o made.train.hashes"],
-    "weights evidence": [
-        "weights evidence small.safetensors --structures structures --spectra spectra --steps 2"
-        " -o made.safetensors"
-    ],
-    "weights analogues": [
-        "weights analogues small.safetensors --molecules spectra -o made.safetensors"
-    ],
     "bench": ["bench --atoms 4..6 --threads 1 -o made"],
     "bench predict": ["bench predict --made 1 --atoms 8 --samples 2 --steps 1 --profile -o made"],
 }
@@ -187,10 +179,10 @@ def inputs(tmp_path_factory, example_run):
     for name in ("spectra.mgf", "spectra.mzML", "formulas.csv"):
         shutil.copy(EXAMPLES / name, folder)
     shutil.copytree(example_run.parent, folder / "run")
-    structures_folder(folder / "structures")
     spectra_folder(folder / "spectra")
     labelled_table.write(folder / "labelled.tsv")
     (folder / "structures.smi").write_text("\n".join(SMILES) + "\n")
+    (folder / "recipe.yaml").write_text(RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         databases = folder / "home" / ".local" / "share" / "duallgd" / "databases"
         patch.setenv("DUALLGD_DATABASES", str(databases))

@@ -13,15 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import merge
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import ConfigError, DuallgdError, InterruptedRunError, UsageError
+from duallgd_cli.evaluate.leakage import TrainingHashes
+from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.train import recipe as recipe_module
-from duallgd_cli.train.recipe import NAMES, STAGES, Displays, follow, read_recipe
+from duallgd_cli.train.recipe import follow, read_recipe
 from duallgd_cli.train.settings import RecipeSettings
+from duallgd_cli.train.stages import NAMES, STAGES, Displays
 from tests.made_training import cpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,6 +119,35 @@ def test_the_record_says_what_the_weights_are_made_of_and_nothing_held_out_is(wh
     molecules = load_spectra(out / "measured").molecules
     assert not held & set(molecules.inchikey[molecules.in_folds("train")].tolist())
     assert read_manifest(out / "measured")["holdout_keys"] == len(held)
+
+
+@pytest.mark.slow
+def test_later_stages_add_to_the_network_and_leave_it_as_it_is(whole):
+    out, _ = whole
+    joint = load(out / "joint" / "model.safetensors")
+    known, scored, fitted = (
+        load(out / f"{name}.safetensors") for name in ("templates", "evidence", "fitted")
+    )
+
+    for after in (known, scored, fitted):
+        assert joint.tensors.keys() == after.tensors.keys()
+        assert all(torch.equal(joint.tensors[name], t) for name, t in after.tensors.items())
+    assert known.kernel.keys() == {"n_places", "place", "weight", "mixing"}
+    templates = Collection.of(known.templates)
+    measured, structures = load_molecules(out / "measured"), load_molecules(out / "structures")
+    trained = set(measured.inchikey[measured.in_folds("train")].tolist())
+    assert set(templates.molecules.inchikey.tolist()) == trained
+    # Building blocks that several structures have are added to those of the templates.
+    own = known_molecules(measured, 100, None).blocks.smiles
+    assert set(own) < set(templates.blocks.smiles)
+    assert scored.record["evidence"]["structures"] == int(structures.in_folds("train").sum())
+    assert scored.reranker["log_prevalence"].shape == (4096,)
+    assert (scored.reranker["log_prevalence"] <= 0).all()
+    assert (scored.ranking, bool(fitted.ranking)) == ({}, True)
+    listed = TrainingHashes.read(out / "duallgd.train.hashes")
+    assert listed.contains([key.decode() for key in trained]).all()
+    held = (out / "held-out.keys").read_text().split()
+    assert not listed.contains(held).any()
 
 
 @pytest.mark.slow

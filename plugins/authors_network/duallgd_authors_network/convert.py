@@ -22,7 +22,6 @@ from duallgd_authors_network.core import (
     quote,
     require_same_shapes,
     sha256,
-    shapes_of,
 )
 from duallgd_authors_network.features import N_ATOM_FEATURES, N_GRAPH_FEATURES
 from duallgd_authors_network.settings import (
@@ -31,7 +30,11 @@ from duallgd_authors_network.settings import (
     ReferenceSettings,
 )
 from duallgd_authors_network.unpickle import InertRecord, read
-from duallgd_authors_network.weights_file import PARTS, ReferenceCheckpoint, ReferenceDualLGD
+from duallgd_authors_network.weights_file import (
+    PARTS,
+    ReferenceCheckpoint,
+    shapes_of,
+)
 
 DEFAULT_SEED: Final = 20260701
 _RELEASED: Final = ReferenceSettings()
@@ -138,7 +141,7 @@ def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
         "global_step": content.get("global_step"),
     }
     known = {name: value for name, value in record.items() if value is not None}
-    require_same_shapes(shapes_of(lambda: ReferenceDualLGD(settings, parts)), tensors)
+    require_same_shapes(shapes_of(settings, parts), tensors)
     return ReferenceCheckpoint(settings, tensors, known)
 
 

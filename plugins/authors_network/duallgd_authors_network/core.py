@@ -8,7 +8,7 @@ from duallgd_cli.checkpoint.format import (
     load_object,
     reading,
     require_same_shapes,
-    shapes_of,
+    shapes_in,
     write_tensors,
 )
 from duallgd_cli.chem.adduct import ADDUCTS, Adduct, parse_adduct
@@ -101,6 +101,6 @@ __all__ = [
     "require_same_shapes",
     "sample",
     "sha256",
-    "shapes_of",
+    "shapes_in",
     "write_tensors",
 ]

@@ -25,7 +25,7 @@ from duallgd_authors_network.core import (
     reading,
     require_same_shapes,
     sha256,
-    shapes_of,
+    shapes_in,
     write_tensors,
 )
 from duallgd_authors_network.denoiser import ReferenceDenoiser
@@ -107,10 +107,16 @@ class ReferenceCheckpoint:
                 "the checkpoint of a fine-tuned system"
             )
         own = {n: t for n, t in self.tensors.items() if n.partition(".")[0] in parts}
-        require_same_shapes(shapes_of(lambda: ReferenceDualLGD(self.settings, parts)), own)
+        require_same_shapes(shapes_of(self.settings, parts), own)
         network = ReferenceDualLGD(self.settings, parts)
         network.load_state_dict(own)
         return network.eval()
+
+
+def shapes_of(settings: ReferenceSettings, parts: Sequence[str]) -> dict[str, torch.Size]:
+    """Shape of each tensor of the system, without memory for them."""
+    with torch.device("meta"):
+        return shapes_in(ReferenceDualLGD(settings, parts).state_dict())
 
 
 def save(path: Path, checkpoint: ReferenceCheckpoint) -> None:

@@ -60,12 +60,10 @@ def test_a_folder_with_none_or_several_is_refused_with_their_number(folders):
 def test_the_environment_stands_in_for_the_option_alone(folders, monkeypatch):
     default, named = made(folders[1]), made(folders[0], "mine.safetensors")
     given = made(folders[0], "given.safetensors")
-    monkeypatch.setenv("DUALLGD_WEIGHTS", str(named))
 
-    assert resolve_weights(None) == named
-    assert resolve_weights(given) == given
-    monkeypatch.setenv("DUALLGD_WEIGHTS", "")
-    assert resolve_weights(None) == default
+    for text, expected in ((str(named), named), ("", default)):
+        monkeypatch.setenv("DUALLGD_WEIGHTS", text)
+        assert (resolve_weights(None), resolve_weights(given)) == (expected, given)
 
 
 @pytest.mark.parametrize(

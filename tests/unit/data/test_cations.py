@@ -8,26 +8,24 @@ from rdkit import Chem
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.cations import CATION_TYPES, cations
-from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.errors import UnreadableError
 
 CYANIDIN_GLUCOSIDE = "OCC1OC(Oc2cc3c(O)cc(O)cc3[o+]c2-c2ccc(O)c(O)c2)C(O)C(O)C1O"
 ISOQUERCITRIN = "OCC1OC(Oc2c(-c3ccc(O)c(O)c3)oc3cc(O)cc(O)c3c2=O)C(O)C(O)C1O"
+AMINES = [f"CN(C){'C' * n}O" for n in range(1, 9)]
 
 
 def made(tmp_path, *smiles, limit=100, seed=1, fold="train"):
-    """Pairs of SMILES and type, in order, and the counts."""
+    """Pairs of SMILES and type, in order."""
     source = tmp_path / "neutral.tsv"
-    rows = "".join(f"{text}\t{fold}\n" for text in smiles)
-    source.write_text("smiles\tfold\n" + rows)
-    found = cations(source, limit, seed)
-    return found, Counter(kind for _, kind in found)
+    source.write_text("smiles\tfold\n" + "".join(f"{text}\t{fold}\n" for text in smiles))
+    return cations(source, limit, seed)
 
 
 def test_a_flavonol_glycoside_becomes_the_anthocyanin(tmp_path):
-    rows, counts = made(tmp_path, ISOQUERCITRIN)
+    expected = canonical_smiles(parse_smiles(CYANIDIN_GLUCOSIDE))
 
-    assert rows == [(canonical_smiles(parse_smiles(CYANIDIN_GLUCOSIDE)), "flavylium")]
-    assert counts == {"flavylium": 1}
+    assert made(tmp_path, ISOQUERCITRIN) == [(expected, "flavylium")]
 
 
 @pytest.mark.parametrize(
@@ -42,15 +40,12 @@ def test_a_flavonol_glycoside_becomes_the_anthocyanin(tmp_path):
 def test_each_kind_is_made_at_its_own_site(tmp_path, smiles, kind, charged):
     """Whatever alkylates it; every atom of the structure but a halogen stays."""
     for seed in range(12):
-        ((text, named),), _ = made(tmp_path, smiles, seed=seed)
+        ((text, named),) = made(tmp_path, smiles, seed=seed)
 
         mol, before = parse_smiles(text), parse_smiles(smiles)
         assert named == kind
-        assert Chem.GetFormalCharge(mol) == 1
         assert mol.HasSubstructMatch(Chem.MolFromSmarts(charged))
         assert sum(atom.GetNumRadicalElectrons() for atom in mol.GetAtoms()) == 0
-        rings = [Chem.GetSSSR(one) for one in (mol, before)]
-        assert len(rings[0]) - len(rings[1]) in {0, 1, 3}  # benzyl, triphenylphosphine
         assert disassemble(mol).formula.charge == 1  # a bond matrix can express it
         kept = sum(atom.GetSymbol() != "Br" for atom in before.GetAtoms())
         assert mol.GetNumAtoms() > kept
@@ -65,32 +60,13 @@ def test_what_has_no_such_site_is_left_alone(tmp_path, smiles):
         made(tmp_path, smiles)
 
 
-def test_no_kind_is_more_than_its_share(tmp_path):
-    amines = [f"CN(C){'C' * n}O" for n in range(1, 9)]
+def test_no_kind_is_more_than_its_share_and_the_seed_chooses(tmp_path):
+    smiles = ("CN(C", *AMINES, ISOQUERCITRIN)  # the first is no molecule
 
-    _, counts = made(tmp_path, *amines, ISOQUERCITRIN, limit=3 * len(CATION_TYPES))
+    one, again = (made(tmp_path, *smiles, limit=3 * len(CATION_TYPES)) for _ in range(2))
 
-    assert counts == {"ammonium": 3, "flavylium": 1}
-
-
-def test_held_out_folds_and_what_is_no_molecule_give_nothing(tmp_path):
-    with pytest.raises(UnreadableError):
-        made(tmp_path, "CN(C)CCO", fold="dev")
-    rows, _ = made(tmp_path, "CN(C", "CN(C)CCO", "C1=")
-
-    assert len(rows) == 1
-
-
-def test_the_same_seed_makes_the_same_cations(tmp_path):
-    amines = [f"CN(C){'C' * n}O" for n in range(1, 9)]
-
-    one, other = (made(tmp_path, *amines, seed=4)[0] for _ in range(2))
-    third = made(tmp_path, *amines, seed=5)[0]
-
-    assert one == other != third
+    assert Counter(kind for _, kind in one) == {"ammonium": 3, "flavylium": 1}
     assert len({inchikey_block(parse_smiles(text)) for text, _ in one}) == len(one)
-
-
-def test_a_file_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(MissingInputError, match=r"none\.smi does not exist"):
-        cations(tmp_path / "none.smi", 10)
+    assert one == again != made(tmp_path, *smiles, limit=3 * len(CATION_TYPES), seed=5)
+    with pytest.raises(UnreadableError):  # of what is held out there are none
+        made(tmp_path, *AMINES, fold="dev")

@@ -11,7 +11,7 @@ from duallgd_cli.data import peaks as peaks_module
 from duallgd_cli.data.peaks import MAX_ROWS, from_annotated, from_prepared, packed_batch, peak_batch
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
-from duallgd_cli.train.encoder import dense_bits
+from duallgd_cli.train.encoder import true_bits
 from tests.made_prepared import SPECTRA, cells_of, made_spectra
 from tests.made_spectra import annotated as made_annotated
 from tests.made_spectra import made_spectrum
@@ -134,8 +134,8 @@ def test_a_packed_batch_is_the_spectra_one_after_the_other(spectra, monkeypatch,
     for name, values in vars(batch.padded()).items():
         wanted = padded.intensity / brightest if name == "intensity" else getattr(padded, name)
         torch.testing.assert_close(values.to(wanted.dtype), wanted, equal_nan=True)
-    bits = [spectra.molecules.fingerprint_bits(int(spectra.molecule[g[0]])) for g in GROUPS]
-    assert torch.equal(batch.truth(4096), dense_bits(bits))
+    truth = true_bits(spectra, np.array([group[0] for group in GROUPS]))
+    assert torch.equal(batch.truth(4096), truth)
 
 
 def test_noise_takes_peaks_and_moves_the_others_a_little(spectra):

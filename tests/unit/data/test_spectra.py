@@ -1,30 +1,35 @@
-"""Layouts of labelled spectra, and these to prepared folders; peaks are made from formulas."""
+"""Labelled spectra of any file to one table and to prepared folders; what is held out is not in.
+
+Peaks are made from formulas.
+"""
 
 import gzip
-import lzma
 import math
 from dataclasses import asdict
 
 import pytest
 
-from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
-from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.data import spectra as module
 from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest
 from duallgd_cli.data.spectra import (
     LabelledSpectrum,
     RejectedSpectrum,
+    gather_spectra,
     prepare_spectra,
     read_labelled,
 )
-from duallgd_cli.errors import UnreadableError
+from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.types import INSTRUMENTS
+from duallgd_cli.tables import table_rows
 from tests.made_prepared import COLUMNS, cells_of, verify
 from tests.made_runs import rows_of
 
 ASPIRIN, CATECHOL = "CC(=O)Oc1ccccc1C(=O)O", "Oc1ccccc1O"
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
-KEYS = {ASPIRIN: b"BSYNRYMUTXBXSQ", CATECHOL: b"YCIMNLLNPGFGHC", CAFFEINE: b"RYYVLZVUVIJVGH"}
+KEYS = {ASPIRIN: "BSYNRYMUTXBXSQ", CATECHOL: "YCIMNLLNPGFGHC", CAFFEINE: "RYYVLZVUVIJVGH"}
+PYRIDONE = "UBQKCCHYAOITMY"
 
 
 def row(name, smiles, fragments, *, adduct="[M+H]+", fold="train", **changes):
@@ -33,12 +38,11 @@ def row(name, smiles, fragments, *, adduct="[M+H]+", fold="train", **changes):
     return dict(zip(COLUMNS, cells, strict=True)) | {"identifier": name} | changes
 
 
-def table(path, *rows):
-    """A table, packed as its name says, of cells by column or lines as they are."""
+def table(path, *rows, columns=COLUMNS):
+    """A table of cells by column, or of lines as they are, packed if its name says so."""
     lines = [row if isinstance(row, str) else "\t".join(row.values()) for row in rows]
-    text = "\n".join(["\t".join(COLUMNS), *lines]) + "\n"
-    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
-    path.write_bytes(pack(text.encode()))
+    text = ("\n".join(["\t".join(columns), *lines]) + "\n").encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
 
 
@@ -73,80 +77,67 @@ def folder(tmp_path_factory):
 def test_molecules_and_conditions_of_the_measurement_are_kept(folder):
     prepared = load_spectra(folder)
     molecules = prepared.molecules
-    instruments = [INSTRUMENTS[i] for i in prepared.instrument]
 
-    assert molecules.inchikey.tolist() == list(KEYS.values())
+    assert molecules.inchikey.tolist() == [key.encode() for key in KEYS.values()]
     assert prepared.molecule.tolist() == [0, 0, 1, 2, 2]
     # A molecule of two folds counts as the one that is farther from training.
     assert [FOLDS[f] for f in molecules.fold] == ["train", "val", "test"]
     assert [FOLDS[f] for f in prepared.spectrum_fold] == ["train", "train", "val", "test", "train"]
+    instruments = [INSTRUMENTS[i] for i in prepared.instrument]
     assert instruments == ["orbitrap", "qtof", "orbitrap", "orbitrap", "orbitrap"]
     assert prepared.adduct.tolist() == [0, 0, BY_NAME["[M-H]-"].index, 0, 0]
-    assert prepared.energy_ev[0] == 20
-    assert math.isnan(prepared.energy_ev[1])
-    # A missing precursor m/z is the theoretical one.
-    expected = precursor_mz(Formula.parse("C6H6O2"), BY_NAME["[M-H]-"])
-    assert prepared.precursor_mz[2] == pytest.approx(expected, abs=1e-4)
-    assert prepared.spectrum_id.tolist() == [b"A1", b"A2", b"C1", b"K1", b"K2"]
+    assert (prepared.energy_ev[0], math.isnan(prepared.energy_ev[1])) == (20, True)
 
 
-def test_bad_records_are_rejected_by_reason_and_reported(folder):
-    report = rows_of(folder / "report.tsv")
+def test_what_is_left_out_is_reported_and_what_is_in_is_recorded(folder):
+    report, manifest = rows_of(folder / "report.tsv"), read_manifest(folder)
 
-    assert read_manifest(folder)["rejected"] == {reason: 1 for reason, _ in BAD}
-    for number, (line, (reason, _)) in enumerate(zip(report, BAD, strict=True)):
-        found = line["number"], line["spectrum_id"], line["reason"]
-        assert found == (str(number + 1), f"B{number}", reason)
-        assert line["detail"]
-
-
-def test_the_manifest_records_settings_source_and_what_was_explained(folder):
-    manifest = read_manifest(folder)
-
+    found = [(line["number"], line["spectrum_id"], line["reason"]) for line in report]
+    assert found == [(str(n + 1), f"B{n}", reason) for n, (reason, _) in enumerate(BAD)]
+    assert all(line["detail"] for line in report)
+    assert manifest["rejected"] == {reason: 1 for reason, _ in BAD}
     assert manifest["settings"]["annotation"] == asdict(AnnotationSettings())
-    assert manifest["source"]["file"] == "set.tsv"
-    assert len(manifest["source"]["sha256"]) == 64
+    assert (manifest["source"]["file"], len(manifest["source"]["sha256"])) == ("set.tsv", 64)
     assert (manifest["spectra"], manifest["molecules_in_several_folds"]) == (5, 1)
     assert manifest["without_explained_peak"] == 1
     assert manifest["mean_intensity_explained"] == pytest.approx(4 / 5)
 
 
-def test_molecules_on_the_holdout_list_never_reach_training(tmp_path):
-    holdout = frozenset(key.decode() for key in (KEYS[ASPIRIN], KEYS[CAFFEINE]))
+def test_spectra_are_written_in_blocks_to_the_same_folder(folder, tmp_path, monkeypatch):
+    """A block may hold no molecule that is new."""
+    monkeypatch.setattr(module, "BLOCK", 1)
 
-    manifest = prepare_spectra(
-        table(tmp_path / "set.tsv", *GOOD), tmp_path / "out", holdout=holdout
-    )
+    prepare_spectra(folder.with_name("set.tsv"), tmp_path / "blocks")
+
+    one, other = ({p.name: p.read_bytes() for p in f.iterdir() if p.suffix == ".npy"}
+                  for f in (folder, tmp_path / "blocks"))  # fmt: skip
+    assert one == other
+
+
+def test_molecules_on_the_holdout_list_never_reach_training(tmp_path):
+    held = frozenset(KEYS[smiles] for smiles in (ASPIRIN, CAFFEINE))
+
+    manifest = prepare_spectra(table(tmp_path / "set.tsv", *GOOD), tmp_path / "out", holdout=held)
 
     prepared = load_spectra(tmp_path / "out")
-    trained = prepared.molecules.inchikey[prepared.molecules.fold == FOLDS.index("train")]
-    assert trained.tolist() == []
-    assert prepared.spectrum_id.tolist() == [b"C1", b"K1"]
+    assert FOLDS.index("train") not in prepared.molecules.fold
+    assert [FOLDS[fold] for fold in prepared.spectrum_fold] == ["val", "test"]
     assert (manifest["holdout_keys"], manifest["holdout_removed"]) == (2, 3)
 
 
-@pytest.mark.parametrize("name", ["set.tsv", "set.tsv.gz", "set.tsv.xz"])
-def test_a_table_is_read_plain_or_compressed(tmp_path, name):
-    (record,) = read_labelled(table(tmp_path / name, LINE))
+@pytest.mark.parametrize("name", ["set.tsv", "set.tsv.gz"])
+@pytest.mark.parametrize("fold", ["val", None])
+def test_a_record_is_read_without_its_labels_and_is_of_train_by_default(tmp_path, name, fold):
+    line, columns = (LINE, COLUMNS) if fold else (LINE.rpartition("\t")[0], COLUMNS[:-1])
 
-    assert isinstance(record, LabelledSpectrum)
-    spectrum = record.feature.first
-    assert (record.smiles, spectrum.adduct_text, record.fold) == (ASPIRIN, "[M+H]+", "val")
-    assert (record.number, spectrum.spectrum_id, spectrum.instrument) == (1, "A1", "orbitrap")
-    assert spectrum.mz.tolist() == [121.0284, 163.0390]
-    assert spectrum.precursor_mz == 181.0495
+    (record,) = read_labelled(table(tmp_path / name, line, columns=columns))
+
+    spectrum = record.spectrum
+    assert (record.smiles, record.fold, record.number) == (ASPIRIN, fold or "train", 1)
+    assert (spectrum.adduct_text, spectrum.instrument) == ("[M+H]+", "orbitrap")
+    assert (spectrum.mz.tolist(), spectrum.precursor_mz) == ([121.0284, 163.0390], 181.0495)
     # The column of numbers is in eV, also on an Orbitrap.
-    assert spectrum.collision_energy_ev == 30.0
-    assert spectrum.metadata == {}  # labels do not travel with it
-
-
-def test_a_table_without_folds_is_all_training_data(tmp_path):
-    path = table(tmp_path / "set.tsv", LINE)
-    path.write_text("\n".join(row.rpartition("\t")[0] for row in path.read_text().splitlines()))
-
-    (record,) = read_labelled(path)
-
-    assert record.fold == "train"
+    assert (spectrum.collision_energy_ev, spectrum.metadata) == (30.0, {})
 
 
 @pytest.mark.parametrize(
@@ -163,28 +154,130 @@ def test_a_bad_row_is_rejected_with_its_reason_and_the_next_is_read(tmp_path, ro
     bad, good = read_labelled(table(tmp_path / "set.tsv", row, LINE))
 
     assert isinstance(bad, RejectedSpectrum)
-    assert (bad.reason, bad.number) == (reason, 1)
-    assert bad.detail
+    assert (bad.reason, bad.number, bool(bad.detail)) == (reason, 1, True)
     assert isinstance(good, LabelledSpectrum)
-
-
-def test_an_mgf_with_structures_is_a_data_set_too(tmp_path):
-    path = tmp_path / "library.mgf"
-    path.write_text(
-        f"BEGIN IONS\nTITLE=A1\nPEPMASS=181.0495\nADDUCT=[M+H]+\nSMILES={ASPIRIN}\nFOLD=test\n"
-        "121.0284 1\nEND IONS\nBEGIN IONS\nMSLEVEL=1\nPEPMASS=181.0495\n181.0495 1\nEND IONS\n",
-        encoding="utf-8",
-    )
-
-    record, survey = read_labelled(path)
-
-    assert (record.smiles, record.fold) == (ASPIRIN, "test")
-    assert survey.reason == "not an MS2 spectrum"
 
 
 def test_what_holds_no_labelled_spectra_is_refused(tmp_path):
     useless = table(tmp_path / "set.tsv", row("B1", ASPIRIN, ["C7H5O2"]) | {"smiles": "nothing"})
     with pytest.raises(UnreadableError, match="no spectrum that can be used"):
         prepare_spectra(useless, tmp_path / "out")
-    with pytest.raises(UnreadableError, match="make one of MassBank's record files with recipes"):
-        list(read_labelled(tmp_path))
+
+
+ENTRY = f"PEPMASS=181.0495\nADDUCT=[M+H]+\nSMILES={ASPIRIN}\n163.0390 100\nEND IONS\n"
+MGF = (
+    f"BEGIN IONS\nTITLE=aspirin\n121.0284 50\n{ENTRY}"
+    f"BEGIN IONS\nTITLE=aspirin\nFOLD=test\n{ENTRY}"
+    "BEGIN IONS\nTITLE=nameless\nPEPMASS=181.0495\nADDUCT=[M+H]+\n163.0390 100\nEND IONS\n"
+    "BEGIN IONS\nMSLEVEL=1\nPEPMASS=181.0495\n181.0495 1\nEND IONS\n"
+)
+MSP = """Name: catechol
+Precursor_type: [M-H]-
+PrecursorMZ: 109.0295
+SMILES: N/A
+InChI: InChI=1S/C6H6O2/c7-5-3-1-2-4-6(5)8/h1-4,7-8H
+Num Peaks: 1
+108.0217 999
+
+Name: broken
+Precursor_type: [M-H]-
+PrecursorMZ: 109.0295
+SMILES: C1CC
+Num Peaks: 1
+108.0217 999
+"""
+JSON = """[{"spectrum_id": "glycine", "smiles": "NCC(=O)O", "adduct": "[M+H]+",
+"collision_energy": "30 eV", "precursor_mz": 76.0393, "peaks": [[30.033812345, 1], [76.0393, 1]]}]
+"""
+TSV = (
+    "identifier\tmzs\tintensities\tsmiles\tadduct\tprecursor_mz\tinstrument_type\tfold\n"
+    "T1\t96.0444\t1\tOc1ccccn1\t[M+H]+\t96.0444\tOrbitrap\tval\n"
+)
+
+
+@pytest.fixture
+def sources(tmp_path):
+    folder = tmp_path / "spectra"
+    folder.mkdir()
+    for name, text in {"a.mgf": MGF, "b.msp": MSP, "c.json": JSON, "d.tsv": TSV}.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def gathered(sources, out, **settings):
+    counts = gather_spectra([sources], out / "table.tsv", out / "held.keys", **settings)
+    rows = list(table_rows(out / "table.tsv", required=("smiles",)))
+    return counts, rows, (out / "held.keys").read_text().split()
+
+
+def test_every_format_gives_its_spectra_and_no_record_is_lost_in_silence(sources, tmp_path):
+    counts, rows, held = gathered(sources, tmp_path)
+
+    assert [(row["identifier"], row["formula"], row["fold"]) for row in rows] == [
+        ("aspirin", "C9H8O4", "train"), ("catechol", "C6H6O2", "train"),
+        ("glycine", "C2H5NO2", "train"), ("T1", "C5H5NO", "val"),
+    ]  # fmt: skip
+    assert (rows[2]["collision_energy"], rows[2]["mzs"]) == ("30.0", "30.033812345,76.0393")
+    assert held == [KEYS[ASPIRIN], PYRIDONE]  # of fold test, of fold val
+    assert counts == {
+        "train": 3, "test": 1, "val": 1, "no structure": 1, "not a molecule": 1,
+        "not an MS2 spectrum": 1, "held out": 2, "in several folds": 1,
+    }  # fmt: skip
+    report = (tmp_path / "report.tsv").read_text()
+    assert "a.mgf\t3\tnameless\tno structure\tno SMILES or InChI\n" in report
+    assert "b.msp\t2\tbroken\tnot a molecule\tC1CC\n" in report
+    # A molecule in two folds is not trained on.
+    manifest = prepare_spectra(
+        tmp_path / "table.tsv", tmp_path / "prepared", holdout=frozenset(held)
+    )
+    assert manifest["rejected"] == {"on the hold-out list": 1}
+
+
+def test_spectra_of_one_name_are_told_apart(tmp_path):
+    (tmp_path / "in.mgf").write_text(MGF.replace("FOLD=test\n", ""))
+
+    names = [row["identifier"] for row in gathered(tmp_path / "in.mgf", tmp_path)[1]]
+
+    assert names == ["aspirin", "aspirin-2"]
+
+
+def test_molecules_on_a_list_are_left_out_and_stay_held_out(sources, tmp_path):
+    given = frozenset({KEYS[CATECHOL], PYRIDONE})
+
+    counts, rows, held = gathered(sources, tmp_path, holdout=given)
+
+    assert not {"catechol", "T1"} & {row["identifier"] for row in rows}
+    assert given <= set(held)
+    assert counts["on the hold-out list"] == 2
+
+
+def test_a_share_of_the_molecules_is_moved_to_fold_val_whatever_else_there_is(sources, tmp_path):
+    _, rows, held = gathered(sources, tmp_path, validation=0.5, seed=1)
+    _, none, _ = gathered(sources, tmp_path, validation=0.001, seed=1)
+    (sources / "a.mgf").unlink()
+    _, fewer, _ = gathered(sources, tmp_path, validation=0.5, seed=1)
+
+    folds = {row["smiles"]: row["fold"] for row in rows}
+    assert {"train", "val"} == set(folds.values())
+    assert [row["identifier"] for row in none if row["fold"] == "val"] == ["T1"]  # as it says
+    assert all(folds[row["smiles"]] == row["fold"] for row in fewer)
+    assert {row["inchikey"] for row in rows if row["fold"] == "val"} <= set(held)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("b.mgf", UnreadableError, "no spectrum with a structure to train on; name .*report.tsv s"),
+        ("test.mgf", UnreadableError, "no spectrum with a structure to train on"),
+        ("missing.msp", MissingInputError, "missing.msp does not exist; check the paths"),
+        ("empty", MissingInputError, "is empty; put files of spectra into it"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_said(tmp_path, name, error, message):
+    unlabelled = (line for line in MGF.splitlines() if not line.startswith("SMILES"))
+    (tmp_path / "b.mgf").write_text("\n".join(unlabelled))
+    (tmp_path / "test.mgf").write_text(MGF)  # its only molecule is of fold test, too
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(error, match=message):
+        gather_spectra([tmp_path / name], tmp_path / "t.tsv", tmp_path / "keys")

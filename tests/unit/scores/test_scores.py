@@ -25,7 +25,7 @@ from duallgd_cli.scores import (
     score,
 )
 from duallgd_cli.sources import Query
-from duallgd_cli.train.fragment_scorer import ScorerModel
+from duallgd_cli.train.scorers import ScorerModel
 from tests.made_spectra import annotated as made_annotated
 
 N_BITS = 4096

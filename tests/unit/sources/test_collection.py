@@ -180,7 +180,7 @@ def test_arrays_that_describe_no_molecules_are_refused(name, value):
     with pytest.raises(WeightsError, match="the templates in the weights are broken"):
         Collection.of(tensors)
     del tensors[name]  # weights of before there were any blocks, and so on
-    with pytest.raises(WeightsError, match=rf"'{name}' of templates.*weights analogues"):
+    with pytest.raises(WeightsError, match=rf"'{name}' of templates; fetch or copy"):
         Collection.of(tensors)
 
 

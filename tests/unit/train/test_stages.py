@@ -11,13 +11,9 @@ from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.model.settings import DiffusionSettings
-from duallgd_cli.train.decoder import (
-    DecoderStage,
-    JointStage,
-    bond_loss,
-    graph_batch,
-)
-from duallgd_cli.train.encoder import EncoderStage, SpectrumSampler, dense_bits, fingerprint_figures
+from duallgd_cli.train import encoder as module
+from duallgd_cli.train.decoder import DecoderStage, JointStage, bond_loss, graph_batch
+from duallgd_cli.train.encoder import EncoderStage, SpectrumSampler, fingerprint_figures
 from duallgd_cli.train.kernel_fit import kernel_beside
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
@@ -27,17 +23,11 @@ SETTINGS = TrainingSettings(data=TrainingData(pairs_per_batch=400, spectra_per_b
 FROZEN = replace(SETTINGS, stage="joint", freeze_encoder=True)
 
 
-@pytest.mark.parametrize("n_graphs", [1, 2, 7, 100])
-def test_every_stratum_of_noise_levels_is_drawn_once(n_graphs):
-    collator = MoleculeCollator(made_molecules(n_graphs), None)
-    planned = (np.arange(n_graphs), 9)
-
-    level = graph_batch(collator, planned, np.random.default_rng(1)).level
-
-    assert sorted((level * n_graphs).floor().int().tolist()) == list(range(n_graphs))
+def with_data(**changes):
+    return replace(SETTINGS, data=replace(SETTINGS.data, **changes))
 
 
-def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
+def test_the_bond_loss_is_the_cross_entropy_of_real_pairs_at_noise_of_every_level(model):
     molecules = made_molecules(6, smallest=3, largest=7)
     planned = np.arange(6), 9
     batch = graph_batch(MoleculeCollator(molecules, None), planned, np.random.default_rng(2))
@@ -52,13 +42,13 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs(model):
     assert int(count) == int((molecules.n_heavy * (molecules.n_heavy - 1) // 2).sum())
     assert float(again) == pytest.approx(float(summed))
     assert 0.1 < float(summed / count) < 10
+    assert sorted((batch.level * 6).floor().int().tolist()) == list(range(6))
 
 
 @pytest.mark.parametrize("largest", [100, 5])
 def test_the_decoder_trains_on_fold_train_and_looks_at_dev_and_val(largest):
-    settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=largest))
     molecules = made_molecules(40, fold=[0, 1, 2, 3] * 10)
-    stage = DecoderStage(molecules, settings)
+    stage = DecoderStage(molecules, with_data(max_atoms=largest))
 
     trained = {int(r) for rows, _ in islice(stage.plan(0), 60) for r in rows}
 
@@ -77,38 +67,29 @@ def test_ranks_draw_noise_of_their_own(model):
     assert one != two
 
 
-def test_without_held_out_data_there_are_no_figures(model, tmp_path):
+def test_figures_are_of_the_steps_that_there_are_and_of_held_out_data_if_any(model, tmp_path):
     train_only = made_spectra(tmp_path / "s", *(row for row in SPECTRA if row[-1] == "train"))
+    sizes = replace(small_settings(layers=1), diffusion=DiffusionSettings(n_steps=200))
+    stage = DecoderStage(made_molecules(8, fold=[0, 0, 0, 0, 3, 3, 3, 3]), SETTINGS)
 
+    assert sorted(stage.validate(stirred(sizes))) == ["nll_150", "nll_50"]
     assert DecoderStage(made_molecules(5), SETTINGS).validate(model) == {}
     assert EncoderStage(train_only, None, SETTINGS).validate(model) == {}
     assert JointStage(train_only, [], None, SETTINGS).validate(model) == {}
 
 
-def test_a_short_process_is_looked_at_within_its_steps():
-    sizes = replace(small_settings(layers=1), diffusion=DiffusionSettings(n_steps=200))
-    stage = DecoderStage(made_molecules(8, fold=[0, 0, 0, 0, 3, 3, 3, 3]), SETTINGS)
-
-    figures = stage.validate(stirred(sizes))
-
-    assert sorted(figures) == ["nll_150", "nll_50"]
-    assert all(np.isfinite(value) for value in figures.values())
-
-
 def test_a_stage_without_what_it_trains_on_says_so(spectra, tmp_path):
     unlabelled = made_spectra(tmp_path / "s", *(row for row in SPECTRA if row[-1] != "train"))
-    small = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=3))
     for stage, given, message in (
         (DecoderStage, (made_molecules(3, fold=[1, 2, 3]), SETTINGS), "no molecule of fold train"),
         (EncoderStage, (unlabelled, None, SETTINGS), "no spectrum of fold train"),
         (EncoderStage, (spectra, unlabelled, SETTINGS), "no spectrum of fold train"),
-        (JointStage, (unlabelled, [], None, SETTINGS), "no spectrum of fold train"),
         (JointStage, (spectra, [], unlabelled, SETTINGS), "no spectrum of fold train"),
-        (JointStage, (spectra, [], None, small), r"of fold train .* at most 3 heavy atoms"),
+        (JointStage, (spectra, [], None, with_data(max_atoms=3)), r"fold train .* at most 3 heavy"),
     ):
         with pytest.raises(UnreadableError, match=message):
             stage(*given)
-    with pytest.raises(UsageError, match="data simulate"):
+    with pytest.raises(UsageError, match="simulated spectra"):
         JointStage(spectra, [], None, FROZEN)
 
 
@@ -132,23 +113,24 @@ def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
 
 
 @pytest.mark.parametrize(
-    ("share", "measured_from", "step", "n_simulated"),
-    [(0.5, 0.0, 0, 3), (0.33, 0.0, 0, 2), (0.0, 0.0, 0, 0), (1.0, 0.0, 0, 6),
-     (0.5, 0.25, 1, 6), (0.5, 0.25, 2, 3)],
-)  # fmt: skip
-@pytest.mark.parametrize(("simulated_dropout", "expected"), [(None, 0.4), (0.1, 0.1)])
+    ("share", "measured_from", "step", "dropout", "n_simulated", "expected"),
+    [
+        (0.5, 0.0, 0, None, 3, 0.4),
+        (0.33, 0.0, 0, 0.1, 2, 0.1),
+        (0.0, 0.0, 0, None, 0, 0.4),
+        (1.0, 0.0, 0, None, 6, 0.4),
+        (0.5, 0.25, 1, None, 6, 0.4),  # measured ones come after a share of the steps
+        (0.5, 0.25, 2, 0.1, 3, 0.1),
+    ],
+)
 def test_an_encoder_batch_holds_measured_and_simulated_spectra(
-    spectra, simulated, share, measured_from, step, n_simulated, simulated_dropout, expected,
-    monkeypatch,
-):  # fmt: skip
-    """Measured ones come after a share of the steps."""
-    data = replace(
-        SETTINGS.data, simulated_share=share, measured_from=measured_from,
-        simulated_dropout=simulated_dropout,
-    )  # fmt: skip
-    stage = EncoderStage(spectra, simulated, replace(SETTINGS, steps=8, data=data))
+    spectra, simulated, share, measured_from, step, dropout, n_simulated, expected, monkeypatch
+):
+    changes = {"measured_from": measured_from, "simulated_dropout": dropout}
+    settings = replace(with_data(simulated_share=share, **changes), steps=8)
+    stage = EncoderStage(spectra, simulated, settings)
     assert stage.collate(None, step).n_samples == 6
-    monkeypatch.setattr("duallgd_cli.train.encoder.packed_batch", lambda sources, _: sources)
+    monkeypatch.setattr(module, "packed_batch", lambda sources, _: sources)
 
     sources = stage.collate(None, step)
 
@@ -157,20 +139,18 @@ def test_an_encoder_batch_holds_measured_and_simulated_spectra(
 
 
 def test_runs_of_any_seed_are_looked_at_by_the_same_spectra(monkeypatch, tmp_path):
-    monkeypatch.setattr("duallgd_cli.train.encoder._VALIDATION_SPECTRA", 1)
+    monkeypatch.setattr(module, "_VALIDATION_SPECTRA", 1)
     train, val = SPECTRA[0], SPECTRA[5]
     spectra = made_spectra(tmp_path / "spectra", train, val, (*val[:3], "40", "val"))
 
-    chosen = {
-        tuple(EncoderStage(spectra, None, replace(SETTINGS, seed=seed)).validation)
-        for seed in range(20)
-    }
+    stages = (EncoderStage(spectra, None, replace(SETTINGS, seed=seed)) for seed in range(20))
 
-    assert len(chosen) == 1
+    assert len({tuple(stage.validation) for stage in stages}) == 1
 
 
 def test_the_threshold_is_the_one_that_serves_best():
-    truth = dense_bits([np.array([1, 5, 9])])
+    truth = torch.zeros(1, 4096)
+    truth[0, [1, 5, 9]] = 1
     probability = truth * 0.32 + 0.01
     probability[0, 20] = 0.28
 
@@ -180,50 +160,30 @@ def test_the_threshold_is_the_one_that_serves_best():
     assert figures["fp_tanimoto"] == pytest.approx(1)
 
 
-@pytest.fixture(scope="module", params=[(0, False), (0, True), (2, True)])
-def joint(request, spectra, simulated):
-    """The joint stage and the sources that take turns."""
-    n_collections, and_simulated = request.param
+@pytest.mark.parametrize(("n_collections", "and_simulated"), [(0, False), (0, True), (2, True)])
+def test_joint_steps_take_turns_over_their_sources_also_when_resumed(
+    spectra, simulated, n_collections, and_simulated
+):
     structures = [made_molecules(20, largest=5 + n) for n in range(n_collections)]
     sources = [spectra.molecules, *structures, *([simulated.molecules] if and_simulated else [])]
     decoders = [DecoderStage(molecules, SETTINGS) for molecules in structures]
     stage = JointStage(spectra, decoders, simulated if and_simulated else None, SETTINGS)
-    return stage, sources
-
-
-def test_a_resumed_plan_is_the_rest_of_the_whole_one(joint):
-    stage, _ = joint
-
     whole = list(islice(stage.plan(0), 14))
+
+    for step, planned in enumerate(whole[:7]):
+        batch, source = stage.collate(planned, step), sources[step % len(sources)]
+        formulas = {tuple(row) for row in source.atom_counts.tolist()}
+        assert {tuple(row) for row in batch.condition.formula.int().tolist()} <= formulas
+        assert (batch.spectra is None) == any(source is one for one in structures)
+        if batch.spectra is not None:
+            # Ions that are simulated or made here differ from their molecules by hydrogens alone.
+            ions, molecules = batch.spectra.parent, batch.condition.formula
+            np.testing.assert_array_equal(ions[:, :HYDROGEN], molecules[:, :HYDROGEN])
+            assert batch.n_samples == batch.spectra.n_samples
     for first in range(9):
-        resumed = list(islice(stage.plan(first), 5))
-        for got, expected in zip(resumed, whole[first:], strict=False):
+        for got, expected in zip(islice(stage.plan(first), 5), whole[first:], strict=False):
             np.testing.assert_array_equal(got[0], expected[0])
             assert got[1] == expected[1]
-
-
-def test_joint_steps_take_turns_over_their_sources(joint):
-    stage, sources = joint
-
-    for step, planned in enumerate(islice(stage.plan(0), 7)):
-        batch = stage.collate(planned, step)
-        formulas = {tuple(row) for row in sources[step % len(sources)].atom_counts.tolist()}
-        assert {tuple(row) for row in batch.condition.formula.int().tolist()} <= formulas
-        assert (batch.spectra is None) == any(
-            sources[step % len(sources)] is decoder.molecules for decoder in stage.decoders
-        )
-
-
-def test_spectra_and_graphs_of_a_joint_batch_are_of_the_same_molecules(spectra, simulated):
-    stage = JointStage(spectra, [], simulated, SETTINGS)
-
-    for step, planned in enumerate(islice(stage.plan(0), 4)):
-        batch = stage.collate(planned, step)
-        # Ions that are simulated or made here differ from their molecules by hydrogens alone.
-        np.testing.assert_array_equal(
-            batch.spectra.parent[:, :HYDROGEN], batch.condition.formula[:, :HYDROGEN]
-        )
-        assert batch.n_samples == batch.spectra.n_samples
 
 
 def test_held_out_spectra_are_judged_by_what_is_predicted_from_them(spectra):
@@ -238,30 +198,24 @@ def test_held_out_spectra_are_judged_by_what_is_predicted_from_them(spectra):
 
     assert [figures[name] for name in names] == [again[name] for name in names]
     assert all(0 < figures[name] != told_otherwise[name] for name in names)
-    small = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=7))  # none of fold val
-    assert names[0] not in JointStage(spectra, [], None, small).validate(model)
+    none_of_fold_val = JointStage(spectra, [], None, with_data(max_atoms=7)).validate(model)
+    assert names[0] not in none_of_fold_val
 
 
-def test_beside_a_frozen_encoder_known_spectra_have_their_say(spectra, simulated):
+def test_beside_a_frozen_encoder_known_spectra_have_their_say_and_measured_ones_no_step(
+    spectra, simulated
+):
     model = stirred(small_settings(layers=1)).eval()
     kernel = kernel_beside(model.encoder, spectra)
-    alone = JointStage(spectra, [], simulated, FROZEN)
+    alone = JointStage(spectra, [made_molecules(20, largest=5)], simulated, FROZEN)
     beside = JointStage(spectra, [], simulated, FROZEN, kernel=kernel)
 
-    batch = alone.collate(next(alone.plan(0)), 0)
+    batches = [alone.collate(plan, step) for step, plan in enumerate(islice(alone.plan(0), 4))]
 
-    assert not torch.equal(alone.loss(model, batch)[0], beside.loss(model, batch)[0])
+    assert [batch.spectra is None for batch in batches] == [True, False] * 2
+    assert alone.turns[1].molecules is simulated.molecules
+    assert not torch.equal(alone.loss(model, batches[1])[0], beside.loss(model, batches[1])[0])
     assert alone.validate(model) != beside.validate(model)
-
-
-def test_beside_a_frozen_encoder_no_step_is_on_measured_spectra(spectra, simulated):
-    decoder = DecoderStage(made_molecules(20, largest=5), FROZEN)
-    stage = JointStage(spectra, [decoder], simulated, FROZEN)
-
-    batches = [stage.collate(plan, step) for step, plan in enumerate(islice(stage.plan(0), 6))]
-
-    assert [batch.spectra is None for batch in batches] == [True, False] * 3
-    assert stage.turns[1].molecules is simulated.molecules
 
 
 def test_a_frozen_encoder_says_the_same_each_time_and_only_the_denoiser_learns(spectra, simulated):

@@ -1,22 +1,34 @@
-"""Fitting what scores candidates beside the network, see `scores.FragmentScorer`.
+"""Fitting what scores candidates beside the network: fragments of molecules, and bits.
 
-A fragment model that is fitted to measured spectra says which peaks a molecule gives. What each
-fragment speaks for a molecule, as a peak or as none, is then fitted so that molecules of fold train
-are told from decoys: others of its formula that are made like candidates. That is what a
-candidate's score is asked for.
+Both learn to tell molecules of fold train from decoys: others of their formula that are made like
+candidates, for that is what a candidate's score is asked for.
 
-Letters: C fragments, H hydrogen shifts, K peaks, D the molecule itself and its decoys.
+- A fragment model that is fitted to measured spectra says which peaks a molecule gives; what each
+  fragment speaks for a molecule, as a peak or as none, is fitted against decoys. See
+  `scores.FragmentScorer`.
+- The chance of a fingerprint bit says nothing of what it is worth among molecules of one formula:
+  many bits go together and count again and again, others all of the molecules have. So a copy of
+  the encoder is trained on with a contrastive loss on sums of bits.
+
+Letters: B spectra, C fragments, D the molecule itself and its decoys, F bits, H hydrogen shifts,
+K peaks.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
+from torch.nn.functional import (
+    binary_cross_entropy_with_logits,
+    embedding_bag,
+    logsigmoid,
+    softplus,
+)
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.fragmentation import (
@@ -29,15 +41,20 @@ from duallgd_cli.data.fragmentation import (
     measured_intensity,
 )
 from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
-from duallgd_cli.data.peaks import prepared_batch
+from duallgd_cli.data.peaks import packed_batch, prepared_batch
 from duallgd_cli.data.prepared import Molecules, PreparedSpectra
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
+from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch
 from duallgd_cli.sources.collection import BEGUN, Collection, molecule_of
-from duallgd_cli.train.encoder import by_molecule
+from duallgd_cli.train.encoder import SpectrumSampler, by_molecule
 from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
 from duallgd_cli.train.simulator import explained_peaks, fit_simulator, simulated_rows
 from duallgd_cli.train.trainer import fit
+
+Advance: TypeAlias = Callable[[int], None]
+# By the row of a molecule: itself, then its decoys; nothing where none is made.
+Decoys: TypeAlias = Mapping[int, Sequence[Rival]]
 
 # Of decoys so many are taken, of so many that are likeliest: the first of these and others at
 # random; of those that are put together, the likeliest are made.
@@ -51,51 +68,45 @@ _WIDTH: Final = 96
 # Rounds through all molecules, so many at a time, each beside so many decoys.
 _ROUNDS: Final = 6
 _AT_ONCE, _DECOYS = 16, 20
-_RATES: Final = OptimiserSettings(
+_FRAGMENT_RATES: Final = OptimiserSettings(
     "adamw", 1e-3, warmup_share=0.1, final_share=0.0, weight_decay=0.02, beta2=0.999, clip=5.0
 )
-_DROPOUT: Final = 0.1
+_FRAGMENT_DROPOUT: Final = 0.1
 # Of the first fit's loss, so that chances stay chances.
 _LIKELIHOOD: Final = 0.02
+# Log-odds of bits, summed up, are about ten times too sure of a molecule.
+_SHRUNK: Final = 0.1
+_SPECTRA: Final = 128
+# What is left out keeps the encoder from leaning on the molecules that it knows.
+_DROPOUT, _PEAK_DROPOUT = 0.25, 0.3
+_RATES: Final = OptimiserSettings(
+    "adamw", 3e-4, warmup_share=0.2, final_share=0.0, weight_decay=0.05, beta2=0.999, clip=5.0
+)
 
 
-class ScorerModel(nn.Module):
-    """What fragments speak for a molecule.
-
-    At first that is the likelihood by the fragment model, which is fitted to spectra.
-    """
-
-    def __init__(self, fitted: FragmentModel) -> None:
-        super().__init__()
-        self.hidden, self.presence = fitted.hidden, fitted.presence
-        self.dropout = nn.Dropout(_DROPOUT)
-        width, n_shifts = fitted.presence.in_features, fitted.presence.out_features
-        self.worth = nn.Linear(width, 2 * n_shifts)  # as weights files call it
-        nn.init.zeros_(self.worth.weight)
-        nn.init.zeros_(self.worth.bias)
-
-    def forward(self, features: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-odds of a peak, and what each speaks for the molecule, both (C, H).
-
-        The features (C, N_INPUTS) are those of `data.fragmentation.fragment_features`; (C, H) are
-        peaks or not.
-        """
-        hidden = self.dropout(self.hidden(features))
-        log_odds = self.presence(hidden)
-        found, missed = self.worth(hidden).chunk(2, 1)
-        found = found + FOUND * (logsigmoid(log_odds) - BY_CHANCE)
-        missed = missed * torch.sigmoid(log_odds) - MISSED * softplus(log_odds)
-        return log_odds, torch.where(there, found, missed)
+def decoys_of_all(
+    spectra: PreparedSpectra,
+    encoder: nn.Module,
+    templates: Collection,
+    seed: int,
+    advance: Advance = lambda molecules: None,
+) -> Decoys:
+    """Decoys of all molecules of fold train, from two spectra of each, doubted in two ways."""
+    decoys: dict[int, Sequence[Rival]] = {}
+    for number in (seed, seed + 1):
+        for spectrum in one_of_each(spectra, number):
+            row = int(spectra.molecule[spectrum])
+            made = decoys_of(spectra, spectrum, encoder, templates, number)
+            decoys[row] = (*(decoys.get(row) or made[:1]), *made[1:])
+            advance(1)
+    return decoys
 
 
-class Case(NamedTuple):
-    """A molecule, before decoys of its formula, (D,); and spectra of it.
-
-    A spectrum is its ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,).
-    """
-
-    molecules: Sequence[Rival]
-    spectra: Sequence[tuple[Ion, NDArray[np.int16], NDArray[np.float32]]]
+def one_of_each(spectra: PreparedSpectra, seed: int) -> list[int]:
+    """A spectrum of each molecule of fold train that the fragment model understands, at random."""
+    generator = np.random.default_rng(seed)
+    _, every = by_molecule(spectra, simulated_rows(spectra, "train"))
+    return [int(generator.choice(own)) for own in every]
 
 
 def decoys_of(
@@ -127,41 +138,67 @@ def decoys_of(
     doubted = logits * generator.uniform(*_SCALE) + noise * (logits > _NEVER)
     doubtful = torch.sigmoid(torch.from_numpy(doubted.astype(np.float32))).numpy()
     name, scores = charge_free_smiles(mol), log_odds(doubtful)
-    known = islice(
-        (graph for graph in templates.near(doubtful, formula) if not is_itself(graph)), BEGUN
-    )
-    near_by = changed(mols_of_graphs(known), formula, templates.blocks)
+    others = (graph for graph in templates.near(doubtful, formula) if not is_itself(graph))
+    near_by = changed(mols_of_graphs(islice(others, BEGUN)), formula, templates.blocks)
     joined = together(templates.blocks, formula, scores, _MOST)
     best = likeliest(scores, _LIKELIEST, near_by, joined)
     decoys = [decoy for _, decoy in best if charge_free_smiles(decoy) != name]
-    others = generator.permutation(np.arange(_FIRST, max(_FIRST, len(decoys))))
-    chosen = decoys[:_FIRST] + [decoys[row] for row in others[: _MADE - _FIRST]]
+    further = generator.permutation(np.arange(_FIRST, max(_FIRST, len(decoys))))
+    chosen = decoys[:_FIRST] + [decoys[row] for row in further[: _MADE - _FIRST]]
     parts = map(disassemble, chosen)
     graphs = (itself, *(graph_of_bonds(part.formula, part.bond_class) for part in parts))
     return tuple(map(Rival, graphs, map(fingerprint, (mol, *chosen))))
 
 
-def one_of_each(spectra: PreparedSpectra, seed: int) -> list[int]:
-    """A spectrum of each molecule of fold train that the fragment model understands, at random."""
-    generator = np.random.default_rng(seed)
-    _, every = by_molecule(spectra, simulated_rows(spectra, "train"))
-    return [int(generator.choice(own)) for own in every]
+class ScorerModel(nn.Module):
+    """What fragments speak for a molecule: at first their likelihood by a fitted fragment model."""
+
+    def __init__(self, fitted: FragmentModel) -> None:
+        super().__init__()
+        self.hidden, self.presence = fitted.hidden, fitted.presence
+        self.dropout = nn.Dropout(_FRAGMENT_DROPOUT)
+        width, n_shifts = fitted.presence.in_features, fitted.presence.out_features
+        self.worth = nn.Linear(width, 2 * n_shifts)  # as weights files call it
+        nn.init.zeros_(self.worth.weight)
+        nn.init.zeros_(self.worth.bias)
+
+    def forward(self, features: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-odds of a peak, and what each speaks for the molecule, both (C, H).
+
+        The features (C, N_INPUTS) are those of `data.fragmentation.fragment_features`; (C, H) are
+        peaks or not.
+        """
+        hidden = self.dropout(self.hidden(features))
+        log_odds = self.presence(hidden)
+        found, missed = self.worth(hidden).chunk(2, 1)
+        found = found + FOUND * (logsigmoid(log_odds) - BY_CHANCE)
+        missed = missed * torch.sigmoid(log_odds) - MISSED * softplus(log_odds)
+        return log_odds, torch.where(there, found, missed)
+
+
+class Case(NamedTuple):
+    """A molecule, before decoys of its formula, (D,); and spectra of it.
+
+    A spectrum is its ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,).
+    """
+
+    molecules: Sequence[Rival]
+    spectra: Sequence[tuple[Ion, NDArray[np.int16], NDArray[np.float32]]]
 
 
 def fit_evidence(
     structures: Molecules,
     environments: NDArray[np.uint8],
     spectra: PreparedSpectra,
-    decoys: Mapping[int, Sequence[Rival]],
+    decoys: Decoys,
     steps: int = 2500,
     seed: int = 1,
-    advance: Callable[[int], None] = lambda steps: None,
+    advance: Advance = lambda steps: None,
 ) -> tuple[dict[str, Tensor], dict[str, object]]:
-    """What scores candidates beside the network: bits counted and a fragment model, of fold train.
+    """Count bits of the structures of fold train, and fit a fragment model to its spectra.
 
-    The bits are those of the structures, beside the filter of their environments (see
-    `scores`). The model is fitted to the spectra, in so many steps, and then against
-    the decoys, which stand by the row of a molecule, itself first.
+    The bits stand beside the filter of their environments (see `scores`). The model
+    is fitted to the spectra, in so many steps, and then against the decoys.
 
     Returns:
         Tensors for a weights file, and what to keep on record.
@@ -194,7 +231,7 @@ def fit_against_decoys(
     model: ScorerModel,
     cases: Sequence[Case],
     seed: int = 1,
-    advance: Callable[[int], None] = lambda steps: None,
+    advance: Advance = lambda steps: None,
 ) -> dict[str, object]:
     """Fit a scorer to give each molecule a higher score than its decoys, in place.
 
@@ -217,7 +254,7 @@ def fit_against_decoys(
         entropy = torch.stack([case.logsumexp(0) - case[0] for case in scores]).mean()
         return entropy + _LIKELIHOOD * likelihood, torch.ones_like(entropy)
 
-    settings = TrainingSettings(seed=seed, steps=_ROUNDS * a_round, optimiser=_RATES)
+    settings = TrainingSettings(seed=seed, steps=_ROUNDS * a_round, optimiser=_FRAGMENT_RATES)
     fit(model, batch_of, loss, settings, advance)
     return {
         "told_apart": len(cases),
@@ -252,3 +289,66 @@ def _fragments_of(case: Case, generator: np.random.Generator) -> Iterator[tuple[
         made = fragments(case.molecules[place].graph, np.random.default_rng(0))  # as in scoring
         there = measured_intensity(made, ion, subformula, intensity) > 0
         yield torch.from_numpy(fragment_features(made, ion)), torch.from_numpy(there)
+
+
+def fit_isomer_encoder(
+    encoder: FormulaTransformer,
+    spectra: PreparedSpectra,
+    decoys: Decoys,
+    seed: int = 1,
+    advance: Advance = lambda steps: None,
+    *,
+    steps: int = 450,
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Train a copy of an encoder to tell molecules of fold train from others of their formula.
+
+    Returns:
+        Tensors of the copy, whose logits are what bits speak for a molecule, and what to keep on
+        record; nothing where no molecule has decoys.
+    """
+    sampler = SpectrumSampler(spectra)
+    rows = enumerate(sampler.molecules.tolist())
+    able = [place for place, row in rows if len(decoys.get(row, ())) > 1]
+    if not able:
+        return {}, {}
+    # Less sure from the start, and it forgets more of each spectrum.
+    model = copy.deepcopy(encoder).requires_grad_()
+    for tensor in model.fingerprint.parameters():
+        tensor.data *= _SHRUNK
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = _DROPOUT
+    came_first: list[bool] = []
+
+    def batch_of(step: int) -> tuple[PackedBatch, list[list[NDArray[np.uint16]]]]:
+        generator = np.random.default_rng((seed, step))
+        places = generator.choice(able, _SPECTRA).tolist()
+        drawn = (sampler.draw_from(place, generator) for place in places)
+        molecules, numbers = zip(*drawn, strict=True)
+        peaks = packed_batch([(spectra, numbers, _PEAK_DROPOUT)], generator)
+        return peaks, [[molecule.bits for molecule in decoys[row]] for row in molecules]
+
+    def loss(
+        model: FormulaTransformer, batch: tuple[PackedBatch, list[list[NDArray[np.uint16]]]]
+    ) -> tuple[Tensor, Tensor]:
+        peaks, bits = batch
+        scores = bit_sums(model(peaks), bits)
+        came_first[:] = [int(molecules.argmax()) == 0 for molecules in scores]
+        entropy = torch.stack([molecules.logsumexp(0) - molecules[0] for molecules in scores])
+        return entropy.sum(), entropy.new_tensor(len(entropy))
+
+    fit(model, batch_of, loss, TrainingSettings(seed=seed, steps=steps, optimiser=_RATES), advance)
+    record = {"contrasted": steps * _SPECTRA, "first_of_isomers": float(np.mean(came_first))}
+    return dict(model.state_dict()), record
+
+
+def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -> list[Tensor]:
+    """Sums of bits' scores (B, F) over those that each of B lists of D molecules has set: (D,)."""
+    n_bits, sizes = bit_scores.shape[1], [len(molecules) for molecules in bits]
+    every = [own for molecules in bits for own in molecules]
+    length = np.array([len(own) for own in every])
+    spectrum = np.repeat(np.repeat(np.arange(len(bits)), sizes), length)
+    place = torch.from_numpy(spectrum * n_bits + np.concatenate(every).astype(np.int64))
+    start = torch.from_numpy(np.cumsum(length) - length)
+    sums = embedding_bag(place, bit_scores.float().reshape(-1, 1), start, mode="sum")[:, 0]
+    return list(sums.split(sizes))

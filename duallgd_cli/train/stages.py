@@ -1,0 +1,375 @@
+"""The stages of a recipe: functions that make files in the run's folder.
+
+Libraries of chemistry load where a stage needs them: machines with GPUs may have none.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+import yaml
+
+from duallgd_cli.checkpoint.format import load, save
+from duallgd_cli.config import SamplingSettings, merge
+from duallgd_cli.data.prepared import load_molecules, load_spectra
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.files import sha256, write_atomically
+from duallgd_cli.runtime import Runtime, available_cores
+from duallgd_cli.train.run import run_training
+from duallgd_cli.train.settings import DrawSettings, RecipeSettings, RunSettings
+from duallgd_cli.train.trainer import MODEL
+
+WEIGHTS: Final = "duallgd.safetensors"
+HASHES_ENDING: Final = ".train.hashes"
+HASHES: Final = f"duallgd{HASHES_ENDING}"
+COSTS: Final = "cost.json"
+_HELD_OUT: Final = "held-out.keys"
+_TABLE: Final = "measured.tsv"
+_SIMULATOR: Final = "simulator.safetensors"
+LARGEST_TEMPLATE: Final = 100  # heavy atoms of a template
+
+
+@dataclass(frozen=True, eq=False)
+class Displays:
+    """What prints a line; counts what it is told of; shows figures, of so many steps."""
+
+    say: Callable[[str], None]
+    counting: Callable[[str], AbstractContextManager[Callable[[int], None]]]
+    training: Callable[[int], AbstractContextManager[Callable[[int, dict[str, float]], None]]]
+
+
+@dataclass(frozen=True, eq=False)
+class RecipeRun:
+    """A recipe, as read and as checked, and the folder in which it is followed.
+
+    Its files are named from ``base``.
+    """
+
+    name: str
+    plain: dict[str, Any]
+    settings: RecipeSettings
+    base: Path
+    out: Path
+    runtime: Runtime
+    shows: Displays
+
+    def inputs(self, *names: str) -> list[Path]:
+        """Files of the recipe."""
+        return [self.base / name for name in names]
+
+    def held_out(self) -> frozenset[str]:
+        """First blocks of all molecules that must not be trained on."""
+        from duallgd_cli.data.structures import read_holdout
+
+        return read_holdout([self.out / _HELD_OUT])
+
+
+def _spectra(run: RecipeRun) -> None:
+    """Every labelled spectrum of folds train and val, and the molecules that are held out."""
+    from duallgd_cli.data.spectra import gather_spectra, prepare_spectra
+    from duallgd_cli.data.structures import read_holdout
+
+    settings, table = run.settings, run.out / _TABLE
+    counts = gather_spectra(
+        run.inputs(*settings.spectra), table, run.out / _HELD_OUT,
+        holdout=read_holdout(run.inputs(*settings.holdout)), validation=settings.validation,
+        seed=settings.seed,
+    )  # fmt: skip
+    run.shows.say(", ".join(f"{count} {what}" for what, count in counts.items()))
+    if not counts.get("val"):
+        raise UnreadableError(
+            "no spectrum is of fold val, which ranking and confidence are fitted on; give the "
+            "recipe validation: 0.1"
+        )
+    with run.shows.counting("spectra") as advance:
+        prepare_spectra(
+            table, run.out / "measured", holdout=run.held_out(), workers=available_cores(),
+            advance=advance,
+        )  # fmt: skip
+
+
+def _structures(run: RecipeRun) -> None:
+    """Structures for the decoder, none of them held out."""
+    from duallgd_cli.data.structures import prepare_structures
+
+    with run.shows.counting("structures") as advance:
+        prepare_structures(
+            run.inputs(*run.settings.structures), run.out / "structures", holdout=run.held_out(),
+            workers=available_cores(), advance=advance,
+        )  # fmt: skip
+
+
+def _select(run: RecipeRun) -> None:
+    """Structures that are like measured ones, large ones besides, and cations made of them."""
+    from duallgd_cli.data.alike import select_alike
+    from duallgd_cli.data.cations import cations
+    from duallgd_cli.data.structures import prepare_structures
+
+    settings, source, like = run.settings, run.out / "structures", run.out / "measured"
+    for name, sizes in (("alike", settings.alike), ("large", settings.large)):
+        if sizes is not None:
+            select_alike(
+                source, run.out / name, like, sizes.limit, min_atoms=sizes.min_atoms,
+                max_atoms=sizes.max_atoms, with_measured=name == "large", seed=settings.seed,
+            )  # fmt: skip
+    if settings.cations:
+        listed, (first, *_) = run.out / "cations.smi", run.inputs(*settings.structures)
+        made = cations(first, settings.cations, settings.seed)
+        write_atomically(listed, (f"{smiles} {kind}\n" for smiles, kind in made))
+        prepare_structures(listed, run.out / "cations", holdout=run.held_out())
+
+
+def _simulate(run: RecipeRun) -> None:
+    """A fragment model fitted to the measured spectra, and spectra that it draws."""
+    from duallgd_cli.data.simulation import prepare_simulated
+    from duallgd_cli.train.simulator import fit_simulator, load_simulator, save_simulator
+
+    settings, spectra = run.settings.simulate, load_spectra(run.out / "measured")
+    if not (run.out / _SIMULATOR).is_file():
+        with run.shows.counting("steps of the fragment model") as advance:
+            fitted, record = fit_simulator(spectra, settings.steps, run.settings.seed, advance)
+        save_simulator(run.out / _SIMULATOR, fitted.model, record)
+    simulator, record = load_simulator(run.out / _SIMULATOR, spectra)
+    # Spectra that the encoder has not seen tell the denoiser how far to trust it.
+    folders = {"simulated": settings.limit, "simulated-joint": settings.joint_limit}
+    for number, (name, limit) in enumerate(folders.items()):
+        with run.shows.counting("spectra") as advance:
+            prepare_simulated(
+                run.out / "alike", simulator, run.out / name, record, limit=limit,
+                max_atoms=settings.max_atoms, seed=run.settings.seed + number,
+                workers=available_cores(), advance=advance,
+            )  # fmt: skip
+
+
+def of_stage(plain: Mapping[str, Any], stage: str) -> dict[str, Any]:
+    """What a recipe says of one of the stages that train."""
+    seed = {"seed": plain["seed"]} if "seed" in plain else {}
+    told: dict[str, Any] = merge(plain, {stage: {"training": {"stage": stage, **seed}}})[stage]
+    return told
+
+
+def _train(run: RecipeRun, stage: str, settings: RunSettings, data: str, **given: Any) -> None:  # noqa: ANN401
+    """One stage of training, on the data of a folder."""
+    plain, out = of_stage(run.plain, stage), run.out / stage
+    with run.shows.training(settings.training.steps) as on_step:
+        run_training(plain, run.out / data, out, run.runtime, on_step, **given)
+
+
+def _decoder(run: RecipeRun) -> None:
+    """The denoiser, on true fingerprints."""
+    start = run.settings.start
+    init = {"denoiser": run.base / start} if start else {}
+    _train(run, "decoder", run.settings.decoder, "structures", init=init)
+
+
+def _encoder(run: RecipeRun) -> None:
+    """The encoder, on measured and simulated spectra."""
+    settings, start = run.settings.encoder, run.settings.encoder_start
+    init = {"encoder": run.base / start} if start else {}
+    _train(run, "encoder", settings, "measured", simulated=run.out / "simulated", init=init)
+
+
+def _joint(run: RecipeRun) -> None:
+    """Both together."""
+    folders = tuple(run.out / name for name in ("alike", "large", "cations"))
+    parts = {"denoiser": "decoder", "encoder": "encoder"}
+    _train(
+        run, "joint", run.settings.joint, "measured", simulated=run.out / "simulated-joint",
+        structures=tuple(folder for folder in folders if folder.is_dir()),
+        init={part: run.out / stage / "model.safetensors" for part, stage in parts.items()},
+    )  # fmt: skip
+
+
+def _templates(run: RecipeRun) -> None:
+    """Known molecules, their building blocks and their spectra."""
+    from duallgd_cli.sources.collection import known_molecules
+    from duallgd_cli.train.kernel_fit import fit_kernel
+
+    spectra, checkpoint = load_spectra(run.out / "measured"), load(run.out / "joint" / MODEL)
+    with run.shows.counting("molecules cut into building blocks") as advance:
+        others = load_molecules(run.out / "alike")
+        known = known_molecules(spectra.molecules, LARGEST_TEMPLATE, others, advance)
+    kernel = fit_kernel(checkpoint.build().encoder, spectra, known.molecules)
+    added = replace(checkpoint, templates=known.tensors(), kernel=kernel)
+    save(run.out / "templates.safetensors", added)
+
+
+def _evidence(run: RecipeRun) -> None:
+    """Scores beside the network, fitted to fold train."""
+    from duallgd_cli.scores import known_environments
+    from duallgd_cli.sources.collection import Collection, mols_of
+    from duallgd_cli.train.scorers import decoys_of_all, fit_evidence, fit_isomer_encoder
+
+    settings, seed, counting = run.settings, run.settings.seed, run.shows.counting
+    checkpoint = load(run.out / "templates.safetensors")
+    structures, spectra = load_molecules(run.out / "structures"), load_spectra(run.out / "measured")
+    templates, encoder = Collection.of(checkpoint.templates), checkpoint.build().encoder
+    with counting("molecules with their decoys") as advance:
+        decoys = decoys_of_all(spectra, encoder, templates, seed, advance)
+    with counting("steps of the contrastive encoder") as advance:
+        contrast, isomers = fit_isomer_encoder(
+            encoder, spectra, decoys, seed, advance, steps=settings.contrast_steps
+        )
+    with counting("structures") as advance:
+        rows = np.flatnonzero(structures.in_folds("train"))
+        environments = known_environments(mols_of(structures, rows, advance))
+    with counting("steps of the fragment model") as advance:
+        tensors, fitted = fit_evidence(
+            structures, environments, spectra, decoys, settings.evidence_steps, seed, advance
+        )
+    record = {**checkpoint.record, "evidence": {**fitted, **isomers}}
+    scored = replace(checkpoint, reranker=tensors, contrast=contrast, record=record)
+    save(run.out / "evidence.safetensors", scored)
+
+
+def _hashes(run: RecipeRun) -> None:
+    """All that was trained on, so that evaluations find overlap."""
+    from duallgd_cli.evaluate.leakage import TrainingHashes
+
+    keys: list[str] = []
+    for name in ("measured", "structures", "alike", "large", "cations"):
+        if (run.out / name).is_dir():
+            molecules = load_molecules(run.out / name)
+            trained = molecules.inchikey[molecules.in_folds("train")]
+            keys += [key.decode("ascii") for key in trained.tolist()]
+    listed = TrainingHashes.of(keys)
+    for start in filter(None, (run.settings.start, run.settings.encoder_start)):
+        listed = listed.joined(TrainingHashes.read((run.base / start).with_suffix(HASHES_ENDING)))
+    listed.write(run.out / HASHES)
+
+
+def predict_known(
+    table: Path,
+    fold: str,
+    weights: Path,
+    out: Path,
+    draw: DrawSettings,
+    seed: int,
+    runtime: Runtime,
+    advance: Callable[[int], None],
+    hashes: Path | None = None,
+) -> tuple[Path, Path]:
+    """Predict a fold of a table, one spectrum a molecule; the predictions, and the truth."""
+    from duallgd_cli.evaluate.run import evaluate
+    from duallgd_cli.evaluate.settings import EvaluateSettings
+    from duallgd_cli.predict.settings import PredictSettings
+
+    sampling = SamplingSettings(samples=draw.samples, steps=draw.steps)
+    evaluate(
+        EvaluateSettings(
+            benchmark=table, fold=fold, spectra_per_molecule="1", limit=draw.limit, out=out,
+            mces=False, train_hashes=hashes, weights=str(weights),
+            prediction=PredictSettings(seed=seed, sampling=sampling), device=str(runtime.device),
+            precision=runtime.precision, threads=runtime.threads, resume=True, force=True,
+        ),
+        lambda stage, n_spectra, result: advance(n_spectra),
+    )  # fmt: skip
+    return out / "predictions.csv", out / "truth.tsv"
+
+
+def _draw(run: RecipeRun, weights: str, index: int, draw: DrawSettings) -> tuple[Path, Path]:
+    """Predict fold val; the predictions and the truth."""
+    folder, file = run.out / f"draws-{weights}" / str(index), run.out / f"{weights}.safetensors"
+    with run.shows.counting("spectra of fold val") as advance:
+        return predict_known(
+            run.out / _TABLE, "val", file, folder, draw, run.settings.seed, run.runtime, advance,
+            run.out / HASHES,
+        )  # fmt: skip
+
+
+def _ranking(run: RecipeRun) -> None:
+    """The order of candidates."""
+    from duallgd_cli.evaluate.fitting import fit_weights_file
+
+    folder = run.out / "draws-evidence" / "0"
+    runs, truth = [folder / "predictions.csv"], folder / "truth.tsv"
+    fit_weights_file(run.out / "evidence.safetensors", runs, truth, run.out / "ranked.safetensors")
+
+
+def _confidence(run: RecipeRun) -> None:
+    """Probabilities from every draw, each made with the ranking."""
+    from duallgd_cli.evaluate.fitting import fit_weights_file
+
+    drawn = [_draw(run, "ranked", *item) for item in enumerate(run.settings.draws)]
+    _, held = fit_weights_file(
+        run.out / "ranked.safetensors", [predictions for predictions, _ in drawn], drawn[0][1],
+        run.out / "fitted.safetensors", keep_ranking=True,
+    )  # fmt: skip
+    run.shows.say(f"fold val, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}")
+
+
+def _card(run: RecipeRun) -> None:
+    """The file itself: recipe, commit, digests, hold-outs and cost go on its record."""
+    settings, fitted, costs = run.settings, load(run.out / "fitted.safetensors"), costs_of(run.out)
+    files = run.inputs(*settings.spectra, *settings.structures, *settings.holdout)
+    try:  # the commit of a clone; "" of an installed package
+        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        commit = done.stdout.strip()
+    except OSError:
+        commit = ""
+    record = {
+        "recipe": run.name,
+        "commit": commit,
+        "made_by": run.plain,
+        "core_hours": round(sum(cost["core_s"] for cost in costs.values()) / 3600, 3),
+        "cost": costs,
+        "sources": {path.name: sha256(path) for path in files if path.is_file()},
+        "hold_outs": {
+            "molecules": len(run.held_out()),
+            "sha256": sha256(run.out / _HELD_OUT),
+        },
+        "table_sha256": sha256(run.out / _TABLE),
+    }
+    made = replace(fitted, record=fitted.record | record)
+    save(run.out / WEIGHTS, made, torch.float16, short_codes=True)
+    del record["made_by"]
+    lines = (f"# {WEIGHTS}\n", "\n", yaml.safe_dump(record, sort_keys=False))
+    write_atomically(run.out / "card.md", lines)
+
+
+def costs_of(out: Path) -> dict[str, dict[str, float]]:
+    """Seconds and processor seconds of each stage of a run so far, every try counted."""
+    path = out / COSTS
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+@dataclass(frozen=True)
+class RecipeStage:
+    """A stage: its name, what makes it, what it makes, whether all ranks take part."""
+
+    name: str
+    make: Callable[[RecipeRun], object]
+    makes: tuple[str, ...]
+    together: bool = False
+
+    def mark(self, out: Path) -> Path:
+        """The file that says that the stage is done in a run's folder."""
+        return out / "done" / f"{self.name}.json"
+
+
+STAGES: Final = (
+    RecipeStage("spectra", _spectra, (_TABLE, _HELD_OUT, "measured")),
+    RecipeStage("structures", _structures, ("structures",)),
+    RecipeStage("select", _select, ("alike", "large", "cations")),
+    RecipeStage("simulate", _simulate, (_SIMULATOR, "simulated", "simulated-joint")),
+    RecipeStage("decoder", _decoder, ("decoder/model.safetensors",), together=True),
+    RecipeStage("encoder", _encoder, ("encoder/model.safetensors",), together=True),
+    RecipeStage("joint", _joint, ("joint/model.safetensors",), together=True),
+    RecipeStage("templates", _templates, ("templates.safetensors",)),
+    RecipeStage("evidence", _evidence, ("evidence.safetensors",)),
+    RecipeStage("hashes", _hashes, (HASHES,)),
+    RecipeStage(
+        "draws", lambda run: _draw(run, "evidence", 0, run.settings.draws[0]), ("draws-evidence",)
+    ),
+    RecipeStage("ranking", _ranking, ("ranked.safetensors",)),
+    RecipeStage("confidence", _confidence, ("fitted.safetensors", "draws-ranked")),
+    RecipeStage("card", _card, (WEIGHTS, "card.md")),
+)
+NAMES: Final = tuple(stage.name for stage in STAGES)
