@@ -44,7 +44,7 @@ KERNELS: Final = ("softmax", "favor")
 PARTS: Final = ("attention", "forward", "loop")
 RESULTS: Final = "results.json"
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?", re.ASCII)
-_DEFAULT_STRIDE: Final = 10
+_STRIDE: Final = "10"
 _FEWEST, _MOST = 2, 400
 _MAX_NITROGENS: Final = 5
 # A line of the table: values by the names of its columns.
@@ -56,15 +56,12 @@ class Cell:
     """One thing to measure.
 
     Attributes:
-        runtime: Where it runs.
         part: ``attention`` (the attention layers of the bond stream alone), ``forward`` (one
             evaluation of the denoiser) or ``loop`` (the whole sampling loop).
         kernel: Of the attention over pairs, ``softmax`` or ``favor``.
-        atoms: N.
         samples: S of the loop, and its J ``steps``; the other parts evaluate one graph once.
         seconds: Time it for as long, and once at least.
         seed: Of inputs and noise.
-        weights: A weights file or name; None takes those that come with duallgd.
     """
 
     runtime: Runtime
@@ -84,26 +81,18 @@ class Cell:
 
 
 def parse_atoms(text: str) -> tuple[int, ...]:
-    """Numbers of atoms, ascending and each once.
+    """Numbers of atoms, ascending and each once, from a text.
 
-    Args:
-        text: ``10..100`` (every tenth), ``10..100:5``, ``30``, or several of them with commas.
-
-    Raises:
-        UsageError: Anything else, or a number out of range.
+    That is ``10..100`` (every tenth), ``10..100:5``, ``30``, or several of them with commas; for
+    anything else or a number out of range there is a UsageError.
     """
     numbers: set[int] = set()
     for word in text.replace(" ", "").split(","):
         matched = _RANGE.fullmatch(f"{word}..{word}" if word.isdecimal() else word)
-        if matched is None:
-            raise UsageError(
-                f"atoms {quote(text)} are not of the form 10..100, 10..100:5 or 30,60,100"
-            )
-        first, last = int(matched[1]), int(matched[2])
-        stride = int(matched[3] or _DEFAULT_STRIDE)
+        first, last, stride = map(int, matched.groups(_STRIDE)) if matched else (0, 0, 0)
         if first > last or stride < 1:
             raise UsageError(
-                f"atoms {quote(word)} hold no number: the first is above the last, or stride 0"
+                f"atoms {quote(text)} are not of the form 10..100, 10..100:5 or 30,60,100"
             )
         numbers.update(range(first, min(last, _MOST + 1) + 1, stride))
     wrong = [n for n in numbers if not _FEWEST <= n <= _MOST]
@@ -126,11 +115,7 @@ def cells_of(cell: Cell, atoms: Sequence[int], kernels: Sequence[str]) -> list[C
 def run_study(
     cells: Sequence[Cell], output: Path | None, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Measure everything, and say each cell that is done; `output` then holds what there is.
-
-    Raises:
-        DuallgdError: A cell cannot be measured.
-    """
+    """Measure everything, and say each cell that is done; `output` then holds what there is."""
     runtime, rows = cells[0].runtime, list[Row]()
     ceiling = ceiling_gflop_s(runtime)
     study: dict[str, Any] = {
@@ -249,9 +234,6 @@ def network_of(weights: str | None, kernel: str, runtime: Runtime) -> tuple[Dual
 
     Its ``val_top1`` is top-1 accuracy on validation spectra by the weights' record; None for the
     kernel that the weights were not trained with.
-
-    Raises:
-        WeightsError: The weights are missing or broken.
     """
     path = resolve_weights(weights)
     checkpoint = load(path)

@@ -41,13 +41,7 @@ def measure_throughput(
 ) -> tuple[dict[str, Any], LoadedModel]:
     """Load, warm up on one made spectrum, run the whole of predict once, and count.
 
-    Args:
-        weights: File or name; None takes those that come with the package.
-        runtime: Where to run.
-        settings: Of the prediction.
-        made: Formulas of spectra to make, of which the first warms up.
-        inputs: Spectrum files, if not the spectra that are made.
-        workers: Processes that predict.
+    Spectra of the formulas in `made` are predicted, if there are no files of spectra as `inputs`.
 
     Returns:
         The figures as results.json holds them, and the model for a profile. Not part of the run's

@@ -34,7 +34,7 @@ def test_a_range_with_a_stride_is_that_of_python(a, b, stride):
     [
         *((text, r"10\.\.100:5") for text in ("", "ten", "10-20", "10..", "..20", "10..20:")),
         *((text, r"10\.\.100:5") for text in ("1.5", "-3", "10,,20", "²0", "٣٠")),
-        *((text, "hold no number") for text in ("20..10", "10..20:0")),
+        *((text, r"10\.\.100:5") for text in ("20..10", "10..20:0")),
         *((text, "2 to 400") for text in ("1", "401", "10..999999999:1")),
     ],
 )
