@@ -207,7 +207,8 @@ def test_beside_a_frozen_encoder_known_spectra_have_their_say_and_measured_ones_
 ):
     model = stirred(small_settings(layers=1)).eval()
     kernel = kernel_beside(model.encoder, spectra)
-    alone = JointStage(spectra, [made_molecules(20, largest=5)], simulated, FROZEN)
+    decoder = DecoderStage(made_molecules(20, largest=5), FROZEN)
+    alone = JointStage(spectra, [decoder], simulated, FROZEN)
     beside = JointStage(spectra, [], simulated, FROZEN, kernel=kernel)
 
     batches = [alone.collate(plan, step) for step, plan in enumerate(islice(alone.plan(0), 4))]
