@@ -70,7 +70,7 @@ REFUSED = [
     ("formulas SPECTRA --group-by name", 2, "group_by"),
     ("formulas SPECTRA --adduct [M+Q]+", 2, "--adduct: adduct '[M+Q]+' is not supported"),
     ("evaluate", 2, "nothing to predict"),
-    ("evaluate --predictions p.csv --max-memory 9", 2, "--max-memory is for a prediction"),
+    ("evaluate --predictions p.csv --steps 9", 2, "--steps is for a prediction"),
     ("evaluate --predictions p.csv", 2, "give --benchmark, or --predictions"),
     ("evaluate --predictions p.csv --truth t.tsv", 66, "does not exist"),
     ("evaluate --benchmark labelled.tsv --precision half", 2, "precision must be one of"),
