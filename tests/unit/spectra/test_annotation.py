@@ -67,6 +67,8 @@ EXPLAINED = {
         ppm=4.0)], [("C12H22O11", 1)]),
     "impossibly saturated sub-formulas are refused": (("C9H20O", "[M+H]+", {"ppm": 1.0}),
         [ion_mz("C2H9")], []),
+    "beside a metal a fragment is a neutral molecule": (("C9H20O", "[M+Na]+", {"ppm": 1.0}),
+        [ion_mz("C2H7", metal_da=SODIUM)], []),
     "saturated cations are possible": (("C2H7NO", "[M+H]+", {}), [ion_mz("NH4"), ion_mz("H3O")],
         [("H4N", 0), ("H3O", 0)]),
 }  # fmt: skip

@@ -144,6 +144,9 @@ LEFT_OUT = "1 of 3 peaks had no possible m/z and intensity and were left out"
 MS3 = "an MS3 spectrum is read as if it were MS2: its precursor is a fragment, so the formula must "
 # Name of the file, text, and of each spectrum what is read of it; what is not named is nothing.
 RECORDS = {
+    "fields in comments of RIKEN end with a semicolon": ("a.msp",
+        "NAME: x\nSCANNUMBER: -1\nComment: DB#=RIKEN-1; origin=R\nNum Peaks: 1\n50 1\n",
+        [{"spectrum_id": "RIKEN-1", "scans": "", "peaks": 1}]),
     "comments of MoNA": ("a.msp",
         'Name: x\nComments: "SMILES=CCO" "author=made up"\nNum Peaks: 1\n50 1\n',
         [{"kept": {"author": "made up"}, "peaks": 1}]),
