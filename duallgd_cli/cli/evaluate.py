@@ -8,8 +8,7 @@ import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.massspecgym import NAME as MASSSPECGYM
-from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.settings import MASSSPECGYM, EvaluateSettings
 from duallgd_cli.files import claim, require_input
 
 EPILOG = """

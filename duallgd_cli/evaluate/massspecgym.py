@@ -11,7 +11,6 @@ from duallgd_cli.runtime import cache_folder
 
 logger = logging.getLogger(__name__)
 
-NAME: Final = "massspecgym"
 # Names of the file as it was published, by its SHA-256. Spectra and folds are the same in both.
 _PUBLISHED: Final = {
     "50cfdd1d22f79543c59555f9ce43c6893bd788a19a42b21fb4e2e3a54673c06a": "MassSpecGym 1.5",

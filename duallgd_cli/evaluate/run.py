@@ -18,7 +18,7 @@ from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.evaluate import massspecgym
 from duallgd_cli.evaluate.leakage import TrainingHashes, leave_out_trained
 from duallgd_cli.evaluate.report import make_folder, report, report_files
-from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.settings import MASSSPECGYM, EvaluateSettings
 from duallgd_cli.evaluate.tables import (
     EvaluationInputs,
     choose,
@@ -85,7 +85,7 @@ def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
     if settings.benchmark is None and settings.predictions is None:
         raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
     source, required, fold = settings.benchmark or settings.truth, ("smiles",), settings.fold
-    if settings.benchmark is not None and str(settings.benchmark).lower() == massspecgym.NAME:
+    if settings.benchmark is not None and str(settings.benchmark).lower() == MASSSPECGYM:
         source, fold = massspecgym.downloaded(), fold or "test"
     if source is None or (settings.benchmark is not None and settings.truth is not None):
         raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")

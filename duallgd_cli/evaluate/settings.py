@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from duallgd_cli.errors import UsageError, quote
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.settings import PredictSettings
 
+MASSSPECGYM: Final = "massspecgym"  # the benchmark that is downloaded by its name
 # Options are described where the settings are: annotations are what `typer.Option` is given.
 _scored, _scoring, _leakage, _machine = (
     partial(dict[str, object], rich_help_panel=panel)
