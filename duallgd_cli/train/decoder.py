@@ -1,6 +1,6 @@
 """The stages that train the denoiser: on bond graphs alone, or end to end on spectra.
 
-The decoder stage gives it (corrupted) true fingerprints. In the joint stage steps on measured
+The decoder stage gives it imitated predictions. In the joint stage steps on measured
 spectra take turns with such steps, so that the denoiser does not forget the many molecules that
 have no spectrum, and with steps on simulated spectra. Beside a frozen encoder there are no steps on
 measured spectra: it knows their molecules by heart, and a denoiser that learns from that trusts it

@@ -162,7 +162,7 @@ def _train(run: RecipeRun, stage: str, settings: RunSettings, data: str, **given
 
 
 def _decoder(run: RecipeRun) -> None:
-    """The denoiser, on true fingerprints."""
+    """The denoiser, on fingerprints as an encoder would predict them."""
     start = run.settings.start
     init = {"denoiser": run.base / start} if start else {}
     _train(run, "decoder", run.settings.decoder, "structures", init=init)
