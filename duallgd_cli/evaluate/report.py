@@ -18,6 +18,7 @@ from duallgd_cli.evaluate import mces
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.evaluate.massspecgym import title_of
 from duallgd_cli.evaluate.metrics import Scores, formula_accuracy, score
+from duallgd_cli.evaluate.plots import PLOTS, write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import (
     EvaluationInputs,
@@ -94,12 +95,13 @@ def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, An
     # JSON has no NaN: a number that does not exist becomes null.
     plain = json.loads(json.dumps(results), parse_constant=lambda _: None)
     write_atomically(folder / RESULTS, [json.dumps(plain, indent=2, ensure_ascii=False) + "\n"])
+    write_plots(folder, plain)
     return results
 
 
 def report_files(folder: Path) -> dict[str, Path]:
     """All that `report` writes, by what it is."""
-    return {f"the report's {name}": folder / name for name in (RESULTS, *_TABLES)}
+    return {f"the report's {name}": folder / name for name in (RESULTS, *_TABLES, *PLOTS)}
 
 
 def make_folder(path: Path) -> None:

@@ -53,7 +53,7 @@ RUN = {
     "out/x.csv.shard-1-of-2.run.json": "-o out/x.csv --shard 1/2",
 }
 PREPARED = ("manifest.json", "report.tsv", "inchikey.npy")
-REPORT = ("results.json", "per_spectrum.tsv", "groups.tsv", "calibration.tsv")
+REPORT = ("results.json", "per_spectrum.tsv", "groups.tsv", "calibration.tsv", "groups.png")
 BENCHMARK = (
     *("spectra.tsv", "truth.tsv", "predictions.csv", "predictions.csv.run.json"),
     *("predictions.csv.journal.jsonl", *REPORT),

@@ -45,6 +45,28 @@ def table_of(folder, name):
         return list(csv.DictReader(file, delimiter="\t"))
 
 
+def test_pictures_show_every_group_and_every_bin(settings, monkeypatch):
+    pytest.importorskip("matplotlib", reason="plots are an extra")
+    from matplotlib.axes import Axes
+
+    drawn, errorbar = [], Axes.errorbar
+
+    def noted(axes, x, y, **how):
+        drawn.append((x, y))
+        return errorbar(axes, x, y, **how)
+
+    monkeypatch.setattr(Axes, "errorbar", noted)
+
+    found = evaluate(settings)
+
+    for name in ("groups.png", "calibration.png"):
+        assert (settings.folder / name).read_bytes().startswith(b"\x89PNG")
+    (first, _), _, (stated, observed) = drawn
+    assert first[0] == pytest.approx(1 / 3)
+    assert len(first) == 1 + len(found["groups"])
+    assert list(zip(stated, observed, strict=True)) == [(0.5, 0.0), (0.75, 1.0)]
+
+
 def test_a_report_holds_numbers_that_can_be_counted(settings):
     evaluate(settings)
 
