@@ -21,12 +21,12 @@ from rich.table import Table
 
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.imitation import Imitation, load_neighbours
 from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import FOLDS, load_molecules, load_spectra
 from duallgd_cli.data.prepared import Molecules as Prepared
 from duallgd_cli.model.duallgd import MIN_PROBABILITY
-from duallgd_cli.train.encoder import dense_bits
 from duallgd_cli.train.kernel_fit import kernel_beside
 
 _LEAST = 1e-5
@@ -50,7 +50,7 @@ def main(
     rows = of_sizes(known, sizes)
     alike = load_neighbours(structures, known, torch.device("cpu"))
     imitated = Imitation.of(known, alike, 0.0)(rows, np.random.default_rng(1)).double().numpy()
-    truth = dense_bits([known.fingerprint_bits(row) for row in rows.tolist()]).bool().numpy()
+    truth = true_bits(known, rows)
     columns.append(figures(imitated, truth, isomers.of(known.atom_counts[rows], truth)))
     table = Table("", "predicted, fold val", "imitated", title="Fingerprints of the denoiser")
     for name, value in columns[0].items():
@@ -76,8 +76,16 @@ def predictions(
             chances.append(torch.sigmoid(kernel.mixed(encoder(peaks), peaks)))
     rows = spectra.molecule[chosen]
     own = spectra.molecules
-    truth = dense_bits([own.fingerprint_bits(row) for row in rows.tolist()]).bool().numpy()
+    truth = true_bits(own, rows)
     return torch.cat(chances).double().numpy(), truth, own.atom_counts[rows], own.n_heavy[rows]
+
+
+def true_bits(known: Prepared, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """True bits of some molecules, (B, F)."""
+    truth = np.zeros((len(rows), FINGERPRINT_BITS), bool)
+    for number, row in enumerate(rows.tolist()):
+        truth[number, known.fingerprint_bits(row)] = True
+    return truth
 
 
 def of_sizes(known: Prepared, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
