@@ -4,7 +4,9 @@ import imitation
 import numpy as np
 import pytest
 
-from tests.made_graphs import made_molecules
+from duallgd_cli.checkpoint.format import Checkpoint, save
+from tests.made_graphs import made_molecules, small_settings, stirred
+from tests.made_prepared import spectra_folder, structures_folder
 
 
 def test_perfect_predictions_are_described_as_such():
@@ -44,3 +46,18 @@ def test_structures_are_of_the_sizes_that_are_asked_for(size):
 
     assert (molecules.n_heavy[rows] == size).all()
     assert molecules.in_folds("train")[rows].all()
+
+
+def test_a_run_prints_both_columns(tmp_path, capsys):
+    spectra_folder(tmp_path / "measured")
+    structures_folder(tmp_path / "structures")
+    model = stirred(small_settings())
+    weights = tmp_path / "w.safetensors"
+    save(weights, Checkpoint(model.settings, dict(model.state_dict()), {"trained": ["encoder"]}))
+
+    imitation.main(tmp_path / "measured", tmp_path / "structures", weights, 5)
+
+    said = capsys.readouterr().out
+    assert "predicted, fold val" in said
+    assert "cross entropy" in said
+    assert (tmp_path / "structures" / "neighbours.npy").is_file()
