@@ -226,7 +226,7 @@ RECORDS = {
         [{"spectrum_id": "a", "precursor_mz": 195.08, "peaks": 2}]),
     "broken rows of a table": ("a.tsv", "identifier\tmzs\tintensities\n"
         "a\t1,2\t1\nb\t1\nc\t1,x\t1,2\nd\t[1, 2]\t[3, 4]\n",
-        [{"failed": "2 m/z values and 1 intensities"}, {"failed": "1 m/z values and 0 intensities"},
+        [{"failed": "2 m/z values and 1 intensities"}, {"failed": "2 columns and the header 3"},
         {"failed": "must hold numbers", "spectrum_id": "c"}, {"spectrum_id": "d", "peaks": 2}]),
     "a row with an open quotation mark": ("a.csv",
         'identifier,mzs,intensities\na,"1,2\nb,"3,4","5,6"\n', [{"failed": "quotation mark"},
