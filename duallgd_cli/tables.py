@@ -35,11 +35,13 @@ class Line:
         number: Of the line.
         cells: As many as there are columns, without blanks around them.
         fault: Why the cells cannot be told from each other, else "".
+        missing: How many cells at the end are not in the row.
     """
 
     number: int
     cells: Sequence[str]
     fault: str = ""
+    missing: int = 0
 
 
 def plain(name: str) -> str:
@@ -112,7 +114,8 @@ def lines_of(file: Iterator[str], likely: str, known: Collection[str] = ()) -> I
                 "the row has more cells than the header; put quotation marks around cells that "
                 f"hold {_NAMES.get(delimiter, delimiter)}"
             )
-        yield Line(line.number, cells + [""] * (width - len(cells)), fault)
+        missing = max(width - len(cells), 0)
+        yield Line(line.number, cells + [""] * missing, fault, missing)
 
 
 class _LineFeed:

@@ -247,8 +247,10 @@ def table_records(lines: Iterable[str]) -> Iterator[Record]:
     if not {"mzs", "intensities"} <= set(names):
         raise UnreadableError("the table names no columns mzs and intensities in its first line")
     for row in rows:
-        cells = dict(zip(names, row.cells, strict=True))
-        yield Record(cells, trouble=row.fault) if row.fault else _row(cells)
+        cells, fault = dict(zip(names, row.cells, strict=False)), row.fault
+        if row.missing:  # it may be torn
+            fault = f"the row has {len(names) - row.missing} columns and the header {len(names)}"
+        yield Record(cells, trouble=fault) if fault else _row(cells)
 
 
 def _row(cells: dict[str, str]) -> Record:

@@ -99,6 +99,16 @@ def test_a_noisy_pattern_says_less():
     assert isotope_scores(None, formulas, PROTON).tolist() == [0.0, 0.0]
 
 
+def test_another_ion_among_the_isotopes_does_not_outweigh_all_else():
+    disturbed = IsotopePattern((1e6, 0.0, 0.0, 1e5, 5e6, 0.0), 1e3)
+    spectrum = replace(spectrum_of(ASPIRIN), isotopes=disturbed)
+
+    first = ranked(spectrum)[0]
+
+    assert str(first.formula) == "C9H8O4"
+    assert first.isotope_score >= LOWEST
+
+
 @pytest.mark.parametrize("height", [1e-12, 1e-3, 1.0, 1e9, 1e30, 1e60])
 def test_wild_ratios_are_numbers(height):
     formulas = counts_of("C9H8O4", "C11H14BrN3O2", "C5H11NO2Se")

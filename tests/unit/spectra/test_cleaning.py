@@ -18,6 +18,7 @@ from duallgd_cli.spectra.formulas import FormulaLimits, hypothesis_of
 from duallgd_cli.spectra.types import UNIT_RESOLUTION, Feature
 from tests.made_spectra import made_spectrum, parsed
 from tests.unit.spectra.reading.test_xml_formats import (
+    cv,
     mzml,
     mzxml,
     mzxml_scan,
@@ -139,6 +140,18 @@ def test_mzml_and_mzxml_of_ion_traps_are_refused_by_filter_line_and_model(
         assert (spectrum.instrument == UNIT_RESOLUTION) == is_unit
         failure = resolved(clean(spectrum, CleaningSettings())).failure
         assert (failure is not None and failure.status == UNSUPPORTED) == is_unit
+
+
+def test_of_a_hybrid_that_names_all_its_analysers_the_filter_line_tells(tmp_path):
+    both = cv("MS:1000083", "radial ejection linear ion trap") + cv("MS:1000484", "orbitrap")
+    text = mzml([scan(1), scan(2, filter=ITMS)], ("MS:1000449", "LTQ Orbitrap"))
+
+    found = parsed(
+        tmp_path,
+        text.replace("<instrumentConfigurationList", f"{both}<instrumentConfigurationList", 1),
+    )
+
+    assert [one.instrument for one in found] == ["orbitrap", UNIT_RESOLUTION]
 
 
 def test_an_instrument_of_unit_resolution_is_refused_without_peaks_too():

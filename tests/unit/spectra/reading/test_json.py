@@ -72,6 +72,7 @@ TEXTS = {
     "peaks as lines": FLAT | {"peaks": "138.0662 1000\n110.0713 600"},
     "numbers as text": FLAT | {"peaks": [["138.0662", "1000"], ["110.0713", "600"]]},
     "PROXI": [PROXI],
+    "outer fields first": FLAT | {"compound": {"adduct": "[M+Na]+"}, "peaks": PEAKS},
 }
 INDENT = {"an object over lines": json.dumps(FLAT | {"peaks": PEAKS}, indent=2)}
 TEXTS = {name: json.dumps(made) for name, made in TEXTS.items()} | INDENT
