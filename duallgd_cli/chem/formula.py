@@ -17,6 +17,7 @@ from duallgd_cli.chem.elements import (
     INDEX,
     LOWEST_VALENCES,
     MASSES_DA,
+    METALS,
     N_ELEMENTS,
     N_HEAVY,
     SYMBOLS,
@@ -63,9 +64,12 @@ class Formula:
             )
         foreign = [symbol for symbol in counts if symbol not in INDEX]
         if foreign:
+            advice = "check it, no others can be drawn"
+            if METALS.keys() & set(foreign):
+                advice = "leave out the atoms of an adduct, no others can be drawn"
             raise UnsupportedElementError(
                 f"formula {quote(text.strip())} holds {', '.join(foreign[:9])}; "
-                f"supported elements are {' '.join(SYMBOLS)}; check it, no others can be drawn"
+                f"supported elements are {' '.join(SYMBOLS)}; {advice}"
             )
         return cls(tuple(counts.get(symbol, 0) for symbol in SYMBOLS), charge)
 

@@ -92,7 +92,7 @@ def predict_spectra(
     spectra: Spectra,
     settings: PredictSettings | None = None,
     *,
-    formulas: Path | None = None,
+    formulas: str | Path | None = None,
     workers: int = 1,
     **changes: object,
 ) -> list[Prediction]:
@@ -106,7 +106,7 @@ def predictions(
     model: "LoadedModel",
     spectra: Spectra,
     settings: PredictSettings | None = None,
-    formulas: Path | None = None,
+    formulas: str | Path | None = None,
     workers: int = 1,
     changes: Mapping[str, object] | None = None,
 ) -> "Predictions":
@@ -151,6 +151,7 @@ def predictions(
     chosen = config.parse(PredictSettings, values)
     knowledge = None if guide is None else Knowledge.read(chosen.guide, guide)
     ranking = model.ranking_for(chosen, guide)
+    formulas = None if formulas is None else Path(formulas)  # a name will do
     source = formula_source(chosen, formulas, model.max_heavy_atoms)
     given = _given(spectra)
     record = {
@@ -313,14 +314,12 @@ class Html(str):
 def _drawn(candidates: Sequence[Candidate]) -> str:
     """One SVG with the candidates side by side."""
     from rdkit import Chem  # its drawing code loads only here
-    from rdkit.Chem import Draw
+    from rdkit.Chem.Draw import rdMolDraw2D
 
-    return str(
-        Draw.MolsToGridImage(  # type: ignore[no-untyped-call]
-            [Chem.MolFromSmiles(one.smiles) for one in candidates],
-            molsPerRow=len(candidates),
-            subImgSize=(_WIDTH, _HEIGHT),
-            legends=[f"{one.rank}: {one.confidence:.2g}" for one in candidates],
-            useSVG=True,
-        )
-    ).partition("?>")[2]
+    canvas = rdMolDraw2D.MolDraw2DSVG(_WIDTH * len(candidates), _HEIGHT, _WIDTH, _HEIGHT)
+    canvas.DrawMolecules(
+        [Chem.MolFromSmiles(one.smiles) for one in candidates],
+        legends=[f"{one.rank}: {one.confidence:.2g}" for one in candidates],
+    )
+    canvas.FinishDrawing()
+    return str(canvas.GetDrawingText()).partition("?>")[2]

@@ -74,6 +74,8 @@ _GUIDES: Final = {
     "tables": "an input, the guide",
     "databases": "an input, the database",
 }
+_OUTPUT: Final = "the output of the run"
+_RECORD: Final = "the record of the run"
 _Files: TypeAlias = list[tuple[str, str | Path]]  # what each is, and its place
 
 # Told the stage of a run, spectra that are newly accounted for (0 where a stage begins), and the
@@ -384,10 +386,18 @@ def files_of_runs(names: Sequence[Path]) -> _Files:
     journals = journals_of(names)
     headers = [scan(path).header for path in journals if path.is_file()]
     inputs = {entry["name"]: None for header in headers if header for entry in header.inputs}
+    runs = dict.fromkeys(map(_output_of, journals))
     return [
         *(("a journal of the run", path) for path in journals),
         *(("the input of the run", name) for name in inputs),
+        *((_OUTPUT, run) for run in runs),
+        *((_RECORD, record_path(run)) for run in runs),
     ]
+
+
+def _output_of(journal: Path) -> Path:
+    """The output of the run that a journal is of, or its shard's."""
+    return Path(_SHARD.sub("", str(journal).removesuffix(ENDING)))
 
 
 def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
@@ -418,11 +428,13 @@ def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
     if request.names is not None:
         Names.read(request.names)
     names = [Path(name) for name in request.inputs]
-    runs = (_SHARD.sub("", str(path).removesuffix(ENDING)) for path in journals_of(names))
-    is_own = Path(request.output).resolve() in {Path(run).resolve() for run in runs}
+    runs = {_output_of(path).resolve() for path in journals_of(names)}
+    is_own = Path(request.output).resolve() in runs
+    # The output of that very run is written anew.
+    theirs = [one for one in files_of_runs(names) if not is_own or one[0] not in (_OUTPUT, _RECORD)]
     claim(
         _outputs(request),
-        [*files_of_runs(names), *_tables(request)],
+        [*theirs, *_tables(request)],
         own=("the output", "the run record") if is_own and not partial else (),
         force=request.force,
     )

@@ -20,6 +20,7 @@ from duallgd_cli.chem.adduct import (
     parse_adduct,
     precursor_mz,
 )
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import require_range
 from duallgd_cli.errors import (
@@ -185,9 +186,13 @@ def _mismatch(formula: Formula, adduct: Adduct, mz: float, error_da: float, ppm:
     if abs(error_ppm) > ppm:
         # So far off it is another ion, not a poor measurement: the mass says which.
         error = f"{error_ppm:+.1f} ppm" if abs(error_ppm) < _MOST_PPM else f"{error_da:+.4f} Da"
+        ion = (formula.atoms_mass - adduct.charge * ELECTRON_MASS_DA) / abs(adduct.charge)
+        advice = "check formula, adduct and precursor"
+        if abs(ion - mz) / mz * 1e6 <= ppm:
+            advice = "it is the formula of the ion: give that of the molecule"
         return (
             f"{formula} as {adduct.name} has m/z {mz - error_da:.4f} but the precursor is {mz:.4f} "
-            f"({error}, allowed {ppm:g} ppm); check formula, adduct and precursor"
+            f"({error}, allowed {ppm:g} ppm); {advice}"
         )
     if adduct is PERMANENT_CATION:
         return (

@@ -257,8 +257,8 @@ class JointStage:
         self.spectra, self.kernel, self.frozen = spectra, kernel, settings.freeze_encoder
         if self.frozen and simulated is None:
             raise UsageError(
-                "freeze_encoder trains the denoiser on simulated spectra, and there are none; give the "
-                "recipe simulate"
+                "freeze_encoder trains the denoiser on simulated spectra, and there are none; "
+                "give the recipe simulate"
             )
         self.encoder = EncoderStage(spectra, None, settings, ranks)
         self.decoders = list(decoders)

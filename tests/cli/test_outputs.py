@@ -228,6 +228,24 @@ def test_what_a_run_is_made_of_is_never_overwritten(duallgd, inputs, command, na
 
 
 @pytest.mark.parametrize(
+    "asked",
+    [
+        "report b.csv -o b.csv",
+        "report b.csv -o b.csv.run.json",
+        "report b.csv.journal.jsonl -o b.csv",
+        "merge b.csv --format jsonl -o b.csv.run.json",
+        "calibrate w.safetensors --run b.csv --truth labelled.tsv -o b.csv",
+    ],
+)
+def test_nothing_else_takes_the_place_of_an_output_or_a_record(duallgd, inputs, asked):
+    command, name = asked.rsplit(" ", 1)
+
+    said = refused(duallgd(*command.split(), name, "--force"), bytes_of(inputs), inputs)
+
+    assert "would overwrite" in said
+
+
+@pytest.mark.parametrize(
     "command",
     [
         "merge b.csv -o b.csv.journal.jsonl",

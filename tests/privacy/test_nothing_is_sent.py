@@ -34,10 +34,11 @@ GUARD = Path(__file__).with_name("guard")
 # Programs that libraries ask about the machine: its processor, and its fonts for plots.
 LOCAL_PROGRAMS = {"uname", "fc-list"}
 # What is kept in the home directory, as docs/install.md says, and by which commands: what was read
-# or computed at length, and matplotlib's list of fonts, where matchms is loaded.
+# or computed at length, and matplotlib's list of fonts, where plots are drawn or matchms is loaded.
 CACHES = {
     "predict": {".cache/duallgd", ".cache/matplotlib"},
     "database": {".local/share"},
+    "evaluate": {".cache/matplotlib"},
 }
 SMALL = "--samples 2 --steps 1 --formulas formulas.csv --weights small.safetensors"
 RECIPE = """\
@@ -245,6 +246,15 @@ def test_a_command_sends_nothing_and_leaves_the_home_directory_alone(name, folde
 @pytest.mark.parametrize("name", SLOW)
 def test_a_command_that_loads_a_network_or_data_sends_nothing(name, folder):
     check(name, SLOW[name], folder)
+
+
+def test_the_one_download_is_asked_for_by_name(folder):
+    """What README says of `evaluate --benchmark massspecgym`; and the guard sees and stops it."""
+    done = duallgd("evaluate --benchmark massspecgym -o made", folder)
+
+    assert done.network == ["socket.getaddrinfo huggingface.co"]
+    assert done.code == 66
+    assert "give the file with --benchmark" in done.said
 
 
 REACHING_OUT = """

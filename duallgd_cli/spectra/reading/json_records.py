@@ -43,6 +43,10 @@ _UNLIKE: Final = (
     RecursionError,
 )
 _COUNTS: Final = ("num_peaks", "n_peaks")
+# Objects of GNPS, of MoNA and of its compounds, that say what the spectrum is.
+_OF_THE_SPECTRUM: Final = frozenset(
+    {"spectruminfo", "annotations", "compound", "names", "metaData", "metadata"}
+)
 # Parts of a record that say nothing of the measurement, though they have names and identifiers.
 _LEFT_OUT: Final = frozenset(
     {*_PEAKS[:3], "peak", "link", "authors", "species", "comments", "date", "submitter"}
@@ -208,12 +212,14 @@ def _of_attributes(values: Mapping[str, Any]) -> dict[str, str]:
     return fields_of([str(field.get(part, "")) for part in parts] for field in listed)
 
 
-def _fields(values: Mapping[str, Any]) -> dict[str, str]:
-    """Fields from all depths of an object; of repeated ones the outermost, then the first.
+def _fields(values: Mapping[str, Any], *, is_massbank: bool = False) -> dict[str, str]:
+    """Fields of an object and of those within it; of repeated ones the outermost, then the first.
 
-    An object of a name, a value and perhaps a unit is a field; of other lists of objects the first
-    counts.
+    Objects count that `_OF_THE_SPECTRUM` names, of lists the first, and of MassBank's own JSON all:
+    what others hold, such as library matches, is not of this spectrum. In metadata an object of a
+    name, a value and perhaps a unit is a field.
     """
+    is_massbank = is_massbank or isinstance(values.get("peak"), Mapping)
     fields: dict[str, str] = {}
     nested: list[Mapping[str, Any]] = []
     for key, value in values.items():
@@ -221,7 +227,12 @@ def _fields(values: Mapping[str, Any]) -> dict[str, str]:
         if key in _LEFT_OUT or not listed:
             continue
         if isinstance(listed[0], Mapping):
-            pairs = [item for item in listed if "value" in item]
+            if not is_massbank and key not in _OF_THE_SPECTRUM:
+                continue
+            named = [item for item in listed if isinstance(item, Mapping) and "value" in item]
+            pairs = [item for item in named if item.get("name") or item.get("subtag")]
+            if key == "annotations":  # of peaks, where they are pairs
+                pairs = []
             for item in pairs:
                 name, said = str(item.get("name") or item["subtag"]), str(item["value"])
                 unit = str(item.get("unit") or "")
@@ -236,5 +247,5 @@ def _fields(values: Mapping[str, Any]) -> dict[str, str]:
             elif is_short and not (isinstance(value, list) and key in chain(*_COLUMNS)):
                 fields[key.lower()] = str(value)
     for inner in nested:
-        fields = _fields(inner) | fields
+        fields = _fields(inner, is_massbank=is_massbank) | fields
     return fields

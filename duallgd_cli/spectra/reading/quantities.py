@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from duallgd_cli.chem.adduct import Adduct, parse_adduct
+from duallgd_cli.chem.adduct import PERMANENT_CATION, Adduct, parse_adduct
 from duallgd_cli.errors import Failure, clip, quote
 from duallgd_cli.spectra.types import HIGHEST_MZ
 
@@ -82,9 +82,18 @@ _SIGNED_COLUMN: Final = re.compile(r"\d+[+-]|[+-]\d+[+-]?")
 _CHARGE_COLUMN: Final = re.compile(r"[+-]?\d+[+-]|[+-]\d+|\d{1,2}(?:\.0)?|[+-]")
 _LONGEST: Final = 200  # characters of any of these texts
 
+_SOFT: Final = re.compile(
+    r"esi|apci|appi|maldi|dart|electrospray|spray|nsi|atmospheric|\blc\b", re.IGNORECASE
+)
+# Tandem instruments, whose 70 eV is a collision energy.
+_TANDEM: Final = re.compile(
+    r"triple ?tof|q-?tof|zeno|orbi|exactive|exploris|\bltq|maxis|impact|xevo|synapt|\bqft|\bitft",
+    re.IGNORECASE,
+)
 _ELECTRON: Final = re.compile(
     r"(?<![a-z])(?:gc)?ei(?:ms)?(?![a-z])|electron[ -]?(?:ioni[sz]|impact)", re.IGNORECASE
 )
+_CHEMICAL: Final = re.compile(r"(?<![a-z])[np]?ci(?![a-z])|chemical ioni[sz]", re.IGNORECASE)
 _SEVENTY: Final = re.compile(r"(?<!\d)70(?:\.0*)?\s*(?:e?v)?\s*$", re.IGNORECASE)
 _OF_ION: Final = (
     *("adduct", "ion", "ionization", "other adduct", "ionmode", "charge", "instrument_type"),
@@ -173,6 +182,8 @@ def ion_of(stated: Stated) -> tuple[Mapping[str, Any], Failure | None, Remarks]:
         for key, text in stated.get(name, ()):
             line = form.search(text[:_LONGEST])
             said += [("sign", key, line[1])] if line is not None else []
+    for key, text in stated.get("collision_energy", ()):
+        said += [("collision_energy", key, _cut(text))] if _SEVENTY.search(text) else []
     return _ion_of(tuple((name, _cut(key), text) for name, key, text in said))
 
 
@@ -229,7 +240,7 @@ def _ion_of(
         "adduct_text": adduct_text,
         "unread_ion": (*lost, "")[0],
     }
-    return ion, _measurement_failure(stated), remarks
+    return ion, _measurement_failure(stated, adduct_text, remarks), remarks
 
 
 def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -304,19 +315,32 @@ def _adduct(stated: Stated, remarks: Remarks) -> str:
     return text
 
 
-def _measurement_failure(stated: Stated) -> Failure | None:
+def _measurement_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> Failure | None:
     """Why a spectrum cannot be predicted because of how its ion was made, or None."""
     texts = [text for name in _OF_IONISATION for _, text in stated.get(name, ())]
     electron = next((text for text in texts if _ELECTRON.search(text)), "")
     if not electron and any(_SEVENTY.search(t) for _, t in stated.get("ionization_energy", ())):
         electron = "70 eV"
-    if not electron:
-        return None
-    message = (
-        f"it was measured by electron ionisation ({clip(electron)}), whose radical ions are not "
-        "predicted; give spectra of electrospray or another soft ionisation"
-    )
-    return Failure("unsupported_measurement", message, "read")
+    bare = re.sub(r"[*•·.●]", "", adduct_text)
+    is_molecular_ion = bare != "" and parse_adduct(bare) == PERMANENT_CATION
+    if not electron and is_molecular_ion and not any(map(_SOFT.search, texts)):
+        is_seventy = any(_SEVENTY.search(t) for _, t in stated.get("collision_energy", ()))
+        if any(re.search(r"(?<![a-z])gc(?![a-z])", text, re.IGNORECASE) for text in texts):
+            electron = f"{adduct_text} after gas chromatography"
+        elif is_seventy and not any(map(_TANDEM.search, texts)):
+            electron = f"{adduct_text} at 70 eV"
+    if electron:
+        message = (
+            f"it was measured by electron ionisation ({clip(electron)}), whose radical ions are "
+            "not predicted; give spectra of electrospray or another soft ionisation"
+        )
+        return Failure("unsupported_measurement", message, "read")
+    if any(_CHEMICAL.search(text) and not _SOFT.search(text) for text in texts):
+        remarks.warnings.append(
+            "measured by chemical ionisation: networks were trained on electrospray, and "
+            "probabilities are not calibrated for it"
+        )
+    return None
 
 
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?", re.ASCII)

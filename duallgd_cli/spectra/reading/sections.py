@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from duallgd_cli.errors import UnreadableError, clip, counted, quote
-from duallgd_cli.spectra.reading.record import MOST_PEAKS, TOO_LARGE, Block, Record
+from duallgd_cli.spectra.reading.record import LONGEST_LINE, MOST_PEAKS, TOO_LARGE, Block, Record
 from duallgd_cli.spectra.reading.text import PEAK, TORN, one_peak_a_line
 from duallgd_cli.tables import Line, lines_of
 
@@ -250,6 +250,8 @@ def table_records(lines: Iterable[str]) -> Iterator[Record]:
         cells, fault = dict(zip(names, row.cells, strict=False)), row.fault
         if row.missing:  # it may be torn
             fault = f"the row has {len(names) - row.missing} columns and the header {len(names)}"
+            if sum(map(len, row.cells)) >= LONGEST_LINE // 2:  # its line was cut
+                fault = TOO_LARGE
         yield Record(cells, trouble=fault) if fault else _row(cells)
 
 

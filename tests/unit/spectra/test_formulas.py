@@ -46,8 +46,10 @@ REFUSED = (
     (("C9H8O4", 91.0284, "", LIMITS, {"charge": 2, "polarity": 1}), "unsupported_adduct",
         "charge +2"),
     (("C9H8O4", None, "[M+H]+"), "no_precursor", "no precursor m/z is given; add it to the file"),
-    (("C9H9O4+", ASPIRIN_H, "[M+H]+"), "formula_mismatch", "C9H9O4+ as [M+H]+ has m/z 182.05"),
-    (("C9H7NaO4", 203.0315, "[M+H]+"), "unsupported_element", "Na|C N O P S F Cl Br I B Si Se H"),
+    (("C9H9O4+", ASPIRIN_H, "[M+H]+"), "formula_mismatch", "C9H9O4+ as [M+H]+ has m/z 182.05|"
+        "it is the formula of the ion: give that of the molecule"),
+    (("C9H7NaO4", 203.0315, "[M+H]+"), "unsupported_element", "Na|C N O P S F Cl Br I B Si Se H|"
+        "leave out the atoms of an adduct"),
     (("C9H8PtO4", 375.0, "[M+H]+"), "unsupported_element", "Pt"),
     (("aspirin", ASPIRIN_H, "[M+H]+"), "no_formula", "is not a molecular formula|C9H8O4"),
     (("C101H204", 1418.6, "[M+H]+", WIDE), "too_large", "101 heavy atoms|limit is 100"),

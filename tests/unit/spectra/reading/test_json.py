@@ -8,7 +8,7 @@ import json
 import pytest
 
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.spectra.reading import json_records
+from duallgd_cli.spectra.reading import json_records, read
 from tests.made_spectra import parsed
 
 PEAKS = [[138.0662, 1000.0], [110.0713, 600.0]]
@@ -189,3 +189,30 @@ def test_a_spectrum_that_is_too_long_is_said(monkeypatch):
 def test_an_empty_list_is_refused(tmp_path):
     with pytest.raises(UnreadableError, match="holds no spectrum, though it looks like json"):
         parsed(tmp_path, "[]")
+
+
+WITHIN = (
+    {"library_matches": [{"formula": "C9H9", "adduct": "[M+Na]+"}]},
+    {"ms1": {"charge": -2, "polarity": "Negative"}},
+    {
+        "score": {"impacts": [{"value": 1.0, "reason": "x"}]},
+        "quant": [{"sample": "a", "value": 3.0}],
+    },
+    {"annotations": [{"name": "adduct", "value": "[M+K]+"}]},
+)
+
+
+@pytest.mark.parametrize("values", WITHIN)
+@pytest.mark.parametrize(
+    "whole", [{**FLAT, "peaks": PEAKS}, MZMINE, MONA], ids=["flat", "m", "mona"]
+)
+def test_what_other_objects_say_is_not_said_of_the_spectrum(tmp_path, whole, values):
+    files = [tmp_path / name for name in ("plain.json", "within.json")]
+    for file, content in zip(files, (whole, {**whole, **values}), strict=True):
+        file.write_text(json.dumps([content]))
+
+    plain, within = (next(iter(read(str(file)))) for file in files)
+
+    assert within.failure is None
+    for field in ("formula_text", "adduct_text", "charge", "polarity", "precursor_mz"):
+        assert getattr(within, field) == getattr(plain, field)

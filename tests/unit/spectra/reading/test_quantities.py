@@ -540,11 +540,16 @@ ELECTRON = (
     *("INSTRUMENT_TYPE=GC-EI-TOF", "INSTRUMENT_TYPE=EI-B", "IONIZATION=electron impact"),
     *("SOURCE_INSTRUMENT=GC-EI-Orbitrap", "IONIZATION_ENERGY=70 eV", "ELECTRON_ENERGY=70"),
     "INSTRUMENT_TYPE=GC-EI-TOF | MSLEVEL=1",
+    *("COLLISION_ENERGY=70 eV | ADDUCT=[M]+", "COLLISION_ENERGY=70eV | ADDUCT=[M]+*"),
+    *("COLLISION_ENERGY=70 | ADDUCT=M+.", "INSTRUMENT_TYPE=GC-MS | ADDUCT=[M]+"),
+    *("INSTRUMENT_TYPE=GC-QTOF | ADDUCT=[M]+.", "IONIZATION=EI | ADDUCT=[M+H]+"),
 )
 SOFT = (
     *("IONIZATION=ESI", "IONIZATION=APCI", "INSTRUMENT_TYPE=GC-APCI-QTOF", "COMMENT=EI"),
     *("IONIZATION=atmospheric pressure chemical ionization", "SOURCE_INSTRUMENT=Heidelberg qTOF"),
     *("COLLISION_ENERGY=70 eV | ADDUCT=[M+H]+", "IONIZATION_ENERGY=15 eV"),
+    *("INSTRUMENT_TYPE=ESI-QTOF | COLLISION_ENERGY=70 eV | ADDUCT=[M]+", "COLLISION_ENERGY=70 eV"),
+    *("SOURCE_INSTRUMENT=TripleTOF 5600 | COLLISION_ENERGY=70 eV | ADDUCT=[M]+",),
 )
 
 
@@ -557,3 +562,8 @@ def test_electron_ionisation_is_refused_in_a_sentence_and_a_row(tmp_path, fields
     if found.failure:
         assert found.failure.status == "unsupported_measurement"
         assert "it was measured by electron ionisation" in found.failure.message
+
+
+@pytest.mark.parametrize("fields", ["IONIZATION=CI", "INSTRUMENT_TYPE=CI-B", "IONIZATION=NCI"])
+def test_chemical_ionisation_is_said(tmp_path, fields):
+    assert "measured by chemical ionisation" in "; ".join(of_mgf(tmp_path, fields).warnings)
