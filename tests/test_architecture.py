@@ -60,7 +60,7 @@ LIBRARIES = {
     "pyteomics": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",
     "rich": r"cli/",
-    "matplotlib": r"train/plot\.py",
+    "matplotlib": r"(train/plot|evaluate/plots)\.py",
     "jinja2": r"report/",
     "myopic_mces": r"evaluate/mces\.py",
     "duallgd_authors_network": r"(?!)",  # nowhere: it is a plug-in

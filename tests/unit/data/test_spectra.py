@@ -143,7 +143,7 @@ def test_a_record_is_read_without_its_labels_and_is_of_train_by_default(tmp_path
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("A1\t100.0\t1", "no structure"),
+        ("A1\t100.0\t1", "unreadable"),
         (LINE.replace("1,0.5", "1"), "unreadable"),
         (LINE.replace("121.0284", "peak"), "unreadable"),
         (LINE.replace(ASPIRIN, ""), "no structure"),

@@ -114,5 +114,5 @@ def test_a_checkpoint_with_an_unknown_ranking_value_is_refused(tmp_path, network
     plain = Checkpoint(network.settings, dict(network.state_dict()))
     save(path, replace(plain, **{name: {"charm": 1.0}}))
 
-    with pytest.raises(WeightsError, match=r"charm.*duallgd calibrate"):
+    with pytest.raises(WeightsError, match=r"charm.*take the weights that come with this one"):
         load_model(path, cpu())

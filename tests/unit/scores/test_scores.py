@@ -256,9 +256,13 @@ def test_what_differs_in_the_placement_of_charges_alone_shares_a_placement():
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("log_prevalence", None, r"log_prevalence.*evidence'"),
-        ("worth.weight", None, r"worth.weight.*evidence'"),
-        ("hidden.0.weight", np.zeros((8, N_INPUTS - 2), np.float32), "another version.*evidence'"),
+        ("log_prevalence", None, r"log_prevalence.*take the weights that come with"),
+        ("worth.weight", None, r"worth.weight.*take the weights that come with"),
+        (
+            "hidden.0.weight",
+            np.zeros((8, N_INPUTS - 2), np.float32),
+            "another version.*the weights that come with",
+        ),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused_in_a_sentence(name, value, said):
