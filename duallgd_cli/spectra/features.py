@@ -121,13 +121,13 @@ def _by_id(items: Iterable[Spectrum], has_ids: bool) -> Iterator[Feature]:
     held: list[list[Spectrum]] = []
     by_id: defaultdict[str, list[list[Spectrum]]] = defaultdict(list)
     ms1: defaultdict[str | int, list[Spectrum]] = defaultdict(list)
-    for item in map(_of_unclear_level, items):
+    for item in _with_levels(items):
         if item.ms_level == 1 and item.feature_id:
             ms1[item.feature_id].append(replace(item, metadata={}))
         elif item.ms_level == 1:
             ms1[item.polarity] = [item]
         elif not has_ids or not item.feature_id:
-            held.append([with_isotopes(item, ms1)])
+            held.append([with_isotopes(_of_unclear_level(item), ms1)])
         else:
             features = by_id[item.feature_id]
             members = next((one for one in features if _apart(one[0], item) == ""), None)
@@ -149,6 +149,8 @@ def _by_id(items: Iterable[Spectrum], has_ids: bool) -> Iterator[Feature]:
             warning = f"spectra of FEATURE_ID {clip(name)} differ in {what} and are read apart"
             for members in features:
                 members[:] = [one.warned(warning) for one in members]
+        for members in features:
+            members[:] = _without_ms1(members, ms1[name])
     yield from _finished(held, ms1)
 
 
@@ -177,29 +179,69 @@ def _apart(first: Spectrum, other: Spectrum) -> str:
     return differs(first, other)
 
 
-def _of_unclear_level(spectrum: Spectrum) -> Spectrum:
-    """A spectrum that says so if it names no level nor energy and shows what fragments do not.
+def _with_levels(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
+    """Spectra of a file; what is clearly the MS1 spectrum of the next one is given that level."""
+    before: Spectrum | None = None
+    for item in items:
+        if before is not None:
+            is_of_item = before.feature_id == item.feature_id and not _shows_ms1(item)
+            if is_of_item and item.ms_level == 2 and differs(before, item) == "":
+                item = _with_ms1(item, before)
+                before = replace(before, ms_level=1)
+            yield before
+        before = item if _shows_ms1(item) else None
+        if before is None:
+            yield item
+    if before is not None:
+        yield before
 
-    That is the isotopes of its singly charged precursor, and beside them ions above it, or nothing
-    below it.
+
+def _without_ms1(members: list[Spectrum], ms1: list[Spectrum]) -> list[Spectrum]:
+    """The spectra of a feature, after what is clearly MS1 was added to the MS1 spectra."""
+    of_ms1 = [one for one in members if _shows_ms1(one)]
+    others = [one for one in members if one not in of_ms1]
+    if not of_ms1:
+        return members
+    if not others:
+        return [*map(_of_unclear_level, members)]
+    ms1 += [replace(one, ms_level=1, metadata={}) for one in of_ms1]
+    return [_with_ms1(one, of_ms1[0]) for one in others]
+
+
+def _shows_ms1(spectrum: Spectrum) -> bool:
+    """Whether a spectrum without a level shows what MS1 spectra do and those of fragments do not.
+
+    That is the isotopes of its singly charged precursor, and beside them ions above it or nothing
+    below it. A spectrum that names a collision energy is of fragments.
     """
     mz, intensity = spectrum.precursor_mz, spectrum.intensity
     if spectrum.ms_level != 2 or mz is None or not intensity.size:
-        return spectrum
+        return False
     above = intensity[spectrum.mz > mz + SPANS[4][1] + 0.2].max(initial=0.0)
-    # Without a FEATURE_ID it may be a spectrum of low energy.
+    # Without a FEATURE_ID it may be a spectrum of low energy, which has a row of its own.
     has_nothing_below = spectrum.feature_id != "" and spectrum.mz[0] > mz - 1
     if not has_nothing_below and above < _LEAST_ABOVE * intensity.max():
-        return spectrum
+        return False
     said = {"ms_level", "spectype", "collision_energy"} & canonical(spectrum.metadata).keys()
     pattern = isotope_pattern(spectrum, spectrum)
     if said or abs(charge_of(spectrum)) > 1 or pattern is None:
-        return spectrum
-    if pattern.intensity[1 + ISOTOPES.index(1)] >= 1.2 * pattern.intensity[0]:
+        return False
+    return pattern.intensity[1 + ISOTOPES.index(1)] < 1.2 * pattern.intensity[0]
+
+
+def _with_ms1(spectrum: Spectrum, ms1: Spectrum) -> Spectrum:
+    return spectrum.assumed(
+        f"index {ms1.source.index} of the file has no MS level and shows the isotopes of its "
+        "precursor as MS1 spectra do: it is read as the MS1 spectrum of this one"
+    )
+
+
+def _of_unclear_level(spectrum: Spectrum) -> Spectrum:
+    if not _shows_ms1(spectrum):
         return spectrum
     return spectrum.assumed(
         "it has no MS level and shows the isotopes of its precursor as MS1 spectra do, but is read "
-        "as MS2; write MSLEVEL=1 if it is one"
+        "as MS2 since no other spectrum is; write MSLEVEL"
     )
 
 

@@ -61,7 +61,7 @@ CASES = {
         "no formula explains a peak: ranked by mass and by known structures alone"),
     "an MS1 block without a level": ([("FEATURE_ID=ms1\nPEPMASS=195.08765\nADDUCT=[M+H]+",
         ISOTOPES), ("FEATURE_ID=ms1\nPEPMASS=195.08765\nADDUCT=[M+H]+", CAFFEINE)], "ok",
-        "C8H10N4O2", "[M+H]+", 1.0, "write MSLEVEL=1 if it is one", "assumptions"),
+        "C8H10N4O2", "[M+H]+", 1.0, "it is read as the MS1 spectrum of this one", "assumptions"),
 }  # fmt: skip
 CASES = {name: (*case, *(1.0, "", "warnings")[len(case) - 4 :]) for name, case in CASES.items()}
 

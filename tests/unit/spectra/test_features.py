@@ -117,25 +117,52 @@ def measured(index, feature_id="", peaks=(), **more):
     return made_spectrum(mz, intensity, index, adduct_text=more.pop("adduct"), **named | more)
 
 
+@pytest.mark.parametrize("feature_id", ["", "7"])
+@pytest.mark.parametrize("by", ["feature", "none"])
+def test_an_ms1_block_without_a_level_is_read_as_what_it_is_and_said(feature_id, by):
+    items = [measured(0, feature_id, **MS1), measured(1, feature_id, **FRAGMENTS)]
+
+    (found,) = group(items, by)
+
+    assert [one.source.index for one in found.spectra] == [1]
+    assert found.isotopes.intensity[3] == pytest.approx(980.0)
+    (said,) = found.first.assumptions
+    assert "index 0 of the file has no MS level" in said
+    assert "read as the MS1 spectrum of this one" in said
+
+
+def test_it_may_stand_after_the_fragments_and_hold_the_isotopes_alone():
+    alone = MS1 | {"peaks": MS1["peaks"][:3]}
+    items = [
+        measured(0, "7", **FRAGMENTS),
+        measured(1, "7", **alone),
+        measured(2, "8", **FRAGMENTS),
+    ]
+
+    found, other = group(items)
+
+    assert [one.source.index for one in found.spectra] == [0]
+    assert found.isotopes is not None
+    assert other.isotopes is None
+
+
 @pytest.mark.parametrize(
-    ("other", "is_said"),
+    "other",
     [
-        ({}, True),
-        ({"peaks": MS1["peaks"][:3]}, True),  # the isotopes alone
-        ({"ms_level": 2, "metadata": {"mslevel": "2"}}, False),
-        ({"metadata": {"collision_energy": "10 eV"}}, False),
-        ({"charge": 2}, False),
-        ({"peaks": LOW_ENERGY}, False),
-        ({"peaks": [*LOW_ENERGY, (260.1, 9.0)]}, False),  # noise
-        ({"peaks": [(195.08765, 1e4), (217.0696, 700.0)]}, False),  # no isotopes
+        {"ms_level": 2, "metadata": {"mslevel": "2"}},
+        {"metadata": {"collision_energy": "10 eV"}},
+        {"charge": 2},
+        {"peaks": LOW_ENERGY},
+        {"peaks": [*LOW_ENERGY, (260.1, 9.0)]},  # noise
+        {"peaks": [(195.08765, 1e4), (217.0696, 700.0)]},  # no isotopes
     ],
 )
-def test_a_spectrum_without_a_level_that_looks_like_ms1_says_so(other, is_said):
-    features = group([measured(0, "7", **MS1 | other), measured(1, "7", **FRAGMENTS)])
+def test_what_may_be_of_fragments_stays_a_spectrum_of_fragments(other):
+    items = [measured(0, "7", **MS1 | other), measured(1, "7", **FRAGMENTS)]
 
-    said = [one.assumptions for feature in features for one in feature.spectra]
-    assert [len(one) for one in said] == [is_said, 0]
-    assert "write MSLEVEL=1 if it is one" in "".join(said[0]) or not is_said
+    if "charge" not in other:
+        assert indices(items) == [[0, 1]]
+    assert all(one.assumptions == () for feature in group(items) for one in feature.spectra)
 
 
 def test_files_do_not_mix_and_unreadable_records_keep_their_place():
