@@ -31,7 +31,7 @@ _N_NEIGHBOURS: Final = 64
 _WINDOW: Final = 10_000  # molecules lighter, and as many heavier, among which neighbours are sought
 _AT_ONCE: Final = 1024
 
-# Of what is mixed; found by chance moves towards what `_compare` of the study measures on fold val.
+# Of what is mixed; found by chance moves towards what `figures` of the study measures on fold val.
 _SEEN: Final = 0.27  # molecules that are in the mixture themselves, as those with known analogues
 _CONCENTRATION: Final = 0.067, 9.2  # least of a mixture's weights (Dirichlet), and its range
 _LEAST_NEAR: Final = 2.2  # neighbours of the centre that are mixed: from here to all of them
@@ -146,10 +146,11 @@ class Imitation:
         chance = chance.astype(np.float32)
         noise = _DEVIATION * generator.standard_normal(chance.shape, np.float32)
         logit = _SHARPNESS * (np.log(chance) - np.log1p(-chance)) + noise
-        clean = generator.random(len(rows)) < self.clean_share
-        own = self._sum_of_bits(np.arange(len(rows)), rows, np.ones(len(rows)), len(rows))
-        logit = np.where(clean[:, None], _CERTAIN_LOGIT * (2 * own - 1), logit)
-        return torch.sigmoid(torch.from_numpy(logit.astype(np.float32)))
+        clean = np.flatnonzero(generator.random(len(rows)) < self.clean_share)
+        n = len(clean)
+        own = self._sum_of_bits(np.arange(n), rows[clean], np.ones(n), n)
+        logit[clean] = _CERTAIN_LOGIT * (2 * own - 1)
+        return torch.sigmoid(torch.from_numpy(logit))
 
     def _mixture(
         self, rows: NDArray[np.int64], generator: np.random.Generator

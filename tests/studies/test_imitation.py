@@ -11,9 +11,7 @@ from tests.made_prepared import spectra_folder, structures_folder
 
 def test_perfect_predictions_are_described_as_such():
     molecules = made_molecules(40)
-    truth = np.zeros((40, 4096), bool)
-    for row in range(40):
-        truth[row, molecules.fingerprint_bits(row)] = True
+    truth = imitation.true_bits(molecules, np.arange(40))
     isomers = imitation.Isomers(molecules).of(molecules.atom_counts, truth)
 
     described = imitation.figures(truth.astype(float), truth, isomers)
@@ -25,9 +23,7 @@ def test_perfect_predictions_are_described_as_such():
 
 def test_isomers_have_the_formula_and_not_the_fingerprint():
     molecules = made_molecules(300)
-    truth = np.zeros((300, 4096), bool)
-    for row in range(300):
-        truth[row, molecules.fingerprint_bits(row)] = True
+    truth = imitation.true_bits(molecules, np.arange(300))
 
     found = imitation.Isomers(molecules).of(molecules.atom_counts, truth)
 
