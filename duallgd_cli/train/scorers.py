@@ -16,7 +16,9 @@ K peaks.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import islice
+from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,7 +32,9 @@ from torch.nn.functional import (
     softplus,
 )
 
+from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.fragmentation import (
     BY_CHANCE,
     FOUND,
@@ -46,6 +50,7 @@ from duallgd_cli.data.prepared import Molecules, PreparedSpectra
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch
+from duallgd_cli.runtime import in_order
 from duallgd_cli.sources.collection import BEGUN, Collection, molecule_of
 from duallgd_cli.train.encoder import SpectrumSampler, by_molecule
 from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
@@ -60,6 +65,7 @@ Decoys: TypeAlias = Mapping[int, Sequence[Rival]]
 # random; of those that are put together, the likeliest are made.
 _MADE, _LIKELIEST, _FIRST, _MOST = 24, 300, 10, 300
 _LARGEST: Final = 50  # heavy atoms
+_CASES: Final = 20  # that a process takes at once, some 0.3 s each
 # An encoder knows the molecules it was trained on. Logits are made smaller and noisy, so that they
 # say no more of them than of others.
 _SCALE, _NOISE, _NEVER = (0.3, 0.8), (0.5, 2.0), -5.0
@@ -87,18 +93,41 @@ _RATES: Final = OptimiserSettings(
 def decoys_of_all(
     spectra: PreparedSpectra,
     encoder: nn.Module,
-    templates: Collection,
+    weights: Path,
     seed: int,
+    workers: int = 1,
     advance: Advance = lambda molecules: None,
 ) -> Decoys:
-    """Decoys of all molecules of fold train, from two spectra of each, doubted in two ways."""
+    """Decoys of all molecules of fold train, from two spectra of each, doubted in two ways.
+
+    The encoder speaks here and processes make the decoys, so that their number changes nothing.
+
+    Args:
+        spectra: Prepared spectra.
+        encoder: Gives logits of the fingerprint, (1, F), of one spectrum.
+        weights: File with the templates that decoys are made of, read by each process.
+        seed: Of the choice of spectra and decoys.
+        workers: Processes.
+        advance: Told of each spectrum.
+    """
+    _templates.cache_clear()  # the file may have been made again
+    rows: list[int] = []
+
+    def cases() -> Iterator[tuple[MolecularGraph, Formula, NDArray[np.float32], tuple[int, int]]]:
+        for number in (seed, seed + 1):
+            for spectrum in one_of_each(spectra, number):
+                row = int(spectra.molecule[spectrum])
+                rows.append(row)
+                with torch.inference_mode():
+                    logits = encoder(prepared_batch(spectra, [spectrum]))[0].numpy()
+                formula = spectra.molecules.formula(row)
+                yield graph_of(spectra.molecules, row), formula, logits, (number, row)
+
     decoys: dict[int, Sequence[Rival]] = {}
-    for number in (seed, seed + 1):
-        for spectrum in one_of_each(spectra, number):
-            row = int(spectra.molecule[spectrum])
-            made = decoys_of(spectra, spectrum, encoder, templates, number)
-            decoys[row] = (*(decoys.get(row) or made[:1]), *made[1:])
-            advance(1)
+    made_of_each = in_order(partial(_decoys, weights), cases(), workers, _CASES)
+    for place, made in enumerate(made_of_each):
+        decoys[rows[place]] = (*(decoys.get(rows[place]) or made[:1]), *made[1:])
+        advance(1)
     return decoys
 
 
@@ -109,13 +138,29 @@ def one_of_each(spectra: PreparedSpectra, seed: int) -> list[int]:
     return [int(generator.choice(own)) for own in every]
 
 
-def decoys_of(
-    spectra: PreparedSpectra, spectrum: int, encoder: nn.Module, templates: Collection, seed: int
+def _decoys(
+    weights: Path, case: tuple[MolecularGraph, Formula, NDArray[np.float32], tuple[int, int]]
 ) -> tuple[Rival, ...]:
-    """The molecule of a spectrum, then up to 24 decoys of it; none where nothing is made.
+    """Decoys of a case, by any process."""
+    return decoys_of(*case, _templates(weights))
 
-    The encoder gives logits of the fingerprint, (1, F). Decoys are made of other templates than the
-    molecule itself.
+
+@lru_cache(maxsize=1)
+def _templates(weights: Path) -> Collection:
+    return Collection.of(load(weights).templates)
+
+
+def decoys_of(
+    itself: MolecularGraph,
+    formula: Formula,
+    logits: NDArray[np.float32],
+    seed: tuple[int, int],
+    templates: Collection,
+) -> tuple[Rival, ...]:
+    """A molecule, then up to 24 decoys of it; none where nothing is made.
+
+    Decoys are likely by the logits of the fingerprint, (F,), and are made of other templates than
+    the molecule itself.
     """
     from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
     from duallgd_cli.chem.joining import together
@@ -126,14 +171,10 @@ def decoys_of(
         names = ("element", "pair", "bond_class")
         return all(np.array_equal(getattr(graph, name), getattr(itself, name)) for name in names)
 
-    molecule = int(spectra.molecule[spectrum])
-    generator = np.random.default_rng((seed, molecule))
-    itself = graph_of(spectra.molecules, molecule)
-    mol, formula = molecule_of(itself), spectra.molecules.formula(molecule)
+    generator = np.random.default_rng(seed)
+    mol = molecule_of(itself)
     if mol is None or formula.n_heavy > _LARGEST:
         return ()
-    with torch.inference_mode():
-        logits = encoder(prepared_batch(spectra, [spectrum]))[0].numpy()
     noise = generator.normal(0, generator.uniform(*_NOISE), len(logits))
     doubted = logits * generator.uniform(*_SCALE) + noise * (logits > _NEVER)
     doubtful = torch.sigmoid(torch.from_numpy(doubted.astype(np.float32))).numpy()

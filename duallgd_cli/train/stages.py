@@ -203,15 +203,16 @@ def _templates(run: RecipeRun) -> None:
 def _evidence(run: RecipeRun) -> None:
     """Scores beside the network, fitted to fold train."""
     from duallgd_cli.scores import known_environments
-    from duallgd_cli.sources.collection import Collection, mols_of
+    from duallgd_cli.sources.collection import mols_of
     from duallgd_cli.train.scorers import decoys_of_all, fit_evidence, fit_isomer_encoder
 
     settings, seed, counting = run.settings, run.settings.seed, run.shows.counting
-    checkpoint = load(run.out / "templates.safetensors")
+    weights = run.out / "templates.safetensors"
+    checkpoint = load(weights)
     structures, spectra = load_molecules(run.out / "structures"), load_spectra(run.out / "measured")
-    templates, encoder = Collection.of(checkpoint.templates), checkpoint.build().encoder
+    encoder = checkpoint.build().encoder
     with counting("molecules with their decoys") as advance:
-        decoys = decoys_of_all(spectra, encoder, templates, seed, advance)
+        decoys = decoys_of_all(spectra, encoder, weights, seed, available_cores(), advance)
     with counting("steps of the contrastive encoder") as advance:
         contrast, isomers = fit_isomer_encoder(
             encoder, spectra, decoys, seed, advance, steps=settings.contrast_steps

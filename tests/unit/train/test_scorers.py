@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.chem.molecule import disassemble, formula_of
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, fragment_features, fragments
 from duallgd_cli.data.molecular_graph import Rival, graph_of, graph_of_bonds
 from duallgd_cli.data.peaks import from_prepared, peak_batch
@@ -36,6 +37,7 @@ from duallgd_cli.train.scorers import (
 from duallgd_cli.train.simulator import fit_simulator, list_measured
 from tests.made_prepared import ESTERS, made_spectra, molecules_of
 from tests.made_simulation import ORBITRAP, drawn_by, ion
+from tests.made_training import small_model
 
 # Acids that show one peak each: what is left when hydroxide goes.
 ACIDS = {
@@ -67,12 +69,6 @@ def of_acids(tmp_path_factory):
 @pytest.fixture(scope="module")
 def esters(tmp_path_factory):
     return made(tmp_path_factory.mktemp("esters") / "e", *ESTERS.items())
-
-
-@pytest.fixture(scope="module")
-def classmates(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("classmates") / "c"
-    return made(folder, *((smiles,) for smiles in (*CLASSMATES, LARGE)))
 
 
 def test_a_fragment_that_is_always_seen_becomes_the_likeliest(of_acids):
@@ -194,25 +190,35 @@ def test_the_record_says_how_many_were_told_apart(esters):
     assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
 
 
-def test_decoys_are_made_of_one_spectrum_of_each_molecule_of_fold_train(tmp_path, monkeypatch):
+def test_decoys_are_made_of_one_spectrum_of_each_molecule_of_fold_train_by_any_processes(tmp_path):
     train = [(smiles, peak, ev) for smiles, peak in ESTERS.items() for ev in "12"]
     others = [
         ("CCCCCC(=O)OC", "C6H11O", "20", "[M+H]+", "val"),
         ("CCCCCC(=O)OCC", "C6H11O", "20", "[M+Na]+"),
     ]
     spectra, told = made(tmp_path / "spectra", *train, *others), []
-    monkeypatch.setattr(scorers, "decoys_of", lambda _, spectrum, *__: ("itself", spectrum))
+    model = small_model()
+    templates = known_molecules(spectra.molecules, 99).tensors()
+    save(tmp_path / "w", Checkpoint(model.settings, model.state_dict(), {}, templates=templates))
+    encoder, weights = model.encoder.eval(), tmp_path / "w"
 
     one, again, other = (one_of_each(spectra, seed) for seed in (1, 1, 2))
-    decoys = decoys_of_all(spectra, None, None, 1, told.append)
+    by_one, by_two = (
+        decoys_of_all(spectra, encoder, weights, 1, workers, told.append) for workers in (1, 2)
+    )
 
     assert len(one) == len(set(spectra.molecule[one])) == len(ESTERS)
     assert one == again != other
-    assert len(told) == 2 * len(ESTERS)  # two of each, where there are
-    assert decoys == {
-        spectra.molecule[row]: ("itself", row, further)
-        for row, further in zip(one, other, strict=True)
-    }
+    assert len(told) == 2 * 2 * len(ESTERS)  # two of each, where there are
+    assert by_one.keys() == by_two.keys() == set(spectra.molecule[one].tolist())
+    assert max(map(len, by_one.values())) > 2
+    for first, second in ((by_one[row], by_two[row]) for row in by_one):
+        assert len(first) == len(second)
+        for rival, twin in zip(first, second, strict=True):
+            assert charge_free_smiles(molecule_of(rival.graph)) == charge_free_smiles(
+                molecule_of(twin.graph)
+            )
+            np.testing.assert_array_equal(rival.bits, twin.bits)
 
 
 def test_scores_of_bits_are_summed_molecule_by_molecule():
@@ -254,36 +260,32 @@ def test_molecules_are_told_from_isomers_by_their_peaks(esters, monkeypatch):
     assert fit_isomer_encoder(encoder, esters, alone) == ({}, {})
 
 
-def decoys_by_smiles(classmates, smiles, seed=1, known=CLASSMATES):
-    """What `decoys_of` makes with an encoder that knows the fourth ester by heart."""
-
-    def encoder(peaks):
-        logits = torch.full((1, 4096), -6.0)
-        logits[0, torch.from_numpy(fingerprint(parse_smiles(CLASSMATES[3])).astype(int))] = 6.0
-        return logits
-
-    spectrum = classmates.molecule.tolist().index(rows_of(classmates, smiles))
+def decoys_by_smiles(smiles, seed=1, known=CLASSMATES):
+    """What `decoys_of` makes by logits that know the fourth ester by heart."""
+    logits = np.full(4096, -6.0, np.float32)
+    logits[fingerprint(parse_smiles(CLASSMATES[3]))] = 6.0
+    mol = parse_smiles(smiles)
     templates = known_molecules(molecules_of(*known), max_atoms=99)
-    made = decoys_of(classmates, spectrum, encoder, templates, seed)
+    made = decoys_of(rival(smiles).graph, formula_of(mol), logits, (seed, 0), templates)
     assert all((fingerprint(molecule_of(one.graph)) == one.bits).all() for one in made)
     return [charge_free_smiles(molecule_of(one.graph)) for one in made]
 
 
-def test_the_molecule_comes_first_and_its_decoys_are_others_of_its_formula(classmates):
-    itself, *others = one = decoys_by_smiles(classmates, CLASSMATES[3])
-    again, other = (decoys_by_smiles(classmates, CLASSMATES[3], seed) for seed in (1, 2))
+def test_the_molecule_comes_first_and_its_decoys_are_others_of_its_formula():
+    itself, *others = one = decoys_by_smiles(CLASSMATES[3])
+    again, other = (decoys_by_smiles(CLASSMATES[3], seed) for seed in (1, 2))
 
     assert itself == charge_free_smiles(parse_smiles(CLASSMATES[3]))
     assert len({itself, *others}) == 1 + len(others) > 9
     assert {(text.count("C"), text.count("O")) for text in others} == {(6, 2)}
     assert one == again != other
-    assert decoys_by_smiles(classmates, LARGE) == []
+    assert decoys_by_smiles(LARGE) == []
 
 
-def test_no_decoy_is_a_change_of_the_molecule_itself(classmates):
+def test_no_decoy_is_a_change_of_the_molecule_itself():
     """Ethyl butyrate, if no other is known, has blocks that are put together to nothing else."""
     alone, (one, *others) = (
-        decoys_by_smiles(classmates, CLASSMATES[3], known=known)
+        decoys_by_smiles(CLASSMATES[3], known=known)
         for known in ([CLASSMATES[3], "c1ccccc1"], [CLASSMATES[3], CLASSMATES[4]])
     )
 
