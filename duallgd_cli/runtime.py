@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
@@ -375,7 +375,8 @@ def in_order(
 ) -> Iterator[R]:
     """What work on each item gives, in their order, from processes that share what takes minutes.
 
-    An error, here or in whoever takes the results, ends the processes at once.
+    What one of them would take at once is done here, without any. An error, here or in whoever
+    takes the results, ends the processes at once.
 
     Args:
         work: A function of a module, so that other processes find it.
@@ -387,14 +388,16 @@ def in_order(
     Raises:
         WorkerDiedError: A process was ended from outside.
     """
-    if workers <= 1:
-        yield from map(work, items)
+    remaining = iter(items)
+    first = list(islice(remaining, at_a_time)) if workers > 1 else []
+    if len(first) < at_a_time:
+        yield from map(work, chain(first, remaining))
         return
     from concurrent.futures import Future, ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    remaining, waiting = iter(items), deque[Future[list[R]]]()
+    remaining, waiting = chain(first, remaining), deque[Future[list[R]]]()
     with _signals_after():  # forking a process that holds threads of torch can hang it
         pool = ProcessPoolExecutor(workers, get_context("spawn"), leave_to_parent)
     try:

@@ -297,11 +297,11 @@ def isomer_log_odds(query: Query, molecule: Molecule) -> float:
     return 0.0 if odds is None else float(odds[molecule.bits].sum(dtype=np.float64))
 
 
-def known_environments(mols: Iterable[Chem.Mol]) -> NDArray[np.uint8]:
-    """The filter of all environments that at least two molecules have, (B,), B a power of two."""
+def known_environments(molecules: Iterable[Iterable[int]]) -> NDArray[np.uint8]:
+    """The filter of all `environments` that at least two have, (B,), B a power of two."""
     seen: Counter[int] = Counter()
-    for mol in mols:
-        seen.update(_environments(mol))
+    for numbers in molecules:
+        seen.update(numbers)
     common = [number for number, count in seen.items() if count >= _COMMON]
     n_bits = max(_FEWEST_BITS, 1 << (_BITS_EACH * len(common) - 1).bit_length())
     is_set = np.zeros(n_bits, np.bool_)
@@ -311,7 +311,7 @@ def known_environments(mols: Iterable[Chem.Mol]) -> NDArray[np.uint8]:
 
 def unknown_environments(mol: Chem.Mol, known: NDArray[np.uint8]) -> int:
     """How many environments of a molecule are none of those in a filter, (B,)."""
-    places = _places(_environments(mol), 8 * known.size)
+    places = _places(environments(mol), 8 * known.size)
     is_set = known[places >> 3] >> (places & 7).astype(np.uint8) & 1
     return int(np.count_nonzero(~is_set.astype(np.bool_).all(1)))
 
@@ -321,8 +321,8 @@ def _generator() -> rdFingerprintGenerator.FingerprintGenerator64:
     return rdFingerprintGenerator.GetMorganGenerator(radius=_RADIUS)
 
 
-def _environments(mol: Chem.Mol) -> list[int]:
-    """Their numbers, of 32 bits, each once."""
+def environments(mol: Chem.Mol) -> list[int]:
+    """Numbers of a molecule's environments, of 32 bits, each once."""
     return list(_generator().GetSparseFingerprint(mol).GetOnBits())
 
 

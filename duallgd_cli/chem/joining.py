@@ -30,6 +30,7 @@ _MOST_BONDS: Final = 25
 _COMMON: Final = (3, 8)
 _SAME_MASS_DA: Final = 1e-3
 _ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
+Parts: TypeAlias = tuple[set[str], set[str]]  # SMILES of a molecule's ends, and of its linkers
 Rows: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -53,8 +54,8 @@ class BuildingBlock(NamedTuple):
     places: tuple[int, ...]
 
 
-def cut(known: Iterable[Chem.Mol], others: Iterable[Chem.Mol] = ()) -> BuildingBlocks:
-    """All building blocks of known molecules, and those that several of the others have."""
+def cut(known: Iterable[Parts], others: Iterable[Parts] = ()) -> BuildingBlocks:
+    """All building blocks of known molecules' parts, and those that several of the others have."""
     own, common = _counted(known), _counted(others)
     for found, more, least in zip(own, common, _COMMON, strict=True):
         found.update({text: n for text, n in more.items() if n >= least or text in found})
@@ -72,14 +73,20 @@ def cut(known: Iterable[Chem.Mol], others: Iterable[Chem.Mol] = ()) -> BuildingB
     )
 
 
-def _counted(mols: Iterable[Chem.Mol]) -> tuple[Counter[str], Counter[str]]:
+def parts_of(mol: Chem.Mol) -> Parts:
+    """What a molecule is cut into."""
+    bonds = _cuttable(mol)
+    pairs = combinations(bonds, 2) if len(bonds) <= _MOST_BONDS else ()
+    ends = {text for bond in bonds for text in _parts(mol, (bond,))}
+    return ends, {text for pair in pairs for text in _parts(mol, pair)}
+
+
+def _counted(molecules: Iterable[Parts]) -> tuple[Counter[str], Counter[str]]:
     """How many molecules have each end, and each linker."""
     ends, linkers = Counter[str](), Counter[str]()
-    for mol in mols:
-        bonds = _cuttable(mol)
-        pairs = combinations(bonds, 2) if len(bonds) <= _MOST_BONDS else ()
-        ends.update({text for bond in bonds for text in _parts(mol, (bond,))})
-        linkers.update({text for pair in pairs for text in _parts(mol, pair)})
+    for parts in molecules:
+        ends.update(parts[0])
+        linkers.update(parts[1])
     return ends, linkers
 
 

@@ -3,9 +3,10 @@
 Letters: G known molecules, F fingerprint bits, S samples, N atoms, M = N (N - 1) / 2 pairs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import torch
@@ -27,9 +28,12 @@ from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
 from duallgd_cli.data.prepared import Molecules, offsets
 from duallgd_cli.errors import UsageError, WeightsError
+from duallgd_cli.runtime import in_order
 
 if TYPE_CHECKING:
     from duallgd_cli.chem.molecule import Mol
+
+R = TypeVar("R")
 
 # Molecules that a spectrum's samples start from, if there are as many samples.
 BEGUN: Final = 6
@@ -178,16 +182,17 @@ def known_molecules(
     max_atoms: int,
     structures: Molecules | None = None,
     advance: Callable[[int], None] = lambda molecules: None,
+    workers: int = 1,
 ) -> Collection:
     """Those of fold train, up to a number of heavy atoms, and what they are put together from.
 
     Building blocks that several other structures of fold train have are taken too. ``advance`` is
-    told of each molecule that is cut, 7 ms a structure.
+    told of each molecule that is cut, which takes one of so many processes 7 ms.
 
     Raises:
         UsageError: There are none.
     """
-    from duallgd_cli.chem.joining import cut
+    from duallgd_cli.chem.joining import cut, parts_of
 
     def rows_of(prepared: Molecules) -> NDArray[np.int64]:
         return np.flatnonzero(prepared.in_folds("train") & (prepared.n_heavy <= max_atoms))
@@ -198,21 +203,31 @@ def known_molecules(
             f"fold train holds no molecule of at most {max_atoms} heavy atoms; give another "
             "--max-atoms, or another folder"
         )
-    others: Iterable[Mol] = ()
-    if structures is not None:
-        others = mols_of(structures, rows_of(structures), advance)
-    return Collection(molecules.take(rows), cut(mols_of(molecules, rows, advance), others))
+    own = of_each(parts_of, molecules, rows, workers, advance)
+    if structures is None:
+        return Collection(molecules.take(rows), cut(own))
+    others = of_each(parts_of, structures, rows_of(structures), workers, advance)
+    return Collection(molecules.take(rows), cut(own, others))
 
 
-def mols_of(
-    molecules: Molecules, rows: NDArray[np.int64], advance: Callable[[int], None]
-) -> "Iterator[Mol]":
-    """Prepared molecules but those that none comes of, made when they are asked for."""
-    for row in rows.tolist():
+def of_each(
+    work: "Callable[[Mol], R]",
+    molecules: Molecules,
+    rows: NDArray[np.int64],
+    workers: int = 1,
+    advance: Callable[[int], None] = lambda molecules: None,
+) -> "Iterator[R]":
+    """What work on prepared molecules gives, but for those that none comes of; see `in_order`."""
+    graphs = (graph_of(molecules, row) for row in rows.tolist())
+    for made in in_order(partial(_of_graph, work), graphs, workers):
         advance(1)
-        mol = molecule_of(graph_of(molecules, row))
-        if mol is not None:
-            yield mol
+        if made is not None:
+            yield made
+
+
+def _of_graph(work: "Callable[[Mol], R]", graph: MolecularGraph) -> "R | None":
+    mol = molecule_of(graph)
+    return None if mol is None else work(mol)
 
 
 def starts(

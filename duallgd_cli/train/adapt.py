@@ -100,7 +100,7 @@ def adapt(
         checkpoint = replace(checkpoint, ranking=own.ranking, record=own.record)
     if len(fresh):
         with shows.counting("molecules cut into building blocks") as advance:
-            added = known_molecules(fresh, LARGEST_TEMPLATE, None, advance)
+            added = known_molecules(fresh, LARGEST_TEMPLATE, None, advance, available_cores())
         kernel = known_spectra(spectra, added.molecules)
         names = ("n_places", "place", "weight")
         joined = {name: torch.cat([checkpoint.kernel[name], kernel[name]]) for name in names}

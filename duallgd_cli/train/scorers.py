@@ -235,6 +235,7 @@ def fit_evidence(
     steps: int = 2500,
     seed: int = 1,
     advance: Advance = lambda steps: None,
+    workers: int = 1,
 ) -> tuple[dict[str, Tensor], dict[str, object]]:
     """Count bits of the structures of fold train, and fit a fragment model to its spectra.
 
@@ -258,7 +259,7 @@ def fit_evidence(
         if len(decoys.get(row, ())) > 1
     ]
     scorer = ScorerModel(simulator.model)
-    against = fit_against_decoys(scorer, cases, seed, advance) if cases else {}
+    against = fit_against_decoys(scorer, cases, seed, advance, workers) if cases else {}
     tensors = dict(scorer.state_dict())
     # Share of the molecules that have each bit, none of it 0.
     of_bit = np.repeat(train, np.diff(structures.bit_offset))
@@ -273,8 +274,11 @@ def fit_against_decoys(
     cases: Sequence[Case],
     seed: int = 1,
     advance: Advance = lambda steps: None,
+    workers: int = 1,
 ) -> dict[str, object]:
     """Fit a scorer to give each molecule a higher score than its decoys, in place.
+
+    So many processes cut the molecules into fragments.
 
     Returns:
         What to keep on record: molecules, and the share of the last round that came first.
@@ -282,12 +286,22 @@ def fit_against_decoys(
     a_round = -(-len(cases) // _AT_ONCE)
     came_first: list[bool] = []
 
+    def drawn() -> Iterator[Case]:
+        for step in range(_ROUNDS * a_round):
+            number, place = divmod(step, a_round)
+            order = np.random.default_rng((seed, number)).permutation(len(cases))
+            generator = np.random.default_rng((seed, step))
+            for row in order[place * _AT_ONCE : (place + 1) * _AT_ONCE]:
+                yield drawn_from(cases[row], generator)
+
+    made = in_order(fragments_of, drawn(), workers, at_a_time=1)
+
     def batch_of(step: int) -> list[list[tuple[Tensor, Tensor]]]:
-        number, place = divmod(step, a_round)
-        order = np.random.default_rng((seed, number)).permutation(len(cases))
-        generator = np.random.default_rng((seed, step))
-        rows = order[place * _AT_ONCE : (place + 1) * _AT_ONCE]
-        return [list(_fragments_of(cases[row], generator)) for row in rows]
+        n_cases = min(_AT_ONCE, len(cases) - step % a_round * _AT_ONCE)
+        return [
+            [(torch.from_numpy(features), torch.from_numpy(there)) for features, there in case]
+            for case in islice(made, n_cases)
+        ]
 
     def loss(model: ScorerModel, batch: list[list[tuple[Tensor, Tensor]]]) -> tuple[Tensor, Tensor]:
         scores, likelihood = scores_of(model, batch)
@@ -322,14 +336,22 @@ def scores_of(
     return list(sums.split([len(case) for case in cases])), entropy / seen.sum().clamp_min(1)
 
 
-def _fragments_of(case: Case, generator: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-    """Features and peaks of a spectrum over fragments: of the molecule, then of some decoys."""
-    ion, subformula, intensity = case.spectra[int(generator.integers(len(case.spectra)))]
+def drawn_from(case: Case, generator: np.random.Generator) -> Case:
+    """One of the spectra, the molecule and some of its decoys."""
+    spectrum = case.spectra[int(generator.integers(len(case.spectra)))]
     some = 1 + generator.permutation(len(case.molecules) - 1)[:_DECOYS]
-    for place in (0, *some.tolist()):
-        made = fragments(case.molecules[place].graph, np.random.default_rng(0))  # as in scoring
+    return Case([case.molecules[place] for place in (0, *some.tolist())], [spectrum])
+
+
+def fragments_of(case: Case) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+    """Features and peaks of the first spectrum over fragments of each molecule; see `scores_of`."""
+    ion, subformula, intensity = case.spectra[0]
+    result = []
+    for molecule in case.molecules:
+        made = fragments(molecule.graph, np.random.default_rng(0))  # as in scoring
         there = measured_intensity(made, ion, subformula, intensity) > 0
-        yield torch.from_numpy(fragment_features(made, ion)), torch.from_numpy(there)
+        result.append((fragment_features(made, ion), there))
+    return result
 
 
 def fit_isomer_encoder(

@@ -194,7 +194,9 @@ def _templates(run: RecipeRun) -> None:
     spectra, checkpoint = load_spectra(run.out / "measured"), load(run.out / "joint" / MODEL)
     with run.shows.counting("molecules cut into building blocks") as advance:
         others = load_molecules(run.out / "alike")
-        known = known_molecules(spectra.molecules, LARGEST_TEMPLATE, others, advance)
+        known = known_molecules(
+            spectra.molecules, LARGEST_TEMPLATE, others, advance, available_cores()
+        )
     kernel = fit_kernel(checkpoint.build().encoder, spectra, known.molecules)
     added = replace(checkpoint, templates=known.tensors(), kernel=kernel)
     save(run.out / "templates.safetensors", added)
@@ -202,27 +204,27 @@ def _templates(run: RecipeRun) -> None:
 
 def _evidence(run: RecipeRun) -> None:
     """Scores beside the network, fitted to fold train."""
-    from duallgd_cli.scores import known_environments
-    from duallgd_cli.sources.collection import mols_of
+    from duallgd_cli.scores import environments, known_environments
+    from duallgd_cli.sources.collection import of_each
     from duallgd_cli.train.scorers import decoys_of_all, fit_evidence, fit_isomer_encoder
 
     settings, seed, counting = run.settings, run.settings.seed, run.shows.counting
-    weights = run.out / "templates.safetensors"
+    weights, cores = run.out / "templates.safetensors", available_cores()
     checkpoint = load(weights)
     structures, spectra = load_molecules(run.out / "structures"), load_spectra(run.out / "measured")
     encoder = checkpoint.build().encoder
     with counting("molecules with their decoys") as advance:
-        decoys = decoys_of_all(spectra, encoder, weights, seed, available_cores(), advance)
+        decoys = decoys_of_all(spectra, encoder, weights, seed, cores, advance)
     with counting("steps of the contrastive encoder") as advance:
         contrast, isomers = fit_isomer_encoder(
             encoder, spectra, decoys, seed, advance, steps=settings.contrast_steps
         )
     with counting("structures") as advance:
         rows = np.flatnonzero(structures.in_folds("train"))
-        environments = known_environments(mols_of(structures, rows, advance))
+        known = known_environments(of_each(environments, structures, rows, cores, advance))
     with counting("steps of the fragment model") as advance:
         tensors, fitted = fit_evidence(
-            structures, environments, spectra, decoys, settings.evidence_steps, seed, advance
+            structures, known, spectra, decoys, settings.evidence_steps, seed, advance, cores
         )
     record = {**checkpoint.record, "evidence": {**fitted, **isomers}}
     scored = replace(checkpoint, reranker=tensors, contrast=contrast, record=record)

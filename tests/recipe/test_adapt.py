@@ -8,7 +8,7 @@ import pytest
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
-from duallgd_cli.chem.joining import cut
+from duallgd_cli.chem.joining import cut, parts_of
 from duallgd_cli.errors import UnreadableError, WeightsError
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.predict.model import load_model
@@ -39,7 +39,7 @@ def mols(*texts):
 
 def test_merged_blocks_are_those_of_both_counted_together():
     first, second = mols("CCOC(C)=O", "CCOC(=O)CC"), mols("CCOC(C)=O", "OCCc1ccccc1")
-    one, other = cut(first, ()), cut(second, ())
+    one, other = cut(map(parts_of, first)), cut(map(parts_of, second))
 
     both = merged(one, other)
 

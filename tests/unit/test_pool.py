@@ -20,9 +20,10 @@ def told(number):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_chunks_come_back_in_order_from_processes_that_leave_ctrl_c_to_the_parent(workers):
-    found = list(in_order(told, iter([1, 2, 3]), workers))
+    found = list(in_order(told, iter([1, 2, 3]), workers, at_a_time=2))
 
     assert found == [(number, workers > 1) for number in (1, 2, 3)]
+    assert list(in_order(told, [1], workers, at_a_time=2)) == [(1, False)]  # for one alone: here
 
 
 def test_no_more_is_under_way_than_is_asked_for_and_nobody_waits_for_what_is_dropped():

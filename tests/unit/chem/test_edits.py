@@ -13,7 +13,7 @@ from duallgd_cli.chem.identity import (
     fingerprint,
     parse_smiles,
 )
-from duallgd_cli.chem.joining import cut
+from duallgd_cli.chem.joining import cut, parts_of
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
 from tests.made_molecules import QUESTIONS
 
@@ -41,7 +41,9 @@ PAIRS = {
     "a methyl moved": ("CCOCC", "COCCC"),
     "a cation": ("C[N+](C)(C)CCO", "C[N+](C)(C)CC(=O)O"),
 }  # fmt: skip
-BLOCKS = cut(map(parse_smiles, ["CC(=O)O", "Oc1ccccc1", "OCc1ccccc1", "Clc1ccccc1", "CCC"]))
+BLOCKS = cut(
+    map(parts_of, map(parse_smiles, ["CC(=O)O", "Oc1ccccc1", "OCc1ccccc1", "Clc1ccccc1", "CCC"]))
+)
 # Atoms more in a formula, and atoms fewer.
 DIFFERENCES = {
     "none": ("", ""), "O": ("O", ""), "CH2": ("CH2", ""), "NH": ("NH", ""), "H2": ("H2", ""),
@@ -54,7 +56,7 @@ PLAIN = (
     "CC(=O)Nc1ccccc1", "Cc1ccncc1", "CC(=O)CCC", "C=CCCC",
 )  # fmt: skip
 MOLECULES = sorted({smiles for pair in PAIRS.values() for smiles in pair})
-ALL_BLOCKS = cut(map(parse_smiles, [*QUESTIONS.values(), *MOLECULES, "C" * 20]))
+ALL_BLOCKS = cut(map(parts_of, map(parse_smiles, [*QUESTIONS.values(), *MOLECULES, "C" * 20])))
 
 
 def made(known, formula, blocks=BLOCKS):
@@ -73,7 +75,7 @@ def test_a_group_comes_from_known_molecules_alone():
     """Quercetin to its glucosides: only where some known molecule has a glucose."""
     quercetin = "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"
     glucoside = parse_smiles("O=c1c(OC2OC(CO)C(O)C(O)C2O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12")
-    glucose = cut([parse_smiles("COC1OC(CO)C(O)C(O)C1O")])
+    glucose = cut([parts_of(parse_smiles("COC1OC(CO)C(O)C(O)C1O"))])
 
     assert not made(quercetin, formula_of(glucoside))
     assert canonical_smiles(glucoside) in made(quercetin, formula_of(glucoside), glucose)
@@ -132,7 +134,7 @@ def test_atoms_charge_and_bonds_of_what_is_made_come_back_from_its_matrix(case):
 def test_what_a_change_makes_the_opposite_change_makes_again(smiles, name):
     known = parse_smiles(smiles)
     formula = different(formula_of(known), name)
-    blocks = cut(map(parse_smiles, PLAIN))
+    blocks = cut(map(parts_of, map(parse_smiles, PLAIN)))
     if formula is None:
         return
 

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.scores import known_environments, unknown_environments
+from duallgd_cli.scores import environments, known_environments, unknown_environments
 
 ESTERS = ["CCOC(C)=O", "CCCOC(C)=O", "CCOC(=O)CC", "CCCCOC(=O)c1ccccc1", "COC(=O)c1ccncc1"]
 ALL = [*ESTERS, "CCO", "CC(C)N", "OC1CCCCC1", "c1ccc2[nH]ccc2c1", "CS(=O)(=O)N(C)C"]
 
 
 def known(*smiles):
-    return known_environments([parse_smiles(one) for one in smiles for _ in range(2)])
+    return known_environments([environments(parse_smiles(one)) for one in smiles] * 2)
 
 
 @pytest.mark.parametrize(

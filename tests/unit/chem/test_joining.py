@@ -21,6 +21,7 @@ from duallgd_cli.chem.joining import (
     joined,
     known_halves,
     likeliest,
+    parts_of,
     together,
 )
 from duallgd_cli.chem.molecule import disassemble, formula_of
@@ -43,7 +44,7 @@ def told(mol):
 
 
 def of(*smiles):
-    return cut(map(parse_smiles, smiles))
+    return cut(map(parts_of, map(parse_smiles, smiles)))
 
 
 def test_ends_come_before_linkers_and_frequent_ones_first():

@@ -9,7 +9,7 @@ import torch
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.joining import cut, known_halves
+from duallgd_cli.chem.joining import cut, known_halves, parts_of
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import OutOfTimeError, WeightsError
@@ -19,6 +19,7 @@ from duallgd_cli.scores import (
     FingerprintTanimoto,
     FragmentScorer,
     Molecule,
+    environments,
     fitted_scores,
     isomer_log_odds,
     known_environments,
@@ -93,11 +94,14 @@ def test_the_network_in_plain_arrays_is_the_network():
 
 
 def test_each_score_of_a_molecule_is_what_it_says():
-    ethanol, known = molecule("CCO"), known_environments([identity.parse_smiles("CCO")] * 2)
+    ethanol, known = (
+        molecule("CCO"),
+        known_environments([environments(identity.parse_smiles("CCO"))] * 2),
+    )
     table, odds = np.full(N_BITS, -9, np.float32), np.full(N_BITS, 9, np.float32)
     table[ethanol.bits] = np.linspace(-3, -1, len(ethanol.bits))
     odds[ethanol.bits] = 0.25
-    ends = cut(map(identity.parse_smiles, ["CCO", "CCCO", "CC(C)O"])).ends
+    ends = cut(map(parts_of, map(identity.parse_smiles, ["CCO", "CCCO", "CC(C)O"]))).ends
     model = arrays_of(judge(), table) | {"environments": known}
 
     of_ethanol, of_propanol = (scored(model, annotated("C2H5"), s, ends) for s in ("CCO", "CCCO"))
@@ -200,7 +204,7 @@ def test_fragments_of_a_molecule_are_cut_once_a_query(monkeypatch):
 
 
 def test_with_a_re_ranker_every_score_has_the_name_of_its_weight_in_the_ranking():
-    known = known_environments([identity.parse_smiles("CCO")])
+    known = known_environments([environments(identity.parse_smiles("CCO"))])
     scores, fragments = fitted_scores(arrays_of(judge()) | {"environments": known}, NO_BLOCKS.ends)
 
     names = [each.name for each in scores]

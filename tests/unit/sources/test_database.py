@@ -3,6 +3,7 @@
 import gzip
 import os
 import sqlite3
+from functools import partial
 
 import numpy as np
 import pytest
@@ -108,6 +109,7 @@ def test_a_feature_that_a_row_names_is_said_not_to_count_where_it_does_not(tmp_p
 @pytest.mark.slow  # starts processes
 def test_several_processes_give_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_AT_HAND", 3)
+    monkeypatch.setattr(module, "in_order", partial(module.in_order, at_a_time=5))
     rows = [f"{SMILES[n % 7]} {n}\n" for n in range(40)]
     (tmp_path / "a.smi").write_text("".join([*rows, "no(\n"]))
     seen = []

@@ -11,7 +11,7 @@ from duallgd_cli.chem.identity import (
     inchikey_block,
     parse_smiles,
 )
-from duallgd_cli.chem.joining import cut, together
+from duallgd_cli.chem.joining import cut, parts_of, together
 from duallgd_cli.chem.molecule import disassemble, formula_of
 from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.sources import Query, enumerated
@@ -27,8 +27,8 @@ from tests.made_prepared import molecules_of
 from tests.made_spectra import annotated
 
 KNOWN = parse_smiles("CC(=O)Nc1ccccc1")
-BLOCKS = cut([parse_smiles("Oc1ccccc1")])
-METHYL = cut([parse_smiles("Cc1ccccc1")])
+BLOCKS = cut([parts_of(parse_smiles("Oc1ccccc1"))])
+METHYL = cut([parts_of(parse_smiles("Cc1ccccc1"))])
 PARACETAMOL = parse_smiles("CC(=O)Nc1ccc(O)cc1")
 FORMULA = Formula.parse("C8H9NO2")
 
@@ -91,7 +91,9 @@ def test_tautomers_and_salts_are_one_graph(known, formula, blocks, count):
 
 def test_molecules_of_parts_are_ordered_by_their_bits_and_what_their_parts_are_worth():
     """Of toluene and phenol, joined in any way; blocks that more molecules have are worth more."""
-    blocks = cut(map(parse_smiles, ["Cc1ccccc1", "Oc1ccccc1", "CC(=O)NCC", "CC(=O)O"]))
+    blocks = cut(
+        map(parts_of, map(parse_smiles, ["Cc1ccccc1", "Oc1ccccc1", "CC(=O)NCC", "CC(=O)O"]))
+    )
     formula, chance = Formula.parse("C8H9NO"), told(KNOWN)
     asked = query(formula, chance)
 

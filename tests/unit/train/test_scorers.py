@@ -18,19 +18,20 @@ from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
-from duallgd_cli.scores import known_environments
+from duallgd_cli.scores import environments, known_environments
 from duallgd_cli.sources.collection import known_molecules, molecule_of
 from duallgd_cli.train import scorers
 from duallgd_cli.train.scorers import (
     Case,
     ScorerModel,
-    _fragments_of,
     bit_sums,
     decoys_of,
     decoys_of_all,
+    drawn_from,
     fit_against_decoys,
     fit_evidence,
     fit_isomer_encoder,
+    fragments_of,
     one_of_each,
     scores_of,
 )
@@ -145,7 +146,9 @@ def first(model, cases):
     """How many molecules have a higher score than all their decoys."""
     with torch.no_grad():
         generator = np.random.default_rng(1)
-        scores, _ = scores_of(model.eval(), [list(_fragments_of(c, generator)) for c in cases])
+        drawn = [fragments_of(drawn_from(case, generator)) for case in cases]
+        as_tensors = [[tuple(map(torch.from_numpy, one)) for one in case] for case in drawn]
+        scores, _ = scores_of(model.eval(), as_tensors)
     return sum(bool(one[0] > one[1:].max() + 0.05) for one in scores)
 
 
@@ -178,10 +181,12 @@ def test_the_record_says_how_many_were_told_apart(esters):
     decoys = {rows_of(esters, smiles): (rival(smiles), *acids) for smiles in ESTERS}
     decoys[0] = ()  # of one there are none
 
-    known = known_environments(map(parse_smiles, ESTERS))
+    known = known_environments(environments(parse_smiles(one)) for one in ESTERS)
     tensors, record = fit_evidence(structures, known, esters, decoys, 3, 1, told.append)
+    by_two, _ = fit_evidence(structures, known, esters, decoys, 3, workers=2)
     plain, alone = fit_evidence(structures, known, esters, {}, 3)
 
+    assert all(torch.equal(tensor, by_two[name]) for name, tensor in tensors.items())
     assert (record["told_apart"], "told_apart" in alone) == (len(ESTERS) - 1, False)
     assert len(told) == 3 + 6  # rounds of one step
     assert tensors.keys() == plain.keys()
