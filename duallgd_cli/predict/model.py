@@ -173,8 +173,6 @@ def _uncalibrated(ranking: RankingModel, sampling: SamplingSettings) -> Iterator
             f"{samples} samples and {steps} steps (but {least} to {most} samples and "
             f"{ranking.least_steps} to {ranking.most_steps} steps)"
         )
-    if sampling.temperature != 1:
-        yield f"temperature {sampling.temperature:g}"
     if sampling.sources != SamplingSettings().sources:
         yield f"sources {sampling.sources}"
 
