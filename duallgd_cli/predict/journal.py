@@ -50,24 +50,16 @@ class Journal:
     """A journal file up to its first torn or damaged line; a context manager once it is opened.
 
     What it holds is what it held when it was read: results that are appended are not among it.
-
-    Attributes:
-        path: Of the file.
-        header: Identity of the run, None if the file is empty.
-        end: Totals, None while the run is unfinished.
-        good_bytes: Where the last whole line ends; a run goes on from there.
-        checksum: Of the file up to there.
-        is_damaged: Whether something unreadable stands before the last line.
-        rows: Number of the input, index in it, feature, place in that, and byte of the feature's
-            line, of each spectrum, (S, 5).
     """
 
-    path: Path
-    header: Header | None = None
-    end: dict[str, int] | None = None
-    good_bytes: int = 0
-    checksum: int = 0
-    is_damaged: bool = False
+    path: Path  # of the file
+    header: Header | None = None  # identity of the run, None if the file is empty
+    end: dict[str, int] | None = None  # totals, None while the run is unfinished
+    good_bytes: int = 0  # where the last whole line ends; a run goes on from there
+    checksum: int = 0  # of the file up to there
+    is_damaged: bool = False  # whether something unreadable stands before the last line
+    # number of the input, index in it, feature, place in that, and byte of the feature's line, of
+    # each spectrum, (S, 5)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 5), np.int64))
     _file: "BufferedRandom | None" = None
     _synced: float = 0.0

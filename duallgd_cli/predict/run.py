@@ -86,39 +86,24 @@ Progress: TypeAlias = Callable[[str, int, HypothesisResult | None], None]
 
 @dataclass(slots=True)
 class RunSummary:
-    """What a run did; the counts are of what has passed `watch`.
+    """What a run did; the counts are of what has passed `watch`."""
 
-    Attributes:
-        output: File written, ``-`` for standard output, "" for a shard, which writes none.
-        journal: Kept journal, or None.
-        counts: Spectra by status.
-        messages: What the first spectrum of each status says.
-        n_candidates: Of all features; what spectra read together share counts once.
-        notes: Remarks for the run record, and how often each was made.
-        computing_s: Seconds of computing, of all features together.
-        n_features: Fewer than spectra where several are read together.
-        n_few: Features with candidates, but of too few samples to state parts.
-        n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
-        n_resumed: Features that the journal already held.
-        seconds: Wall time.
-        n_own: Structures of the user's that were to be ranked.
-        n_own_ranked: Of them, those that are a candidate of one spectrum at least.
-    """
-
-    output: str
-    journal: Path | None = None
-    counts: Counter[str] = field(default_factory=Counter)
+    output: str  # file written, ``-`` for standard output, "" for a shard, which writes none
+    journal: Path | None = None  # kept journal, or None
+    counts: Counter[str] = field(default_factory=Counter)  # spectra by status
+    # what the first spectrum of each status says
     messages: dict[str, str] = field(default_factory=dict)
-    n_candidates: int = 0
+    n_candidates: int = 0  # of all features; what spectra read together share counts once
+    # remarks for the run record, and how often each was made
     notes: Counter[str] = field(default_factory=Counter)
-    computing_s: float = 0.0
-    n_features: int = 0
-    n_few: int = 0
-    n_ms1: int = 0
-    n_resumed: int = 0
-    seconds: float = 0.0
-    n_own: int = 0
-    n_own_ranked: int = 0
+    computing_s: float = 0.0  # seconds of computing, of all features together
+    n_features: int = 0  # fewer than spectra where several are read together
+    n_few: int = 0  # features with candidates, but of too few samples to state parts
+    n_ms1: int = 0  # MS1 spectra, which are read for isotopes alone, in the whole input
+    n_resumed: int = 0  # features that the journal already held
+    seconds: float = 0.0  # wall time
+    n_own: int = 0  # structures of the user's that were to be ranked
+    n_own_ranked: int = 0  # of them, those that are a candidate of one spectrum at least
 
     def watch(self, run: FinishedRun, parts: IO[str] | None = None) -> Iterator[Prediction]:
         """The predictions of a finished run, counted on their way to a writer.

@@ -54,23 +54,14 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class OwnStructure:
-    """A structure of the user's, or why it cannot be read.
+    """A structure of the user's, or why it cannot be read."""
 
-    Attributes:
-        name: As the file calls it, else "".
-        smiles: As it was given.
-        mol: Read, or None.
-        formula: Of it, or "".
-        block: First block of its InChIKey, or "".
-        fault: Why it cannot be read, "" if it can.
-    """
-
-    name: str
-    smiles: str
-    mol: Mol | None = None
-    formula: str = ""
-    block: str = ""
-    fault: str = ""
+    name: str  # as the file calls it, else ""
+    smiles: str  # as it was given
+    mol: Mol | None = None  # read, or None
+    formula: str = ""  # of it, or ""
+    block: str = ""  # first block of its InChIKey, or ""
+    fault: str = ""  # why it cannot be read, "" if it can
 
 
 @dataclass(frozen=True, slots=True)

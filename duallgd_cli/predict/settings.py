@@ -206,44 +206,28 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class PredictRequest:
-    """A run of the predict use case: settings, and where things are.
+    """A run of the predict use case: settings, and where things are."""
 
-    Attributes:
-        inputs: Spectrum files as the user named them; ``-`` is standard input.
-        output: File to write, or ``-`` for standard output.
-        format: csv, tsv, jsonl, sdf or mztab; empty decides by the output's ending.
-        formulas: Table of formulas by feature id, or None.
-        features: Table of features, which comes back with the answers, or None.
-        guide: Files that say what is known of the molecules, or None.
-        settings: What decides the result.
-        shard: The part of the features to predict.
-        resume: Continue an interrupted run of the same settings.
-        journal: Where finished spectra are kept; None puts it beside the output.
-        workers: Processes that predict; does not change results.
-        parts: Say what the structures contain, in a table beside the output and in JSON lines.
-        summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.
-        names: Table of names and classes of molecules, which outputs then have; see `Names`.
-        page: Of HTML, which whoever asks for the run makes of it.
-        force: Replace files that exist.
-        reads: What else the command reads, such as weights, each with what it is: never replaced.
-    """
-
-    inputs: tuple[str, ...]
-    output: str
-    format: str = ""
-    formulas: Path | None = None
-    features: Path | None = None
-    guide: GuideFiles | None = None
-    settings: PredictSettings = field(default_factory=PredictSettings)
-    shard: Shard = field(default_factory=Shard)
-    resume: bool = False
-    journal: Path | None = None
-    workers: int = 1
+    inputs: tuple[str, ...]  # spectrum files as the user named them; ``-`` is standard input
+    output: str  # file to write, or ``-`` for standard output
+    format: str = ""  # csv, tsv, jsonl, sdf or mztab; empty decides by the output's ending
+    formulas: Path | None = None  # table of formulas by feature id, or None
+    features: Path | None = None  # table of features, which comes back with the answers, or None
+    guide: GuideFiles | None = None  # files that say what is known of the molecules, or None
+    settings: PredictSettings = field(default_factory=PredictSettings)  # what decides the result
+    shard: Shard = field(default_factory=Shard)  # the part of the features to predict
+    resume: bool = False  # continue an interrupted run of the same settings
+    journal: Path | None = None  # where finished spectra are kept; None puts it beside the output
+    workers: int = 1  # processes that predict; does not change results
+    # say what the structures contain, in a table beside the output and in JSON lines
     parts: bool = False
+    # tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``
     summaries: tuple[str, ...] = ()
+    # table of names and classes of molecules, which outputs then have; see `Names`
     names: Path | None = None
-    page: Path | None = None
-    force: bool = False
+    page: Path | None = None  # of HTML, which whoever asks for the run makes of it
+    force: bool = False  # replace files that exist
+    # what else the command reads, such as weights, each with what it is: never replaced
     reads: tuple[tuple[str, str | Path], ...] = ()
 
     def __post_init__(self) -> None:
@@ -282,21 +266,13 @@ class PredictRequest:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a run is, as plain values; two runs are the same run if their headers are equal.
+    """What a run is, as plain values; two runs are the same run if their headers are equal."""
 
-    Attributes:
-        version: Of duallgd.
-        settings: All settings, and the content of the formula table.
-        model: SHA-256 and name of the weights, and the ranking model.
-        inputs: Name, size in bytes and SHA-256 of each input, in order.
-        shard: Such as ``2/8``.
-    """
-
-    version: str
-    settings: Mapping[str, Any]
-    model: Mapping[str, Any]
-    inputs: tuple[Mapping[str, Any], ...]
-    shard: str = WHOLE
+    version: str  # of duallgd
+    settings: Mapping[str, Any]  # all settings, and the content of the formula table
+    model: Mapping[str, Any]  # SHA-256 and name of the weights, and the ranking model
+    inputs: tuple[Mapping[str, Any], ...]  # name, size in bytes and SHA-256 of each input, in order
+    shard: str = WHOLE  # such as ``2/8``
 
     def differences(self, other: "Header") -> str:
         """The first changes from this header to the other, as part of a sentence; "" if none."""

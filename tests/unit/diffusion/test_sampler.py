@@ -1,6 +1,5 @@
 """Schedules, counted noise and sampling step by step; drawing in chunks that fit the memory."""
 
-
 import numpy as np
 import pytest
 import torch
