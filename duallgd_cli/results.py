@@ -1,11 +1,13 @@
 """What comes out of a prediction, before ranking (`HypothesisResult`) and after (`Prediction`)."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import flatten
 from duallgd_cli.errors import printable
 from duallgd_cli.spectra.reading.record import compound_name
 from duallgd_cli.spectra.types import GIVEN, AnnotatedSpectrum, Source, Spectrum
@@ -284,6 +286,39 @@ class Prediction(SpectrumReference):
         each = [tried.known.get("library_match", {}) for tried in self.hypotheses]
         offered = (match for match in each if match.get("offered"))
         return next(offered, next(filter(None, each), {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a run is, as plain values; two runs are the same run if their headers are equal."""
+
+    version: str  # of duallgd
+    settings: Mapping[str, Any]  # all settings, and the content of the formula table
+    model: Mapping[str, Any]  # SHA-256 and name of the weights, and the ranking model
+    inputs: tuple[Mapping[str, Any], ...]  # name, size in bytes and SHA-256 of each input, in order
+    shard: str = "1/1"  # such as ``2/8``
+
+    def differences(self, other: "Header") -> str:
+        """The first changes from this header to the other, as part of a sentence; "" if none."""
+        before, after = self._flat(), other._flat()
+        changed = [
+            f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
+            for name in dict.fromkeys((*before, *after))
+            if before.get(name) != after.get(name)
+        ]
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        return f"{', '.join(changed[:3])}{more}"
+
+    def _flat(self) -> dict[str, Any]:
+        plain = {
+            "version": self.version,
+            "settings": self.settings,
+            "weights": {**self.model, "name": ""},  # the content counts, not where it lies
+            "input": {entry["name"]: dict(entry) for entry in self.inputs},
+            "inputs": [entry["name"] for entry in self.inputs],
+            "shard": self.shard,
+        }
+        return flatten(json.loads(json.dumps(plain)))
 
 
 def sentences(*parts: str) -> str:

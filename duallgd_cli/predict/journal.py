@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.settings import JOURNAL_ENDING, Header, Shard
-from duallgd_cli.results import HypothesisResult, Results, plain_values, results_of
+from duallgd_cli.predict.settings import ENDING, Shard
+from duallgd_cli.results import Header, HypothesisResult, Results, plain_values, results_of
 
 if TYPE_CHECKING:
     from io import BufferedRandom, BufferedReader
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT: Final = 5
-ENDING: Final = JOURNAL_ENDING
 _MARK: Final = b'{"duallgd_journal":'
 _FORMAT: Final = re.compile(re.escape(_MARK) + rb"(\d{1,9})[,}]")
 _SEAL: Final = b',"crc32":"%08x"}\n'
@@ -160,7 +159,10 @@ class Journal:
             yield self._file
         except OSError as error:
             self._file.raw.close()  # closing the buffer would try again what did not fit
-            raise _full(self.path, error) from None
+            raise UsageError(
+                f"cannot write the journal {self.path}: {error.strerror}; make room, then the same "
+                "command with --resume keeps what is finished"
+            ) from None
 
 
 def scan(path: Path) -> Journal:
@@ -222,13 +224,6 @@ def _of_another_version(path: Path) -> UnreadableError:
     return UnreadableError(
         f"{path} was written by another version of duallgd, or changed while it was read; use that "
         "version, or predict again with --force"
-    )
-
-
-def _full(path: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"cannot write the journal {path}: {error.strerror}; make room, then the same command "
-        "with --resume keeps what is finished"
     )
 
 

@@ -18,7 +18,7 @@ from duallgd_cli.files import claim
 from duallgd_cli.predict.explanation import fragments_of
 from duallgd_cli.predict.own import added
 from duallgd_cli.predict.pipeline import results
-from duallgd_cli.predict.run import Progress, RunSummary, read_by
+from duallgd_cli.predict.run import Progress, RunSummary
 from duallgd_cli.predict.settings import CERTAIN, PredictRequest, formula_source
 from duallgd_cli.ranking.one_list import Ranking, predictions_of
 from duallgd_cli.ranking.ranking import FEATURES
@@ -134,7 +134,7 @@ def check(request: PredictRequest, path: Path) -> tuple[list[OwnStructure], Know
     output_format = resolve_format(request.output, request.format)
     if output_format in {"sdf", "mztab"}:
         raise UsageError(f"scores are written as csv, tsv or jsonl, not {output_format}")
-    read = [*read_by(request), ("an input, the structures", path)]
+    read = [*request.files_read(), ("an input, the structures", path)]
     claim({"the output": request.output}, read, force=request.force)
     structures = read_structures(path)
     if request.guide is None:

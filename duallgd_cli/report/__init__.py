@@ -26,7 +26,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import claim, write_atomically
-from duallgd_cli.predict.run import PAGE, files_of_runs
+from duallgd_cli.predict.run import files_of_runs
+from duallgd_cli.predict.settings import PAGE
 from duallgd_cli.ranking.one_list import LEVELS
 from duallgd_cli.report.contents import LARGE, ReportedRun
 
