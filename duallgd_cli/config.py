@@ -28,8 +28,6 @@ from duallgd_cli.files import require_file
 
 S = TypeVar("S")
 
-_COLDEST: Final = 0.001  # logits divided by less leave the range of float32
-
 _LARGEST: Final = 10**18
 _KINDS: Final = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 # All samples of a spectrum are in memory at once.
@@ -44,9 +42,6 @@ class SamplingSettings:
     Attributes:
         steps: Network evaluations J of the jump plan, 1 to 500.
         samples: Molecules drawn per hypothesis, S.
-        temperature: Divides the clean-bond logits; below 1 is more conservative.
-        time_shift: Share of the way from the true step to pure noise by which the network is told
-            of more noise than there is, 0 to below 1; None for what the network's settings name.
         sources: Parts of the samples by source, such as ``noise=1``; see `sources`. What one
             cannot give is asked of the next one, in the order of the default.
         core: SMILES of a substructure that every candidate has, or None; see `chem.guide`.
@@ -60,8 +55,6 @@ class SamplingSettings:
 
     steps: int = 10
     samples: int = 100
-    temperature: float = 1.0
-    time_shift: float | None = None
     sources: str = "enumerated=60 templates=15 noise=25"
     core: str | None = None
     database_share: float = 0.5
@@ -73,11 +66,6 @@ class SamplingSettings:
         require_range(self, "steps", least=1, most=500)
         require_range(self, "samples", least=1)
         require_range(self, "samples", most=_MOST_SAMPLES)
-        require(
-            self.temperature >= _COLDEST,
-            f"temperature must be above 0 (at least {_COLDEST}), not {self.temperature}",
-        )
-        require_range(self, "time_shift", least=0, below=1)
         parse_quotas(self.sources)
         require_range(self, "database_share", above=0, most=1)
         require_range(self, "max_memory_mib", least=64)

@@ -104,19 +104,14 @@ class MoleculeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why one spectrum has no candidates. A value, not an exception: the run goes on.
+    """Why one spectrum has no candidates. A value, not an exception: the run goes on."""
 
-    Attributes:
-        status: One word for the `status` column: no_formula, formula_mismatch, unsupported_adduct,
-            unsupported_element, too_large, too_small, no_peaks, unreadable, no_precursor,
-            unsupported_measurement, same_compound, no_candidate, timeout.
-        message: One sentence, with the number that was out of bounds and what to do about it.
-        stage: read, formula, annotate, sample or assemble.
-    """
-
+    # one word for the `status` column: no_formula, formula_mismatch, unsupported_adduct,
+    # unsupported_element, too_large, too_small, no_peaks, unreadable, no_precursor,
+    # unsupported_measurement, same_compound, no_candidate, timeout
     status: str
-    message: str
-    stage: str
+    message: str  # one sentence, with the number that was out of bounds and what to do about it
+    stage: str  # read, formula, annotate, sample or assemble
 
 
 class OutOfTimeError(Exception):

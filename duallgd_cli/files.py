@@ -238,23 +238,6 @@ def replaced(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_atomically(path: Path, pieces: Iterable[str]) -> None:
-    """Write pieces of text in order, whole or not at all.
-
-    Characters that UTF-8 cannot hold are written as escapes, so that a title of bytes that were no
-    text does not cost the file.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    try:
-        with replaced(path) as temporary, temporary.open("wb") as stream:
-            for piece in pieces:
-                stream.write(piece.encode("utf-8", errors="backslashreplace"))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
-
-
 def unpacked(raw: BinaryIO) -> BinaryIO:
     """The content of a stream of gzip, xz or bzip2, told by its first bytes; others as they are."""
     start = raw.read(8)
@@ -320,8 +303,9 @@ def damaged(path: Path, error: BaseException) -> str:
 def replaced_text(path: Path) -> Iterator[TextIO]:
     """Text file to write in UTF-8, which takes the place of `path` only when the block ends well.
 
-    It is packed if its name ends in .gz, .xz or .bz2; line ends are left alone. See `replaced` and
-    `write_atomically`.
+    It is packed if its name ends in .gz, .xz or .bz2; line ends are left alone. Characters that
+    UTF-8 cannot hold are written as escapes, so that a title of bytes that were no text does not
+    cost the file. See `replaced`.
 
     Raises:
         UsageError: The file cannot be written.
@@ -333,6 +317,12 @@ def replaced_text(path: Path) -> Iterator[TextIO]:
             yield stream
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def write_atomically(path: Path, pieces: Iterable[str]) -> None:
+    """Write pieces of text in order, whole or not at all; see `replaced_text`."""
+    with replaced_text(path) as stream:
+        stream.writelines(pieces)
 
 
 def _as_latin1(error: UnicodeError) -> tuple[str, int]:

@@ -1,11 +1,13 @@
 """What comes out of a prediction, before ranking (`HypothesisResult`) and after (`Prediction`)."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.config import flatten
 from duallgd_cli.errors import printable
 from duallgd_cli.spectra.reading.record import compound_name
 from duallgd_cli.spectra.types import GIVEN, AnnotatedSpectrum, Source, Spectrum
@@ -21,45 +23,25 @@ _LONGEST_WORD: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class SpectrumReference:
-    """One measured spectrum of a feature, by name; a text that nothing says is "".
+    """One measured spectrum of a feature, by name; a text that nothing says is ""."""
 
-    Attributes:
-        source: File and index.
-        spectrum_id: Identifier, not necessarily unique.
-        feature_id: FEATURE_ID of the file.
-        compound_id: What features of one molecule share.
-        answered_by: The feature, with its ion, that answers for the compound of this one.
-        scans: SCANS or native id.
-        precursor_mz: m/z, or None.
-        formula_text: Formula as written in the file.
-        adduct_text: Adduct as written in the file.
-        adduct_source: Where the adduct comes from, see `Hypothesis`.
-        status: ``ok``, or one word for what went wrong with it.
-        message: Why it did.
-        name: Name of the compound or title.
-        rt_seconds: Retention time, or None.
-        collision_energy: As written.
-        warnings: What is odd, but nothing that `message` or `assumptions` say.
-        assumptions: What was guessed, because the file does not say it.
-    """
-
-    source: Source
-    spectrum_id: str
-    feature_id: str = ""
-    compound_id: str = ""
-    answered_by: str = ""
-    scans: str = ""
-    precursor_mz: float | None = None
-    formula_text: str = ""
-    adduct_text: str = ""
-    adduct_source: str = ""
-    status: str = OK
-    message: str = ""
-    name: str = ""
-    rt_seconds: float | None = None
-    collision_energy: str = ""
-    warnings: str = ""
-    assumptions: str = ""
+    source: Source  # file and index
+    spectrum_id: str  # identifier, not necessarily unique
+    feature_id: str = ""  # FEATURE_ID of the file
+    compound_id: str = ""  # what features of one molecule share
+    answered_by: str = ""  # the feature, with its ion, that answers for the compound of this one
+    scans: str = ""  # SCANS or native id
+    precursor_mz: float | None = None  # m/z, or None
+    formula_text: str = ""  # formula as written in the file
+    adduct_text: str = ""  # adduct as written in the file
+    adduct_source: str = ""  # where the adduct comes from, see `Hypothesis`
+    status: str = OK  # ``ok``, or one word for what went wrong with it
+    message: str = ""  # why it did
+    name: str = ""  # name of the compound or title
+    rt_seconds: float | None = None  # retention time, or None
+    collision_energy: str = ""  # as written
+    warnings: str = ""  # what is odd, but nothing that `message` or `assumptions` say
+    assumptions: str = ""  # what was guessed, because the file does not say it
 
     @classmethod
     def of(cls, spectrum: Spectrum) -> "SpectrumReference":
@@ -111,30 +93,19 @@ class Structure(NamedTuple):
     """A distinct molecule among the proposals of one hypothesis, not yet ranked.
 
     A run of a million features holds tens of millions: tuples are made in a fifth of the time.
-
-    Attributes:
-        smiles: Canonical, without stereochemistry, as InChI and InChIKey (27 characters) are.
-        inchi: Standard InChI.
-        inchikey: Its key.
-        samples: How many proposals it was; structures of the user's database are none.
-        repaired: How many of `samples` needed repair to become a molecule.
-        log_likelihood: Mean over the samples drawn that became it; None where none was drawn.
-        sources: Names of the sources that proposed it, in alphabetical order.
-        family: Pieces that it shares with its family, see `chem.identity`.
-        scaffold: SMILES of its Murcko scaffold, or ``acyclic``.
-        scores: By name of the score; see `scores`.
     """
 
-    smiles: str
-    inchi: str
-    inchikey: str
-    samples: int
-    repaired: int
+    smiles: str  # canonical, without stereochemistry, as InChI and InChIKey (27 characters) are
+    inchi: str  # standard InChI
+    inchikey: str  # its key
+    samples: int  # how many proposals it was; structures of the user's database are none
+    repaired: int  # how many of `samples` needed repair to become a molecule
+    # mean over the samples drawn that became it; None where none was drawn
     log_likelihood: float | None
-    sources: tuple[str, ...] = ()
-    family: str = ""
-    scaffold: str = ""
-    scores: Mapping[str, float] = MappingProxyType({})
+    sources: tuple[str, ...] = ()  # names of the sources that proposed it, in alphabetical order
+    family: str = ""  # pieces that it shares with its family, see `chem.identity`
+    scaffold: str = ""  # SMILES of its Murcko scaffold, or ``acyclic``
+    scores: Mapping[str, float] = MappingProxyType({})  # by name of the score; see `scores`
 
     @property
     def block(self) -> str:
@@ -146,74 +117,43 @@ _N_VALUES: Final = len(Structure._fields) - 1  # before its scores
 
 
 class ExplainedPeak(NamedTuple):
-    """A sub-formula that explains a peak; a peak may have several.
+    """A sub-formula that explains a peak; a peak may have several."""
 
-    Attributes:
-        mz: Measured.
-        intensity: Relative to the base peak.
-        formula: Of the fragment, a kept metal included.
-        ppm: Signed mass error.
-    """
-
-    mz: float
-    intensity: float
-    formula: str
-    ppm: float
+    mz: float  # measured
+    intensity: float  # relative to the base peak
+    formula: str  # of the fragment, a kept metal included
+    ppm: float  # signed mass error
 
 
 @dataclass(frozen=True, slots=True)
 class HypothesisResult:
-    """What one hypothesis of a feature gave, structures or the reason why there are none.
+    """What one hypothesis of a feature gave, structures or the reason why there are none."""
 
-    Attributes:
-        status: ``ok``, or the status of a `Failure`.
-        message: Sentences for the user.
-        formula: Of the hypothesis, "" where there was none.
-        adduct: Its name, likewise.
-        n_heavy: Heavy atoms of the formula.
-        log_prior: Of the formula source.
-        structures: Distinct molecules, in no promised order.
-        sampled: Samples drawn.
-        assembled: Those that became a molecule as drawn.
-        repaired: Those that became one after repair.
-        rejected: Those that did not, by reason.
-        n_peaks: Peaks looked at.
-        n_explained: Peaks explained by a sub-formula.
-        explained_intensity: Share of the intensity explained, 0 to 1.
-        peaks: The explained peaks.
-        notes: Remarks for the run record, not for the outputs.
-        seconds: Wall time; in the journal and the run record alone.
-        feature: 0-based index of the feature in the whole input.
-        spectra: Of the feature; those with a status other than ``ok`` took no part.
-        position: Of the hypothesis among those of its feature, from 0.
-        formula_source: ``file`` (or one formula for all), ``table`` or ``predicted``.
-        adduct_source: See `Hypothesis`; "" where nothing says.
-        known: What the user's files say, as plain values: ``analogues``, the nearest of each
-            structure by its `Structure.block`, and ``library_match``; {} without such files.
-    """
-
-    status: str
-    message: str = ""
-    formula: str = ""
-    adduct: str = ""
-    n_heavy: int = 0
-    log_prior: float = 0.0
-    structures: tuple[Structure, ...] = ()
-    sampled: int = 0
-    assembled: int = 0
-    repaired: int = 0
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    n_peaks: int = 0
-    n_explained: int = 0
-    explained_intensity: float = 0.0
-    peaks: tuple[ExplainedPeak, ...] = ()
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    feature: int = 0
+    status: str  # ``ok``, or the status of a `Failure`
+    message: str = ""  # sentences for the user
+    formula: str = ""  # of the hypothesis, "" where there was none
+    adduct: str = ""  # its name, likewise
+    n_heavy: int = 0  # heavy atoms of the formula
+    log_prior: float = 0.0  # of the formula source
+    structures: tuple[Structure, ...] = ()  # distinct molecules, in no promised order
+    sampled: int = 0  # samples drawn
+    assembled: int = 0  # those that became a molecule as drawn
+    repaired: int = 0  # those that became one after repair
+    rejected: Mapping[str, int] = field(default_factory=dict)  # those that did not, by reason
+    n_peaks: int = 0  # peaks looked at
+    n_explained: int = 0  # peaks explained by a sub-formula
+    explained_intensity: float = 0.0  # share of the intensity explained, 0 to 1
+    peaks: tuple[ExplainedPeak, ...] = ()  # the explained peaks
+    notes: tuple[str, ...] = ()  # remarks for the run record, not for the outputs
+    seconds: float = 0.0  # wall time; in the journal and the run record alone
+    feature: int = 0  # 0-based index of the feature in the whole input
+    # of the feature; those with a status other than ``ok`` took no part
     spectra: tuple[SpectrumReference, ...] = ()
-    position: int = 0
-    formula_source: str = GIVEN
-    adduct_source: str = ""
+    position: int = 0  # of the hypothesis among those of its feature, from 0
+    formula_source: str = GIVEN  # ``file`` (or one formula for all), ``table`` or ``predicted``
+    adduct_source: str = ""  # see `Hypothesis`; "" where nothing says
+    # what the user's files say, as plain values: ``analogues``, the nearest of each structure by
+    # its `Structure.block`, and ``library_match``; {} without such files
     known: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -272,35 +212,26 @@ Results: TypeAlias = Sequence[HypothesisResult]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A proposed structure, ranked; `Structure` says what fields of the same name are.
+    """A proposed structure, ranked; `Structure` says what fields of the same name are."""
 
-    Attributes:
-        rank: From 1.
-        formula: Of the hypothesis it belongs to; always its own formula.
-        adduct: Of that hypothesis.
-        score: What candidates are ranked by; the logarithm of a weight.
-        confidence: Calibrated probability that this is the right structure.
-        extra_scores: Further numbers by name: the features behind the score, ``repaired`` samples.
-        family_confidence: Summed confidence of all candidates of its family, written or not.
-        scaffold_confidence: Summed confidence of all candidates with its scaffold.
-    """
-
-    rank: int
+    rank: int  # from 1
     smiles: str
     inchi: str
     inchikey: str
-    formula: str
-    adduct: str
+    formula: str  # of the hypothesis it belongs to; always its own formula
+    adduct: str  # of that hypothesis
     samples: int
     log_likelihood: float | None
-    score: float
-    confidence: float
+    score: float  # what candidates are ranked by; the logarithm of a weight
+    confidence: float  # calibrated probability that this is the right structure
+    # further numbers by name: the features behind the score, ``repaired`` samples
     extra_scores: Mapping[str, float] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     family: str = ""
+    # summed confidence of all candidates of its family, written or not
     family_confidence: float = 0.0
     scaffold: str = ""
-    scaffold_confidence: float = 0.0
+    scaffold_confidence: float = 0.0  # summed confidence of all candidates with its scaffold
 
     @property
     def inchikey14(self) -> str:
@@ -310,54 +241,35 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class LikelyPart:
-    """A part that the true structure of a feature may contain, whatever its first candidate is.
+    """A part that the true structure of a feature may contain, whatever its first candidate is."""
 
-    Attributes:
-        kind: Such as ``sugar`` or ``ring system``.
-        name: Of the catalogue, or the SMILES of a ring system without a name.
-        smarts: Pattern that finds it.
-        probability: That the true structure contains it, calibrated.
-        prior: Share of known structures of the formula that do.
-        share: Share of the candidates that do, weighted by confidence.
-    """
-
-    kind: str
-    name: str
-    smarts: str
-    probability: float
-    prior: float
-    share: float
+    kind: str  # such as ``sugar`` or ``ring system``
+    name: str  # of the catalogue, or the SMILES of a ring system without a name
+    smarts: str  # pattern that finds it
+    probability: float  # that the true structure contains it, calibrated
+    prior: float  # share of known structures of the formula that do
+    share: float  # share of the candidates that do, weighted by confidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction(SpectrumReference):
-    """The one result of one spectrum.
+    """The one result of one spectrum."""
 
-    Attributes:
-        formula: Of the first hypothesis, else as written in the file.
-        adduct: Likewise.
-        hypotheses: What was tried; their structures are all that the samples gave.
-        candidates: Ranked, best first, at most top-k.
-        confidence_top10: Calibrated probability that the first ten hold the right structure; not
-            limited by top-k.
-        group: The spectra read together, this one included.
-        seconds: Wall time of the whole feature.
-        parts: What the true structure contains, likeliest first; None if nobody asked.
-        level: The finest level that is certain, one of `one_list.LEVELS`; "" of a spectrum that was
-            not predicted.
-        schymanski: The confidence level that it corresponds to.
-    """
-
-    formula: str = ""
-    adduct: str = ""
+    formula: str = ""  # of the first hypothesis, else as written in the file
+    adduct: str = ""  # likewise
+    # what was tried; their structures are all that the samples gave
     hypotheses: tuple[HypothesisResult, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[Candidate, ...] = ()  # ranked, best first, at most top-k
+    # calibrated probability that the first ten hold the right structure; not limited by top-k
     confidence_top10: float = 0.0
-    group: tuple[Source, ...] = ()
-    seconds: float = 0.0
+    group: tuple[Source, ...] = ()  # the spectra read together, this one included
+    seconds: float = 0.0  # wall time of the whole feature
+    # what the true structure contains, likeliest first; None if nobody asked
     parts: tuple[LikelyPart, ...] | None = None
+    # the finest level that is certain, one of `one_list.LEVELS`; "" of a spectrum that was not
+    # predicted
     level: str = ""
-    schymanski: str = ""
+    schymanski: str = ""  # the confidence level that it corresponds to
 
     def analogue_of(self, candidate: Candidate) -> Mapping[str, Any]:
         """The nearest of the user's molecules, see `Analogues.nearest`, or {}."""
@@ -374,6 +286,39 @@ class Prediction(SpectrumReference):
         each = [tried.known.get("library_match", {}) for tried in self.hypotheses]
         offered = (match for match in each if match.get("offered"))
         return next(offered, next(filter(None, each), {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a run is, as plain values; two runs are the same run if their headers are equal."""
+
+    version: str  # of duallgd
+    settings: Mapping[str, Any]  # all settings, and the content of the formula table
+    model: Mapping[str, Any]  # SHA-256 and name of the weights, and the ranking model
+    inputs: tuple[Mapping[str, Any], ...]  # name, size in bytes and SHA-256 of each input, in order
+    shard: str = "1/1"  # such as ``2/8``
+
+    def differences(self, other: "Header") -> str:
+        """The first changes from this header to the other, as part of a sentence; "" if none."""
+        before, after = self._flat(), other._flat()
+        changed = [
+            f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
+            for name in dict.fromkeys((*before, *after))
+            if before.get(name) != after.get(name)
+        ]
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        return f"{', '.join(changed[:3])}{more}"
+
+    def _flat(self) -> dict[str, Any]:
+        plain = {
+            "version": self.version,
+            "settings": self.settings,
+            "weights": {**self.model, "name": ""},  # the content counts, not where it lies
+            "input": {entry["name"]: dict(entry) for entry in self.inputs},
+            "inputs": [entry["name"] for entry in self.inputs],
+            "shard": self.shard,
+        }
+        return flatten(json.loads(json.dumps(plain)))
 
 
 def sentences(*parts: str) -> str:

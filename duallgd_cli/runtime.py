@@ -81,23 +81,15 @@ _CGROUP_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where and how the network runs, resolved once per command.
+    """Where and how the network runs, resolved once per command."""
 
-    Attributes:
-        device: The torch device that holds the network.
-        autocast_dtype: Lower precision of the network's matrix products; None for float32 alone.
-        compile: Whether CUDA graphs are captured; see `capture`.
-        threads: CPU threads of one operation.
-        rank: This process among `world_size`, from 0.
-        world_size: Number of cooperating processes.
-    """
-
-    device: torch.device
+    device: torch.device  # the torch device that holds the network
+    # lower precision of the network's matrix products; None for float32 alone
     autocast_dtype: torch.dtype | None
-    compile: bool
-    threads: int
-    rank: int = 0
-    world_size: int = 1
+    compile: bool  # whether CUDA graphs are captured; see `capture`
+    threads: int  # CPU threads of one operation
+    rank: int = 0  # this process among `world_size`, from 0
+    world_size: int = 1  # number of cooperating processes
 
     @classmethod
     def resolve(

@@ -29,19 +29,12 @@ _QUOTED: Final = re.compile(r"\"[^\"]*\"")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of a table: the number of its first line in the file, from 1, and its cells.
+    """One row of a table: the number of its first line in the file, from 1, and its cells."""
 
-    Attributes:
-        number: Of the line.
-        cells: As many as there are columns, without blanks around them.
-        fault: Why the cells cannot be told from each other, else "".
-        missing: How many cells at the end are not in the row.
-    """
-
-    number: int
-    cells: Sequence[str]
-    fault: str = ""
-    missing: int = 0
+    number: int  # of the line
+    cells: Sequence[str]  # as many as there are columns, without blanks around them
+    fault: str = ""  # why the cells cannot be told from each other, else ""
+    missing: int = 0  # how many cells at the end are not in the row
 
 
 def plain(name: str) -> str:

@@ -16,11 +16,17 @@ from duallgd_cli.chem.identity import (
     scaffold,
 )
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.journal import ENDING, Journal
+from duallgd_cli.predict.journal import Journal
 from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import Header, PredictRequest, PredictSettings
+from duallgd_cli.predict.settings import ENDING, PredictRequest, PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel
-from duallgd_cli.results import ExplainedPeak, HypothesisResult, SpectrumReference, Structure
+from duallgd_cli.results import (
+    ExplainedPeak,
+    Header,
+    HypothesisResult,
+    SpectrumReference,
+    Structure,
+)
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.types import Source
 from tests.made_spectra import ASPIRIN, block, mgf

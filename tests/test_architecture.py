@@ -31,14 +31,14 @@ ALLOWED = {
     "diffusion": {"config", "model", "runtime", "chem"},
     # A recipe draws on fold val and fits the ranking by it.
     "train": _CORE | {"sources", "scores", "predict", "evaluate"},
-    "results": {"spectra", "chem"},
+    "results": {"spectra", "chem", "config"},
     # What proposes molecules, what scores them, what ranks them: each is one call of the pipeline.
     "sources": _CORE - {"checkpoint"} | {"scores"},
     "scores": {"data", "spectra", "chem", "sources"},
     "ranking": {"config", "chem", "spectra", "results", "sources"},
     "predict": _CORE | _PREDICTING | {"formulas", "writers"},
     "formulas": {"spectra", "chem", "config", "predict", "writers", "results"},
-    "writers": {"chem", "predict", "results", "spectra"},
+    "writers": {"chem", "results", "spectra"},
     "evaluate": _CORE | _PREDICTING,
     "bench": _CORE - {"data"} | {"predict", "results"},
     "report": _CORE | _PREDICTING | {"formulas", "writers"},

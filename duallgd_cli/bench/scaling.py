@@ -53,25 +53,18 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One thing to measure.
-
-    Attributes:
-        part: ``attention`` (the attention layers of the bond stream alone), ``forward`` (one
-            evaluation of the denoiser) or ``loop`` (the whole sampling loop).
-        kernel: Of the attention over pairs, ``softmax`` or ``favor``.
-        samples: S of the loop, and its J ``steps``; the other parts evaluate one graph once.
-        seconds: Time it for as long, and once at least.
-        seed: Of inputs and noise.
-    """
+    """One thing to measure."""
 
     runtime: Runtime
+    # ``attention`` (the attention layers of the bond stream alone), ``forward`` (one evaluation of
+    # the denoiser) or ``loop`` (the whole sampling loop)
     part: str = "loop"
-    kernel: str = "favor"
+    kernel: str = "favor"  # of the attention over pairs, ``softmax`` or ``favor``
     atoms: int = 30
-    samples: int = 1
+    samples: int = 1  # S of the loop, and its J ``steps``; the other parts evaluate one graph once
     steps: int = 1
-    seconds: float = 1.0
-    seed: int = 1
+    seconds: float = 1.0  # time it for as long, and once at least
+    seed: int = 1  # of inputs and noise
     weights: str | None = None
 
     @property

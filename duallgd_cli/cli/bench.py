@@ -186,7 +186,7 @@ def predict(
     names = [throughput.RESULTS, *((throughput.PROFILE,) if profile else ())]
     _claim(output, names, weights, force, spectra or ())
     # How late a sample from a template starts depends on the formula; others take all steps.
-    given = {"sampling.sources": "enumerated=60 noise=40", **options.sampling_of(context)}
+    given = {"sampling.sources": "enumerated=60 noise=40", **options.given(context, "sampling.")}
     settings = options.settings_of(PredictSettings, None, given, [])
     runtime = Runtime.resolve(device, precision, threads=threads)
     formulas = made_formulas(atoms, made)

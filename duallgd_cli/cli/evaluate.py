@@ -31,10 +31,10 @@ CALIBRATE_EPILOG: Final = (
 
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 120
-# Options that a finished table has no use for, beside those of sampling.
+# Options that a finished table has no use for.
 _FOR_A_PREDICTION: Final = (
     "config", "set_", "formula", "analogues", "database", "database_share", "database_only",
-    "preset", "resume",
+    "preset", "resume", "samples", "steps", "exclude_known",
 )  # fmt: skip
 
 
@@ -98,11 +98,11 @@ def evaluate(
         require_input(str(benchmark))  # before PyTorch is loaded
     from duallgd_cli.evaluate.run import evaluate as use_case
 
-    refused = options.given_of(context, _FOR_A_PREDICTION)
+    refused = next((name for name in _FOR_A_PREDICTION if context.params[name]), None)
     if named["predictions"] is not None and refused is not None:
         raise UsageError(
-            f"{refused} is for a prediction, and --predictions scores a finished one; "
-            "give one of them"
+            f"--{refused.strip('_').replace('_', '-')} is for a prediction, and --predictions "
+            "scores a finished one; give one of them"
         )
     values: dict[str, Any] = {
         **named,

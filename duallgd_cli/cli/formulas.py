@@ -78,7 +78,7 @@ def formulas(
         "adduct": adduct,
         "formula_search.precursor_ppm": precursor_ppm,
         "formula_search.elements": elements,
-        **options.features_of(context),
+        **options.given(context, "features."),
     }
     settings = options.settings_of(PredictSettings, None, asked, [])
     if output is None:

@@ -1,7 +1,7 @@
 """Options that several commands share: each written once, and how settings come out of them."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -17,24 +17,13 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-# Panels of the help, the one that most need first.
-COMMON: Final = "Common options"
-OUTPUT: Final = "Output"
-KNOWN: Final = "What you know"
-INPUT: Final = "Checks and peaks"
-RUNS: Final = "Scans of a run"
-SAMPLING: Final = "Sampling"
-MACHINE: Final = "Machine"
-LONG: Final = "Long runs"
-MESSAGES: Final = "Settings and messages"
-SCORED: Final = "What is scored"
-SCORING: Final = "Scoring"
-
-# An option in one of the panels, for what a command has of its own, too.
+# An option in one of the panels of the help, the one that most need first; for what a command has
+# of its own, too.
 common, output, known, checks, runs, sampling, machine, long, messages, scored, scoring = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in (
-        *(COMMON, OUTPUT, KNOWN, INPUT, RUNS, SAMPLING, MACHINE, LONG, MESSAGES, SCORED, SCORING),
+        *("Common options", "Output", "What you know", "Checks and peaks", "Scans of a run"),
+        *("Sampling", "Machine", "Long runs", "Settings and messages", "What is scored", "Scoring"),
     )
 )
 
@@ -169,17 +158,6 @@ Samples = Annotated[int | None, common(help="Molecules drawn per spectrum.", sho
 Steps = Annotated[
     int | None, common(help="Denoising steps per molecule, 1 to 500.", show_default="10")
 ]
-TimeShift = Annotated[
-    float | None,
-    sampling(
-        help="Timestep offset against exposure bias, as a share of all noise steps, 0 to below 1: "
-        "the network then trusts less what it drew itself. By default that of the weights."
-    ),
-]
-Temperature = Annotated[
-    float | None,
-    sampling(help="Below 1 draws the likelier molecules more often.", show_default="1.0"),
-]
 Seed = Annotated[
     int | None, sampling(help="Random seed: same seed, same candidates.", show_default="0")
 ]
@@ -300,71 +278,44 @@ Assignments = Annotated[
 ]
 
 
-# Settings behind the options of sampling, by the names of the options.
-_SAMPLING_SETTINGS: Final = {
-    **{name: name for name in ("samples", "steps", "time_shift", "temperature")},
-    "exclude_known": "exclude_known",
-    "max_memory": "max_memory_mib",
-    "timeout_per_spectrum": "timeout_s",
-}
-_FILTERS: Final = ("by", "rt_window", "rt", "mz", "min_peaks", "min_intensity")
-# Likewise of all that predicts.
+# The settings that an option stands for.
 _SETTINGS: Final = {
     **{name: (name,) for name in ("top_k", "certain", "seed", "group_by", "adduct", "formula")},
     **{name: (name,) for name in ("formula_candidates", "require", "forbid")},
+    **{name: (f"sampling.{name}",) for name in ("core", "samples", "steps", "exclude_known")},
+    **{name: (f"features.{name}",) for name in ("by", "rt_window", "rt", "mz")},
+    **{name: (f"features.{name}",) for name in ("min_peaks", "min_intensity")},
+    "max_memory": ("sampling.max_memory_mib",),
+    "timeout_per_spectrum": ("sampling.timeout_s",),
     "formula_col": ("formula_column",),
     "elements": ("formula_search.elements",),
     "precursor_ppm": ("limits.precursor_ppm", "formula_search.precursor_ppm"),
     "ppm": ("annotation.ppm", "annotation.orbitrap_ppm", "annotation.qtof_ppm"),
-    "core": ("sampling.core",),
-    **{name: (f"features.{name}",) for name in _FILTERS},
 }
 
 
 def by_setting() -> dict[str, str]:
-    """The option that stands for each setting that has one, by dotted setting."""
-    sampling = {name: (f"sampling.{setting}",) for name, setting in _SAMPLING_SETTINGS.items()}
-    files = {"library": "libraries", "guide": "tables", "database": "databases"}
-    given = {name: (files.get(name, name),) for name in ("formulas", "analogues", *files)}
+    """The option that stands for each setting or file that has one, by dotted setting."""
+    files = {"library": ("libraries",), "guide": ("tables",), "database": ("databases",)}
+    files |= {"formulas": ("formulas",), "analogues": ("analogues",)}
     return {
         setting: f"--{name.replace('_', '-')}"
-        for name, settings in {**sampling, **_SETTINGS, **given}.items()
+        for name, settings in {**_SETTINGS, **files}.items()
         for setting in settings
     }
 
 
-def features_of(context: typer.Context) -> dict[str, object]:
-    """Values of the options for scans of a run, by dotted setting."""
-    return {f"features.{name}": context.params[name] for name in _FILTERS}
+def given(context: typer.Context, below: str = "") -> dict[str, object]:
+    """Values of the options that a command has, by dotted setting; a list of nothing is None.
 
-
-def sampling_of(context: typer.Context) -> dict[str, object]:
-    """Values of the options of sampling that a command has, by dotted setting."""
-    return {
-        f"sampling.{setting}": context.params[name]
-        for name, setting in _SAMPLING_SETTINGS.items()
-        if name in context.params
-    }
-
-
-def database_share(database: object, share: float | None, only: bool | None) -> dict[str, object]:
-    """The setting that the options of a database stand for.
-
-    Raises:
-        UsageError: They exclude each other, or there is no database.
+    Only of settings `below` a prefix, such as ``sampling.``.
     """
-    if only and share is not None:
-        raise UsageError("--database-only is --database-share 1; give one of them")
-    if not database and (only or share is not None):
-        option = "--database-only" if only else "--database-share"
-        raise UsageError(f"{option} needs a --database FILE of structures, or its name")
-    return {"sampling.database_share": 1.0 if only else share}
-
-
-def given_of(context: typer.Context, names: Iterable[str]) -> str | None:
-    """The first of some options, or of those of sampling, that was given, as it is written."""
-    asked = (name for name in (*names, *_SAMPLING_SETTINGS) if context.params.get(name))
-    return next((f"--{name.strip('_').replace('_', '-')}" for name in asked), None)
+    return {
+        setting: None if isinstance(value, list | tuple) and not value else value
+        for name, value in context.params.items()
+        for setting in _SETTINGS.get(name, ())
+        if setting.startswith(below)
+    }
 
 
 def reads(
@@ -405,20 +356,18 @@ def prediction_of(context: typer.Context, config: Path | None) -> "PredictSettin
     from duallgd_cli.formulas import MOST_PPM
     from duallgd_cli.predict.settings import PredictSettings, preset_of
 
-    values = context.params
-    given = {
-        setting: values[name] or None if isinstance(values[name], list | tuple) else values[name]
-        for name, settings in _SETTINGS.items()
-        if name in values
-        for setting in settings
-    }
-    if given.get("formula_search.precursor_ppm") is not None:
-        given["formula_search.precursor_ppm"] = min(values["precursor_ppm"], MOST_PPM)
-    given |= sampling_of(context)
-    database = (values.get(name) for name in ("database", "database_share", "database_only"))
-    given |= database_share(*database)
+    values, asked = context.params, given(context)
+    if values.get("precursor_ppm") is not None:
+        asked["formula_search.precursor_ppm"] = min(values["precursor_ppm"], MOST_PPM)
+    share, only = values.get("database_share"), values.get("database_only")
+    if only and share is not None:
+        raise UsageError("--database-only is --database-share 1; give one of them")
+    if (only or share is not None) and not values.get("database"):
+        option = "--database-only" if only else "--database-share"
+        raise UsageError(f"{option} needs a --database FILE of structures, or its name")
+    asked["sampling.database_share"] = 1.0 if only else share
     preset = {"sampling": preset_of(values.get("preset"))}
-    return settings_of(PredictSettings, config, given, values["set_"] or (), preset)
+    return settings_of(PredictSettings, config, asked, values["set_"] or (), preset)
 
 
 def settings_of(

@@ -169,8 +169,6 @@ def predict(
     preset: options.Preset = None,
     samples: options.Samples = None,
     steps: options.Steps = None,
-    time_shift: options.TimeShift = None,
-    temperature: options.Temperature = None,
     seed: options.Seed = None,
     weights: options.Weights = None,
     device: options.Device = "auto",

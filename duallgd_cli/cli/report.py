@@ -66,8 +66,8 @@ def report(
 
     display.configure_logging(quiet)
     with loading():
-        from duallgd_cli.predict.journal import ENDING
         from duallgd_cli.predict.run import workers_for
+        from duallgd_cli.predict.settings import ENDING
         from duallgd_cli.report import write_report
         from duallgd_cli.writers.names import Names
     with running.interruptible("nothing was written; the same command starts again"):

@@ -132,7 +132,7 @@ def report(summary: "RunSummary", strict: bool) -> None:
     elif n_broken := summary.counts["unreadable"]:
         why = summary.messages.get("unreadable", "see the rows")
         logger.warning("%s cannot be read: %s", counted(n_broken, "record"), why)
-    if summary.nothing_readable:
+    if set(+summary.counts) == {"unreadable"}:
         raise UnreadableError(f"none of {summary.n_spectra} records could be read; see the rows")
     if strict and summary.n_ok + summary.counts["same_compound"] < summary.n_spectra:
         raise typer.Exit(1)

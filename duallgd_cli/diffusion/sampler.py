@@ -182,7 +182,6 @@ class SamplingTask:
     seed: int  # of the noise, non-negative, below 2^63
     samples: int  # S
     n_pairs: int  # M
-    temperature: float = 1.0  # divides the clean-bond logits
     # Share of the way to T that is added to the step which the network is given. It learnt on
     # noised molecules, whose bonds agree; what it draws itself agrees less, and given a later step
     # it trusts that less ("exposure bias").
@@ -229,7 +228,7 @@ def sample(
         check()
         offset = round(task.timestep_offset * (len(task.alpha_bar) - 1 - t))
         logits = denoise(bond, t + offset).float()
-        log_prob = torch.log_softmax(logits / task.temperature, -1)
+        log_prob = torch.log_softmax(logits, -1)
         recent = [*recent[1 - _SCORED :], log_prob]
         if s or task.last_jump == "draw":
             a_s, a_t = task.alpha_bar[s], task.alpha_bar[t]
@@ -264,7 +263,6 @@ class Sampler:
     ) -> SamplingTask:
         """What to draw from pure noise: S samples of M pairs."""
         process, device = self.model.settings.diffusion, self.runtime.device
-        shift = process.time_shift if settings.time_shift is None else settings.time_shift
         return SamplingTask(
             plan=parse_schedule(process.schedule, process.n_steps, settings.steps),
             marginal=torch.tensor(process.marginal, device=device),
@@ -272,8 +270,7 @@ class Sampler:
             seed=seed,
             samples=samples,
             n_pairs=n_pairs,
-            temperature=settings.temperature,
-            timestep_offset=shift,
+            timestep_offset=process.time_shift,
         )
 
     @torch.inference_mode()

@@ -51,24 +51,15 @@ _NEVER_THE_SAME: Final = 0.95  # equal bits are not yet an equal molecule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredCase:
-    """The candidates of one spectrum with the truth.
+    """The candidates of one spectrum with the truth."""
 
-    Attributes:
-        features: In the order of `FEATURES`, float64 (C, F).
-        is_right: Which candidate is right, bool (C,); at most one, often none.
-        keys: InChIKeys, for ties, (C,).
-        molecule: InChIKey first block of the truth; its spectra stay in one fold.
-        statistics: Of the samples they come from.
-        likeness: Tanimoto similarity of each to the truth, 0 to 1, (C,); 0 where it is unknown.
-        of_database: Whether candidates are the structures of a database, however many there are.
-    """
-
-    features: Array
-    is_right: NDArray[np.bool_]
-    keys: tuple[str, ...]
-    molecule: str
-    statistics: SampleStatistics
-    likeness: Array
+    features: Array  # in the order of `FEATURES`, float64 (C, F)
+    is_right: NDArray[np.bool_]  # which candidate is right, bool (C,); at most one, often none
+    keys: tuple[str, ...]  # InChIKeys, for ties, (C,)
+    molecule: str  # InChIKey first block of the truth; its spectra stay in one fold
+    statistics: SampleStatistics  # of the samples they come from
+    likeness: Array  # Tanimoto similarity of each to the truth, 0 to 1, (C,); 0 where it is unknown
+    # whether candidates are the structures of a database, however many there are
     of_database: bool = False
 
     @property
@@ -90,25 +81,18 @@ class ScoredCase:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Quality of a fit on spectra that took no part in it.
+    """Quality of a fit on spectra that took no part in it."""
 
-    Attributes:
-        top1: Share of spectra whose first candidate is right, at the number of samples and steps
-            that most spectra were drawn with; of all where structures of a database were ranked.
-        top10: Share of these spectra with the right one among the first ten.
-        n_spectra: How many these are.
-        candidates: Reliability of the confidence of each candidate.
-        first: Reliability of the confidence of first candidates alone.
-        first_ten: Reliability of the probability that the first ten hold the right one.
-        by_samples: That of first candidates by number of samples; empty for those of a database.
-    """
-
+    # share of spectra whose first candidate is right, at the number of samples and steps that most
+    # spectra were drawn with; of all where structures of a database were ranked
     top1: float
-    top10: float
-    n_spectra: int
-    candidates: CalibrationTable
-    first: CalibrationTable
+    top10: float  # share of these spectra with the right one among the first ten
+    n_spectra: int  # how many these are
+    candidates: CalibrationTable  # reliability of the confidence of each candidate
+    first: CalibrationTable  # reliability of the confidence of first candidates alone
+    # reliability of the probability that the first ten hold the right one
     first_ten: CalibrationTable
+    # that of first candidates by number of samples; empty for those of a database
     by_samples: Mapping[int, CalibrationTable]
 
 

@@ -100,34 +100,21 @@ def wilson(mean: float, size: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationBin:
-    """Observations whose stated probabilities are alike.
+    """Observations whose stated probabilities are alike."""
 
-    Attributes:
-        count: Observations.
-        stated: Their mean stated probability.
-        observed: Share of them that were right.
-    """
-
-    count: int
-    stated: float
-    observed: Estimate
+    count: int  # observations
+    stated: float  # their mean stated probability
+    observed: Estimate  # share of them that were right
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationTable:
-    """How far probabilities can be trusted, from spectra that took no part in the fit.
+    """How far probabilities can be trusted, from spectra that took no part in the fit."""
 
-    Attributes:
-        bins: Those that hold observations.
-        expected_error: Mean absolute difference of observed and stated, weighted by count.
-        brier: Mean squared error of the probabilities.
-        base_brier: The same for the constant base rate; to be beaten.
-    """
-
-    bins: tuple[CalibrationBin, ...]
-    expected_error: float
-    brier: float
-    base_brier: float
+    bins: tuple[CalibrationBin, ...]  # those that hold observations
+    expected_error: float  # mean absolute difference of observed and stated, weighted by count
+    brier: float  # mean squared error of the probabilities
+    base_brier: float  # the same for the constant base rate; to be beaten
 
 
 def reliability(

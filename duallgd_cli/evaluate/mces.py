@@ -25,16 +25,11 @@ _STEP: Final = 0.5
 
 
 class Minima(NamedTuple):
-    """Smallest distances of one spectrum.
+    """Smallest distances of one spectrum."""
 
-    Attributes:
-        values: Among the first k candidates, for each k.
-        pairs: How many exact distances were looked for.
-        timeouts: How many of these were not proven in time, each counted as the worst it may be.
-    """
-
-    values: tuple[float, ...]
-    pairs: int = 0
+    values: tuple[float, ...]  # among the first k candidates, for each k
+    pairs: int = 0  # how many exact distances were looked for
+    # how many of these were not proven in time, each counted as the worst it may be
     timeouts: int = 0
 
 

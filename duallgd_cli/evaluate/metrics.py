@@ -29,17 +29,12 @@ _WORTH_TELLING: Final = 50  # spectra; their MCES distances can take minutes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Scores of every spectrum.
+    """Scores of every spectrum."""
 
-    Attributes:
-        truths: What the spectra are, B of them.
-        columns: By name, such as ``accuracy@1``, float64 (B,).
-        mces_work: For ``mces``, how many ``pairs`` of a spectrum and a candidate were solved, and
-            ``timeouts``: those out of time, each counted as the worst it may be.
-    """
-
-    truths: tuple[Truth, ...]
-    columns: Mapping[str, NDArray[np.float64]]
+    truths: tuple[Truth, ...]  # what the spectra are, B of them
+    columns: Mapping[str, NDArray[np.float64]]  # by name, such as ``accuracy@1``, float64 (B,)
+    # for ``mces``, how many ``pairs`` of a spectrum and a candidate were solved, and ``timeouts``:
+    # those out of time, each counted as the worst it may be
     mces_work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property

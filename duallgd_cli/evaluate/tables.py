@@ -40,81 +40,52 @@ METRIC_BITS: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What one spectrum truly is.
+    """What one spectrum truly is."""
 
-    Attributes:
-        spectrum_id: Unique in its table.
-        smiles: As written; of a molecule.
-        molecule: First block of the InChIKey (the SMILES where there is no InChI).
-        fields: The columns of its row, by lower-case name; peaks left out.
-    """
-
-    spectrum_id: str
-    smiles: str
-    molecule: str
+    spectrum_id: str  # unique in its table
+    smiles: str  # as written; of a molecule
+    molecule: str  # first block of the InChIKey (the SMILES where there is no InChI)
+    # the columns of its row, by lower-case name; peaks left out
     fields: Row = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Ranked structures that a table holds for one spectrum.
+    """Ranked structures that a table holds for one spectrum."""
 
-    Attributes:
-        smiles: Best first.
-        confidence: Of each, NaN where the table has none.
-        status: The table's word for the spectrum, ``ok`` where it has none.
-    """
-
-    smiles: tuple[str, ...]
-    confidence: tuple[float, ...]
-    status: str = "ok"
+    smiles: tuple[str, ...]  # best first
+    confidence: tuple[float, ...]  # of each, NaN where the table has none
+    status: str = "ok"  # the table's word for the spectrum, ``ok`` where it has none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MoleculeFigures:
-    """One valid molecule without stereochemistry.
+    """One valid molecule without stereochemistry."""
 
-    Attributes:
-        smiles: Canonical SMILES.
-        block: First block of the InChIKey, "" if there is no InChI.
-        bits: Set bits of the Morgan fingerprint (radius 2, 2,048 bits), ascending, uint16 (n_on,).
-        formula: Molecular formula in Hill order, "" with an element outside the vocabulary.
-        n_heavy: Heavy atoms.
-    """
-
-    smiles: str
-    block: str
+    smiles: str  # canonical SMILES
+    block: str  # first block of the InChIKey, "" if there is no InChI
+    # set bits of the Morgan fingerprint (radius 2, 2,048 bits), ascending, uint16 (n_on,)
     bits: NDArray[np.uint16]
-    formula: str
-    n_heavy: int
+    formula: str  # molecular formula in Hill order, "" with an element outside the vocabulary
+    n_heavy: int  # heavy atoms
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class EvaluationInputs:
-    """What is scored, and what is found out about it on the way to the report.
+    """What is scored, and what is found out about it on the way to the report."""
 
-    Attributes:
-        source: Table of the truth; of the spectra too, where these are predicted first.
-        fold: The fold that is scored, "" for all.
-        truths: The spectra to score.
-        predictions: CSV or TSV with a spectrum's identifier, ``smiles`` and possibly ``rank``.
-        remarks: Sentences for the report.
-        left_out: Molecules that were trained on, by InChIKey first block.
-        track: ``formula known``, ``formula predicted`` or ``not stated``.
-        record: Settings, weights and samples of the predictions, as far as known.
-        notes: Numbers by spectrum, as `report.strata` takes them.
-        formulas: Predicted formulas by spectrum, best first; None where the true ones are given.
-    """
-
-    source: Path
-    fold: str = ""
-    truths: Sequence[Truth]
-    predictions: Path
-    remarks: list[str] = field(default_factory=list)
-    left_out: Sequence[str] = ()
-    track: str = "not stated"
+    source: Path  # table of the truth; of the spectra too, where these are predicted first
+    fold: str = ""  # the fold that is scored, "" for all
+    truths: Sequence[Truth]  # the spectra to score
+    predictions: Path  # CSV or TSV with a spectrum's identifier, ``smiles`` and possibly ``rank``
+    remarks: list[str] = field(default_factory=list)  # sentences for the report
+    left_out: Sequence[str] = ()  # molecules that were trained on, by InChIKey first block
+    track: str = "not stated"  # ``formula known``, ``formula predicted`` or ``not stated``
+    # settings, weights and samples of the predictions, as far as known
     record: dict[str, Any] = field(default_factory=dict)
+    # numbers by spectrum, as `report.strata` takes them
     notes: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    # predicted formulas by spectrum, best first; None where the true ones are given
     formulas: Mapping[str, Sequence[str]] | None = None
 
     def remark(self, *sentences: str) -> None:

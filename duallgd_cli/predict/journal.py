@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.settings import JOURNAL_ENDING, Header, Shard
-from duallgd_cli.results import HypothesisResult, Results, plain_values, results_of
+from duallgd_cli.predict.settings import ENDING, Shard
+from duallgd_cli.results import Header, HypothesisResult, Results, plain_values, results_of
 
 if TYPE_CHECKING:
     from io import BufferedRandom, BufferedReader
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FORMAT: Final = 5
-ENDING: Final = JOURNAL_ENDING
 _MARK: Final = b'{"duallgd_journal":'
 _FORMAT: Final = re.compile(re.escape(_MARK) + rb"(\d{1,9})[,}]")
 _SEAL: Final = b',"crc32":"%08x"}\n'
@@ -50,24 +49,16 @@ class Journal:
     """A journal file up to its first torn or damaged line; a context manager once it is opened.
 
     What it holds is what it held when it was read: results that are appended are not among it.
-
-    Attributes:
-        path: Of the file.
-        header: Identity of the run, None if the file is empty.
-        end: Totals, None while the run is unfinished.
-        good_bytes: Where the last whole line ends; a run goes on from there.
-        checksum: Of the file up to there.
-        is_damaged: Whether something unreadable stands before the last line.
-        rows: Number of the input, index in it, feature, place in that, and byte of the feature's
-            line, of each spectrum, (S, 5).
     """
 
-    path: Path
-    header: Header | None = None
-    end: dict[str, int] | None = None
-    good_bytes: int = 0
-    checksum: int = 0
-    is_damaged: bool = False
+    path: Path  # of the file
+    header: Header | None = None  # identity of the run, None if the file is empty
+    end: dict[str, int] | None = None  # totals, None while the run is unfinished
+    good_bytes: int = 0  # where the last whole line ends; a run goes on from there
+    checksum: int = 0  # of the file up to there
+    is_damaged: bool = False  # whether something unreadable stands before the last line
+    # number of the input, index in it, feature, place in that, and byte of the feature's line, of
+    # each spectrum, (S, 5)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 5), np.int64))
     _file: "BufferedRandom | None" = None
     _synced: float = 0.0
@@ -168,7 +159,10 @@ class Journal:
             yield self._file
         except OSError as error:
             self._file.raw.close()  # closing the buffer would try again what did not fit
-            raise _full(self.path, error) from None
+            raise UsageError(
+                f"cannot write the journal {self.path}: {error.strerror}; make room, then the same "
+                "command with --resume keeps what is finished"
+            ) from None
 
 
 def scan(path: Path) -> Journal:
@@ -230,13 +224,6 @@ def _of_another_version(path: Path) -> UnreadableError:
     return UnreadableError(
         f"{path} was written by another version of duallgd, or changed while it was read; use that "
         "version, or predict again with --force"
-    )
-
-
-def _full(path: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"cannot write the journal {path}: {error.strerror}; make room, then the same command "
-        "with --resume keeps what is finished"
     )
 
 

@@ -56,45 +56,34 @@ Encode = Callable[[AnnotatedSpectrum], Encoded]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedModel:
-    """All that predicting takes, with what its checkpoint says about itself.
+    """All that predicting takes, with what its checkpoint says about itself."""
 
-    Attributes:
-        encode: Predicts a fingerprint from explained peaks. May raise RefusedError: the weights
-            were not made for this formula or adduct.
-        sources: Propose molecules, in this order; see `sources.propose`.
-        scores: Of every candidate.
-        ranking: Weights and calibration fitted for this checkpoint.
-        name: What the user called the weights.
-        sha256: Of the weights file; part of a journal's identity.
-        max_heavy_atoms: Largest molecule that it accepts.
-        record: Training record of the checkpoint, for reports.
-        parameters: Trainable parameters by part of the network, for reports.
-        again: Loads it once more on one thread, in a process of its own; None where it must not be.
-        remark: Sentence that must accompany whatever it predicts; part of a journal's identity.
-        database: Ranking and calibration fitted for structures of a database; None where they
-            never were.
-        membership: Says whether the molecule is in a database.
-        known: First blocks of the InChIKeys of molecules that come with the weights, from which
-            samples start: none of them may be a test molecule.
-        synchronise: Waits for what the device was asked to do, before a look at the clock.
-        sampler: Draws with the network, for benches and studies; None without one.
-    """
-
+    # predicts a fingerprint from explained peaks. May raise RefusedError: the weights were not
+    # made for this formula or adduct.
     encode: Encode
-    sources: tuple[CandidateSource, ...]
-    scores: tuple[Score, ...]
-    ranking: RankingModel
-    name: str
-    sha256: str
-    max_heavy_atoms: int = 100
+    sources: tuple[CandidateSource, ...]  # propose molecules, in this order; see `sources.propose`
+    scores: tuple[Score, ...]  # of every candidate
+    ranking: RankingModel  # weights and calibration fitted for this checkpoint
+    name: str  # what the user called the weights
+    sha256: str  # of the weights file; part of a journal's identity
+    max_heavy_atoms: int = 100  # largest molecule that it accepts
+    # training record of the checkpoint, for reports
     record: Mapping[str, Any] = field(default_factory=dict)
+    # trainable parameters by part of the network, for reports
     parameters: Mapping[str, int] = field(default_factory=dict)
+    # sentence that must accompany whatever it predicts; part of a journal's identity
     remark: str = ""
+    # ranking and calibration fitted for structures of a database; None where they never were
     database: RankingModel | None = None
-    membership: Membership = FITTED
+    membership: Membership = FITTED  # says whether the molecule is in a database
+    # loads it once more on one thread, in a process of its own; None where it must not be
     again: "Callable[[], LoadedModel] | None" = None
+    # first blocks of the InChIKeys of molecules that come with the weights, from which samples
+    # start: none of them may be a test molecule
     known: tuple[str, ...] = ()
+    # waits for what the device was asked to do, before a look at the clock
     synchronise: Callable[[], None] = lambda: None
+    # draws with the network, for benches and studies; None without one
     sampler: Sampler | None = None
 
     @property
@@ -173,26 +162,19 @@ def _uncalibrated(ranking: RankingModel, sampling: SamplingSettings) -> Iterator
             f"{samples} samples and {steps} steps (but {least} to {most} samples and "
             f"{ranking.least_steps} to {ranking.most_steps} steps)"
         )
-    if sampling.temperature != 1:
-        yield f"temperature {sampling.temperature:g}"
     if sampling.sources != SamplingSettings().sources:
         yield f"sources {sampling.sources}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoder:
-    """Predicts the fingerprint of a spectrum's molecule.
+    """Predicts the fingerprint of a spectrum's molecule."""
 
-    Attributes:
-        network: The formula transformer of the trained network.
-        runtime: Device and precision.
-        kernel: What known molecules with like spectra say of the fingerprint, or None.
-        isomers: Says what each bit speaks for a molecule beside isomers, or None.
-    """
-
-    network: FormulaTransformer
-    runtime: Runtime
+    network: FormulaTransformer  # the formula transformer of the trained network
+    runtime: Runtime  # device and precision
+    # what known molecules with like spectra say of the fingerprint, or None
     kernel: FragmentKernel | None = None
+    # says what each bit speaks for a molecule beside isomers, or None
     isomers: FormulaTransformer | None = None
 
     @torch.inference_mode()

@@ -7,7 +7,7 @@ import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,12 +21,10 @@ from duallgd_cli.files import (
     STANDARD_STREAM,
     claim,
     replaced_text,
-    require_input,
     sha256,
     write_atomically,
 )
 from duallgd_cli.predict.journal import (
-    ENDING,
     FinishedRun,
     Journal,
     is_journal,
@@ -36,10 +34,17 @@ from duallgd_cli.predict.journal import (
 )
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import results
-from duallgd_cli.predict.settings import CERTAIN, Header, PredictRequest, formula_source
+from duallgd_cli.predict.settings import (
+    CERTAIN,
+    ENDING,
+    Files,
+    PredictRequest,
+    formula_source,
+    record_path,
+)
 from duallgd_cli.predict.unmatched import telling_unmatched
 from duallgd_cli.ranking.one_list import Ranking, predictions_of
-from duallgd_cli.results import OK, HypothesisResult, Prediction, references
+from duallgd_cli.results import OK, Header, HypothesisResult, Prediction, references
 from duallgd_cli.runtime import default_threads, versions
 from duallgd_cli.sources.known import GuideFiles, Knowledge
 from duallgd_cli.spectra.features import Inputs
@@ -67,16 +72,8 @@ logger = logging.getLogger(__name__)
 _MOST_WORKERS: Final = 16
 _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
 _SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
-PAGE: Final = "the page"
-_GUIDES: Final = {
-    "analogues": "an input, the analogues",
-    "libraries": "an input, the library",
-    "tables": "an input, the guide",
-    "databases": "an input, the database",
-}
 _OUTPUT: Final = "the output of the run"
 _RECORD: Final = "the record of the run"
-_Files: TypeAlias = list[tuple[str, str | Path]]  # what each is, and its place
 
 # Told the stage of a run, spectra that are newly accounted for (0 where a stage begins), and the
 # first result of the feature just computed; None for the beginning of a stage and for what was
@@ -86,39 +83,24 @@ Progress: TypeAlias = Callable[[str, int, HypothesisResult | None], None]
 
 @dataclass(slots=True)
 class RunSummary:
-    """What a run did; the counts are of what has passed `watch`.
+    """What a run did; the counts are of what has passed `watch`."""
 
-    Attributes:
-        output: File written, ``-`` for standard output, "" for a shard, which writes none.
-        journal: Kept journal, or None.
-        counts: Spectra by status.
-        messages: What the first spectrum of each status says.
-        n_candidates: Of all features; what spectra read together share counts once.
-        notes: Remarks for the run record, and how often each was made.
-        computing_s: Seconds of computing, of all features together.
-        n_features: Fewer than spectra where several are read together.
-        n_few: Features with candidates, but of too few samples to state parts.
-        n_ms1: MS1 spectra, which are read for isotopes alone, in the whole input.
-        n_resumed: Features that the journal already held.
-        seconds: Wall time.
-        n_own: Structures of the user's that were to be ranked.
-        n_own_ranked: Of them, those that are a candidate of one spectrum at least.
-    """
-
-    output: str
-    journal: Path | None = None
-    counts: Counter[str] = field(default_factory=Counter)
+    output: str  # file written, ``-`` for standard output, "" for a shard, which writes none
+    journal: Path | None = None  # kept journal, or None
+    counts: Counter[str] = field(default_factory=Counter)  # spectra by status
+    # what the first spectrum of each status says
     messages: dict[str, str] = field(default_factory=dict)
-    n_candidates: int = 0
+    n_candidates: int = 0  # of all features; what spectra read together share counts once
+    # remarks for the run record, and how often each was made
     notes: Counter[str] = field(default_factory=Counter)
-    computing_s: float = 0.0
-    n_features: int = 0
-    n_few: int = 0
-    n_ms1: int = 0
-    n_resumed: int = 0
-    seconds: float = 0.0
-    n_own: int = 0
-    n_own_ranked: int = 0
+    computing_s: float = 0.0  # seconds of computing, of all features together
+    n_features: int = 0  # fewer than spectra where several are read together
+    n_few: int = 0  # features with candidates, but of too few samples to state parts
+    n_ms1: int = 0  # MS1 spectra, which are read for isotopes alone, in the whole input
+    n_resumed: int = 0  # features that the journal already held
+    seconds: float = 0.0  # wall time
+    n_own: int = 0  # structures of the user's that were to be ranked
+    n_own_ranked: int = 0  # of them, those that are a candidate of one spectrum at least
 
     def watch(self, run: FinishedRun, parts: IO[str] | None = None) -> Iterator[Prediction]:
         """The predictions of a finished run, counted on their way to a writer.
@@ -151,11 +133,6 @@ class RunSummary:
         """Spectra with candidates."""
         return self.counts[OK]
 
-    @property
-    def nothing_readable(self) -> bool:
-        """Whether every record of the input was unreadable."""
-        return self.n_spectra > 0 and set(+self.counts) == {"unreadable"}
-
 
 def predict(
     request: PredictRequest,
@@ -178,10 +155,14 @@ def predict(
     tell = progress or (lambda *_: None)
     settings, is_shard = request.settings, request.shard.count > 1
     knowledge = knowledge or check(request)
-    summary = RunSummary("" if is_shard else request.output, request.journal_path())
+    kept_at = request.journal_path()
+    summary = RunSummary("" if is_shard else request.output, kept_at)
     began, clock = datetime.now(UTC), time.perf_counter()
     n_finished: int | None = None  # features, once the journal is open
-    with _journal_path(request) as path, Inputs(request.inputs) as inputs:
+    # Where nobody names a journal for standard output, it goes with the run.
+    aside = nullcontext("") if kept_at else TemporaryDirectory(prefix="duallgd-")
+    with aside as folder, Inputs(request.inputs) as inputs:
+        path = kept_at or Path(folder) / "journal.jsonl"
         try:
             tell("reading", 0, None)
             source = formula_source(settings, request.formulas, model.max_heavy_atoms)
@@ -251,17 +232,6 @@ def _features(
             tell("predicting", len(references(item.spectra)), None)
 
 
-@contextmanager
-def _journal_path(request: PredictRequest) -> Iterator[Path]:
-    """The journal's place; for standard output without one, a folder that goes with the run."""
-    path = request.journal_path()
-    if path is not None:
-        yield path
-        return
-    with TemporaryDirectory(prefix="duallgd-") as folder:
-        yield Path(folder) / "journal.jsonl"
-
-
 def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) -> str:
     if request.journal_path() is None:
         return "stopped; nothing is kept of a run to standard output without --journal FILE"
@@ -307,7 +277,7 @@ def claim_run(
     makes_folders: bool = False,
 ) -> None:
     """Refuse to lose a file to a run, with what else is written and read; see `files.claim`."""
-    written, own = {**_outputs(request), **outputs}, list[str]()
+    written, own = {**request.files_written(), **outputs}, list[str]()
     if (journal := request.journal_path()) is not None:
         written["the journal"] = journal
         if journal.is_file() and journal.stat().st_size:
@@ -319,7 +289,7 @@ def claim_run(
                 own.append("the journal")
     claim(
         written,
-        [*read_by(request), *inputs],
+        [*request.files_read(), *inputs],
         own=own,
         force=request.force,
         makes_folders=makes_folders,
@@ -327,57 +297,7 @@ def claim_run(
     )
 
 
-def read_by(request: PredictRequest) -> _Files:
-    """All that a run reads, each with what it is, for `files.claim`; all of it must be there."""
-    for name in request.inputs:
-        if name != STANDARD_STREAM:
-            require_input(name)
-    guide = () if request.guide is None else request.guide.places()
-    read: _Files = [("an input, the spectra", name) for name in request.inputs]
-    read += [(_GUIDES[kind], place) for kind, _, place in guide]
-    return [*read, *_tables(request), *request.reads]
-
-
-def _tables(request: PredictRequest) -> _Files:
-    tables = {
-        "formulas": request.formulas, "features": request.features, "names": request.names,
-    }  # fmt: skip
-    return [(f"an input, the table of {of}", name) for of, name in tables.items() if name]
-
-
-def _outputs(request: PredictRequest) -> dict[str, str | Path]:
-    """All that a run writes but its journal, by what it is."""
-    resolve_format(request.output, request.format)
-    files: dict[str, str | Path] = {}
-    if request.shard.count == 1:
-        files["the output"] = request.output
-    if request.output == STANDARD_STREAM:
-        return files
-    files["the run record"] = record_path(request.run_name)
-    if request.shard.count > 1:
-        return files
-    if request.parts:
-        files["the table of parts"] = _beside(request.output, "parts")
-    if request.features is not None:
-        files["the table of features"] = _beside(request.output, "features")
-    if request.page is not None:
-        files[PAGE] = request.page
-    if request.summaries:
-        tables = summary_paths(request.summaries, Path(request.output))
-        files |= {f"the table for {name}": path for name, path in tables.items()}
-    return files
-
-
-def _beside(output: str, what: str) -> Path:
-    return Path(output).with_name(f"{Path(output).stem}.{what}.csv")
-
-
-def record_path(output: Path) -> Path:
-    """Where the record of a run lies: ``out.csv.run.json``."""
-    return output.with_name(f"{output.name}.run.json")
-
-
-def files_of_runs(names: Sequence[Path]) -> _Files:
+def files_of_runs(names: Sequence[Path]) -> Files:
     """What finished runs are made of, each with what it is, for a command that reads them.
 
     Raises:
@@ -433,8 +353,8 @@ def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
     # The output of that very run is written anew.
     theirs = [one for one in files_of_runs(names) if not is_own or one[0] not in (_OUTPUT, _RECORD)]
     claim(
-        _outputs(request),
-        [*theirs, *_tables(request)],
+        request.files_written(),
+        [*theirs, *request.tables_read()],
         own=("the output", "the run record") if is_own and not partial else (),
         force=request.force,
     )
@@ -464,8 +384,7 @@ def write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) ->
         return
     names = None if request.names is None else Names(request.names)
     # What structures contain takes minutes, so its table is made on the way of the output.
-    table = _beside(output, "parts")
-    with replaced_text(table) if request.parts else nullcontext() as parts:
+    with replaced_text(request.beside("parts")) if request.parts else nullcontext() as parts:
         if parts is not None:
             parts.writelines(lines_of([PART_COLUMNS], "csv"))
         watched = summary.watch(run, parts)
@@ -473,7 +392,7 @@ def write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) ->
         write_pieces(pieces(watched, output_format, run.header, names), output)
     if request.features is not None:
         joined = FeatureTable(request.features)
-        write_joined(predictions(run, parts=True), joined, _beside(output, "features"))
+        write_joined(predictions(run, parts=True), joined, request.beside("features"))
     if summary.n_few:
         logger.warning(
             "parts of %s are not stated: their probabilities take %d samples or more (--samples)",

@@ -18,7 +18,7 @@ from duallgd_cli.files import claim
 from duallgd_cli.predict.explanation import fragments_of
 from duallgd_cli.predict.own import added
 from duallgd_cli.predict.pipeline import results
-from duallgd_cli.predict.run import Progress, RunSummary, read_by
+from duallgd_cli.predict.run import Progress, RunSummary
 from duallgd_cli.predict.settings import CERTAIN, PredictRequest, formula_source
 from duallgd_cli.ranking.one_list import Ranking, predictions_of
 from duallgd_cli.ranking.ranking import FEATURES
@@ -54,23 +54,14 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class OwnStructure:
-    """A structure of the user's, or why it cannot be read.
+    """A structure of the user's, or why it cannot be read."""
 
-    Attributes:
-        name: As the file calls it, else "".
-        smiles: As it was given.
-        mol: Read, or None.
-        formula: Of it, or "".
-        block: First block of its InChIKey, or "".
-        fault: Why it cannot be read, "" if it can.
-    """
-
-    name: str
-    smiles: str
-    mol: Mol | None = None
-    formula: str = ""
-    block: str = ""
-    fault: str = ""
+    name: str  # as the file calls it, else ""
+    smiles: str  # as it was given
+    mol: Mol | None = None  # read, or None
+    formula: str = ""  # of it, or ""
+    block: str = ""  # first block of its InChIKey, or ""
+    fault: str = ""  # why it cannot be read, "" if it can
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +134,7 @@ def check(request: PredictRequest, path: Path) -> tuple[list[OwnStructure], Know
     output_format = resolve_format(request.output, request.format)
     if output_format in {"sdf", "mztab"}:
         raise UsageError(f"scores are written as csv, tsv or jsonl, not {output_format}")
-    read = [*read_by(request), ("an input, the structures", path)]
+    read = [*request.files_read(), ("an input, the structures", path)]
     claim({"the output": request.output}, read, force=request.force)
     structures = read_structures(path)
     if request.guide is None:

@@ -1,17 +1,15 @@
 """What a prediction run is asked for, and what it then is."""
 
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.config import SamplingSettings, flatten, require_range
+from duallgd_cli.config import SamplingSettings, require_range
 from duallgd_cli.errors import FormulaError, UsageError, quote
-from duallgd_cli.files import STANDARD_STREAM
+from duallgd_cli.files import STANDARD_STREAM, require_input
 from duallgd_cli.formulas import FormulaSettings, predicted_formulas
 from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.annotation import AnnotationSettings
@@ -25,25 +23,28 @@ from duallgd_cli.spectra.formulas import (
     table_source,
 )
 from duallgd_cli.spectra.run import FeatureSettings
+from duallgd_cli.writers.formats import resolve_format
+from duallgd_cli.writers.summaries import summary_paths
 
 if TYPE_CHECKING:
     from duallgd_cli.chem.guide import Guide
 
-JOURNAL_ENDING: Final = ".journal.jsonl"
-WHOLE: Final = "1/1"  # the shard of a run that has no others
+ENDING: Final = ".journal.jsonl"  # of the name of a journal
+PAGE: Final = "the page"
 _SHARD: Final = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", re.ASCII)
 _MOST_SHARDS: Final = 100_000
 CERTAIN: Final = 0.7  # probability from which on an answer counts as certain
 PREDICT: Final = "predict"  # in place of a formula: whatever the file says
 # Samples and steps of each molecule, by one word.
 PRESETS: Final = {
-    "fast": SamplingSettings(samples=30, steps=6),
-    "default": SamplingSettings(),
-    "thorough": SamplingSettings(samples=300, steps=20),
+    "fast": {"samples": 30, "steps": 6},
+    "default": {name: getattr(SamplingSettings(), name) for name in ("samples", "steps")},
+    "thorough": {"samples": 300, "steps": 20},
 }
 _MOST_FORMULAS: Final = 20
 # Each is a process of about 150 MB.
 _MOST_WORKERS: Final = 256
+Files: TypeAlias = list[tuple[str, str | Path]]  # what each is, and its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def preset_of(name: object) -> dict[str, int]:
         return {}
     if not isinstance(name, str) or name not in PRESETS:
         raise UsageError(f"preset must be one of {', '.join(PRESETS)}, not {quote(name)}")
-    return {"samples": PRESETS[name].samples, "steps": PRESETS[name].steps}
+    return PRESETS[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,44 +207,28 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class PredictRequest:
-    """A run of the predict use case: settings, and where things are.
+    """A run of the predict use case: settings, and where things are."""
 
-    Attributes:
-        inputs: Spectrum files as the user named them; ``-`` is standard input.
-        output: File to write, or ``-`` for standard output.
-        format: csv, tsv, jsonl, sdf or mztab; empty decides by the output's ending.
-        formulas: Table of formulas by feature id, or None.
-        features: Table of features, which comes back with the answers, or None.
-        guide: Files that say what is known of the molecules, or None.
-        settings: What decides the result.
-        shard: The part of the features to predict.
-        resume: Continue an interrupted run of the same settings.
-        journal: Where finished spectra are kept; None puts it beside the output.
-        workers: Processes that predict; does not change results.
-        parts: Say what the structures contain, in a table beside the output and in JSON lines.
-        summaries: Tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``.
-        names: Table of names and classes of molecules, which outputs then have; see `Names`.
-        page: Of HTML, which whoever asks for the run makes of it.
-        force: Replace files that exist.
-        reads: What else the command reads, such as weights, each with what it is: never replaced.
-    """
-
-    inputs: tuple[str, ...]
-    output: str
-    format: str = ""
-    formulas: Path | None = None
-    features: Path | None = None
-    guide: GuideFiles | None = None
-    settings: PredictSettings = field(default_factory=PredictSettings)
-    shard: Shard = field(default_factory=Shard)
-    resume: bool = False
-    journal: Path | None = None
-    workers: int = 1
+    inputs: tuple[str, ...]  # spectrum files as the user named them; ``-`` is standard input
+    output: str  # file to write, or ``-`` for standard output
+    format: str = ""  # csv, tsv, jsonl, sdf or mztab; empty decides by the output's ending
+    formulas: Path | None = None  # table of formulas by feature id, or None
+    features: Path | None = None  # table of features, which comes back with the answers, or None
+    guide: GuideFiles | None = None  # files that say what is known of the molecules, or None
+    settings: PredictSettings = field(default_factory=PredictSettings)  # what decides the result
+    shard: Shard = field(default_factory=Shard)  # the part of the features to predict
+    resume: bool = False  # continue an interrupted run of the same settings
+    journal: Path | None = None  # where finished spectra are kept; None puts it beside the output
+    workers: int = 1  # processes that predict; does not change results
+    # say what the structures contain, in a table beside the output and in JSON lines
     parts: bool = False
+    # tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``
     summaries: tuple[str, ...] = ()
+    # table of names and classes of molecules, which outputs then have; see `Names`
     names: Path | None = None
-    page: Path | None = None
-    force: bool = False
+    page: Path | None = None  # of HTML, which whoever asks for the run makes of it
+    force: bool = False  # replace files that exist
+    # what else the command reads, such as weights, each with what it is: never replaced
     reads: tuple[tuple[str, str | Path], ...] = ()
 
     def __post_init__(self) -> None:
@@ -270,7 +255,7 @@ class PredictRequest:
                     "--resume and --shard with standard output need --journal FILE to keep results"
                 )
             return None
-        return self.journal or Path(f"{self.run_name}{JOURNAL_ENDING}")
+        return self.journal or Path(f"{self.run_name}{ENDING}")
 
     @property
     def run_name(self) -> Path:
@@ -279,43 +264,51 @@ class PredictRequest:
         part = f".shard-{number}-of-{count}" if count > 1 else ""
         return Path(f"{Path(self.output)}{part}")
 
+    def beside(self, what: str) -> Path:
+        """A table beside the output, such as ``out.parts.csv``."""
+        output = Path(self.output)
+        return output.with_name(f"{output.stem}.{what}.csv")
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a run is, as plain values; two runs are the same run if their headers are equal.
+    def files_written(self) -> dict[str, str | Path]:
+        """All that the run writes but its journal, by what it is.
 
-    Attributes:
-        version: Of duallgd.
-        settings: All settings, and the content of the formula table.
-        model: SHA-256 and name of the weights, and the ranking model.
-        inputs: Name, size in bytes and SHA-256 of each input, in order.
-        shard: Such as ``2/8``.
-    """
-
-    version: str
-    settings: Mapping[str, Any]
-    model: Mapping[str, Any]
-    inputs: tuple[Mapping[str, Any], ...]
-    shard: str = WHOLE
-
-    def differences(self, other: "Header") -> str:
-        """The first changes from this header to the other, as part of a sentence; "" if none."""
-        before, after = self._flat(), other._flat()
-        changed = [
-            f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
-            for name in dict.fromkeys((*before, *after))
-            if before.get(name) != after.get(name)
-        ]
-        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-        return f"{', '.join(changed[:3])}{more}"
-
-    def _flat(self) -> dict[str, Any]:
-        plain = {
-            "version": self.version,
-            "settings": self.settings,
-            "weights": {**self.model, "name": ""},  # the content counts, not where it lies
-            "input": {entry["name"]: dict(entry) for entry in self.inputs},
-            "inputs": [entry["name"] for entry in self.inputs],
-            "shard": self.shard,
+        Raises:
+            UsageError: A format or a summary is not known.
+        """
+        resolve_format(self.output, self.format)
+        is_whole, is_file = self.shard.count == 1, self.output != STANDARD_STREAM
+        comes_back = is_whole and self.features is not None
+        summaries = summary_paths(self.summaries, Path(self.output))
+        places: dict[str, str | Path | None] = {
+            "the output": self.output if is_whole else None,
+            "the run record": record_path(self.run_name) if is_file else None,
+            "the table of parts": self.beside("parts") if self.parts else None,
+            "the table of features": self.beside("features") if comes_back else None,
+            PAGE: self.page,
+            **{f"the table for {name}": path for name, path in summaries.items()},
         }
-        return flatten(json.loads(json.dumps(plain)))
+        return {kind: place for kind, place in places.items() if place is not None}
+
+    def tables_read(self) -> Files:
+        """The tables of the request, each with what it is."""
+        places = {"formulas": self.formulas, "features": self.features, "names": self.names}
+        return [(f"an input, the table of {of}", place) for of, place in places.items() if place]
+
+    def files_read(self) -> Files:
+        """All that the run reads, each with what it is; all of it must be there."""
+        for name in self.inputs:
+            if name != STANDARD_STREAM:
+                require_input(name)
+        nouns = {"libraries": "library", "tables": "guide", "databases": "database"}
+        known = () if self.guide is None else self.guide.places()
+        return [
+            *(("an input, the spectra", name) for name in self.inputs),
+            *((f"an input, the {nouns.get(kind, kind)}", place) for kind, _, place in known),
+            *self.tables_read(),
+            *self.reads,
+        ]
+
+
+def record_path(output: Path) -> Path:
+    """Where the record of a run lies: ``out.csv.run.json``."""
+    return output.with_name(f"{output.name}.run.json")

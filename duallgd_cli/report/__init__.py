@@ -26,7 +26,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import claim, write_atomically
-from duallgd_cli.predict.run import PAGE, files_of_runs
+from duallgd_cli.predict.run import files_of_runs
+from duallgd_cli.predict.settings import PAGE
 from duallgd_cli.ranking.one_list import LEVELS
 from duallgd_cli.report.contents import LARGE, ReportedRun
 
@@ -37,21 +38,13 @@ _Values: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report that was written.
+    """A report that was written."""
 
-    Attributes:
-        page: To open first.
-        n_features: That it shows.
-        n_pages: Files beside that one, none of a small run.
-        gone: Inputs that are no longer there: their unexplained peaks are not shown.
-        changed: Inputs that are no longer what they were, likewise.
-    """
-
-    page: Path
-    n_features: int
-    n_pages: int
-    gone: Sequence[str]
-    changed: Sequence[str]
+    page: Path  # to open first
+    n_features: int  # that it shows
+    n_pages: int  # files beside that one, none of a small run
+    gone: Sequence[str]  # inputs that are no longer there: their unexplained peaks are not shown
+    changed: Sequence[str]  # inputs that are no longer what they were, likewise
 
     @property
     def folder(self) -> Path:

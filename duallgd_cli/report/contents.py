@@ -24,8 +24,7 @@ from duallgd_cli.errors import UnreadableError, printable
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.explanation import fragments_of, isotopes_of, neutral_loss
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
-from duallgd_cli.predict.run import record_path
-from duallgd_cli.predict.settings import CERTAIN, PredictSettings
+from duallgd_cli.predict.settings import CERTAIN, ENDING, PredictSettings, record_path
 from duallgd_cli.ranking.one_list import Ranking, chances, predictions_of
 from duallgd_cli.report.depiction import depictions
 from duallgd_cli.results import (
@@ -182,7 +181,7 @@ class ReportedRun:
             UnreadableError: It was ranked by another version, or the table is none.
         """
         self._run = journal.read(runs)
-        self._output = runs[0].with_name(runs[0].name.removesuffix(journal.ENDING))
+        self._output = runs[0].with_name(runs[0].name.removesuffix(ENDING))
         self._workers = workers
         header = self._run.header
         self.n_features = self._run.n_features

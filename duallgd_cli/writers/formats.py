@@ -23,14 +23,11 @@ from typing import Any, Final
 from duallgd_cli.chem.identity import family_name
 from duallgd_cli.errors import UsageError, printable, quote
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
-from duallgd_cli.predict.settings import Header
-from duallgd_cli.results import Prediction, sentences
+from duallgd_cli.results import Header, Prediction, sentences
 from duallgd_cli.writers import mztab
 from duallgd_cli.writers.names import NAME_COLUMNS, Names
 
 FORMATS: Final = ("csv", "tsv", "jsonl", "sdf", "mztab")
-TABLES: Final = ("csv", "tsv")  # a line names their columns
-WHOLE: Final = ("mztab",)  # text of some features is no part of the text of all
 _ENDINGS: Final = {f".{name}": name for name in FORMATS} | {".txt": "tsv"}
 # Which spectrum or feature a row is about, and the ion that was assumed.
 SPECTRUM_COLUMNS: Final = (

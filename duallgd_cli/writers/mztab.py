@@ -17,8 +17,7 @@ from urllib.parse import quote
 from duallgd_cli.chem.adduct import Adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure, FormulaError, printable
-from duallgd_cli.predict.settings import Header
-from duallgd_cli.results import Candidate, Prediction, sentences
+from duallgd_cli.results import Candidate, Header, Prediction, sentences
 
 NULL: Final = "null"
 _IN_MEMORY: Final = 1 << 24  # bytes of each table; more lie on the disk

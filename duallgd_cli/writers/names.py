@@ -31,12 +31,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names and classes of a table, TSV or CSV, packed or not; each process reads it once.
+    """Names and classes of a table, TSV or CSV, packed or not; each process reads it once."""
 
-    Attributes:
-        path: Of the table; its columns are ``inchikey`` (or its first block), ``name``, ``class``.
-    """
-
+    # of the table; its columns are ``inchikey`` (or its first block), ``name``, ``class``
     path: Path
 
     @classmethod

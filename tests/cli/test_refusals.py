@@ -39,7 +39,7 @@ REFUSED = [
     ("predict SPECTRA --workers 5000", 2, "workers must be 1 to 256, not 5000"),
     ("predict SPECTRA --threads 0", 2, "threads must be 1 to"),
     ("predict SPECTRA --top-k 0", 2, "top_k must be at least 1"),
-    ("predict SPECTRA --temperature 0", 2, "temperature"),
+    ("predict SPECTRA --timeout-per-spectrum 0", 2, "timeout_s must be above 0"),
     ("predict SPECTRA --precursor-ppm -5", 2, "precursor_ppm"),
     ("predict SPECTRA --resume -o -", 2, "--journal"),
     ("predict SPECTRA --parts -o -", 2, "--parts needs"),

@@ -50,11 +50,10 @@ def clean_probabilities(seed, n_pairs, dtype=torch.float64):
     return torch.softmax(logits, -1)
 
 
-def task(plan, *, samples=4, n_pairs=6, seed=1, temperature=1.0):
+def task(plan, *, samples=4, n_pairs=6, seed=1):
     return SamplingTask(
-        plan, torch.tensor(SHIPPED_MARGINAL), alpha_bar(N_STEPS), seed, samples, n_pairs,
-        temperature,
-    )  # fmt: skip
+        plan, torch.tensor(SHIPPED_MARGINAL), alpha_bar(N_STEPS), seed, samples, n_pairs
+    )
 
 
 def oracle(clean, sure=60.0):

@@ -115,8 +115,6 @@ class AuthorsNoise:
             seed=seed,
             samples=n,
             n_pairs=n_pairs,
-            temperature=settings.temperature,
-            timestep_offset=settings.time_shift or 0.0,
             last_jump="draw",  # Reference: the last step is drawn like the others.
         )
         at_once = chunk_size(n_pairs, settings, device)

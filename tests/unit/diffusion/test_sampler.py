@@ -1,7 +1,5 @@
 """Schedules, counted noise and sampling step by step; drawing in chunks that fit the memory."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -87,16 +85,15 @@ def noting():
     return noted, seen
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_the_mode_is_taken_and_its_likelihood_is_the_mean_over_the_last_five(temperature):
+def test_the_mode_is_taken_and_its_likelihood_is_the_mean_over_the_last_five():
     network, _ = noting()
     plan = evenly_spaced(100, 10)
 
-    drawn = sample(network, task(plan, temperature=temperature), slice(0, 3))
+    drawn = sample(network, task(plan), slice(0, 3))
 
     logits = torch.zeros(11, 5)
     logits[:, 1] = torch.tensor(plan) / 50
-    log_prob = torch.log_softmax(logits / temperature, -1)
+    log_prob = torch.log_softmax(logits, -1)
     assert (drawn.bond_class == 1).all()
     torch.testing.assert_close(drawn.bond_log_prob, log_prob[9].expand(3, 2, 5))
     expected = 2 * log_prob[5:10, 1].mean()  # two pairs, steps 50 to 10
@@ -240,19 +237,6 @@ def test_what_no_smaller_chunk_mends_is_an_error(sampler, model, monkeypatch, er
 
     with pytest.raises(type(error), match=str(error)):
         draw(sampler)
-
-
-def test_settings_of_time_and_temperature_move_the_draw(sampler, whole):
-    own = sampler.model.settings.diffusion.time_shift
-    same, other = (draw(sampler, replace(SETTINGS, time_shift=shift))[0] for shift in (own, 0.9))
-    entropy = []
-    for temperature in (3.0, 0.3):
-        log_prob = draw(sampler, replace(SETTINGS, temperature=temperature))[0].bond_log_prob
-        entropy.append(float(-np.sum(np.exp(log_prob.numpy()) * log_prob.numpy(), -1).mean()))
-
-    assert torch.equal(same.log_likelihood, whole.log_likelihood)
-    assert (other.log_likelihood != whole.log_likelihood).any()
-    assert entropy[0] > entropy[1]
 
 
 @pytest.mark.parametrize("formula", ["CH4O", "C2H6", "C60H122"])

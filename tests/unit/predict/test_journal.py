@@ -6,8 +6,13 @@ import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.journal import FORMAT, FinishedRun, Journal, journals_of, read, scan
-from duallgd_cli.predict.settings import Header
-from duallgd_cli.results import ExplainedPeak, HypothesisResult, SpectrumReference, Structure
+from duallgd_cli.results import (
+    ExplainedPeak,
+    Header,
+    HypothesisResult,
+    SpectrumReference,
+    Structure,
+)
 from duallgd_cli.spectra.types import Source
 from tests.made_runs import rewrite
 

@@ -67,7 +67,7 @@ IN_IT = "for the case that the structure is in the database"
         ({}, {"steps": 1, "samples": 1}, None, []),
         ({}, {"samples": 301}, None, ["(but 1 to 300 samples and 1 to 50 steps)"]),
         ({}, {"steps": 51}, None, ["not calibrated for 100 samples and 51 steps"]),
-        ({}, {"steps": 51, "temperature": 0.5}, None, ["steps) and temperature 0.5:"]),
+        ({}, {"steps": 51, "sources": "noise=1"}, None, ["steps) and sources noise=1:"]),
         ({}, {"core": "CCO"}, None, [ALIKE]),
         ({"ranking": RankingModel()}, {}, None, ["never fitted"]),
         ({"database": CALIBRATED}, ALONE | {"samples": 301, "steps": 51}, DATABASE, [IN_IT]),

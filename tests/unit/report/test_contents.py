@@ -242,7 +242,7 @@ def test_settings_are_named_as_the_command_line_takes_them(own_run):
 
     assert "--ppm" not in settings  # it would set three alike
     assert settings.items() >= {
-        "--top-k": "10", "--temperature": "1.0", "--max-memory": "1024", "--core": "by default",
+        "--top-k": "10", "--steps": "10", "--max-memory": "1024", "--core": "by default",
         "--set annotation.floor_mz": "100.0", "--set annotation.orbitrap_ppm": "7.0",
         "--database": "mine.smi", "formulas_sha256": "1",
     }.items()  # fmt: skip

@@ -8,7 +8,8 @@ import pytest
 from pyteomics import mztab
 
 from duallgd_cli.predict.run import merge, predict
-from duallgd_cli.predict.settings import Header, PredictRequest
+from duallgd_cli.predict.settings import PredictRequest
+from duallgd_cli.results import Header
 from duallgd_cli.spectra.types import Source
 from duallgd_cli.writers.mztab import document
 from tests.cli.conftest import EXAMPLES
