@@ -101,11 +101,8 @@ class Runtime:
     ) -> Runtime:
         """Decide from what was asked for and what the machine has, and set torch's threads.
 
-        Args:
-            device: ``auto`` (CUDA where there is one), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
-            precision: ``float32``, ``bfloat16``, or ``auto``: the latter on CUDA that has it.
-            compile: ``on``, ``off``, or ``auto``: on CUDA only.
-            threads: CPU threads; None for `default_threads`.
+        Devices are ``auto`` (CUDA where there is one), ``cpu``, ``cuda``, ``cuda:1`` and ``mps``.
+        What is ``auto`` takes bfloat16 on CUDA that has it, and compiles on CUDA only.
 
         Raises:
             UsageError: A value is unknown, or the device is not there.
@@ -174,14 +171,10 @@ class Runtime:
     ) -> Callable[[], torch.Tensor]:
         """The function as one launch of a CUDA graph, or as it is where `captures` is false.
 
-        A network's hundreds of small kernels then cost one call of the host. The result is
-        overwritten by the next call.
-
-        Args:
-            function: Reads and writes the same tensors at each call, takes no decision by their
-                values and moves nothing to the host.
-            pool: Working memory that graphs share, of which only one may run at a time; None for
-                memory of its own.
+        A network's hundreds of small kernels then cost one call of the host. The function reads
+        and writes the same tensors at each call, takes no decision by their values and moves
+        nothing to the host; its result is overwritten by the next call. Of graphs that share the
+        working memory of a pool only one may run at a time.
         """
         if not self.captures:
             return function
@@ -367,17 +360,12 @@ def in_order(
 ) -> Iterator[R]:
     """What work on each item gives, in their order, from processes that share what takes minutes.
 
+    Work is a function of a module, so that other processes find it; one worker is this process.
+    Of the items, of which a process takes some at a time, not much more is read than is under way.
     An error, here or in whoever takes the results, ends the processes at once.
 
-    Args:
-        work: A function of a module, so that other processes find it.
-        items: What there is to do; not much more is read than is under way.
-        workers: Processes; with one, the work is done here.
-        at_a_time: Items that a process takes at once.
-        go_on: What to do where a process is ended from outside, for the end of a sentence.
-
     Raises:
-        WorkerDiedError: A process was ended from outside.
+        WorkerDiedError: A process was ended from outside; `go_on` ends the sentence.
     """
     if workers <= 1:
         yield from map(work, items)
