@@ -8,13 +8,8 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, clip, printable
-from duallgd_cli.runtime import (
-    end_at_once,
-    loading,
-    prepare_environment,
-    shows_tracebacks,
-    stoppable,
-)
+from duallgd_cli.runtime import prepare_environment, shows_tracebacks
+from duallgd_cli.stopping import end_at_once, loading, stoppable
 
 # What is the matter with a file that was named, wherever it shows.
 _OF_A_FILE: Final = frozenset(

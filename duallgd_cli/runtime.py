@@ -13,23 +13,19 @@ import logging
 import os
 import platform
 import signal
-import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from duallgd_cli import __version__
-from duallgd_cli.errors import InterruptedRunError, UsageError, WorkerDiedError, quote
+from duallgd_cli.errors import UsageError, WorkerDiedError, quote
 from duallgd_cli.files import memory_bytes
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     import torch
 
 _log = logging.getLogger(__name__)
@@ -70,7 +66,6 @@ _OF_A_GPU: Final = 2 << 30
 
 _AHEAD: Final = 4  # chunks of items for each process that are under way
 _AGAIN: Final = "free some memory, or take fewer --workers or $OMP_NUM_THREADS, and run it again"
-_ENDING_S: Final = 10.0  # that a stopped run has to tell what it keeps; it takes a second or two
 
 # Lets libraries choose their kernels and allocate before a CUDA graph is captured.
 _WARM_UP_CALLS: Final = 2
@@ -101,11 +96,8 @@ class Runtime:
     ) -> Runtime:
         """Decide from what was asked for and what the machine has, and set torch's threads.
 
-        Args:
-            device: ``auto`` (CUDA where there is one), ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
-            precision: ``float32``, ``bfloat16``, or ``auto``: the latter on CUDA that has it.
-            compile: ``on``, ``off``, or ``auto``: on CUDA only.
-            threads: CPU threads; None for `default_threads`.
+        Devices are ``auto`` (CUDA where there is one), ``cpu``, ``cuda``, ``cuda:1`` and ``mps``.
+        What is ``auto`` takes bfloat16 on CUDA that has it, and compiles on CUDA only.
 
         Raises:
             UsageError: A value is unknown, or the device is not there.
@@ -174,14 +166,10 @@ class Runtime:
     ) -> Callable[[], torch.Tensor]:
         """The function as one launch of a CUDA graph, or as it is where `captures` is false.
 
-        A network's hundreds of small kernels then cost one call of the host. The result is
-        overwritten by the next call.
-
-        Args:
-            function: Reads and writes the same tensors at each call, takes no decision by their
-                values and moves nothing to the host.
-            pool: Working memory that graphs share, of which only one may run at a time; None for
-                memory of its own.
+        A network's hundreds of small kernels then cost one call of the host. The function reads
+        and writes the same tensors at each call, takes no decision by their values and moves
+        nothing to the host; its result is overwritten by the next call. Of graphs that share the
+        working memory of a pool only one may run at a time.
         """
         if not self.captures:
             return function
@@ -225,73 +213,6 @@ class Runtime:
         if self.world_size > 1:
             words.append(f"rank {self.rank} of {self.world_size}")
         return ", ".join(words)
-
-
-@contextlib.contextmanager
-def loading() -> Iterator[None]:
-    """Ctrl-C inside ends the process at once and says so: nothing is kept that could be lost.
-
-    Libraries that are interrupted while they load end in errors of their own.
-    """
-
-    def stop(*_: object) -> None:
-        os.write(2, b"error: stopped before anything was computed\n")
-        os._exit(InterruptedRunError.exit_code)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """Ctrl-C or a polite kill (SIGTERM) inside ends a command in seconds, whatever it is at.
-
-    RDKit takes Ctrl-C for itself while it compares molecules, and then only cuts the comparison
-    short. So both signals are kept from all threads but one, which hands them on to the main
-    thread. For commands, which end with their process: other programs have handlers of their own.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if not hasattr(signal, "sigwait") or handler is not signal.default_int_handler:
-        yield  # Windows, or a shell that started the command deaf to Ctrl-C
-        return
-
-    def hand_on(number: int, frame: FrameType | None) -> None:
-        del number
-        if callable(current := signal.getsignal(signal.SIGINT)):
-            current(signal.SIGINT, frame)
-
-    def listen() -> None:
-        while True:
-            signal.sigwait(stops)
-            signal.pthread_kill(main, signal.SIGURG)  # wakes it where it waits, too
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                time.sleep(_ENDING_S)
-                os.write(2, b"error: stopped\n")
-                end_at_once()
-
-    main, stops = threading.get_ident(), {signal.SIGINT, signal.SIGTERM}
-    signal.signal(signal.SIGURG, hand_on)
-    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
-    threading.Thread(target=listen, name="ctrl-c", daemon=True).start()
-    yield
-
-
-def end_at_once() -> NoReturn:
-    """End a command that was stopped: threads that still compute are not waited for.
-
-    Semaphores of pools are given back first, or Python would say that they leaked.
-    """
-    if (pools := sys.modules.get("multiprocessing.util")) is not None:
-        pools._run_finalizers(0)
-    os._exit(InterruptedRunError.exit_code)
 
 
 def versions() -> dict[str, str]:
@@ -367,18 +288,12 @@ def in_order(
 ) -> Iterator[R]:
     """What work on each item gives, in their order, from processes that share what takes minutes.
 
-    What one of them would take at once is done here, without any. An error, here or in whoever
-    takes the results, ends the processes at once.
-
-    Args:
-        work: A function of a module, so that other processes find it.
-        items: What there is to do; not much more is read than is under way.
-        workers: Processes; with one, the work is done here.
-        at_a_time: Items that a process takes at once.
-        go_on: What to do where a process is ended from outside, for the end of a sentence.
+    Work is a function of a module, so that other processes find it. Of the items, of which each
+    process takes some at a time, not much more is read than is under way; what one would take at
+    once is done here. An error, here or in whoever takes the results, ends the processes at once.
 
     Raises:
-        WorkerDiedError: A process was ended from outside.
+        WorkerDiedError: A process was ended from outside; `go_on` ends the sentence.
     """
     remaining = iter(items)
     first = list(islice(remaining, at_a_time)) if workers > 1 else []

@@ -16,12 +16,14 @@ NAMES = [str(path.relative_to(PACKAGE)) for path in FILES]
 # top-level module.
 _CORE = {"data", "spectra", "chem", "model", "diffusion", "checkpoint", "runtime", "config"}
 _PREDICTING = {"sources", "scores", "ranking", "results", "predict"}
+_COMMANDS = {"writers", "report", "formulas", "train", "evaluate", "bench"}
 ALLOWED = {
     "errors": set(),
     "files": set(),
     "tables": set(),
     "config": set(),
     "runtime": set(),
+    "stopping": set(),
     "chem": set(),
     "spectra": {"chem", "config"},
     "model": {"config", "chem", "runtime"},
@@ -42,8 +44,8 @@ ALLOWED = {
     "evaluate": _CORE | _PREDICTING,
     "bench": _CORE - {"data"} | {"predict", "results"},
     "report": _CORE | _PREDICTING | {"formulas", "writers"},
-    "cli": _CORE | _PREDICTING | {"writers", "report", "formulas", "train", "evaluate", "bench"},
-    "__main__": {"cli", "runtime"},
+    "cli": _CORE | _PREDICTING | _COMMANDS | {"stopping"},
+    "__main__": {"cli", "runtime", "stopping"},
     "__init__": {"predict"},
 }
 

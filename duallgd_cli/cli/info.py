@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.runtime import Runtime, loading, versions
+from duallgd_cli.runtime import Runtime, versions
+from duallgd_cli.stopping import loading
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.model import LoadedModel

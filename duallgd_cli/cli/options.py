@@ -343,11 +343,7 @@ def guide_files(**files: Sequence[Path | str] | None) -> "GuideFiles | None":
 
 
 def prediction_of(context: typer.Context, config: Path | None) -> "PredictSettings":
-    """The settings that the options of a command stand for.
-
-    Args:
-        context: Of the command, which may have any of the options.
-        config: YAML file, or None.
+    """The settings that the options of a command stand for, which may have any of them.
 
     Raises:
         ConfigError: A setting is unknown, of the wrong type or out of range.
@@ -379,12 +375,7 @@ def settings_of(
 ) -> S:
     """Settings from a preset, then a YAML file, then options, then ``--set``; else defaults.
 
-    Args:
-        cls: A settings dataclass.
-        file: YAML file, or None.
-        given: Option values by dotted setting; None means that the option was not given.
-        assignments: Such as ``sampling.steps=50``.
-        preset: Values of settings that everything else wins over, or None.
+    Options stand by their dotted settings, None where they were not given.
 
     Raises:
         ConfigError: A setting is unknown, of the wrong type or out of range.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.runtime import loading
+from duallgd_cli.stopping import loading
 
 logger = logging.getLogger(__name__)
 

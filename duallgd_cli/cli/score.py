@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.runtime import loading
+from duallgd_cli.stopping import loading
 
 EPILOG = """
 **Examples**

@@ -256,11 +256,8 @@ def folds(cases: Sequence[ScoredCase]) -> list[tuple[list[ScoredCase], list[Scor
 def logistic(told: Array, happened: NDArray[np.bool_]) -> Array:
     """Weights of a logistic regression, (K,), slightly shrunk but for the first.
 
-    Targets are smoothed as Platt's, so that few or no events give finite values.
-
-    Args:
-        told: Observations, (X, K), X at least 1; the first column is 1.
-        happened: What came of each, bool (X,).
+    Observations are (X, K), their first column is 1; what came of each is (X,). Targets are
+    smoothed as Platt's, so that few or no events give finite values.
     """
     n_right = int(happened.sum())
     n_wrong = happened.size - n_right

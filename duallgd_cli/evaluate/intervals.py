@@ -37,12 +37,9 @@ _NO_CASES: Final = Estimate(float("nan"), float("nan"), float("nan"))
 
 
 def means(values: Array, clusters: Sequence[Hashable], *, seed: int = 0) -> list[Estimate]:
-    """Mean over spectra of each column; the bootstrap's interval resamples whole molecules.
+    """Mean over spectra of each column of values, (B, C); means of none are NaN.
 
-    Args:
-        values: Numbers of each spectrum, float64 (B, C); means of none are NaN.
-        clusters: Molecule of each spectrum, B names.
-        seed: Of the resampling.
+    The bootstrap's interval resamples whole molecules: `clusters` names that of each spectrum.
     """
     sums, counts = _cluster_sums(values, clusters)
     n_clusters, n_columns = sums.shape
@@ -59,11 +56,9 @@ def means(values: Array, clusters: Sequence[Hashable], *, seed: int = 0) -> list
 
 
 def share(right: Array, clusters: Sequence[Hashable]) -> Estimate:
-    """Share of right answers with Wilson's interval; NaN throughout if there are none.
+    """Share of right answers, (B,) of 1 and 0, with Wilson's interval; NaN if there are none.
 
-    Args:
-        right: 1 for each spectrum that is right, else 0, float64 (B,).
-        clusters: Molecule of each spectrum, B names.
+    As in `means`, clusters name the molecule of each spectrum.
     """
     sums, counts = _cluster_sums(right[:, None], clusters)
     if not len(counts):
@@ -75,12 +70,9 @@ def share(right: Array, clusters: Sequence[Hashable]) -> Estimate:
 def effective_sample_size(right: Array, counts: Array) -> float:
     """How many independent cases tell as much as these, at most as many as there are.
 
+    Of each cluster it is given how many cases it has and how many of them are right, (G,) each.
     Where all are right or all wrong, or of one molecule, their variance says nothing: then a
     molecule's spectra are taken as if they all repeated one answer.
-
-    Args:
-        right: Right ones of each cluster, float64 (G,), G at least 1.
-        counts: Cases of each cluster, float64 (G,).
     """
     size = float(counts.sum())
     mean = right.sum() / size
@@ -120,12 +112,9 @@ class CalibrationTable:
 def reliability(
     probability: Array, is_right: NDArray[np.bool_], clusters: Sequence[Hashable] | None = None
 ) -> CalibrationTable:
-    """Compare probabilities with what happened.
+    """Compare probabilities with what happened, (B,) each.
 
-    Args:
-        probability: Of each observation, float64 (B,).
-        is_right: What happened, bool (B,).
-        clusters: Molecule of each observation, B names; None where all are independent.
+    Clusters name the molecule of each observation; without them all are independent.
     """
     names = range(probability.size) if clusters is None else clusters
     index = np.clip(np.searchsorted(_EDGES, probability, side="right") - 1, 0, len(_EDGES) - 2)

@@ -82,11 +82,8 @@ def leave_out_trained(
 ) -> None:
     """Leave test molecules out that weights were trained on, and say how near the others are.
 
-    Args:
-        inputs: What is scored; remarks and similarities are added.
-        lists: Molecules that may not be tested, by what they are called in sentences; None where
-            no list of them came.
-        tables: Of training molecules, for similarities.
+    Lists hold molecules that may not be tested, by what they are called in sentences (None where
+    no list of them came), tables training molecules for similarities. Remarks go to `inputs`.
 
     Raises:
         UsageError: Nothing is left.

@@ -41,14 +41,10 @@ def minima(
     threshold: float = 15.0,
     ceiling: float = 100.0,
 ) -> Minima:
-    """Smallest distance among the first k candidates, for each k.
+    """Smallest distance among the first k candidates, for each k, ascending.
 
-    Args:
-        truth: Canonical SMILES.
-        candidates: Canonical SMILES, best first; None where a candidate is no molecule.
-        top_k: Ascending.
-        threshold: Distances above it are not computed.
-        ceiling: Value without any candidate, and the largest value.
+    Truth and candidates (best first, None for what is no molecule) are canonical SMILES. Distances
+    above the threshold are not computed; the ceiling is the value without any candidate.
     """
     from myopic_mces import filter2  # only the `evaluate` extra brings it
 

@@ -69,10 +69,8 @@ def score(
     (smallest), ``oracle_accuracy`` and ``oracle_tanimoto`` (over all candidates given),
     ``candidates`` and ``valid`` (counts).
 
-    Args:
-        truths: What the spectra are, B of them; those of one molecule are one cluster.
-        predicted: Ranked structures of the same spectra.
-        settings: Ranks, MCES distances (UsageError where these cannot be computed) and processes.
+    Raises:
+        UsageError: MCES distances are asked for and cannot be computed here.
     """
     if settings.mces:
         mces.require()
@@ -123,12 +121,7 @@ def _score_one(
 def formula_accuracy(
     truths: Sequence[Truth], formulas: Mapping[str, Sequence[str]]
 ) -> dict[str, NDArray[np.float64]]:
-    """Whether the true formula is among the first of those that were predicted, by column.
-
-    Args:
-        truths: What the spectra are, B of them.
-        formulas: Of each spectrum, the most probable first.
-    """
+    """Whether the true formula is among the first of those predicted, best first, by column."""
     columns: dict[str, list[float]] = {f"formula_accuracy@{k}": [] for k in FORMULA_RANKS}
     for truth in truths:
         figures, ranked = molecule(truth.smiles), formulas.get(truth.spectrum_id, ())

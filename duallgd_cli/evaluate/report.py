@@ -70,13 +70,11 @@ def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, An
     if inputs.formulas is not None:
         right = formula_accuracy(truths, inputs.formulas)
         scores = replace(scores, columns={**scores.columns, **right})
-    notes = (
-        [inputs.notes.get(name, {}).get(truth.spectrum_id, math.nan) for truth in truths]
-        for name in _NOTES
-    )
-    stated = [one.confidence[0] if one.confidence else math.nan for one in ranked]
-    known = {"confidence": np.array(stated)}
-    known |= {name: np.array(values) for name, values in zip(_NOTES, notes, strict=True)}
+    columns = {"confidence": [one.confidence[0] if one.confidence else math.nan for one in ranked]}
+    for name in _NOTES:
+        noted = inputs.notes.get(name, {})
+        columns[name] = [noted.get(truth.spectrum_id, math.nan) for truth in truths]
+    known = {name: np.array(values) for name, values in columns.items()}
     statuses = [one.status for one in ranked]
     results = {
         **_provenance(settings, inputs),
@@ -134,11 +132,8 @@ def strata(
 ) -> list[dict[str, Any]]:
     """Scores of every group of spectra, by the molecule and by the measurement.
 
-    Args:
-        scores: Of the spectra.
-        notes: Further numbers by spectrum: ``explained_peaks`` and ``nearest_training`` (Tanimoto
-            similarity to the nearest training molecule); a spectrum may be missing.
-        seed: Of the bootstrap.
+    Notes are further numbers by spectrum, which may be missing: ``explained_peaks``, and
+    ``nearest_training``, the Tanimoto similarity to the nearest training molecule.
 
     Returns:
         For each group what it differs in (``by``) and its ``label``, how many ``spectra`` of how

@@ -27,20 +27,7 @@ def _prediction() -> "PredictSettings":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateSettings:
-    """What is predicted and scored, how, and where the report goes.
-
-    Attributes:
-        out: Folder of the report; None names it after what is scored.
-        top_k: Ranks to report, ascending.
-        prediction: How spectra are predicted; its seed is the bootstrap's too.
-        analogues: Files of known molecules that samples start from; see `sources.known.GuideFiles`.
-        databases: Files of structures to choose from; see `sources.known.GuideFiles`.
-        weights: File or name; None for those that come with duallgd.
-        device: As `Runtime.resolve` takes it, like `precision` and `threads`.
-        resume: Continue an interrupted run.
-        force: Replace files of the folder that exist.
-        config: File that settings came from, which is never written to; or None.
-    """
+    """What is predicted and scored, how, and where the report goes."""
 
     benchmark: Annotated[
         Path | None,
@@ -95,18 +82,21 @@ class EvaluateSettings:
             metavar="K",
         ),
     ] = None
-    out: Path | None = None
-    top_k: tuple[int, ...] = (1, 10)
+    out: Path | None = None  # folder of the report; None names it after what is scored
+    top_k: tuple[int, ...] = (1, 10)  # ranks to report, ascending
+    # how spectra are predicted; its seed is the bootstrap's too
     prediction: "PredictSettings" = field(default_factory=_prediction)
+    # files of known molecules that samples start from; see `sources.known.GuideFiles`
     analogues: tuple[str, ...] = ()
+    # files of structures to choose from; see `sources.known.GuideFiles`
     databases: tuple[str, ...] = ()
-    weights: str | None = None
-    device: str = "auto"
+    weights: str | None = None  # file or name; None for those that come with duallgd
+    device: str = "auto"  # as `Runtime.resolve` takes it, like `precision` and `threads`
     precision: str = "auto"
     threads: int | None = None
-    resume: bool = False
-    force: bool = False
-    config: Path | None = None
+    resume: bool = False  # continue an interrupted run
+    force: bool = False  # replace files of the folder that exist
+    config: Path | None = None  # file that settings came from, which is never written to; or None
 
     def __post_init__(self) -> None:
         if self.prediction.formula not in (None, "predict"):

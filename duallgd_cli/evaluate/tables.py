@@ -117,11 +117,8 @@ def molecule(smiles: str) -> MoleculeFigures | None:
 def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
     """The truth in a table of the MassSpecGym layout: a spectrum a row, an identifier and smiles.
 
-    Args:
-        rows: As `table_rows` gives them.
-        fold: Value of the column ``fold`` to keep; "" keeps all. ``val:A`` and ``val:B`` are the
-            molecules of fold val in two halves, A to develop by and B to look at once.
-        source: What the table is called in messages.
+    Rows of one fold are kept, of "" all. ``val:A`` and ``val:B`` are the molecules of fold val in
+    two halves, A to develop by and B to look at once. Messages call the table `source`.
 
     Raises:
         UnreadableError: A column is missing, an identifier stands twice, a structure is no
@@ -179,10 +176,7 @@ def id_column(row: Row, source: str) -> str:
 def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None) -> list[Truth]:
     """A choice of spectra by the smallest hashes of their identifiers alone, in their order.
 
-    Args:
-        truths: To choose from.
-        spectra_per_molecule: ``1`` or ``all``.
-        limit: Keep so many spectra; None keeps all.
+    Of each molecule ``1`` is kept or ``all``; of what is left, so many as the limit says.
     """
     listed = list(truths)
     ordered = sorted(listed, key=lambda truth: _hash(truth.spectrum_id))
@@ -196,9 +190,8 @@ def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None
 def read_predictions(path: Path, truth: Row | None = None) -> dict[str, Predicted]:
     """Read ranked structures: an identifier, ``smiles`` ("" says that there is none) and ``rank``.
 
-    Args:
-        path: CSV or TSV; without ranks its rows are in order.
-        truth: A row of the truth; where that names features, so do the predictions.
+    Without ranks the rows of the CSV or TSV are in order. Where `truth`, a row of the true
+    structures, names features, so do the predictions.
 
     Raises:
         MissingInputError: There is no such file.

@@ -122,14 +122,9 @@ def signs(
     candidates: Sequence[Candidate],
     sampled: int,
 ) -> NDArray[np.float64]:
-    """What speaks for each part, (P, S).
+    """What speaks for each part, (P, S): which candidates have it, (P, C), and its prior, (P,).
 
-    Args:
-        parts: P parts.
-        has: Which candidate has which, (P, C).
-        prior: See `priors`, (P,).
-        candidates: All of a feature, best first.
-        sampled: Samples drawn.
+    Candidates are all of a feature, best first; so many samples were drawn.
     """
     weight = _weights(candidates)
     samples = np.array([float(one.samples) for one in candidates])

@@ -74,15 +74,9 @@ def write_report(
 ) -> Report:
     """Write the report of a finished run: one file, or an index and pages of a thousand features.
 
-    Args:
-        runs: Its output (the journal lies beside it), or journals of all its shards.
-        output: HTML file to write, whole or not at all. Pages lie in a folder beside it: those of
-            ``out.html`` in ``out_files``.
-        top_k: See `ReportedRun`.
-        workers: Processes.
-        names: Table of names and classes of molecules.
-        options: Of the command line, by the settings that they stand for.
-        force: Replace a file that exists.
+    The index is written whole or not at all. Pages lie in a folder beside it: those of
+    ``out.html`` in ``out_files``. Settings are named by the options that stand for them; for runs
+    and `top_k` see `ReportedRun`.
 
     Raises:
         UsageError: There is no finished journal, or a file cannot be written or is another's.

@@ -167,14 +167,10 @@ class ReportedRun:
         workers: int = 1,
         names: Path | None = None,
     ) -> None:
-        """Open the journals of a run.
+        """Open the journals of a run, by their own names or those of outputs beside them.
 
-        Args:
-            runs: Outputs that have journals beside them, or journals.
-            top_k: Candidates shown of each feature, no more than the run wrote; None for ten, of
-                which a large run draws the first few.
-            workers: Processes.
-            names: Table of names and classes of molecules; see `Names`.
+        Of each feature `top_k` candidates are shown, no more than the run wrote; else ten, of which
+        a large run draws the first few.
 
         Raises:
             UsageError: A journal is missing, unfinished, or of another run.

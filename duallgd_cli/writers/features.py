@@ -51,14 +51,9 @@ def write_features(
     *,
     force: bool = False,
 ) -> tuple[int, int, str]:
-    """Write the features of files of spectra as MGF, and as a table beside it.
+    """Write the features of files of spectra as MGF, and as a table beside it (`table_path`).
 
-    Args:
-        names: Files.
-        output: MGF to write; the table is at `table_path`. Standard output takes the MGF alone.
-        group_by: See `spectra.features.group`.
-        settings: Of runs.
-        force: Replace files that exist.
+    Standard output takes the MGF alone.
 
     Returns:
         How many features were written, how many were not, and why: of what could not be read, such

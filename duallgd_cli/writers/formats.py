@@ -105,12 +105,7 @@ def pieces(
     """The text of an output, the line of its columns first.
 
     What spectra that were read together have in common is written once, under the first of them.
-
-    Args:
-        predictions: In the order in which they are written.
-        name: One of `FORMATS`.
-        header: Of the run.
-        names: Of molecules; tables then have `NAME_COLUMNS`, too.
+    With names of molecules tables have `NAME_COLUMNS`, too.
     """
     predictions = filter(lambda one: one.source == one.group[0], predictions)
     if name == "mztab":

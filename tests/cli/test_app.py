@@ -121,12 +121,13 @@ def test_ctrl_c_while_the_command_line_loads_is_one_sentence():
 
 def test_a_bug_is_a_sentence_and_shows_its_traceback_to_who_asks(failing, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
-        failing(ZeroDivisionError("by nought"))
+        failing(ZeroDivisionError("by nought" + "a" * 999))
     said = capsys.readouterr().err
 
     assert ended.value.code == 70
     assert said.startswith("error: unexpected ZeroDivisionError: by nought")
     assert len(said.splitlines()) == 1
+    assert len(said) < 500
     monkeypatch.setenv("DUALLGD_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         failing(ZeroDivisionError())

@@ -2,7 +2,7 @@
 
 import shutil
 from contextlib import chdir
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,6 @@ import pytest
 from duallgd_cli.predict.run import predict
 from duallgd_cli.report import write_report
 from tests import labelled_table
-from tests.made_prepared import spectra_folder, structures_folder
 from tests.made_runs import request
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
@@ -26,13 +25,11 @@ class Command:
         words: Its name.
         inputs: Options that name an input, each with what stands for it elsewhere ("": nothing).
         outputs: Every file that it writes, with the options that make it do so.
-        folders: Those of the inputs that are folders.
     """
 
     words: str
     inputs: dict[str, str]
     outputs: dict[str, str]
-    folders: set[str] = field(default_factory=set)
 
 
 def in_folder(options, *names):
@@ -52,7 +49,6 @@ RUN = {
     "out/x.csv.shard-1-of-2.journal.jsonl": "-o out/x.csv --shard 1/2",
     "out/x.csv.shard-1-of-2.run.json": "-o out/x.csv --shard 1/2",
 }
-PREPARED = ("manifest.json", "report.tsv", "inchikey.npy")
 REPORT = ("results.json", "per_spectrum.tsv", "groups.tsv", "calibration.tsv", "groups.png")
 BENCHMARK = (
     *("spectra.tsv", "truth.tsv", "predictions.csv", "predictions.csv.run.json"),
@@ -105,11 +101,11 @@ COMMANDS = [
 ]  # fmt: skip
 
 
-def asked(command, output, tested=None, at=""):
-    """The words of a command that writes an output; one of its inputs may lie anywhere."""
+def asked(command, output, tested=None):
+    """The words of a command that writes an output, which may be one of its inputs, too."""
     words = command.words.split()
     for option, place in command.inputs.items():
-        place = at if option == tested else place
+        place = output if option == tested else place
         words += [option, place] if option and place else [place] if place else []
     return [*words, *command.outputs[output].split()]
 
@@ -122,8 +118,6 @@ def bytes_of(folder):
 def made(tmp_path_factory):
     """Inputs of every kind and a finished run; each test has a copy."""
     folder = tmp_path_factory.mktemp("inputs")
-    structures_folder(folder / "structures")
-    spectra_folder(folder / "spectra")
     labelled_table.write(folder / "labelled.tsv")
     mgf(folder / "s.mgf", block(ASPIRIN), block(CAFFEINE))
     for name, text in {
@@ -171,22 +165,13 @@ CASES = [
 def test_no_input_of_a_command_is_ever_an_output_of_it(duallgd, inputs, command, output, option):
     place = inputs / output
     given = command.inputs[option] or "labelled.tsv"
-    if option in command.folders:
-        shutil.copytree(inputs / (command.inputs[option] or "spectra"), "out", dirs_exist_ok=True)
-    elif option == "--config":
-        place.parent.mkdir(exist_ok=True)
+    if option == "--config":
         place.write_text("seed: 1\n")
-    elif option == "--run":
-        shutil.copy(inputs / "b.csv.journal.jsonl", place)
     else:
-        place.parent.mkdir(exist_ok=True)
-        shutil.copy(inputs / given, place)
-    if not place.exists():
-        place.write_text("in the folder of an input")
-    at = "out" if option in command.folders else output
+        shutil.copy(inputs / ("b.csv.journal.jsonl" if option == "--run" else given), place)
     before = bytes_of(inputs)
 
-    said = refused(duallgd(*asked(command, output, option, at), "--force"), before, inputs)
+    said = refused(duallgd(*asked(command, output, option), "--force"), before, inputs)
 
     assert "would overwrite" in said or "is not a duallgd journal" in said
 
@@ -195,13 +180,11 @@ UNASKED = [
     pytest.param(command, output, id=f"{command.words}-{output}")
     for command in COMMANDS
     for output in command.outputs
-    if output not in ("out/state.pt", "out/mces.sqlite")  # gone on with, or refused as no such file
 ]
 
 
 @pytest.mark.parametrize(("command", "output"), UNASKED)
 def test_what_exists_is_replaced_only_with_force(duallgd, inputs, command, output):
-    (inputs / output).parent.mkdir(exist_ok=True)
     (inputs / output).write_text("mine")
     before = bytes_of(inputs)
 

@@ -27,18 +27,6 @@ def test_every_part_has_a_probability_and_merge_writes_the_same(
     assert '"parts"' not in (tmp_path / "without.jsonl").read_text(encoding="utf-8")
 
 
-def test_a_resumed_run_writes_the_same_parts(duallgd, tmp_path):
-    made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
-    command = ("predict", made, "-o", "out.csv", "--parts", "-q", "--samples", "12")
-    duallgd(*command)
-    before = (tmp_path / "out.parts.csv").read_bytes()
-    (tmp_path / "out.parts.csv").unlink()
-
-    done = duallgd(*command, "--resume")
-
-    assert (done.code, (tmp_path / "out.parts.csv").read_bytes()) == (0, before)
-
-
 def test_hardly_any_samples_say_nothing_and_that_is_said_once(duallgd, tmp_path):
     made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
 

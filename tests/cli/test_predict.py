@@ -210,18 +210,3 @@ def test_ctrl_c_while_the_page_is_written_leaves_the_output_and_says_so(
     assert done.code == 130
     assert "a.csv is whole: duallgd report a.csv goes on" in " ".join(done.err.split())
     assert (tmp_path / "a.csv").exists()
-
-
-def test_an_error_that_nobody_expected_is_a_sentence_too(duallgd, spectra, monkeypatch):
-    def fail(*_):
-        raise KeyError("a" * 999)
-
-    monkeypatch.setattr("duallgd_cli.predict.run.check", fail)
-    done = duallgd("predict", spectra, "-o", "out.csv")
-
-    assert (done.code, done.err.count("\n")) == (70, 1)
-    assert "error: unexpected KeyError: " in done.err
-    assert len(done.err) < 500
-    monkeypatch.setenv("DUALLGD_TRACEBACK", "1")
-    with pytest.raises(KeyError):
-        duallgd("predict", spectra, "-o", "out.csv")

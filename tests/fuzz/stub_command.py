@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from duallgd_cli import __main__
-from duallgd_cli.runtime import loading
+from duallgd_cli.stopping import loading
 
 command = __main__.main
 

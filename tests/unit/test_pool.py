@@ -61,7 +61,8 @@ def test_a_process_that_is_killed_ends_the_work_in_a_sentence(fatal):
 STOPPED = """
 import os, signal, threading, time
 from multiprocessing import resource_tracker
-from duallgd_cli.runtime import end_at_once, in_order, stoppable
+from duallgd_cli.runtime import in_order
+from duallgd_cli.stopping import end_at_once, stoppable
 register = resource_tracker.register
 def stopped(name, kind):
     register(name, kind)

@@ -22,3 +22,12 @@ def test_the_journal_lies_beside_the_output_and_names_its_shard():
 def test_resuming_or_sharding_to_standard_output_needs_a_journal(asked):
     with pytest.raises(UsageError, match="--journal"):
         PredictRequest(("a",), "-", **asked).journal_path()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({"shard": Shard(1, 2)}, "needs a whole run"), ({"output": "-"}, "needs an output file")],
+)
+def test_tables_for_other_programs_lie_beside_the_output_of_a_whole_run(asked, said):
+    with pytest.raises(UsageError, match=f"--summary {said}"):
+        PredictRequest(("a",), **{"output": "out.csv"} | asked, summaries=("gnps",))

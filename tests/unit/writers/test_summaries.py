@@ -4,7 +4,7 @@ import pytest
 
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.run import merge, predict
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
+from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.writers.summaries import SUMMARIES
 from tests.made_runs import predicted, request, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block
@@ -62,9 +62,8 @@ def test_mzmine_tables_hold_all_candidates_with_minutes(run):
     assert all(0 <= float(row["score"]) <= 1 and row["name"] == row["inchi_key"] for row in found)
 
 
-def test_gnps_tables_have_a_node_for_every_feature_by_its_cluster_index(run, tmp_path):
+def test_gnps_tables_have_a_node_for_every_feature_by_its_cluster_index(run):
     found = rows_of(run / "out.gnps.tsv")
-    merge(request(str(run / "out.csv"), tmp_path / "again.csv", summaries=("gnps",)))
 
     assert next(iter(found[0])) == "cluster index"
     assert [row["cluster index"] for row in found] == ["17", "5", "8"]
@@ -80,20 +79,8 @@ def test_merge_writes_the_same_summaries(run, tmp_path):
     assert not (tmp_path / "again.mzmine.csv").exists()
 
 
-@pytest.mark.parametrize(
-    ("output", "names", "message"),
-    [
-        ("out.csv", ("metfrag",), "summary 'metfrag' is not known; choose sirius, mzmine, gnps"),
-        ("-", ("gnps",), "--summary needs an output file"),
-    ],
-)
-def test_a_summary_that_cannot_be_is_refused_at_once(run, output, names, message):
-    output = output if output == "-" else str(run / output)
+def test_a_summary_of_another_name_is_refused_at_once(run):
+    asked = request(str(run / "in.mgf"), run / "out.csv", summaries=("metfrag",))
 
-    with pytest.raises(UsageError, match=message):
-        predict(PredictRequest((str(run / "in.mgf"),), output, summaries=names), stub_model())
-
-
-def test_a_shard_writes_none():
-    with pytest.raises(UsageError, match="--summary needs a whole run"):
-        PredictRequest(("a.mgf",), "out.csv", shard=Shard(1, 2), summaries=("gnps",))
+    with pytest.raises(UsageError, match="'metfrag' is not known; choose sirius, mzmine, gnps"):
+        predict(asked, stub_model())
