@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import quote
-from duallgd_cli.spectra.reading.record import MOST_PEAKS, TOO_LARGE, Record, peaks
+from duallgd_cli.spectra.reading.record import MOST_PEAKS, TOO_LARGE, Record
 from duallgd_cli.spectra.reading.sections import fields_of
-from duallgd_cli.spectra.reading.text import one_peak_a_line
+from duallgd_cli.spectra.reading.text import peaks_of
 
 _DECODER: Final = json.JSONDecoder()
 _BEGIN_OF_LIST: Final = re.compile(r'\s*(?:\[|\{.*?"spectra"\s*:\s*\[(?=\s*\{))', re.DOTALL)
@@ -56,108 +56,68 @@ _LEFT_OUT: Final = frozenset(
 def json_records(blocks: Iterable[str]) -> Iterator[Record]:
     """Spectra of JSON text in order, from blocks of it of any length.
 
-    Outside of a list a broken spectrum costs its line, inside of a list what follows it.
+    About one spectrum is held at a time. Outside of a list a broken one costs what stands before
+    the next line that begins with a bracket, inside of a list all that follows it.
     """
     blocks = iter(blocks)
-    head = ""
-    for block in blocks:
-        head += block
-        if len(head) >= _HEAD:
-            break
-    begin = _BEGIN_OF_LIST.match(head)
-    if begin is None:
-        yield from _of_lines(chain([head], blocks))
-    else:
-        yield from _of_list(head[begin.end() :], blocks)
-
-
-def _of_list(text: str, blocks: Iterator[str]) -> Iterator[Record]:
-    """Spectra of a list from what follows its bracket; about one of them is held at a time."""
-    at = 0
-    while True:
-        at, fault = _between(text, at), _UNENDED
-        if text.startswith("]", at):
-            return
-        try:
-            if at < len(text):
-                value, at = _decoded(text, at)
-                yield _record(value)
-                continue
-        except EOFError:
-            fault = _TORN
-        except ValueError as error:
-            yield Record({}, trouble=f"{error}{_REST}")
-            return
-        text, at = text[at:], 0
-        if len(text) > _LONGEST:
-            yield Record({}, trouble=f"{_too_long()}{_REST}")
-            return
-        size = min(len(text), _LONGEST - len(text))  # to hold about twice as much
-        more = "".join(islice(blocks, 1 + size // _HEAD))
-        if not more:
-            yield Record({}, trouble=fault)
-            return
+    text, is_end = "", False
+    while len(text) < _HEAD and (more := next(blocks, "")):
         text += more
-
-
-def _of_lines(blocks: Iterable[str]) -> Iterator[Record]:
-    """Spectra one after the other, from one line that begins with a bracket to the next."""
-    held, is_long = "", False
-    for block in blocks:
-        *whole, held = _BEGIN_OF_OBJECT.split(held + block)
-        for text in whole:
-            yield from () if is_long else _of_text(text)
-            is_long = False
-        if len(held) > _LONGEST:
-            yield from () if is_long else [Record({}, trouble=_too_long())]
-            held, is_long = "", True
-    yield from () if is_long else _of_text(held)
-
-
-def _of_text(text: str) -> Iterator[Record]:
-    """Spectra of a text up to the first fault in it."""
-    at = 0
-    while (at := _between(text, at)) < len(text):
+    begin = _BEGIN_OF_LIST.match(text)
+    is_list, at = begin is not None, begin.end() if begin else 0
+    while True:
+        if between := _BETWEEN.match(text, at):
+            at = between.end()
+        if at == len(text) and is_end:
+            if is_list:
+                yield Record({}, trouble=_UNENDED)
+            return
+        if is_list and text.startswith("]", at):
+            return
         try:
-            value, at = _decoded(text, at)
+            value, end = _decoded(text, at, is_end)
+            yield _record(value)
+            at = end
         except EOFError:
-            yield Record({}, trouble=_TORN)
-            return
+            size = min(len(text), _LONGEST - len(text))  # to hold about twice as much
+            more = "".join(islice(blocks, 1 + max(size, 0) // _HEAD))
+            text, at, is_end = text[at:] + more, 0, not more
         except ValueError as error:
-            yield Record({}, trouble=str(error))
-            return
-        yield _record(value)
+            yield Record({}, trouble=f"{error}{_REST if is_list and not is_end else ''}")
+            if is_list:
+                return
+            while (begin := _BEGIN_OF_OBJECT.search(text, at)) is None:
+                if not (more := next(blocks, "")):
+                    return
+                text, at = text[-1:] + more, 0
+            at = begin.end()
 
 
-def _between(text: str, at: int) -> int:
-    """Where the next value begins."""
-    match = _BETWEEN.match(text, at)
-    return at if match is None else match.end()
-
-
-def _decoded(text: str, at: int) -> tuple[Any, int]:
+def _decoded(text: str, at: int, is_end: bool) -> tuple[Any, int]:
     """The value that begins at a place, and where it ends.
 
     Raises:
-        EOFError: It is cut off.
-        ValueError: It is none.
+        EOFError: More of the text must be read.
+        ValueError: It is none, or too long, or cut off by the end of the file.
     """
     try:
-        return _DECODER.raw_decode(text, at)
+        value, end = _DECODER.raw_decode(text, at)
+        if end < len(text) or is_end:  # else the rest of a number may follow
+            return value, end
     except json.JSONDecodeError as error:
         # A text that is cut off is at fault at its end, a string at its beginning.
-        if "Unterminated" in error.msg or _CUT_OFF.fullmatch(text, error.pos):
-            raise EOFError from None
-        raise ValueError(f"it is no JSON ({error.msg})") from None
+        if "Unterminated" not in error.msg and not _CUT_OFF.fullmatch(text, error.pos):
+            raise ValueError(f"it is no JSON ({error.msg})") from None
     except RecursionError:
         raise ValueError("its lists are nested too deeply; restore the file") from None
-
-
-def _too_long() -> str:
-    return (
-        f"it is longer than {_LONGEST >> 20} million characters; restore the file, or centroid the "
-        "spectrum"
-    )
+    if len(text) - at > _LONGEST:
+        raise ValueError(
+            f"it is longer than {_LONGEST >> 20} million characters; restore the file, or centroid "
+            "the spectrum"
+        )
+    if is_end:
+        raise ValueError(_TORN)
+    raise EOFError
 
 
 def _record(value: Any) -> Record:  # noqa: ANN401
@@ -182,7 +142,7 @@ def _peaks(found: Any) -> Sequence[NDArray[np.float64]]:  # noqa: ANN401
     if isinstance(found, str) and found.lstrip().startswith("["):
         found = json.loads(found)
     if isinstance(found, str):
-        mz, intensity, bad = peaks(one_peak_a_line(found.splitlines()))
+        mz, intensity, bad = peaks_of(found.splitlines())
         if bad:
             raise ValueError(f"no m/z and intensity in {bad} of {mz.size + bad} peaks")
         return mz, intensity

@@ -4,7 +4,6 @@ Every dialect's keys are brought to one canonical name, so that the format reade
 records into keys, values and peaks. What values mean is read in `quantities`.
 """
 
-import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,6 @@ from duallgd_cli.errors import (
     FormulaError,
     UnsupportedElementError,
     clip,
-    counted,
     printable,
     quote,
 )
@@ -46,8 +44,6 @@ TOO_LARGE: Final = (
     "peaks; restore the file, or centroid the spectrum"
 )
 _LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
-_COUNT: Final = re.compile(r"[0-9]{1,9}")
-_FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
 # Missing values that mean something under some key: N/A is no sodium, and Na is.
 _MEANT: Final = frozenset(
     {("ionmode", "-"), ("charge", "-"), ("pepmass", "nan"), ("precursor_mz", "nan")}
@@ -97,7 +93,7 @@ _KEYS: Final = {
     "retention_time": "rt rettime rtquery rtime",
 }
 # Names of which two values in one record contradict each other.
-_COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
+COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
 _SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
     _SEPARATORS.sub("", key): name for name, keys in _KEYS.items() for key in (name, *keys.split())
@@ -161,61 +157,6 @@ class Record:
     time_in_s: bool = False  # the format defines a retention time without unit to be in seconds
     # further values of keys that the record has more than once
     repeated: Sequence[tuple[str, str]] = ()
-
-
-@dataclass(slots=True)
-class Block:
-    """Fields and peak lines of one record of a text format, as far as they fit."""
-
-    # keys lower case; of a repeated key the first value that is not empty counts
-    metadata: dict[str, str] = field(default_factory=dict)
-    peaks: list[str] = field(default_factory=list)
-    # `TOO_LARGE` once there was more than one spectrum can have; the rest is left out
-    trouble: str = ""
-    size: int = 0  # characters so far
-    # other values of keys that say something of the ion
-    repeated: list[tuple[str, str]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def add_field(self, key: str, value: str) -> None:
-        """Take a field."""
-        self.count(len(key) + len(value) + _FIELD_COST)
-        if not self.trouble and not self.metadata.get(key):
-            self.metadata[key] = value
-        elif not self.trouble and self.metadata[key] != value and canonical_key(key) in _COMPARED:
-            self.repeated.append((key, value))
-
-    def add_peak(self, line: str) -> None:
-        """Take a line of peaks."""
-        self.count(len(line))
-        if len(self.peaks) >= MOST_PEAKS:
-            self.trouble = TOO_LARGE
-        if not self.trouble:
-            self.peaks.append(line)
-
-    def count(self, characters: int) -> None:
-        """Take note of what a line holds."""
-        self.size += characters
-        if self.size > LONGEST_LINE:
-            self.trouble = TOO_LARGE
-
-    def record(self, lines: Sequence[str], count_key: str = "", called: str = "") -> Record:
-        """The record, with what is wrong about its peaks (one a line) said in it.
-
-        Their number is stated under `count_key`, if there is one, which the file calls `called`.
-        """
-        if self.trouble:
-            return Record(self.metadata, trouble=self.trouble)
-        mz, intensity, bad = peaks(lines)
-        stated, warnings, trouble = self.metadata.get(count_key, ""), [*self.warnings], ""
-        if bad and not mz.size:
-            trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
-        elif bad:
-            warnings.append(f"{bad} of {len(lines)} peak lines were not readable and left out")
-        if _COUNT.fullmatch(stated) and int(stated) != len(lines):
-            warnings.append(f"{called} says {stated}, and there are {len(lines)}")
-        repeated = tuple(self.repeated)
-        return Record(self.metadata, mz, intensity, trouble, tuple(warnings), repeated=repeated)
 
 
 def place_name(source: Source) -> str:
@@ -319,33 +260,6 @@ def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None
     lost = mz.size - int(possible.sum())
     if 0 < lost < mz.size:
         yield f"{lost} of {mz.size} peaks had no possible m/z and intensity and were left out"
-
-
-def peaks(lines: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """m/z and intensity (P,) from lines of two or more columns, and how many lines have none."""
-    text = " ".join(lines)
-    tokens = text.split(None, 2 * len(lines))
-    # NumPy reads numbers as Python does, see `finite`.
-    if len(tokens) == 2 * len(lines) and text.isascii() and "_" not in text:
-        with contextlib.suppress(ValueError):
-            values = np.array(tokens, dtype=np.float64)
-            return values[0::2], values[1::2], 0
-    pairs = [pair for line in lines if (pair := _pair(line)) is not None]
-    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    return table[:, 0], table[:, 1], len(lines) - len(pairs)
-
-
-def _pair(line: str) -> tuple[float, float] | None:
-    """Two numbers of a line; further columns are left aside, decimal commas understood."""
-    columns = line.replace(";", " ").replace(":", " ").split(None, 2)
-    if len(columns) == 1:
-        columns = line.split(",", 2)
-    if not all(column.isascii() and "_" not in column for column in columns[:2]):
-        return None
-    try:
-        return float(columns[0].replace(",", ".")), float(columns[1].replace(",", "."))
-    except (ValueError, IndexError):
-        return None
 
 
 @lru_cache(maxsize=4096)

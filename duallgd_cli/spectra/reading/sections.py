@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from duallgd_cli.errors import UnreadableError, clip, counted, quote
-from duallgd_cli.spectra.reading.record import LONGEST_LINE, MOST_PEAKS, TOO_LARGE, Block, Record
-from duallgd_cli.spectra.reading.text import PEAK, TORN, one_peak_a_line
+from duallgd_cli.spectra.reading.record import LONGEST_LINE, MOST_PEAKS, TOO_LARGE, Record
+from duallgd_cli.spectra.reading.text import PEAK, TORN, Block
 from duallgd_cli.tables import Line, lines_of
 
 _SIRIUS_FIELD: Final = re.compile(r"[>#]\s*([A-Za-z][\w/-]*)[:=]?")
@@ -55,9 +55,10 @@ class _Compound(Block):
         ends = [start for _, _, start in spectra[1:]] + [len(self.peaks)]
         for (level, energy, start), end in zip(spectra, ends, strict=True):
             own = {"ms_level": level} | ({"collision_energy": energy} if energy else {})
-            block = Block(self.metadata | own, trouble=self.trouble, repeated=self.repeated)
-            block.warnings += self.warnings if level != "1" else []
-            yield replace(block.record(one_peak_a_line(self.peaks[start:end])), time_in_s=True)
+            said = self.warnings if level != "1" else []
+            block = Block(self.metadata | own, self.peaks[start:end], self.trouble)
+            block.repeated, block.warnings = self.repeated, said
+            yield replace(block.record(), time_in_s=True)
 
 
 def sirius_records(lines: Iterable[str]) -> Iterator[Record]:
@@ -109,7 +110,7 @@ def massbank_records(lines: Iterable[str]) -> Iterator[Record]:
         if is_next or is_end or line is None:
             if block.metadata:
                 block.warnings += [] if is_end else [f"{TORN}: // does not end it"]
-                yield block.record(block.peaks, "num_peaks", "PK$NUM_PEAK")
+                yield block.record("num_peaks", "PK$NUM_PEAK")
             block = Block()
         if match is not None:
             tag = match[1]
@@ -193,7 +194,7 @@ class _Attributes(Block):
         self.metadata = fields_of(shared.listed) | fields_of(self.listed)
         if lost := self.lines_lost + shared.lines_lost:
             self.warnings.append(f"{counted(lost, 'line')} of its attributes could not be read")
-        return self.record(self.peaks, "number of peaks", "number of peaks")
+        return self.record("number of peaks", "number of peaks")
 
 
 def mzspeclib_records(lines: Iterable[str]) -> Iterator[Record]:

@@ -4,34 +4,171 @@ Not by matchms' or pyteomics' readers: of 22 cases of dialect and damage tried, 
 at 11 (``CHARGE=N/A``, a missing END IONS, ...), which loses every later spectrum of the file.
 """
 
+import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from duallgd_cli.errors import Failure
+from duallgd_cli.errors import Failure, counted
 from duallgd_cli.spectra.reading.record import (
     ADDUCT,
+    COMPARED,
+    LONGEST_LINE,
     MOST_PEAKS,
     PRECURSOR,
-    Block,
+    TOO_LARGE,
     Record,
     canonical_key,
 )
 
-_BEGIN_IONS: Final = re.compile(r"\s*BEGIN\s+IONS\s*", re.IGNORECASE)
-_END_IONS: Final = re.compile(r"\s*END\s+IONS\s*", re.IGNORECASE)
-_COMMENT: Final = ("#", ";", "!", "/")
-_STRAY_END: Final = "END IONS stands without BEGIN IONS"
-_STRAY_PEAKS: Final = "peaks stand without BEGIN IONS; restore that line"
 TORN: Final = "the record may be incomplete"
+_FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
+_COUNT: Final = re.compile(r"[0-9]{1,9}")
 # The beginning of a line of peaks: two numbers, in brackets or not.
 _NUMBER: Final = r"[+-]?(?:\d+(?:[.,]\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 PEAK: Final = re.compile(
     rf"\s*[\[({{]?\s*{_NUMBER}(?:\s*[\s,;:|]\s*){_NUMBER}(?=[\s,;:|)\]}}\"']|$)", re.ASCII
 )
+_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
+_MARKED: Final = re.compile(r"[\"':;,()\[\]{}|]")
+_COMMA: Final = re.compile(r"\s*,\s+|\s+,")
+_COLON_PAIR: Final = re.compile(r"([^\s:;]+)\s*:\s*([^\s:;]+)")
+_BRACKETS: Final = str.maketrans("([{)]}|", "   ;;; ")
+
+
+def peaks_of(
+    lines: Iterable[str], expected: int | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """m/z and intensity (P,) from lines of peaks, and how many peaks could not be read.
+
+    Peaks are written ``41 3; 42 10;``, ``41:3 42:10``, ``(41 3)(42 10)``, ``41, 3``, ``41 3 "b2"``
+    and, where their number is `expected`, ``41 3 42 10``. Further columns are left aside.
+    """
+    plain = [*chain.from_iterable(map(_peaks_of_line, lines))]
+    if expected not in (None, len(plain)):
+        tokens = " ".join(plain).split(None, 2 * MOST_PEAKS)
+        if len(tokens) == 2 * expected:
+            plain = [" ".join(tokens[i : i + 2]) for i in range(0, len(tokens), 2)]
+    text = " ".join(plain)
+    tokens = text.split(None, 2 * len(plain))
+    # NumPy reads numbers as Python does, see `finite`.
+    if len(tokens) == 2 * len(plain) and text.isascii() and "_" not in text:
+        with contextlib.suppress(ValueError):
+            values = np.array(tokens, dtype=np.float64)
+            return values[0::2], values[1::2], 0
+    pairs = [pair for line in plain if (pair := _pair(line)) is not None]
+    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return table[:, 0], table[:, 1], len(plain) - len(pairs)
+
+
+def _peaks_of_line(line: str) -> list[str]:
+    """The peaks of a line, each with blanks between its numbers."""
+    if not _MARKED.search(line):
+        return [line]
+    text = _QUOTED.sub(" ", line).translate(_BRACKETS)
+    text = _COLON_PAIR.sub(r"\1 \2;" if text.count(":") > 1 else r"\1 \2", text)
+    text = _COMMA.sub(" ", text)
+    if ";" not in text:
+        return [text]
+    parts = [part.strip(" \t,") for part in text.split(";", MOST_PEAKS)]
+    if any(PEAK.match(part) for part in parts):
+        # What does not begin with a digit is an annotation.
+        return [part for part in parts if part[:1].isdigit() or PEAK.match(part)]
+    return [" ".join(parts)]  # the two numbers of one peak
+
+
+def _pair(line: str) -> tuple[float, float] | None:
+    """The first two numbers of a line, decimal commas understood."""
+    columns = line.split(None, 2)
+    if len(columns) == 1:
+        columns = line.split(",", 2)
+    if not all(column.isascii() and "_" not in column for column in columns[:2]):
+        return None
+    try:
+        return float(columns[0].replace(",", ".")), float(columns[1].replace(",", "."))
+    except (ValueError, IndexError):
+        return None
+
+
+@dataclass(slots=True)
+class Block:
+    """Fields and peak lines of one record of a text format, as far as they fit."""
+
+    # keys lower case; of a repeated key the first value that is not empty counts
+    metadata: dict[str, str] = field(default_factory=dict)
+    peaks: list[str] = field(default_factory=list)
+    # `TOO_LARGE` once there was more than one spectrum can have; the rest is left out
+    trouble: str = ""
+    size: int = 0  # characters so far
+    # other values of keys that say something of the ion
+    repeated: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def add_field(self, key: str, value: str) -> None:
+        """Take a field."""
+        self.count(len(key) + len(value) + _FIELD_COST)
+        if not self.trouble and not self.metadata.get(key):
+            self.metadata[key] = value
+        elif not self.trouble and self.metadata[key] != value and canonical_key(key) in COMPARED:
+            self.repeated.append((key, value))
+
+    def add_peak(self, line: str) -> None:
+        """Take a line of peaks."""
+        self.count(len(line))
+        if len(self.peaks) >= MOST_PEAKS:
+            self.trouble = TOO_LARGE
+        if not self.trouble:
+            self.peaks.append(line)
+
+    def count(self, characters: int) -> None:
+        """Take note of what a line holds."""
+        self.size += characters
+        if self.size > LONGEST_LINE:
+            self.trouble = TOO_LARGE
+
+    def stated(self, key: str) -> int | None:
+        """The number that a field is, such as that of peaks; None for none."""
+        text = self.metadata.get(key, "")
+        return int(text) if _COUNT.fullmatch(text) else None
+
+    @property
+    def has_peaks(self) -> bool:
+        """Whether any line is one of peaks."""
+        return any(map(PEAK.match, self.peaks))
+
+    def record(self, count_key: str = "", called: str = "", by_number: bool = False) -> Record:
+        """The record, with what is wrong about its peaks said in it.
+
+        Args:
+            count_key: Key of the field that states their number, if there is one.
+            called: Its name in the file.
+            by_number: Whether peaks are told apart by it.
+        """
+        if self.trouble:
+            return Record(self.metadata, trouble=self.trouble)
+        number = self.stated(count_key)
+        mz, intensity, bad = peaks_of(self.peaks, number if by_number else None)
+        n_lines, warnings, trouble = mz.size + bad, [*self.warnings], ""
+        if bad and not mz.size:
+            trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
+        elif bad:
+            warnings.append(f"{bad} of {n_lines} peak lines were not readable and left out")
+        if number not in (None, n_lines):
+            warnings.append(f"{called} says {self.metadata[count_key]}, and there are {n_lines}")
+        repeated = tuple(self.repeated)
+        return Record(self.metadata, mz, intensity, trouble, tuple(warnings), repeated=repeated)
+
+
+_BEGIN_IONS: Final = re.compile(r"\s*BEGIN\s+IONS\s*", re.IGNORECASE)
+_END_IONS: Final = re.compile(r"\s*END\s+IONS\s*", re.IGNORECASE)
+_COMMENT: Final = ("#", ";", "!", "/")
+_STRAY_END: Final = Record({}, trouble="END IONS stands without BEGIN IONS")
+_STRAY_PEAKS: Final = Record({}, trouble="peaks stand without BEGIN IONS; restore that line")
 _MASSSPECGYM: Final = frozenset({"fold", "identifier"})  # its energies are in eV by definition
 
 
@@ -49,14 +186,14 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
         elif _BEGIN_IONS.fullmatch(line):
             if is_open:
                 yield _mgf_record(block, shared, "it has no END IONS")
-            elif any(map(PEAK.match, block.peaks)):
-                yield Record({}, trouble=_STRAY_PEAKS)
+            elif block.has_peaks:
+                yield _STRAY_PEAKS
             else:
                 shared |= block.metadata
             block, is_open = Block(), True
         elif _END_IONS.fullmatch(line):
             # Parameters before a stray END IONS belonged to its record, so they are not shared.
-            yield _mgf_record(block, shared) if is_open else Record({}, trouble=_STRAY_END)
+            yield _mgf_record(block, shared) if is_open else _STRAY_END
             block, is_open = Block(), False
         elif equals:
             block.add_field(key.strip().lower(), value.strip())
@@ -64,16 +201,15 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
             block.add_peak(line)
     if is_open:
         yield _mgf_record(block, shared, "the file ends within it")
-    elif any(map(PEAK.match, block.peaks)):
-        yield Record({}, trouble=_STRAY_PEAKS)
+    elif block.has_peaks:
+        yield _STRAY_PEAKS
 
 
 def _mgf_record(block: Block, shared: Mapping[str, str], torn: str = "") -> Record:
     """The record, its own parameters over the shared ones."""
     block.metadata = {**shared, **block.metadata}
     block.warnings += [f"{TORN}: {torn}"] if torn else []
-    record = block.record(one_peak_a_line(block.peaks))
-    return replace(record, energy_in_ev=block.metadata.keys() >= _MASSSPECGYM)
+    return replace(block.record(), energy_in_ev=block.metadata.keys() >= _MASSSPECGYM)
 
 
 _MSP_KEY: Final = re.compile(r"\s*([A-Za-z$][^:=]{0,60}?)\s*:")
@@ -83,12 +219,6 @@ _PEAK_COUNT: Final = re.compile(
     r"peaks?[ _-]?count|(?:peaks|features)",
     re.IGNORECASE,
 )
-_COUNT: Final = re.compile(r"[0-9]{1,9}")
-_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
-_MARKED: Final = re.compile(r"[\"':;,()\[\]{}|]")
-_COMMA: Final = re.compile(r"\s*,\s+|\s+,")
-_COLON_PAIR: Final = re.compile(r"([^\s:;]+)\s*:\s*([^\s:;]+)")
-_BRACKETS: Final = str.maketrans("([{)]}|", "   ;;; ")
 # MoNA keeps fields as quoted key=value pairs in its comments.
 _COMMENT_PAIR: Final = re.compile(
     r"\"([^\"=]+)=([^\"]*)\"|(?<![^\s\"])([^\s\"=]+)=(?:\"([^\"]*)\"|(\S+))"
@@ -110,15 +240,14 @@ class _Entry(Block):
     is_over: bool = False  # A blank line ended it; only further peaks may still belong to it
 
     @property
-    def expected(self) -> int | None:
-        """The number of peaks that the record states; None where it states none."""
-        stated = self.metadata.get(self.count_key, "")
-        return int(stated) if _COUNT.fullmatch(stated) else None
-
-    @property
     def count_key(self) -> str:
         """Key of the field that states the number of peaks, else ""."""
         return next(filter(_PEAK_COUNT.fullmatch, self.metadata), "")
+
+    @property
+    def expected(self) -> int | None:
+        """The number of peaks that the record states; None where it states none."""
+        return self.stated(self.count_key)
 
     def ends_before(self, key: str) -> bool:
         """Whether a field is the next record's: after peaks, or a second name."""
@@ -162,8 +291,7 @@ class _Entry(Block):
     def finished(self) -> Record:
         """The record; what has nominal masses and no precursor is of electron ionisation."""
         count_key = self.count_key
-        lines = one_peak_a_line(self.peaks, self.expected)
-        record = self.record(lines, count_key, count_key.title())
+        record = self.record(count_key, count_key.title(), by_number=True)
         names = set(map(canonical_key, self.metadata))
         is_nominal = record.mz.size >= _FEWEST_NOMINAL and not names & {*PRECURSOR, *ADDUCT}
         if is_nominal and (record.mz == np.rint(record.mz)).all():
@@ -193,34 +321,3 @@ def msp_records(lines: Iterable[str]) -> Iterator[Record]:
         entry.take_field(key, line[match.end() :].strip())
     if entry.metadata:
         yield entry.finished()
-
-
-def one_peak_a_line(lines: Sequence[str], expected: int | None = None) -> list[str]:
-    """Lines of m/z and intensity and whatever follows, in blanks, from the ways to write them.
-
-    Such are ``41 3; 42 10;``, ``41:3 42:10``, ``(41 3)(42 10)``, ``41, 3``, ``41 3 "b2"`` and,
-    where their number is `expected`, ``41 3 42 10``.
-    """
-    plain: list[str] = []
-    for line in lines:
-        plain += _peaks_of(line) if _MARKED.search(line) else [line]
-    if expected is None or expected == len(plain):
-        return plain
-    tokens = [token for line in plain for token in line.split(None, 2 * MOST_PEAKS)]
-    if len(tokens) == 2 * expected:
-        return [" ".join(tokens[i : i + 2]) for i in range(0, len(tokens), 2)]
-    return plain
-
-
-def _peaks_of(line: str) -> list[str]:
-    """Peaks of a line that has more signs in it than numbers need."""
-    text = _QUOTED.sub(" ", line).translate(_BRACKETS)
-    text = _COLON_PAIR.sub(r"\1 \2;" if text.count(":") > 1 else r"\1 \2", text)
-    text = _COMMA.sub(" ", text)
-    if ";" not in text:
-        return [text]
-    parts = [part.strip(" \t,") for part in text.split(";", MOST_PEAKS)]
-    if any(PEAK.match(part) for part in parts):
-        # What does not begin with a digit is an annotation.
-        return [part for part in parts if part[:1].isdigit() or PEAK.match(part)]
-    return [" ".join(parts)]  # the two numbers of one peak
