@@ -77,6 +77,10 @@ class Adduct:
         """Mass of the atoms of one molecule whose ion has this m/z, Da."""
         return (mz * abs(self.charge) - self.mass_shift) / self.molecules
 
+    def mz(self, mass: float) -> float:
+        """m/z of the ion of molecules of this mass of atoms, Da."""
+        return (mass * self.molecules + self.mass_shift) / abs(self.charge)
+
     @cached_property
     def carriers(self) -> tuple[Carrier, ...]:
         """What fragments may keep: first nothing but one charge, last all that the ion has."""
@@ -378,7 +382,7 @@ def parent_formula(formula: Formula, adduct: Adduct) -> Formula:
 
 def precursor_mz(formula: Formula, adduct: Adduct) -> float:
     """Monoisotopic m/z of the ion of a molecule (for [M]+: of the cation itself)."""
-    return (formula.atoms_mass * adduct.molecules + adduct.mass_shift) / abs(adduct.charge)
+    return adduct.mz(formula.atoms_mass)
 
 
 def fits(formula: Formula, adduct: Adduct) -> bool:

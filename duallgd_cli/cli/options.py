@@ -255,9 +255,9 @@ Features = Annotated[
     Path | None,
     output(
         metavar="TABLE",
-        help="Table of features of mzmine, MS-DIAL, SIRIUS, XCMS or Progenesis QI. It comes back "
-        "as OUT.features.csv, answers beside its own columns; its adducts hold where the spectra "
-        "name none.",
+        help="Table of features of mzmine, MS-DIAL, SIRIUS, XCMS, OpenMS, MetaboScape, Progenesis "
+        "QI or Compound Discoverer. It comes back as OUT.features.csv, answers beside its own "
+        "columns; its adducts hold where the spectra name none.",
     ),
 ]
 Names = Annotated[

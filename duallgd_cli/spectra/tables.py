@@ -186,13 +186,18 @@ def names_in_tables(feature: Feature) -> tuple[str, ...]:
 
 
 _IDS: Final = (
-    *("mappingfeatureid", "alignedfeatureid", "featureid", "rowid", "alignmentid", "peakid"),
-    *("compound", "rownames", "feature", "id", "name"),
+    *("mappingfeatureid", "providedfeatureid", "alignedfeatureid", "featureid", "rowid"),
+    *("alignmentid", "peakid", "compound", "compoundsid", "rownames", "feature", "id", "name"),
 )
-_MZ: Final = ("rowmz", "averagemz", "mzmed", "precursormz", "ionmass", "mzmean", "mz")
+_MZ: Final = (
+    *("rowmz", "averagemz", "mzmed", "mzcf", "precursormz", "ionmass", "mzmean", "mz", "pepmass"),
+)
+_MASSES: Final = ("neutralmassda", "calcmw")  # neutral ones
 # Retention times: in seconds, in either unit (median of XCMS), and in minutes. XCMS calls rtmin
 # what others call the least, so it comes after what XCMS writes beside it.
-_SECONDS: Final = ("retentiontimeinseconds", "rtseconds", "rtsec", "rts", "retentiontimes")
+_SECONDS: Final = (
+    *("retentiontimeinseconds", "rtseconds", "rtsec", "rts", "retentiontimes", "rtcf"),
+)
 _EITHER: Final = ("rtmed", "rt", "rtmean")
 _MINUTES: Final = (
     *("rowretentiontime", "averagertmin", "retentiontimemin", "retentiontimeinminutes"),
@@ -200,9 +205,19 @@ _MINUTES: Final = (
 )
 _RT: Final = (*_SECONDS, *_EITHER, *_MINUTES, "retentiontime")
 _ADDUCTS: Final = (
-    *("bestion", "ionidentitiesionidentities", "adducttype", "adduct", "adducts", "iontype"),
+    *("bestion", "ionidentitiesionidentities", "adducttype", "adductionname", "adduct", "adducts"),
+    *("iontype", "referenceion"),
 )
 _OF_MZMINE: Final = "rtrangemin"  # stands beside its retention times, which are in minutes
+# Stands in tables of MetaboScape whose PEPMASS is the neutral mass and whose times are in seconds;
+# older ones have m/z and minutes under the same names.
+_OF_METABOSCAPE: Final = "namemetaboscape"
+# OpenMS writes tables of several kinds into one file; each line begins with the name of its kind.
+_OF_OPENMS: Final = re.compile(r"#?CONSENSUS[\t;,]")
+# Ids that MS-DIAL and Progenesis QI put into the names of spectra.
+_ID_IN_NAME: Final = re.compile(
+    r"\|(?:PEAK)?ID=(\d+)(?=\||$)|\((\d+[.,]\d+_\d+[.,]\d+(?:n|m/z))\)$"
+)
 _LONGEST_S: Final = 100.0  # a largest retention time below it is one in minutes
 _MOST_BEFORE: Final = 20  # lines before the names of the columns
 _OURS: Final = "duallgd_"
@@ -213,19 +228,37 @@ _SHOWN: Final = 3
 
 
 class Row(NamedTuple):
-    """A feature of a table: its cells, m/z and retention time (s) or None, its adduct or ""."""
+    """A feature of a table.
+
+    Attributes:
+        cells: As they are.
+        name: Its id, or the first cell of a row without ids.
+        rt_s: Retention time (s), or None.
+        ions: Each m/z that it may have with the adduct, or "": first as the table has them, then by
+            its neutral mass.
+        same: Place of the first row of the same ids, m/z and time: SIRIUS has one for each formula.
+    """
 
     cells: Sequence[str]
-    mz: float | None
+    name: str
     rt_s: float | None
-    adduct: str
+    ions: Sequence[tuple[float | None, str]]
+    same: int
 
 
 class Joined(NamedTuple):
-    """The place of the row that a feature is, if any; by what (``id``, ``m/z and RT``); doubts."""
+    """The place of the row that a feature is, if any.
+
+    Attributes:
+        place: Of the first of such rows.
+        by: By what it joins: ``id`` or ``m/z and RT``.
+        adduct: As the row has it for the m/z of the feature, or "".
+        remark: What is doubtful, or "".
+    """
 
     place: int | None
     by: str = ""
+    adduct: str = ""
     remark: str = ""
 
 
@@ -257,23 +290,39 @@ class FeatureTable:
         self.columns = [names[at] for at in kept]
 
         def first(likely: Sequence[str]) -> int | None:
-            return next((header.index(name) for name in likely if name in header), None)
+            found = next((name for name in likely if name in header), None)
+            if found is not None and header.count(found) > 1:
+                name = quote(names[header.index(found)])
+                raise UnreadableError(f"{path} has two columns {name}; rename or remove one")
+            return None if found is None else header.index(found)
 
-        mz, rt, adduct = first(_MZ), first(_RT), first(_ADDUCTS)
-        ids = [header.index(name) for name in _IDS if name in header]
+        mz, rt, adduct, mass = first(_MZ), first(_RT), first(_ADDUCTS), first(_MASSES)
+        if _OF_METABOSCAPE in header:
+            mz, mass = None, mz
+        ids = [at for name in _IDS if (at := first([name])) is not None]
         ids += [0] if names[0] == "" else []
         unit_s = 1.0 if rt is None else self._unit_s(names[rt], header, [one[rt] for one in lines])
         self.rows: list[Row] = []
         self._by_id: defaultdict[str, list[int]] = defaultdict(list)
+        self._adducts: defaultdict[int, dict[str, None]] = defaultdict(dict)  # of equal rows
+        first_of: dict[tuple[object, ...], int] = {}
         for place, cells in enumerate(lines):
-            at = None if mz is None else cell_number(cells[mz])
-            time = None if rt is None else cell_number(cells[rt])
-            text = "" if adduct is None or is_missing(cells[adduct]) else cells[adduct]
+            ion_mz, time, neutral = (
+                None if column is None else cell_number(cells[column]) for column in (mz, rt, mass)
+            )
+            text = "" if adduct is None else cells[adduct].removeprefix("ION=")
+            ions = _ions(ion_mz, neutral, "" if is_missing(text) else text)
             time_s = None if time is None else time * unit_s
-            self.rows.append(Row([cells[n] for n in kept], at, time_s, text))
+            key = (*(cells[n] for n in ids), ions[0][0], time_s)
+            same = first_of.setdefault(key, place) if any(key) else place
+            name = next(filter(None, (cells[n] for n in ids)), cells[0])
+            self.rows.append(Row([cells[n] for n in kept], name, time_s, ions, same))
+            self._adducts[same] |= {ions[0][1]: None} if ions[0][1] else {}
             for name in dict.fromkeys(name for n in ids for name in cell_names(cells[n])):
                 self._by_id[name].append(place)
-        self._mz = np.array([np.nan if one.mz is None else one.mz for one in self.rows])
+        each = [(place, mz) for place, row in enumerate(self.rows) for mz, _ in row.ions]
+        self._place = np.array([place for place, _ in each], dtype=np.intp)  # of each ion
+        self._mz = np.array([np.nan if mz is None else mz for _, mz in each])
         self._rt = np.array([np.nan if one.rt_s is None else one.rt_s for one in self.rows])
 
     def _unit_s(self, written: str, header: Sequence[str], cells: Sequence[str]) -> float:
@@ -283,6 +332,8 @@ class FeatureTable:
             return 1.0
         if name in _MINUTES or (name == "rt" and _OF_MZMINE in header):
             return 60.0
+        if _OF_METABOSCAPE in header:
+            return 1.0
         longest = max(filter(None, map(cell_number, cells)), default=0.0)
         is_minutes = longest < _LONGEST_S
         if name != "rtmed" or is_minutes:
@@ -295,29 +346,54 @@ class FeatureTable:
 
     def row_of(self, names: Sequence[str], mz: float | None, rt_s: float | None) -> Joined:
         """The row of a feature by its names, the likelier first, precursor m/z and time (s)."""
-        same_id = dict.fromkeys(at for name in names for at in self._by_id.get(name, ()))
+        within = (found for name in names for ids in _ID_IN_NAME.findall(name) for found in ids)
+        same_id = dict.fromkeys(
+            at for name in (*names, *within) for at in self._by_id.get(name, ())
+        )
         most_da = np.inf if mz is None else max(_SAME_DA_OF_ID, 2e-5 * mz)
-        agreeing = [at for at in same_id if not abs(self._mz[at] - (mz or 0.0)) > most_da]
+        agreeing = [
+            at
+            for at in same_id
+            if any(
+                ion is None or abs(ion - (mz or 0.0)) <= most_da for ion, _ in self.rows[at].ions
+            )
+        ]
         apart_s = np.abs(self._rt - (np.nan if rt_s is None else rt_s))
         if agreeing:
-            place = min(agreeing, key=lambda one: np.nan_to_num(apart_s[one]))
+            place = self.rows[min(agreeing, key=lambda one: np.nan_to_num(apart_s[one]))].same
             remark = ""
             if apart_s[place] > _SAME_S_OF_ID:
                 remark = f"the retention time is {rt_s:.6g} s in the file and "
                 remark += f"{self._rt[place]:.6g} s in the table of features"
-            return Joined(place, "id", remark)
+            return self._joined(place, "id", mz, remark)
         if mz is None or rt_s is None:
             return Joined(None)
         apart = np.abs(self._mz - mz) / max(_SAME_DA, _SAME_PPM * 1e-6 * mz)
-        near = np.flatnonzero((apart <= 1) & (apart_s <= _SAME_S))
+        near = np.flatnonzero((apart <= 1) & (apart_s[self._place] <= _SAME_S))
         if not near.size:
             return Joined(None)
-        best = int(near[np.argmin(apart[near] ** 2 + (apart_s[near] / _SAME_S) ** 2)])
-        remark = ""
-        if near.size > 1:
-            remark = f"{near.size} rows of the table of features have this m/z and retention time; "
+        places = self._place[near]
+        best = int(places[np.argmin(apart[near] ** 2 + (apart_s[places] / _SAME_S) ** 2)])
+        several, remark = len({self.rows[at].same for at in places.tolist()}), ""
+        if several > 1:
+            remark = f"{several} rows of the table of features have this m/z and retention time; "
             remark += "the nearest is used"
-        return Joined(best, "m/z and RT", remark)
+        return self._joined(self.rows[best].same, "m/z and RT", mz, remark)
+
+    def _joined(self, place: int, by: str, mz: float | None, remark: str) -> Joined:
+        """A row with the adduct that it gives to an ion of this m/z."""
+        (_, text), *by_mass = self.rows[place].ions
+        near = [
+            (abs(ion - mz), name)
+            for ion, name in by_mass
+            if ion and mz and abs(ion - mz) <= max(_SAME_DA, _SAME_PPM * 1e-6 * mz)
+        ]
+        adduct = min(near)[1] if near else text or next(iter(self._adducts[place]), "")
+        if len(self._adducts[place]) > 1:
+            also = ", ".join(name for name in self._adducts[place] if name != adduct)
+            further = f"the table of features has {adduct} for it and in further rows {also}"
+            remark = "; ".join(filter(None, (remark, further)))
+        return Joined(place, by, adduct, remark)
 
     def applied(self, features: Iterable[Feature]) -> Iterator[Feature]:
         """Features with the adducts of their rows; the log says at the end what did not join.
@@ -328,18 +404,19 @@ class FeatureTable:
         if self.guess:
             logger.warning("%s", self.guess)
         how: defaultdict[str, int] = defaultdict(int)
-        unseen, without = set(range(len(self.rows))), list[str]()
+        unseen, without = {row.same for row in self.rows}, list[str]()
         for feature in features:
             spectrum = feature.first
             names = names_in_tables(feature)
-            place, by, remark = self.row_of(names, spectrum.precursor_mz, spectrum.retention_time_s)
+            place, by, adduct, remark = self.row_of(
+                names, spectrum.precursor_mz, spectrum.retention_time_s
+            )
             if place is None:
                 without.append((*names, spectrum.spectrum_id)[0])
                 yield feature
                 continue
             how[by] += 1
             unseen.discard(place)
-            adduct = self.rows[place].adduct
             spectra = tuple(_with_adduct(one, adduct, remark) for one in feature.spectra)
             yield replace(feature, spectra=spectra)
         said = ", ".join(f"{number} by {by}" for by, number in how.items()) or "none"
@@ -347,13 +424,23 @@ class FeatureTable:
         if not unseen and not without:
             logger.info("%s", text)
             return
-        rows = ", ".join(self.rows[place].cells[0] for place in islice(sorted(unseen), _SHOWN))
+        rows = ", ".join(self.rows[place].name for place in islice(sorted(unseen), _SHOWN))
         lacking = f" (features {', '.join(map(clip, without[:_SHOWN]))})" if without else ""
         logger.warning(
             "%s; without a spectrum are %s%s, in no row are %s%s",
             text, counted(len(unseen), "row"), f" (rows {clip(rows)})" if rows else "",
             counted(len(without), "feature"), lacking,
         )  # fmt: skip
+
+
+def _ions(mz: float | None, mass: float | None, text: str) -> list[tuple[float | None, str]]:
+    """Each m/z of a row with its adduct, see `Row`; several may be named, as Progenesis QI does."""
+    ions: list[tuple[float | None, str]] = [(mz, text)]
+    for name in text.split(", ") if mass else ():
+        adduct = parse_adduct(name)
+        if mass and not isinstance(adduct, Failure):
+            ions.append((adduct.mz(mass), name))
+    return ions[1:] if mz is None and len(ions) > 1 else ions
 
 
 def _read(path: Path) -> tuple[list[list[str]], list[Sequence[str]]]:
@@ -363,22 +450,27 @@ def _read(path: Path) -> tuple[list[list[str]], list[Sequence[str]]]:
             texts = list(file)
     except DAMAGED as error:
         raise UnreadableError(damaged(path, error)) from None
+    before: list[str] = []
+    if any(map(_OF_OPENMS.match, texts)):
+        before = [text for text in texts if not _OF_OPENMS.match(text)]
+        texts = [*filter(_OF_OPENMS.match, texts)]
     for at, text in enumerate(texts[:_MOST_BEFORE]):
         for delimiter in "\t;,":
-            names = {plain(name) for name in _split(text, delimiter)}
+            names = {plain(name) for name in _split(text.lstrip("#"), delimiter)}
             if names & {*_MZ} and names & {*_IDS, *_RT}:
                 break
         else:
             continue
-        rest = texts[at:]
+        # A mark before the names would make a comment of them.
+        rest = [text.lstrip("#"), *texts[at + 1 :]]
         if len(rest) > 1 and len(_split(rest[1], delimiter)) == len(_split(text, delimiter)) + 1:
-            rest[0] = f'""{delimiter}{text}'  # R names no column of the names of its rows
+            rest[0] = f'""{delimiter}{rest[0]}'  # R names no column of the names of its rows
         rows: list[Sequence[str]] = []
         for line in lines_of(iter(rest), delimiter):
             if line.fault:
                 raise UnreadableError(f"{path}, line {at + line.number}: {line.fault}")
             rows.append(line.cells)
-        return [_split(before, delimiter) for before in texts[:at]], rows
+        return [_split(one, delimiter) for one in (*before, *texts[:at])], rows
     begins = next((one.strip() for one in texts if one.strip()), "nothing")
     raise UnreadableError(
         f"{path} is no table of features: no line names a column of m/z (such as row m/z, Average "

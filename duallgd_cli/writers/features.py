@@ -189,7 +189,7 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
             continue
         scans = "" if prediction.feature_id else prediction.scans
         names = (prediction.feature_id, prediction.spectrum_id, prediction.name, scans)
-        place, by, _ = features.row_of(names, prediction.precursor_mz, prediction.rt_seconds)
+        place, by, *_ = features.row_of(names, prediction.precursor_mz, prediction.rt_seconds)
         likely = [one for one in prediction.parts or () if one.probability >= _LIKELY]
         row = next(rows(prediction)) | {
             "feature_id": prediction.feature_id or prediction.spectrum_id,
@@ -209,8 +209,8 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
     def lines() -> Iterator[Sequence[str]]:
         yield from features.before
         yield [*features.columns, *(f"duallgd_{name}" for name in _ANSWERS)]
-        for place, row in enumerate(features.rows):
-            for answer in answers[place] or [_NO_SPECTRUM]:
+        for row in features.rows:
+            for answer in answers[row.same] or [_NO_SPECTRUM]:
                 yield [*row.cells, *cells_of(answer, _ANSWERS)]
         for answer in answers[None]:
             yield [*[""] * len(features.columns), *cells_of(answer, _ANSWERS)]
