@@ -71,6 +71,7 @@ REFUSED = [
     ("formulas SPECTRA --adduct [M+Q]+", 2, "--adduct: adduct '[M+Q]+' is not supported"),
     ("evaluate", 2, "nothing to predict"),
     ("evaluate --predictions p.csv --preset fast", 2, "--preset is for a prediction"),
+    ("evaluate --predictions p.csv --samples 3", 2, "--samples is for a prediction"),
     ("evaluate --predictions p.csv", 2, "give --benchmark, or --predictions"),
     ("evaluate --predictions p.csv --truth t.tsv", 66, "does not exist"),
     ("evaluate --benchmark labelled.tsv --precision half", 2, "precision must be one of"),

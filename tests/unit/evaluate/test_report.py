@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.report import strata
-from duallgd_cli.evaluate.run import evaluate, tried_formulas
+from duallgd_cli.evaluate.report import report, strata
+from duallgd_cli.evaluate.run import evaluate, inputs_of, tried_formulas
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.results import HypothesisResult
@@ -68,7 +68,9 @@ def test_pictures_show_every_group_and_every_bin(settings, monkeypatch):
 
 
 def test_a_report_holds_numbers_that_can_be_counted(settings):
-    evaluate(settings)
+    inputs = inputs_of(settings)
+    inputs.notes["seconds"] = {"a": 2.5}
+    report(settings, inputs)
 
     found = json.loads((settings.folder / "results.json").read_text())
     spectra = table_of(settings.folder, "per_spectrum.tsv")
@@ -84,6 +86,7 @@ def test_a_report_holds_numbers_that_can_be_counted(settings):
     assert [(row["status"], row["accuracy@1"], row["confidence"]) for row in spectra] == [
         ("ok", "0", "0.5"), ("ok", "1", "0.75"), ("not_predicted", "0", "")
     ]  # fmt: skip
+    assert [row["seconds"] for row in spectra] == ["2.5", "", ""]
     assert [row["mean"] for row in groups if row["metric"] == "accuracy@10"] == [
         "0.666667",  # all; then by atoms, then by adduct
         *("0.666667", "0.5", "1"),

@@ -86,6 +86,7 @@ def test_spectra_come_in_input_order_whatever_the_order_of_the_journal(tmp_path)
         ),
         ({"model": {"name": "a", "sha256": "e" * 64, "ranking": {}}}, r"weights\.sha256 f+ -> e+"),
         ({"version": "2"}, "version 1 -> 2"),
+        ({"settings": {**HEADER.settings, "core": "C"}}, r"settings\.core absent -> C"),
         ({"shard": "1/2"}, "shard 1/1 -> 1/2"),
         ({"inputs": ({**INPUT, "bytes": 11},)}, r"input\.a\.mgf\.bytes 10 -> 11"),
         ({"model": {**HEADER.model, "name": "b"}}, None),  # the same weights at another place

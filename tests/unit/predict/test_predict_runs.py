@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,8 @@ def test_an_interrupted_and_resumed_run_writes_the_same_bytes(spectra, tmp_path,
 
     assert parts.read_bytes() == whole.read_bytes()
     assert summary.n_resumed >= after
+    lines = [Path(f"{path}.journal.jsonl").read_bytes().count(b"\n") for path in (parts, whole)]
+    assert lines[0] == lines[1]  # nothing is predicted twice
 
 
 def test_resuming_another_run_is_refused_and_says_what_changed(spectra, tmp_path):

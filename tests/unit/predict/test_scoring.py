@@ -68,6 +68,7 @@ def test_they_are_ranked_among_all_candidates_with_probability_and_peaks(tmp_pat
     rows = score(tmp_path, mine, block(ASPIRIN))
 
     first, second = rows[0], rows[4]
+    assert first["rank"] != rows[1]["rank"]
     assert 1 <= int(first["rank"]) <= int(first["candidates"])
     assert int(first["candidates"]) > 2  # those that were generated, too
     assert 0 < float(first["confidence"]) < 1

@@ -199,7 +199,7 @@ def test_page_and_table_agree_on_the_level_however_few_candidates_are_shown(tmp_
 
 def test_a_candidate_says_where_it_comes_from_and_which_library_has_its_spectrum(tmp_path):
     match = aspirin_result().known["library_match"]
-    peaks = {"mz": [121.03, 139.04], "intensity": [1.0, 0.5]}
+    peaks = {"mz": [121.03, 139.04], "intensity": [1.0, 0.5], "library": "mine\x1b.msp"}
     offered, refused = (
         shown(tmp_path, aspirin_result(known={"library_match": match | changes}))
         for changes in (peaks, {"offered": False})
@@ -208,13 +208,13 @@ def test_a_candidate_says_where_it_comes_from_and_which_library_has_its_spectrum
     aspirin = by_smiles["CC(=O)Oc1ccccc1C(=O)O"]
 
     said = {
-        "library": "mine.msp", "name": "Aspirin <b>", "score": 0.931, "matched_peaks": 7,
+        "library": "mine .msp", "name": "Aspirin <b>", "score": 0.931, "matched_peaks": 7,
         "probability": 0.4,
     }  # fmt: skip
     assert (aspirin["sources"], aspirin["library_match"]) == (["library", "noise"], said)
     assert [one["library_match"] for one in by_smiles.values()].count(None) == 4
     assert by_smiles["CC(=O)Oc1ccc(C(=O)O)cc1"]["sources"] == ["<i>mine", "analogues"]
-    assert offered["library"] == said | peaks
+    assert offered["library"] == peaks | said
     assert [one["library_match"] for one in refused["candidates"]] == [None] * 5
     assert refused["library"] is None
 
