@@ -30,13 +30,8 @@ from duallgd_cli.spectra.isotopes import (
 )
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
-from duallgd_cli.spectra.run import (
-    FeatureSettings,
-    features_of_run,
-    is_of_run,
-    nothing_left,
-    scan_of,
-)
+from duallgd_cli.spectra.run import FeatureSettings, features_of_run, nothing_left
+from duallgd_cli.spectra.scans import is_of_run, scan_of
 from duallgd_cli.spectra.types import (
     ISOTOPES,
     OPTION,
