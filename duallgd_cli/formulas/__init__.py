@@ -114,9 +114,15 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     """
     feature = monoisotopic(feature)
     spectrum = feature.first
-    adducts = _possible_adducts(spectrum)
-    if isinstance(adducts, Failure):
-        return adducts
+    if spectrum.adduct_text:
+        adduct = parse_adduct(spectrum.adduct_text)
+        if isinstance(adduct, Failure):
+            return adduct
+        adducts = [adduct]
+    elif (failure := unnamed_ion(spectrum)) is not None:
+        return failure
+    else:
+        adducts = [one for one in ADDUCTS if spectrum.polarity in (0, one.polarity)]
     mz, rounding_da = spectrum.precursor_mz, spectrum.precursor_rounding_da
     if mz is None:
         message = "no precursor m/z is given, so no formula can be looked for; add it to the file"
@@ -222,15 +228,6 @@ def possible_formulas(
 @cache
 def _space(elements: str) -> FormulaSpace:
     return FormulaSpace(known_formulas().rarer, parse_elements(elements))
-
-
-def _possible_adducts(spectrum: Spectrum) -> Sequence[Adduct] | Failure:
-    if spectrum.adduct_text:
-        adduct = parse_adduct(spectrum.adduct_text)
-        return adduct if isinstance(adduct, Failure) else (adduct,)
-    if (failure := unnamed_ion(spectrum)) is not None:
-        return failure
-    return [a for a in ADDUCTS if spectrum.polarity in (0, a.polarity)]
 
 
 def _nothing_fits(

@@ -73,7 +73,13 @@ def _rows(
     )
     said = [*feature.first.warnings]
     if not isinstance(ranked, Failure):
-        said += [*_of_adducts(feature.first), *remarks(feature, ranked)]
+        spectrum = feature.first
+        adduct = parse_adduct(spectrum.adduct_text)
+        said += [adduct.note] if isinstance(adduct, Adduct) else []
+        if not spectrum.adduct_text:
+            mode = {1: "of positive ions ", -1: "of negative ions "}.get(spectrum.polarity, "")
+            said.append(f"no adduct is given: all {mode}were tried")
+        said += remarks(feature, ranked)
     others = ", ".join(str(other.source.index) for other in references(item.spectra)[1:])
     together = f"read together with index {others}" if others else ""
     left_out = [
@@ -106,24 +112,12 @@ def _rows(
         }
 
 
-def _of_adducts(spectrum: Spectrum) -> Iterator[str]:
-    """What to say of the adducts that formulas were looked for with."""
-    adduct = parse_adduct(spectrum.adduct_text)
-    if isinstance(adduct, Adduct):
-        yield adduct.note
-    if not spectrum.adduct_text:
-        mode = {1: "of positive ions ", -1: "of negative ions "}.get(spectrum.polarity, "")
-        yield f"no adduct is given: all {mode}were tried"
-
-
 def _named(spectrum: Spectrum) -> dict[str, Any]:
+    same = ("spectrum_id", "feature_id", "scans", "precursor_mz")
     return dict.fromkeys(COLUMNS) | {
-        "spectrum_id": spectrum.spectrum_id,
+        **{name: getattr(spectrum, name) for name in same},
         "file": spectrum.source.file,
         "index": spectrum.source.index,
-        "feature_id": spectrum.feature_id,
-        "scans": spectrum.scans,
-        "precursor_mz": spectrum.precursor_mz,
         "adduct": spectrum.adduct_text,
         "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
         "assumptions": sentences(*spectrum.assumptions),

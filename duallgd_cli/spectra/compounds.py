@@ -225,7 +225,7 @@ class _Linker:
         ordered = np.sort(self._time)
         edges = [np.searchsorted(ordered, self._time + end) for end in (-_NEAR_S, _NEAR_S)]
         self._near = np.maximum(edges[1] - edges[0] - 1, 1)
-        self._elutions: dict[tuple[int, int], float] = {}
+        self._elution = cache(lambda first, other: _alike(ions[first], ions[other]))
         self.alone = [-math.inf] * len(ions)
         for one in entries:
             if not one.isotope:
@@ -262,7 +262,7 @@ class _Linker:
             apart = 3 * (one.mass - anchor.mass) / math.hypot(anchor.tolerance_da, one.tolerance_da)
             late = (self._time[one.node] - self._time[anchor.node]) / _SPREAD_S
             gain = one.prior - self.alone[one.node] - math.log(chance) - (apart**2 + late**2) / 2
-            gain += self._elution(anchor.node, one.node)
+            gain += self._elution(*sorted((anchor.node, one.node)))
             if gain > by_node.get(one.node, (0.0,))[0]:
                 by_node[one.node] = gain, one
         kept: dict[tuple[str, int], int] = {(anchor.adduct, 0): anchor.node}
@@ -288,15 +288,9 @@ class _Linker:
         most = (0.0, carbon, _HALOGEN, carbon**2 / 2 + 0.05)[one.isotope]
         return self._ions[one.node].height <= most * ion.height
 
-    def _elution(self, first: int, other: int) -> float:
-        """Log odds of one molecule by how alike ions elute; 0 where MS1 does not show it."""
-        pair = (min(first, other), max(first, other))
-        if pair not in self._elutions:
-            self._elutions[pair] = _alike(self._ions[pair[0]], self._ions[pair[1]])
-        return self._elutions[pair]
-
 
 def _alike(first: ElutingIon, other: ElutingIon) -> float:
+    """Log odds of one molecule by how alike ions elute; 0 where MS1 does not show it."""
     if min(first.time.size, other.time.size) < _FEWEST_POINTS:
         return 0.0
     inside = (first.time >= other.time[0]) & (first.time <= other.time[-1])

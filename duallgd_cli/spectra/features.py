@@ -30,13 +30,8 @@ from duallgd_cli.spectra.isotopes import (
 )
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
-from duallgd_cli.spectra.run import (
-    FeatureSettings,
-    features_of_run,
-    is_of_run,
-    nothing_left,
-    scan_of,
-)
+from duallgd_cli.spectra.run import FeatureSettings, features_of_run, nothing_left
+from duallgd_cli.spectra.scans import is_of_run, scan_of
 from duallgd_cli.spectra.types import (
     ISOTOPES,
     OPTION,
@@ -302,22 +297,23 @@ class Inputs:
         Raises:
             UnreadableError: The only input cannot be read, or there is no feature.
         """
-        for item in group(self._items(), group_by, adduct, settings, self.runs, self.level):
+
+        def items() -> Iterator[Spectrum]:
+            for name in self.names:
+                try:
+                    for item in read(name, raw=self._piped.get(name)):
+                        self.n_ms1 += item.ms_level == 1
+                        yield item
+                except UnreadableError as error:
+                    if len(self.names) == 1:
+                        raise
+                    yield unreadable(Source(name, 0), str(error))
+
+        for item in group(items(), group_by, adduct, settings, self.runs, self.level):
             self.n_features += 1
             yield item
         if not self.n_features:
             raise UnreadableError(nothing_left(self.names, self.runs, self.n_ms1))
-
-    def _items(self) -> Iterator[Spectrum]:
-        for name in self.names:
-            try:
-                for item in read(name, raw=self._piped.get(name)):
-                    self.n_ms1 += item.ms_level == 1
-                    yield item
-            except UnreadableError as error:
-                if len(self.names) == 1:
-                    raise
-                yield unreadable(Source(name, 0), str(error))
 
 
 def count_spectra(

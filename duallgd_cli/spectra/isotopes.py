@@ -1,6 +1,7 @@
 """What MS1 spectra show of the ion of an MS2 spectrum: its isotopes, and whether it is one."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.annotation import AnnotationSettings
-from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
+from duallgd_cli.spectra.types import HIGHEST_MZ, ISOTOPES, IsotopePattern, Spectrum
 
 _SAME_PRECURSOR_PPM: Final = 10.0
 _SAME_PEAK_S: Final = 60.0  # between spectra of one chromatographic peak
@@ -84,7 +85,7 @@ def _lighter_ion(ms1: Spectrum, ms2: Spectrum) -> tuple[float, float, str] | Non
     mz, charges = ms2.precursor_mz, max(abs(charge_of(ms2)), 1)
     if mz is None:
         return None
-    peak_mz, intensity = _peaks(ms1)
+    peak_mz, intensity = possible_peaks(ms1)
     tolerance_da = max(mz, _TOLERANCE.floor_mz) * 1e-6
     tolerance_da *= _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
 
@@ -115,10 +116,11 @@ def _lighter_ion(ms1: Spectrum, ms2: Spectrum) -> tuple[float, float, str] | Non
     return None
 
 
-def _peaks(ms1: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """m/z and intensity of what is no nonsense."""
-    possible = (ms1.intensity > _LEAST) & (ms1.intensity < 1 / _LEAST)
-    return ms1.mz[possible], ms1.intensity[possible]
+def possible_peaks(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """m/z and intensity of the peaks that have both."""
+    mz, intensity = spectrum.mz, spectrum.intensity
+    possible = (mz > 0) & (mz < HIGHEST_MZ) & (intensity > _LEAST) & (intensity < 1 / _LEAST)
+    return mz[possible], intensity[possible]
 
 
 def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
@@ -129,7 +131,7 @@ def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
         isotopes, or the ion is too faint.
     """
     mz = ms2.precursor_mz
-    peak_mz, intensity = _peaks(ms1)
+    peak_mz, intensity = possible_peaks(ms1)
     if mz is None or not peak_mz.size:
         return None
     ppm = _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
@@ -146,3 +148,15 @@ def charge_of(spectrum: Spectrum) -> int:
     """Signed charge of the ion, of its adduct if that is understood; 0 where nothing tells."""
     adduct = parse_adduct(spectrum.adduct_text)
     return spectrum.charge if isinstance(adduct, Failure) else adduct.charge
+
+
+def charge_in_ms1(ms1: Iterable[Spectrum], mz: float) -> int:
+    """Charge of an ion by the distance of its isotopes in MS1 scans, 0 where these do not tell."""
+    shown: Counter[int] = Counter()
+    for survey in ms1:
+        peak_mz, height = possible_peaks(survey)
+        at = mz + np.array([0.0, 1.00336, 1.00336 / 2])
+        edges = np.searchsorted(peak_mz, at + 5e-6 * mz * np.array([[-1.0], [1.0]]))
+        main, single, double = (float(height[s:e].max(initial=0.0)) for s, e in edges.T)
+        shown[2 if 0.02 * main < double < 1.4 * main else 1 if single > 0.005 * main else 0] += 1
+    return shown.most_common(1)[0][0] if shown else 0

@@ -7,9 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duallgd_cli.spectra.consensus import consensus
 from duallgd_cli.spectra.features import group
-from duallgd_cli.spectra.run import FEATURES, FeatureSettings, left_out
+from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus, left_out
 from duallgd_cli.spectra.types import Source
 from tests.made_spectra import made_spectrum
 

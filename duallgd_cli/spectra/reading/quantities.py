@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from duallgd_cli.chem.adduct import PERMANENT_CATION, Adduct, parse_adduct
+from duallgd_cli.chem.adduct import Adduct, parse_adduct
 from duallgd_cli.errors import Failure, clip, quote
 from duallgd_cli.spectra.types import HIGHEST_MZ
 
@@ -43,13 +43,13 @@ class Charge(NamedTuple):
     choices: int = 1  # how many charges the text names
 
 
+_SIGNS: Final = {"+": 1, "-": -1}
 _DASHES: Final = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-"))
 _SPACED_SIGN: Final = re.compile(r"(?<=\S)\s[+-]\s(?=\S)")  # ESI - QTOF
 _IN_BRACKETS: Final = re.compile(r"[(\[{]\s*([+-])\s*[)\]}]")
 _SIGN: Final = re.compile(r"(?<![a-z0-9])[+-]|[+-](?![a-z0-9])")
-_POSITIVE: Final = re.compile(
-    r"pos|plus|(?:^|[\s(_-])p(?=$|[\s)_-])|1000130"
-)  # with a term of PSI-MS
+# Words and letters, and terms of PSI-MS.
+_POSITIVE: Final = re.compile(r"pos|plus|(?:^|[\s(_-])p(?=$|[\s)_-])|1000130")
 _NEGATIVE: Final = re.compile(r"neg|minus|(?:^|[\s(_-])n(?=$|[\s)_-])|1000129")
 _FILTER_LINE: Final = re.compile(r"^\s*(?:\w+\s+)?(?:\{[^}]*\}\s+)?([+-])\s+[pc]\b")
 # Of Bruker's DataAnalysis: Cmpd 4, -MS2(181.0495), 24.7eV, 3.2min
@@ -82,24 +82,11 @@ _SIGNED_COLUMN: Final = re.compile(r"\d+[+-]|[+-]\d+[+-]?")
 _CHARGE_COLUMN: Final = re.compile(r"[+-]?\d+[+-]|[+-]\d+|\d{1,2}(?:\.0)?|[+-]")
 _LONGEST: Final = 200  # characters of any of these texts
 
-_SOFT: Final = re.compile(
-    r"esi|apci|appi|maldi|dart|electrospray|spray|nsi|atmospheric|\blc\b", re.IGNORECASE
-)
-# Tandem instruments, whose 70 eV is a collision energy.
-_TANDEM: Final = re.compile(
-    r"triple ?tof|q-?tof|zeno|orbi|exactive|exploris|\bltq|maxis|impact|xevo|synapt|\bqft|\bitft",
-    re.IGNORECASE,
-)
-_ELECTRON: Final = re.compile(
+ELECTRON: Final = re.compile(
     r"(?<![a-z])(?:gc)?ei(?:ms)?(?![a-z])|electron[ -]?(?:ioni[sz]|impact)", re.IGNORECASE
 )
-_CHEMICAL: Final = re.compile(r"(?<![a-z])[np]?ci(?![a-z])|chemical ioni[sz]", re.IGNORECASE)
-_SEVENTY: Final = re.compile(r"(?<!\d)70(?:\.0*)?\s*(?:e?v)?\s*$", re.IGNORECASE)
-_OF_ION: Final = (
-    *("adduct", "ion", "ionization", "other adduct", "ionmode", "charge", "instrument_type"),
-    *("instrument", "ionization_energy"),
-)
-_OF_IONISATION: Final = ("ionization", "ion", "ionmode", "instrument_type", "instrument")
+_OF_ADDUCT: Final = ("adduct", "ion", "ionization", "other adduct")
+_OF_ION: Final = (*_OF_ADDUCT, "ionmode", "charge", "instrument_type")
 
 
 def plain(text: str) -> str:
@@ -127,7 +114,7 @@ def polarity_of(text: str) -> int | None:
         written = _SPACED_SIGN.sub("  ", written)
         signs = set(_IN_BRACKETS.findall(written)) or set(_SIGN.findall(written))
     if signs:
-        return {"+": 1, "-": -1}[signs.pop()] if len(signs) == 1 else None
+        return _SIGNS[signs.pop()] if len(signs) == 1 else None
     if written == "1":
         return 1
     words = set(re.findall(r"[a-z]+|\d+", written))
@@ -159,31 +146,22 @@ def charge_of(text: str) -> Charge | None:
         signs |= marks if size or not digits or "-" in marks else set()
     if len(signs) > 1:
         return None
-    sign = {"+": 1, "-": -1}[signs.pop()] if signs else 0
-    return Charge(min(sizes), sign, len(set(sizes)))
+    return Charge(min(sizes), _SIGNS[signs.pop()] if signs else 0, len(set(sizes)))
 
 
-def ion_of(stated: Stated) -> tuple[Mapping[str, Any], Failure | None, Remarks]:
-    """Fields of `Spectrum` on the ion of a record, by its values under canonical names.
-
-    With them why it cannot be predicted, because of how it was made, and what there is to say.
-    """
+def ion_of(stated: Stated) -> tuple[Mapping[str, Any], Remarks]:
+    """Fields of `Spectrum` on the ion of a record, and what there is to say of them."""
     said = [(name, key, _cut(text)) for name in _OF_ION for key, text in stated.get(name, ())]
     for key, text in stated.get("pepmass", ()):
         # Charges that follow the m/z: the third column, or the second if it has a sign.
-        columns = _COLUMN.split(plain(text[:_LONGEST]).strip("[]()"))[1:3]
-        forms = (("second", _SIGNED_COLUMN), ("third", _CHARGE_COLUMN))
-        said += [
-            ("charge", f"{place} column of {key}", column)
-            for (place, form), column in zip(forms, columns, strict=False)
-            if form.fullmatch(column)
-        ]
+        _, second, third, *_ = (*_COLUMN.split(plain(text[:_LONGEST]).strip("[]()")), "", "")
+        if _SIGNED_COLUMN.fullmatch(second):
+            said.append(("charge", f"second column of {key}", second))
+        if _CHARGE_COLUMN.fullmatch(third):
+            said.append(("charge", f"third column of {key}", third))
     for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
-        for key, text in stated.get(name, ()):
-            line = form.search(text[:_LONGEST])
-            said += [("sign", key, line[1])] if line is not None else []
-    for key, text in stated.get("collision_energy", ()):
-        said += [("collision_energy", key, _cut(text))] if _SEVENTY.search(text) else []
+        lines = ((key, form.search(text[:_LONGEST])) for key, text in stated.get(name, ()))
+        said += [("sign", key, line[1]) for key, line in lines if line is not None]
     return _ion_of(tuple((name, _cut(key), text) for name, key, text in said))
 
 
@@ -193,9 +171,7 @@ def _cut(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)  # the records of a file say the same again and again
-def _ion_of(
-    said: tuple[tuple[str, str, str], ...],
-) -> tuple[Mapping[str, Any], Failure | None, Remarks]:
+def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], Remarks]:
     stated: dict[str, list[tuple[str, str]]] = {}
     for name, key, text in said:
         stated.setdefault(name, []).append((key, text))
@@ -206,7 +182,13 @@ def _ion_of(
     unread_modes, unread_charges = [], []
     modes, charges = _modes_and_charges(stated)
     for key, text in modes:
-        sign = _sign_of_mode(key, text, remarks)
+        sign = polarity_of(text)
+        if plain(text) == "0":
+            sign = -1
+            remarks.assumptions.append(f"{clip(key)} 0 is read as negative, as R writes it")
+        elif plain(text) == "-1" and key == "polarity":
+            sign = 0
+            remarks.assumptions.append("polarity -1 counts as unknown, as R writes it")
         if sign is None:
             unread_modes.append(f"{clip(key)} {quote(text)} is not understood")
         signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
@@ -240,7 +222,7 @@ def _ion_of(
         "adduct_text": adduct_text,
         "unread_ion": (*lost, "")[0],
     }
-    return ion, _measurement_failure(stated, adduct_text, remarks), remarks
+    return ion, remarks
 
 
 def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -256,24 +238,13 @@ def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tupl
     return modes, charges
 
 
-def _sign_of_mode(key: str, text: str, remarks: Remarks) -> int | None:
-    """Polarity by a field of it; R writes 0 for negative and -1 for unknown."""
-    if plain(text) == "0":
-        remarks.assumptions.append(f"{clip(key)} 0 is read as negative, as R writes it")
-        return -1
-    if plain(text) == "-1" and key == "polarity":
-        remarks.assumptions.append("polarity -1 counts as unknown, as R writes it")
-        return 0
-    return polarity_of(text)
-
-
 def _sign_of_source(text: str) -> int:
     """Polarity that the name of an ion source or of an instrument may hold, else 0."""
     written = plain(text[:_LONGEST])
     if {word[:3] for word in re.findall(r"[a-z]+", written)} & {"pos", "neg"}:
         return polarity_of(written) or 0
     marks = {*_IN_BRACKETS.findall(written), *re.findall(r"[a-z]\s?([+-])$", written)}
-    return {"+": 1, "-": -1}[marks.pop()] if len(marks) == 1 else 0
+    return _SIGNS[marks.pop()] if len(marks) == 1 else 0
 
 
 def _is_bare_polarity(text: str) -> bool:
@@ -290,12 +261,12 @@ def _adduct(stated: Stated, remarks: Remarks) -> str:
     A bare polarity or charge (``ION=positive``) and an ion source (``ESI``) are none.
     """
     read: list[tuple[str, str, Adduct | Failure]] = []
-    for name in ("adduct", "ion", "ionization", "other adduct"):
+    for name in _OF_ADDUCT:
         for key, text in stated.get(name, ()):
             if _ONLY_CHARGE.fullmatch(plain(text)) or _is_bare_polarity(text):
                 continue
             adduct = parse_adduct(text)
-            is_source = polarity_of(text) == 0 or _ELECTRON.search(text) is not None
+            is_source = polarity_of(text) == 0 or ELECTRON.search(text) is not None
             is_adduct = isinstance(adduct, Adduct) or _LIKE_ADDUCT.search(text) is not None
             if is_adduct or (name == "adduct" and not is_source):
                 read.append((key, text, adduct))
@@ -315,34 +286,6 @@ def _adduct(stated: Stated, remarks: Remarks) -> str:
     return text
 
 
-def _measurement_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> Failure | None:
-    """Why a spectrum cannot be predicted because of how its ion was made, or None."""
-    texts = [text for name in _OF_IONISATION for _, text in stated.get(name, ())]
-    electron = next((text for text in texts if _ELECTRON.search(text)), "")
-    if not electron and any(_SEVENTY.search(t) for _, t in stated.get("ionization_energy", ())):
-        electron = "70 eV"
-    bare = re.sub(r"[*•·.●]", "", adduct_text)
-    is_molecular_ion = bare != "" and parse_adduct(bare) == PERMANENT_CATION
-    if not electron and is_molecular_ion and not any(map(_SOFT.search, texts)):
-        is_seventy = any(_SEVENTY.search(t) for _, t in stated.get("collision_energy", ()))
-        if any(re.search(r"(?<![a-z])gc(?![a-z])", text, re.IGNORECASE) for text in texts):
-            electron = f"{adduct_text} after gas chromatography"
-        elif is_seventy and not any(map(_TANDEM.search, texts)):
-            electron = f"{adduct_text} at 70 eV"
-    if electron:
-        message = (
-            f"it was measured by electron ionisation ({clip(electron)}), whose radical ions are "
-            "not predicted; give spectra of electrospray or another soft ionisation"
-        )
-        return Failure("unsupported_measurement", message, "read")
-    if any(_CHEMICAL.search(text) and not _SOFT.search(text) for text in texts):
-        remarks.warnings.append(
-            "measured by chemical ionisation: networks were trained on electrospray, and "
-            "probabilities are not calibrated for it"
-        )
-    return None
-
-
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS: Final = re.compile(r"(?<!\d)(?:\d{1,3}(?:,\d{3})+(?=\.\d)|\d,\d{3}(?![\d.]))", re.ASCII)
 _PRECURSOR: Final = re.compile(rf"[\s(\[{{'\"]*(?:m/z\s*[=:]?\s*)?(?P<number>{_NUMBER.pattern})")
@@ -355,7 +298,7 @@ MAX_ENERGY_EV: Final = 1000.0
 _UNSIGNED: Final = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+(?![\d.]))?", re.ASCII | re.IGNORECASE)
 _DECIMAL_COMMA: Final = re.compile(r"^([^,]*\d),(\d(?!\d)|0\d+)([^,]*)$")
 _NORMALISED: Final = re.compile(
-    r"nce|%|nominal|normali[sz]ed|(?<![a-z])hcd|(?<![a-z])n\s?\d", re.IGNORECASE
+    r"nce|%|nominal|normali[sz]ed|(?<![a-z])(?:hcd|n\s?\d)", re.IGNORECASE
 )
 _VOLTS: Final = re.compile(r"(?<![a-z])e?v(?:olts?)?\b", re.IGNORECASE)
 # A normalised energy beside one in eV: NIST writes NCE=35% 14eV.
@@ -364,12 +307,9 @@ _NORMALISED_BESIDE: Final = re.compile(
     re.IGNORECASE,
 )
 # A formula of m/z, a choice between energies, another quantity: no energy can be read.
-_UNREADABLE: Final = re.compile(
-    r"m/?z|\bor\b|scaled|kv\b|kev\b|sori|\barb|\ba\.?u\b", re.IGNORECASE
-)
+_UNREADABLE: Final = re.compile(r"m/?z|\bor\b|scaled|ke?v\b|sori|\barb|\ba\.?u\b", re.IGNORECASE)
 # Words whose digits are no energy, and clauses that repeat or add to the energy given first.
 _NOISE: Final = re.compile(r"\bms ?\d\b|\s(with|by|at)\s.*|\+/?-.*|±.*", re.IGNORECASE)
-_ACTIVATION: Final = re.compile(r"@(?:hcd|cid|uvpd|e[a-z]{1,3}d)(\d+(?:\.\d+)?)", re.IGNORECASE)
 
 _LONGEST_TIME_MIN: Final = 120.0  # a larger number without a unit is in seconds
 _TIME_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -440,31 +380,30 @@ def retention_time(
     The unit stands beside the number, or in the key, or is that of the format (`in_seconds`); else
     a number up to 120 is in minutes, a larger one in seconds, and that is said.
     """
-    found: list[tuple[str, float]] = []
+    said, used = "", None
     for key, text in stated:
         written = plain(text[:_LONGEST])
         value = number(written)
         if written in MISSING or (value is not None and value < 0):
             continue
-        said = f"{clip(text)} ({clip(key)})"
         unit = _KEY_UNIT.search(key) if key.startswith(("rt", "ret")) else None
         in_key = unit[1] if unit else "s" if in_seconds or key == "rtime" else ""  # rtime is R's
         seconds = _seconds(written, in_key)
-        is_bare = seconds is None and value is not None
-        if is_bare and found:  # another field has said it, with its unit
-            continue
-        if is_bare and value is not None and _WITH_UNIT.fullmatch(written):
-            in_minutes = value <= _LONGEST_TIME_MIN
-            seconds = _seconds(written, "m" if in_minutes else "s")
-            word = "minutes" if in_minutes else "seconds"
-            remarks.assumptions.append(f"retention time {clip(text)} is read as {word}")
+        if seconds is None and value is not None:
+            if used is not None:  # another field has said it, with its unit
+                continue
+            if _WITH_UNIT.fullmatch(written):
+                word = "minutes" if value <= _LONGEST_TIME_MIN else "seconds"
+                seconds = _seconds(written, word)
+                remarks.assumptions.append(f"retention time {clip(text)} is read as {word}")
         if seconds is None:
             remarks.warnings.append(f"retention time {quote(text)} is not understood and left out")
-        elif found and abs(seconds - found[0][1]) > max(1.0, 0.01 * seconds):
-            remarks.warnings.append(f"retention time {found[0][0]} is used, not {said}")
-        elif not found:
-            found.append((said, seconds))
-    return found[0][1] if found else None
+        elif used is None:
+            said, used = f"{clip(text)} ({clip(key)})", seconds
+        elif abs(seconds - used) > max(1.0, 0.01 * seconds):
+            other = f"{clip(text)} ({clip(key)})"
+            remarks.warnings.append(f"retention time {said} is used, not {other}")
+    return used
 
 
 def _seconds(written: str, unit: str) -> float | None:
@@ -484,12 +423,6 @@ def _seconds(written: str, unit: str) -> float | None:
     if not unit or not known or len(known) < len(times):
         return None
     return round(sum(known) / len(known) * _TIME_UNITS[unit], 3)
-
-
-def energy_of_filter(line: str) -> str:
-    """The energy that a Thermo filter line names last: 35.00 of ``...195.09@hcd35.00 [50-200]``."""
-    found = _ACTIVATION.findall(line)
-    return f"{found[-1]} NCE" if found else ""
 
 
 def collision_energy_ev(text: str, precursor_mz: float | None, instrument: str) -> float | None:

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from duallgd_cli.chem.adduct import PERMANENT_CATION, parse_adduct
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import (
     Failure,
@@ -25,10 +26,11 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.spectra.compounds import SURE, with_compound
 from duallgd_cli.spectra.reading.quantities import (
+    ELECTRON,
     MISSING,
     Remarks,
+    Stated,
     collision_energy_ev,
-    energy_of_filter,
     finite,
     ion_of,
     number,
@@ -111,6 +113,7 @@ _ENERGY_UNITS: Final = {
 _FORMULA_KEY: Final = re.compile(r"formula(?:neutral|text|string|hill|sirius|\d*)$")
 _FORMULA_OF_ION: Final = re.compile(r"precursor|adduct|^ion")
 
+_ACTIVATION: Final = re.compile(r"@(?:hcd|cid|uvpd|e[a-z]{1,3}d)(\d+(?:\.\d+)?)", re.IGNORECASE)
 # The ion trap of a hybrid, named where the analyser of the fragments stands: in a filter line, or
 # after the activation (CID; IT). After an ion trap before it (IT-CID) another analyser may follow.
 _TRAPPED: Final = re.compile(
@@ -127,6 +130,18 @@ _TOF: Final = re.compile(
     r"\b65[2-6]\d\b",
     re.IGNORECASE,
 )
+_OF_IONISATION: Final = ("ionization", "ion", "ionmode", "instrument_type", "instrument")
+_LONGEST: Final = 200  # characters of a text on ionisation
+_SOFT: Final = re.compile(
+    r"esi|apci|appi|maldi|dart|electrospray|spray|nsi|atmospheric|\blc\b", re.IGNORECASE
+)
+# Tandem instruments, whose 70 eV is a collision energy.
+_TANDEM: Final = re.compile(
+    r"triple ?tof|q-?tof|zeno|orbi|exactive|exploris|\bltq|maxis|impact|xevo|synapt|\bqft|\bitft",
+    re.IGNORECASE,
+)
+_CHEMICAL: Final = re.compile(r"(?<![a-z])[np]?ci(?![a-z])|chemical ioni[sz]", re.IGNORECASE)
+_SEVENTY: Final = re.compile(r"(?<!\d)70(?:\.0*)?\s*(?:e?v)?\s*$", re.IGNORECASE)
 # Ion traps and quadrupoles, by kind, by make and by model; where no Fourier-transform or
 # time-of-flight analyser is named beside them.
 _UNIT: Final = re.compile(
@@ -185,14 +200,17 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
     if trouble:
         return unreadable(source, trouble, spectrum_id)
-    ion, failure, of_ion = ion_of(stated)
-    failure = record.refusal or failure
+    ion, of_ion = ion_of(stated)
     remarks = Remarks([*record.warnings], [*record.assumptions, *of_ion.assumptions])
     masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
     precursor_mz = precursor_of(masses, remarks)
     remarks.warnings.extend(of_ion.warnings)
+    failure = record.refusal or _ionisation_failure(stated, ion["adduct_text"], remarks)
     instrument = instrument_of(fields)
-    energy = fields.get("collision_energy") or energy_of_filter(fields.get("filter string", ""))
+    energy = fields.get("collision_energy", "")
+    # A Thermo filter line names the energy last: 35.00 of ``...195.09@hcd35.00 [50-200]``.
+    if not energy and (of_filter := _ACTIVATION.findall(fields.get("filter string", ""))):
+        energy = f"{of_filter[-1]} NCE"
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
     ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
@@ -239,6 +257,34 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     elif adducts:
         spectrum = replace(spectrum, answered_by=fields.get("answered_by", ""))
     return with_compound(spectrum, compound_id, adducts)
+
+
+def _ionisation_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> Failure | None:
+    """Why a spectrum cannot be predicted because of how its ion was made, or None."""
+    texts = [text[:_LONGEST] for name in _OF_IONISATION for _, text in stated.get(name, ())]
+    electron = next((text for text in texts if ELECTRON.search(text)), "")
+    if not electron and any(_SEVENTY.search(t) for _, t in stated.get("ionization_energy", ())):
+        electron = "70 eV"
+    bare = re.sub(r"[*•·.●]", "", adduct_text)
+    is_molecular_ion = bare != "" and parse_adduct(bare) == PERMANENT_CATION
+    if not electron and is_molecular_ion and not any(map(_SOFT.search, texts)):
+        is_seventy = any(_SEVENTY.search(t) for _, t in stated.get("collision_energy", ()))
+        if any(re.search(r"(?<![a-z])gc(?![a-z])", text, re.IGNORECASE) for text in texts):
+            electron = f"{adduct_text} after gas chromatography"
+        elif is_seventy and not any(map(_TANDEM.search, texts)):
+            electron = f"{adduct_text} at 70 eV"
+    if electron:
+        message = (
+            f"it was measured by electron ionisation ({clip(electron)}), whose radical ions are "
+            "not predicted; give spectra of electrospray or another soft ionisation"
+        )
+        return Failure("unsupported_measurement", message, "read")
+    if any(_CHEMICAL.search(text) and not _SOFT.search(text) for text in texts):
+        remarks.warnings.append(
+            "measured by chemical ionisation: networks were trained on electrospray, and "
+            "probabilities are not calibrated for it"
+        )
+    return None
 
 
 def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None) -> Iterator[str]:

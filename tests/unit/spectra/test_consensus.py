@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.spectra.consensus import consensus
+from duallgd_cli.spectra.run import consensus
 from tests.made_spectra import made_spectrum
 
 
