@@ -1,9 +1,10 @@
 """Prepared structures in a file to carry to a machine with a GPU: some 50 bytes each.
 
-    python recipes/carry.py pack run/structures structures.pack
-    python recipes/carry.py unpack structures.pack run/structures        # needs numpy alone
+    python recipes/carry.py pack run/alike alike.pack
+    python recipes/carry.py unpack alike.pack run/alike        # needs numpy alone
 
-In the folder of a run, what is unpacked counts as all data of its recipe, for the decoder stage.
+In the folder of a run, what is unpacked counts as all data of its recipe, for the decoder stage;
+so do run/large and run/cations beside it.
 Molecules are stored by their counts of atoms, fingerprint bits by how common they are, and both as
 differences, which LZMA packs best. InChIKeys stay behind: hold-outs were applied before, and the
 machine that trains needs none.
@@ -105,7 +106,7 @@ def unpack(file: Pack, folder: Folder) -> None:
     made = {"kind": "structures", "molecules": len(streams["fold"]), "made_from": record}
     write(folder, arrays, made)
     (folder.parent / "done").mkdir(exist_ok=True)
-    for stage in ("spectra", "structures", "select", "simulate"):
+    for stage in ("spectra", "structures", "select", "simulate", "encoder"):
         (folder.parent / "done" / f"{stage}.json").write_text("{}\n", encoding="utf-8")
     typer.echo(f"{len(streams['fold'])} molecules in {folder}", err=True)
 

@@ -83,13 +83,6 @@ def fit_kernel(
     return tensors | {"mixing": fitted_mixing(torch.cat(logits), torch.cat(chance), truth)}
 
 
-def kernel_beside(encoder: FormulaTransformer, spectra: PreparedSpectra) -> FragmentKernel:
-    """What weights will say beside an encoder, which is as above, once templates are added."""
-    rows = np.flatnonzero(spectra.molecules.in_folds("train"))
-    known = spectra.molecules.take(rows)
-    return FragmentKernel.of(fit_kernel(encoder, spectra, known), known.bit_offset, known.bits)
-
-
 def _batches(
     spectra: PreparedSpectra, chosen: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], PeakBatch]]:

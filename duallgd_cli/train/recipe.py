@@ -51,7 +51,7 @@ def read_recipe(
         ConfigError: The file is missing or no such recipe.
     """
     plain = merge(read_mapping(path), overrides)
-    staged = {name: of_stage(plain, name) for name in ("decoder", "encoder", "joint")}
+    staged = {name: of_stage(plain, name) for name in ("decoder", "encoder")}
     settings = parse(RecipeSettings, merge(plain, staged))
     return RecipeRun(path.name, plain, settings, base or path.parent, out, runtime, shows)
 

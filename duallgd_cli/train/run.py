@@ -6,13 +6,13 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from duallgd_cli import __version__
-from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly, trained_parts
+from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
 from duallgd_cli.config import dump, merge, parse
 from duallgd_cli.data.imitation import load_neighbours
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
@@ -20,13 +20,14 @@ from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime, device_name
-from duallgd_cli.train.decoder import DecoderStage, JointStage
+from duallgd_cli.train.decoder import DecoderStage, InTurns
 from duallgd_cli.train.encoder import EncoderStage, begin_with_frequencies
-from duallgd_cli.train.kernel_fit import kernel_beside
 from duallgd_cli.train.prefetch import Task
-from duallgd_cli.train.settings import RunSettings, TrainingSettings
+from duallgd_cli.train.settings import RunSettings
 from duallgd_cli.train.trainer import process_group, train
 
+# The part of the network that each stage trains.
+PARTS: Final = {"encoder": "encoder", "decoder": "denoiser"}
 # What a record keeps of the manifests of the data.
 _KEPT: Final = ("kind", "source", "molecules", "spectra", "holdout_keys", "holdout_removed")
 
@@ -40,41 +41,34 @@ def run_training(
     *,
     structures: Sequence[Path] = (),
     simulated: Path | None = None,
-    init: Mapping[str, Path] = MappingProxyType({}),
+    start: Path | None = None,
 ) -> Checkpoint:
     """Train as asked, going on with an interrupted run in the same folder.
 
     Args:
         plain: What was said of `RunSettings`; what it says of ``model``, such as ``{"denoiser":
             {"fade_to": 0}}``, holds for weights to start from, too.
-        data: Prepared spectra (encoder, joint) or molecules (decoder).
+        data: Prepared spectra (encoder) or molecules (decoder).
         out: Folder of the run.
         runtime: Device, precision and ranks.
         on_step: Told step and figures.
-        structures: Folders of prepared structures beside spectra, for the joint stage.
-        simulated: Prepared simulated spectra beside measured ones, or None.
-        init: Weights that ``encoder`` and ``denoiser`` start from, which bring their sizes.
+        structures: Folders of further molecules, which take turns (decoder).
+        simulated: Prepared simulated spectra beside measured ones, or None (encoder).
+        start: Weights to start from, which bring their sizes; or None.
 
     Returns:
         The averaged weights, also written to ``model.safetensors`` in the run's folder.
 
     Raises:
         ConfigError: A setting is unknown or wrong.
-        UsageError: Stage and data do not fit together.
         MissingInputError: No prepared data there.
         WeightsError: Weights to start from are missing or do not fit.
     """
     run = parse(RunSettings, plain)
-    settings, starts = run.training, {part: load(path) for part, path in init.items()}
+    settings, part = run.training, PARTS[run.training.stage]
     torch.manual_seed(settings.seed)
-    model = _network(run.model, plain.get("model", {}), starts, init)
-    trains = {
-        "encoder": settings.stage != "decoder" and not settings.freeze_encoder,
-        "denoiser": settings.stage != "encoder",
-    }
-    for part, is_trained in trains.items():  # others keep their weights and get no moments
-        model.get_submodule(part).requires_grad_(is_trained)
-    before = {part for part in starts if part in trained_parts(starts[part].record)}
+    model = _network(run.model, plain.get("model", {}), part, start)
+    model.requires_grad_(False).get_submodule(part).requires_grad_()
     record = {
         "version": __version__,
         "torch": torch.__version__,
@@ -82,37 +76,54 @@ def run_training(
         "runtime": str(runtime),
         "device": device_name(runtime.device),
         "training": dump(settings),
-        "trained": sorted(part for part in trains if trains[part] or part in before),
+        "trained": [part],
         "data": _sources({"data": data, "simulated": simulated, "structures": structures}),
     }
     ranks = runtime.rank, runtime.world_size
     with process_group(runtime):
         if settings.stage == "decoder":
-            task: Task = _decoder(data, settings, runtime)
+            stages = []
+            for folder in (data, *structures):
+                molecules = load_molecules(folder)
+                alike = load_neighbours(folder, molecules, runtime.device)
+                stages.append(DecoderStage(molecules, settings, ranks, alike))
+            task: Task = InTurns(stages)
         else:
             spectra = load_spectra(data)
             drawn = None if simulated is None else load_spectra(simulated)
-        if settings.stage == "encoder":
-            if "encoder" not in init:
+            if start is None:
                 begin_with_frequencies(model.encoder, spectra.molecules)
             task = EncoderStage(spectra, drawn, settings, ranks)
-        elif settings.stage == "joint":
-            kernel = None
-            if settings.freeze_encoder:
-                kernel = kernel_beside(model.encoder.eval(), spectra).to(runtime.device)
-            decoders = [_decoder(folder, settings, runtime) for folder in structures]
-            task = JointStage(spectra, decoders, drawn, settings, ranks, kernel)
         model.to(runtime.device)
         if runtime.compile:
             compile_layers(model)
         return train(model, task, settings, out, runtime, on_step, record)
 
 
-def _decoder(folder: Path, settings: TrainingSettings, runtime: Runtime) -> DecoderStage:
-    """Generation of a folder's structures, with the neighbours that predictions are made of."""
-    molecules = load_molecules(folder)
-    alike = load_neighbours(folder, molecules, runtime.device)
-    return DecoderStage(molecules, settings, (runtime.rank, runtime.world_size), alike)
+def both_parts(encoder: Path, decoder: Path) -> Checkpoint:
+    """The network of what the two stages made, with both records."""
+    trained = {stage: load(path) for stage, path in (("encoder", encoder), ("decoder", decoder))}
+    settings = replace(trained["decoder"].settings, encoder=trained["encoder"].settings.encoder)
+    tensors = {
+        f"{part}.{name}": tensor
+        for stage, part in PARTS.items()
+        for name, tensor in tensors_of(trained[stage], part).items()
+    }
+    record = {
+        **trained["decoder"].record,
+        "trained": sorted(PARTS.values()),
+        "encoder": trained["encoder"].record,
+    }
+    return Checkpoint(settings, tensors, record)
+
+
+def tensors_of(checkpoint: Checkpoint, part: str) -> dict[str, Tensor]:
+    """The tensors of a part of the network, by their names in it."""
+    return {
+        name.removeprefix(f"{part}."): tensor
+        for name, tensor in checkpoint.tensors.items()
+        if name.startswith(f"{part}.")
+    }
 
 
 def compile_layers(model: DualLGD, backend: str = "inductor") -> None:
@@ -126,28 +137,21 @@ def compile_layers(model: DualLGD, backend: str = "inductor") -> None:
 
 
 def _network(
-    settings: ModelSettings,
-    said: Mapping[str, Any],
-    starts: Mapping[str, Checkpoint],
-    paths: Mapping[str, Path],
+    settings: ModelSettings, said: Mapping[str, Any], part: str, start: Path | None
 ) -> DualLGD:
-    """The network to train, with the weights that its parts start from."""
-    for part, checkpoint in starts.items():
+    """The network to train, with the weights that its part starts from, if any."""
+    checkpoint = None if start is None else load(start)
+    if checkpoint is not None:
         names = (part,) if part == "encoder" else (part, "diffusion", "memory_bits")
         own: dict[str, Any] = {name: getattr(checkpoint.settings, name) for name in names}
         settings = replace(settings, **own)
     model = DualLGD(parse(ModelSettings, merge(dump(settings), said), "model."))
-    for part, checkpoint in starts.items():
-        tensors = {
-            name.removeprefix(f"{part}."): tensor
-            for name, tensor in checkpoint.tensors.items()
-            if name.startswith(f"{part}.")
-        }
+    if checkpoint is not None:
         try:
-            load_strictly(model.get_submodule(part), tensors)
+            load_strictly(model.get_submodule(part), tensors_of(checkpoint, part))
         except WeightsError as error:
             raise WeightsError(
-                f"the {part} of {paths[part]} is not the one asked for: {error}; "
+                f"the {part} of {start} is not the one asked for: {error}; "
                 "leave its sizes out of the recipe"
             ) from None
     return model

@@ -46,7 +46,7 @@ class TrainingData:
 
     Attributes:
         pairs_per_batch: Budget of atom pairs in a batch of one process.
-        spectra_per_batch: Spectra in a batch of one process (encoder and joint stages).
+        spectra_per_batch: Spectra in a batch of one process (encoder stage).
         bucket: Sizes are padded up to a multiple of this.
         max_atoms: Larger molecules are not trained on.
         clean_share: Share of true fingerprints among imitated predictions (decoder stage).
@@ -90,27 +90,22 @@ class TrainingSettings:
         steps: Optimiser steps of the whole run.
         optimiser: Learning rate and friends.
         data: Batches.
-        freeze_encoder: Joint stage: the encoder stays as it is, and the denoiser learns from what
-            it says of simulated spectra; what it says of measured ones it knows by heart.
         checkpoint_every: Steps between saved states.
         validate_every: Steps between looks at the held-out fold.
         log_every: Steps between lines in the metrics file.
     """
 
-    stage: Literal["decoder", "encoder", "joint"] = "decoder"
+    stage: Literal["decoder", "encoder"] = "decoder"
     seed: int = 1
     steps: int = 10_000
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
     data: TrainingData = field(default_factory=TrainingData)
-    freeze_encoder: bool = False
     checkpoint_every: int = 500
     validate_every: int = 1_000
     log_every: int = 20
 
     def __post_init__(self) -> None:
         require_range(self, "steps", "checkpoint_every", "validate_every", "log_every", least=1)
-        joint = self.stage == "joint"
-        require(joint or not self.freeze_encoder, "freeze_encoder is for the joint stage alone")
 
 
 @dataclass(frozen=True)
@@ -149,19 +144,17 @@ class SimulationSettings:
     """Simulated spectra, one of each structure.
 
     Attributes:
-        limit: Structures for the encoder, at random; None for all.
-        joint_limit: Structures for the joint stage, whose spectra are others; None for all.
+        limit: Structures, at random; None for all.
         max_atoms: Heavy atoms of the largest.
         steps: Of fitting the fragment model to the measured spectra.
     """
 
     limit: int | None = 400_000
-    joint_limit: int | None = 100_000
     max_atoms: int = 40
     steps: int = 7_000
 
     def __post_init__(self) -> None:
-        require_range(self, "limit", "joint_limit", "steps", least=1)
+        require_range(self, "limit", "steps", least=1)
         require_range(self, "max_atoms", least=2)
 
 
@@ -197,13 +190,12 @@ class RecipeSettings:
         start: Weights that the decoder starts from; "" for none.
         encoder_start: Weights that the encoder starts from; "" for none.
         seed: Of everything.
-        alike: Structures that are simulated and that the joint stage trains on.
-        large: Large molecules, which get turns of their own in the joint stage; None for none.
-        cations: Permanent cations that are made from the structures; 0 for none.
+        alike: Structures that are simulated and that the decoder trains on.
+        large: Large molecules, on which the decoder has every tenth step; None for none.
+        cations: Permanent cations that are made from the structures, likewise; 0 for none.
         simulate: Simulated spectra.
         decoder: Network and settings of that stage.
         encoder: Likewise.
-        joint: Likewise.
         evidence_steps: Of the fragment model of the re-ranker.
         contrast_steps: Of the encoder that tells isomers apart.
         draws: Runs over fold val: ranking is fitted on the first, confidence on all.
@@ -222,7 +214,6 @@ class RecipeSettings:
     simulate: SimulationSettings = field(default_factory=SimulationSettings)
     decoder: RunSettings = field(default_factory=RunSettings)
     encoder: RunSettings = field(default_factory=RunSettings)
-    joint: RunSettings = field(default_factory=RunSettings)
     evidence_steps: int = 2_500
     contrast_steps: int = 450
     draws: tuple[DrawSettings, ...] = (DrawSettings(),)

@@ -5,7 +5,7 @@ Libraries of chemistry load where a stage needs them: machines with GPUs may hav
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from duallgd_cli.data.prepared import load_molecules, load_spectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime, available_cores
-from duallgd_cli.train.run import run_training
+from duallgd_cli.train.run import both_parts, run_training
 from duallgd_cli.train.settings import DrawSettings, RecipeSettings, RunSettings
 from duallgd_cli.train.trainer import MODEL
 
@@ -136,15 +136,12 @@ def _simulate(run: RecipeRun) -> None:
             fitted, record = fit_simulator(spectra, settings.steps, run.settings.seed, advance)
         save_simulator(run.out / _SIMULATOR, fitted.model, record)
     simulator, record = load_simulator(run.out / _SIMULATOR, spectra)
-    # Spectra that the encoder has not seen tell the denoiser how far to trust it.
-    folders = {"simulated": settings.limit, "simulated-joint": settings.joint_limit}
-    for number, (name, limit) in enumerate(folders.items()):
-        with run.shows.counting("spectra") as advance:
-            prepare_simulated(
-                run.out / "alike", simulator, run.out / name, record, limit=limit,
-                max_atoms=settings.max_atoms, seed=run.settings.seed + number,
-                workers=available_cores(), advance=advance,
-            )  # fmt: skip
+    with run.shows.counting("spectra") as advance:
+        prepare_simulated(
+            run.out / "alike", simulator, run.out / "simulated", record, limit=settings.limit,
+            max_atoms=settings.max_atoms, seed=run.settings.seed, workers=available_cores(),
+            advance=advance,
+        )  # fmt: skip
 
 
 def of_stage(plain: Mapping[str, Any], stage: str) -> dict[str, Any]:
@@ -154,44 +151,36 @@ def of_stage(plain: Mapping[str, Any], stage: str) -> dict[str, Any]:
     return told
 
 
-def _train(run: RecipeRun, stage: str, settings: RunSettings, data: str, **given: Any) -> None:  # noqa: ANN401
-    """One stage of training, on the data of a folder."""
-    plain, out = of_stage(run.plain, stage), run.out / stage
+def _train(run: RecipeRun, stage: str, start: str, data: str, **given: Any) -> None:  # noqa: ANN401
+    """One stage of training, on the data of a folder, from weights or ""."""
+    settings: RunSettings = getattr(run.settings, stage)
     with run.shows.training(settings.training.steps) as on_step:
-        run_training(plain, run.out / data, out, run.runtime, on_step, **given)
-
-
-def _decoder(run: RecipeRun) -> None:
-    """The denoiser, on fingerprints as an encoder would predict them."""
-    start = run.settings.start
-    init = {"denoiser": run.base / start} if start else {}
-    _train(run, "decoder", run.settings.decoder, "structures", init=init)
+        run_training(
+            of_stage(run.plain, stage), run.out / data, run.out / stage, run.runtime, on_step,
+            start=run.base / start if start else None, **given,
+        )  # fmt: skip
 
 
 def _encoder(run: RecipeRun) -> None:
     """The encoder, on measured and simulated spectra."""
-    settings, start = run.settings.encoder, run.settings.encoder_start
-    init = {"encoder": run.base / start} if start else {}
-    _train(run, "encoder", settings, "measured", simulated=run.out / "simulated", init=init)
+    start, simulated = run.settings.encoder_start, run.out / "simulated"
+    _train(run, "encoder", start, "measured", simulated=simulated)
 
 
-def _joint(run: RecipeRun) -> None:
-    """Both together."""
-    folders = tuple(run.out / name for name in ("alike", "large", "cations"))
-    parts = {"denoiser": "decoder", "encoder": "encoder"}
-    _train(
-        run, "joint", run.settings.joint, "measured", simulated=run.out / "simulated-joint",
-        structures=tuple(folder for folder in folders if folder.is_dir()),
-        init={part: run.out / stage / "model.safetensors" for part, stage in parts.items()},
-    )  # fmt: skip
+def _decoder(run: RecipeRun) -> None:
+    """The denoiser, on fingerprints as an encoder would predict them."""
+    folders = (run.out / name for name in ("large", "cations"))
+    others = [folder for folder in folders if folder.is_dir()]
+    _train(run, "decoder", run.settings.start, "alike", structures=others)
 
 
 def _templates(run: RecipeRun) -> None:
-    """Known molecules, their building blocks and their spectra."""
+    """Both parts of the network; known molecules, their building blocks and their spectra."""
     from duallgd_cli.sources.collection import known_molecules
     from duallgd_cli.train.kernel_fit import fit_kernel
 
-    spectra, checkpoint = load_spectra(run.out / "measured"), load(run.out / "joint" / MODEL)
+    spectra = load_spectra(run.out / "measured")
+    checkpoint = both_parts(run.out / "encoder" / MODEL, run.out / "decoder" / MODEL)
     with run.shows.counting("molecules cut into building blocks") as advance:
         others = load_molecules(run.out / "alike")
         known = known_molecules(
@@ -257,19 +246,25 @@ def predict_known(
     runtime: Runtime,
     advance: Callable[[int], None],
     hashes: Path | None = None,
+    databases: Sequence[Path] = (),
 ) -> tuple[Path, Path]:
-    """Predict a fold of a table, one spectrum a molecule; the predictions, and the truth."""
+    """Predict a fold of a table, one spectrum a molecule; the predictions, and the truth.
+
+    With databases nothing is drawn: candidates are their structures alone.
+    """
     from duallgd_cli.evaluate.run import evaluate
     from duallgd_cli.evaluate.settings import EvaluateSettings
     from duallgd_cli.predict.settings import PredictSettings
 
-    sampling = SamplingSettings(samples=draw.samples, steps=draw.steps)
+    share = 1.0 if databases else SamplingSettings().database_share
+    sampling = SamplingSettings(draw.steps, draw.samples, database_share=share)
     evaluate(
         EvaluateSettings(
             benchmark=table, fold=fold, spectra_per_molecule="1", limit=draw.limit, out=out,
             mces=False, train_hashes=hashes, weights=str(weights),
             prediction=PredictSettings(seed=seed, sampling=sampling), device=str(runtime.device),
             precision=runtime.precision, threads=runtime.threads, resume=True, force=True,
+            databases=tuple(map(str, databases)),
         ),
         lambda stage, n_spectra, result: advance(n_spectra),
     )  # fmt: skip
@@ -286,25 +281,40 @@ def _draw(run: RecipeRun, weights: str, index: int, draw: DrawSettings) -> tuple
         )  # fmt: skip
 
 
-def _ranking(run: RecipeRun) -> None:
-    """The order of candidates."""
+def _fit(run: RecipeRun, old: str, runs: Sequence[Path], truth: Path, new: str, keep: bool) -> None:
+    """Fit a ranking of weights on their runs, or with ``keep`` its probabilities alone."""
     from duallgd_cli.evaluate.fitting import fit_weights_file
 
+    before, after = (run.out / f"{name}.safetensors" for name in (old, new))
+    _, held = fit_weights_file(before, runs, truth, after, keep_ranking=keep)
+    run.shows.say(f"fold val, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}")
+
+
+def _ranking(run: RecipeRun) -> None:
+    """The order of candidates."""
     folder = run.out / "draws-evidence" / "0"
-    runs, truth = [folder / "predictions.csv"], folder / "truth.tsv"
-    fit_weights_file(run.out / "evidence.safetensors", runs, truth, run.out / "ranked.safetensors")
+    _fit(run, "evidence", [folder / "predictions.csv"], folder / "truth.tsv", "ranked", keep=False)
+
+
+def _database(run: RecipeRun) -> None:
+    """The order of structures of a database, which are those of the recipe and the measured ones.
+
+    The truth is among them: confidence is for that case.
+    """
+    files = [*run.inputs(*run.settings.structures), run.out / _TABLE]
+    with run.shows.counting("spectra of fold val") as advance:
+        predictions, truth = predict_known(
+            run.out / _TABLE, "val", run.out / "ranked.safetensors", run.out / "chosen",
+            DrawSettings(), run.settings.seed, run.runtime, advance, run.out / HASHES, files,
+        )  # fmt: skip
+    _fit(run, "ranked", [predictions], truth, "chosen", keep=False)
 
 
 def _confidence(run: RecipeRun) -> None:
     """Probabilities from every draw, each made with the ranking."""
-    from duallgd_cli.evaluate.fitting import fit_weights_file
-
-    drawn = [_draw(run, "ranked", *item) for item in enumerate(run.settings.draws)]
-    _, held = fit_weights_file(
-        run.out / "ranked.safetensors", [predictions for predictions, _ in drawn], drawn[0][1],
-        run.out / "fitted.safetensors", keep_ranking=True,
-    )  # fmt: skip
-    run.shows.say(f"fold val, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}")
+    drawn = [_draw(run, "chosen", *item) for item in enumerate(run.settings.draws)]
+    runs = [predictions for predictions, _ in drawn]
+    _fit(run, "chosen", runs, drawn[0][1], "fitted", keep=True)
 
 
 def _card(run: RecipeRun) -> None:
@@ -361,10 +371,9 @@ STAGES: Final = (
     RecipeStage("spectra", _spectra, (_TABLE, _HELD_OUT, "measured")),
     RecipeStage("structures", _structures, ("structures",)),
     RecipeStage("select", _select, ("alike", "large", "cations")),
-    RecipeStage("simulate", _simulate, (_SIMULATOR, "simulated", "simulated-joint")),
-    RecipeStage("decoder", _decoder, ("decoder/model.safetensors",), together=True),
+    RecipeStage("simulate", _simulate, (_SIMULATOR, "simulated")),
     RecipeStage("encoder", _encoder, ("encoder/model.safetensors",), together=True),
-    RecipeStage("joint", _joint, ("joint/model.safetensors",), together=True),
+    RecipeStage("decoder", _decoder, ("decoder/model.safetensors",), together=True),
     RecipeStage("templates", _templates, ("templates.safetensors",)),
     RecipeStage("evidence", _evidence, ("evidence.safetensors",)),
     RecipeStage("hashes", _hashes, (HASHES,)),
@@ -372,7 +381,8 @@ STAGES: Final = (
         "draws", lambda run: _draw(run, "evidence", 0, run.settings.draws[0]), ("draws-evidence",)
     ),
     RecipeStage("ranking", _ranking, ("ranked.safetensors",)),
-    RecipeStage("confidence", _confidence, ("fitted.safetensors", "draws-ranked")),
+    RecipeStage("database", _database, ("chosen.safetensors", "chosen")),
+    RecipeStage("confidence", _confidence, ("fitted.safetensors", "draws-chosen")),
     RecipeStage("card", _card, (WEIGHTS, "card.md")),
 )
 NAMES: Final = tuple(stage.name for stage in STAGES)

@@ -333,10 +333,9 @@ class _Run(_Steps):
 def verdict(figures: dict[str, float]) -> float | None:
     """How good a network is on held-out data, the less the better; None where nothing says it.
 
-    That is the mean cross entropy of bonds, from predicted fingerprints where there is such, or
-    that of the fingerprint.
+    That is the mean cross entropy of bonds, or that of the fingerprint.
     """
-    for name in ("predicted_nll", "nll", "fp_bce"):
+    for name in ("nll", "fp_bce"):
         values = [value for figure, value in figures.items() if figure.startswith(name)]
         if values:
             return sum(values) / len(values)

@@ -27,7 +27,8 @@ from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import FOLDS, load_molecules, load_spectra
 from duallgd_cli.data.prepared import Molecules as Prepared
 from duallgd_cli.model.duallgd import MIN_PROBABILITY
-from duallgd_cli.train.kernel_fit import kernel_beside
+from duallgd_cli.model.fragment_kernel import FragmentKernel
+from duallgd_cli.train.kernel_fit import fit_kernel
 
 _LEAST = 1e-5
 _BINS = (MIN_PROBABILITY, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -64,7 +65,9 @@ def predictions(
     """Chances and true bits (B, F), atom counts and sizes of molecules of fold val."""
     spectra = load_spectra(folder)
     encoder = load(weights).build().eval().encoder
-    kernel = kernel_beside(encoder, spectra)
+    known = spectra.molecules.take(np.flatnonzero(spectra.molecules.in_folds("train")))
+    tensors = fit_kernel(encoder, spectra, known)
+    kernel = FragmentKernel.of(tensors, known.bit_offset, known.bits)
     members = np.flatnonzero(spectra.spectrum_fold == FOLDS.index("val"))
     mixed = np.random.default_rng(1).permutation(members)
     _, first = np.unique(spectra.molecule[mixed], return_index=True)

@@ -90,7 +90,7 @@ def test_too_few_standards_and_weights_without_templates_are_refused(whole, tmp_
     few = standards(tmp_path / "few.tsv", dict(list(ESTERS.items())[:4]))
     for weights, error, message in (
         (out / "duallgd.safetensors", UnreadableError, "has 8 usable spectra; give 20 or more"),
-        (out / "joint" / "model.safetensors", WeightsError, "hold no templates with spectra"),
+        (out / "encoder" / "model.safetensors", WeightsError, "hold no templates with spectra"),
     ):
         with pytest.raises(error, match=message):
             adapt(few, weights, tmp_path / "new.safetensors", cpu(), told([]))

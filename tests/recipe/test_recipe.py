@@ -21,6 +21,7 @@ from duallgd_cli.config import merge
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import ConfigError, DuallgdError, InterruptedRunError, UsageError
 from duallgd_cli.evaluate.leakage import TrainingHashes
+from duallgd_cli.predict.model import load_model
 from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.train import recipe as recipe_module
 from duallgd_cli.train.recipe import follow, read_recipe
@@ -33,9 +34,9 @@ TINY = ROOT / "recipes" / "tiny.yaml"
 # Steps that are enough to see that a stage was there.
 SHORT = {
     "alike": {"limit": 20}, "large": {"limit": 5}, "cations": 4, "evidence_steps": 2,
-    "contrast_steps": 2, "simulate": {"limit": 12, "joint_limit": 12, "steps": 2},
+    "contrast_steps": 2, "simulate": {"limit": 12, "steps": 2},
     "decoder": {"training": {"steps": 4}}, "encoder": {"training": {"steps": 4}},
-    "joint": {"training": {"steps": 2}}, "draws": [{"samples": 4, "steps": 2}],
+    "draws": [{"samples": 4, "steps": 2}],
 }  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def test_the_record_says_what_the_weights_are_made_of_and_nothing_held_out_is(wh
     assert record["data"]["data"]["sha256"]
     assert yaml.safe_load((out / "card.md").read_text().partition("\n")[2])["recipe"] == "tiny.yaml"
     held = {key.encode() for key in held}  # nothing of these is trained on
-    for name in ("structures", "alike", "large", "cations", "simulated", "simulated-joint"):
+    for name in ("structures", "alike", "large", "cations", "simulated"):
         assert not held & set(load_molecules(out / name).inchikey.tolist()), name
     molecules = load_spectra(out / "measured").molecules
     assert not held & set(molecules.inchikey[molecules.in_folds("train")].tolist())
@@ -124,14 +125,16 @@ def test_the_record_says_what_the_weights_are_made_of_and_nothing_held_out_is(wh
 @pytest.mark.slow
 def test_later_stages_add_to_the_network_and_leave_it_as_it_is(whole):
     out, _ = whole
-    joint = load(out / "joint" / "model.safetensors")
+    parts = {"encoder": "encoder", "decoder": "denoiser"}
+    stages = {part: load(out / stage / "model.safetensors") for stage, part in parts.items()}
     known, scored, fitted = (
         load(out / f"{name}.safetensors") for name in ("templates", "evidence", "fitted")
     )
 
     for after in (known, scored):
-        assert joint.tensors.keys() == after.tensors.keys()
-        assert all(torch.equal(joint.tensors[name], t) for name, t in after.tensors.items())
+        for name, tensor in after.tensors.items():
+            assert torch.equal(stages[name.partition(".")[0]].tensors[name], tensor)
+    assert known.settings.encoder == stages["encoder"].settings.encoder
     assert known.kernel.keys() == {"n_places", "place", "weight", "mixing"}
     templates = Collection.of(known.templates)
     measured, structures = load_molecules(out / "measured"), load_molecules(out / "structures")
@@ -145,7 +148,9 @@ def test_later_stages_add_to_the_network_and_leave_it_as_it_is(whole):
     assert scored.reranker["log_prevalence"].shape == (4096,)
     assert (scored.reranker["log_prevalence"] <= 0).all()
     assert (scored.ranking, bool(fitted.ranking)) == ({}, True)
-    assert fitted.tensors.keys() == joint.tensors.keys()
+    assert fitted.tensors.keys() == known.tensors.keys()
+    assert load_model(out / "duallgd.safetensors", cpu()).database.n_spectra > 0
+    assert fitted.record["database_validation"]["n_spectra"] > 0
     listed = TrainingHashes.read(out / "duallgd.train.hashes")
     assert listed.contains([key.decode() for key in trained]).all()
     held = (out / "held-out.keys").read_text().split()
@@ -180,9 +185,9 @@ def test_from_makes_a_stage_again_by_a_changed_recipe_and_until_stops(whole, tmp
         follow(recipe_run(out, changed))
     follow(recipe_run(out, changed, lines), until="encoder", first="encoder")
 
-    assert [line for line in lines if line.startswith("stage ")] == ["stage 6 of 14: encoder"]
+    assert [line for line in lines if line.startswith("stage ")] == ["stage 5 of 14: encoder"]
     assert load(out / "encoder" / "model.safetensors").record["step"] == 3
-    assert not (out / "joint").exists()
+    assert not (out / "decoder").exists()
     assert not (out / "duallgd.safetensors").exists()
 
 
@@ -273,6 +278,7 @@ def test_two_ranks_follow_a_recipe_together(tmp_path):
         ({"structures": []}, "structures must name a file"),
         ({"validation": 1.5}, "validation must be"),
         ({"decoder": {"training": {"stpes": 4}}}, "unknown setting decoder.training.stpes"),
+        ({"joint": {"training": {"steps": 4}}}, "unknown setting joint"),
         ({"draws": [{"samples": 0}]}, r"draws\[0\]: samples must be at least 1"),
     ],
 )

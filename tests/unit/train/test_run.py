@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from duallgd_cli.checkpoint.format import load
+from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.config import SamplingSettings, assigned, merge
 from duallgd_cli.errors import InterruptedRunError
 from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.model import load_model
 from duallgd_cli.predict.settings import PredictSettings
-from duallgd_cli.train.run import run_training
+from duallgd_cli.train.run import PARTS, both_parts, run_training
 from tests.made_prepared import spectra_folder, structures_folder
 from tests.made_simulation import simulated_folder
 from tests.made_spectra import block, mgf
@@ -97,33 +97,41 @@ def test_a_stage_trains_its_part_and_leaves_the_other(tmp_path, spectra, stage, 
     assert not [n for n in state(tmp_path / "run") if n.startswith(f"exp_avg/{kept}")]
 
 
-def test_joint_training_goes_on_from_both_parts_and_its_record_says_what_it_is_made_of(
+def test_training_goes_on_from_weights_and_the_record_says_what_it_is_made_of(
     tmp_path, spectra, structures, simulated
 ):
-    paths = {part: tmp_path / part / "model.safetensors" for part in ("denoiser", "encoder")}
-    trained(structures, tmp_path / "denoiser", "decoder", "model.memory_bits=20")
-    trained(spectra, tmp_path / "encoder", "encoder")
-    folders = (structures, structures_folder(tmp_path / "more", "CCO", "CCN"))
+    starts = {stage: tmp_path / stage / "model.safetensors" for stage in ("decoder", "encoder")}
+    trained(structures, tmp_path / "decoder", "decoder", "model.memory_bits=20")
+    trained(spectra, tmp_path / "encoder", "encoder", "model.encoder.summary=48")
+    more = structures_folder(tmp_path / "more", "CCO", "CCN")
     rate = "training.optimiser.learning_rate=1e-30"
-    given = {"structures": folders, "simulated": simulated, "init": paths}
+    given = {
+        "decoder": (structures, {"structures": (more,)}),
+        "encoder": (spectra, {"simulated": simulated}),
+    }
+    made = {
+        stage: trained(data, tmp_path / "on" / stage, stage, rate, start=starts[stage], **others)
+        for stage, (data, others) in given.items()
+    }
+    both = both_parts(*(tmp_path / "on" / stage / "model.safetensors" for stage in PARTS))
 
-    made = trained(spectra, tmp_path / "joint", "joint", rate, **given)
-
-    for part, path in paths.items():
-        start = load(path)
-        for name, tensor in parts(made, part).items():
-            torch.testing.assert_close(tensor, parts(start, part)[name], atol=1e-6, rtol=1e-6)
-        assert start.record["trained"] == [part]
-    assert made.settings.memory_bits == 20
-    assert made.record["trained"] == ["denoiser", "encoder"]
-    data = made.record["data"]
-    assert (data["data"]["kind"], data["data"]["holdout_removed"]) == ("spectra", 0)
-    assert data["data"]["source"]["file"] == "spectra.tsv"
-    assert (data["structures"]["molecules"], data["structures-2"]["molecules"]) == (12, 2)
-    assert len(data["structures"]["sha256"]) == 64
-    assert data["simulated"]["spectra"] == 12
-    assert data["simulated"]["source"]["model"] == {"made": True}
-    assert (made.record["training"]["stage"], made.record["device"]) == ("joint", "cpu")
+    for stage, part in PARTS.items():
+        for name, tensor in parts(made[stage], part).items():
+            start = parts(load(starts[stage]), part)[name]
+            torch.testing.assert_close(tensor, start, atol=1e-6, rtol=1e-6)
+            torch.testing.assert_close(both.tensors[name], tensor, atol=1e-3, rtol=1e-3)
+        assert made[stage].record["trained"] == [part]
+        assert made[stage].record["training"]["stage"] == stage
+    assert (both.settings.memory_bits, both.settings.encoder.summary) == (20, 48)
+    assert both.record["trained"] == ["denoiser", "encoder"]
+    both.build()
+    data, of_encoder = both.record["data"], both.record["encoder"]["data"]
+    assert (data["structures"]["molecules"], data["data"]["molecules"]) == (2, 12)
+    assert len(data["data"]["sha256"]) == 64
+    assert (of_encoder["data"]["kind"], of_encoder["data"]["holdout_removed"]) == ("spectra", 0)
+    assert of_encoder["data"]["source"]["file"] == "spectra.tsv"
+    assert of_encoder["simulated"]["spectra"] == 12
+    assert of_encoder["simulated"]["source"]["model"] == {"made": True}
 
 
 # Recorded: the same seed draws the same molecules, spectra and noise in every version, so that the
@@ -131,7 +139,6 @@ def test_joint_training_goes_on_from_both_parts_and_its_record_says_what_it_is_m
 LOSSES = {
     "decoder": (0.877092, 0.936845, 0.910780),
     "encoder": (3.292881, 4.828687, 3.029518),
-    "joint": (3.391767, 0.870447, 9.715855),
 }
 
 
@@ -139,8 +146,7 @@ LOSSES = {
 def test_every_stage_has_the_losses_of_its_seed_and_resumes_exactly(
     tmp_path, spectra, structures, simulated, stage
 ):
-    request = {"structures": (structures,)} if stage == "joint" else {}
-    request |= {"simulated": simulated} if stage != "decoder" else {}
+    request = {"simulated": simulated} if stage == "encoder" else {}
     trained(spectra, tmp_path / "whole", stage, **request)
 
     if stage != "decoder":
@@ -181,10 +187,13 @@ def test_layers_are_compiled_where_that_is_asked_for(
 def test_two_spectra_are_overfitted_and_then_predicted_exactly(tmp_path):
     """Training, weights file, encoder, sampler, assembly and ranking at once."""
     data = spectra_folder(tmp_path / "spectra", *ISOMERS)
-    training = {"stage": "joint", "steps": 350, "data": {"peak_dropout": 0.0}}
-    run_training(merge(TINY, {"training": training}), data, tmp_path / "run", cpu())
+    for stage, asked in {"encoder": {"peak_dropout": 0.0}, "decoder": {"clean_share": 1.0}}.items():
+        training = {"stage": stage, "steps": 350, "data": asked}
+        run_training(merge(TINY, {"training": training}), data, tmp_path / stage, cpu())
+    trained = (tmp_path / stage / "model.safetensors" for stage in PARTS)
+    save(tmp_path / "both.safetensors", both_parts(*trained))
 
-    model = load_model(tmp_path / "run", cpu())
+    model = load_model(tmp_path / "both.safetensors", cpu())
     path = mgf(
         tmp_path / "in.mgf",
         *(block(("C3H7NO2", fragments)) for _, _, fragments, _, _ in ISOMERS),

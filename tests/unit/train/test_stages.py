@@ -7,20 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.data.batches import MoleculeCollator
-from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.train import encoder as module
-from duallgd_cli.train.decoder import DecoderStage, JointStage, bond_loss, graph_batch
+from duallgd_cli.train.decoder import DecoderStage, InTurns, bond_loss, graph_batch
 from duallgd_cli.train.encoder import EncoderStage, SpectrumSampler, fingerprint_figures
-from duallgd_cli.train.kernel_fit import kernel_beside
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred
 from tests.made_prepared import SPECTRA, made_spectra
 
 SETTINGS = TrainingSettings(data=TrainingData(pairs_per_batch=400, spectra_per_batch=6))
-FROZEN = replace(SETTINGS, stage="joint", freeze_encoder=True)
 
 
 def with_data(**changes):
@@ -75,7 +72,6 @@ def test_figures_are_of_the_steps_that_there_are_and_of_held_out_data_if_any(mod
     assert sorted(stage.validate(stirred(sizes))) == ["nll_150", "nll_50"]
     assert DecoderStage(made_molecules(5), SETTINGS).validate(model) == {}
     assert EncoderStage(train_only, None, SETTINGS).validate(model) == {}
-    assert JointStage(train_only, [], None, SETTINGS).validate(model) == {}
 
 
 def test_a_stage_without_what_it_trains_on_says_so(spectra, tmp_path):
@@ -84,13 +80,14 @@ def test_a_stage_without_what_it_trains_on_says_so(spectra, tmp_path):
         (DecoderStage, (made_molecules(3, fold=[1, 2, 3]), SETTINGS), "no molecule of fold train"),
         (EncoderStage, (unlabelled, None, SETTINGS), "no spectrum of fold train"),
         (EncoderStage, (spectra, unlabelled, SETTINGS), "no spectrum of fold train"),
-        (JointStage, (spectra, [], unlabelled, SETTINGS), "no spectrum of fold train"),
-        (JointStage, (spectra, [], None, with_data(max_atoms=3)), r"fold train .* at most 3 heavy"),
+        (
+            DecoderStage,
+            (made_molecules(3), with_data(max_atoms=2)),
+            "fold train of at most 2 heavy",
+        ),
     ):
         with pytest.raises(UnreadableError, match=message):
             stage(*given)
-    with pytest.raises(UsageError, match="simulated spectra"):
-        JointStage(spectra, [], None, FROZEN)
 
 
 def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
@@ -160,78 +157,18 @@ def test_the_threshold_is_the_one_that_serves_best():
     assert figures["fp_tanimoto"] == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("n_collections", "and_simulated"), [(0, False), (0, True), (2, True)])
-def test_joint_steps_take_turns_over_their_sources_also_when_resumed(
-    spectra, simulated, n_collections, and_simulated
-):
+@pytest.mark.parametrize("n_collections", [1, 2, 3])
+def test_steps_take_turns_over_collections_also_when_resumed(n_collections):
     structures = [made_molecules(20, largest=5 + n) for n in range(n_collections)]
-    sources = [spectra.molecules, *structures, *([simulated.molecules] if and_simulated else [])]
-    decoders = [DecoderStage(molecules, SETTINGS) for molecules in structures]
-    stage = JointStage(spectra, decoders, simulated if and_simulated else None, SETTINGS)
-    whole = list(islice(stage.plan(0), 14))
+    stage = InTurns([DecoderStage(molecules, SETTINGS) for molecules in structures])
+    whole = list(islice(stage.plan(0), 24))
 
-    for step, planned in enumerate(whole[:7]):
-        batch, source = stage.collate(planned, step), sources[step % len(sources)]
-        formulas = {tuple(row) for row in source.atom_counts.tolist()}
-        assert {tuple(row) for row in batch.condition.formula.int().tolist()} <= formulas
-        assert (batch.spectra is None) == any(source is one for one in structures)
-        if batch.spectra is not None:
-            # Ions that are simulated or made here differ from their molecules by hydrogens alone.
-            ions, molecules = batch.spectra.parent, batch.condition.formula
-            np.testing.assert_array_equal(ions[:, :HYDROGEN], molecules[:, :HYDROGEN])
-            assert batch.n_samples == batch.spectra.n_samples
-    for first in range(9):
+    for step, planned in enumerate(whole):
+        # Of ten steps the last are on the others.
+        turn = max(0, step % 10 - 10 + n_collections)
+        formulas = stage.collate(planned, step).condition.formula.int().tolist()
+        assert {*map(tuple, formulas)} <= {*map(tuple, structures[turn].atom_counts.tolist())}
+    for first in range(0, 19, 3):
         for got, expected in zip(islice(stage.plan(first), 5), whole[first:], strict=False):
             np.testing.assert_array_equal(got[0], expected[0])
             assert got[1] == expected[1]
-
-
-def test_held_out_spectra_are_judged_by_what_is_predicted_from_them(spectra):
-    model, other = stirred(small_settings(layers=1)), stirred(small_settings(layers=1))
-    with torch.no_grad():
-        other.encoder.fingerprint.bias += torch.linspace(-3, 3, 4096)
-    names = [f"predicted_nll_{t}" for t in (50, 150, 250, 350, 500)]
-
-    figures = JointStage(spectra, [], None, SETTINGS).validate(model)
-    again = JointStage(spectra, [], None, replace(SETTINGS, seed=5)).validate(model)
-    told_otherwise = JointStage(spectra, [], None, SETTINGS).validate(other)
-
-    assert [figures[name] for name in names] == [again[name] for name in names]
-    assert all(0 < figures[name] != told_otherwise[name] for name in names)
-    none_of_fold_val = JointStage(spectra, [], None, with_data(max_atoms=7)).validate(model)
-    assert names[0] not in none_of_fold_val
-
-
-def test_beside_a_frozen_encoder_known_spectra_have_their_say_and_measured_ones_no_step(
-    spectra, simulated
-):
-    model = stirred(small_settings(layers=1)).eval()
-    kernel = kernel_beside(model.encoder, spectra)
-    decoder = DecoderStage(made_molecules(20, largest=5), FROZEN)
-    alone = JointStage(spectra, [decoder], simulated, FROZEN)
-    beside = JointStage(spectra, [], simulated, FROZEN, kernel=kernel)
-
-    batches = [alone.collate(plan, step) for step, plan in enumerate(islice(alone.plan(0), 4))]
-
-    assert [batch.spectra is None for batch in batches] == [True, False] * 2
-    assert alone.turns[1].molecules is simulated.molecules
-    assert not torch.equal(alone.loss(model, batches[1])[0], beside.loss(model, batches[1])[0])
-    assert alone.validate(model) != beside.validate(model)
-
-
-def test_a_frozen_encoder_says_the_same_each_time_and_only_the_denoiser_learns(spectra, simulated):
-    model = stirred(small_settings(layers=1))
-    for part in model.encoder.modules():
-        if isinstance(part, torch.nn.Dropout):
-            part.p = 0.5
-    model.train().encoder.requires_grad_(False)
-    stage = JointStage(spectra, [], simulated, FROZEN)
-    batch = stage.collate(next(stage.plan(0)), 0)
-
-    first, pairs = stage.loss(model, batch)
-    second, _ = stage.loss(model, batch)
-    (first / pairs).backward()
-
-    torch.testing.assert_close(first, second, rtol=0, atol=0)
-    assert all(parameter.grad is None for parameter in model.encoder.parameters())
-    assert any(parameter.grad is not None for parameter in model.denoiser.parameters())
