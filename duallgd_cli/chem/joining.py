@@ -7,10 +7,9 @@ bits that a block keeps, whatever it is joined to, say which are likely before a
 K molecules, F fingerprint bits.
 """
 
-from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias
 
@@ -40,6 +39,9 @@ _OF_A_KIND: Final = 20
 _COMPARED: Final = 20_000
 _CODES: Final = 1 << 20  # that are told apart before they are looked up
 _ROUNDING: Final = 1e-6
+# Kinds that are listed together, at first and later: the first, with nothing to compare them with,
+# have up to 8,000 choices each.
+_FIRST, _AT_ONCE = 4, 256
 
 _STAR: Final = Chem.MolFromSmarts("[#0]")
 _AS_IT_STANDS: Final = Chem.SmilesParserParams()
@@ -214,13 +216,14 @@ def _read(smiles: str) -> BuildingBlock:
     return BuildingBlock(whole.GetMol(), kept)
 
 
-class _Kind(NamedTuple):
-    """Blocks of the same atoms."""
+class _Kinds(NamedTuple):
+    """Blocks by kind, those of a kind having the same atoms."""
 
-    code: int  # of the atoms
-    row: Rows  # of the blocks that are tried, the likeliest first
-    value: Floats  # summed scores of the bits of each
-    behind: list[float]  # how much less that is than of the first
+    code: Rows  # of the atoms of each, ascending
+    # Of the blocks that are tried, the likeliest first: their rows, and the summed scores of the
+    # bits of each, -inf beyond the last; (kinds, `_OF_A_KIND`).
+    row: Rows
+    value: Floats
 
 
 def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most: int) -> Rows:
@@ -233,9 +236,12 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
     radix = np.cumprod(np.concatenate([[1], 3 * formula.array[:-1] + 1]))
     parts = slice(0, blocks.n_ends), slice(blocks.n_ends, None)
     ends, linkers = (_fitting(blocks, part, formula, radix, bit_scores) for part in parts)
-    if not ends:
-        return np.zeros((0, 3), np.int64)
-    linkers.insert(0, _Kind(0, np.array([-1]), np.zeros(1), [0.0]))  # none
+    none = np.where(np.arange(_OF_A_KIND) == 0, 0.0, -np.inf)[None]
+    linkers = _Kinds(
+        np.append(0, linkers.code),
+        np.concatenate([np.full_like(none, -1, np.int64), linkers.row]),
+        np.concatenate([none, linkers.value]),
+    )
     rows = _listed(linkers, ends, int(formula.array @ radix))
     if not len(rows):
         return rows
@@ -244,7 +250,7 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
     block = rows[owner, of_block]
     own, number = blocks.bits_of(block)
     # Sorted here, since numpy's own `unique` hashes first, ten times as long.
-    bits = np.sort((owner[number] * FINGERPRINT_BITS + own).astype(np.int32))
+    bits = np.sort(owner.astype(np.int32)[number] * np.int32(FINGERPRINT_BITS) + own)
     once = bits[np.diff(bits, prepend=-1) != 0]
     score = np.bincount(once // FINGERPRINT_BITS, bit_scores[once % FINGERPRINT_BITS], len(rows))
     score += np.bincount(owner, blocks.worth[block], len(rows))
@@ -257,31 +263,32 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
 
 def _fitting(
     blocks: BuildingBlocks, part: slice, formula: Formula, radix: Rows, bit_scores: Floats
-) -> list[_Kind]:
-    """Blocks that fit into a formula, by ascending codes."""
-    fits = np.flatnonzero((blocks.counts[part] <= formula.array).all(1)) + (part.start or 0)
+) -> _Kinds:
+    """Blocks that fit into a formula."""
+    # Element by element, which is five times as fast.
+    fewer = map(np.less_equal, blocks.counts[part].T, formula.array)
+    fits = np.flatnonzero(reduce(np.logical_and, fewer)) + (part.start or 0)
     code = blocks.counts[fits].astype(np.int64) @ radix
     bits, own = blocks.bits_of(fits)
     value = np.bincount(own, bit_scores[bits], len(fits)) + blocks.worth[fits]
     order = np.lexsort((-value, code))
-    code, row, value = code[order], fits[order], value[order]
-    start = np.flatnonzero(np.diff(code, prepend=-1))
-    end = np.minimum(start + _OF_A_KIND, np.append(start[1:], len(code)))
-    behind = (np.repeat(value[start], np.diff(start, append=len(code))) - value).tolist()
-    return [
-        _Kind(own, row[at:to], value[at:to], behind[at:to])
-        for own, at, to in zip(code[start].tolist(), start.tolist(), end.tolist(), strict=True)
-    ]
+    code, start, kind = np.unique(code[order], return_index=True, return_inverse=True)
+    place = np.arange(len(order)) - start[kind]
+    tried = place < _OF_A_KIND
+    rows = np.full((len(code), _OF_A_KIND), -1)
+    values = np.full(rows.shape, -np.inf)
+    at = kind[tried], place[tried]
+    rows[at], values[at] = fits[order[tried]], value[order[tried]]
+    return _Kinds(code, rows, values)
 
 
-def _kinds(linkers: Sequence[_Kind], ends: Sequence[_Kind], whole: int) -> Rows:
-    """A linker and two ends by their numbers, whose codes sum up to the whole, (Q, 3)."""
-    firsts, others, codes = [], [], np.array([kind.code for kind in ends])
+def _sums(linkers: _Kinds, ends: _Kinds, whole: int) -> Rows:
+    """Kinds of a linker and of two ends whose codes sum up to the whole, (Q, 3)."""
+    firsts, others, codes = [], [], ends.code
     # To look an end up takes longer than to see that there is none.
     may_be = np.zeros(_CODES, np.bool_)
     may_be[codes & (_CODES - 1)] = True
-    for linker in linkers:
-        rest = whole - linker.code
+    for rest in (whole - linkers.code).tolist():
         lower = codes[: codes.searchsorted(rest // 2, "right")]  # the other end is no smaller
         first = may_be[(rest - lower) & (_CODES - 1)].nonzero()[0]
         wanted = rest - lower[first]
@@ -289,46 +296,57 @@ def _kinds(linkers: Sequence[_Kind], ends: Sequence[_Kind], whole: int) -> Rows:
         is_end = codes.take(other, mode="clip") == wanted
         firsts.append(first[is_end])
         others.append(other[is_end])
-    number = np.repeat(np.arange(len(linkers)), [len(first) for first in firsts])
+    number = np.repeat(np.arange(len(linkers.code)), [len(first) for first in firsts])
     return np.stack([number, np.concatenate(firsts), np.concatenate(others)], 1)
 
 
-def _listed(linkers: Sequence[_Kind], ends: Sequence[_Kind], whole: int) -> Rows:
+def _listed(linkers: _Kinds, ends: _Kinds, whole: int) -> Rows:
     """Rows of the likeliest of all kinds by their own bits, as many as are compared, (K, 3)."""
-    kinds = _kinds(linkers, ends, whole)
-    of_linkers, of_ends = (np.array([one.value[0] for one in own]) for own in (linkers, ends))
-    bound = of_linkers[kinds[:, 0]] + of_ends[kinds[:, 1]] + of_ends[kinds[:, 2]]
+    if not len(ends.code):
+        return np.zeros((0, 3), np.int64)
+    kinds = _sums(linkers, ends, whole)
+    sides = linkers, ends, ends
+    bound = sum(side.value[kind, 0] for side, kind in zip(sides, kinds.T, strict=True))
     if len(kinds) > _COMPARED:  # each has a molecule at least
         best = np.sort(np.argpartition(-bound, _COMPARED)[:_COMPARED])
         kinds, bound = kinds[best], bound[best]
-    values, rows, least = [np.zeros(0)], [np.zeros((3, 0), np.int64)], -np.inf
-    n_listed = 0
     order = np.argsort(-bound, kind="stable")
-    for most, numbers in zip(bound[order].tolist(), kinds[order].tolist(), strict=True):
-        if most <= least:
-            break
-        sides = linkers[numbers[0]], ends[numbers[1]], ends[numbers[2]]
+    kinds, bound = kinds[order], bound[order]
+    least = bound[-1] if len(bound) == _COMPARED else np.finfo(np.float64).min
+    value, row, at_once = np.zeros(0), np.zeros((0, 3), np.int64), _FIRST
+    while len(kinds) and bound[0] >= least:
+        here, now = kinds[:at_once], bound[:at_once, None]
+        kinds, bound = kinds[at_once:], bound[at_once:]
+        at_once = min(2 * at_once, _AT_ONCE)
+        each = [side.value[kind] for side, kind in zip(sides, here.T, strict=True)]
         # Blocks that are too far behind the first are of no use, whatever they are joined to.
-        far = most - least + _ROUNDING
-        first, second, third = (side.value[: bisect(side.behind, far)] for side in sides)
-        total = first[:, None, None] + second[:, None] + third
-        chosen = (total > least).nonzero()
-        values.append(total[chosen])
-        rows.append(np.array([side.row[at] for side, at in zip(sides, chosen, strict=True)]))
-        n_listed += len(values[-1])
-        if n_listed > 2 * _COMPARED:
-            both = _best(values, rows)
-            values, rows, least, n_listed = [both[0]], [both[1]], both[0].min(), len(both[0])
-    return np.ascontiguousarray(_best(values, rows)[1].T)
+        n = [(now - values[:, :1] + values >= least - _ROUNDING).sum(1) for values in each]
+        owner, places = _combinations(np.stack(n, 1))
+        total = sum(values[owner, place] for values, place in zip(each, places, strict=True))
+        chosen = np.flatnonzero(total >= least)
+        rows = [
+            side.row[kind[owner[chosen]], place[chosen]]
+            for side, kind, place in zip(sides, here.T, places, strict=True)
+        ]
+        value = np.concatenate([value, total[chosen]])
+        row = np.concatenate([row, np.stack(rows, 1)])
+        if len(value) > _COMPARED:
+            best = np.argpartition(-value, _COMPARED)[:_COMPARED]
+            value, row = value[best], row[best]
+            least = value.min()
+    return row
 
 
-def _best(values: list[Floats], rows: list[Rows]) -> tuple[Floats, Rows]:
-    """Of what was listed, as many as are compared; rows are columns here."""
-    value, row = np.concatenate(values), np.concatenate(rows, 1)
-    if len(value) <= _COMPARED:
-        return value, row
-    best = np.argpartition(-value, _COMPARED)[:_COMPARED]
-    return value[best], row[:, best]
+def _combinations(n: Rows) -> tuple[Rows, list[Rows]]:
+    """Every choice of one of n[q, 0], one of n[q, 1] and one of n[q, 2]; and q of each."""
+    total = n.prod(1)
+    owner = np.repeat(np.arange(len(n)), total)
+    rest = np.arange(len(owner)) - np.repeat(np.cumsum(total) - total, total)
+    places = []
+    for column in n.T[::-1]:
+        rest, place = np.divmod(rest, column[owner])
+        places.append(place)
+    return owner, places[::-1]
 
 
 def open_ends(mol: Chem.Mol) -> list[int]:

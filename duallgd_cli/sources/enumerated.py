@@ -5,7 +5,6 @@ that fingerprint and peaks speak for most are. The user's own structures stand b
 database, a library, and molecules that are like the unknown one.
 """
 
-from bisect import insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -33,8 +32,9 @@ from duallgd_cli.sources.network import from_analogues
 _MOST_OF_ONE: Final = 1_000
 # Molecules put together, and how many are looked at until so many are as they must be.
 _PUT_TOGETHER, _LOOKED_AT = 1_000, 10_000
-# Molecules that are compared at once: a thousand large ones take 25 MiB.
-_AT_ONCE: Final = 1_000
+# Molecules that are compared at once, often all that there are: so only those that stay are
+# named. As many take 70 MiB.
+_AT_ONCE: Final = 2_000
 # Of the proposals from analogues, those that are made of them by one change; the others start from
 # one as it is.
 _CHANGED: Final = 0.8
@@ -198,27 +198,17 @@ def likeliest(
     Returns:
         Cost and molecule, in order of the costs.
     """
-    by_cost = itemgetter(0)
-    best: dict[str, tuple[float, Mol]] = {}
-    costs: list[float] = []  # of these, in order
-    limit = np.inf  # what costs as much does not stay
-    for waiting in map(iter, streams):
-        while batch := list(islice(waiting, _AT_ONCE)):
-            priced = [(-worth - scores[fingerprint(mol)].sum(), mol) for mol, worth in batch]
-            for cost, mol in sorted(priced, key=by_cost):
-                if cost >= limit:
-                    break
-                if Chem.SanitizeMol(mol, catchErrors=True):  # seen only for what is of use
-                    continue
-                name = charge_free_smiles(mol)  # tautomers may share a graph
-                if (before := best.get(name)) is not None:
-                    if before[0] <= cost:
-                        continue
-                    costs.remove(before[0])
-                best[name] = cost, mol
-                insort(costs, cost)
-                if len(costs) >= most:
-                    limit = costs[most - 1]
-            best = dict(sorted(best.items(), key=lambda item: by_cost(item[1]))[:most])
-            del costs[most:]
-    return list(best.values())
+    best: list[tuple[float, Mol, str]] = []  # the last is the name, "" until it is asked for
+    waiting = chain.from_iterable(streams)
+    while batch := list(islice(waiting, _AT_ONCE)):
+        best += [(-worth - scores[fingerprint(mol)].sum(), mol, "") for mol, worth in batch]
+        kept: dict[str, tuple[float, Mol]] = {}
+        for cost, mol, name in sorted(best, key=itemgetter(0)):
+            if len(kept) == most:
+                break
+            if not name and Chem.SanitizeMol(mol, catchErrors=True):
+                continue
+            # Tautomers may share a graph; of these the one of the lowest cost stays.
+            kept.setdefault(name or charge_free_smiles(mol), (cost, mol))
+        best = [(cost, mol, name) for name, (cost, mol) in kept.items()]
+    return [(cost, mol) for cost, mol, _ in best]
