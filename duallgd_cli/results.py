@@ -30,6 +30,7 @@ class SpectrumReference:
         compound_id: What features of one molecule share.
         answered_by: The feature, with its ion, that answers for the compound of this one.
         scans: SCANS or native id.
+        usi: Universal Spectrum Identifier.
         precursor_mz: m/z, or None.
         formula_text: Formula as written in the file.
         adduct_text: Adduct as written in the file.
@@ -49,6 +50,7 @@ class SpectrumReference:
     compound_id: str = ""
     answered_by: str = ""
     scans: str = ""
+    usi: str = ""
     precursor_mz: float | None = None
     formula_text: str = ""
     adduct_text: str = ""
@@ -73,6 +75,7 @@ class SpectrumReference:
             compound_id=spectrum.compound_id,
             answered_by=spectrum.answered_by,
             scans=spectrum.scans,
+            usi=spectrum.usi,
             precursor_mz=spectrum.precursor_mz,
             formula_text=spectrum.formula_text,
             adduct_text=spectrum.adduct_text,
@@ -101,7 +104,13 @@ def references(spectra: Iterable[Spectrum]) -> tuple[SpectrumReference, ...]:
     for spectrum in spectra:
         whole = SpectrumReference.of(spectrum)
         named += [
-            replace(whole, source=part.source, spectrum_id=part.spectrum_id, scans=part.scans)
+            replace(
+                whole,
+                source=part.source,
+                spectrum_id=part.spectrum_id,
+                scans=part.scans,
+                usi=part.usi,
+            )
             for part in spectrum.merged or (spectrum,)
         ]
     return tuple(sorted(named, key=lambda reference: reference.source.index))

@@ -67,7 +67,7 @@ def document(predictions: Iterable[Prediction], header: Header) -> Iterator[str]
     abundances = [f"abundance_assay[{number}]" for number in polarities]
     columns = {
         "SML": [*_SML.split(), *abundances, *_OF_ALL, *(f"opt_global_{name}" for name in _OWN)],
-        "SMF": [*_SMF.split(), *abundances],
+        "SMF": [*_SMF.split(), *abundances, "opt_global_usi"],
         "SME": _SME.split(),
     }
     n_evidence = n_left_out = 0
@@ -208,6 +208,7 @@ def _feature(number: int, prediction: Prediction, evidence: Sequence[int]) -> di
         "exp_mass_to_charge": repr(float(prediction.precursor_mz or 0.0)),
         "charge": charge,
         "retention_time_in_seconds": None if time is None else f"{time:.6g}",
+        "opt_global_usi": prediction.usi,
     }
 
 

@@ -213,6 +213,7 @@ def test_a_feature_without_candidates_has_its_adduct_and_the_databases(tmp_path,
     assert row["opt_global_adduct_source"] == "file"
     assert row["opt_global_message"] == "m; peaks left out"
     assert row["opt_global_assumptions"] == "minutes"
+    assert found.tables["SMF"][0]["opt_global_usi"] == "mzspec:USI000000:a:scan:12"
     assert found.metadata["database[1]"] == f'[, , "{said}", ]'
 
 
