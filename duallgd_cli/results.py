@@ -31,6 +31,7 @@ class SpectrumReference:
     compound_id: str = ""  # what features of one molecule share
     answered_by: str = ""  # the feature, with its ion, that answers for the compound of this one
     scans: str = ""  # SCANS or native id
+    usi: str = ""  # Universal Spectrum Identifier
     precursor_mz: float | None = None  # m/z, or None
     formula_text: str = ""  # formula as written in the file
     adduct_text: str = ""  # adduct as written in the file
@@ -55,6 +56,7 @@ class SpectrumReference:
             compound_id=spectrum.compound_id,
             answered_by=spectrum.answered_by,
             scans=spectrum.scans,
+            usi=spectrum.usi,
             precursor_mz=spectrum.precursor_mz,
             formula_text=spectrum.formula_text,
             adduct_text=spectrum.adduct_text,
@@ -83,7 +85,13 @@ def references(spectra: Iterable[Spectrum]) -> tuple[SpectrumReference, ...]:
     for spectrum in spectra:
         whole = SpectrumReference.of(spectrum)
         named += [
-            replace(whole, source=part.source, spectrum_id=part.spectrum_id, scans=part.scans)
+            replace(
+                whole,
+                source=part.source,
+                spectrum_id=part.spectrum_id,
+                scans=part.scans,
+                usi=part.usi,
+            )
             for part in spectrum.merged or (spectrum,)
         ]
     return tuple(sorted(named, key=lambda reference: reference.source.index))

@@ -91,6 +91,7 @@ class Spectrum:
     compound_id: str = ""  # what features of one molecule share, else ""
     answered_by: str = ""  # the feature, with its ion, that answers for its compound, else ""
     scans: str = ""  # SCANS or native scan id of the file, else ""
+    usi: str = ""  # Universal Spectrum Identifier; "" where file and scan do not tell it
     charge: int = 0  # signed charge, or 0 if unknown
     polarity: int = 0  # 1, -1, or 0 if unknown
     # what the file says of charge or polarity that was not understood, where nothing else tells it,

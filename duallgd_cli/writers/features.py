@@ -23,7 +23,7 @@ from duallgd_cli.writers.formats import cells_of, lines_of, rows, table, write_p
 COLUMNS: Final = (
     "feature_id", "file", "indices", "polarity", "charge", "precursor_mz", "rt_seconds", "rt_start",
     "rt_end", "scans", "energies", "precursor_intensity", "compound_id", "adduct", "adduct_source",
-    "adduct_probability", "next_adduct", "remarks",
+    "adduct_probability", "next_adduct", "remarks", "usi",
 )  # fmt: skip
 # Beside the columns of a table of features, each after ``duallgd_``.
 _ANSWERS: Final = (
@@ -119,6 +119,7 @@ def _block(spectrum: Spectrum) -> str:
         "SCANS": ",".join(scans) or spectrum.scans,
         "MERGED_SCANS": str(len(scans)) if scans else "",
         "FILENAME": spectrum.source.file,
+        "USI": references([spectrum])[0].usi,
     }
     peaks = zip(spectrum.mz.tolist(), spectrum.intensity.tolist(), strict=True)
     lines = [
@@ -168,6 +169,7 @@ def _row(feature: Feature) -> dict[str, object]:
         "adduct_probability": f"{spectrum.adducts[0][1]:.4g}" if spectrum.adducts else "",
         "next_adduct": " ".join(f"{name} {share:.2g}" for name, share in spectrum.adducts[1:2]),
         "remarks": sentences(*said),
+        "usi": references(feature.spectra)[0].usi,
     }
 
 

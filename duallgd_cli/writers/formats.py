@@ -38,7 +38,7 @@ COLUMNS: Final = (
     "confidence", "samples", "log_likelihood", "status", "message", "confidence_top10", "indices",
     "name", "rt_seconds", "collision_energy", "warnings", "formula_source", "formula_rank",
     "formula_probability", "adduct_source", "assumptions", "sources", "family", "family_confidence",
-    "scaffold", "scaffold_confidence", "level", "schymanski", "compound_id",
+    "scaffold", "scaffold_confidence", "level", "schymanski", "compound_id", "usi",
 )  # fmt: skip
 PART_COLUMNS: Final = (
     "spectrum_id", "file", "index", "feature_id", "formula", "part", "kind", "probability", "prior",
@@ -56,7 +56,7 @@ _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x202
 _OF_A_LINE: Final = (
     "feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message",
     "confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions",
-    "level", "schymanski", "compound_id",
+    "level", "schymanski", "compound_id", "usi",
 )  # fmt: skip
 _OF_A_HYPOTHESIS: Final = (
     "formula", "adduct", "log_prior", "formula_source", "formula_probability", "adduct_source",

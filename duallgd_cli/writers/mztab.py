@@ -35,8 +35,7 @@ _POLARITIES: Final = {
 }
 _RELIABILITY: Final = "[MS, MS:1002955, hr-ms compound identification confidence level, ]"
 _CONFIDENCE: Final = "[, , duallgd confidence, ]"
-# Levels of Schymanski et al. (2014): tentative candidates, a formula alone, a mass alone.
-_TENTATIVE, _FORMULA_ONLY, _MASS_ONLY = "3", "4", "5"
+_MASS_ONLY = "5"  # of the levels of Schymanski et al. (2014), of what was not predicted
 _SML: Final = (
     "SML_ID SMF_ID_REFS database_identifier chemical_formula smiles inchi chemical_name uri "
     "theoretical_neutral_mass adduct_ions reliability best_id_confidence_measure "
@@ -66,7 +65,7 @@ def document(predictions: Iterable[Prediction], header: Header) -> Iterator[str]
     abundances = [f"abundance_assay[{number}]" for number in polarities]
     columns = {
         "SML": [*_SML.split(), *abundances, *_OF_ALL, *(f"opt_global_{name}" for name in _OWN)],
-        "SMF": [*_SMF.split(), *abundances],
+        "SMF": [*_SMF.split(), *abundances, "opt_global_usi"],
         "SME": _SME.split(),
     }
     n_evidence = n_left_out = 0
@@ -177,7 +176,6 @@ def _neutral(text: str) -> str:
 def _molecule(number: int, prediction: Prediction) -> dict[str, object]:
     """The row of a feature among the small molecules, by column: its candidates, best first."""
     found = prediction.candidates
-    assumed = any(one.adduct for one in prediction.hypotheses)
     masses = (f"{Formula.parse(one.formula).mass:.6f}" for one in found)
     return {
         "SML_ID": number,
@@ -188,7 +186,7 @@ def _molecule(number: int, prediction: Prediction) -> dict[str, object]:
         "inchi": "|".join(one.inchi for one in found),
         "theoretical_neutral_mass": "|".join(masses),
         "adduct_ions": "|".join(dict.fromkeys(one.adduct for one in found)) or _ion(prediction)[0],
-        "reliability": _TENTATIVE if found else _FORMULA_ONLY if assumed else _MASS_ONLY,
+        "reliability": prediction.schymanski or _MASS_ONLY,
         "best_id_confidence_measure": _CONFIDENCE if found else None,
         "best_id_confidence_value": f"{found[0].confidence:.4g}" if found else None,
         **{f"opt_global_{name}": getattr(prediction, name) for name in _OWN},
@@ -207,6 +205,7 @@ def _feature(number: int, prediction: Prediction, evidence: Sequence[int]) -> di
         "exp_mass_to_charge": repr(float(prediction.precursor_mz or 0.0)),
         "charge": charge,
         "retention_time_in_seconds": None if time is None else f"{time:.6g}",
+        "opt_global_usi": prediction.usi,
     }
 
 

@@ -50,6 +50,8 @@ def test_a_run_has_one_answer_a_feature_and_its_features_the_same_ones(
     table = rows_of(tmp_path / "features.csv")
     rows = {row["feature_id"]: row for row in rows_of(tmp_path / "run.csv")}
     assert len(table) == len(rows)
+    for row, listed in zip(rows.values(), table, strict=True):
+        assert row["usi"] == listed["usi"] == f"mzspec:USI000000:run:scan:{row['scans']}"
     assert [row["indices"] for row in table] == [row["indices"] for row in rows.values()]
     indices = [int(index) for row in table for index in row["indices"].split()]
     assert sorted(indices) == [n for n, one in enumerate(measured.scans) if one.level == 2]

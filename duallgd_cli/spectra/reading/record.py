@@ -46,6 +46,8 @@ TOO_LARGE: Final = (
     "peaks; restore the file, or centroid the spectrum"
 )
 _LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
+_RUN_FILE: Final = re.compile(r"(.+)\.mzx?ml(?:\.(?:gz|xz|bz2))?", re.IGNORECASE)
+_NATIVE_ID: Final = re.compile(r"\w+=\d+(?:\s+\w+=\d+)*")  # of a scan, by all vendors
 # Missing values that mean something under some key: N/A is no sodium, and Na is.
 _MEANT: Final = frozenset(
     {("ionmode", "-"), ("charge", "-"), ("pepmass", "nan"), ("precursor_mz", "nan")}
@@ -82,6 +84,7 @@ _KEYS: Final = {
     "title": "recordtitle",
     "compound_name": "name",
     "scans": "scan scannumber",
+    "usi": "spectrumusi universalspectrumidentifier",
     "spectype": "",
     "ms_level": "mstype spectrumtype",
     "collision_energy": "colenergy collision ce collisionenergies fragmentationenergy",
@@ -234,6 +237,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         precursor_mz=precursor_mz,
         feature_id=fields.get("feature_id", ""),
         scans=fields.get("scans", ""),
+        usi=_usi(fields, source),
         **ion,
         formula_text=formula_text,
         collision_energy_text=energy,
@@ -285,6 +289,25 @@ def _ionisation_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> F
             "probabilities are not calibrated for it"
         )
     return None
+
+
+def _usi(fields: Mapping[str, str], source: Source) -> str:
+    """The USI that the file states, else that of a scan of a run that is in no repository.
+
+    A scan of Waters, Sciex and ion mobility is told by several numbers, which are all given.
+    """
+    if fields.get("usi", "").startswith("mzspec:"):
+        return fields["usi"]
+    run = _RUN_FILE.fullmatch(PurePath(source.file).name)
+    native = _NATIVE_ID.fullmatch(fields.get("native_id") or fields.get("identifier", ""))
+    if not run or not native:
+        return ""
+    numbers = dict(pair.split("=") for pair in native[0].split())
+    of_thermo = {"controllerType", "controllerNumber"}
+    kind = (*(numbers.keys() - of_thermo),)
+    if kind in {("scan",), ("index",)}:
+        return f"mzspec:USI000000:{run[1]}:{kind[0]}:{numbers[kind[0]]}"
+    return f"mzspec:USI000000:{run[1]}:nativeId:{','.join(numbers.values())}"
 
 
 def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None) -> Iterator[str]:

@@ -203,7 +203,9 @@ def document_of(path, *predictions, names=("a.mgf",), **settings):
     ],
 )
 def test_a_feature_without_candidates_has_its_adduct_and_the_databases(tmp_path, databases, said):
-    nothing = prediction(status="no_candidate", adduct="[M+H]+", adduct_source="file", message="m")
+    nothing = prediction(
+        status="no_candidate", adduct="[M+H]+", adduct_source="file", message="m", schymanski="4"
+    )
 
     found = document_of(
         tmp_path / "out.mztab", nothing, databases=[{"name": name} for name in databases]
@@ -214,7 +216,15 @@ def test_a_feature_without_candidates_has_its_adduct_and_the_databases(tmp_path,
     assert row["opt_global_adduct_source"] == "file"
     assert row["opt_global_message"] == "m; peaks left out"
     assert row["opt_global_assumptions"] == "minutes"
+    assert found.tables["SMF"][0]["opt_global_usi"] == "mzspec:USI000000:a:scan:12"
     assert found.metadata["database[1]"] == f'[, , "{said}", ]'
+
+
+@pytest.mark.parametrize("level", ["2a", "2b", "3", "4", "5"])
+def test_the_reliability_is_the_level_of_the_other_tables(tmp_path, level):
+    found = document_of(tmp_path / "out.mztab", prediction(candidate(), schymanski=level))
+
+    assert found.tables["SML"][0]["reliability"] == level
 
 
 def test_a_spectrum_is_of_its_own_file_whatever_the_others_are_called(tmp_path):

@@ -25,7 +25,7 @@ HEADER = (
     "confidence_top10,indices,name,rt_seconds,collision_energy,warnings,"
     "formula_source,formula_rank,formula_probability,adduct_source,assumptions,"
     "sources,family,family_confidence,scaffold,scaffold_confidence,level,schymanski,"
-    "compound_id"
+    "compound_id,usi"
 )
 
 
@@ -65,6 +65,7 @@ def prediction(*candidates, **values):
         "assumptions": "minutes",
         "level": "family",
         "schymanski": "3",
+        "usi": "mzspec:USI000000:a:scan:12",
     } | values
     return Prediction(**named)
 
@@ -104,6 +105,7 @@ def test_a_candidate_is_a_row_of_the_documented_columns_in_order():
         *("-1.23457", "0.1235", "31", "-12.3457", "ok", "", "0.25", "4 6"),
         *("ethanol", "61.5", "20 eV", "peaks left out", "file", "1", "1"),
         *("inferred", "minutes", "noise", "methyl", "0.5", "acyclic", "0.75", "family", "3", ""),
+        "mzspec:USI000000:a:scan:12",
     ]
     assert (second[8], second[18]) == ("2", "")  # rank and message
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from duallgd_cli.spectra.reading.record import Record, build
+from duallgd_cli.spectra.types import Source
 from tests.made_spectra import parsed
 
 PEAKS = "138.0662 1000\n110.0713 600\n"
@@ -376,3 +378,34 @@ def test_no_control_character_survives_into_names(tmp_path, sign):
 
     assert found.feature_id == f"7{sign}".translate({ord(sign[0]): " "}).strip()
     assert found.metadata["title"].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("file", "fields", "usi"),
+    [
+        ("/data/a b.mzML", "native_id=controllerType=0 controllerNumber=1 scan=17",
+         "mzspec:USI000000:a b:scan:17"),
+        ("a.b.mzML.gz", "native_id=scan=17", "mzspec:USI000000:a.b:scan:17"),
+        ("a.MZXML", "identifier=scan=17", "mzspec:USI000000:a:scan:17"),
+        ("a.mzML", "native_id=index=4", "mzspec:USI000000:a:index:4"),
+        # Of these a scan number alone is of several spectra, or there is none.
+        ("a.mzML", "native_id=function=2 process=0 scan=17", "mzspec:USI000000:a:nativeId:2,0,17"),
+        ("a.mzML", "native_id=sample=1 period=1 cycle=5 experiment=2",
+         "mzspec:USI000000:a:nativeId:1,1,5,2"),
+        ("a.mzML", "native_id=scanId=4123", "mzspec:USI000000:a:nativeId:4123"),
+        ("a.mzML", "native_id=S17", ""),
+        ("a.mgf", "scans=17 | identifier=scan=17", ""),
+        ("-", "native_id=scan=17", ""),
+        ("a.mgf", "usi=mzspec:MSV000078556:a:scan:3", "mzspec:MSV000078556:a:scan:3"),
+        ("a.mgf", "spectrum_usi=mzspec:GNPS:GNPS-LIBRARY:accession:CCMSLIB00000001547",
+         "mzspec:GNPS:GNPS-LIBRARY:accession:CCMSLIB00000001547"),
+        ("a.mzML", "native_id=scan=17 | usi=mzspec:PXD000561:b:scan:3",
+         "mzspec:PXD000561:b:scan:3"),
+        ("a.mgf", "usi=n/a", ""),
+        ("a.mgf", "usi=17", ""),
+    ],
+)  # fmt: skip
+def test_a_spectrum_has_the_usi_of_its_file_or_of_its_scan(file, fields, usi):
+    record = Record(dict(field.split("=", 1) for field in fields.split(" | ")))
+
+    assert build(record, Source(file, 0), keep_structures=False).usi == usi
