@@ -188,7 +188,8 @@ def scan(path: Path) -> Journal:
             try:
                 values = json.loads(line)
                 if header is None:
-                    header = _header(values)
+                    given = {n: values[n] for n in values if n not in {"duallgd_journal", "crc32"}}
+                    header = Header(**{**given, "inputs": tuple(map(dict, given["inputs"]))})
                     inputs = [entry["name"] for entry in header.inputs]
                 elif "end" in values:
                     end = {name: int(values["end"][name]) for name in ("cases", *values["end"])}
@@ -200,12 +201,6 @@ def scan(path: Path) -> Journal:
                 raise _of_another_version(path) from None
             good_bytes, good_sum = good_bytes + len(line), checksum
     return Journal(path, header, end, good_bytes, good_sum, is_damaged, lines)
-
-
-def _header(values: dict[str, Any]) -> Header:
-    """The header of a journal, from its first line."""
-    given = {name: values[name] for name in values if name not in {"duallgd_journal", "crc32"}}
-    return Header(**{**given, "inputs": tuple(map(dict, given["inputs"]))})
 
 
 def _require_journal(file: "BufferedReader | BufferedRandom", path: Path) -> None:
