@@ -320,9 +320,12 @@ def replaced_text(path: Path) -> Iterator[TextIO]:
 
 
 def write_atomically(path: Path, pieces: Iterable[str]) -> None:
-    """Write pieces of text in order, whole or not at all; see `replaced_text`."""
-    with replaced_text(path) as stream:
-        stream.writelines(pieces)
+    """Write pieces of text as `replaced_text` does, but never packed: equal pieces, equal bytes."""
+    try:
+        with replaced(path) as partial, partial.open("wb") as stream:
+            stream.writelines(piece.encode("utf-8", "backslashreplace") for piece in pieces)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _as_latin1(error: UnicodeError) -> tuple[str, int]:

@@ -1,7 +1,6 @@
 """The pictures of an evaluation: scores of every group, and stated against observed probability."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,19 +17,15 @@ _SCORES: Final = {"accuracy@1": -0.14, "accuracy@10": 0.14}  # with where they s
 
 def write_plots(folder: Path, results: Mapping[str, Any]) -> None:
     """Draw what there is to draw; without matplotlib nothing is."""
-    draw: dict[str, Callable[[], Figure]] = {}
-    if results["groups"]:
-        draw["groups.png"] = partial(_groups, results)
-    if results["calibration"]:
-        draw["calibration.png"] = partial(_calibration, results["calibration"])
-    if not draw or find_spec("matplotlib") is None:
+    if find_spec("matplotlib") is None:
         return
     import matplotlib as mpl
 
     with mpl.rc_context(fname=str(resources.files("duallgd_cli") / "figures.mplstyle")):
-        for name, figure in draw.items():
-            # Without date and program, the same results give the same bytes.
-            figure().savefig(folder / name, metadata={"Software": None})
+        for kind, name, draw in zip(("groups", "calibration"), PLOTS, _PICTURES, strict=True):
+            if results[kind]:
+                # Without date and program, the same results give the same bytes.
+                draw(results).savefig(folder / name, metadata={"Software": None})
 
 
 def _groups(results: Mapping[str, Any]) -> "Figure":
@@ -52,14 +47,14 @@ def _groups(results: Mapping[str, Any]) -> "Figure":
     return figure
 
 
-def _calibration(tables: Mapping[str, Mapping[str, Any]]) -> "Figure":
+def _calibration(results: Mapping[str, Any]) -> "Figure":
     """Observed against stated probability; a calibrated one lies on the diagonal."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2, 3.4), layout="constrained")
     axes = figure.subplots()
     axes.axline((0, 0), slope=1, color="0.6", linewidth=1)
-    for name, table in tables.items():
+    for name, table in results["calibration"].items():
         stated = np.array([part["stated"] for part in table["bins"]])
         observed = [part["observed"] for part in table["bins"]]
         _draw(axes, observed, stated, across=False, label=name.replace("_", " "))
@@ -74,7 +69,8 @@ def _draw(axes: Any, estimates: list[Any], place: Any, *, across: bool, label: s
         np.array([one[end] for one in estimates], float) for end in ("mean", "low", "high")
     )
     reach = np.maximum(0.0, [mean - low, high - mean])
-    if across:
-        axes.errorbar(mean, place, xerr=reach, fmt="o", markersize=3, label=label)
-    else:
-        axes.errorbar(place, mean, yerr=reach, fmt="o", markersize=3, label=label)
+    at, error = ((mean, place), "xerr") if across else ((place, mean), "yerr")
+    axes.errorbar(*at, **{error: reach}, fmt="o", markersize=3, label=label)
+
+
+_PICTURES: Final = (_groups, _calibration)

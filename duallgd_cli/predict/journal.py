@@ -5,8 +5,8 @@ is finished, then an end line. Each line ends in a checksum of itself and of all
 one that was torn by a crash, changed, moved or taken out is noticed, and nothing counts from there
 on. Every line reaches the operating system at once, and the disk at least every half second.
 
-A finished run is read in the order of the input. Memory holds five numbers a spectrum, which say
-where its feature lies. S spectra.
+A finished run is read in the order of its features, which is that of their first spectra in the
+input. Memory holds two numbers a feature, which say where it lies.
 """
 
 import json
@@ -19,11 +19,9 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
-
-import numpy as np
-from numpy.typing import NDArray
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.settings import ENDING, Shard
@@ -57,16 +55,15 @@ class Journal:
     good_bytes: int = 0  # where the last whole line ends; a run goes on from there
     checksum: int = 0  # of the file up to there
     is_damaged: bool = False  # whether something unreadable stands before the last line
-    # number of the input, index in it, feature, place in that, and byte of the feature's line, of
-    # each spectrum, (S, 5)
-    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 5), np.int64))
+    # number of each feature and byte of its line, in turn
+    lines: "array[int]" = field(default_factory=partial(array, "q"))
     _file: "BufferedRandom | None" = None
     _synced: float = 0.0
 
     @property
     def finished(self) -> set[int]:
         """Numbers of the features that are here."""
-        return set(self.rows[:, 2].tolist())
+        return set(self.lines[::2])
 
     @classmethod
     def create(cls, path: Path, header: Header) -> "Journal":
@@ -173,7 +170,7 @@ def scan(path: Path) -> Journal:
         UnreadableError: It is the journal of another version.
     """
     header, end, good_bytes, good_sum, is_damaged = None, None, 0, 0, False
-    rows, inputs = array("q"), dict[str, int]()
+    lines, inputs = array("q"), list[str]()
     with path.open("rb") as file:
         _require_journal(file, path)
         for line in file:
@@ -191,26 +188,19 @@ def scan(path: Path) -> Journal:
             try:
                 values = json.loads(line)
                 if header is None:
-                    header = _header(values)
-                    inputs = {entry["name"]: number for number, entry in enumerate(header.inputs)}
+                    given = {n: values[n] for n in values if n not in {"duallgd_journal", "crc32"}}
+                    header = Header(**{**given, "inputs": tuple(map(dict, given["inputs"]))})
+                    inputs = [entry["name"] for entry in header.inputs]
                 elif "end" in values:
                     end = {name: int(values["end"][name]) for name in ("cases", *values["end"])}
                 else:
-                    first, *others = values["spectra"]
-                    for place, spectrum in enumerate((first, *others)):
-                        name, index = spectrum["source"]
-                        rows.extend((inputs[name], index, values["feature"], place, good_bytes))
+                    first, *_ = values["spectra"]
+                    inputs.index(first["source"][0])  # one that the header has
+                    lines.extend((values["feature"], good_bytes))
             except _UNKNOWN:
                 raise _of_another_version(path) from None
             good_bytes, good_sum = good_bytes + len(line), checksum
-    numbers = np.frombuffer(rows, np.int64).reshape(-1, 5)
-    return Journal(path, header, end, good_bytes, good_sum, is_damaged, numbers)
-
-
-def _header(values: dict[str, Any]) -> Header:
-    """The header of a journal, from its first line."""
-    given = {name: values[name] for name in values if name not in {"duallgd_journal", "crc32"}}
-    return Header(**{**given, "inputs": tuple(map(dict, given["inputs"]))})
+    return Journal(path, header, end, good_bytes, good_sum, is_damaged, lines)
 
 
 def _require_journal(file: "BufferedReader | BufferedRandom", path: Path) -> None:
@@ -275,7 +265,6 @@ class FinishedRun:
         Raises:
             UsageError: A journal is missing, damaged or unfinished, or belongs to another run.
         """
-        self._paths = tuple(paths)
         journals = [_usable(path, partial) for path in paths]
         headers = [journal.header for journal in journals if journal.header is not None]
         self.header = headers[0]
@@ -284,40 +273,29 @@ class FinishedRun:
                 raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
         self.shards = [header.shard for header in headers]
         self.totals = dict(journals[0].end or {})
-        numbers = np.repeat(np.arange(len(journals)), [len(one.rows) for one in journals])
-        rows = np.column_stack([np.concatenate([one.rows for one in journals]), numbers])[::-1]
-        # What is there twice counts as it was written last.
-        _, once = np.unique(rows[:, :2], axis=0, return_index=True)
-        # Feature, place in it, byte and journal of every spectrum, in input order: (S, 4).
-        self._rows = rows[once, 2:]
+        # Journal and byte of every feature; what is there twice counts as it was written last.
+        self._places = {
+            feature: (path, start)
+            for path, journal in zip(paths, journals, strict=True)
+            for feature, start in zip(journal.lines[::2], journal.lines[1::2], strict=True)
+        }
 
     @property
     def n_features(self) -> int:
         """Features of the run."""
-        return int((self._rows[:, 1] == 0).sum())
-
-    def in_input_order(self) -> Iterator[tuple[tuple[HypothesisResult, ...], int]]:
-        """Every spectrum, as read: the results of its feature, and its place in that."""
-        latest: tuple[HypothesisResult, ...] = ()
-        for row in self._rows:
-            if not latest or latest[0].feature != row[0]:
-                latest = self._read(row)
-            yield latest, int(row[1])
+        return len(self._places)
 
     def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
-        """The results of each feature, in the order of their first spectra."""
-        return map(self._read, self._rows[self._rows[:, 1] == 0])
-
-    def _read(self, row: NDArray[np.int64]) -> tuple[HypothesisResult, ...]:
-        """Read the results of a feature from the disk."""
-        path = self._paths[row[3]]
-        with path.open("rb") as file:
-            file.seek(row[2])
-            line = file.readline()
-        try:
-            return results_of(json.loads(line))
-        except _UNKNOWN:
-            raise _of_another_version(path) from None
+        """The results of each feature, read from the disk in the order of their first spectra."""
+        for feature in sorted(self._places):
+            path, start = self._places[feature]
+            with path.open("rb") as file:
+                file.seek(start)
+                line = file.readline()
+            try:
+                yield results_of(json.loads(line))
+            except _UNKNOWN:
+                raise _of_another_version(path) from None
 
 
 def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:

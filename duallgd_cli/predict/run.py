@@ -321,19 +321,15 @@ def _output_of(journal: Path) -> Path:
 
 
 def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
-    """The predictions of a run, one per spectrum, in input order, ranked as its header says."""
+    """The predictions of a run, one per spectrum, features in input order, ranked as it was."""
     header = run.header
     ranking = Ranking.recorded(header.model, header.settings, header.inputs[0]["name"])
     top_k = int(header.settings["top_k"])
     certain = float(header.settings.get("certain", CERTAIN))
-    latest: tuple[HypothesisResult, ...] = ()
-    for tried, place in run.in_input_order():
-        if tried is not latest:
-            candidates, top10 = ranking.rank(tried, None if parts else top_k)
-            likely = likely_parts(tried, candidates) if parts else None
-            latest = tried
-            ranked = predictions_of(tried, candidates, top10, top_k, certain, likely)
-        yield ranked[place]
+    for tried in run.features():
+        candidates, top10 = ranking.rank(tried, None if parts else top_k)
+        likely = likely_parts(tried, candidates) if parts else None
+        yield from predictions_of(tried, candidates, top10, top_k, certain, likely)
 
 
 def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:

@@ -278,7 +278,7 @@ class PredictRequest:
         resolve_format(self.output, self.format)
         is_whole, is_file = self.shard.count == 1, self.output != STANDARD_STREAM
         comes_back = is_whole and self.features is not None
-        summaries = summary_paths(self.summaries, Path(self.output))
+        summaries = summary_paths(self.summaries, Path(self.output)) if self.summaries else {}
         places: dict[str, str | Path | None] = {
             "the output": self.output if is_whole else None,
             "the run record": record_path(self.run_name) if is_file else None,

@@ -75,7 +75,9 @@ def test_text_is_read_as_it_was_written(tmp_path, ending):
 
     with replaced_text(path) as stream:
         stream.write("é\udce9\r\n")  # which UTF-8 cannot hold
-    write_atomically(tmp_path / "b", ["é\udce9\r\n"])
+    write_atomically(tmp_path / "b", ["é\udce9", "\r\n"])
+    write_atomically(tmp_path / "b.gz", ["plain"])
+    assert (tmp_path / "b.gz").read_bytes() == b"plain"  # what is packed has a time in it
 
     with open_text(path) as stream, open_text(tmp_path / "b") as other:
         assert stream.read() == other.read() == "é\\udce9\r\n"

@@ -33,9 +33,11 @@ def test_python_gives_what_the_command_line_writes(spectra, tmp_path):
     predict(request(spectra, tmp_path / "out.csv"), stub_model())
     written = list(predictions(FinishedRun([tmp_path / "out.csv.journal.jsonl"])))
 
-    found = predict_spectra(stub_model(), spectra, SETTINGS)
+    found = stub_model().predict(spectra, SETTINGS)
 
     assert [untimed(one) for one in found] == [untimed(one) for one in written]
+    in_order = predict_spectra(stub_model(), spectra, SETTINGS)
+    assert [one.source.index for one in in_order] == [0, 1, 3]
 
 
 def untimed(prediction):

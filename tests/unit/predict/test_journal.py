@@ -25,11 +25,11 @@ HEADER = Header(
 )
 
 
-def feature(number, n_hypotheses=1, text="ok", file="a.mgf"):
+def feature(number, n_hypotheses=1, text="ok"):
     """Results of a feature of two spectra, every field of them set."""
     spectra = (
-        SpectrumReference(Source(file, 2 * number), f"id {number}", precursor_mz=47.05),
-        SpectrumReference(Source(file, 2 * number + 1), "", status="no_peaks", message="none"),
+        SpectrumReference(Source("a.mgf", 2 * number), f"id {number}", precursor_mz=47.05),
+        SpectrumReference(Source("a.mgf", 2 * number + 1), "", status="no_peaks", message="none"),
     )
     structure = Structure(
         *("CCO", "InChI=1S/x", "K" * 27, 3, 1, -1 / 3, ("noise",), "CCO", "acyclic"),
@@ -58,22 +58,7 @@ def finished(path, *features, header=HEADER, total=None):
 
 
 def places(run):
-    return [(results[0].spectra[place].source) for results, place in run.in_input_order()]
-
-
-def test_spectra_come_in_input_order_whatever_the_order_of_the_journal(tmp_path):
-    header = replace(HEADER, inputs=({**INPUT, "name": "b.mgf"}, INPUT))
-    journal = finished(
-        tmp_path / "j", feature(2), feature(1), feature(3, file="b.mgf"), header=header
-    )
-
-    run = FinishedRun([journal])
-
-    assert places(run) == [
-        *(Source("b.mgf", index) for index in (6, 7)),
-        *(Source("a.mgf", index) for index in (2, 3, 4, 5)),
-    ]
-    assert list(run.features()) == [feature(3, file="b.mgf"), feature(1), feature(2)]
+    return [spectrum.source for results in run.features() for spectrum in results[0].spectra]
 
 
 @pytest.mark.parametrize(

@@ -134,10 +134,14 @@ def test_a_feature_of_which_nothing_can_be_used_is_one_row(tmp_path):
     other = block(ASPIRIN, FEATURE_ID="8")
 
     found = predicted(tmp_path, empty.format(1), empty.format(2), other, other)
+    three = (block(ASPIRIN, FEATURE_ID="7"), other, empty.format(1))
+    apart = predicted(tmp_path, *three, force=True)
 
     rows = [row for row in found if row["rank"] in ("", "1")]
     assert [(row["feature_id"], row["status"]) for row in rows] == [("7", "no_peaks"), ("8", "ok")]
     assert [row["indices"] for row in rows] == ["0 1", "2 3"]
+    # Rows of a feature stand together.
+    assert list(dict.fromkeys(row["index"] for row in apart)) == ["0", "2", "1"]
 
 
 def test_samples_that_are_no_molecule_give_a_row_with_their_number(tmp_path):
