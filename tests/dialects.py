@@ -4,14 +4,15 @@ Masses are those of formulas; nothing was measured. `source` names the exporter 
 words for polarity were read from; where none is public it says so.
 """
 
-import base64
 import io
 import json
 import re
-import struct
 from dataclasses import dataclass, replace
 
 from pyteomics import mass, mgf
+
+from tests import made_xml
+from tests.made_xml import cv
 
 ELECTRON = 0.000548579909
 
@@ -362,51 +363,24 @@ dialect("MoNA JSON", "a.json", "download page of MoNA", lambda made: json.dumps(
 } for n, m in enumerate(made)]), "charge")
 
 
-def _cv(accession, name, value="", unit=""):
-    if unit:
-        unit = ' unitCvRef="UO" unitAccession="{}" unitName="{}"'.format(*unit.split("|"))
-    return f'<cvParam cvRef="MS" accession="MS:{accession}" name="{name}" value="{value}"{unit}/>'
-
-
-def _array(values, accession, name):
-    packed = base64.b64encode(struct.pack(f"<{len(values)}d", *values)).decode()
-    kind = _cv(1000523, "64-bit float") + _cv(1000576, "no compression") + _cv(accession, name)
-    return (f'<binaryDataArray encodedLength="{len(packed)}">{kind}<binary>{packed}</binary>'
-            "</binaryDataArray>")
-
-
 def _mzml(time, energy):
     def scan(n, m):
-        sign, word = words(m)["scan"][3:].split("|")
-        kind = [(1000580, "MSn spectrum"), (1000579, "MS1 spectrum")][m.level == 1]
-        of = "" if m.level == 1 else (
-            '<precursorList count="1"><precursor><isolationWindow>'
-            f'{_cv(1000827, "isolation window target m/z", m.mz)}'
-            f'{_cv(1000828, "isolation window lower offset", 0.5)}'
-            f'{_cv(1000829, "isolation window upper offset", 0.5)}</isolationWindow>'
-            f'<selectedIonList count="1"><selectedIon>{_cv(1000744, "selected ion m/z", m.mz)}'
-            f'{_cv(1000041, "charge state", abs(m.charge))}</selectedIon></selectedIonList>'
-            f'<activation>{_cv(1000133, "collision-induced dissociation")}{energy(m)}</activation>'
-            "</precursor></precursorList>")
-        return (
-            f'<spectrum index="{n}" id="scan={n + 1}" defaultArrayLength="{len(m.peaks)}">'
-            f'{_cv(1000511, "ms level", m.level)}{_cv(*kind)}{_cv(sign, word)}'
-            f'{_cv(1000127, "centroid spectrum")}<scanList><scan>{time(m)}</scan></scanList>'
-            f'{of}<binaryDataArrayList count="2">'
-            f'{_array([p[0] for p in m.peaks], 1000514, "m/z array")}'
-            f'{_array([p[1] for p in m.peaks], 1000515, "intensity array")}'
-            "</binaryDataArrayList></spectrum>")
-    head = ('<?xml version="1.0" encoding="utf-8"?>\n<mzML xmlns="http://psi.hupo.org/ms/mzml">'
-            '<fileDescription><fileContent/></fileDescription><instrumentConfigurationList>'
-            f'<instrumentConfiguration id="IC1">{_cv(1001547, "maXis")}</instrumentConfiguration>'
-            '</instrumentConfigurationList><run id="r"><spectrumList count="24">')
+        kind = [("MS:1000580", "MSn spectrum"), ("MS:1000579", "MS1 spectrum")][m.level == 1]
+        terms = cv("MS:1000511", "ms level", m.level) + cv(*kind)
+        terms += cv(*words(m)["scan"].split("|")) + cv("MS:1000127", "centroid spectrum")
+        of = made_xml.windowed(m.mz, 0.5, 0.5, [m.mz], cv(*made_xml.CID) + energy(m),
+                               cv("MS:1000041", "charge state", abs(m.charge)))
+        own = made_xml.arrays(*zip(*m.peaks, strict=True))
+        of = made_xml.precursors(of) if m.level == 2 else ""
+        return made_xml.spectrum(n + 1, own, terms, time(m), of)
+    maxis = made_xml.instrument(cv("MS:1001547", "maXis"))
+    head = f'{made_xml.MZML}{maxis}<run id="r"><spectrumList count="24">'
     tail = "</spectrumList></run></mzML>\n"
     return lambda made: head + "".join(map(scan, range(len(made)), made)) + tail
 
 
 def _mzxml(made):
     def scan(n, m):
-        packed = struct.pack(f">{2 * len(m.peaks)}d", *(one for peak in m.peaks for one in peak))
         energy, of = "", ""
         if m.level == 2:
             energy = f' collisionEnergy="{m.energy}"'
@@ -414,20 +388,17 @@ def _mzxml(made):
         return (
             f'<scan num="{n + 1}" centroided="1" msLevel="{m.level}" peaksCount="{len(m.peaks)}" '
             f'polarity="{words(m)["sign"]}" retentionTime="PT{m.rt}S"{energy}>{of}'
-            '<peaks precision="64" byteOrder="network" contentType="m/z-int">'
-            f"{base64.b64encode(packed).decode()}</peaks></scan>")
-    scans = "".join(map(scan, range(len(made)), made))
-    return ('<?xml version="1.0" encoding="ISO-8859-1"?>\n<mzXML xmlns="http://sashimi.sourceforge'
-            f'.net/schema_revision/mzXML_3.2"><msRun scanCount="24">{scans}</msRun></mzXML>\n')
+            f"{made_xml.peaks_of_mzxml(m.peaks)}</scan>")
+    return made_xml.mzxml("".join(map(scan, range(len(made)), made)), "")
 
 
 EV = "UO:0000266|electronvolt"
 dialect("msconvert mzML", "a.mzML", "ProteoWizard 3 IO.cpp; minutes, charges without sign", _mzml(
-    lambda m: _cv(1000016, "scan start time", m.rt / 60, "UO:0000031|minute"),
-    lambda m: _cv(1000045, "collision energy", m.energy, EV)), "adduct", WITH_MS1)
+    lambda m: cv("MS:1000016", "scan start time", m.rt / 60, "UO:0000031|minute"),
+    lambda m: cv("MS:1000045", "collision energy", m.energy, EV)), "adduct", WITH_MS1)
 dialect("OpenMS mzML", "a.mzML", "OpenMS 3 MzMLHandler; seconds, activation energy", _mzml(
-    lambda m: _cv(1000016, "scan start time", m.rt, "UO:0000010|second"),
-    lambda m: _cv(1000509, "activation energy", m.energy, EV)), "adduct", WITH_MS1)
+    lambda m: cv("MS:1000016", "scan start time", m.rt, "UO:0000010|second"),
+    lambda m: cv("MS:1000509", "activation energy", m.energy, EV)), "adduct", WITH_MS1)
 dialect("msconvert mzXML", "a.mzXML", "ProteoWizard 3 Serializer_mzXML", _mzxml, "adduct", WITH_MS1)
 # fmt: on
 

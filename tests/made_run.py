@@ -4,7 +4,6 @@ Compounds elute as Gaussian peaks with a tail, have isotopes, and are chosen by 
 dynamic exclusion; noise is in every scan. Nothing was measured.
 """
 
-import base64
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +11,9 @@ import numpy as np
 
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
+from tests import made_xml
 from tests.made_spectra import ion_mz
+from tests.made_xml import cv, precursors
 
 ISOTOPE_DA = 1.00336
 THRESHOLD = 1000.0  # what the detector does not show
@@ -229,90 +230,51 @@ def _fragments(rng, compounds, time, mz, width, energy, noise):
 
 def mzml(run, path, polarity=1, order=None):
     """Write a run as mzML; `order` is that of its scans in the file."""
-    signs = {1: ("MS:1000130", "positive scan"), -1: ("MS:1000129", "negative scan")}
+    instrument = made_xml.instrument(cv("MS:1001911", "Q Exactive"))
     with path.open("w", encoding="utf-8") as file:
         file.write(
-            '<?xml version="1.0" encoding="utf-8"?>\n<mzML xmlns="http://psi.hupo.org/ms/mzml" '
-            'version="1.1.0"><instrumentConfigurationList count="1"><instrumentConfiguration '
-            'id="IC1">' + _term("MS:1001911", "Q Exactive") + "</instrumentConfiguration>"
-            '</instrumentConfigurationList><run id="r" defaultInstrumentConfigurationRef="IC1">'
+            f'{made_xml.MZML}{instrument}<run id="r" defaultInstrumentConfigurationRef="IC1">'
             f'<spectrumList count="{len(run.scans)}">'
         )
         for place, n in enumerate(range(len(run.scans)) if order is None else order):
-            sign = signs[run.scans[n].polarity * polarity]
-            file.write(_mzml_scan(run.scans[n], place, n + 1, sign))
+            file.write(_mzml_scan(run.scans[n], place, n + 1, polarity))
         file.write("</spectrumList></run></mzML>\n")
     return str(path)
 
 
-def _term(accession, name, value="", unit=""):
-    return f'<cvParam cvRef="MS" accession="{accession}" name="{name}" value="{value}"{unit}/>'
-
-
-def _mzml_scan(scan, place, number, sign):
-    second = ' unitAccession="UO:0000010" unitName="second"'
-    text = (
-        f'<spectrum index="{place}" id="scan={number}" defaultArrayLength="{scan.mz.size}">'
-        + _term("MS:1000511", "ms level", scan.level)
-        + _term(*sign)
-        + _term("MS:1000127", "centroid spectrum")
-        + '<scanList count="1"><scan>'
-        + _term("MS:1000016", "scan start time", f"{scan.time:.4f}", second)
-        + "</scan></scanList>"
-    )
+def _mzml_scan(scan, place, number, polarity):
+    signs = {1: ("MS:1000130", "positive scan"), -1: ("MS:1000129", "negative scan")}
+    terms = cv("MS:1000511", "ms level", scan.level) + cv(*signs[scan.polarity * polarity])
+    time = cv("MS:1000016", "scan start time", f"{scan.time:.4f}", "UO:0000010|second")
+    precursor = ""
     if scan.level == 2:
-        half = f"{scan.width / 2:g}"
-        text += (
-            '<precursorList count="1"><precursor><isolationWindow>'
-            + _term("MS:1000827", "isolation window target m/z", f"{scan.precursor_mz:.5f}")
-            + _term("MS:1000828", "isolation window lower offset", half)
-            + _term("MS:1000829", "isolation window upper offset", half)
-            + '</isolationWindow><selectedIonList count="1"><selectedIon>'
-            + _term("MS:1000744", "selected ion m/z", f"{scan.precursor_mz:.5f}")
-            + _term("MS:1000042", "peak intensity", f"{scan.precursor_intensity:.1f}")
-            + "</selectedIon></selectedIonList><activation>"
-            + _term("MS:1000045", "collision energy", scan.energy)
-            + "</activation></precursor></precursorList>"
-        )
-    arrays = (
-        ("MS:1000514", "m/z array", scan.mz),
-        ("MS:1000515", "intensity array", scan.intensity),
-    )
-    packed = "".join(
-        "<binaryDataArray>"
-        + _term("MS:1000523", "64-bit float")
-        + _term("MS:1000576", "no compression")
-        + _term(accession, name)
-        + f"<binary>{base64.b64encode(values.astype('<f8').tobytes()).decode()}</binary>"
-        "</binaryDataArray>"
-        for accession, name, values in arrays
-    )
-    return f'{text}<binaryDataArrayList count="2">{packed}</binaryDataArrayList></spectrum>\n'
+        mz, half = f"{scan.precursor_mz:.5f}", f"{scan.width / 2:g}"
+        energy = cv("MS:1000045", "collision energy", scan.energy)
+        height = cv("MS:1000042", "peak intensity", f"{scan.precursor_intensity:.1f}")
+        precursor = precursors(made_xml.windowed(mz, half, half, [mz], energy, height))
+    terms += cv("MS:1000127", "centroid spectrum")
+    own = made_xml.arrays(scan.mz, scan.intensity)
+    return made_xml.spectrum(number, own, terms, time, precursor, place=place)
 
 
 def mzxml(run, path):
     """Write a run as mzXML."""
-    lines = [
-        '<?xml version="1.0"?>\n<mzXML xmlns="http://sashimi.sourceforge.net/schema_revision/'
-        f'mzXML_3.2"><msRun scanCount="{len(run.scans)}"><msInstrument><msMassAnalyzer '
-        'category="msMassAnalyzer" value="Orbitrap"/></msInstrument>'
-    ]
+    lines = []
     for number, scan in enumerate(run.scans, start=1):
-        pairs = np.column_stack([scan.mz, scan.intensity]).astype(">f8").tobytes()
         energy = f' collisionEnergy="{scan.energy:g}"' if scan.level == 2 else ""
         ion = (
             f'<precursorMz precursorIntensity="{scan.precursor_intensity:.1f}" windowWideness="'
             f'{scan.width:g}" precursorScanNum="{scan.parent + 1}">{scan.precursor_mz:.5f}'
             "</precursorMz>"
         )
+        pairs = zip(scan.mz.tolist(), scan.intensity.tolist(), strict=True)
         lines.append(
             f'<scan num="{number}" msLevel="{scan.level}" peaksCount="{scan.mz.size}" '
             f'polarity="+" centroided="1" retentionTime="PT{scan.time:.4f}S"{energy}>'
-            f'{ion if scan.level == 2 else ""}<peaks precision="64" byteOrder="network" '
-            f'contentType="m/z-int" compressionType="none">{base64.b64encode(pairs).decode()}'
-            "</peaks></scan>"
+            f"{ion if scan.level == 2 else ''}{made_xml.peaks_of_mzxml(pairs)}</scan>"
         )
-    path.write_text("\n".join([*lines, "</msRun></mzXML>\n"]), encoding="utf-8")
+    analyser = '<msMassAnalyzer category="msMassAnalyzer" value="Orbitrap"/>'
+    path.write_text(made_xml.mzxml("\n".join(lines), analyser), encoding="utf-8")
     return str(path)
 
 

@@ -27,11 +27,10 @@ from duallgd_cli.chem.elements import (
     SYMBOLS,
 )
 from duallgd_cli.formulas.composition import RARER, PartTable, hydrocarbons
-from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, excess
+from duallgd_cli.spectra.annotation import LEAST_EXCESS, TOLERANCE, excess
 from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
 
 MOST_PEAKS: Final = 40
-_SETTINGS: Final = AnnotationSettings()
 _HETERO: Final = [i for i in range(N_ELEMENTS) if i not in (0, HYDROGEN)]
 
 
@@ -63,11 +62,10 @@ def peaks_of(spectra: tuple[Spectrum, ...], precursor_mz: float) -> Peaks:
     """The strongest peaks of cleaned spectra up to the precursor, equal ones of several merged."""
     mz = np.concatenate([s.mz for s in spectra])
     intensity = np.concatenate([s.intensity for s in spectra])
-    tolerance_ppm = max(_SETTINGS.tolerance_ppm(s.instrument) for s in spectra)
     order = np.argsort(mz, kind="stable")
     mz, intensity = mz[order], intensity[order]
-    tolerance_da = np.maximum(mz, _SETTINGS.floor_mz) * tolerance_ppm * 1e-6
-    tolerance_da = np.maximum(tolerance_da, max(s.peak_rounding_da for s in spectra))
+    tolerances = [TOLERANCE.tolerance_da(mz, one.instrument) for one in spectra]
+    tolerance_da = np.maximum(np.max(tolerances, axis=0), max(s.peak_rounding_da for s in spectra))
     below = mz <= precursor_mz + tolerance_da
     mz, intensity, tolerance_da = mz[below], intensity[below], tolerance_da[below]
     if len(spectra) > 1 and mz.size:

@@ -173,6 +173,13 @@ class AnnotationSettings:
         """Tolerance for ``orbitrap``, ``qtof`` or an unknown instrument."""
         return {"orbitrap": self.orbitrap_ppm, "qtof": self.qtof_ppm}.get(instrument, self.ppm)
 
+    def tolerance_da(self, mz: NDArray[np.float64], instrument: str) -> NDArray[np.float64]:
+        """The same at some m/z."""
+        return np.maximum(mz, self.floor_mz) * self.tolerance_ppm(instrument) * _PPM
+
+
+TOLERANCE: Final = AnnotationSettings()
+
 
 # Explanations of peaks; those of one peak stand together, cheapest first.
 _ROW: Final = np.dtype(
@@ -287,16 +294,17 @@ def _gather(feature: Feature, settings: AnnotationSettings) -> NDArray[np.void]:
     spectra = feature.spectra
     sizes = [spectrum.mz.size for spectrum in spectra]
     energy = np.array([s.collision_energy_ev for s in spectra], np.float64)  # None becomes NaN
-    ppm = [settings.tolerance_ppm(spectrum.instrument) for spectrum in spectra]
     mz = np.concatenate([spectrum.mz for spectrum in spectra])
     intensity = np.concatenate([spectrum.intensity for spectrum in spectra])
-    tolerance_da = np.maximum(mz, settings.floor_mz) * np.repeat(ppm, sizes) * _PPM
-    rounding_da = [spectrum.peak_rounding_da for spectrum in spectra]
+    tolerance_da = [
+        np.maximum(settings.tolerance_da(one.mz, one.instrument), one.peak_rounding_da)
+        for one in spectra
+    ]
     columns = {
         "mz": mz,
         "intensity": intensity,
         "energy_ev": np.repeat(energy, sizes),
-        "tolerance_da": np.maximum(tolerance_da, np.repeat(rounding_da, sizes)),
+        "tolerance_da": np.concatenate(tolerance_da),
         "spectrum": np.repeat(np.arange(len(spectra)), sizes),
     }
     dtype = [(name, column.dtype) for name, column in columns.items()]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure
-from duallgd_cli.spectra.annotation import AnnotationSettings
+from duallgd_cli.spectra.annotation import TOLERANCE
 from duallgd_cli.spectra.types import HIGHEST_MZ, ISOTOPES, IsotopePattern, Spectrum
 
 _SAME_PRECURSOR_PPM: Final = 10.0
@@ -24,7 +24,6 @@ SPANS: Final = {
     4: (3.9915, 4.0086),  # 34S2 to 18O2
 }
 SPANS_DA: Final = np.array([(0.0, 0.0), *(SPANS[offset] for offset in ISOTOPES)])
-_TOLERANCE: Final = AnnotationSettings()
 _LEAST: Final = 1e-30  # intensity; ratios of any two are numbers whose squares are
 
 
@@ -86,8 +85,7 @@ def _lighter_ion(ms1: Spectrum, ms2: Spectrum) -> tuple[float, float, str] | Non
     if mz is None:
         return None
     peak_mz, intensity = possible_peaks(ms1)
-    tolerance_da = max(mz, _TOLERANCE.floor_mz) * 1e-6
-    tolerance_da *= _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
+    tolerance_da = float(TOLERANCE.tolerance_da(np.array(mz), ms2.instrument or ms1.instrument))
 
     def strongest(at: float, within: float) -> tuple[float, float]:
         near = np.flatnonzero(np.abs(peak_mz - at) <= within)
@@ -134,10 +132,9 @@ def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
     peak_mz, intensity = possible_peaks(ms1)
     if mz is None or not peak_mz.size:
         return None
-    ppm = _TOLERANCE.tolerance_ppm(ms2.instrument or ms1.instrument)
     at = mz + SPANS_DA / max(abs(charge_of(ms2)), 1)
-    tolerance = np.array([-1.0, 1.0]) * np.maximum(at, _TOLERANCE.floor_mz) * ppm * 1e-6
-    edges = np.searchsorted(peak_mz, at + tolerance)
+    tolerance_da = TOLERANCE.tolerance_da(at, ms2.instrument or ms1.instrument)
+    edges = np.searchsorted(peak_mz, at + np.array([-1.0, 1.0]) * tolerance_da)
     sums = [float(intensity[start:end].sum()) for start, end in edges]
     if sums[0] == 0 or not any(sums[1 + ISOTOPES.index(1) :]):
         return None

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import counted, quote
+from duallgd_cli.spectra.annotation import TOLERANCE
 from duallgd_cli.spectra.compounds import answering, link, with_compound
 from duallgd_cli.spectra.isotopes import possible_peaks, with_isotopes
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, canonical_key
-from duallgd_cli.spectra.scans import TOLERANCE, Group, PrecursorsInMs1, Scan, scan_of
+from duallgd_cli.spectra.scans import Group, PrecursorsInMs1, Scan, scan_of
 from duallgd_cli.spectra.types import Feature, Spectrum
 
 logger = logging.getLogger(__name__)
@@ -174,14 +175,7 @@ def features_of_run(
 
     def features() -> Iterator[tuple[int, Feature]]:
         for number, group in enumerate(groups):
-            feature = feature_of(
-                str(first + number + 1),
-                [one.spectrum for one in group.scans],
-                group.ms1,
-                group.ion.rt_s,
-                group.ion.height or None,
-                group.remark,
-            )
+            feature = _feature(group, str(first + number + 1))
             spectra = feature.spectra
             if linked:
                 compound, adducts = linked[number]
@@ -249,7 +243,7 @@ def consensus(spectra: Sequence[Spectrum]) -> Spectrum:
     mz, intensity, owner = mz[order], intensity[order], owner[order]
     scale = intensity.max()  # so that sums stay finite
     intensity = intensity / scale
-    starts = _starts(mz, owner, TOLERANCE.tolerance_ppm(first.instrument))
+    starts = _starts(mz, owner, TOLERANCE.tolerance_da(mz, first.instrument))
     current = np.bincount(owner, intensity, len(spectra))
     share = np.add.reduceat(current[owner] / current.sum(), starts)
     summed = np.add.reduceat(intensity, starts)
@@ -267,11 +261,12 @@ def consensus(spectra: Sequence[Spectrum]) -> Spectrum:
     return replace(first, mz=centre[kept], intensity=height[kept], warnings=tuple(warnings))
 
 
-def _starts(mz: NDArray[np.float64], owner: NDArray[np.int64], ppm: float) -> NDArray[np.int64]:
+def _starts(
+    mz: NDArray[np.float64], owner: NDArray[np.int64], tolerance_da: NDArray[np.float64]
+) -> NDArray[np.int64]:
     """Where each peak of the consensus begins among those of all spectra (P,) with their owners."""
     gaps = np.diff(mz)
-    ends = gaps > np.maximum(mz[1:], TOLERANCE.floor_mz) * ppm * 1e-6
-    starts = np.concatenate([[0], np.flatnonzero(ends) + 1])
+    starts = np.concatenate([[0], np.flatnonzero(gaps > tolerance_da[1:]) + 1])
     sizes = np.diff(np.append(starts, mz.size))
     found: list[int] = []
     waiting = [*zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
@@ -285,30 +280,14 @@ def _starts(mz: NDArray[np.float64], owner: NDArray[np.int64], ppm: float) -> ND
     return np.array(sorted(found))
 
 
-def feature_of(
-    name: str,
-    scans: Sequence[Spectrum],
-    ms1: Sequence[Spectrum],
-    rt_s: float,
-    intensity: float | None,
-    remark: str,
-) -> Feature:
-    """The feature that scans of one ion are, those of one energy as one spectrum.
-
-    Args:
-        name: Its id.
-        scans: In the order of the file.
-        ms1: MS1 scans near them.
-        rt_s: When its ion is strongest, s.
-        intensity: Of its ion then, or None.
-        remark: What was isolated with the ion, or "".
-    """
+def _feature(group: Group, name: str) -> Feature:
+    """The feature of this name that a group is, scans of one energy as one spectrum."""
     by_energy: defaultdict[tuple[object, ...], list[Spectrum]] = defaultdict(list)
-    for scan in scans:
+    for scan in (one.spectrum for one in group.scans):
         mode = canonical(scan.metadata).get("fragmentation_mode", "")
         by_energy[scan.collision_energy_text, mode, scan.instrument].append(scan)
     # A precursor m/z that is written in the file, so that its decimals say how exact it is.
-    in_order = [scan for group in by_energy.values() for scan in group]
+    in_order = [scan for alike in by_energy.values() for scan in alike]
     by_mz = sorted(in_order, key=lambda one: (one.precursor_mz, one.retention_time_s))
     middle = by_mz[(len(by_mz) - 1) // 2]
     precursor = {k: v for k, v in middle.metadata.items() if canonical_key(k) in PRECURSOR}
@@ -316,10 +295,10 @@ def feature_of(
         "feature_id": name,
         "precursor_mz": middle.precursor_mz,
         "charge": next((one.charge for one in in_order if one.charge), 0),
-        "polarity": scans[0].polarity,
+        "polarity": in_order[0].polarity,
     }
     blocks = []
-    for survey in ms1:
+    for survey in group.ms1:
         # What an MS1 scan shows around the ion, and its faintest peak: what it would have shown.
         mz, height = possible_peaks(survey)
         kept = np.abs(mz - of_ion["precursor_mz"]) <= _AROUND_DA
@@ -327,21 +306,21 @@ def feature_of(
         blocks.append(replace(survey, mz=mz[kept], intensity=height[kept], metadata={}, **of_ion))
     nothing = np.zeros(0)
     spectra = []
-    for group in by_energy.values():
-        merged = consensus(group)
+    for alike in by_energy.values():
+        merged = consensus(alike)
         others = {k: v for k, v in merged.metadata.items() if canonical_key(k) not in PRECURSOR}
         energy, instrument = merged.collision_energy_text, merged.instrument
         merged = replace(
-            merged.warned(remark),
+            merged.warned(group.remark),
             **of_ion,
-            retention_time_s=round(rt_s, 3),
+            retention_time_s=round(group.ion.rt_s, 3),
             metadata=others | precursor,
             collision_energy_ev=collision_energy_ev(energy, middle.precursor_mz, instrument),
-            assumptions=tuple(dict.fromkeys(said for one in group for said in one.assumptions)),
+            assumptions=tuple(dict.fromkeys(said for one in alike for said in one.assumptions)),
             merged=tuple(
                 replace(one, mz=nothing, intensity=nothing, metadata={}, warnings=())
-                for one in group
+                for one in alike
             ),
         )
         spectra.append(with_isotopes(merged, {name: blocks}))
-    return Feature(tuple(spectra), tuple(blocks), intensity)
+    return Feature(tuple(spectra), tuple(blocks), group.ion.height or None)

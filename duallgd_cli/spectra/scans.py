@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import counted
-from duallgd_cli.spectra.annotation import AnnotationSettings
+from duallgd_cli.spectra.annotation import TOLERANCE
 from duallgd_cli.spectra.compounds import ElutingIon
 from duallgd_cli.spectra.isotopes import SPANS_DA, charge_in_ms1, charge_of, possible_peaks
 from duallgd_cli.spectra.reading.quantities import finite
@@ -24,7 +24,6 @@ from duallgd_cli.spectra.types import GIVEN, Spectrum
 
 logger = logging.getLogger(__name__)
 
-TOLERANCE: Final = AnnotationSettings()
 # An ion whose intensity falls to this part of the maxima on both sides eluted twice.
 _VALLEY: Final = 0.65
 _NOISE: Final = 3.0  # times the faintest peak of an MS1 scan: what is no peak of an ion
@@ -83,7 +82,6 @@ def scan_of(item: Spectrum) -> Scan | None:
     # Of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS.
     second = (*said.get("pepmass", "").split(), "", "")[1]
     intensity = finite(said.get("precursor_intensity", second))
-    ppm = TOLERANCE.tolerance_ppm(item.instrument)
     return Scan(
         spectrum=item,
         time=time,
@@ -92,7 +90,7 @@ def scan_of(item: Spectrum) -> Scan | None:
         window=(middle - low, middle + high),
         intensity=intensity if intensity is not None and intensity > 0 else None,
         current=float(possible_peaks(item)[1].sum()),
-        tolerance_da=max(mz, TOLERANCE.floor_mz) * ppm * 1e-6,
+        tolerance_da=float(TOLERANCE.tolerance_da(np.array(mz), item.instrument)),
         index=item.source.index,
     )
 

@@ -101,8 +101,10 @@ def read_table(path: str) -> dict[str, Rows]:
     for cells in table:
         texts = (cells.get(name, "").strip() for name in _ION_NAMES)
         adduct = next((text for text in texts if text == "Na" or not is_missing(text)), "")
-        weights = _single(cells, formula, *score) if formula else _several(cells, numbered)
-        rows = [TableRow(text, adduct, log_weight) for text, log_weight in weights]
+        named = (cells[name] for name in ([formula] if formula else numbered))
+        formulas = [text for text in named if not is_missing(text)]
+        weights = [_weight(cells, *score)] if formula else _shares(cells, len(formulas))
+        rows = [TableRow(text, adduct, w) for text, w in zip(formulas, weights, strict=False)]
         for column, by_name in zip(identifiers, by_column.values(), strict=True):
             for name in cell_names(cells.get(column, "")):
                 by_name.setdefault(name, []).extend(rows)
@@ -140,33 +142,24 @@ def cell_names(cell: str) -> list[str]:
     return [n for n in dict.fromkeys(names) if not is_missing(n)]
 
 
-def _single(
-    cells: Mapping[str, str], formula: str, score: str, is_probability: bool
-) -> list[tuple[str, float]]:
-    """The formula of a row, if there is any, and its log weight."""
-    text = cells.get(formula, "").strip()
-    if is_missing(text):
-        return []
+def _weight(cells: Mapping[str, str], score: str, is_probability: bool) -> float:
+    """Log weight of the formula of a row."""
     value = cell_number(cells.get(score, ""))
     if value is not None:
-        return [(text, _log(value) if is_probability else value)]
+        return _log(value) if is_probability else value
     rank = next((r for name in _RANKS if (r := cell_number(cells.get(name, "")))), None)
-    return [(text, -math.log(rank) if rank is not None and rank > 0 else 0.0)]
+    return -math.log(rank) if rank is not None and rank > 0 else 0.0
 
 
-def _several(cells: Mapping[str, str], numbered: Sequence[str]) -> list[tuple[str, float]]:
-    """Formulas of a row by their number, with log weights.
+def _shares(cells: Mapping[str, str], number: int) -> list[float]:
+    """Log weights of several formulas of a row.
 
     Where msbuddy gives an FDR, the first has probability 1 - FDR, and the others share the rest.
     """
-    texts = [cells.get(name, "").strip() for name in numbered]
-    texts = [text for text in texts if not is_missing(text)]
     fdr = cell_number(cells.get(_FDR, ""))
     if fdr is None or not 0 <= fdr <= 1:
-        weights = [1 / (i + 1) for i in range(len(texts))]
-    else:
-        weights = [1 - fdr] + [fdr / max(1, len(texts) - 1)] * (len(texts) - 1)
-    return [(text, _log(weight)) for text, weight in zip(texts, weights, strict=False)]
+        return [_log(1 / place) for place in range(1, number + 1)]
+    return [_log(1 - fdr), *[_log(fdr / max(1, number - 1))] * (number - 1)]
 
 
 def _log(probability: float) -> float:

@@ -17,14 +17,8 @@ from duallgd_cli.spectra.cleaning import (
 from duallgd_cli.spectra.formulas import FormulaLimits, hypothesis_of
 from duallgd_cli.spectra.types import UNIT_RESOLUTION, Feature
 from tests.made_spectra import made_spectrum, parsed
-from tests.unit.spectra.reading.test_xml_formats import (
-    cv,
-    mzml,
-    mzxml,
-    mzxml_scan,
-    peaks_of_mzxml,
-    scan,
-)
+from tests.made_xml import cv
+from tests.unit.spectra.reading.test_xml_formats import mzml, mzxml, mzxml_scan, scan
 
 DOUBLY_CHARGED = {"precursor_mz": 100.0, "adduct_text": "[M+2H]2+"}
 # Peaks as read, more of the spectrum, and the peaks that stay.
@@ -130,9 +124,7 @@ def test_mzml_and_mzxml_of_ion_traps_are_refused_by_filter_line_and_model(
     tmp_path, model, line, is_unit
 ):
     in_mzml = mzml([scan(1, filter=line)], model)
-    named = mzxml_scan(1, peaks=peaks_of_mzxml(64, False)).replace(
-        "<scan ", f'<scan filterLine="{line}" '
-    )
+    named = mzxml_scan(1).replace("<scan ", f'<scan filterLine="{line}" ')
     in_mzxml = mzxml(named).replace("Q Exactive", model[1])
 
     for text in (in_mzml, in_mzxml):

@@ -9,64 +9,53 @@ import numpy as np
 import pytest
 
 from duallgd_cli.spectra.reading.xml import pick_peaks
+from tests import made_xml
 from tests.made_spectra import parsed
+from tests.made_xml import (
+    CID,
+    MZML,
+    array,
+    arrays,
+    cv,
+    instrument,
+    peaks_of_mzxml,
+    precursors,
+    spectrum,
+    windowed,
+)
 
 MZ, INTENSITY = [121.0284, 163.0390, 181.0495], [1000.0, 250.5, 50.0]
-
-
-def cv(accession, name, value=""):
-    return f'<cvParam cvRef="MS" accession="{accession}" name="{name}" value="{value}"/>'
-
-
-def array(values, name, accession, compress=False):
-    data = np.array(values, dtype="<f8").tobytes()
-    text = base64.b64encode(zlib.compress(data) if compress else data).decode()
-    kind = ("MS:1000574", "zlib compression") if compress else ("MS:1000576", "no compression")
-    terms = cv("MS:1000523", "64-bit float") + cv(*kind) + cv(accession, name)
-    return f"<binaryDataArray>{terms}<binary>{text}</binary></binaryDataArray>"
-
-
-def arrays(mz=MZ, intensity=INTENSITY, compress=False):
-    mz = array(mz, "m/z array", "MS:1000514", compress)
-    return mz + array(intensity, "intensity array", "MS:1000515", compress)
-
-
-PRECURSOR = f"""<precursorList count="1"><precursor spectrumRef="scan=1">
-  <isolationWindow>{cv("MS:1000827", "isolation window target m/z", 181.05)}
-  {cv("MS:1000828", "isolation window lower offset", 0.5)}
-  {cv("MS:1000829", "isolation window upper offset", 0.6)}</isolationWindow>
-  <selectedIonList count="1"><selectedIon>{cv("MS:1000744", "selected ion m/z", 181.0495)}
-  {cv("MS:1000041", "charge state", 1)}</selectedIon></selectedIonList>
-  <activation>{cv("MS:1000422", "beam-type collision-induced dissociation")}
-  {cv("MS:1000045", "collision energy", "30.0")}</activation></precursor></precursorList>"""
 
 
 def scan(number, level=2, mode="positive", kind="centroid", mz=MZ, intensity=INTENSITY, **options):
     """One mzML spectrum; options: precursor, filter, compress, arrays."""
     polarity = "MS:1000130" if mode == "positive" else "MS:1000129"
-    filter_string = options.get("filter", "")
-    own = options.get("arrays", arrays(mz, intensity, options.get("compress", False)))
     kinds = {"centroid": "MS:1000127", "profile": "MS:1000128"}
-    time = '<cvParam cvRef="MS" accession="MS:1000016" name="scan start time" value="2.5" '
-    return f"""<spectrum index="{number - 1}" id="controllerType=0 controllerNumber=1 scan={number}"
-      defaultArrayLength="{len(mz)}">{cv("MS:1000511", "ms level", level)}
-      {cv(polarity, f"{mode} scan") if mode else ""}{cv(kinds[kind], f"{kind} spectrum")}
-      <scanList count="1"><scan>{time}unitCvRef="UO" unitAccession="UO:0000031" unitName="minute"/>
-      {cv("MS:1000512", "filter string", filter_string) if filter_string else ""}</scan></scanList>
-      {options.get("precursor", PRECURSOR) if level != 1 else ""}
-      <binaryDataArrayList count="2">{own}</binaryDataArrayList></spectrum>"""
+    terms = cv("MS:1000511", "ms level", level) + cv(kinds[kind], f"{kind} spectrum")
+    terms += cv(polarity, f"{mode} scan") if mode else ""
+    inner = cv("MS:1000016", "scan start time", 2.5, "UO:0000031|minute")
+    inner += cv("MS:1000512", "filter string", line) if (line := options.get("filter")) else ""
+    precursor = options.get("precursor", PRECURSOR) if level != 1 else ""
+    own = options.get("arrays", arrays(mz, intensity, options.get("compress", False)))
+    return spectrum(number, own, terms, inner, precursor, "controllerType=0 controllerNumber=1 ")
 
 
 def mzml(scans, model=("MS:1000932", "TripleTOF 5600")):
-    return f"""<?xml version="1.0" encoding="utf-8"?>
-<mzML xmlns="http://psi.hupo.org/ms/mzml" version="1.1.0"><cvList count="1">
-<cv id="MS" fullName="PSI-MS" URI="x"/></cvList>
-<referenceableParamGroupList count="1"><referenceableParamGroup id="instrument">
-{cv(*model)}</referenceableParamGroup></referenceableParamGroupList>
-<instrumentConfigurationList count="1"><instrumentConfiguration id="IC1">
-<referenceableParamGroupRef ref="instrument"/></instrumentConfiguration>
-</instrumentConfigurationList><run id="r">
-<spectrumList count="{len(scans)}">{"".join(scans)}</spectrumList></run></mzML>"""
+    group = f'<referenceableParamGroup id="instrument">{cv(*model)}</referenceableParamGroup>'
+    return (
+        f'{MZML}<cvList count="1"><cv id="MS" fullName="PSI-MS" URI="x"/></cvList>'
+        f'<referenceableParamGroupList count="1">{group}</referenceableParamGroupList>'
+        f'{instrument(GROUP)}<run id="r"><spectrumList count="{len(scans)}">{"".join(scans)}'
+        "</spectrumList></run></mzML>"
+    )
+
+
+GROUP = '<referenceableParamGroupRef ref="instrument"/>'
+PRECURSOR = precursors(
+    windowed(181.05, 0.5, 0.6, [181.0495], cv("MS:1000422", "beam-type collision-induced "
+        "dissociation") + cv("MS:1000045", "collision energy", "30.0"),
+        cv("MS:1000041", "charge state", 1))
+)  # fmt: skip
 
 
 def test_mzml_keeps_what_the_acquisition_says(tmp_path):
@@ -108,8 +97,9 @@ def test_one_broken_array_costs_one_record(tmp_path):
         good.replace("<binary>", "<binary>AAAA") + short: "cannot be decoded",
         good + short: "3 m/z values and 2 intensities",
         re.sub("<binary>[^<]*", f"<binary>{packed}", good) + short: "compressed data are cut off",
-        arrays().replace(cv("MS:1000576", "no compression"), numpress, 1): "Numpress linear "
-        "prediction compression is not supported",
+        arrays(MZ, INTENSITY).replace(
+            cv("MS:1000576", "no compression"), numpress, 1
+        ): "Numpress linear prediction compression is not supported",
     }
     scans = [*(scan(n, arrays=both) for n, both in enumerate(said, 1)), scan(9)]
 
@@ -149,38 +139,23 @@ def test_spectra_without_peaks_stop_nothing(tmp_path):
     assert [s.mz.size for s in parsed(tmp_path, mzml(scans))] == [0, 0, 0, 3]
 
 
-def peaks_of_mzxml(precision, compress, peaks=None):
-    values = (
-        np.array(sorted(peaks or zip(MZ, INTENSITY, strict=True)))
-        .reshape(-1)
-        .astype(f">f{precision // 8}")
-        .tobytes()
-    )
-    text = base64.b64encode(zlib.compress(values) if compress else values).decode()
-    kind = f'compressionType="{"zlib" if compress else "none"}" compressedLen="{len(text)}"'
-    return (
-        f'<peaks precision="{precision}" byteOrder="network" contentType="m/z-int" {kind}>'
-        f"{text}</peaks>"
-    )
+PAIRS = [*zip(MZ, INTENSITY, strict=True)]
 
 
 def mzxml(scans):
-    return f"""<?xml version="1.0" encoding="ISO-8859-1"?>
-<mzXML xmlns="http://sashimi.sourceforge.net/schema_revision/mzXML_3.2"><msRun scanCount="2">
-<msInstrument><msModel category="msModel" value="Q Exactive"/></msInstrument>{scans}
-</msRun></mzXML>"""
+    return made_xml.mzxml(scans, '<msModel category="msModel" value="Q Exactive"/>')
 
 
 def mzxml_scan(number, level=2, peaks="", more="", ion=181.0495):
     precursor = f'<precursorMz precursorScanNum="1" precursorCharge="1">{ion}</precursorMz>'
     return f"""<scan num="{number}" msLevel="{level}" peaksCount="3" polarity="+"
       retentionTime="PT150S" collisionEnergy="30" centroided="1">{precursor if ion else ""}
-      {peaks or peaks_of_mzxml(64, True)}{more}</scan>"""
+      {peaks or peaks_of_mzxml(PAIRS, 64, True)}{more}</scan>"""
 
 
 @pytest.mark.parametrize(("precision", "compress"), [(32, False), (64, True)])
 def test_mzxml(tmp_path, precision, compress):
-    nested = mzxml_scan(2, peaks=peaks_of_mzxml(precision, compress))
+    nested = mzxml_scan(2, peaks=peaks_of_mzxml(PAIRS, precision, compress))
 
     found = parsed(tmp_path, mzxml(mzxml_scan(1, 1, more=nested, ion=None)), "a.mzXML")
 
@@ -208,27 +183,6 @@ def test_mzxml_scans_without_peaks_stop_nothing(tmp_path, peaks):
     first, second = parsed(tmp_path, mzxml(mzxml_scan(1, peaks=peaks) + mzxml_scan(2)), "a.mzXML")
 
     assert (first.mz.size, second.mz.size) == (0, 3)
-
-
-def windowed(target=181.05, lower=None, upper=None, ions=(), terms=""):
-    """A precursor of mzML by its isolation window and selected ions."""
-    window = cv("MS:1000827", "isolation window target m/z", target)
-    if lower is not None:
-        window += cv("MS:1000828", "isolation window lower offset", lower)
-        window += cv("MS:1000829", "isolation window upper offset", upper)
-    listed = "".join(
-        f"<selectedIon>{cv('MS:1000744', 'selected ion m/z', ion)}</selectedIon>" for ion in ions
-    )
-    selected = f'<selectedIonList count="{len(ions)}">{listed}</selectedIonList>' if ions else ""
-    return (
-        f"<precursor><isolationWindow>{window}</isolationWindow>{selected}"
-        f"<activation>{cv('MS:1000133', 'collision-induced dissociation')}{terms}</activation>"
-        "</precursor>"
-    )
-
-
-def precursors(*each):
-    return f'<precursorList count="{len(each)}">{"".join(each)}</precursorList>'
 
 
 # Precursor, the m/z that is read of it (None where that is refused), and part of what is said.
@@ -345,7 +299,7 @@ RAMP = (cv("MS:1002013", "collision energy ramp start", 20),
     ],
 )
 def test_the_energy_of_mzml_under_any_term(tmp_path, terms, text):
-    precursor = precursors(windowed(181.05, 0.5, 0.5, [181.0495], terms))
+    precursor = precursors(windowed(181.05, 0.5, 0.5, [181.0495], cv(*CID) + terms))
 
     (found,) = parsed(tmp_path, mzml([scan(1, precursor=precursor)]))
 
