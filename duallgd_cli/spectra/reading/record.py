@@ -46,6 +46,12 @@ TOO_LARGE: Final = (
     "peaks; restore the file, or centroid the spectrum"
 )
 _LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
+# Fragmentation by electrons or light, which makes other fragments than collisions do.
+_NO_COLLISIONS: Final = re.compile(
+    r"electron (?:activated|capture|detachment|transfer)|photo-?dissociation"
+    r"|\b(?:EAD|ECD|ETD|EDD|EThcD|ETciD|UVPD)\b",
+    re.IGNORECASE,
+)
 _RUN_FILE: Final = re.compile(r"(.+)\.mzx?ml(?:\.(?:gz|xz|bz2))?", re.IGNORECASE)
 _NATIVE_ID: Final = re.compile(r"\w+=\d+(?:\s+\w+=\d+)*")  # of a scan, by all vendors
 # Missing values that mean something under some key: N/A is no sodium, and Na is.
@@ -219,6 +225,11 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
     if record.refusal is None:
         remarks.warnings.extend(_remarks(record, ms_level, energy, energy_ev))
+        mode = fields.get("fragmentation_mode", "")
+        if _NO_COLLISIONS.search(mode):
+            remarks.warnings.append(
+                f"fragments of {clip(mode)}: the networks know those of collisions (CID, HCD)"
+            )
     formula_text = formula_of(recorded, remarks)
     times = stated.get("retention_time", ())
     retention_time_s = retention_time(times, remarks, in_seconds=record.time_in_s)

@@ -197,6 +197,8 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
             block, is_open = Block(), False
         elif equals:
             block.add_field(key.strip().lower(), value.strip())
+        elif line.startswith("Num Peaks:"):  # as MS-DIAL writes it
+            block.add_field("num peaks", line.partition(":")[2].strip())
         elif key.strip() and not key.lstrip().startswith(_COMMENT):
             block.add_peak(line)
     if is_open:

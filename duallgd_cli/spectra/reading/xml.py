@@ -10,6 +10,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
@@ -18,7 +19,7 @@ from lxml import etree
 from numpy.typing import NDArray
 from pyteomics import mzml, mzxml
 from pyteomics import xml as pyteomics_xml
-from pyteomics.auxiliary import PyteomicsError
+from pyteomics.auxiliary import PyteomicsError, unitfloat
 
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.reading.quantities import finite
@@ -38,7 +39,14 @@ _LARGEST: Final = 1 << 26  # bytes of XML of one spectrum, or before the first
 _ELEMENT_COST: Final = 300  # bytes that an element in memory takes the place of
 _RECORD_ENDS: Final = (b"</spectrum>", b"</scan>", b"</chromatogram>", b"</offset>")
 _OPTIONS: Final = {"use_index": False, "decode_binary": False, "huge_tree": True}
-_SCAN_ID: Final = re.compile(r"\bscan=(\d+)")
+_SCAN_ID: Final = re.compile(r"(?:controllerType=\d+ controllerNumber=\d+ )?(scan=(\d+))")
+# Of one step of ion mobility, as Bruker's files have them where a converter leaves steps apart.
+_MOBILITY_STEP: Final = re.compile(r"frame=\d+ scan=\d+")
+# Seconds in units of time, by name and by accession.
+_UNITS_S: Final = {
+    **{"minute": 60.0, "second": 1.0, "millisecond": 1e-3},
+    **{"UO:0000031": 60.0, "UO:0000010": 1.0, "UO:0000028": 1e-3},
+}
 # Terms for a collision energy, and the unit that its number then is in.
 _ENERGIES: Final = {
     "collision energy": "",
@@ -110,7 +118,7 @@ def mzml_records(stream: BinaryIO) -> Iterator[Record]:
         reader = mzml.MzML(stream, **_OPTIONS, cv=object())
         reader.cv = None
         reader.compression_type_map = _UNPACK
-        reader._param_value = partial(_finite_value, reader._param_value)
+        reader._param_value = partial(_value, reader._param_value)
     for info in _one_by_one(reader.iterfind("spectrum")):
         yield _mzml_record(info, instrument, analysers)
 
@@ -134,9 +142,14 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
         yield _mzxml_record(info, instrument, reader)
 
 
-def _finite_value(read_value: Callable[[Any], Any], attributes: Any) -> Any:  # noqa: ANN401
-    """A parameter; an infinite one as text, since the reader makes integers of some of them."""
+def _value(read_value: Callable[[Any], Any], attributes: Any) -> Any:  # noqa: ANN401
+    """A parameter; an infinite one as text, since the reader makes integers of some of them.
+
+    The reader knows units by name alone, which files may leave out beside the accession.
+    """
     value = read_value(attributes)
+    if isinstance(value, float) and not getattr(value, "unit_info", None):
+        value = unitfloat(value, attributes.get("unitAccession"))
     return str(value) if value in (math.inf, -math.inf) else value
 
 
@@ -243,14 +256,14 @@ def _record(
 
 def _mzml_record(info: Mapping[str, Any], instrument: str, analysers: Mapping[str, str]) -> Record:
     native = str(info.get("id", ""))
-    scan = _SCAN_ID.search(native)
+    scan = _SCAN_ID.fullmatch(native)
     polarity = "positive" if "positive scan" in info else "negative"
     precursors = _list(info, "precursorList", "precursor")
     level, notes = _mzml_level(info, bool(precursors))
     metadata = {
-        "identifier": scan[0] if scan else native,
+        "identifier": scan[1] if scan else native,
         "native_id": native,
-        "scans": scan[1] if scan else "",
+        "scans": scan[2] if scan else "",
         "ms_level": level,
         "spectrum title": str(info.get("spectrum title", "")),
         "ionmode": polarity if f"{polarity} scan" in info else "",
@@ -258,18 +271,28 @@ def _mzml_record(info: Mapping[str, Any], instrument: str, analysers: Mapping[st
     }
     for first in _list(info, "scanList", "scan")[:1]:
         configuration = str(first.get("instrumentConfigurationRef", ""))
-        metadata["filter string"] = str(first.get("filter string", ""))
+        # OpenMS writes the filter line as a parameter of the spectrum.
+        metadata["filter string"] = str(first.get("filter string", info.get("filter string", "")))
         metadata["analyzer"] = analysers.get(configuration, analysers.get("", ""))
-        metadata["rtinseconds"] = _seconds(first.get("scan start time"), "minute")
+        time = first.get("scan start time")
+        metadata["rtinseconds"] = _seconds(time, "minute")
+        if metadata["rtinseconds"] and not getattr(time, "unit_info", ""):
+            notes += ("the file gives no unit of retention times; they are taken for minutes",)
     if _FOURIER.match(metadata.get("filter string", "")):
         metadata["instrument"] = "FTMS"
     if level == "1":
         precursors = []
+    # An MS3 names the precursor of its precursor, too.
+    own = [one for one in precursors if _level_of(one) in {None, (finite(level) or 2) - 1}]
+    precursors = own or precursors
     precursor = Record({})
     if precursors:
         fields, precursor = _mzml_precursor(precursors[0])
         metadata |= fields
     peaks, is_profile = partial(_mzml_peaks, info), "profile spectrum" in info
+    if precursors and _MOBILITY_STEP.fullmatch(native):
+        step = "one scan of ion mobility has few of the peaks; let the converter combine its scans"
+        precursor = replace(precursor, warnings=(step, *precursor.warnings))
     return _record(metadata, peaks, is_profile, precursor, len(precursors), notes)
 
 
@@ -278,7 +301,7 @@ def _seconds(time: object, default_unit: str) -> str:
     if not isinstance(time, float):
         return ""
     unit = str(getattr(time, "unit_info", "") or default_unit)
-    return f"{time * 60 if unit.startswith('minute') else time:.3f}"
+    return f"{time * _UNITS_S.get(unit, 1.0):.3f}"
 
 
 def _mzml_level(info: Mapping[str, Any], has_precursor: bool) -> tuple[str, tuple[str, ...]]:
@@ -326,6 +349,11 @@ def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], Recor
         "isolation_window_lower_offset": offsets[0],
         "isolation_window_upper_offset": offsets[1],
     }, isolated
+
+
+def _level_of(precursor: Mapping[str, Any]) -> float | None:
+    """MS level of the spectrum in which a precursor was isolated, where ProteoWizard says it."""
+    return finite(str(_fields(precursor.get("isolationWindow")).get("ms level", "")))
 
 
 def _fields(element: object) -> Mapping[str, Any]:

@@ -409,3 +409,12 @@ def test_a_spectrum_has_the_usi_of_its_file_or_of_its_scan(file, fields, usi):
     record = Record(dict(field.split("=", 1) for field in fields.split(" | ")))
 
     assert build(record, Source(file, 0), keep_structures=False).usi == usi
+
+
+def test_an_mgf_of_ms_dial_says_how_many_peaks_there_are(tmp_path):
+    title = "TITLE=Unknown|ID=9|MZ=195.0877|RT=1.02||PEAKID=9|ISOTOPE=M+0"
+    ion = "PEPMASS=195.08765 | ION=[M+H]+ | CHARGE=1+ | RTINMINUTES=1.025 | Num Peaks: 2"
+
+    (found,) = parsed(tmp_path, mgf(f"{title} | {ion}"), "a.mgf")
+
+    assert (found.mz.size, found.retention_time_s, found.warnings) == (2, 61.5, ())

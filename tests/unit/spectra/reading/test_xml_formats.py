@@ -367,3 +367,101 @@ def test_edges_plateaus_and_nothing_of_a_profile(intensity, peaks):
     assert len(heights) == len(peaks)
     mz = np.array([1.0, 1.1, 1.3])
     assert pick_peaks(mz, 5 - (mz - 1.12) ** 2)[0] == pytest.approx([1.12])  # a parabola
+
+
+FILTER = "FTMS + c ESI d Full ms2 181.0495@hcd30.00 [75.0000-208.0000]"
+
+
+@pytest.mark.parametrize("place", ["scan", "spectrum"])
+def test_the_filter_line_tells_the_analyser_wherever_it_stands(tmp_path, place):
+    """OpenMS writes it as a parameter of the spectrum."""
+    one = scan(1, filter=FILTER)
+    if place == "spectrum":
+        line = f'<userParam name="filter string" type="xsd:string" value="{FILTER}"/>'
+        one = scan(1).replace("<scanList", f"{line}<scanList")
+
+    (found,) = parsed(tmp_path, mzml([one], ("MS:1000031", "instrument model")))
+
+    assert found.instrument == "orbitrap"
+    assert found.collision_energy_ev == pytest.approx(30 * 181.0495 / 500)
+
+
+UNIT = 'unitCvRef="UO" unitAccession="UO:0000031" unitName="minute"'
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds", "said"),
+    [
+        (UNIT, 150, ""),
+        ('unitCvRef="UO" unitAccession="UO:0000010" unitName="second"', 2.5, ""),
+        ('unitCvRef="UO" unitAccession="UO:0000031"', 150, ""),
+        ('unitCvRef="UO" unitAccession="UO:0000010"', 2.5, ""),
+        ('unitAccession="UO:0000010"', 2.5, ""),
+        ('unitCvRef="UO" unitAccession="UO:0000028" unitName="millisecond"', 0.0025, ""),
+        ("", 150, "the file gives no unit of retention times; they are taken for minutes"),
+    ],
+)
+def test_units_of_retention_times_by_name_or_accession(tmp_path, unit, seconds, said):
+    (found,) = parsed(tmp_path, mzml([scan(1).replace(UNIT, unit)]))
+
+    assert found.retention_time_s == pytest.approx(seconds, abs=1e-3)
+    assert found.assumptions == ((said,) if said else ())
+
+
+@pytest.mark.parametrize(
+    ("native", "name", "scans", "said"),
+    [
+        ("scan=7", "scan=7", "7", False),
+        ("controllerType=0 controllerNumber=1 scan=7", "scan=7", "7", False),
+        # A number of a scan that each function of a Waters instrument has.
+        ("function=2 process=0 scan=7", "function=2 process=0 scan=7", "", False),
+        ("sample=1 period=1 cycle=5 experiment=2",) * 2 + ("", False),
+        ("merged=4 frame=1 scanStart=1 scanEnd=927",) * 2 + ("", False),
+        ("frame=1 scan=230", "frame=1 scan=230", "", True),
+    ],
+)
+def test_scans_that_several_numbers_tell_keep_all_of_them(tmp_path, native, name, scans, said):
+    one = scan(1).replace("controllerType=0 controllerNumber=1 scan=1", native)
+
+    (found,) = parsed(tmp_path, mzml([one]))
+
+    assert (found.spectrum_id, found.scans) == (name, scans)
+    assert ("one scan of ion mobility has few of the peaks" in " ".join(found.warnings)) == said
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("beam-type collision-induced dissociation", False),
+        ("trap-type collision-induced dissociation", False),
+        ("electron activated dissociation", True),
+        ("electron transfer dissociation", True),
+        ("electron transfer/higher-energy collision dissociation", True),
+        ("ultraviolet photodissociation", True),
+    ],
+)
+def test_fragments_that_no_collision_made_are_said(tmp_path, mode, said):
+    one = scan(1).replace("beam-type collision-induced dissociation", mode)
+
+    (found,) = parsed(tmp_path, mzml([one]))
+
+    said_of_it = f"fragments of {mode}: the networks know those of collisions (CID, HCD)"
+    assert found.warnings == ((said_of_it,) if said else ())
+
+
+def test_the_precursor_of_an_ms3_is_that_of_its_own_level(tmp_path):
+    parent = windowed(181.05, 0.5, 0.5, [181.0495])
+    each = [
+        one.replace(
+            "</isolationWindow>",
+            f'<userParam name="ms level" value="{level}"/></isolationWindow>',
+            1,
+        )
+        for one, level in ((parent, 1), (windowed(121.03, 0.5, 0.5, [121.0284]), 2))
+    ]
+
+    (found,) = parsed(tmp_path, mzml([scan(1, level=3, precursor=precursors(*each))]))
+
+    assert found.precursor_mz == 121.0284
+    assert len(found.warnings) == 1
+    assert found.warnings[0].startswith("an MS3 spectrum is read as if it were MS2")
