@@ -292,7 +292,7 @@ class FeatureTable:
         mz, rt, adduct, mass = first(_MZ), first(_RT), first(_ADDUCTS), first(_MASSES)
         if _OF_METABOSCAPE in header:
             mz, mass = None, mz
-        ids = [at for name in _IDS if (at := first([name])) is not None]
+        ids = [at for name in _IDS for at, own in enumerate(header) if own == name]
         ids += [0] if names[0] == "" else []
         unit_s = 1.0 if rt is None else self._unit_s(names[rt], header, [one[rt] for one in lines])
         self.rows: list[Row] = []

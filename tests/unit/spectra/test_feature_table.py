@@ -344,10 +344,11 @@ def test_a_table_that_is_absent_is_a_missing_input(tmp_path):
         FeatureTable(tmp_path / "absent.csv")
 
 
-def test_columns_of_areas_may_have_one_name(tmp_path):
-    table = written(tmp_path, "id,mz,a.mzML,a.mzML\n1,195.0877,5,6\n")
+def test_columns_of_areas_and_names_may_have_one_name(tmp_path):
+    table = written(tmp_path, "id,mz,name,name,a.mzML,a.mzML\n1,195.0877,x,y,5,6\n")
 
-    assert [*table.rows[0].cells] == ["1", "195.0877", "5", "6"]
+    assert [*table.rows[0].cells] == ["1", "195.0877", "x", "y", "5", "6"]
+    assert [table.row_of((name,), 195.0877, None).place for name in ("1", "x", "y")] == [0, 0, 0]
 
 
 def test_columns_of_an_earlier_answer_are_replaced(tmp_path):
