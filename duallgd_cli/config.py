@@ -129,10 +129,7 @@ def require_range(
 def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:
     """Build settings from plain values; what is not given keeps its default.
 
-    Args:
-        cls: A settings dataclass.
-        values: Field name to value, nested mappings for nested settings.
-        path: Dotted prefix for messages.
+    Nested settings are nested mappings; messages put the path before the name of a setting.
 
     Raises:
         ConfigError: A setting is unknown, of the wrong type, or out of range.

@@ -119,11 +119,7 @@ class OutOfTimeError(Exception):
 
 
 class RefusedError(Exception):
-    """A hypothesis that cannot be predicted; whoever tries it turns it into a row that says why.
-
-    Attributes:
-        failure: Status and message of that row.
-    """
+    """A hypothesis that cannot be predicted; whoever tries it turns it into a row that says why."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure)  # as other processes make it again

@@ -55,10 +55,8 @@ def delimiter_of(header: str, likely: str = "\t;,") -> str:
 def table_lines(path: Path, known: Collection[str] = ()) -> Iterator[Line]:
     """Lines of a table, first the one that names the columns; blank ones are left out.
 
-    Args:
-        path: Of the table, packed or not.
-        known: Names, as `plain` gives them, by which a line of column names is recognised that
-            begins with ``#``.
+    A line that begins with ``#`` is that of the columns if it holds one of the known names, which
+    are as `plain` gives them.
 
     Raises:
         MissingInputError: There is no such file.
@@ -169,12 +167,8 @@ def numbered_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Rows of a table by lower-case column names, and their lines; read as they are asked for.
 
-    What a short row lacks is "".
-
-    Args:
-        path: Of the table, see `table_lines`.
-        required: Columns that must be there, whatever their capitals, blanks and underscores.
-        also: Other names of columns, and which they then are, unless there is such a column.
+    What a short row lacks is "". Columns are found whatever their capitals, blanks and underscores.
+    One of another name, in `also`, stands for the one that it means, unless there is such a one.
 
     Raises:
         UnreadableError: It is no table; or a column is missing, or there twice.

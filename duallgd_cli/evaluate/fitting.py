@@ -36,19 +36,13 @@ _BLOCK: Final = 14  # letters of an InChIKey that name the skeleton
 def fit_weights_file(
     weights: Path, runs: Sequence[Path], truth: Path, out: Path, *, keep_ranking: bool = False
 ) -> tuple[RankingModel, Validation]:
-    """Fit the ranking of a weights file on runs that were made with it.
+    """Fit the ranking of a weights file on runs that were made with it, into another such file.
 
-    Runs with a database give the ranking of its structures, others that of drawn ones. Of a run
-    that was stopped, what is there counts.
-
-    Args:
-        weights: The weights that made the runs.
-        runs: Their outputs or journals, of different numbers of samples and steps, so that
-            confidence holds for these.
-        truth: Table with identifier and inchikey, a row for every spectrum of the runs; with a
-            column smiles, candidates that are like the truth count a little too.
-        out: Where to write the weights with the fit; in 16 bit, codes of fingerprint bits in 8.
-        keep_ranking: Leave the order of candidates as it is and fit probabilities alone.
+    The runs, by outputs or journals, have different numbers of samples and steps, so that
+    confidence holds for these. With a database they give the ranking of its structures, else that
+    of drawn ones. Of a run that was stopped, what is there counts. The table of the truth has an
+    identifier and an inchikey for every spectrum; with a column smiles, candidates that are like
+    the truth count a little too. With `keep_ranking` the order of candidates stays as it is.
 
     Returns:
         The ranking as stored in the new file, and how well it holds, cross-validated by molecule.

@@ -251,13 +251,7 @@ def _lock(file: "BufferedRandom") -> None:
 
 
 class FinishedRun:
-    """The features of a run, read when asked for.
-
-    Attributes:
-        header: What the run is; that of the first of its journals.
-        totals: Of the whole input: ``cases``, ``ms1``.
-        shards: That of each journal, such as ``2/8``.
-    """
+    """The features of a run, read when asked for."""
 
     def __init__(self, paths: Sequence[Path], *, partial: bool = False) -> None:
         """Open the journals of a run; if `partial`, take what is finished in unfinished ones.
@@ -267,12 +261,12 @@ class FinishedRun:
         """
         journals = [_usable(path, partial) for path in paths]
         headers = [journal.header for journal in journals if journal.header is not None]
-        self.header = headers[0]
+        self.header = headers[0]  # what the run is
         for path, header in zip(paths, headers, strict=True):
             if changed := self.header.differences(replace(header, shard=self.header.shard)):
                 raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
-        self.shards = [header.shard for header in headers]
-        self.totals = dict(journals[0].end or {})
+        self.shards = [header.shard for header in headers]  # such as ``2/8``, of each journal
+        self.totals = dict(journals[0].end or {})  # of the whole input: ``cases``, ``ms1``
         # Journal and byte of every feature; what is there twice counts as it was written last.
         self._places = {
             feature: (path, start)

@@ -104,14 +104,10 @@ def _label(spectrum: Spectrum) -> str:
 
 
 class _Measured:
-    """Cleaned spectra of the run's features, read on as they are asked for.
-
-    Attributes:
-        gone: Inputs that are no longer there.
-        changed: Inputs that are no longer what they were.
-    """
+    """Cleaned spectra of the run's features, read on as they are asked for."""
 
     def __init__(self, inputs: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
+        # Inputs that are no longer there, and those that are no longer what they were.
         self.gone, self.changed = list[str](), list[str]()
         same = list[str]()
         for entry in inputs:
@@ -149,16 +145,7 @@ class _Measured:
 
 
 class ReportedRun:
-    """A finished run, feature by feature, as plain values.
-
-    Attributes:
-        n_features: Of the run.
-        drawn: Families of which the best candidate is drawn; all others are listed. None for all.
-        certain: Probability from which on an answer counts as certain.
-        gone: Inputs that are no longer there.
-        changed: Inputs that are no longer what they were.
-        key: The same of the same run alone.
-    """
+    """A finished run, feature by feature, as plain values."""
 
     def __init__(
         self,
@@ -181,6 +168,7 @@ class ReportedRun:
         self._workers = workers
         header = self._run.header
         self.n_features = self._run.n_features
+        # Families of which the best candidate is drawn, None for all; all others are listed.
         self.drawn = None if top_k or self.n_features <= LARGE else _DRAWN_OF_MANY
         self.certain = float(header.settings.get("certain", CERTAIN))
         ranking = Ranking.recorded(header.model, header.settings, self._output)
@@ -198,7 +186,7 @@ class ReportedRun:
         self.gone, self.changed = self._measured.gone, self._measured.changed
         about = [header.settings, header.model.get("sha256"), header.inputs]
         text = json.dumps(about, default=str, sort_keys=True)
-        self.key = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self.key = hashlib.sha256(text.encode()).hexdigest()[:16]  # the same of the same run alone
 
     def about(self, options: Mapping[str, str]) -> _Values:
         """What was run with what: versions, weights, inputs, settings, counts as far as known.
