@@ -118,7 +118,7 @@ class Spectrum:
     isotopes: IsotopePattern | None = None
     # that of the ion of which MS1 spectra show the precursor to be an isotope
     monoisotopic_mz: float | None = None
-    # largest error that rounding makes of the precursor m/z; see `resolution.resolved`
+    # largest error that rounding makes of the precursor m/z; see `cleaning.resolved`
     precursor_rounding_da: float = 0.0
     peak_rounding_da: float = 0.0  # the same of the peaks
     # of a consensus spectrum the spectra that it was made of, without their peaks

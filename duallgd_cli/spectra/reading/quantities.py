@@ -1,8 +1,7 @@
 """What fields of a record say: its ion, precursor m/z, retention time and collision energy.
 
 Programs spell these in some hundred ways, under keys that overlap: an ION may be an adduct, a
-polarity or an ion source. Text that is there and not understood never counts as none given. The
-same words mean the same in training data and in predictions.
+polarity or an ion source. Text that is there and not understood never counts as none given.
 """
 
 import math
@@ -23,7 +22,6 @@ MISSING: Final = frozenset(
     {"", "not available", "not specified", "not given", *_WORDS_FOR_NONE.split()}
 )
 MOST_CHARGES: Final = 20  # of an ion; a larger number is no charge
-
 # Values by canonical name of their key, each with the key as written.
 Stated = Mapping[str, Sequence[tuple[str, str]]]
 
@@ -292,7 +290,6 @@ _PRECURSOR: Final = re.compile(rf"[\s(\[{{'\"]*(?:m/z\s*[=:]?\s*)?(?P<number>{_N
 _AFTER_PRECURSOR: Final = re.compile(r"$|[\s,;:@/()\[\]{}±+-]|da\b|th\b", re.IGNORECASE)
 _POINTS_FOR_THOUSANDS: Final = re.compile(r"\d\.(\d{3}),\d+")  # 1.195,5421: no ion has m/z 1.195
 SAME_MZ_DA: Final = 0.01  # two m/z that differ by more are two
-
 NCE_REFERENCE_MZ: Final = 500.0  # a normalised energy is the energy in eV of an ion of this m/z
 MAX_ENERGY_EV: Final = 1000.0
 _UNSIGNED: Final = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+(?![\d.]))?", re.ASCII | re.IGNORECASE)
@@ -310,7 +307,6 @@ _NORMALISED_BESIDE: Final = re.compile(
 _UNREADABLE: Final = re.compile(r"m/?z|\bor\b|scaled|ke?v\b|sori|\barb|\ba\.?u\b", re.IGNORECASE)
 # Words whose digits are no energy, and clauses that repeat or add to the energy given first.
 _NOISE: Final = re.compile(r"\bms ?\d\b|\s(with|by|at)\s.*|\+/?-.*|±.*", re.IGNORECASE)
-
 _LONGEST_TIME_MIN: Final = 120.0  # a larger number without a unit is in seconds
 _TIME_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _KEY_UNIT: Final = re.compile(r"(?:in)?(s|secs?|seconds?|mins?|minutes?)$")
@@ -398,11 +394,12 @@ def retention_time(
                 remarks.assumptions.append(f"retention time {clip(text)} is read as {word}")
         if seconds is None:
             remarks.warnings.append(f"retention time {quote(text)} is not understood and left out")
-        elif used is None:
-            said, used = f"{clip(text)} ({clip(key)})", seconds
+            continue
+        this = f"{clip(text)} ({clip(key)})"
+        if used is None:
+            said, used = this, seconds
         elif abs(seconds - used) > max(1.0, 0.01 * seconds):
-            other = f"{clip(text)} ({clip(key)})"
-            remarks.warnings.append(f"retention time {said} is used, not {other}")
+            remarks.warnings.append(f"retention time {said} is used, not {this}")
     return used
 
 
@@ -416,11 +413,12 @@ def _seconds(written: str, unit: str) -> float | None:
                 return None
             hours, minutes, seconds = (part or 0.0 for part in parts)
             return round(3600 * hours + 60 * minutes + seconds, 3)
-    match = _WITH_UNIT.fullmatch(written)
-    unit = (match[3] if match is not None and match[3] else unit)[:1]
-    times = [number(part) for part in match.groups()[:2] if part] if match is not None else []
+    if (match := _WITH_UNIT.fullmatch(written)) is None:
+        return None
+    unit = (match[3] or unit)[:1]
+    times = [number(part) for part in match.groups()[:2] if part]
     known = [time for time in times if time is not None]
-    if not unit or not known or len(known) < len(times):
+    if not unit or len(known) < len(times):
         return None
     return round(sum(known) / len(known) * _TIME_UNITS[unit], 3)
 

@@ -14,51 +14,9 @@ from duallgd_cli.spectra.reading.text import PEAK, TORN, Block
 from duallgd_cli.tables import Line, lines_of
 
 _SIRIUS_FIELD: Final = re.compile(r"[>#]\s*([A-Za-z][\w/-]*)[:=]?")
+# Characters that a spectrum in memory takes the place of, or an attribute.
+_COST: Final = 300
 _SIRIUS_BLOCK: Final = re.compile(r"ms([1-9])(?:merged)?(?:peaks)?|collision|msms|peaks")
-
-
-@dataclass(slots=True)
-class _Compound(Block):
-    """Fields and peak lines of one compound of SIRIUS."""
-
-    # level, collision energy and index of the first peak line of each spectrum
-    spectra: list[tuple[str, str, int]] = field(default_factory=list)
-    header: str = "compound"  # the line above whose name is no block's, else ""
-
-    def begin(self, level: str, energy: str) -> None:
-        """Begin a spectrum: ">ms2" and ">collision 35" in a row, in either order, are one."""
-        if level != "1" and self.spectra and self.spectra[-1][::2] == (level, len(self.peaks)):
-            _, earlier, _ = self.spectra.pop()
-            energy = energy or earlier
-        self.count(len(energy))
-        self.spectra += [] if self.trouble else [(level, energy, len(self.peaks))]
-        self.header = ""
-
-    def take_peak(self, line: str) -> None:
-        """Take a line below a block's name, or below another name if it is a peak."""
-        if self.header and not (self.metadata and PEAK.match(line)):
-            return
-        if self.header:
-            self.warnings.append(f"peaks below >{clip(self.header)} are read as MS2")
-            self.begin("2", "")
-        self.add_peak(line)
-
-    def records(self) -> Iterator[Record]:
-        """Its spectra; a compound without a block gives one without peaks."""
-        if not self.metadata and not self.spectra:
-            return
-        # In this format the "parent mass" is the m/z of the ion.
-        self.metadata["precursor_mz"] = self.metadata.get("parentmass", "")
-        for name in ("title", "feature_id"):
-            self.metadata.setdefault(name, self.metadata.get("compound", ""))
-        spectra = self.spectra or [("2", "", 0)]
-        ends = [start for _, _, start in spectra[1:]] + [len(self.peaks)]
-        for (level, energy, start), end in zip(spectra, ends, strict=True):
-            own = {"ms_level": level} | ({"collision_energy": energy} if energy else {})
-            said = self.warnings if level != "1" else []
-            block = Block(self.metadata | own, self.peaks[start:end], self.trouble)
-            block.repeated, block.warnings = self.repeated, said
-            yield replace(block.record(), time_in_s=True)
 
 
 def sirius_records(lines: Iterable[str]) -> Iterator[Record]:
@@ -67,25 +25,59 @@ def sirius_records(lines: Iterable[str]) -> Iterator[Record]:
     Blocks of one compound share its ``>feature_id``, or its name where it has none, so that
     collision energies are read together.
     """
-    compound = _Compound()
-    for line in lines:
-        mark = line[:1]
-        match = _SIRIUS_FIELD.match(line) if mark in {">", "#"} else None
+    compound, spectra, header = Block(), list[Block](), "compound"
+    for line in chain(lines, [">compound"]):  # which ends the last one
+        mark, match = line[:1], _SIRIUS_FIELD.match(line)
         if match is None:
-            if line.strip() and mark not in {">", "#"}:
-                compound.take_peak(line)
+            if not line.strip() or mark in {">", "#"}:
+                continue
+            # Below a name that is no block's two numbers are peaks too.
+            if header and compound.metadata and PEAK.match(line):
+                compound.warnings.append(f"peaks below >{clip(header)} are read as MS2")
+                _begin(spectra, compound, "2", "")
+                header = ""
+            if not header:
+                (spectra or [compound])[-1].add_peak(line)
             continue
         key, value = match[1].lower(), line[match.end() :].strip()
         if key == "compound" and mark == ">":
-            yield from compound.records()
-            compound = _Compound()
+            yield from _spectra_of(compound, spectra)
+            compound, spectra = Block(), []
         block = _SIRIUS_BLOCK.fullmatch(key)
         if block is None:
             compound.add_field(key, value)
-            compound.header = key if mark == ">" else compound.header
+            header = key if mark == ">" else header
         elif mark == ">":
-            compound.begin(block[1] or "2", value if key == "collision" else "")
-    yield from compound.records()
+            _begin(spectra, compound, block[1] or "2", value if key == "collision" else "")
+            header = ""
+
+
+def _begin(spectra: list[Block], compound: Block, level: str, energy: str) -> None:
+    """Begin a spectrum: ">ms2" and ">collision 35" in a row, in either order, are one."""
+    last = spectra[-1] if spectra else compound
+    fields = {"ms_level": level} | ({"collision_energy": energy} if energy else {})
+    if level != "1" and spectra and last.metadata["ms_level"] == level and not last.peaks:
+        last.metadata |= fields
+    elif not last.trouble:  # what is too long for a record is too long for a compound
+        block = Block(fields, size=last.size)
+        block.count(_COST + len(energy))
+        spectra.append(block)
+
+
+def _spectra_of(compound: Block, spectra: Sequence[Block]) -> Iterator[Record]:
+    """The spectra of a compound; without a block it gives one without peaks."""
+    fields = compound.metadata
+    if not fields and not spectra:
+        return
+    # In this format the "parent mass" is the m/z of the ion.
+    fields["precursor_mz"] = fields.get("parentmass", "")
+    for name in ("title", "feature_id"):
+        fields.setdefault(name, fields.get("compound", ""))
+    for block in spectra or [Block({"ms_level": "2"})]:
+        block.warnings = compound.warnings if block.metadata["ms_level"] != "1" else []
+        block.metadata, block.repeated = fields | block.metadata, compound.repeated
+        block.trouble = block.trouble or compound.trouble
+        yield replace(block.record(), time_in_s=True)
 
 
 _TAG: Final = re.compile(r"([A-Z]{2}\$[A-Z_]+|[A-Z_]+):\s*(.*)")
@@ -146,7 +138,6 @@ _TERMS: Final = {
     "scan start time": "rt",
     "scan number": "scans",
 }
-_ATTRIBUTE_COST: Final = 300  # characters that one in memory takes the place of
 _UNITS: Final = {"minute": "min", "second": "s", "electronvolt": "eV", "volt": "V", "percent": "%"}
 
 
@@ -185,7 +176,7 @@ class _Attributes(Block):
         if attribute is None:
             self.lines_lost += bool(line.strip())
         else:
-            self.count(len(line) + _ATTRIBUTE_COST)
+            self.count(len(line) + _COST)
             if not self.trouble:
                 self.listed.append((attribute[2], attribute[3], attribute[1] or ""))
 

@@ -6,7 +6,7 @@ import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.spectra.tables import FeatureTable
-from duallgd_cli.spectra.types import GIVEN, LINKED, OPTION, Feature
+from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import lines_of
 from tests.made_spectra import made_spectrum
 
@@ -243,35 +243,24 @@ def test_which_row_a_feature_is(tmp_path, names, mz, rt, place, by, said):
     assert bool(said) == bool(joined.remark)
 
 
-@pytest.mark.parametrize(
-    ("own", "text", "used", "said", "source"),
-    [
-        ("[M+K]+", "[M+H]+", "[M+K]+", "of --adduct is used, not [M+H]+ of the", OPTION),
-        ("[M+Na]+", "[M+H]+", "[M+H]+", "is used, not [M+Na]+ that other ions tell", LINKED),
-        ("", "[M+Na]+", "[M+Na]+", "", GIVEN),
-        ("", "", "", "", GIVEN),
-        ("", "NA", "", "", GIVEN),
-        ("[M+H]+", "M+H", "[M+H]+", "", GIVEN),
-        (
-            "[M+H]+",
-            "[M+Na]+",
-            "[M+H]+",
-            "the adduct [M+H]+ of the file is used, not [M+Na]+ of",
-            GIVEN,
-        ),
-        ("", "M+H, M+Na", "", "it may mean several adducts", GIVEN),
-        ("[M+H]+", "M+H, M+Na", "[M+H]+", "", GIVEN),
-        (
-            "",
-            "[M-H]-",
-            "",
-            "the adduct [M-H]- of the table of features has another ion mode",
-            GIVEN,
-        ),
-        ("", "strange", "", "adduct 'strange' is not supported", GIVEN),
-    ],
-)
-def test_adducts_of_table_and_file_that_differ_are_said(tmp_path, own, text, used, said, source):
+# Adducts of the file and of the table, the one that is used, and what is said of it.
+ADDUCTS = """\
+option | [M+K]+ | [M+H]+ | [M+K]+ | of --adduct is used, not [M+H]+ of the
+linked | [M+Na]+ | [M+H]+ | [M+H]+ | is used, not [M+Na]+ that other ions tell
+file | | [M+Na]+ | [M+Na]+ |
+file | | | |
+file | | NA | |
+file | [M+H]+ | M+H | [M+H]+ |
+file | [M+H]+ | [M+Na]+ | [M+H]+ | the adduct [M+H]+ of the file is used, not [M+Na]+ of
+file | | M+H, M+Na | | it may mean several adducts
+file | [M+H]+ | M+H, M+Na | [M+H]+ |
+file | | [M-H]- | | the adduct [M-H]- of the table of features has another ion mode
+file | | strange | | adduct 'strange' is not supported"""
+
+
+@pytest.mark.parametrize("line", ADDUCTS.splitlines())
+def test_adducts_of_table_and_file_that_differ_are_said(tmp_path, line):
+    source, own, text, used, said = (part.strip() for part in line.split("|"))
     table = written(tmp_path, f'id,mz,rt_seconds,adduct\n1,195.0877,61,"{text}"\n')
 
     (found,) = table.applied([feature("1", adduct=own, adduct_source=source)])

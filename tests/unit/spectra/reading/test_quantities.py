@@ -118,18 +118,20 @@ def test_a_retention_time_has_the_unit_of_value_key_or_format(
     assert bool(found.assumptions) == (says in (MINUTES, SECONDS))
 
 
+FULL_MS2 = "FILTER STRING=FTMS + p ESI d Full ms2 250.0@hcd40.00 [50-260]"
+FULL_MS3 = "FILTER STRING=ITMS + c ESI d Full ms3 500.1@cid35.00 250.0@hcd45.00 [50-310]"
+ION_ENERGIES = {
+    20: f"{FULL_MS2}|NCE=40|NCE=40\nINSTRUMENT=qTOF|HCD energy=40",
+    22.5: FULL_MS3,
+    5: f"COLLISION_ENERGY=10\n{FULL_MS2}",
+    30: "COLLISION_ENERGY_EV=30\nINSTRUMENT=Orbitrap",
+    40: "COLLISION_ENERGY=40\nINSTRUMENT=qTOF",
+}
+
+
 @pytest.mark.parametrize(
     ("text", "energy_ev"),
-    [
-        ("FILTER STRING=FTMS + p ESI d Full ms2 250.0@hcd40.00 [50-260]", 20),
-        ("FILTER STRING=ITMS + c ESI d Full ms3 500.1@cid35.00 250.0@hcd45.00 [50-310]", 22.5),
-        ("COLLISION_ENERGY=10\nFILTER STRING=FTMS + p ESI d Full ms2 250.0@hcd40.00 [50-260]", 5),
-        ("COLLISION_ENERGY_EV=30\nINSTRUMENT=Orbitrap", 30),
-        ("NCE=40", 20),
-        ("NCE=40\nINSTRUMENT=qTOF", 20),
-        ("HCD energy=40", 20),
-        ("COLLISION_ENERGY=40\nINSTRUMENT=qTOF", 40),
-    ],
+    [(text, ev) for ev, texts in ION_ENERGIES.items() for text in texts.split("|")],
 )
 def test_an_energy_has_the_unit_of_its_key(tmp_path, text, energy_ev):
     (found,) = parsed(tmp_path, BLOCK.replace("195.0877", "250.0").format(text))
@@ -291,23 +293,18 @@ def test_a_polarity_is_read_however_it_is_spelled(text, polarity):
 
 
 CHARGES = {
-    **dict.fromkeys(("+", "[1+]", "(1+,)", "z=1+", "1\u207a", "'1+'", "1 positive"), (1, 1)),
-    **dict.fromkeys(("-1-", "\u22121", "z=-1", "1-negative", "1 neg"), (1, -1)),
-    **dict.fromkeys(("++", "+2+", "2++"), (2, 1)),
-    **dict.fromkeys(("--2", "2--"), (2, -1)),
-    **dict.fromkeys(("1", "1.0", "[1]", "z=1"), (1, 0)),
-    **dict.fromkeys(("0", "0+", "0.0", "N/A", "NA", "NA+", "nan", "None", "", "?"), (0, 0)),
-    **dict.fromkeys(("0-", "-0", "negative", "NEG", "minus"), (0, -1)),
-    **dict.fromkeys(("positive", "POS", "plus"), (0, 1)),
-    **dict.fromkeys(
-        ("1+ and 2+", "1+,2+", "1+ 2+", "1+;2+", "1+/2+", "2+ or 1+", "1,2+"), (1, 1, 2)
-    ),
-    **{
-        "+2 +3": (2, 1, 2),
-        "1- and 2-": (1, -1, 2),
-        "1+, 2+ and 3+": (1, 1, 3),
-        "1+ and 1+": (1, 1),
-    },
+    (1, 1): "+|[1+]|(1+,)|z=1+|1\u207a|'1+'|1 positive|1+ and 1+",
+    (1, -1): "-1-|\u22121|z=-1|1-negative|1 neg",
+    (2, 1): "++|+2+|2++",
+    (2, -1): "--2|2--",
+    (1, 0): "1|1.0|[1]|z=1",
+    (0, 0): "0|0+|0.0|N/A|NA|NA+|nan|None||?",
+    (0, -1): "0-|-0|negative|NEG|minus",
+    (0, 1): "positive|POS|plus",
+    (1, 1, 2): "1+ and 2+|1+,2+|1+ 2+|1+;2+|1+/2+|2+ or 1+|1,2+",
+    (2, 1, 2): "+2 +3",
+    (1, -1, 2): "1- and 2-",
+    (1, 1, 3): "1+, 2+ and 3+",
 }
 NO_CHARGES = (
     *("-1+", "+1-", "+-1", "1+-", "1+ and 1-", "-", "--", "\u00b11", "abc", "1e0", "[M+H]+"),
@@ -318,7 +315,7 @@ NO_CHARGES = (
 @pytest.mark.parametrize(
     ("text", "charge"),
     [
-        *((text, Charge(*charge)) for text, charge in CHARGES.items()),
+        *((text, Charge(*one)) for one, texts in CHARGES.items() for text in texts.split("|")),
         *((t, None) for t in NO_CHARGES),
     ],
 )
