@@ -94,8 +94,13 @@ def graph_batch(
 class DecoderStage:
     """Batches of the molecules of fold train of a collection, those of like size together.
 
-    It looks at fold dev (or val). Neighbours of the molecules, which predictions are imitated with,
-    are looked for where they are not given. Ranks are this process, from 0, and how many there are.
+    Args:
+        molecules: The collection.
+        settings: Settings of the run.
+        ranks: This process, from 0, and the number of processes.
+        alike: Neighbours of the molecules, which predictions are imitated with; None to look for
+            them.
+        held_out: Molecules to judge by, where the collection has none of fold dev or val.
     """
 
     def __init__(
@@ -104,11 +109,16 @@ class DecoderStage:
         settings: TrainingSettings,
         ranks: tuple[int, int] = (0, 1),
         alike: NDArray[np.int32] | None = None,
+        held_out: Molecules | None = None,
     ) -> None:
         data = settings.data
-        fits = (molecules.n_heavy <= data.max_atoms) & (molecules.n_heavy >= 2)
+
+        def rows_of(some: Molecules, *folds: str) -> NDArray[np.int64]:
+            fits = (some.n_heavy <= data.max_atoms) & (some.n_heavy >= 2)
+            return np.flatnonzero(fits & some.in_folds(*folds))
+
         self.molecules, self.settings, self.ranks = molecules, settings, ranks
-        self.rows = np.flatnonzero(fits & molecules.in_folds("train"))
+        self.rows = rows_of(molecules, "train")
         if not len(self.rows):
             raise UnreadableError(
                 "the prepared data hold no molecule of fold train of at most "
@@ -120,7 +130,10 @@ class DecoderStage:
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
         self.collator = MoleculeCollator(molecules, imitation, data.shuffle_share)
         generator = np.random.default_rng(settings.seed)
-        chosen = np.flatnonzero(fits & molecules.in_folds("dev", "val"))
+        self.held_out = molecules
+        if held_out is not None and not molecules.in_folds("dev", "val").any():
+            self.held_out = held_out
+        chosen = rows_of(self.held_out, "dev", "val")
         self.validation_rows = np.sort(generator.permutation(chosen)[:_VALIDATION_MOLECULES])
 
     loss = staticmethod(bond_loss)
@@ -143,7 +156,7 @@ class DecoderStage:
         Figures are called ``nll_`` and the noise level; there are none where no molecule is held
         out. The noise is always the same.
         """
-        rows, molecules, plan = self.validation_rows, self.molecules, self.plan_of
+        rows, molecules, plan = self.validation_rows, self.held_out, self.plan_of
         if not len(rows):
             return {}
         device, clean = next(model.parameters()).device, MoleculeCollator(molecules, None)

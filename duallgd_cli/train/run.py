@@ -41,6 +41,7 @@ def run_training(
     *,
     structures: Sequence[Path] = (),
     simulated: Path | None = None,
+    held_out: Path | None = None,
     start: Path | None = None,
 ) -> Checkpoint:
     """Train as asked, going on with an interrupted run in the same folder.
@@ -54,6 +55,7 @@ def run_training(
         on_step: Told step and figures.
         structures: Folders of further molecules, which take turns (decoder).
         simulated: Prepared simulated spectra beside measured ones, or None (encoder).
+        held_out: Molecules whose fold val judges, where the first ones have none (decoder).
         start: Weights to start from, which bring their sizes; or None.
 
     Returns:
@@ -69,6 +71,7 @@ def run_training(
     torch.manual_seed(settings.seed)
     model = _network(run.model, plain.get("model", {}), part, start)
     model.requires_grad_(False).get_submodule(part).requires_grad_()
+    folders = (data, *structures, *([simulated] if simulated else []))
     record = {
         "version": __version__,
         "torch": torch.__version__,
@@ -77,16 +80,17 @@ def run_training(
         "device": device_name(runtime.device),
         "training": dump(settings),
         "trained": [part],
-        "data": _sources({"data": data, "simulated": simulated, "structures": structures}),
+        "data": {folder.name: _described(folder) for folder in folders},
     }
     ranks = runtime.rank, runtime.world_size
     with process_group(runtime):
         if settings.stage == "decoder":
+            judges = None if held_out is None else load_molecules(held_out)
             stages = []
             for folder in (data, *structures):
                 molecules = load_molecules(folder)
                 alike = load_neighbours(folder, molecules, runtime.device)
-                stages.append(DecoderStage(molecules, settings, ranks, alike))
+                stages.append(DecoderStage(molecules, settings, ranks, alike, judges))
             task: Task = InTurns(stages)
         else:
             spectra = load_spectra(data)
@@ -157,15 +161,9 @@ def _network(
     return model
 
 
-def _sources(folders: Mapping[str, Path | Sequence[Path] | None]) -> dict[str, Any]:
+def _described(folder: Path) -> dict[str, Any]:
     """Where prepared data came from, what was held out of them, and a digest of the arrays."""
-    described: dict[str, Any] = {}
-    for name, own in folders.items():
-        listed = [own] if isinstance(own, Path) else own or ()
-        for number, folder in enumerate(listed, 1):
-            manifest = read_manifest(folder)
-            arrays = sorted((n, array["sha256"]) for n, array in manifest["arrays"].items())
-            digest = hashlib.sha256(json.dumps(arrays).encode()).hexdigest()
-            kept = {n: manifest[n] for n in _KEPT if n in manifest} | {"sha256": digest}
-            described[name if number == 1 else f"{name}-{number}"] = kept
-    return described
+    manifest = read_manifest(folder)
+    arrays = sorted((name, array["sha256"]) for name, array in manifest["arrays"].items())
+    digest = hashlib.sha256(json.dumps(arrays).encode()).hexdigest()
+    return {name: manifest[name] for name in _KEPT if name in manifest} | {"sha256": digest}

@@ -126,10 +126,13 @@ def test_training_goes_on_from_weights_and_the_record_says_what_it_is_made_of(
     assert both.record["trained"] == ["denoiser", "encoder"]
     both.build()
     data, of_encoder = both.record["data"], both.record["encoder"]["data"]
-    assert (data["structures"]["molecules"], data["data"]["molecules"]) == (2, 12)
-    assert len(data["data"]["sha256"]) == 64
-    assert (of_encoder["data"]["kind"], of_encoder["data"]["holdout_removed"]) == ("spectra", 0)
-    assert of_encoder["data"]["source"]["file"] == "spectra.tsv"
+    assert (data["more"]["molecules"], data["structures"]["molecules"]) == (2, 12)
+    assert len(data["structures"]["sha256"]) == 64
+    assert (of_encoder["spectra"]["kind"], of_encoder["spectra"]["holdout_removed"]) == (
+        "spectra",
+        0,
+    )
+    assert of_encoder["spectra"]["source"]["file"] == "spectra.tsv"
     assert of_encoder["simulated"]["spectra"] == 12
     assert of_encoder["simulated"]["source"]["model"] == {"made": True}
 

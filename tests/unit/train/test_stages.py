@@ -71,6 +71,11 @@ def test_figures_are_of_the_steps_that_there_are_and_of_held_out_data_if_any(mod
 
     assert sorted(stage.validate(stirred(sizes))) == ["nll_150", "nll_50"]
     assert DecoderStage(made_molecules(5), SETTINGS).validate(model) == {}
+    others = made_molecules(4, fold=[1, 0, 1, 2])  # judge where there are none
+    for own, rows in ((stage.molecules, [4, 5, 6, 7]), (made_molecules(5), [0, 2])):
+        judged = DecoderStage(own, SETTINGS, held_out=others)
+        assert judged.validation_rows.tolist() == rows
+        assert judged.validate(model)
     assert EncoderStage(train_only, None, SETTINGS).validate(model) == {}
 
 
