@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from duallgd_cli.data.batches import BatchPlan, BondGraph, MoleculeCollator
+from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
 from duallgd_cli.data.imitation import Imitation, neighbours
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.diffusion.sampler import alpha_bar, corrupt
@@ -38,13 +38,15 @@ class GraphBatch:
     """What a step of the denoiser needs, on one device.
 
     Attributes:
-        graph: Clean graphs.
+        bond_class: Clean classes, int64 (B, M), none at padding.
+        pair_mask: Real pairs, bool (B, M).
         condition: What is known of each.
         level: Noise level as a share of all steps, in [0, 1), float64 (B,).
         uniform: Uniform numbers for the noise, float32 (B, M).
     """
 
-    graph: BondGraph
+    bond_class: Tensor
+    pair_mask: Tensor
     condition: Condition
     level: Tensor
     uniform: Tensor
@@ -61,9 +63,8 @@ def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     Returns:
         Summed cross entropy over real pairs, and their number, both scalars.
     """
-    graph, diffusion = batch.graph, model.settings.diffusion
+    diffusion, clean, mask = model.settings.diffusion, batch.bond_class, batch.pair_mask
     t = (1 + torch.floor(batch.level * diffusion.n_steps).long()).clamp_max(diffusion.n_steps)
-    clean, mask = graph.bond_class, graph.pair_mask
     share, marginal = _process(diffusion, t.device)
     noisy = torch.where(mask, corrupt(clean, share[t], marginal, batch.uniform), 0)
     logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
@@ -83,12 +84,12 @@ def graph_batch(
 ) -> GraphBatch:
     """Molecules of one padded size as graphs, conditions and the noise to add."""
     rows, size = planned
-    graph = collator.graphs(rows, size, generator)
+    bond_class, pair_mask = collator.graphs(rows, size, generator)
     condition = collator.condition(rows, size, generator)
     # A stratum of noise levels for each graph, which varies less than a draw.
     level = (generator.permutation(len(rows)) + generator.random(len(rows))) / len(rows)
-    uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
-    return GraphBatch(graph, condition, torch.from_numpy(level), uniform)
+    uniform = torch.from_numpy(generator.random(bond_class.shape, np.float32))
+    return GraphBatch(bond_class, pair_mask, condition, torch.from_numpy(level), uniform)
 
 
 class DecoderStage:

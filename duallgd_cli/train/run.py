@@ -6,6 +6,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -33,7 +34,7 @@ _KEPT: Final = ("kind", "source", "molecules", "spectra", "holdout_keys", "holdo
 
 
 def run_training(
-    plain: Mapping[str, Any],
+    run: RunSettings,
     data: Path,
     out: Path,
     runtime: Runtime,
@@ -43,12 +44,12 @@ def run_training(
     simulated: Path | None = None,
     held_out: Path | None = None,
     start: Path | None = None,
+    sizes: Mapping[str, Any] = MappingProxyType({}),
 ) -> Checkpoint:
     """Train as asked, going on with an interrupted run in the same folder.
 
     Args:
-        plain: What was said of `RunSettings`; what it says of ``model``, such as ``{"denoiser":
-            {"fade_to": 0}}``, holds for weights to start from, too.
+        run: Network and settings.
         data: Prepared spectra (encoder) or molecules (decoder).
         out: Folder of the run.
         runtime: Device, precision and ranks.
@@ -57,19 +58,19 @@ def run_training(
         simulated: Prepared simulated spectra beside measured ones, or None (encoder).
         held_out: Molecules whose fold val judges, where the first ones have none (decoder).
         start: Weights to start from, which bring their sizes; or None.
+        sizes: What was said of the network, such as ``{"denoiser": {"fade_to": 0}}``, which holds
+            for weights to start from, too.
 
     Returns:
         The averaged weights, also written to ``model.safetensors`` in the run's folder.
 
     Raises:
-        ConfigError: A setting is unknown or wrong.
         MissingInputError: No prepared data there.
         WeightsError: Weights to start from are missing or do not fit.
     """
-    run = parse(RunSettings, plain)
     settings, part = run.training, PARTS[run.training.stage]
     torch.manual_seed(settings.seed)
-    model = _network(run.model, plain.get("model", {}), part, start)
+    model = _network(run.model, sizes, part, start)
     model.requires_grad_(False).get_submodule(part).requires_grad_()
     folders = (data, *structures, *([simulated] if simulated else []))
     record = {

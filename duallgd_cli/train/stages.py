@@ -5,7 +5,7 @@ Libraries of chemistry load where a stage needs them: machines with GPUs may hav
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from duallgd_cli.checkpoint.format import load, read_tensors, save, write_tensors
-from duallgd_cli.config import SamplingSettings, merge
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.prepared import load_molecules, load_spectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.files import sha256, write_atomically
@@ -146,19 +146,13 @@ def _simulate(run: RecipeRun) -> None:
         )  # fmt: skip
 
 
-def of_stage(plain: Mapping[str, Any], stage: str) -> dict[str, Any]:
-    """What a recipe says of one of the stages that train."""
-    seed = {"seed": plain["seed"]} if "seed" in plain else {}
-    told: dict[str, Any] = merge(plain, {stage: {"training": {"stage": stage, **seed}}})[stage]
-    return told
-
-
 def _train(run: RecipeRun, settings: RunSettings, start: str, data: str, **given: Any) -> None:  # noqa: ANN401
     """One stage of training, on the data of a folder, from weights or ""."""
     stage = settings.training.stage
+    sizes = (run.plain.get(stage) or {}).get("model", {})
     with run.shows.training(settings.training.steps) as on_step:
         run_training(
-            of_stage(run.plain, stage), run.out / data, run.out / stage, run.runtime, on_step,
+            settings, run.out / data, run.out / stage, run.runtime, on_step, sizes=sizes,
             start=run.base / start if start else None, **given,
         )  # fmt: skip
 
