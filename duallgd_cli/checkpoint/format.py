@@ -44,7 +44,6 @@ _OF_KNOWN_BONDS: Final = "denoiser.pair_known"
 DIGEST: Final = "sha256"
 _FOREIGN: Final = "preset"  # metadata that only files of other networks have: what it is called
 _READABLE: Final = 0o644
-_PARTS: Final = frozenset({"encoder", "denoiser"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,27 +172,22 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(settings, tensors, record, ranking, **besides, database=database)
 
 
-def trained_parts(record: Mapping[str, Any]) -> set[str]:
-    """Which of ``encoder`` and ``denoiser`` were ever trained, by the record of the weights.
-
-    One that says nothing is believed.
-    """
-    names = record.get("trained", _PARTS)
-    return set(map(str, names)) if isinstance(names, list | frozenset) else set()
-
-
 def require_trained(record: Mapping[str, Any], source: object) -> None:
     """Refuse weights for prediction whose encoder or denoiser was never trained.
+
+    A record that says nothing of it is believed.
 
     Raises:
         WeightsError: The stages that they went through left one of the two as it was drawn; the
             message names the weights as they are called here.
     """
-    for part in sorted(_PARTS - trained_parts(record), reverse=True):
-        raise WeightsError(
-            f"the {part} of weights {source} was never trained, so they cannot predict from "
-            "spectra; use duallgd.safetensors, which 'duallgd train RECIPE' makes at its end"
-        )
+    names = record.get("trained", ("denoiser", "encoder"))
+    for part in ("encoder", "denoiser"):
+        if not isinstance(names, list | tuple) or part not in names:
+            raise WeightsError(
+                f"the {part} of weights {source} was never trained, so they cannot predict from "
+                "spectra; use duallgd.safetensors, which 'duallgd train RECIPE' makes at its end"
+            )
 
 
 @contextmanager

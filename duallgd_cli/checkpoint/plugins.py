@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from duallgd_cli.runtime import Runtime
 
 GROUP: Final = "duallgd.weights"
-# Networks whose plug-in is in the repository, as weights files name them: where it is.
-_IN_REPOSITORY: Final = {"reference": ("the authors' network", "./plugins/authors_network")}
+# What a file calls the network whose plug-in is in the repository.
+_IN_REPOSITORY: Final = "reference"
 _ZIP: Final = b"PK\x03\x04"  # how files of torch.save begin
 
 
@@ -58,7 +58,13 @@ def plugin_for(path: Path) -> Plugin | None:
         network = foreign_network(path)
         if network is None:
             return None
-        refusal = _foreign(path, network)
+        refusal = WeightsError(
+            f"weights {path} hold the authors' network, which a plug-in reads; in a clone of "
+            "duallgd run 'pip install ./plugins/authors_network'"
+            if network == _IN_REPOSITORY
+            else f"weights {path} hold the network {quote(network)}, which nothing that is "
+            "installed reads; install the package that wrote them"
+        )
     except WeightsError as error:
         if not path.is_file():
             raise
@@ -81,17 +87,3 @@ def plugin_for(path: Path) -> Plugin | None:
         if plugin.can_load(path):
             return plugin
     raise refusal
-
-
-def _foreign(path: Path, network: str) -> WeightsError:
-    """Why weights of another network are not read where no plug-in is."""
-    if network in _IN_REPOSITORY:
-        title, folder = _IN_REPOSITORY[network]
-        return WeightsError(
-            f"weights {path} hold {title}, which a plug-in reads; in a clone of duallgd run "
-            f"'pip install {folder}'"
-        )
-    return WeightsError(
-        f"weights {path} hold the network {quote(network)}, which nothing that is installed reads; "
-        "install the package that wrote them"
-    )

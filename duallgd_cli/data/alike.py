@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.prepared import (
     BLOCK,
     FOLDS,
@@ -33,7 +34,6 @@ from duallgd_cli.errors import UnreadableError
 from duallgd_cli.files import sha256
 from duallgd_cli.spectra.annotation import index_ranges
 
-_N_BITS: Final = 4096
 _COMPARED: Final = 40_000
 _DECAY: Final = 0.002
 _ITERATIONS: Final = 100
@@ -60,7 +60,7 @@ def domain_classifier(known: Bits, others: Bits) -> Tensor:
     Logistic regression, both groups counting the same, with a small penalty on all weights but the
     last, the constant.
     """
-    weight = torch.zeros(_N_BITS + 1, dtype=torch.float64, requires_grad=True)
+    weight = torch.zeros(FINGERPRINT_BITS + 1, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([weight], max_iter=_ITERATIONS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:

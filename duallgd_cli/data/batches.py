@@ -22,14 +22,6 @@ from duallgd_cli.spectra.annotation import index_ranges
 _KEPT: Final = ModelSettings().memory_bits  # as in use
 
 
-@dataclass(frozen=True, eq=False)
-class BondGraph:
-    """Clean graphs of a batch."""
-
-    bond_class: Tensor  # int64 (B, M), none at padding
-    pair_mask: Tensor  # real pairs, bool (B, M)
-
-
 @dataclass(frozen=True)
 class BatchPlan:
     """Which molecules are trained on together."""
@@ -89,8 +81,8 @@ class MoleculeCollator:
 
     def graphs(
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
-    ) -> BondGraph:
-        """Clean bond classes padded to `size` atoms."""
+    ) -> tuple[Tensor, Tensor]:
+        """Bond classes padded to `size` atoms, int64 (B, M), and which pairs are real, bool."""
         molecules = self.molecules
         offset = molecules.bond_offset
         owner, index = index_ranges(offset[rows], offset[rows + 1])
@@ -106,7 +98,7 @@ class MoleculeCollator:
             square = square[np.arange(len(rows))[:, None, None], order[:, :, None], order[:, None]]
         first, second = np.triu_indices(size, 1)
         mask = second < molecules.n_heavy[rows][:, None]
-        return BondGraph(torch.from_numpy(square[:, first, second]), torch.from_numpy(mask))
+        return torch.from_numpy(square[:, first, second]), torch.from_numpy(mask)
 
     def condition(
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator

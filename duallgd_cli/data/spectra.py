@@ -18,8 +18,7 @@ import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import inchikey_block, parse_smiles, smiles_of_inchi
-from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.chem.identity import parse_smiles, smiles_of_inchi
 from duallgd_cli.data.prepared import (
     BLOCK,
     FOLDS,
@@ -33,7 +32,6 @@ from duallgd_cli.data.structures import (
     PreparedMolecule,
     pack,
     prepare_molecule,
-    reason_of,
 )
 from duallgd_cli.errors import FormulaError, MissingInputError, MoleculeError, UnreadableError
 from duallgd_cli.files import require_input, sha256, write_atomically
@@ -200,37 +198,26 @@ def _screened(
     if isinstance(record, RejectedSpectrum):
         return record
     spectrum = record.spectrum
-    block, formula, trouble = _described(record.smiles)
-    if block in holdout:
-        trouble = ON_HOLDOUT
-    if trouble:
-        return RejectedSpectrum(record.number, spectrum.spectrum_id, trouble, record.smiles)
+    try:
+        molecule = molecule_of(record.smiles)
+        if molecule.inchikey in holdout:
+            raise UnusableRecordError(ON_HOLDOUT, record.smiles)
+    except UnusableRecordError as refusal:
+        return RejectedSpectrum(record.number, spectrum.spectrum_id, *refusal.args)
     energy, precursor = spectrum.collision_energy_ev, spectrum.precursor_mz
     return {
         "identifier": spectrum.spectrum_id,
         "mzs": ",".join(map(repr, spectrum.mz.tolist())),
         "intensities": ",".join(map(repr, spectrum.intensity.tolist())),
         "smiles": record.smiles,
-        "inchikey": block,
-        "formula": formula,
+        "inchikey": molecule.inchikey,
+        "formula": str(molecule.formula),
         "precursor_mz": "" if precursor is None else repr(float(precursor)),
         "adduct": spectrum.adduct_text,
         "instrument_type": spectrum.instrument,
         "collision_energy": "" if energy is None else repr(float(energy)),
         "fold": record.fold,
     }
-
-
-@lru_cache(maxsize=4096)  # records of one molecule stand together
-def _described(smiles: str) -> tuple[str, str, str]:
-    """First block of the InChIKey and formula of a structure; or "", "" and why it has none."""
-    try:
-        mol = parse_smiles(smiles)
-        return inchikey_block(mol), str(formula_of(mol)), ""
-    except FormulaError:
-        return "", "", "unsupported element"
-    except MoleculeError as error:
-        return "", "", reason_of(error)
 
 
 def prepare_spectra(
@@ -337,7 +324,7 @@ def prepare_record(
     return molecule, row | {"explained_intensity": found.explained_intensity}
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # records of one molecule stand together
 def molecule_of(smiles: str) -> PreparedMolecule:
     """The molecule of a record, or an `UnusableRecordError` that says why it is of no use."""
     try:

@@ -5,12 +5,14 @@ Of enough of them, drawn with the weights that do not know them yet, the confide
 of more the ranking too. The network stays as it is.
 """
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks
@@ -128,20 +130,18 @@ def adapt(
 
 def merged(first: BuildingBlocks, second: BuildingBlocks) -> BuildingBlocks:
     """Blocks of two collections, ends before linkers, the most frequent first."""
-    seen: dict[str, int] = {}
-    where: dict[str, tuple[BuildingBlocks, int, slice]] = {}
+    seen = Counter[str]()
+    described: dict[str, tuple[NDArray[np.uint8], NDArray[np.uint16]]] = {}
     for blocks in (first, second):
-        stop = np.cumsum(blocks.n_bits, dtype=np.int64).tolist()
-        start = [0, *stop[:-1]]
-        for row, smiles in enumerate(blocks.smiles):
-            seen[smiles] = seen.get(smiles, 0) + int(blocks.seen[row])
-            where.setdefault(smiles, (blocks, row, slice(start[row], stop[row])))
-    order = sorted(where, key=lambda smiles: (smiles.count(OPEN), -seen[smiles], smiles))
-    rows = [where[smiles] for smiles in order]
+        bits = np.split(blocks.bits, np.cumsum(blocks.n_bits, dtype=np.int64))[:-1]
+        seen.update(dict(zip(blocks.smiles, blocks.seen.tolist(), strict=True)))
+        described |= dict(zip(blocks.smiles, zip(blocks.counts, bits, strict=True), strict=True))
+    order = sorted(seen, key=lambda smiles: (smiles.count(OPEN), -seen[smiles], smiles))
+    counts, of_bits = zip(*(described[smiles] for smiles in order), strict=True)
     return BuildingBlocks(
         tuple(order),
-        np.array([blocks.counts[row] for blocks, row, _ in rows], np.uint8),
+        np.stack(counts),
         np.array([seen[smiles] for smiles in order], np.int32),
-        np.array([blocks.n_bits[row] for blocks, row, _ in rows], np.uint16),
-        np.concatenate([blocks.bits[bits] for blocks, _, bits in rows]),
+        np.array(list(map(len, of_bits)), np.uint16),
+        np.concatenate(of_bits),
     )

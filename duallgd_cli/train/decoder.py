@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from duallgd_cli.data.batches import BatchPlan, BondGraph, MoleculeCollator
+from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
 from duallgd_cli.data.imitation import Imitation, neighbours
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.diffusion.sampler import alpha_bar, corrupt
@@ -38,13 +38,15 @@ class GraphBatch:
     """What a step of the denoiser needs, on one device.
 
     Attributes:
-        graph: Clean graphs.
+        bond_class: Clean classes, int64 (B, M), none at padding.
+        pair_mask: Real pairs, bool (B, M).
         condition: What is known of each.
         level: Noise level as a share of all steps, in [0, 1), float64 (B,).
         uniform: Uniform numbers for the noise, float32 (B, M).
     """
 
-    graph: BondGraph
+    bond_class: Tensor
+    pair_mask: Tensor
     condition: Condition
     level: Tensor
     uniform: Tensor
@@ -61,9 +63,8 @@ def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     Returns:
         Summed cross entropy over real pairs, and their number, both scalars.
     """
-    graph, diffusion = batch.graph, model.settings.diffusion
+    diffusion, clean, mask = model.settings.diffusion, batch.bond_class, batch.pair_mask
     t = (1 + torch.floor(batch.level * diffusion.n_steps).long()).clamp_max(diffusion.n_steps)
-    clean, mask = graph.bond_class, graph.pair_mask
     share, marginal = _process(diffusion, t.device)
     noisy = torch.where(mask, corrupt(clean, share[t], marginal, batch.uniform), 0)
     logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
@@ -83,19 +84,24 @@ def graph_batch(
 ) -> GraphBatch:
     """Molecules of one padded size as graphs, conditions and the noise to add."""
     rows, size = planned
-    graph = collator.graphs(rows, size, generator)
+    bond_class, pair_mask = collator.graphs(rows, size, generator)
     condition = collator.condition(rows, size, generator)
     # A stratum of noise levels for each graph, which varies less than a draw.
     level = (generator.permutation(len(rows)) + generator.random(len(rows))) / len(rows)
-    uniform = torch.from_numpy(generator.random(graph.bond_class.shape, np.float32))
-    return GraphBatch(graph, condition, torch.from_numpy(level), uniform)
+    uniform = torch.from_numpy(generator.random(bond_class.shape, np.float32))
+    return GraphBatch(bond_class, pair_mask, condition, torch.from_numpy(level), uniform)
 
 
 class DecoderStage:
     """Batches of the molecules of fold train of a collection, those of like size together.
 
-    It looks at fold dev (or val). Neighbours of the molecules, which predictions are imitated with,
-    are looked for where they are not given. Ranks are this process, from 0, and how many there are.
+    Args:
+        molecules: The collection.
+        settings: Settings of the run.
+        ranks: This process, from 0, and the number of processes.
+        alike: Neighbours of the molecules, which predictions are imitated with; None to look for
+            them.
+        held_out: Molecules to judge by, where the collection has none of fold dev or val.
     """
 
     def __init__(
@@ -104,11 +110,16 @@ class DecoderStage:
         settings: TrainingSettings,
         ranks: tuple[int, int] = (0, 1),
         alike: NDArray[np.int32] | None = None,
+        held_out: Molecules | None = None,
     ) -> None:
         data = settings.data
-        fits = (molecules.n_heavy <= data.max_atoms) & (molecules.n_heavy >= 2)
+
+        def rows_of(some: Molecules, *folds: str) -> NDArray[np.int64]:
+            fits = (some.n_heavy <= data.max_atoms) & (some.n_heavy >= 2)
+            return np.flatnonzero(fits & some.in_folds(*folds))
+
         self.molecules, self.settings, self.ranks = molecules, settings, ranks
-        self.rows = np.flatnonzero(fits & molecules.in_folds("train"))
+        self.rows = rows_of(molecules, "train")
         if not len(self.rows):
             raise UnreadableError(
                 "the prepared data hold no molecule of fold train of at most "
@@ -120,7 +131,10 @@ class DecoderStage:
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
         self.collator = MoleculeCollator(molecules, imitation, data.shuffle_share)
         generator = np.random.default_rng(settings.seed)
-        chosen = np.flatnonzero(fits & molecules.in_folds("dev", "val"))
+        self.held_out = molecules
+        if held_out is not None and not molecules.in_folds("dev", "val").any():
+            self.held_out = held_out
+        chosen = rows_of(self.held_out, "dev", "val")
         self.validation_rows = np.sort(generator.permutation(chosen)[:_VALIDATION_MOLECULES])
 
     loss = staticmethod(bond_loss)
@@ -143,7 +157,7 @@ class DecoderStage:
         Figures are called ``nll_`` and the noise level; there are none where no molecule is held
         out. The noise is always the same.
         """
-        rows, molecules, plan = self.validation_rows, self.molecules, self.plan_of
+        rows, molecules, plan = self.validation_rows, self.held_out, self.plan_of
         if not len(rows):
             return {}
         device, clean = next(model.parameters()).device, MoleculeCollator(molecules, None)

@@ -31,7 +31,6 @@ from duallgd_cli.train.stages import (
     RecipeRun,
     RecipeStage,
     costs_of,
-    of_stage,
 )
 from duallgd_cli.train.trainer import process_group, sum_over_ranks
 
@@ -51,7 +50,8 @@ def read_recipe(
         ConfigError: The file is missing or no such recipe.
     """
     plain = merge(read_mapping(path), overrides)
-    staged = {name: of_stage(plain, name) for name in ("decoder", "encoder")}
+    seed = {"seed": plain["seed"]} if "seed" in plain else {}
+    staged = {stage: {"training": {"stage": stage, **seed}} for stage in ("encoder", "decoder")}
     settings = parse(RecipeSettings, merge(plain, staged))
     return RecipeRun(path.name, plain, settings, base or path.parent, out, runtime, shows)
 

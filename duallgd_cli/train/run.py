@@ -6,6 +6,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -33,7 +34,7 @@ _KEPT: Final = ("kind", "source", "molecules", "spectra", "holdout_keys", "holdo
 
 
 def run_training(
-    plain: Mapping[str, Any],
+    run: RunSettings,
     data: Path,
     out: Path,
     runtime: Runtime,
@@ -41,34 +42,37 @@ def run_training(
     *,
     structures: Sequence[Path] = (),
     simulated: Path | None = None,
+    held_out: Path | None = None,
     start: Path | None = None,
+    sizes: Mapping[str, Any] = MappingProxyType({}),
 ) -> Checkpoint:
     """Train as asked, going on with an interrupted run in the same folder.
 
     Args:
-        plain: What was said of `RunSettings`; what it says of ``model``, such as ``{"denoiser":
-            {"fade_to": 0}}``, holds for weights to start from, too.
+        run: Network and settings.
         data: Prepared spectra (encoder) or molecules (decoder).
         out: Folder of the run.
         runtime: Device, precision and ranks.
         on_step: Told step and figures.
         structures: Folders of further molecules, which take turns (decoder).
         simulated: Prepared simulated spectra beside measured ones, or None (encoder).
+        held_out: Molecules whose fold val judges, where the first ones have none (decoder).
         start: Weights to start from, which bring their sizes; or None.
+        sizes: What was said of the network, such as ``{"denoiser": {"fade_to": 0}}``, which holds
+            for weights to start from, too.
 
     Returns:
         The averaged weights, also written to ``model.safetensors`` in the run's folder.
 
     Raises:
-        ConfigError: A setting is unknown or wrong.
         MissingInputError: No prepared data there.
         WeightsError: Weights to start from are missing or do not fit.
     """
-    run = parse(RunSettings, plain)
     settings, part = run.training, PARTS[run.training.stage]
     torch.manual_seed(settings.seed)
-    model = _network(run.model, plain.get("model", {}), part, start)
+    model = _network(run.model, sizes, part, start)
     model.requires_grad_(False).get_submodule(part).requires_grad_()
+    folders = (data, *structures, *([simulated] if simulated else []))
     record = {
         "version": __version__,
         "torch": torch.__version__,
@@ -77,16 +81,17 @@ def run_training(
         "device": device_name(runtime.device),
         "training": dump(settings),
         "trained": [part],
-        "data": _sources({"data": data, "simulated": simulated, "structures": structures}),
+        "data": {folder.name: _described(folder) for folder in folders},
     }
     ranks = runtime.rank, runtime.world_size
     with process_group(runtime):
         if settings.stage == "decoder":
+            judges = None if held_out is None else load_molecules(held_out)
             stages = []
             for folder in (data, *structures):
                 molecules = load_molecules(folder)
                 alike = load_neighbours(folder, molecules, runtime.device)
-                stages.append(DecoderStage(molecules, settings, ranks, alike))
+                stages.append(DecoderStage(molecules, settings, ranks, alike, judges))
             task: Task = InTurns(stages)
         else:
             spectra = load_spectra(data)
@@ -157,15 +162,9 @@ def _network(
     return model
 
 
-def _sources(folders: Mapping[str, Path | Sequence[Path] | None]) -> dict[str, Any]:
+def _described(folder: Path) -> dict[str, Any]:
     """Where prepared data came from, what was held out of them, and a digest of the arrays."""
-    described: dict[str, Any] = {}
-    for name, own in folders.items():
-        listed = [own] if isinstance(own, Path) else own or ()
-        for number, folder in enumerate(listed, 1):
-            manifest = read_manifest(folder)
-            arrays = sorted((n, array["sha256"]) for n, array in manifest["arrays"].items())
-            digest = hashlib.sha256(json.dumps(arrays).encode()).hexdigest()
-            kept = {n: manifest[n] for n in _KEPT if n in manifest} | {"sha256": digest}
-            described[name if number == 1 else f"{name}-{number}"] = kept
-    return described
+    manifest = read_manifest(folder)
+    arrays = sorted((name, array["sha256"]) for name, array in manifest["arrays"].items())
+    digest = hashlib.sha256(json.dumps(arrays).encode()).hexdigest()
+    return {name: manifest[name] for name in _KEPT if name in manifest} | {"sha256": digest}

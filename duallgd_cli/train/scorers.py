@@ -111,11 +111,14 @@ def decoys_of_all(
         advance: Told of each spectrum.
     """
     _templates.cache_clear()  # the file may have been made again
+    _, spectra_of = by_molecule(spectra, simulated_rows(spectra, "train"))
     rows: list[int] = []
 
     def cases() -> Iterator[tuple[MolecularGraph, Formula, NDArray[np.float32], tuple[int, int]]]:
         for number in (seed, seed + 1):
-            for spectrum in one_of_each(spectra, number):
+            generator = np.random.default_rng(number)
+            for own in spectra_of:
+                spectrum = int(generator.choice(own))
                 row = int(spectra.molecule[spectrum])
                 rows.append(row)
                 with torch.inference_mode():
@@ -129,13 +132,6 @@ def decoys_of_all(
         decoys[rows[place]] = (*(decoys.get(rows[place]) or made[:1]), *made[1:])
         advance(1)
     return decoys
-
-
-def one_of_each(spectra: PreparedSpectra, seed: int) -> list[int]:
-    """A spectrum of each molecule of fold train that the fragment model understands, at random."""
-    generator = np.random.default_rng(seed)
-    _, every = by_molecule(spectra, simulated_rows(spectra, "train"))
-    return [int(generator.choice(own)) for own in every]
 
 
 def _decoys(
@@ -251,14 +247,14 @@ def fit_evidence(
     train = structures.in_folds("train")
     if not train.any():
         raise UnreadableError("the prepared structures hold none of fold train")
-    simulator, record = fit_simulator(spectra, steps, seed, advance, width=_WIDTH)
+    model, record = fit_simulator(spectra, steps, seed, advance, width=_WIDTH)
     of_train = zip(*by_molecule(spectra, simulated_rows(spectra, "train")), strict=True)
     cases = [
         Case(decoys[row], [explained_peaks(spectra, spectrum) for spectrum in own])
         for row, own in ((int(molecule), own) for molecule, own in of_train)
         if len(decoys.get(row, ())) > 1
     ]
-    scorer = ScorerModel(simulator.model)
+    scorer = ScorerModel(model)
     against = fit_against_decoys(scorer, cases, seed, advance, workers) if cases else {}
     tensors = dict(scorer.state_dict())
     # Share of the molecules that have each bit, none of it 0.

@@ -222,6 +222,11 @@ class RecipeSettings:
         require(bool(self.spectra), "spectra must name a file of labelled spectra")
         require(bool(self.structures), "structures must name a file of structures")
         require(bool(self.draws), "draws must hold a run over fold val")
+        largest = self.decoder.training.data.max_atoms
+        require(
+            self.large is None or self.large.min_atoms <= largest,
+            f"large.min_atoms must be at most decoder.training.data.max_atoms, {largest}",
+        )
         require_range(self, "validation", least=0, below=1)
         require_range(self, "cations", "seed", least=0)
         require_range(self, "evidence_steps", "contrast_steps", least=1)

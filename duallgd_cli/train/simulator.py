@@ -3,18 +3,17 @@
 Letters: C fragments, H hydrogen shifts, K peaks.
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
-from duallgd_cli.checkpoint.format import load_object, load_strictly, read_tensors, write_tensors
+from duallgd_cli.checkpoint.format import load_strictly
 from duallgd_cli.data.fragmentation import (
     CARRIED,
     N_INPUTS,
@@ -62,12 +61,12 @@ def fit_simulator(
     advance: Callable[[int], None] = lambda steps: None,
     *,
     width: int = 256,
-) -> tuple[Simulator, dict[str, Any]]:
+) -> tuple[FragmentModel, dict[str, Any]]:
     """Fit a fragment model of some channels on fold train, and judge it on fold val.
 
     Returns:
-        A simulator of the ions of fold train, and what to keep on record: sizes, seed and, if there
-        is a fold val, the cosine similarity of expected and measured roots of intensity there.
+        The model, and what to keep on record: sizes, seed and, if there is a fold val, the cosine
+        similarity of expected and measured roots of intensity there.
 
     Raises:
         UnreadableError: Fold train holds no spectrum of an ion that can be simulated.
@@ -94,30 +93,23 @@ def fit_simulator(
     held_out, cosines = list_measured(spectra, "val", generator), []
     for row in generator.permutation(len(held_out))[:_VALIDATION_SPECTRA]:
         features, intensity = held_out[row].tensors
-        expected, measured = expected_intensity(model, features), intensity.sqrt()
-        product = float((expected * measured).sum())
-        cosines.append(product / max(float(expected.norm() * measured.norm()), 1e-9))
+        alike = cosine_similarity(
+            expected_intensity(model, features).flatten(), intensity.sqrt().flatten(), 0
+        )
+        cosines.append(float(alike))
     figures = {"cosine": float(np.mean(cosines))} if cosines else {}
-    record = {"spectra": len(train), "steps": steps, "seed": seed, "val": figures}
-    return Simulator(model, [spectrum.ion for spectrum in train], weight), record
+    return model, {"spectra": len(train), "steps": steps, "seed": seed, "val": figures}
 
 
-def save_simulator(path: Path, model: FragmentModel, record: Mapping[str, Any]) -> None:
-    """Write a fragment model and what is on record of it."""
-    write_tensors(path, model.state_dict(), {"record": json.dumps(record)})
-
-
-def load_simulator(path: Path, spectra: PreparedSpectra) -> tuple[Simulator, dict[str, Any]]:
-    """A fragment model that was saved, with the ions of fold train, molecules alike; its record."""
-    tensors, metadata = read_tensors(path)
+def simulator_of(tensors: dict[str, Tensor], spectra: PreparedSpectra) -> Simulator:
+    """A simulator of the ions of fold train, molecules alike, by a fragment model's tensors."""
     model = FragmentModel(N_INPUTS, len(SHIFTS), len(tensors["hidden.0.bias"]))
     load_strictly(model, tensors)
     rows = simulated_rows(spectra, "train")
     columns = (spectra.adduct[rows], spectra.instrument[rows], spectra.energy_ev[rows])
     ions = [Ion(*ion) for ion in zip(*(column.tolist() for column in columns), strict=True)]
     molecule = spectra.molecule[rows]
-    weight = 1 / np.bincount(molecule)[molecule]
-    return Simulator(model, ions, weight), load_object(metadata.get("record", "{}"))
+    return Simulator(model, ions, 1 / np.bincount(molecule)[molecule])
 
 
 def list_measured(

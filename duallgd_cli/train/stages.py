@@ -5,7 +5,7 @@ Libraries of chemistry load where a stage needs them: machines with GPUs may hav
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +15,8 @@ import numpy as np
 import torch
 import yaml
 
-from duallgd_cli.checkpoint.format import load, save
-from duallgd_cli.config import SamplingSettings, merge
+from duallgd_cli.checkpoint.format import load, read_tensors, save, write_tensors
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.data.prepared import load_molecules, load_spectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.files import sha256, write_atomically
@@ -128,14 +128,16 @@ def _select(run: RecipeRun) -> None:
 def _simulate(run: RecipeRun) -> None:
     """A fragment model fitted to the measured spectra, and spectra that it draws."""
     from duallgd_cli.data.simulation import prepare_simulated
-    from duallgd_cli.train.simulator import fit_simulator, load_simulator, save_simulator
+    from duallgd_cli.train.simulator import fit_simulator, simulator_of
 
     settings, spectra = run.settings.simulate, load_spectra(run.out / "measured")
-    if not (run.out / _SIMULATOR).is_file():
+    kept = run.out / _SIMULATOR
+    if not kept.is_file():  # the stage may have been stopped later
         with run.shows.counting("steps of the fragment model") as advance:
-            fitted, record = fit_simulator(spectra, settings.steps, run.settings.seed, advance)
-        save_simulator(run.out / _SIMULATOR, fitted.model, record)
-    simulator, record = load_simulator(run.out / _SIMULATOR, spectra)
+            model, record = fit_simulator(spectra, settings.steps, run.settings.seed, advance)
+        write_tensors(kept, model.state_dict(), {"record": json.dumps(record)})
+    tensors, metadata = read_tensors(kept)
+    simulator, record = simulator_of(tensors, spectra), json.loads(metadata["record"])
     with run.shows.counting("spectra") as advance:
         prepare_simulated(
             run.out / "alike", simulator, run.out / "simulated", record, limit=settings.limit,
@@ -144,34 +146,32 @@ def _simulate(run: RecipeRun) -> None:
         )  # fmt: skip
 
 
-def of_stage(plain: Mapping[str, Any], stage: str) -> dict[str, Any]:
-    """What a recipe says of one of the stages that train."""
-    seed = {"seed": plain["seed"]} if "seed" in plain else {}
-    told: dict[str, Any] = merge(plain, {stage: {"training": {"stage": stage, **seed}}})[stage]
-    return told
-
-
-def _train(run: RecipeRun, stage: str, start: str, data: str, **given: Any) -> None:  # noqa: ANN401
+def _train(run: RecipeRun, settings: RunSettings, start: str, data: str, **given: Any) -> None:  # noqa: ANN401
     """One stage of training, on the data of a folder, from weights or ""."""
-    settings: RunSettings = getattr(run.settings, stage)
+    stage = settings.training.stage
+    sizes = (run.plain.get(stage) or {}).get("model", {})
     with run.shows.training(settings.training.steps) as on_step:
         run_training(
-            of_stage(run.plain, stage), run.out / data, run.out / stage, run.runtime, on_step,
+            settings, run.out / data, run.out / stage, run.runtime, on_step, sizes=sizes,
             start=run.base / start if start else None, **given,
         )  # fmt: skip
 
 
 def _encoder(run: RecipeRun) -> None:
     """The encoder, on measured and simulated spectra."""
-    start, simulated = run.settings.encoder_start, run.out / "simulated"
-    _train(run, "encoder", start, "measured", simulated=simulated)
+    settings, start = run.settings.encoder, run.settings.encoder_start
+    _train(run, settings, start, "measured", simulated=run.out / "simulated")
 
 
 def _decoder(run: RecipeRun) -> None:
     """The denoiser, on fingerprints as an encoder would predict them."""
-    folders = (run.out / name for name in ("large", "cations"))
-    others = [folder for folder in folders if folder.is_dir()]
-    _train(run, "decoder", run.settings.start, "alike", structures=others)
+    # A machine with a GPU may have been given structures alone.
+    measured, *others = (run.out / name for name in ("measured", "large", "cations"))
+    _train(
+        run, run.settings.decoder, run.settings.start, "alike",
+        structures=[folder for folder in others if folder.is_dir()],
+        held_out=measured if measured.is_dir() else None,
+    )  # fmt: skip
 
 
 def _templates(run: RecipeRun) -> None:

@@ -33,7 +33,7 @@ def sound_weights(path):
     checkpoint = Checkpoint(
         settings=model.settings,
         tensors=dict(model.state_dict()),
-        record={"training": {"stage": "joint"}, "init": {}, "ancestors": {"a": {"step": 1}}},
+        record={"training": {"stage": "decoder"}, "init": {}, "ancestors": {"a": {"step": 1}}},
         reranker=evidence,
         templates=Collection(molecules_of("CCCCO", "CCCCN")).tensors(),
         contrast={name: tensor.clone() for name, tensor in model.encoder.state_dict().items()},

@@ -112,7 +112,8 @@ def test_the_record_says_what_the_weights_are_made_of_and_nothing_held_out_is(wh
     }
     held = set((out / "held-out.keys").read_text().split())
     assert record["hold_outs"]["molecules"] == len(held) > 10
-    assert record["data"]["data"]["sha256"]
+    assert record["data"].keys() == {"alike", "large", "cations"}
+    assert record["encoder"]["data"].keys() == {"measured", "simulated"}
     assert yaml.safe_load((out / "card.md").read_text().partition("\n")[2])["recipe"] == "tiny.yaml"
     held = {key.encode() for key in held}  # nothing of these is trained on
     for name in ("structures", "alike", "large", "cations", "simulated"):
@@ -134,6 +135,7 @@ def test_later_stages_add_to_the_network_and_leave_it_as_it_is(whole):
     for after in (known, scored):
         for name, tensor in after.tensors.items():
             assert torch.equal(stages[name.partition(".")[0]].tensors[name], tensor)
+    assert "nll_250" in known.record["validation"]  # of spectra that are held out
     assert known.settings.encoder == stages["encoder"].settings.encoder
     assert known.kernel.keys() == {"n_places", "place", "weight", "mixing"}
     templates = Collection.of(known.templates)
@@ -279,6 +281,7 @@ def test_two_ranks_follow_a_recipe_together(tmp_path):
         ({"validation": 1.5}, "validation must be"),
         ({"decoder": {"training": {"stpes": 4}}}, "unknown setting decoder.training.stpes"),
         ({"joint": {"training": {"steps": 4}}}, "unknown setting joint"),
+        ({"decoder": {"training": {"data": {"max_atoms": 9}}}}, "large.min_atoms must .* 9"),
         ({"draws": [{"samples": 0}]}, r"draws\[0\]: samples must be at least 1"),
     ],
 )

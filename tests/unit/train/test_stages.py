@@ -28,13 +28,12 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs_at_noise_of_every_leve
     molecules = made_molecules(6, smallest=3, largest=7)
     planned = np.arange(6), 9
     batch = graph_batch(MoleculeCollator(molecules, None), planned, np.random.default_rng(2))
-    graph = batch.graph
     # What the loss of padded pairs would be must not matter.
-    dirty = replace(graph, bond_class=torch.where(graph.pair_mask, graph.bond_class, 3))
+    dirty = replace(batch, bond_class=torch.where(batch.pair_mask, batch.bond_class, 3))
 
     with torch.no_grad():
         summed, count = bond_loss(model, batch)
-        again, _ = bond_loss(model, replace(batch, graph=dirty))
+        again, _ = bond_loss(model, dirty)
 
     assert int(count) == int((molecules.n_heavy * (molecules.n_heavy - 1) // 2).sum())
     assert float(again) == pytest.approx(float(summed))
@@ -71,6 +70,11 @@ def test_figures_are_of_the_steps_that_there_are_and_of_held_out_data_if_any(mod
 
     assert sorted(stage.validate(stirred(sizes))) == ["nll_150", "nll_50"]
     assert DecoderStage(made_molecules(5), SETTINGS).validate(model) == {}
+    others = made_molecules(4, fold=[1, 0, 1, 2])  # judge where there are none
+    for own, rows in ((stage.molecules, [4, 5, 6, 7]), (made_molecules(5), [0, 2])):
+        judged = DecoderStage(own, SETTINGS, held_out=others)
+        assert judged.validation_rows.tolist() == rows
+        assert judged.validate(model)
     assert EncoderStage(train_only, None, SETTINGS).validate(model) == {}
 
 
