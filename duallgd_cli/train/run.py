@@ -54,7 +54,8 @@ def run_training(
         out: Folder of the run.
         runtime: Device, precision and ranks.
         on_step: Told step and figures.
-        structures: Folders of further molecules, which take turns (decoder).
+        structures: Folders of further molecules, which take turns (decoder), or of structures that
+            those of the spectra are told from (encoder).
         simulated: Prepared simulated spectra beside measured ones, or None (encoder).
         held_out: Molecules whose fold val judges, where the first ones have none (decoder).
         start: Weights to start from, which bring their sizes; or None.
@@ -98,7 +99,8 @@ def run_training(
             drawn = None if simulated is None else load_spectra(simulated)
             if start is None:
                 begin_with_frequencies(model.encoder, spectra.molecules)
-            task = EncoderStage(spectra, drawn, settings, ranks)
+            known = load_molecules(structures[0]) if structures else None
+            task = EncoderStage(spectra, drawn, settings, ranks, known)
         model.to(runtime.device)
         if runtime.compile:
             compile_layers(model)

@@ -56,6 +56,7 @@ class TrainingData:
             where there are any (encoder stage).
         peak_dropout: Largest share of peak rows dropped from a training spectrum.
         simulated_dropout: The same of simulated ones in the encoder stage; None as for others.
+        isomers: Structures of its formula that each molecule is told from, at most (encoder stage).
         workers: Processes that make batches ahead; None is 0 on a CPU and up to 8 beside a GPU.
             Changes no number, so a run may go on with another.
     """
@@ -70,12 +71,13 @@ class TrainingData:
     measured_from: float = 0.0
     peak_dropout: float = 0.4
     simulated_dropout: float | None = None
+    isomers: int = 31
     workers: int | None = None
 
     def __post_init__(self) -> None:
         shares = [name for name in self.__slots__ if name.endswith(("_share", "_dropout", "_from"))]
         sizes = "pairs_per_batch", "spectra_per_batch", "bucket", "max_atoms"
-        require_range(self, "workers", least=0)
+        require_range(self, "workers", "isomers", least=0)
         require_range(self, *sizes, least=1)
         require_range(self, *shares, least=0, most=1)
 

@@ -158,9 +158,11 @@ def _train(run: RecipeRun, settings: RunSettings, start: str, data: str, **given
 
 
 def _encoder(run: RecipeRun) -> None:
-    """The encoder, on measured and simulated spectra."""
-    settings, start = run.settings.encoder, run.settings.encoder_start
-    _train(run, settings, start, "measured", simulated=run.out / "simulated")
+    """The encoder, on measured and simulated spectra, beside structures of their formulas."""
+    _train(
+        run, run.settings.encoder, run.settings.encoder_start, "measured",
+        simulated=run.out / "simulated", structures=[run.out / "alike"],
+    )  # fmt: skip
 
 
 def _decoder(run: RecipeRun) -> None:

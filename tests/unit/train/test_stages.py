@@ -133,7 +133,7 @@ def test_an_encoder_batch_holds_measured_and_simulated_spectra(
     assert stage.collate(None, step).n_samples == 6
     monkeypatch.setattr(module, "packed_batch", lambda sources, _: sources)
 
-    sources = stage.collate(None, step)
+    sources = stage.collate(None, step).spectra
 
     held = [(own, len(groups), dropout) for own, groups, dropout in sources]
     assert held == [(spectra, 6 - n_simulated, 0.4), (simulated, n_simulated, expected)]
