@@ -77,7 +77,7 @@ def _spectra_of(compound: Block, spectra: Sequence[Block]) -> Iterator[Record]:
         block.warnings = compound.warnings if block.metadata["ms_level"] != "1" else []
         block.metadata, block.repeated = fields | block.metadata, compound.repeated
         block.trouble = block.trouble or compound.trouble
-        yield replace(block.record(), time_in_s=True)
+        yield replace(block.record(one_a_line=False), time_in_s=True)
 
 
 _TAG: Final = re.compile(r"([A-Z]{2}\$[A-Z_]+|[A-Z_]+):\s*(.*)")

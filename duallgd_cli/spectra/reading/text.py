@@ -42,14 +42,15 @@ _BRACKETS: Final = str.maketrans("([{)]}|", "   ;;; ")
 
 
 def peaks_of(
-    lines: Iterable[str], expected: int | None = None
+    lines: Iterable[str], expected: int | None = None, one_a_line: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     """m/z and intensity (P,) from lines of peaks, and how many peaks could not be read.
 
     Peaks are written ``41 3; 42 10;``, ``41:3 42:10``, ``(41 3)(42 10)``, ``41, 3``, ``41 3 "b2"``
-    and, where their number is `expected`, ``41 3 42 10``. Further columns are left aside.
+    and, where their number is `expected`, ``41 3 42 10``; or, as the format says, `one_a_line`.
+    Further columns are left aside.
     """
-    plain = [*chain.from_iterable(map(_peaks_of_line, lines))]
+    plain = [*(lines if one_a_line else chain.from_iterable(map(_peaks_of_line, lines)))]
     if expected not in (None, len(plain)):
         tokens = " ".join(plain).split(None, 2 * MOST_PEAKS)
         if len(tokens) == 2 * expected:
@@ -84,7 +85,7 @@ def _peaks_of_line(line: str) -> list[str]:
 
 def _pair(line: str) -> tuple[float, float] | None:
     """The first two numbers of a line, decimal commas understood."""
-    columns = line.split(None, 2)
+    columns = line.replace(";", " ").replace(":", " ").split(None, 2)
     if len(columns) == 1:
         columns = line.split(",", 2)
     if not all(column.isascii() and "_" not in column for column in columns[:2]):
@@ -141,18 +142,19 @@ class Block:
         """Whether any line is one of peaks."""
         return any(map(PEAK.match, self.peaks))
 
-    def record(self, count_key: str = "", called: str = "", by_number: bool = False) -> Record:
+    def record(self, count_key: str = "", called: str = "", one_a_line: bool = True) -> Record:
         """The record, with what is wrong about its peaks said in it.
 
         Args:
             count_key: Key of the field that states their number, if there is one.
             called: Its name in the file.
-            by_number: Whether peaks are told apart by it.
+            one_a_line: Whether the format has each peak in a line of its own; else they are told
+                apart by signs between them, or by their number.
         """
         if self.trouble:
             return Record(self.metadata, trouble=self.trouble)
         number = self.stated(count_key)
-        mz, intensity, bad = peaks_of(self.peaks, number if by_number else None)
+        mz, intensity, bad = peaks_of(self.peaks, None if one_a_line else number, one_a_line)
         n_lines, warnings, trouble = mz.size + bad, [*self.warnings], ""
         if bad and not mz.size:
             trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
@@ -211,7 +213,9 @@ def _mgf_record(block: Block, shared: Mapping[str, str], torn: str = "") -> Reco
     """The record, its own parameters over the shared ones."""
     block.metadata = {**shared, **block.metadata}
     block.warnings += [f"{TORN}: {torn}"] if torn else []
-    return replace(block.record(), energy_in_ev=block.metadata.keys() >= _MASSSPECGYM)
+    return replace(
+        block.record(one_a_line=False), energy_in_ev=block.metadata.keys() >= _MASSSPECGYM
+    )
 
 
 _MSP_KEY: Final = re.compile(r"\s*([A-Za-z$][^:=]{0,60}?)\s*:")
@@ -293,7 +297,7 @@ class _Entry(Block):
     def finished(self) -> Record:
         """The record; what has nominal masses and no precursor is of electron ionisation."""
         count_key = self.count_key
-        record = self.record(count_key, count_key.title(), by_number=True)
+        record = self.record(count_key, count_key.title(), one_a_line=False)
         names = set(map(canonical_key, self.metadata))
         is_nominal = record.mz.size >= _FEWEST_NOMINAL and not names & {*PRECURSOR, *ADDUCT}
         if is_nominal and (record.mz == np.rint(record.mz)).all():
