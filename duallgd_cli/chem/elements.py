@@ -29,6 +29,7 @@ METALS: Final = {
 }  # fmt: skip
 
 ATOMIC_NUMBERS: Final = (6, 7, 8, 15, 16, 9, 17, 35, 53, 5, 14, 34, 1)
+INDEX_OF_NUMBER: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
 
 # Valences a neutral atom may have in a closed-shell molecule, smallest first.
 VALENCES: Final = (

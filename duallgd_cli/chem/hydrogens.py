@@ -69,14 +69,12 @@ class _Range(NamedTuple):
     @classmethod
     def of(cls, rows: Sequence[Sequence[State | _Option]]) -> "_Range":
         """Of what has these alternatives each."""
-        bounds = [0, 0, 0, 0]
-        for row in rows:
-            hydrogens, charges = [one[2] for one in row], [one[1] for one in row]
-            bounds[0] += min(hydrogens)
-            bounds[1] += max(hydrogens)
-            bounds[2] += min(charges)
-            bounds[3] += max(charges)
-        return cls(*bounds)
+        hydrogens = [[one.hydrogens for one in row] for row in rows]
+        charges = [[one.charge for one in row] for row in rows]
+        return cls(
+            *(sum(map(min, hydrogens)), sum(map(max, hydrogens))),
+            *(sum(map(min, charges)), sum(map(max, charges))),
+        )
 
     def admits(self, hydrogens: int, charge: int) -> bool:
         return (

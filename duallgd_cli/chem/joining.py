@@ -19,7 +19,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors
 
 from duallgd_cli.chem.building_blocks import ATOM_KEY, BIT_KEY, OPEN, BuildingBlocks, KnownEnds
-from duallgd_cli.chem.elements import ATOMIC_NUMBERS, FINGERPRINT_BITS, HYDROGEN, N_ELEMENTS
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, HYDROGEN, INDEX_OF_NUMBER, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import bits_away, surroundings
 
@@ -28,7 +28,6 @@ _MOST_BONDS: Final = 25
 # Of molecules that are not all known, an end counts that so many have, and a linker.
 _COMMON: Final = (3, 8)
 _SAME_MASS_DA: Final = 1e-3
-_ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
 Parts: TypeAlias = tuple[set[str], set[str]]  # SMILES of a molecule's ends, and of its linkers
 Rows: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -171,7 +170,7 @@ def atoms_of(mol: Chem.Mol) -> NDArray[np.int64]:
     """Each heavy atom with its hydrogens, (N, N_ELEMENTS); an open end counts as nothing."""
     n = mol.GetNumAtoms()
     each = [mol.GetAtomWithIdx(index) for index in range(n)]
-    element = [_ELEMENT_OF.get(atom.GetAtomicNum(), HYDROGEN) for atom in each]
+    element = [INDEX_OF_NUMBER.get(atom.GetAtomicNum(), HYDROGEN) for atom in each]
     atoms = np.zeros((n, N_ELEMENTS), np.int64)
     atoms[np.arange(n), element] = 1
     atoms[:, HYDROGEN] = [atom.GetAtomicNum() and atom.GetTotalNumHs() for atom in each]

@@ -18,6 +18,7 @@ from duallgd_cli.chem.elements import (
     BOND_SINGLE,
     BOND_TRIPLE,
     HYDROGEN,
+    INDEX_OF_NUMBER,
     N_ELEMENTS,
     SYMBOLS,
 )
@@ -30,7 +31,6 @@ from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 # For rooms that pass molecules on without looking into them.
 Mol: TypeAlias = Chem.Mol
 
-_ELEMENT_OF: Final = {number: index for index, number in enumerate(ATOMIC_NUMBERS)}
 # Elements whose anions need a reason; those of boron and silicon have four or five bonds.
 _STRAY: Final = frozenset({"C", "N", "O", "S", "Se"})
 _AROMATIC_ORDER: Final = 1.5
@@ -90,7 +90,8 @@ def read_back(mol: Chem.Mol) -> Disassembled:
     It must have been named last by `canonical_smiles`, whose order of the atoms is taken.
     """
     formula = formula_of(mol)
-    element = np.array([_ELEMENT_OF[atom.GetAtomicNum()] for atom in _atoms(mol)], dtype=np.int64)
+    numbers = [atom.GetAtomicNum() for atom in _atoms(mol)]
+    element = np.array([INDEX_OF_NUMBER[number] for number in numbers], dtype=np.int64)
     text = mol.GetProp("_smilesAtomOutputOrder")  # such as [2,0,1,]
     traversal = np.array([int(number) for number in text[1:-1].split(",") if number])
     order = traversal[np.argsort(element[traversal], kind="stable")]
@@ -246,7 +247,7 @@ def require_expressible(mol: Chem.Mol) -> None:
 
 
 def _refuse_element(atom: Chem.Atom) -> None:
-    if atom.GetAtomicNum() not in _ELEMENT_OF:
+    if atom.GetAtomicNum() not in INDEX_OF_NUMBER:
         raise UnsupportedElementError(
             f"the molecule holds {atom.GetSymbol()}; supported elements are {' '.join(SYMBOLS)}"
         )

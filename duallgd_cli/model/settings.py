@@ -106,7 +106,8 @@ class DiffusionSettings:
     def __post_init__(self) -> None:
         require_range(self, "n_steps", least=1, most=MOST)
         require_range(self, "time_shift", least=0, below=1)
-        require_shares(self.marginal)
+        is_sound = len(self.marginal) == 5 and all(0 < share <= 1 for share in self.marginal)
+        require(is_sound, "marginal needs 5 shares above 0 and at most 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +128,3 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         require_range(self, "memory_bits", least=1, most=self.encoder.fingerprint_bits)
-
-
-def require_shares(marginal: tuple[float, ...]) -> None:
-    """Refuse what are no shares of the five bond classes."""
-    sound = len(marginal) == 5 and all(0 < share <= 1 for share in marginal)
-    require(sound, "marginal needs 5 shares above 0 and at most 1")
