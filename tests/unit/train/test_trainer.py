@@ -263,7 +263,6 @@ def test_the_best_network_is_kept_beside_the_last(tmp_path, monkeypatch):
     assert (best.record["step"], best.record["best"]) == (4, 3.0)
     assert (last.record["step"], last.record["best"]) == (12, 3.0)
     assert verdict({"fp_bce": 9.0, "nll_50": 1.0, "nll_250": 3.0}) == 2.0
-    assert verdict({"fp_bce": 9.0, "nll_50": 1.0, "nll_150": 2.0}) == 1.5
     assert verdict({"fp_bce": 9.0, "fp_tanimoto": 0.4}) == 9.0
     assert verdict({}) is None
 
