@@ -136,7 +136,7 @@ class PrecursorsInMs1:
         other: Share of the isolation window that the strongest other ion has, (S,).
         other_mz: Of that ion, (S,).
         cluster: Of each MS2 scan: those of neighbouring precursor m/z, int64 (S,).
-        points: Number of the MS1 scan, m/z and intensity of all MS1 peaks, ascending by m/z.
+        points: Numbers of MS1 scans, ascending, m/z and intensity that they show of each cluster.
     """
 
     def __init__(self, scans: Sequence[Scan], surveys: Sequence[Spectrum]) -> None:
@@ -160,13 +160,22 @@ class PrecursorsInMs1:
             for survey in pair:
                 if survey >= 0:
                     self._look_beside(number, survey, *peaks[survey])
-        # Which m/z and times MS1 is looked through for, of each MS2 scan.
-        self.ends = np.array([mz - tolerance, time - _BEFORE_S, mz + tolerance, time + _BEFORE_S])
-        sizes = np.array([own.size for own, _ in peaks], np.int64)
-        survey_of = np.repeat(np.arange(sizes.size), sizes)
-        columns = [np.concatenate([[], *(pair[n] for pair in peaks)]) for n in (0, 1)]
-        by_mz = np.argsort(columns[0], kind="stable")
-        self.points = survey_of[by_mz], columns[0][by_mz], columns[1][by_mz]
+        # Which m/z and times MS1 is looked through for, for each cluster: memory goes with these.
+        starts = np.concatenate([[0], np.flatnonzero(parted) + 1])
+        least, most = (mz - tolerance, time - _BEFORE_S), (mz + tolerance, time + _BEFORE_S)
+        low, first = (np.minimum.reduceat(end[order], starts) for end in least)
+        high, last = (np.maximum.reduceat(end[order], starts) for end in most)
+        rows = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))]
+        for survey, (at, (peak_mz, height)) in enumerate(zip(self.time, peaks, strict=True)):
+            of = np.searchsorted(low, peak_mz, "right") - 1
+            inside = (of >= 0) & (peak_mz <= high[of]) & (first[of] <= at) & (at <= last[of])
+            kept = np.flatnonzero(inside)
+            rows.append((of[kept], np.full(kept.size, survey), peak_mz[kept], height[kept]))
+        of, *columns = (np.concatenate(column) for column in zip(*rows, strict=True))
+        by_cluster = np.argsort(of, kind="stable")
+        edges = np.searchsorted(of[by_cluster], np.arange(starts.size + 1))
+        of_survey, at_mz, heights = (column[by_cluster] for column in columns)
+        self.points = [(of_survey[a:b], at_mz[a:b], heights[a:b]) for a, b in pairwise(edges)]
 
     def _look_beside(
         self, number: int, survey: int, mz: NDArray[np.float64], height: NDArray[np.float64]
@@ -234,16 +243,9 @@ class PrecursorsInMs1:
 
     def _trace(self, cluster: int, seed: Scan) -> _Trace:
         """The trace of a precursor."""
-        ends = self.ends[:, self.cluster == cluster]
-        (low_mz, start), (high_mz, end) = ends[:2].min(axis=1), ends[2:].max(axis=1)
-        number, mz, intensity = self.points
-        near = slice(np.searchsorted(mz, low_mz), np.searchsorted(mz, high_mz, "right"))
-        time = self.time[number[near]]
-        kept = near.start + np.flatnonzero((time >= start) & (time <= end))
-        kept = kept[np.argsort(number[kept], kind="stable")]
-        if not kept.size:
+        number, mz, intensity = self.points[cluster]
+        if not number.size:
             return _Trace(seed.mz)
-        number, mz, intensity = number[kept], mz[kept], intensity[kept]
         first, last = int(number[0]), int(number[-1])
         own = np.abs(mz - seed.mz) <= seed.tolerance_da
         height = np.zeros(last - first + 1)
