@@ -1,7 +1,9 @@
 """Building blocks of known molecules, and molecules of them: examples, and what always holds."""
 
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations_with_replacement, pairwise, product
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
 
+from duallgd_cli.chem import joining
 from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
@@ -43,6 +46,7 @@ def told(mol):
     return log_odds
 
 
+@lru_cache(maxsize=200)
 def of(*smiles):
     return cut(map(parts_of, map(parse_smiles, smiles)))
 
@@ -103,6 +107,29 @@ def test_all_parts_that_fit_are_found(known, wanted, seed):
     }
 
     assert found == fits
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(QUESTIONS)), st.integers(0, 99), st.integers(1, 9))
+def test_of_more_than_are_compared_those_of_the_best_sums_stay(name, seed, compared):
+    """Sums over the bits of each block; against all pairs and triples of blocks."""
+    blocks, formula = of(*MADE_UP, QUESTIONS[name]), formula_of(parse_smiles(QUESTIONS[name]))
+    log_odds = np.random.default_rng(seed).normal(size=FINGERPRINT_BITS)
+
+    def total(row):
+        rows = np.array([block for block in row if block >= 0])
+        return log_odds[blocks.bits_of(rows)[0]].sum() + blocks.worth[rows].sum()
+
+    with mock.patch.multiple(joining, _FIRST=1, _AT_ONCE=2):
+        every = likeliest(blocks, formula, log_odds, 99_999)
+        with mock.patch.object(joining, "_COMPARED", compared):
+            found = likeliest(blocks, formula, log_odds, 99_999)
+
+    kept, all_ = ({(row[0], *sorted(row[1:])) for row in rows.tolist()} for rows in (found, every))
+    best = sorted(map(total, all_), reverse=True)[:compared]
+    assert sorted(map(total, kept), reverse=True) == pytest.approx(best[: len(kept)])
+    # Two ends of one kind are listed either way round.
+    assert len(found) >= min(len(best), compared)
 
 
 @pytest.mark.parametrize(
