@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
@@ -64,6 +65,8 @@ _SIGNS: Final = (
     (r"^[ \t]*(?:num|number of) ?(?:peaks|features)[ \t]*:", "msp", ""),
     (r"^[ \t]*(?:name|precursor_?mz)[ \t]*:", "msp", ""),
 )  # fmt: skip
+_GUESSED: Final = re.compile(r"retention time .+ is read as (minutes|seconds)$")
+_MOST_HELD: Final = 1_000  # spectra
 _BARE_PEAKS: Final = r"\A\s*\d+(?:\.\d+)?[ \t,;]+\d+(?:\.\d+)?\s*$"
 _TABLE: Final = r"\A\s*[^\n]*[A-Za-z][^\n]*[\t;,]"
 _PLAIN_ENDINGS: Final = frozenset({"mgf", "msp", "ms"})
@@ -137,7 +140,7 @@ def read(
         elif index == 0:
             raise UnreadableError(f"{name} holds no spectrum, though it looks like {file_format}")
 
-    return parents_first(spectra()) if file_format == "mzxml" else spectra()
+    return parents_first(spectra()) if file_format == "mzxml" else one_unit_of_time(spectra())
 
 
 def _records(
@@ -188,6 +191,46 @@ def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
         else:
             yield item
     yield from waiting
+
+
+def one_unit_of_time(spectra: Iterable[Spectrum]) -> Iterator[Spectrum]:
+    """Spectra of a file; of retention times without a unit all are seconds where one must be.
+
+    Alone, a number up to 120 is taken for minutes; beside larger ones it is seconds. To see that,
+    up to 1,000 spectra are held back.
+    """
+    held: list[Spectrum] = []
+    in_seconds, undecided = False, True
+    for spectrum in spectra:
+        guesses = [match[1] for text in spectrum.assumptions if (match := _GUESSED.match(text))]
+        if "seconds" in guesses and undecided:
+            in_seconds = True
+            yield from map(_not_minutes, held)
+            held, undecided = [], False
+        if not undecided:
+            yield _not_minutes(spectrum) if in_seconds else spectrum
+        elif held or guesses:
+            held.append(spectrum)
+            undecided = len(held) < _MOST_HELD
+            if not undecided:
+                yield from held
+                held = []
+        else:
+            yield spectrum
+    yield from held
+
+
+def _not_minutes(spectrum: Spectrum) -> Spectrum:
+    """The same where a time was taken for minutes that is in seconds, as others of its file are."""
+    for text in spectrum.assumptions:
+        if (match := _GUESSED.match(text)) is None or match[1] != "minutes":
+            continue
+        assert spectrum.retention_time_s is not None
+        said = text.replace("as minutes", "as seconds, as others of the file are")
+        assumptions = tuple(said if one == text else one for one in spectrum.assumptions)
+        time_s = spectrum.retention_time_s / 60
+        return replace(spectrum, retention_time_s=time_s, assumptions=assumptions)
+    return spectrum
 
 
 def _opened(raw: BinaryIO, name: str) -> tuple[BinaryIO, str, str]:

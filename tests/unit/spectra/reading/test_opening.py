@@ -30,6 +30,33 @@ PACKERS = (gzip.compress, lzma.compress, partial(bz2.compress, compresslevel=1))
 RECORD = "BEGIN IONS\nTITLE={0}\nPEPMASS=181.0495\n121.0284 {0}\n163.0390 250.5\nEND IONS\n"
 
 
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([60, 100, 130, 400], [60, 100, 130, 400]),  # in seconds, as two of them must be
+        ([400, 60], [400, 60]),
+        (["0.5", "", "12"], [30, None, 720]),  # in minutes, as far as anybody can tell
+        ([5, *[7] * 1000, 200], [300, *[420] * 1000, 200]),  # no more are held back than that
+        (["100 s", 60], [100, 3600]),  # what has a unit says nothing of the others
+    ],
+)
+def test_times_without_a_unit_are_of_one_unit_in_a_file(times, expected, tmp_path):
+    records = [
+        {"precursor_mz": 181.05, "retention_time": str(time), "peaks": [[121.03, 10]]}
+        for time in times
+    ]
+    (tmp_path / "a.json").write_text(json.dumps(records))
+
+    spectra = list(read(str(tmp_path / "a.json")))
+
+    assert [one.retention_time_s for one in spectra] == expected
+    assert [one.source.index for one in spectra] == list(range(len(times)))
+    if expected == times:
+        said = [text for one in spectra for text in one.assumptions if "retention" in text]
+        assert all("read as seconds" in text for text in said)
+        assert len(said) == len(times)
+
+
 def mgf_of(n):
     return "".join(RECORD.format(i) for i in range(1, n + 1)).encode()
 
