@@ -61,8 +61,9 @@ def read_table(path: str) -> dict[str, Rows]:
     columns (``formula_rank_1``, ``Refined Formula (0)``), with an adduct, a score or a rank where
     the program gives them. Which of several columns holds what stands in the spectrum file depends
     on version and file, so all are kept, to be looked up one after the other. The weight is the
-    score where all scores of the table lie between 0 and 1; other scores are taken as logarithms.
-    Without a score it is 1 / rank, without either the same for all rows.
+    score where all scores of the table lie between 0 and 1, or add up to 100 for every feature;
+    other scores are taken as logarithms. Without a score it is 1 / rank, without either the same
+    for all rows.
 
     Raises:
         MissingInputError: There is no such file.
@@ -96,7 +97,7 @@ def read_table(path: str) -> dict[str, Rows]:
         if line.fault:
             raise UnreadableError(f"{path}, line {line.number}: {line.fault}")
         table.append({name: line.cells[at] for name, at in columns})
-    score = _score_column(header, table)
+    score = _score_column(header, table, next(iter(identifiers)))
     by_column: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
     for cells in table:
         texts = (cells.get(name, "").strip() for name in _ION_NAMES)
@@ -117,14 +118,27 @@ def _number_of(name: str) -> int:
     return int(match[1] or match[2]) + 1 if match else 0
 
 
-def _score_column(header: Sequence[str], table: Sequence[Mapping[str, str]]) -> tuple[str, bool]:
-    """The first score column that holds a number anywhere, or "", and whether all are shares."""
+def _score_column(
+    header: Sequence[str], table: Sequence[Mapping[str, str]], identifier: str
+) -> tuple[str, float]:
+    """The first score column that holds a number anywhere, or "", and what a certain formula has.
+
+    That is 1 of probabilities, 100 of percentages, which add up to it for every feature, and 0 of
+    logarithms.
+    """
     for name in _SCORES:
-        values = [cell_number(row.get(name, "")) for row in table] if name in header else []
-        numbers = [value for value in values if value is not None]
-        if numbers:
-            return name, min(numbers) >= 0 and max(numbers) <= 1
-    return "", False
+        cells = [(row[identifier], cell_number(row.get(name, ""))) for row in table]
+        numbers = [value for _, value in cells if value is not None] if name in header else []
+        if not numbers:
+            continue
+        if min(numbers) >= 0 and max(numbers) <= 1:
+            return name, 1.0
+        totals = defaultdict[str, float](float)
+        for feature, value in cells:
+            totals[feature] += value or 0.0
+        are_parts = min(numbers) >= 0 and all(99 <= total <= 101 for total in totals.values())
+        return name, 100.0 if are_parts else 0.0
+    return "", 0.0
 
 
 def cell_number(cell: str) -> float | None:
@@ -142,11 +156,11 @@ def cell_names(cell: str) -> list[str]:
     return [n for n in dict.fromkeys(names) if not is_missing(n)]
 
 
-def _weight(cells: Mapping[str, str], score: str, is_probability: bool) -> float:
+def _weight(cells: Mapping[str, str], score: str, certain: float) -> float:
     """Log weight of the formula of a row."""
     value = cell_number(cells.get(score, ""))
     if value is not None:
-        return _log(value) if is_probability else value
+        return _log(value / certain) if certain else value
     rank = next((r for name in _RANKS if (r := cell_number(cells.get(name, "")))), None)
     return -math.log(rank) if rank is not None and rank > 0 else 0.0
 

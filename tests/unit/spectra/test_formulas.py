@@ -142,6 +142,10 @@ PRIORS = {
         "3_run_7\tC9H8O4\t[M+H]+\t0.75\t2\n3_run_7\tC9H10O4\t[M+H]+\t0.25\t9\n",
         [("C9H8O4", "[M+H]+", 0.75), ("C9H10O4", "[M+H]+", 0.25)],
     ),
+    "percentages add up to 100 for every feature": (
+        "feature_id,formula,adduct,score\n7,C9H8O4,[M+H]+,93\n7,C9H10O4,[M+H]+,7\n8,C2H6O,,100\n",
+        [("C9H8O4", "[M+H]+", 0.93), ("C9H10O4", "[M+H]+", 0.07)],
+    ),
     "msbuddy has its ranks in columns": (
         "identifier\tmz\trt\tadduct\tformula_rank_1\testimated_fdr\tformula_rank_2\t"
         "formula_rank_3\n7\t181.05\t\t[M+H]+\tC9H8O4\t0.2\tC9H10O4\t\n8\t1\t\t\t\t\t\t\n",
