@@ -118,7 +118,8 @@ def select_alike(
     if not len(train) or not len(known):
         raise UnreadableError(
             f"{reference_spectra if len(train) else structures} holds no molecule of fold train of "
-            f"{min_atoms} to {max_atoms} heavy atoms; ask for other sizes, or give another folder"
+            f"{min_atoms} to {max_atoms} heavy atoms; give alike or large in the recipe other "
+            "sizes, or leave large out"
         )
     generator = np.random.default_rng(seed)
     compared = np.sort(generator.permutation(train)[:_COMPARED])
