@@ -61,19 +61,12 @@ _SPREAD: Final = np.array(
 
 @dataclass(frozen=True, eq=False)
 class Molecule:
-    """A molecule that was proposed.
+    """A molecule that was proposed."""
 
-    Attributes:
-        mol: For RDKit.
-        smiles: Canonical, without stereochemistry.
-        inchi: Standard InChI.
-        inchikey: 27 characters.
-    """
-
-    mol: Mol
-    smiles: str
-    inchi: str
-    inchikey: str
+    mol: Mol  # for RDKit
+    smiles: str  # canonical, without stereochemistry
+    inchi: str  # standard InChI
+    inchikey: str  # 27 characters
 
     @classmethod
     def of(cls, mol: Mol, smiles: str) -> "Molecule":
@@ -148,13 +141,10 @@ def score(
 
 @dataclass(frozen=True, eq=False)
 class FragmentScorer:
-    """Says what fragments that are peaks, and fragments that are none, speak for a molecule.
+    """Says what fragments that are peaks, and fragments that are none, speak for a molecule."""
 
-    Attributes:
-        layers: Weights (out, in) and biases of two linear maps with a ReLU each, and of two that
-            take what these give: of a `train.scorers.ScorerModel`.
-    """
-
+    # weights (out, in) and biases of two linear maps with a ReLU each, and of two that take what
+    # these give: of a `train.scorers.ScorerModel`
     layers: tuple[tuple[Floats, Floats], ...]
 
     @classmethod
@@ -273,15 +263,10 @@ def _bits(query: Query, molecules: Sequence[Molecule]) -> tuple[NDArray[np.bool_
 
 @dataclass(frozen=True, slots=True)
 class OfEach:
-    """A score that looks at one molecule after the other.
+    """A score that looks at one molecule after the other."""
 
-    Attributes:
-        name: Of the score.
-        value: Number of a molecule for a query.
-    """
-
-    name: str
-    value: Callable[[Query, Molecule], float]
+    name: str  # of the score
+    value: Callable[[Query, Molecule], float]  # number of a molecule for a query
 
     def __call__(self, query: Query, molecules: Sequence[Molecule]) -> Array:
         """Score molecules, (C,)."""

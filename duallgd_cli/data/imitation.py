@@ -111,23 +111,14 @@ def _dense(molecules: Molecules, rows: NDArray[np.int64], device: torch.device) 
 
 @dataclass(frozen=True, eq=False)
 class Imitation:
-    """Imitated predictions for the molecules of a collection.
+    """Imitated predictions for the molecules of a collection."""
 
-    Attributes:
-        molecules: The collection.
-        alike: `neighbours` of each, (G, K).
-        clean_share: Molecules whose true fingerprint is given instead.
-        order: Rows of fold train by mass.
-        place: Place of each molecule of fold train in that order, (G,).
-        often: Share of the molecules that have each bit, (F,).
-    """
-
-    molecules: Molecules
-    alike: NDArray[np.int32]
-    clean_share: float
-    order: NDArray[np.int64]
-    place: NDArray[np.int64]
-    often: NDArray[np.float64]
+    molecules: Molecules  # the collection
+    alike: NDArray[np.int32]  # `neighbours` of each, (G, K)
+    clean_share: float  # molecules whose true fingerprint is given instead
+    order: NDArray[np.int64]  # rows of fold train by mass
+    place: NDArray[np.int64]  # place of each molecule of fold train in that order, (G,)
+    often: NDArray[np.float64]  # share of the molecules that have each bit, (F,)
 
     @classmethod
     def of(cls, molecules: Molecules, alike: NDArray[np.int32], clean_share: float) -> "Imitation":

@@ -38,18 +38,13 @@ USUAL_VALENCES: Final = tuple(float(valence) for valence in LOWEST_VALENCES[:N_H
 
 
 class GraphFeatures(NamedTuple):
-    """Features of noisy graphs.
+    """Features of noisy graphs."""
 
-    Attributes:
-        pair_token: Bond class and hop distance as one index, int64 (B, M).
-        walks: log(1 + number of walks of 2 to 5 steps) between the two atoms, (B, M, N_WALKS).
-        atoms: Degree, valence, free valence, aromatic bonds, closed walks, (B, N, N_ATOM_FEATURES).
-        totals: Bonds, order, free valence against hydrogens, components, (B, N_GLOBAL_FEATURES).
-    """
-
-    pair_token: Tensor
-    walks: Tensor
+    pair_token: Tensor  # bond class and hop distance as one index, int64 (B, M)
+    walks: Tensor  # log(1 + number of walks of 2 to 5 steps) between the two atoms, (B, M, N_WALKS)
+    # degree, valence, free valence, aromatic bonds, closed walks, (B, N, N_ATOM_FEATURES)
     atoms: Tensor
+    # bonds, order, free valence against hydrogens, components, (B, N_GLOBAL_FEATURES)
     totals: Tensor
 
 
@@ -131,23 +126,14 @@ _RELATIVE_WAVES: Final = 8
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """Formula and fingerprint of a batch; the atom list is a function of the formula alone.
+    """Formula and fingerprint of a batch; the atom list is a function of the formula alone."""
 
-    Attributes:
-        atom_class: Elements, sorted, int64 (B, N); 0 at padding.
-        atom_mask: Real atoms, bool (B, N).
-        formula: Counts in the order of `chem.elements.SYMBOLS`, float (B, N_ELEMENTS).
-        charge: Net charge, float (B,).
-        bit: Fingerprint bits kept, int64 (B, K).
-        bit_log_prob: Log-probability of each, float (B, K); -inf at padding.
-    """
-
-    atom_class: Tensor
-    atom_mask: Tensor
-    formula: Tensor
-    charge: Tensor
-    bit: Tensor
-    bit_log_prob: Tensor
+    atom_class: Tensor  # elements, sorted, int64 (B, N); 0 at padding
+    atom_mask: Tensor  # real atoms, bool (B, N)
+    formula: Tensor  # counts in the order of `chem.elements.SYMBOLS`, float (B, N_ELEMENTS)
+    charge: Tensor  # net charge, float (B,)
+    bit: Tensor  # fingerprint bits kept, int64 (B, K)
+    bit_log_prob: Tensor  # log-probability of each, float (B, K); -inf at padding
 
     @property
     def hydrogens(self) -> Tensor:
@@ -172,25 +158,16 @@ def keep_bits(probability: Tensor, n_bits: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What depends on the condition alone: computed once per spectrum, shared by all candidates.
+    """What depends on the condition alone: computed once per spectrum, shared by all candidates."""
 
-    Attributes:
-        condition: As given.
-        atoms: Embedded elements, (B, N, atom_width).
-        position: Embedded position within the element, (B, N, atom_width).
-        relative: Embedded difference of positions, (B, M, pair_width).
-        y: Global state before time and noise are known, (B, global_width).
-        memory: For each layer keys and values of the bits, (2, B or 1, H, K, D), or None.
-        bit_log_prob: (B or 1, 1, 1, K).
-    """
-
-    condition: Condition
-    atoms: Tensor
-    position: Tensor
-    relative: Tensor
-    y: Tensor
+    condition: Condition  # as given
+    atoms: Tensor  # embedded elements, (B, N, atom_width)
+    position: Tensor  # embedded position within the element, (B, N, atom_width)
+    relative: Tensor  # embedded difference of positions, (B, M, pair_width)
+    y: Tensor  # global state before time and noise are known, (B, global_width)
+    # for each layer keys and values of the bits, (2, B or 1, H, K, D), or None
     memory: tuple[Tensor | None, ...]
-    bit_log_prob: Tensor
+    bit_log_prob: Tensor  # (B or 1, 1, 1, K)
 
     def expand(self, samples: int) -> "Context":
         """Repeat a context of one spectrum for several candidates, without copying.

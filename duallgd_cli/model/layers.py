@@ -29,19 +29,12 @@ from duallgd_cli.model.tensors import (
 
 @dataclass(frozen=True, eq=False)
 class Masks:
-    """Which rows are real; True = keep.
+    """Which rows are real; True = keep."""
 
-    Attributes:
-        atoms: bool (B, N).
-        pairs: bool (B, M).
-        incident: bool (B, N, N - 1).
-        attention: Added to atom-to-atom scores, 0 or -inf at padded keys, (B, 1, 1, N).
-    """
-
-    atoms: Tensor
-    pairs: Tensor
-    incident: Tensor
-    attention: Tensor
+    atoms: Tensor  # bool (B, N)
+    pairs: Tensor  # bool (B, M)
+    incident: Tensor  # bool (B, N, N - 1)
+    attention: Tensor  # added to atom-to-atom scores, 0 or -inf at padded keys, (B, 1, 1, N)
 
     @classmethod
     def of(cls, atom_mask: Tensor, graph: LineGraph) -> "Masks":

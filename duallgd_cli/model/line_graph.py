@@ -20,27 +20,16 @@ from duallgd_cli.model.tensors import Linear, linear, same_head
 
 @dataclass(frozen=True, eq=False)
 class LineGraph:
-    """Index tensors for one number of atoms, on one device.
+    """Index tensors for one number of atoms, on one device."""
 
-    Attributes:
-        n_atoms: N.
-        first: Lower atom of each pair, int64 (M,).
-        second: Higher atom of each pair, int64 (M,).
-        both: Lower and higher atom of each pair in turn, int64 (2 M,).
-        square: Pair of two atoms, M on the diagonal, int64 (N * N,).
-        incident: Pairs at each atom, ordered by the other atom, int64 (N * (N - 1),).
-        at: Index into `incident` of each pair at its lower and its higher atom, int64 (2, M).
-        endpoint: Index of each `incident` entry in a list of 2 M endpoints, int64 (N, N - 1).
-    """
-
-    n_atoms: int
-    first: Tensor
-    second: Tensor
-    both: Tensor
-    square: Tensor
-    incident: Tensor
-    at: Tensor
-    endpoint: Tensor
+    n_atoms: int  # N
+    first: Tensor  # lower atom of each pair, int64 (M,)
+    second: Tensor  # higher atom of each pair, int64 (M,)
+    both: Tensor  # lower and higher atom of each pair in turn, int64 (2 M,)
+    square: Tensor  # pair of two atoms, M on the diagonal, int64 (N * N,)
+    incident: Tensor  # pairs at each atom, ordered by the other atom, int64 (N * (N - 1),)
+    at: Tensor  # index into `incident` of each pair at its lower and its higher atom, int64 (2, M)
+    endpoint: Tensor  # index of each `incident` entry in a list of 2 M endpoints, int64 (N, N - 1)
 
     @property
     def n_pairs(self) -> int:

@@ -63,22 +63,16 @@ _MOST_NAMED: Final = 50  # spectra of one feature that each of them names
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Weights of what says whether the truth is in the databases; see `evidence`.
+    """Weights of what says whether the truth is in the databases; see `evidence`."""
 
-    Attributes:
-        constant: Log-odds but for what follows and the user's belief.
-        advantage: Weight of the best score among structures of the databases less the best of the
-            other generated molecules.
-        leader: Weight of the confidence of the first structure of the databases among them.
-        peaks: Weight of the same difference as `advantage` of the score ``peaks_found``.
-        environments: Weight of that of ``known_environments``.
-    """
-
-    constant: float = 0.0
+    constant: float = 0.0  # log-odds but for what follows and the user's belief
+    # weight of the best score among structures of the databases less the best of the other
+    # generated molecules
     advantage: float = 0.0
+    # weight of the confidence of the first structure of the databases among them
     leader: float = 0.0
-    peaks: float = 0.0
-    environments: float = 0.0
+    peaks: float = 0.0  # weight of the same difference as `advantage` of the score ``peaks_found``
+    environments: float = 0.0  # weight of that of ``known_environments``
 
 
 # For the weights that come with this version, on 332 molecules of fold val; the command is in
@@ -88,19 +82,13 @@ FITTED: Final = Membership(-0.3, 0.2, 1.51, 0.26, -0.15)
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Ranks the candidates of a run.
+    """Ranks the candidates of a run."""
 
-    Attributes:
-        generated: Weights and calibration for generated molecules.
-        database: The same for structures of databases; None where the run has none.
-        membership: Says whether the truth is in the databases.
-        share: The user's belief that it is, above 0; at 1 nothing is generated.
-    """
-
-    generated: RankingModel
+    generated: RankingModel  # weights and calibration for generated molecules
+    # the same for structures of databases; None where the run has none
     database: RankingModel | None = None
-    membership: Membership = Membership()
-    share: float = 1.0
+    membership: Membership = Membership()  # says whether the truth is in the databases
+    share: float = 1.0  # the user's belief that it is, above 0; at 1 nothing is generated
 
     @classmethod
     def recorded(

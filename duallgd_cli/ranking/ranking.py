@@ -68,16 +68,6 @@ class RankingModel:
     molecule, ``log_prior`` of that of the hypothesis among those of the feature, ``repaired_share``
     of the samples that needed repair, others of scores (see `scores`). Those of
     ``present`` are of `presence_features`, those of ``corrected`` of `correction_features`.
-
-    Attributes:
-        sharpness: Of scores before the softmax that shares come from.
-        saturation: How soon more samples count for no more; see `SampleStatistics.counted`.
-        steps: Denoising steps of the samples that are ranked; a run sets it.
-        least_samples: The fewest samples that the probabilities were fitted on.
-        most_samples: The most; 0 if that is unknown.
-        least_steps: The fewest denoising steps that they were fitted on.
-        most_steps: The most denoising steps that they were fitted on.
-        n_spectra: Spectra the values were fitted on; 0 for the neutral defaults.
     """
 
     log_share: float = 1.0
@@ -91,7 +81,8 @@ class RankingModel:
     known_halves: float = 0.0
     contrast: float = 0.0
     known_environments: float = 0.0
-    sharpness: float = 1.0
+    sharpness: float = 1.0  # of scores before the softmax that shares come from
+    # how soon more samples count for no more; see `SampleStatistics.counted`
     saturation: float = 0.0
     present: float = -2.0
     present_score: float = 0.0
@@ -107,12 +98,12 @@ class RankingModel:
     corrected_odds_above_even: float = 0.0
     corrected_samples: float = 0.0
     corrected_odds_samples: float = 0.0
-    steps: int = 10
-    least_samples: int = 1
-    most_samples: int = 0
-    least_steps: int = 0
-    most_steps: int = 0
-    n_spectra: int = 0
+    steps: int = 10  # denoising steps of the samples that are ranked; a run sets it
+    least_samples: int = 1  # the fewest samples that the probabilities were fitted on
+    most_samples: int = 0  # the most; 0 if that is unknown
+    least_steps: int = 0  # the fewest denoising steps that they were fitted on
+    most_steps: int = 0  # the most denoising steps that they were fitted on
+    n_spectra: int = 0  # spectra the values were fitted on; 0 for the neutral defaults
 
     def __post_init__(self) -> None:
         for name in ("sharpness", "saturation"):
@@ -279,25 +270,15 @@ def _with_own_scores(
 
 
 class Scored(NamedTuple):
-    """A molecule of a feature, before it is a candidate.
+    """A molecule of a feature, before it is a candidate."""
 
-    Attributes:
-        score: The logarithm of a weight.
-        structure: Under the best of its hypotheses.
-        result: Of that hypothesis.
-        features: In the order of `FEATURES`, there.
-        samples: That became it, of all its hypotheses.
-        log_likelihood: Mean of those drawn, or None.
-        sources: That proposed it, under any hypothesis.
-    """
-
-    score: float
-    structure: Structure
-    result: HypothesisResult
-    features: NDArray[np.float64]
-    samples: int
-    log_likelihood: float | None
-    sources: tuple[str, ...] = ()
+    score: float  # the logarithm of a weight
+    structure: Structure  # under the best of its hypotheses
+    result: HypothesisResult  # of that hypothesis
+    features: NDArray[np.float64]  # in the order of `FEATURES`, there
+    samples: int  # that became it, of all its hypotheses
+    log_likelihood: float | None  # mean of those drawn, or None
+    sources: tuple[str, ...] = ()  # that proposed it, under any hypothesis
 
 
 def scored_alone(

@@ -235,38 +235,25 @@ _SHOWN: Final = 3
 
 
 class Row(NamedTuple):
-    """A feature of a table.
+    """A feature of a table."""
 
-    Attributes:
-        cells: As they are.
-        name: Its id, or the first cell of a row without ids.
-        rt_s: Retention time (s), or None.
-        ions: Each m/z that it may have with the adduct, or "": first as the table has them, then by
-            its neutral mass.
-        same: Place of the first row of the same ids, m/z and time: SIRIUS has one for each formula.
-    """
-
-    cells: Sequence[str]
-    name: str
-    rt_s: float | None
+    cells: Sequence[str]  # as they are
+    name: str  # its id, or the first cell of a row without ids
+    rt_s: float | None  # retention time (s), or None
+    # each m/z that it may have with the adduct, or "": first as the table has them, then by its
+    # neutral mass
     ions: Sequence[tuple[float | None, str]]
+    # place of the first row of the same ids, m/z and time: SIRIUS has one for each formula
     same: int
 
 
 class Joined(NamedTuple):
-    """The place of the row that a feature is, if any.
+    """The place of the row that a feature is, if any."""
 
-    Attributes:
-        place: Of the first of such rows.
-        by: By what it joins: ``id`` or ``m/z and RT``.
-        adduct: As the row has it for the m/z of the feature, or "".
-        remark: What is doubtful, or "".
-    """
-
-    place: int | None
-    by: str = ""
-    adduct: str = ""
-    remark: str = ""
+    place: int | None  # of the first of such rows
+    by: str = ""  # by what it joins: ``id`` or ``m/z and RT``
+    adduct: str = ""  # as the row has it for the m/z of the feature, or ""
+    remark: str = ""  # what is doubtful, or ""
 
 
 class FeatureTable:

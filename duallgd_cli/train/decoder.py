@@ -35,21 +35,13 @@ Planned = tuple[NDArray[np.int64], int]
 
 @dataclass(frozen=True, eq=False)
 class GraphBatch:
-    """What a step of the denoiser needs, on one device.
+    """What a step of the denoiser needs, on one device."""
 
-    Attributes:
-        bond_class: Clean classes, int64 (B, M), none at padding.
-        pair_mask: Real pairs, bool (B, M).
-        condition: What is known of each.
-        level: Noise level as a share of all steps, in [0, 1), float64 (B,).
-        uniform: Uniform numbers for the noise, float32 (B, M).
-    """
-
-    bond_class: Tensor
-    pair_mask: Tensor
-    condition: Condition
-    level: Tensor
-    uniform: Tensor
+    bond_class: Tensor  # clean classes, int64 (B, M), none at padding
+    pair_mask: Tensor  # real pairs, bool (B, M)
+    condition: Condition  # what is known of each
+    level: Tensor  # noise level as a share of all steps, in [0, 1), float64 (B,)
+    uniform: Tensor  # uniform numbers for the noise, float32 (B, M)
 
     @property
     def n_samples(self) -> int:
