@@ -43,6 +43,7 @@ app.add_typer(bench.app, name="bench")
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("calibrate", epilog=evaluate.CALIBRATE_EPILOG)(evaluate.calibrate)
 app.command("config", epilog=info.CONFIG_EPILOG)(info.config)
+app.command("parts", epilog=info.PARTS_EPILOG)(info.parts)
 app.command("info", epilog=info.EPILOG)(info.info)
 app.command("selftest", epilog=info.SELFTEST_EPILOG)(info.selftest)
 

@@ -1,4 +1,4 @@
-"""`duallgd info`, `config` and `selftest`: what is installed, how it is set, whether it works."""
+"""`duallgd info`, `config`, `parts` and `selftest`: what there is, how it is set, does it work."""
 
 import json
 import time
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.stopping import loading
 
@@ -31,6 +32,13 @@ CONFIG_EPILOG = """
 
 - `duallgd config train > recipe.yaml`, then `duallgd train recipe.yaml -o run`
 """
+PARTS_EPILOG = """
+**Examples**
+
+- `duallgd parts sugar`
+
+- `duallgd parts | cut -f 1 | sort`
+"""
 SELFTEST_EPILOG = """
 **Examples**
 
@@ -52,6 +60,22 @@ _SHOWN: Final = (
     *("note", "stage", "version", "core_hours", "recipe", "commit", "sources", "hold_outs"),
     "cost",
 )
+
+
+def parts(
+    text: Annotated[str, typer.Argument(help="Only those whose name or kind holds this.")] = "",
+) -> None:
+    """List the parts that `--require`, `--forbid` and `--parts` know: name, kind and pattern.
+
+    Functional groups, sugars, amino acids, ring systems and more, with tabs between the columns.
+    """
+    from duallgd_cli.chem.parts import catalogue
+
+    rows = [row for row in catalogue() if text.lower() in f"{row['name']} {row['kind']}".lower()]
+    if not rows:
+        raise UsageError(f"no part is called like {quote(text)}; duallgd parts lists all")
+    for row in ({name: name for name in rows[0]}, *rows):
+        typer.echo("\t".join((row["name"], row["kind"], row["smarts"])))
 
 
 def info(

@@ -63,3 +63,15 @@ def test_the_bundled_spectra_name_no_structure():
     assert len(bundled.EXPECTED) == text.count("BEGIN IONS")
     for word in ("SMILES", "INCHI", "CAFFEINE"):
         assert word not in text
+
+
+def test_the_catalogue_of_parts_can_be_searched(duallgd):
+    head, *rows = duallgd("parts", "HEXOSE").out.splitlines()
+
+    assert head == "name\tkind\tsmarts"
+    assert "hexose" in [row.split("\t")[0] for row in rows]
+    assert all("hexos" in row.lower() for row in rows)
+    assert len(duallgd("parts").out.splitlines()) > 700
+    missed = duallgd("parts", "hexsoe")
+    assert missed.code == 2
+    assert "duallgd parts lists all" in missed.err
