@@ -1,6 +1,7 @@
 """`duallgd predict --features`: a table of features comes back with the answers."""
 
 import csv
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,3 +149,16 @@ def test_what_cannot_be_done_is_said_before_anything_is_predicted(
     assert said in done.err
     assert (tmp_path / "quant.csv").read_text("utf-8") == QUANT
     assert (tmp_path / "out.features.csv").read_text("utf-8") == QUANT
+
+
+def test_a_program_finds_the_files_that_the_page_for_mzmine_names(duallgd, files, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "mzmine.md").read_text("utf-8")
+    outputs = ("--summary", "mzmine", "--report", "out.html")
+
+    done = duallgd("predict", files, "--features", "quant.csv", "-o", "OUT.csv", *outputs, *FAST)
+
+    assert done.code == 0, done.err
+    for name in ("OUT.csv", "OUT.features.csv", "OUT.mzmine.csv", "OUT.csv.run.json"):
+        assert f"`{name}`" in page
+        assert (tmp_path / name).is_file()
+    assert {row["id"] for row in rows_of(tmp_path / "OUT.mzmine.csv")} == {"4", "7", "9"}
