@@ -118,6 +118,8 @@ def possible_peaks(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.
     """m/z and intensity of the peaks that have both."""
     mz, intensity = spectrum.mz, spectrum.intensity
     possible = (mz > 0) & (mz < HIGHEST_MZ) & (intensity > _LEAST) & (intensity < 1 / _LEAST)
+    if possible.all():  # as nearly always; a run has millions
+        return mz, intensity
     return mz[possible], intensity[possible]
 
 

@@ -165,16 +165,21 @@ class PrecursorsInMs1:
         least, most = (mz - tolerance, time - _BEFORE_S), (mz + tolerance, time + _BEFORE_S)
         low, first = (np.minimum.reduceat(end[order], starts) for end in least)
         high, last = (np.maximum.reduceat(end[order], starts) for end in most)
-        rows = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))]
+        none = np.zeros(0, np.int32)
+        rows = [(none, none, np.zeros(0), np.zeros(0))]
         for survey, (at, (peak_mz, height)) in enumerate(zip(self.time, peaks, strict=True)):
             of = np.searchsorted(low, peak_mz, "right") - 1
             inside = (of >= 0) & (peak_mz <= high[of]) & (first[of] <= at) & (at <= last[of])
             kept = np.flatnonzero(inside)
-            rows.append((of[kept], np.full(kept.size, survey), peak_mz[kept], height[kept]))
-        of, *columns = (np.concatenate(column) for column in zip(*rows, strict=True))
+            numbers = of[kept].astype(np.int32), np.full(kept.size, survey, np.int32)
+            rows.append((*numbers, peak_mz[kept], height[kept]))
+        of = np.concatenate([row[0] for row in rows])
         by_cluster = np.argsort(of, kind="stable")
         edges = np.searchsorted(of[by_cluster], np.arange(starts.size + 1))
-        of_survey, at_mz, heights = (column[by_cluster] for column in columns)
+        # One column after the other: of a long run each takes gigabytes.
+        of_survey, at_mz, heights = (
+            np.concatenate([row[column] for row in rows])[by_cluster] for column in (1, 2, 3)
+        )
         self.points = [(of_survey[a:b], at_mz[a:b], heights[a:b]) for a, b in pairwise(edges)]
 
     def _look_beside(
