@@ -136,7 +136,8 @@ class PrecursorsInMs1:
         other: Share of the isolation window that the strongest other ion has, (S,).
         other_mz: Of that ion, (S,).
         cluster: Of each MS2 scan: those of neighbouring precursor m/z, int64 (S,).
-        points: Number of the MS1 scan, m/z and intensity of all MS1 peaks, ascending by m/z.
+        points: Number of the MS1 scan, m/z and intensity of the MS1 peaks at the m/z of precursors,
+            ascending by m/z; a run has tens of millions at others.
     """
 
     def __init__(self, scans: Sequence[Scan], surveys: Sequence[Spectrum]) -> None:
@@ -162,11 +163,16 @@ class PrecursorsInMs1:
                     self._look_beside(number, survey, *peaks[survey])
         # Which m/z and times MS1 is looked through for, of each MS2 scan.
         self.ends = np.array([mz - tolerance, time - _BEFORE_S, mz + tolerance, time + _BEFORE_S])
-        sizes = np.array([own.size for own, _ in peaks], np.int64)
-        survey_of = np.repeat(np.arange(sizes.size), sizes)
-        columns = [np.concatenate([[], *(pair[n] for pair in peaks)]) for n in (0, 1)]
-        by_mz = np.argsort(columns[0], kind="stable")
-        self.points = survey_of[by_mz], columns[0][by_mz], columns[1][by_mz]
+        low, high = self.ends[::2, np.argsort(self.ends[0])]
+        high = np.maximum.accumulate(high)
+        kept: list[NDArray[np.float64]] = [np.zeros((3, 0))]
+        for survey, (own, height) in enumerate(peaks):
+            last = np.searchsorted(low, own, "right") - 1
+            inside = (last >= 0) & (own <= high[last])
+            kept.append(np.array([np.full(own.size, survey), own, height])[:, inside])
+        survey_of, all_mz, heights = np.concatenate(kept, axis=1)
+        by_mz = np.argsort(all_mz, kind="stable")
+        self.points = survey_of[by_mz].astype(np.int64), all_mz[by_mz], heights[by_mz]
 
     def _look_beside(
         self, number: int, survey: int, mz: NDArray[np.float64], height: NDArray[np.float64]
