@@ -31,8 +31,9 @@ from duallgd_cli.spectra.isotopes import (
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
 from duallgd_cli.spectra.run import FeatureSettings, features_of_run, nothing_left
-from duallgd_cli.spectra.scans import is_of_run, scan_of
+from duallgd_cli.spectra.scans import scan_of
 from duallgd_cli.spectra.types import (
+    GIVEN,
     ISOTOPES,
     OPTION,
     Feature,
@@ -91,7 +92,7 @@ def group(
             why += "adducts, formulas or names)"
             for item in rest:
                 scans.append(item)
-                if not is_of_run(item):
+                if not _is_of_run(item):
                     break
             else:
                 if any(map(scan_of, scans)):
@@ -100,6 +101,17 @@ def group(
         if settings.is_asked_for:
             logger.warning("all spectra of %s are read, %s", name, why)
         yield from _by_id(chain(scans, rest), has_ids=by != "none")
+
+
+def _is_of_run(item: Spectrum) -> bool:
+    """Whether a spectrum is a scan as an instrument writes it, not a spectrum with a name."""
+    if item.failure is not None or item.ms_level > 2:
+        return True
+    if item.ms_level == 1:
+        return not item.feature_id
+    named = item.feature_id or item.formula_text or "compound_name" in canonical(item.metadata)
+    is_named = bool(named) or (item.adduct_text != "" and item.adduct_source == GIVEN)
+    return item.retention_time_s is not None and not is_named
 
 
 def _with_adduct(spectrum: Spectrum, adduct: str) -> Spectrum:

@@ -19,8 +19,7 @@ from duallgd_cli.spectra.annotation import TOLERANCE
 from duallgd_cli.spectra.compounds import ElutingIon
 from duallgd_cli.spectra.isotopes import SPANS_DA, charge_in_ms1, charge_of, possible_peaks
 from duallgd_cli.spectra.reading.quantities import finite
-from duallgd_cli.spectra.reading.record import canonical
-from duallgd_cli.spectra.types import GIVEN, Spectrum
+from duallgd_cli.spectra.types import Spectrum
 
 logger = logging.getLogger(__name__)
 
@@ -55,17 +54,6 @@ class Scan:
         """Sorts the strongest scan first; the place in the file decides between equals alone."""
         strength = intensity or self.intensity or 0.0
         return (-strength, -self.current, self.time, self.mz, self.charge, self.index)
-
-
-def is_of_run(item: Spectrum) -> bool:
-    """Whether a spectrum is a scan as an instrument writes it, not a spectrum with a name."""
-    if item.failure is not None or item.ms_level > 2:
-        return True
-    if item.ms_level == 1:
-        return not item.feature_id
-    named = item.feature_id or item.formula_text or "compound_name" in canonical(item.metadata)
-    is_named = bool(named) or (item.adduct_text != "" and item.adduct_source == GIVEN)
-    return item.retention_time_s is not None and not is_named
 
 
 def scan_of(item: Spectrum) -> Scan | None:

@@ -45,6 +45,9 @@ RECIPE = """\
 spectra: [spectra.tsv]
 structures: [structures.smi]
 simulate: {steps: 2}
+encoder:
+  model: {encoder: {width: 16, layers: 1, heads: 2, summary: 16}}
+  training: {steps: 2, data: {spectra_per_batch: 4}}
 decoder:
   model: {denoiser: {layers: 1, atom_width: 16, pair_width: 16, global_width: 16, cross_width: 16}}
   training: {steps: 2, data: {pairs_per_batch: 200}}
@@ -80,6 +83,7 @@ SLOW = {
         " -o made.safetensors",
     ],
     "info": ["info"],
+    "parts": ["parts sugar"],
     "selftest": ["selftest"],
     "bench": ["bench --atoms 4..6 --threads 1 -o made"],
     "bench predict": ["bench predict --made 1 --atoms 8 --samples 2 --steps 1 --profile -o made"],
