@@ -113,7 +113,7 @@ def test_the_record_says_what_the_weights_are_made_of_and_nothing_held_out_is(wh
     held = set((out / "held-out.keys").read_text().split())
     assert record["hold_outs"]["molecules"] == len(held) > 10
     assert record["data"].keys() == {"alike", "large", "cations"}
-    assert record["encoder"]["data"].keys() == {"measured", "simulated"}
+    assert record["encoder"]["data"].keys() == {"measured", "simulated", "alike"}
     assert yaml.safe_load((out / "card.md").read_text().partition("\n")[2])["recipe"] == "tiny.yaml"
     held = {key.encode() for key in held}  # nothing of these is trained on
     for name in ("structures", "alike", "large", "cations", "simulated"):
