@@ -271,7 +271,7 @@ NEGATIVE = [
 ]
 NO_POLARITY = (
     *("ESI", "LC-ESI-QTOF", "LC-ESI", "APCI", "MALDI", "nanoESI", "H-ESI", "ESI - QTOF", "DART"),
-    *("any", "EI", "Heated Electrospray Ionization", "AJS ESI", *MISSING - {"-", "na"}),
+    *("any", "EI", "Heated Electrospray Ionization", "AJS ESI", *sorted(MISSING - {"-", "na"})),
 )
 NO_SENSE = (
     *("both", "Positive/Negative", "pos & neg", "+/-", "\u00b1", "switching", "abc", "7", "M"),
