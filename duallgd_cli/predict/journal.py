@@ -6,7 +6,7 @@ one that was torn by a crash, changed, moved or taken out is noticed, and nothin
 on. Every line reaches the operating system at once, and the disk at least every half second.
 
 A finished run is read in the order of its features, which is that of their first spectra in the
-input. Memory holds two numbers a feature, which say where it lies.
+input. Memory holds two numbers a feature, which say where it lies. G features.
 """
 
 import json
@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.settings import ENDING, Shard
@@ -267,12 +269,13 @@ class FinishedRun:
                 raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
         self.shards = [header.shard for header in headers]  # such as ``2/8``, of each journal
         self.totals = dict(journals[0].end or {})  # of the whole input: ``cases``, ``ms1``
-        # Journal and byte of every feature; what is there twice counts as it was written last.
-        self._places = {
-            feature: (path, start)
-            for path, journal in zip(paths, journals, strict=True)
-            for feature, start in zip(journal.lines[::2], journal.lines[1::2], strict=True)
-        }
+        self._paths = tuple(paths)
+        numbers = np.repeat(np.arange(len(journals)), [len(one.lines) // 2 for one in journals])
+        lines = np.concatenate([np.array(one.lines, np.int64).reshape(-1, 2) for one in journals])
+        # What is there twice counts as it was written last.
+        _, once = np.unique(lines[::-1, 0], return_index=True)
+        # Journal and byte of every feature, by its number, (G, 2).
+        self._places = np.column_stack([numbers, lines[:, 1]])[::-1][once]
 
     @property
     def n_features(self) -> int:
@@ -281,8 +284,8 @@ class FinishedRun:
 
     def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
         """The results of each feature, read from the disk in the order of their first spectra."""
-        for feature in sorted(self._places):
-            path, start = self._places[feature]
+        for number, start in self._places:
+            path = self._paths[number]
             with path.open("rb") as file:
                 file.seek(start)
                 line = file.readline()
