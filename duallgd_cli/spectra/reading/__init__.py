@@ -31,6 +31,7 @@ from duallgd_cli.files import (
     unpacked,
 )
 from duallgd_cli.spectra.reading import json_records, sections
+from duallgd_cli.spectra.reading.quantities import GUESSED_TIME
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
 from duallgd_cli.spectra.reading.text import mgf_records, msp_records
 from duallgd_cli.spectra.types import Source, Spectrum
@@ -65,7 +66,6 @@ _SIGNS: Final = (
     (r"^[ \t]*(?:num|number of) ?(?:peaks|features)[ \t]*:", "msp", ""),
     (r"^[ \t]*(?:name|precursor_?mz)[ \t]*:", "msp", ""),
 )  # fmt: skip
-_GUESSED: Final = re.compile(r"retention time .+ is read as (minutes|seconds)$")
 _MOST_HELD: Final = 1_000  # spectra
 _BARE_PEAKS: Final = r"\A\s*\d+(?:\.\d+)?[ \t,;]+\d+(?:\.\d+)?\s*$"
 _TABLE: Final = r"\A\s*[^\n]*[A-Za-z][^\n]*[\t;,]"
@@ -202,7 +202,7 @@ def one_unit_of_time(spectra: Iterable[Spectrum]) -> Iterator[Spectrum]:
     held: list[Spectrum] = []
     in_seconds, undecided = False, True
     for spectrum in spectra:
-        guesses = [match[1] for text in spectrum.assumptions if (match := _GUESSED.match(text))]
+        guesses = [match[1] for text in spectrum.assumptions if (match := GUESSED_TIME.match(text))]
         if "seconds" in guesses and undecided:
             in_seconds = True
             yield from map(_not_minutes, held)
@@ -223,7 +223,7 @@ def one_unit_of_time(spectra: Iterable[Spectrum]) -> Iterator[Spectrum]:
 def _not_minutes(spectrum: Spectrum) -> Spectrum:
     """The same where a time was taken for minutes that is in seconds, as others of its file are."""
     for text in spectrum.assumptions:
-        if (match := _GUESSED.match(text)) is None or match[1] != "minutes":
+        if (match := GUESSED_TIME.match(text)) is None or match[1] != "minutes":
             continue
         assert spectrum.retention_time_s is not None
         said = text.replace("as minutes", "as seconds, as others of the file are")

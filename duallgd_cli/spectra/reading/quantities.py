@@ -309,6 +309,8 @@ _UNREADABLE: Final = re.compile(r"m/?z|\bor\b|scaled|ke?v\b|sori|\barb|\ba\.?u\b
 _NOISE: Final = re.compile(r"\bms ?\d\b|\s(with|by|at)\s.*|\+/?-.*|±.*", re.IGNORECASE)
 _LONGEST_TIME_MIN: Final = 120.0  # a larger number without a unit is in seconds
 _TIME_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+# What is said of a time without a unit, by `retention_time`.
+GUESSED_TIME: Final = re.compile(r"retention time .+ is read as (minutes|seconds)$")
 _KEY_UNIT: Final = re.compile(r"(?:in)?(s|secs?|seconds?|mins?|minutes?)$")
 _WITH_UNIT: Final = re.compile(
     rf"({_NUMBER.pattern})\s*(?:(?:-|to)\s*({_NUMBER.pattern})\s*)?"
