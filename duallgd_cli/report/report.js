@@ -217,7 +217,7 @@ async function choose(number) {
 
 function whole(values) {
   const view = { cards: [], plots: [], values, hypothesis: values.candidates[0]?.hypothesis ?? 0, pinned: null, isMirrored: true };
-  return el("article", { class: "feature" }, title(values), reviewing(values.number), warnings(values), ladder(values), contained(view), spectra(view), isotopes(values),
+  return el("article", { class: "feature", "data-number": values.number }, title(values), reviewing(values.number), warnings(values), ladder(values), contained(view), spectra(view), isotopes(values),
     candidates(view), fragments(view), tried(values));
 }
 function title(values) {

@@ -73,6 +73,7 @@ class Visit:
     def open(self, number):
         """By pointer: the feature of this number, from 1."""
         self.page.click(f"#body tr[data-number='{number - 1}'] td.mz")
+        self.page.wait_for_selector(f"#detail article[data-number='{number - 1}']")
 
     def close(self):
         self.context.close()
