@@ -3,7 +3,8 @@
 Tensors named ``evidence.*``, ``analogues.*``, ``kernel.*`` and ``contrast.*`` are no part of the
 network. In files to be shipped the matrices of the networks take 8 bit, with a scale for each row.
 Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (how it was trained),
-``ranking`` and ``database`` (how candidates are scored and calibrated).
+``ranking`` and ``database`` (how candidates are scored and calibrated), ``membership`` (what says
+whether the molecule is in a database).
 
 A file is written whole, with a digest of all of it, and read only if it is sound. Files written
 before there was a digest have none.
@@ -34,6 +35,7 @@ FORMAT_VERSION: Final = 1
 _BESIDES: Final = {
     "reranker": "evidence.", "templates": "analogues.", "kernel": "kernel.", "contrast": "contrast."
 }  # fmt: skip
+_OF_DATABASES: Final = "database", "membership"  # metadata that a file may lack
 _IN_8_BIT: Final = ("denoiser.", "encoder.", "contrast.")
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
@@ -60,6 +62,7 @@ class Checkpoint:
         kernel: Their spectra; see `model.fragment_kernel`.
         contrast: A second encoder that tells isomers apart; see `train.scorers`.
         database: As ranking, fitted for structures of a database.
+        membership: Weights of what says whether the molecule is in a database.
     """
 
     settings: ModelSettings
@@ -71,6 +74,7 @@ class Checkpoint:
     kernel: dict[str, Tensor] = field(default_factory=dict)
     contrast: dict[str, Tensor] = field(default_factory=dict)
     database: dict[str, Any] = field(default_factory=dict)
+    membership: dict[str, Any] = field(default_factory=dict)
 
     def contrast_encoder(self) -> FormulaTransformer | None:
         """The second encoder in evaluation mode, or None of a file without one.
@@ -128,8 +132,9 @@ def save(
         "record": checkpoint.record,
         "ranking": checkpoint.ranking,
     }
-    if checkpoint.database:
-        described["database"] = checkpoint.database
+    for name in _OF_DATABASES:
+        if getattr(checkpoint, name):
+            described[name] = getattr(checkpoint, name)
     metadata = {name: json.dumps(v, separators=(",", ":")) for name, v in described.items()}
     metadata["format_version"] = str(FORMAT_VERSION)
     tensors = dict(checkpoint.tensors)
@@ -163,13 +168,13 @@ def load(path: Path) -> Checkpoint:
         settings = parse(ModelSettings, sizes)
         record = load_object(metadata["record"])
         ranking = load_finite(metadata["ranking"])
-        database = load_finite(metadata.get("database", "{}"))
+        of_databases = {name: load_finite(metadata.get(name, "{}")) for name in _OF_DATABASES}
     tensors.pop(_OF_KNOWN_BONDS, None)
     besides = {
         part: {n.removeprefix(prefix): tensors.pop(n) for n in [*tensors] if n.startswith(prefix)}
         for part, prefix in _BESIDES.items()
     }
-    return Checkpoint(settings, tensors, record, ranking, **besides, database=database)
+    return Checkpoint(settings, tensors, record, ranking, **besides, **of_databases)
 
 
 def require_trained(record: Mapping[str, Any], source: object) -> None:

@@ -17,7 +17,7 @@ from duallgd_cli.checkpoint.format import load as load_checkpoint
 from duallgd_cli.checkpoint.plugins import plugin_for
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.config import SamplingSettings, dump
+from duallgd_cli.config import SamplingSettings, dump, parse
 from duallgd_cli.data.peaks import from_annotated, peak_batch
 from duallgd_cli.diffusion.sampler import Sampler, on_one_thread, parse_schedule
 from duallgd_cli.errors import ConfigError, WeightsError
@@ -250,6 +250,10 @@ def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedMode
         isomers = isomers.to(runtime.device)
     ranking = _ranking(checkpoint.ranking, path)
     database = _ranking(checkpoint.database, path) if checkpoint.database else None
+    try:
+        membership = parse(Membership, checkpoint.membership or dump(FITTED))
+    except ConfigError as error:
+        raise _of_another_version(path, error) from None
     built = checkpoint.build()
     rewritten = rewritten_for(built, runtime)
     network = for_inference(built, runtime)
@@ -260,6 +264,7 @@ def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedMode
         scores=scores,
         ranking=ranking,
         database=database,
+        membership=membership,
         name=path.name,
         sha256="",
         record=checkpoint.record,
@@ -288,7 +293,11 @@ def _ranking(values: Mapping[str, Any], path: Path) -> RankingModel:
     try:
         return RankingModel.stored(values)
     except ConfigError as error:
-        raise WeightsError(
-            f"the ranking in weights {path} is of another version ({error}); take the weights that "
-            "come with this one"
-        ) from None
+        raise _of_another_version(path, error) from None
+
+
+def _of_another_version(path: Path, error: ConfigError) -> WeightsError:
+    return WeightsError(
+        f"the ranking in weights {path} is of another version ({error}); take the weights that "
+        "come with this one"
+    )

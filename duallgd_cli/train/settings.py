@@ -201,6 +201,7 @@ class RecipeSettings:
         evidence_steps: Of the fragment model of the re-ranker.
         contrast_steps: Of the encoder that tells isomers apart.
         draws: Runs over fold val: ranking is fitted on the first, confidence on all.
+        membership: Likewise with a database: what says whether the truth is in it.
     """
 
     spectra: tuple[str, ...]
@@ -219,6 +220,7 @@ class RecipeSettings:
     evidence_steps: int = 2_500
     contrast_steps: int = 450
     draws: tuple[DrawSettings, ...] = (DrawSettings(),)
+    membership: DrawSettings = field(default_factory=lambda: DrawSettings(limit=400))
 
     def __post_init__(self) -> None:
         require(bool(self.spectra), "spectra must name a file of labelled spectra")

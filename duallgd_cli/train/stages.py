@@ -247,23 +247,22 @@ def predict_known(
     seed: int,
     runtime: Runtime,
     advance: Callable[[int], None],
-    hashes: Path | None = None,
     databases: Sequence[Path] = (),
+    share: float = 1.0,
 ) -> tuple[Path, Path]:
     """Predict a fold of a table, one spectrum a molecule; the predictions, and the truth.
 
-    With databases nothing is drawn: candidates are their structures alone.
+    With databases `share` is the belief in them, at 1 their structures alone are candidates.
     """
     from duallgd_cli.evaluate.run import evaluate
     from duallgd_cli.evaluate.settings import EvaluateSettings
     from duallgd_cli.predict.settings import PredictSettings
 
-    share = 1.0 if databases else SamplingSettings().database_share
     sampling = SamplingSettings(draw.steps, draw.samples, database_share=share)
     evaluate(
         EvaluateSettings(
             benchmark=table, fold=fold, spectra_per_molecule="1", limit=draw.limit, out=out,
-            mces=False, train_hashes=hashes, weights=str(weights),
+            mces=False, weights=str(weights),
             prediction=PredictSettings(seed=seed, sampling=sampling), device=str(runtime.device),
             precision=runtime.precision, threads=runtime.threads, resume=True, force=True,
             databases=tuple(map(str, databases)),
@@ -278,8 +277,7 @@ def _draw(run: RecipeRun, weights: str, index: int, draw: DrawSettings) -> tuple
     folder, file = run.out / f"draws-{weights}" / str(index), run.out / f"{weights}.safetensors"
     with run.shows.counting("spectra of fold val") as advance:
         return predict_known(
-            run.out / _TABLE, "val", file, folder, draw, run.settings.seed, run.runtime, advance,
-            run.out / HASHES,
+            run.out / _TABLE, "val", file, folder, draw, run.settings.seed, run.runtime, advance
         )  # fmt: skip
 
 
@@ -303,20 +301,37 @@ def _database(run: RecipeRun) -> None:
 
     The truth is among them: confidence is for that case.
     """
+    predictions, truth = _chosen(run, "ranked", "chosen", DrawSettings())
+    _fit(run, "ranked", [predictions], truth, "chosen", keep=False)
+
+
+def _membership(run: RecipeRun) -> None:
+    """What says whether the truth is in a database, in one list with generated molecules."""
+    from duallgd_cli.evaluate.fitting import fit_membership
+
+    draw, share = run.settings.membership, SamplingSettings().database_share
+    predictions, truth = _chosen(run, "chosen", "together", draw, share)
+    before, after = (run.out / f"{name}.safetensors" for name in ("chosen", "member"))
+    fit_membership(before, predictions, truth, after)
+
+
+def _chosen(
+    run: RecipeRun, weights: str, folder: str, draw: DrawSettings, share: float = 1.0
+) -> tuple[Path, Path]:
+    """Predict fold val with a database that holds the truths; the predictions and the truth."""
     files = [*run.inputs(*run.settings.structures), run.out / _TABLE]
     with run.shows.counting("spectra of fold val") as advance:
-        predictions, truth = predict_known(
-            run.out / _TABLE, "val", run.out / "ranked.safetensors", run.out / "chosen",
-            DrawSettings(), run.settings.seed, run.runtime, advance, run.out / HASHES, files,
+        return predict_known(
+            run.out / _TABLE, "val", run.out / f"{weights}.safetensors", run.out / folder, draw,
+            run.settings.seed, run.runtime, advance, files, share,
         )  # fmt: skip
-    _fit(run, "ranked", [predictions], truth, "chosen", keep=False)
 
 
 def _confidence(run: RecipeRun) -> None:
     """Probabilities from every draw, each made with the ranking."""
-    drawn = [_draw(run, "chosen", *item) for item in enumerate(run.settings.draws)]
+    drawn = [_draw(run, "member", *item) for item in enumerate(run.settings.draws)]
     runs = [predictions for predictions, _ in drawn]
-    _fit(run, "chosen", runs, drawn[0][1], "fitted", keep=True)
+    _fit(run, "member", runs, drawn[0][1], "fitted", keep=True)
 
 
 def _card(run: RecipeRun) -> None:
@@ -384,7 +399,8 @@ STAGES: Final = (
     ),
     RecipeStage("ranking", _ranking, ("ranked.safetensors",)),
     RecipeStage("database", _database, ("chosen.safetensors", "chosen")),
-    RecipeStage("confidence", _confidence, ("fitted.safetensors", "draws-chosen")),
+    RecipeStage("membership", _membership, ("member.safetensors", "together")),
+    RecipeStage("confidence", _confidence, ("fitted.safetensors", "draws-member")),
     RecipeStage("card", _card, (WEIGHTS, "card.md")),
 )
 NAMES: Final = tuple(stage.name for stage in STAGES)

@@ -30,7 +30,7 @@ def test_every_setting_of_a_recipe_is_shown_and_read_back(duallgd, tmp_path):
     assert "Files of measured spectra" in shown
     expected = RecipeSettings(("spectra.mgf",), ("structures.tsv",))
     assert parse(RecipeSettings, read_mapping(tmp_path / "recipe.yaml")) == expected
-    assert "stage 1 of 14: spectra" in done.err
+    assert "stage 1 of 15: spectra" in done.err
     assert "spectra.mgf does not exist; check the paths of the recipe" in done.err
 
 

@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.config import merge
+from duallgd_cli.config import dump, merge
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
 from duallgd_cli.errors import ConfigError, DuallgdError, InterruptedRunError, UsageError
 from duallgd_cli.evaluate.leakage import TrainingHashes
@@ -76,7 +76,7 @@ def test_the_tiny_recipe_makes_weights_that_predict(tmp_path):
     run = tmp_path / "run"
     made = command("-m", "duallgd_cli", "train", TINY, "-o", run, "--device", "cpu", timeout=900)
     assert made.returncode == 0, made.stderr
-    assert "stage 14 of 14: card" in made.stderr
+    assert "stage 15 of 15: card" in made.stderr
     assert f"done: weights are {run / 'duallgd.safetensors'}" in made.stderr
     weights = run / "duallgd.safetensors"
 
@@ -151,7 +151,9 @@ def test_later_stages_add_to_the_network_and_leave_it_as_it_is(whole):
     assert (scored.reranker["log_prevalence"] <= 0).all()
     assert (scored.ranking, bool(fitted.ranking)) == ({}, True)
     assert fitted.tensors.keys() == known.tensors.keys()
-    assert load_model(out / "duallgd.safetensors", cpu()).database.n_spectra > 0
+    loaded = load_model(out / "duallgd.safetensors", cpu())
+    assert loaded.database.n_spectra > 0
+    assert dump(loaded.membership) == fitted.membership != {}
     assert fitted.record["database_validation"]["n_spectra"] > 0
     listed = TrainingHashes.read(out / "duallgd.train.hashes")
     assert listed.contains([key.decode() for key in trained]).all()
@@ -187,7 +189,7 @@ def test_from_makes_a_stage_again_by_a_changed_recipe_and_until_stops(whole, tmp
         follow(recipe_run(out, changed))
     follow(recipe_run(out, changed, lines), until="encoder", first="encoder")
 
-    assert [line for line in lines if line.startswith("stage ")] == ["stage 5 of 14: encoder"]
+    assert [line for line in lines if line.startswith("stage ")] == ["stage 5 of 15: encoder"]
     assert load(out / "encoder" / "model.safetensors").record["step"] == 3
     assert not (out / "decoder").exists()
     assert not (out / "duallgd.safetensors").exists()

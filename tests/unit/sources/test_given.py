@@ -10,9 +10,10 @@ from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
-from duallgd_cli.config import SamplingSettings
+from duallgd_cli.config import SamplingSettings, dump
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.evaluate.fitting import fit_weights_file
+from duallgd_cli.errors import UsageError
+from duallgd_cli.evaluate.fitting import fit_membership, fit_weights_file
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.model import Encoder, LoadedModel, sources_of
 from duallgd_cli.predict.run import predict
@@ -170,6 +171,12 @@ def test_the_fit_for_a_database_is_kept_beside_that_for_drawn_structures(
     assert "ranking_validation" not in fitted.record
     # Fewer structures of a database are no fewer draws: no parts are fitted on.
     assert not validation.by_samples
+
+    with pytest.raises(UsageError, match="no ranking of its structures"):
+        fit_membership(weights, tmp_path / "out.csv", tmp_path / "truth.tsv", out)
+    membership = fit_membership(out, tmp_path / "out.csv", tmp_path / "truth.tsv", out)
+    assert dump(membership) == load(out).membership
+    assert membership.constant != 0
 
 
 @pytest.mark.slow
