@@ -57,7 +57,7 @@ class SamplingSettings:
     samples: int = 100
     sources: str = "enumerated=60 templates=15 noise=25"
     core: str | None = None
-    database_share: float = 0.5
+    database_share: float = 0.6
     exclude_known: bool = False
     max_memory_mib: int = 1024
     timeout_s: float | None = None

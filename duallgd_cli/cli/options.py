@@ -206,7 +206,7 @@ DatabaseShare = Annotated[
         metavar="P",
         help="How probable it is, before anything is measured, that the compound is in the "
         "--database: above 0, at most 1.",
-        show_default="0.5",
+        show_default="0.6",
     ),
 ]
 DatabaseOnly = Annotated[

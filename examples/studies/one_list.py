@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from duallgd_cli.config import dump
+from duallgd_cli.config import SamplingSettings, dump
 from duallgd_cli.evaluate.fitting import (
     both_worlds,
     truths_of,
@@ -33,6 +33,7 @@ from duallgd_cli.results import Candidate, HypothesisResult, Results
 
 _FOLDS: Final = 5
 _FIRST: Final = 10
+_SHARE: Final = SamplingSettings().database_share
 # What a list is, by fold of the molecule: ranked candidates.
 Lists = Callable[[Results, int], tuple[Candidate, ...]]
 
@@ -66,7 +67,7 @@ def main(folder: Path) -> None:
     alone, generated = replace(ranking, share=1.0), Ranking(ranking.generated)
 
     def together(results: Results, fold: int) -> tuple[Candidate, ...]:
-        return replace(ranking, membership=fitted[fold], share=0.5).rank(results)[0]
+        return replace(ranking, membership=fitted[fold], share=_SHARE).rank(results)[0]
 
     outside = [(without_truth(results, truth), truth) for results, truth in features]
     drawn = [(generated_of(results), truth) for results, truth in features]
