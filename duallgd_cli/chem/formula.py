@@ -47,14 +47,11 @@ class Formula:
     def parse(cls, text: str) -> "Formula":
         """Read a formula such as ``C9H8O4``, ``(CH3)2CO`` or ``[C5H14NO]+``.
 
-        Parentheses multiply, repeated elements add up, a trailing charge is kept.
-
         Raises:
             UnsupportedElementError: An element outside the vocabulary, named in the message.
             FormulaError: Anything that is not a formula.
         """
-        counts: dict[str, int] = {}
-        charge = 0
+        counts, charge = Counter[str](), 0
         if len(text) <= _MAX_LENGTH:
             body, charge = _split_charge(text.strip().translate(_SUBSCRIPTS).replace(" ", ""))
             counts = _count(body)
@@ -71,7 +68,7 @@ class Formula:
                 f"formula {quote(text.strip())} holds {', '.join(foreign[:9])}; "
                 f"supported elements are {' '.join(SYMBOLS)}; {advice}"
             )
-        return cls(tuple(counts.get(symbol, 0) for symbol in SYMBOLS), charge)
+        return cls(tuple(counts[symbol] for symbol in SYMBOLS), charge)
 
     @cached_property
     def atoms_mass(self) -> float:
@@ -145,23 +142,19 @@ def _split_charge(body: str) -> tuple[str, int]:
     return head, int(digits or 1) * (1 if "+" in match[0] else -1)
 
 
-def _count(body: str) -> dict[str, int]:
+def _count(body: str) -> Counter[str]:
     """How many atoms of each element, none where the text is no formula."""
-    stack: list[Counter[str]] = [Counter()]
-    position = 0
-    for match in _TOKEN.finditer(body):
-        if match.start() != position:
-            return {}
-        position = match.end()
-        if match[1]:
-            stack[-1][match[1]] += int(match[2] or 1)
-        elif match[3]:
-            stack.append(Counter())
-        elif len(stack) == 1:
-            return {}
+    if _TOKEN.sub("", body):
+        return Counter()
+    groups = [Counter[str]()]
+    for symbol, number, opening, _, times in _TOKEN.findall(body):
+        if symbol:
+            groups[-1][symbol] += int(number or 1)
+        elif opening:
+            groups.append(Counter())
+        elif len(groups) == 1:
+            return Counter()
         else:
-            group = stack.pop()
-            for symbol in group:
-                stack[-1][symbol] += group[symbol] * int(match[5] or 1)
-    is_whole = position == len(body) and len(stack) == 1
-    return {symbol: number for symbol, number in stack[0].items() if number and is_whole}
+            inner = groups.pop()
+            groups[-1].update({symbol: n * int(times or 1) for symbol, n in inner.items()})
+    return +groups[0] if len(groups) == 1 else Counter()

@@ -3,6 +3,7 @@
 All of these choose among candidates; none changes how molecules are proposed.
 """
 
+import contextlib
 import difflib
 from collections import Counter
 from dataclasses import dataclass
@@ -34,8 +35,8 @@ class Pattern:
         """Take atoms and bonds, in any number of pieces, and how the user wrote them."""
         self.query, self._text = query, text
         pieces = Chem.GetMolFrags(query, asMols=True, sanitizeFrags=False)
-        by_text = {Chem.MolToSmarts(piece): piece for piece in pieces}
         times = Counter(map(Chem.MolToSmarts, pieces))
+        by_text = dict(zip(map(Chem.MolToSmarts, pieces), pieces, strict=True))
         self._repeated = [(by_text[smarts], n) for smarts, n in times.items() if n > 1]
 
     def is_in(self, mol: Chem.Mol, *, is_lenient: bool = False) -> bool:
@@ -132,10 +133,9 @@ class Guide:
         mol = None if self.core is None else Chem.MolFromSmiles(self.core)
         if mol is None:
             return None
-        try:
+        with contextlib.suppress(MoleculeError):
             return parse_smiles(Chem.MolToSmiles(Chem.DeleteSubstructs(mol, _ATTACHMENT)))
-        except MoleculeError:
-            return None
+        return None
 
     def fault(self, mol: Chem.Mol) -> str:
         """What is wrong with a molecule, "" if nothing is.
@@ -160,9 +160,8 @@ class Guide:
 def read_core(text: str) -> tuple[Pattern, ...]:
     """Patterns of a core and of its tautomers, the one that was given first.
 
-    Args:
-        text: SMILES, fragments apart by dots. Where it has attachment points (``*``), its other
-            atoms have no further bonds but those to hydrogen.
+    Fragments are apart by dots. Where the SMILES has attachment points (``*``), its other atoms
+    have no further bonds but those to hydrogen.
 
     Raises:
         UsageError: It is no SMILES, or holds an element or a bond that molecules here cannot have.
@@ -176,8 +175,8 @@ def read_core(text: str) -> tuple[Pattern, ...]:
         why = "is too long for one" if len(text) > LONGEST_SMILES else "is not a SMILES"
         example = "write it as c1ccccc1 or C(=O)O, the hydrogen of a ring nitrogen as in c1c[nH]cn1"
         raise UsageError(f"core {quote(text)} {why}; {example}") from error
+    points = [point for (point,) in mol.GetSubstructMatches(_ATTACHMENT)]
     atoms = [atom for atom in mol.GetAtoms() if atom.GetAtomicNum()]
-    points = [atom for atom in mol.GetAtoms() if not atom.GetAtomicNum()]
     foreign = ", ".join(sorted({atom.GetSymbol() for atom in atoms} - set(SYMBOLS[:N_HEAVY])))
     bonds = list(mol.GetBonds())
     fault = ""
@@ -192,21 +191,18 @@ def read_core(text: str) -> tuple[Pattern, ...]:
         fault = "has an aromatic bond outside rings"
     if fault:
         raise UsageError(f"core {quote(text)} {fault}; leave that out")
-    is_open = {neighbour.GetIdx() for point in points for neighbour in point.GetNeighbors()}
-    closed = [atom.GetIdx() for atom in atoms if points and atom.GetIdx() not in is_open]
-    return tuple(Pattern(_query(form, closed), text) for form in _tautomers(mol))
+    return tuple(Pattern(_query(form, points), text) for form in _tautomers(mol))
 
 
-def _query(mol: Chem.Mol, closed: list[int]) -> Chem.Mol:
-    """The core without its attachment points; closed atoms match only without further bonds."""
+def _query(mol: Chem.Mol, points: list[int]) -> Chem.Mol:
+    """The core without its attachment points: with any, only atoms at them have further bonds."""
     query = Chem.RWMol(mol)
-    for index in closed:
-        atom = mol.GetAtomWithIdx(index)
-        closed_atom = Chem.AtomFromSmarts(f"[#{atom.GetAtomicNum()}&D{atom.GetDegree()}]")
-        query.ReplaceAtom(index, closed_atom)
-    for atom in reversed(list(mol.GetAtoms())):
-        if not atom.GetAtomicNum():
-            query.RemoveAtom(atom.GetIdx())
+    for atom in mol.GetAtoms() if points else ():
+        if atom.GetAtomicNum() and all(near.GetAtomicNum() for near in atom.GetNeighbors()):
+            closed = Chem.AtomFromSmarts(f"[#{atom.GetAtomicNum()}&D{atom.GetDegree()}]")
+            query.ReplaceAtom(atom.GetIdx(), closed)
+    for point in sorted(points, reverse=True):
+        query.RemoveAtom(point)
     query.UpdatePropertyCache(strict=False)
     return query.GetMol()
 

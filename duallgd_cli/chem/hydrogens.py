@@ -24,13 +24,12 @@ _COST_WINDOW: Final = 2
 _IMPOSSIBLE: Final = 1 << 20
 
 
-@dataclass(frozen=True)
-class Completion:
+class Completion(NamedTuple):
     """Everything that a skeleton lacks."""
 
     cost: int  # how unusual it is
-    charge: tuple[int, ...]  # of each atom
-    hydrogens: tuple[int, ...]  # on each atom
+    charge: list[int]  # of each atom
+    hydrogens: list[int]  # on each atom
     double: frozenset[tuple[int, int]]  # aromatic bonds that the Kekule form has as double ones
 
 
@@ -71,10 +70,8 @@ class _Range(NamedTuple):
         """Of what has these alternatives each."""
         hydrogens = [[one.hydrogens for one in row] for row in rows]
         charges = [[one.charge for one in row] for row in rows]
-        return cls(
-            *(sum(map(min, hydrogens)), sum(map(max, hydrogens))),
-            *(sum(map(min, charges)), sum(map(max, charges))),
-        )
+        sums = ((sum(map(min, each)), sum(map(max, each))) for each in (hydrogens, charges))
+        return cls(*chain.from_iterable(sums))
 
     def admits(self, hydrogens: int, charge: int) -> bool:
         return (
@@ -205,22 +202,17 @@ def _cheapest(units: list[_Unit], hydrogens: int, charge: int) -> list[tuple[_Op
         tails.append(_Range(*map(add, tails[-1], _Range.of([options]))))
     tails.reverse()
 
-    # Hydrogens and charge that may be left for the units from an index on: their least cost.
-    least: list[dict[tuple[int, int], int]] = [{(hydrogens, charge): 0}]
-    for (_, options), tail in zip(units, tails[1:], strict=True):
-        left = {
-            (more - option.hydrogens, rest - option.charge)
-            for more, rest in least[-1]
-            for option in options
-        }
-        least.append(dict.fromkeys((sums for sums in left if tail.admits(*sums)), 0))
-    for index, (_, options) in reversed(list(enumerate(units))):
-        for more, rest in least[index]:
-            least[index][more, rest] = min(
-                option.cost
-                + least[index + 1].get((more - option.hydrogens, rest - option.charge), _IMPOSSIBLE)
-                for option in options
-            )
+    @cache
+    def least(index: int, hydrogens: int, charge: int) -> int:
+        """Cost of the units from an index on, at least, where they take these sums."""
+        if not tails[index].admits(hydrogens, charge):
+            return _IMPOSSIBLE
+        if index == len(units):
+            return 0
+        return min(
+            option.cost + least(index + 1, hydrogens - option.hydrogens, charge - option.charge)
+            for option in units[index][1]
+        )
 
     def walk(index: int, hydrogens: int, charge: int, budget: int) -> Iterator[tuple[_Option, ...]]:
         if index == len(units):
@@ -228,17 +220,16 @@ def _cheapest(units: list[_Unit], hydrogens: int, charge: int) -> list[tuple[_Op
             return
         for option in units[index][1]:
             left = (hydrogens - option.hydrogens, charge - option.charge)
-            if option.cost + least[index + 1].get(left, _IMPOSSIBLE) <= budget:
+            if option.cost + least(index + 1, *left) <= budget:
                 for tail in walk(index + 1, *left, budget - option.cost):
                     yield (option, *tail)
 
-    best = least[0][hydrogens, charge] if tails[0].admits(hydrogens, charge) else _IMPOSSIBLE
+    best = least(0, hydrogens, charge)
     if best >= _IMPOSSIBLE:
         return []
     chosen = list(islice(walk(0, hydrogens, charge, best), _MAX_SOLUTIONS))
     if len(chosen) < _MAX_SOLUTIONS:
-        wider = walk(0, hydrogens, charge, best + _COST_WINDOW)
-        chosen = list(islice(wider, _MAX_SOLUTIONS))
+        chosen = list(islice(walk(0, hydrogens, charge, best + _COST_WINDOW), _MAX_SOLUTIONS))
     return sorted(chosen, key=lambda options: sum(option.cost for option in options))
 
 
@@ -247,9 +238,5 @@ def _completion(n: int, units: list[_Unit], chosen: tuple[_Option, ...]) -> Comp
     for (atoms, _), option in zip(units, chosen, strict=True):
         for atom, state in zip(atoms, option.states, strict=True):
             charge[atom], hydrogens[atom] = state.charge, state.hydrogens
-    return Completion(
-        sum(option.cost for option in chosen),
-        tuple(charge),
-        tuple(hydrogens),
-        frozenset(pair for option in chosen for pair in option.double),
-    )
+    double = frozenset(pair for option in chosen for pair in option.double)
+    return Completion(sum(option.cost for option in chosen), charge, hydrogens, double)

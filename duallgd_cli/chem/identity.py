@@ -221,15 +221,18 @@ def family(mol: Chem.Mol) -> str:
     if not bonds:
         return canonical_smiles(mol)
     cut = Chem.FragmentOnBonds(mol, sorted(bonds), dummyLabels=[(0, 0)] * len(bonds))
-    pieces = [_closed(piece) for piece in Chem.MolToSmiles(cut).split(".")]
+    pieces = [closed(piece) for piece in Chem.MolToSmiles(cut).split(".")]
     return ".".join(sorted(pieces)) if all(pieces) else canonical_smiles(mol)
 
 
 @lru_cache(maxsize=20_000)  # candidates share most of their pieces
-def _closed(piece: str) -> str:
+def closed(piece: str) -> str:
     """A piece with hydrogen in place of what was cut off, "" where that is no molecule."""
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(piece.replace("*", "[H]"))
+    for atom in () if mol is None else mol.GetAtoms():  # where a double bond was cut
+        atom.SetNumExplicitHs(atom.GetNumExplicitHs() + atom.GetNumRadicalElectrons())
+        atom.SetNumRadicalElectrons(0)
     return "" if mol is None else canonical_smiles(mol)
 
 

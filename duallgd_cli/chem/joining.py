@@ -57,18 +57,16 @@ class BuildingBlock(NamedTuple):
 
 def cut(known: Iterable[Parts], others: Iterable[Parts] = ()) -> BuildingBlocks:
     """All building blocks of known molecules' parts, and those that several of the others have."""
-    own, common = _counted(known), _counted(others)
-    for found, more, least in zip(own, common, _COMMON, strict=True):
-        found.update({text: n for text, n in more.items() if n >= least or text in found})
-    smiles = [
-        text for found in own for text in sorted(found, key=lambda text: (-found[text], text))
-    ]
-    mols = list(map(Chem.MolFromSmiles, smiles))
+    blocks: list[tuple[str, int]] = []
+    for kind, common, least in zip(_counted(known), _counted(others), _COMMON, strict=True):
+        kind.update({text: n for text, n in common.items() if n >= least or text in kind})
+        blocks += sorted(kind.items(), key=lambda block: (-block[1], block[0]))
+    mols = [Chem.MolFromSmiles(text) for text, _ in blocks]
     bits = [bits_away(mol, open_ends(mol)) for mol in mols]
     return BuildingBlocks(
-        tuple(smiles),
+        tuple(text for text, _ in blocks),
         np.array([atoms_of(mol).sum(0) for mol in mols], np.uint8).reshape(-1, N_ELEMENTS),
-        np.array([own[text.count(OPEN) - 1][text] for text in smiles], np.int32),
+        np.array([n for _, n in blocks], np.int32),
         np.array(list(map(len, bits)), np.uint16),
         np.concatenate([np.zeros(0, np.uint16), *bits]),
     )
@@ -192,12 +190,10 @@ def joined(one: Chem.Mol, place: int, other: BuildingBlock) -> Chem.RWMol:
     return made
 
 
-def _parts(mol: Chem.Mol, bonds: tuple[int, ...]) -> Iterator[str]:
+def _parts(mol: Chem.Mol, bonds: tuple[int, ...]) -> list[str]:
     """What is left when all these bonds are cut, and touches all of them."""
-    cut = Chem.FragmentOnBonds(mol, bonds, dummyLabels=[(0, 0)] * len(bonds))
-    for part in Chem.GetMolFrags(cut, asMols=True, sanitizeFrags=False):
-        if len(open_ends(part)) == len(bonds):
-            yield Chem.MolToSmiles(part)
+    apart = Chem.FragmentOnBonds(mol, bonds, dummyLabels=[(0, 0)] * len(bonds))
+    return [text for text in Chem.MolToSmiles(apart).split(".") if text.count(OPEN) == len(bonds)]
 
 
 @lru_cache(maxsize=5_000)
@@ -233,14 +229,12 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
     """
     # Sums of three codes are equal only where the atoms are.
     radix = np.cumprod(np.concatenate([[1], 3 * formula.array[:-1] + 1]))
-    parts = slice(0, blocks.n_ends), slice(blocks.n_ends, None)
-    ends, linkers = (_fitting(blocks, part, formula, radix, bit_scores) for part in parts)
-    none = np.where(np.arange(_OF_A_KIND) == 0, 0.0, -np.inf)[None]
-    linkers = _Kinds(
-        np.append(0, linkers.code),
-        np.concatenate([np.full_like(none, -1, np.int64), linkers.row]),
-        np.concatenate([none, linkers.value]),
-    )
+    n_ends = blocks.n_ends
+    ends = _fitting(blocks, slice(0, n_ends), formula, radix, bit_scores)
+    code, row, value = _fitting(blocks, slice(n_ends, None), formula, radix, bit_scores)
+    none = np.where(np.arange(_OF_A_KIND) == 0, 0.0, -np.inf)
+    no_row = np.full(_OF_A_KIND, -1)
+    linkers = _Kinds(np.append(0, code), np.vstack([no_row, row]), np.vstack([none, value]))
     rows = _listed(linkers, ends, int(formula.array @ radix))
     if not len(rows):
         return rows

@@ -117,8 +117,8 @@ def assemble(
     element: list[int] = formula.atom_class.tolist()
     skeleton = Skeleton.of(element, bonds_of(len(element), bond_class))
     draft = Chem.RWMol()
-    for one in element:
-        atom = Chem.Atom(ATOMIC_NUMBERS[one])
+    for index in element:
+        atom = Chem.Atom(ATOMIC_NUMBERS[index])
         atom.SetNoImplicit(True)
         draft.AddAtom(atom)
     for low, high, bond in skeleton.bonds:

@@ -10,6 +10,7 @@ C molecules, P parts.
 """
 
 import csv
+import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import resources
@@ -21,12 +22,14 @@ from numpy.typing import NDArray
 from rdkit import Chem
 from rdkit.Chem import rdfiltercatalog
 
+from duallgd_cli.chem.identity import closed
+
 RING_SYSTEM: Final = "ring system"
 FATTY_ACYL: Final = "fatty acyl"
 # Shorter acyls are groups with names of their own (acetyl, propionyl).
 _SHORTEST_ACYL: Final = 4
-_PLAIN: Final = {"B", "C", "N", "O", "P", "S"}
 _ACYL: Final = Chem.MolFromSmarts("[CX3;!R](=O)([O,N,S])[CH2,CH1;!R]")
+_MOBILE: Final = Chem.MolFromSmarts("[nD2+0]")  # may have a hydrogen, or leave it to another
 
 
 class Part(NamedTuple):
@@ -102,21 +105,20 @@ def bond_environments(smiles: Sequence[str]) -> list[list[int]]:
     """
     environments = []
     for mol in map(_read, smiles):
-        atoms = () if mol is None else mol.GetAtoms()
-        bonds = [] if mol is None else _bonds(mol)
-        near: list[list[tuple[int, int]]] = [[] for _ in atoms]
-        number = [atom.GetAtomicNum() for atom in atoms]
-        for one, other, kind in bonds:
-            near[one].append((kind, number[other]))
-            near[other].append((kind, number[one]))
-        ends = [
-            hash((atom.GetAtomicNum(), atom.GetTotalNumHs(), atom.GetFormalCharge(), *sorted(own)))
-            for atom, own in zip(atoms, near, strict=True)
-        ]
-        environments.append(
-            [hash((kind, *sorted((ends[one], ends[other])))) for one, other, kind in sorted(bonds)]
-        )
+        ends = [] if mol is None else [_environment(atom) for atom in mol.GetAtoms()]
+        bonds = [] if mol is None else sorted(_bonds(mol))
+        environments.append([hash((kind, *sorted((ends[a], ends[b])))) for a, b, kind in bonds])
     return environments
+
+
+def _environment(atom: Chem.Atom) -> int:
+    """A number of an atom with its hydrogens and charge, and the atoms and bonds around it."""
+    near = [
+        (int(bond.GetBondType()), bond.GetOtherAtom(atom).GetAtomicNum())
+        for bond in atom.GetBonds()
+    ]
+    own = atom.GetAtomicNum(), atom.GetTotalNumHs(), atom.GetFormalCharge()
+    return hash((*own, *sorted(near)))
 
 
 def _bonds(mol: Chem.Mol) -> list[tuple[int, int, int]]:
@@ -129,7 +131,8 @@ def ring_system(smiles: str) -> Part:
     """The part that a ring system of this canonical SMILES is."""
     text = _first_tautomer(smiles)
     # A substituted nitrogen has no hydrogen, so that the pattern asks for none.
-    return Part(RING_SYSTEM, _ring_names().get(text, text), text.replace("[nH]", "n"))
+    smarts = re.sub(r"H\d?\+\]", "+]", text.replace("[nH]", "n"))
+    return Part(RING_SYSTEM, _ring_names().get(text, text), smarts)
 
 
 @cache
@@ -148,11 +151,7 @@ def _first_tautomer(smiles: str) -> str:
         mol = Chem.MolFromSmiles(smiles) if "[nH]" in smiles else None
     if mol is None:
         return smiles
-    nitrogens = [
-        atom.GetIdx()
-        for atom in mol.GetAromaticAtoms()
-        if atom.GetSymbol() == "N" and atom.GetDegree() == 2 and not atom.GetFormalCharge()
-    ]
+    nitrogens = [number for (number,) in mol.GetSubstructMatches(_MOBILE)]
     hydrogens = sum(mol.GetAtomWithIdx(number).GetTotalNumHs() for number in nitrogens)
     n_aromatic = sum(bond.GetIsAromatic() for bond in mol.GetBonds())
     texts = [smiles]
@@ -180,40 +179,17 @@ def ring_atoms(mol: Chem.Mol) -> list[set[int]]:
 
 def _ring_systems(mol: Chem.Mol) -> list[Part]:
     """The ring systems of a molecule, cut bonds replaced by hydrogens."""
-    texts = set()
-    doubles = [ends for *ends, kind in _bonds(mol) if kind == Chem.BondType.DOUBLE]
+    bonds, texts = _bonds(mol), set()
     for ring in ring_atoms(mol):
+        doubles = (ends for *ends, kind in bonds if kind == Chem.BondType.DOUBLE)
         atoms = ring.union(*(ends for ends in doubles if ring.intersection(ends)))
-        symbols = [atom.GetSymbol() for atom in mol.GetAtoms()]
-        for number in ring:
-            symbols[number] = _symbol(mol.GetAtomWithIdx(number), atoms)
-        texts.add(_canonical(Chem.MolFragmentToSmiles(mol, sorted(atoms), atomSymbols=symbols)))
+        outer = [number for number, (*ends, _) in enumerate(bonds) if len(atoms & {*ends}) == 1]
+        whole = (
+            Chem.FragmentOnBonds(mol, outer, dummyLabels=[(0, 0)] * len(outer)) if outer else mol
+        )
+        alone = next(piece for piece in Chem.GetMolFrags(whole) if min(ring) in piece)
+        texts.add(closed(Chem.MolFragmentToSmiles(whole, alone)))
     return [ring_system(text) for text in sorted(texts)]
-
-
-@lru_cache(maxsize=10_000)
-def _canonical(fragment: str) -> str:
-    """Canonical SMILES of a fragment; itself where it is no molecule alone."""
-    with Chem.rdBase.BlockLogs():
-        alone = Chem.MolFromSmiles(fragment)
-    return fragment if alone is None else Chem.MolToSmiles(alone)
-
-
-def _symbol(atom: Chem.Atom, atoms: set[int]) -> str:
-    """How a ring atom is written when what is not in `atoms` has become hydrogen."""
-    symbol, charge = atom.GetSymbol(), atom.GetFormalCharge()
-    inside = [bond for bond in atom.GetBonds() if bond.GetOtherAtomIdx(atom.GetIdx()) in atoms]
-    mark = "+" if charge > 0 else ""
-    if atom.GetIsAromatic():
-        symbol = symbol.lower()
-        needs_hydrogen = atom.GetTotalDegree() == 3 and len(inside) == 2
-        if symbol == "n" and (needs_hydrogen or charge):
-            return f"[n{'H' if needs_hydrogen else ''}{mark}]"
-        return symbol if not charge and symbol.upper() in _PLAIN else f"[{symbol}{mark}]"
-    if symbol not in _PLAIN:
-        return f"[{symbol}]"
-    crowded = sum(bond.GetBondTypeAsDouble() for bond in inside) > 3
-    return f"[{symbol}+]" if charge > 0 and crowded else symbol
 
 
 def fatty_acyl(carbons: int, double_bonds: int) -> Part:

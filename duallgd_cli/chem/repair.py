@@ -57,7 +57,9 @@ _COLUMNS: Final = range(0, 3 * N_BOND_CLASSES, N_BOND_CLASSES)
 
 @cache
 def _atom_table(is_cation: bool) -> NDArray[np.float64]:
-    """Fault, and least and greatest hydrogens minus charge, of every kind of atom, (rows, 3).
+    """Of every kind of atom its fault, least and most hydrogens minus charge, and 1 if possible.
+
+    Shape (rows, 4).
 
     The sum of hydrogens minus charge over all atoms is fixed by the formula, while a single N+ and
     its O- leave it as it is: so it can be judged before any charge is placed.
@@ -74,20 +76,13 @@ def _change_table(is_cation: bool, rule_nats: float) -> NDArray[np.float64]:
         Fault, half the least and half the negative of the greatest contribution, each for all new
         classes: rows as of `_atom_table`, for each of these all old classes, shape (rows x C, 3 C).
     """
-    table = _atom_table(is_cation).reshape(*_ROWS, 3) * (1, 0.5, -0.5) * rule_nats
+    table = _atom_table(is_cation)[:, :3].reshape(*_ROWS, 3) * (1, 0.5, -0.5) * rule_nats
     order, is_aromatic = np.array(ORDERS), np.arange(N_BOND_CLASSES) == BOND_AROMATIC
     orders = np.arange(_ROWS[1])[:, None, None, None] + (order - order[:, None])
     aromatic = np.arange(_ROWS[2])[:, None, None] + (is_aromatic * 1 - is_aromatic[:, None])
     after = table[:, orders.clip(0, _ROWS[1] - 1), aromatic.clip(0, _ROWS[2] - 1)]
     change = after - table[:, :, :, None, None]  # (elements, sums, aromatic, C old, C new, 3)
     return np.ascontiguousarray(change.swapaxes(-1, -2)).reshape(-1, 3 * N_BOND_CLASSES)
-
-
-@cache
-def _is_possible() -> NDArray[np.bool_]:
-    """Whether an atom can have these bonds, rows as of `_atom_table`."""
-    kinds = np.ndindex(_ROWS)
-    return np.array([bool(plain_states(element, n, rings > 0)) for element, n, rings in kinds])
 
 
 @cache
@@ -98,17 +93,17 @@ def _sums(element: int, is_aromatic: bool) -> list[int]:
 
 def _entry(
     element: int, order_sum: int, n_aromatic: int, is_cation: bool
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float, int]:
     """Row of `_atom_table`; bonds that do not fit are judged by the nearest order sum that does."""
     states = plain_states(element, order_sum, n_aromatic > 0)
     if not states:
         # No halogen is aromatic at all: judge it as if its bonds were single.
         kind = n_aromatic if _sums(element, n_aromatic > 0) else 0
         distance, possible = min((abs(order_sum - n), n) for n in _sums(element, kind > 0))
-        fault, _, most = _entry(element, possible, kind, is_cation)
+        fault, _, most, _ = _entry(element, possible, kind, is_cation)
         # Bonds beyond the valence count as hydrogens that others lack: mending restores the count.
         contribution = most + possible - order_sum
-        return fault + max(distance, 1), contribution, contribution
+        return fault + max(distance, 1), contribution, contribution, 0
     if not is_cation:
         # A neutral molecule seldom has a charge where the atom can do without one.
         states = tuple(s for s in states if s.charge == 0) or states
@@ -119,7 +114,7 @@ def _entry(
     if n_aromatic == 1:
         fault += _LONE_AROMATIC_BOND
     contributions = [state.hydrogens - state.charge for state in states]
-    return fault, min(contributions), max(contributions)
+    return fault, min(contributions), max(contributions), 1
 
 
 @cache
@@ -237,7 +232,7 @@ class _EditSearch:
         for number, state in enumerate(islice(self._states(), self._attempt.effort)):
             if len(state.fragments) > 1 or state.unpaired or self._gap(state) > 0:
                 continue
-            if not _is_possible()[state.kind].all():
+            if not self._of_atoms[state.kind, -1].all():
                 continue
             if state.faults <= _TOLERANCE:
                 yield state.edits
@@ -290,7 +285,7 @@ class _EditSearch:
         n_aromatic = [mask.bit_count() for mask in skeleton.ring]
         kinds = np.array([elements, skeleton.order_sum, n_aromatic], np.int64)
         kind = np.ravel_multi_index(tuple(np.minimum(kinds, _LAST)), _ROWS)
-        faults, least, most = self._of_atoms[kind].sum(0).tolist()
+        faults, least, most, _ = self._of_atoms[kind].sum(0).tolist()
         fragments, unpaired = skeleton.fragments, []
         for system in skeleton.ring_systems:
             required = optional = 0

@@ -32,34 +32,30 @@ TIERS: Final = (*ORDINARY, EXOTIC)
 # Of each bond class, aromatic bonds counted as one.
 ORDERS: Final = (0, 1, 2, 3, 1)
 
-# Total valence by element and charge; what RDKit accepts, so that no answer is refused later.
-_VALENCES: Final[dict[str, dict[int, tuple[int, ...]]]] = {
-    "C": {0: (4,), 1: (3,), -1: (3,)},
-    "N": {0: (3,), 1: (4,), -1: (2,)},
-    "O": {0: (2,), 1: (3,), -1: (1,)},
-    "P": {0: (3, 5), 1: (4,), -1: (2, 6)},
-    "S": {0: (2, 4, 6), 1: (3, 5), -1: (1,)},
-    "F": {0: (1,)},
-    "Cl": {0: (1,), 1: (2,), 2: (3,), 3: (4,)},
-    "Br": {0: (1,), 1: (2,), 2: (3,), 3: (4,)},
-    "I": {0: (1, 3, 5), 1: (2,), 2: (3,), 3: (4,)},
-    "B": {0: (3,), -1: (4,)},
-    "Si": {0: (4,), -1: (5,), -2: (6,)},
-    "Se": {0: (2, 4, 6), 1: (3, 5), -1: (1,)},
-}
-_BY_ELEMENT: Final = {INDEX[symbol]: table for symbol, table in _VALENCES.items()}
-
-# Order sum from which an atom that is bonded this way carries a positive charge.
-_CATION_SUMS: Final = {
-    NITROGEN: (4,),
-    OXYGEN: (3,),
-    PHOSPHORUS: (4,),
-    SULFUR: (3, 5),
-    SELENIUM: (3, 5),
-    INDEX["Cl"]: (2, 3, 4),
-    INDEX["Br"]: (2, 3, 4),
-    INDEX["I"]: (2, 4),
-}
+# Total valences by charge, in the order of `elements.HEAVY`; what RDKit accepts, so that no answer
+# is refused later.
+_VALENCES: Final[tuple[dict[int, tuple[int, ...]], ...]] = (
+    {0: (4,), 1: (3,), -1: (3,)},  # C
+    {0: (3,), 1: (4,), -1: (2,)},  # N
+    {0: (2,), 1: (3,), -1: (1,)},  # O
+    {0: (3, 5), 1: (4,), -1: (2, 6)},  # P
+    {0: (2, 4, 6), 1: (3, 5), -1: (1,)},  # S
+    {0: (1,)},  # F
+    {0: (1,), 1: (2,), 2: (3,), 3: (4,)},  # Cl
+    {0: (1,), 1: (2,), 2: (3,), 3: (4,)},  # Br
+    {0: (1, 3, 5), 1: (2,), 2: (3,), 3: (4,)},  # I
+    {0: (3,), -1: (4,)},  # B
+    {0: (4,), -1: (5,), -2: (6,)},  # Si
+    {0: (2, 4, 6), 1: (3, 5), -1: (1,)},  # Se
+)
+# Order sums of atoms that are cations by their bonds: those that no neutral atom has. A carbon of
+# three bonds has a hydrogen.
+_CATION_SUMS: Final = tuple(
+    {n for charge, sums in table.items() if charge > 0 for n in sums} - {*table[0]}
+    if element != CARBON
+    else set[int]()
+    for element, table in enumerate(_VALENCES)
+)
 
 
 @lru_cache(maxsize=256)
@@ -240,7 +236,7 @@ def plain_states(element: int, order_sum: int, aromatic: bool) -> tuple[State, .
 def _states(atom: _Atom, tier: int) -> tuple[State, ...]:
     possible = []
     for pi in (0, 1) if atom.aromatic else (0,):
-        for charge, valences in _BY_ELEMENT[atom.element].items():
+        for charge, valences in _VALENCES[atom.element].items():
             fitting = [v - atom.order_sum - pi for v in valences if v >= atom.order_sum + pi]
             for rank, hydrogens in enumerate(fitting):
                 needed, cost = _tier_and_cost(atom, charge, hydrogens, pi)
@@ -267,7 +263,7 @@ def _tier_and_cost(atom: _Atom, charge: int, hydrogens: int, pi: int) -> tuple[i
         if atom.element == CARBON or pi or not hydrogens:
             return USUAL, 0
         return USUAL, {"five-ring": 1, "beside a bridgehead": 3}.get(atom.site, 2)
-    if atom.order_sum in _CATION_SUMS.get(atom.element, ()) and atom.element != PHOSPHORUS:
+    if atom.order_sum in _CATION_SUMS[atom.element] and atom.element != PHOSPHORUS:
         return EXOTIC, 6
     is_crowded = atom.element == PHOSPHORUS and atom.order_sum == 4 and atom.site != "double bond"
     if is_crowded or _anion_is_the_rule(atom):
@@ -290,21 +286,13 @@ def _cost_of_cation(atom: _Atom, hydrogens: int, pi: int) -> tuple[int, int]:
     return USUAL, 1 if atom.site == "oxygen" else 2
 
 
-# Tiers and costs of anions of oxygen and its kin; see `_site`.
-_ACIDITY: Final = {
-    "beside a cation": (USUAL, 0),
-    "beside a ring nitrogen": (USUAL, 0),
-    "strong acid": (PROTON_MOVED, 3),
-    "acid": (PROTON_MOVED, 4),
-}
-
-
 def _cost_of_anion(atom: _Atom, hydrogens: int) -> tuple[int, int]:
     if _anion_is_the_rule(atom):
         return USUAL, 0
-    if atom.element in _CHALCOGENS:
-        return _ACIDITY.get(atom.site, (PROTON_MOVED, 6))
     is_beside = atom.site in ("beside a cation", "beside a ring nitrogen")
+    if atom.element in _CHALCOGENS:
+        acidity = {"strong acid": 3, "acid": 4}.get(atom.site, 6)
+        return (USUAL, 0) if is_beside else (PROTON_MOVED, acidity)
     if atom.element == NITROGEN and hydrogens == 0:
         return (USUAL, 2) if is_beside else (PROTON_MOVED, 7)
     if atom.element == CARBON:
@@ -323,9 +311,8 @@ def _anion_is_the_rule(atom: _Atom) -> bool:
 
 def _is_cation(skeleton: Skeleton, atom: int) -> bool:
     element = skeleton.element[atom]
-    if skeleton.order_sum[atom] not in _CATION_SUMS.get(element, ()):
-        return False
-    return not (element == PHOSPHORUS and _has_double(skeleton, atom))
+    is_ylide = element == PHOSPHORUS and _has_double(skeleton, atom)
+    return skeleton.order_sum[atom] in _CATION_SUMS[element] and not is_ylide
 
 
 def _is_substituted_ring_nitrogen(skeleton: Skeleton, atom: int) -> bool:

@@ -76,12 +76,7 @@ _NAMED: Final = {"quadratic": quadratic, "uniform": evenly_spaced}
 
 
 def parse_schedule(text: str, n_steps: int, evaluations: int) -> tuple[int, ...]:
-    """The steps to visit: tau_0 = T > tau_1 > ... > tau_J = 0.
-
-    Args:
-        text: ``quadratic`` or ``uniform``.
-        n_steps: T.
-        evaluations: J.
+    """The steps to visit: tau_0 = T > tau_1 > ... > tau_J = 0, ``quadratic`` or ``uniform``.
 
     Raises:
         ConfigError: Another name, or more evaluations than steps.
@@ -96,11 +91,7 @@ def parse_schedule(text: str, n_steps: int, evaluations: int) -> tuple[int, ...]
 def corrupt(clean: Tensor, alpha: Tensor, marginal: Tensor, uniform: Tensor) -> Tensor:
     """Draw noisy bond classes q(e_t | e_0) by inverse CDF, int64 (B, M).
 
-    Args:
-        clean: Clean classes, int64 (B, M).
-        alpha: alpha_bar at each graph's step, (B,).
-        marginal: (C,).
-        uniform: Uniform numbers in [0, 1), (B, M).
+    Alpha is alpha_bar at each graph's step, (B,); uniform numbers are in [0, 1), (B, M).
     """
     keep = uniform < alpha[:, None]
     # What is left of the uniform number, stretched to [0, 1), draws the new class.

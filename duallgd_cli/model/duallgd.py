@@ -51,14 +51,9 @@ class GraphFeatures(NamedTuple):
 def graph_features(
     bond_class: Tensor, atom_class: Tensor, atom_mask: Tensor, hydrogens: Tensor, graph: LineGraph
 ) -> GraphFeatures:
-    """Compute the features; padded atoms have no bonds and count nowhere.
+    """Features of noisy classes, int64 (B, M); padded atoms have no bonds and count nowhere.
 
-    Args:
-        bond_class: Noisy classes, int64 (B, M); none at padded pairs.
-        atom_class: Elements, int64 (B, N).
-        atom_mask: Real atoms, bool (B, N).
-        hydrogens: Hydrogen atoms of the formula, float (B,).
-        graph: Line graph of N atoms.
+    Elements are int64 (B, N), the mask of real atoms bool (B, N), the formula's hydrogens (B,).
     """
     n = graph.n_atoms
     square = pad(bond_class, (0, 1))[:, graph.square].unflatten(1, (n, n))
@@ -80,7 +75,17 @@ def graph_features(
     low, high = graph.first, graph.second
     walks = torch.stack([torch.log1p(power[:, low, high]) for power in powers[1:]], 2)
     pair_token = bond_class * (MAX_HOPS + 1) + hops[:, low, high]
-    return GraphFeatures(pair_token, walks, atoms, _totals(order, free, hydrogens, atom_mask, hops))
+    n_real = atom_mask.sum(1).to(order.dtype)
+    both = atom_mask[:, :, None] & atom_mask[:, None, :]
+    totals = [
+        adjacency.sum((1, 2)) / 2 / n_real,
+        valence.sum(1) / 2 / n_real,
+        (free.sum(1) - hydrogens) / n_real,
+        free.clamp(max=0).sum(1) / n_real,
+        ((hops >= MAX_HOPS) & both).sum((1, 2)) / n_real.square(),
+        ((valence == 0) & atom_mask).sum(1) / n_real,
+    ]
+    return GraphFeatures(pair_token, walks, atoms, torch.stack(totals, 1))
 
 
 def _hops(adjacency: Tensor) -> Tensor:
@@ -95,27 +100,6 @@ def _hops(adjacency: Tensor) -> Tensor:
         hops -= (now - (reached > 0).to(adjacency.dtype)) * (MAX_HOPS - distance)
         reached = now
     return hops.long()
-
-
-def _totals(
-    order: Tensor, free: Tensor, hydrogens: Tensor, atom_mask: Tensor, hops: Tensor
-) -> Tensor:
-    n = atom_mask.sum(1).to(order.dtype)
-    both = atom_mask[:, :, None] & atom_mask[:, None, :]
-    far = ((hops >= MAX_HOPS) & both).sum((1, 2)) / n.square()
-    bonds = (order > 0).sum((1, 2)) / 2
-    isolated = ((order.sum(2) == 0) & atom_mask).sum(1)
-    return torch.stack(
-        [
-            bonds / n,
-            order.sum((1, 2)) / (2 * n),
-            (free.sum(1) - hydrogens) / n,
-            free.clamp(max=0).sum(1) / n,
-            far,
-            isolated / n,
-        ],
-        1,
-    )
 
 
 # Bits less likely than this say nothing that the formula does not.
@@ -243,15 +227,9 @@ class Denoiser(nn.Module):
         return Context(condition, atoms, position, relative, y, memory, log_prob[:, None, None])
 
     def forward(self, bond_class: Tensor, t: Tensor, context: Context) -> Tensor:
-        """Logits of the clean bond classes.
+        """Logits of the clean bond classes, float32 (B, M, N_BOND_CLASSES); of no use at padding.
 
-        Args:
-            bond_class: Noisy classes, int64 (B, M); none at padded pairs.
-            t: Noise steps, int64 (B,).
-            context: What is known of these B graphs.
-
-        Returns:
-            float32 (B, M, N_BOND_CLASSES); meaningless at padded pairs.
+        From noisy classes, int64 (B, M), none at padded pairs, and noise steps t, int64 (B,).
         """
         known = context.condition
         graph = line_graph(known.atom_class.shape[1], bond_class.device)
@@ -331,11 +309,9 @@ class DualLGD(nn.Module):
 
 
 def parameter_counts(module: nn.Module, depth: int = 3) -> dict[str, int]:
-    """Trainable parameters by part of a network, in its order.
+    """Trainable parameters by part of a network, in its order, layers of one stack together.
 
-    Args:
-        module: The network.
-        depth: Parts of a name that are told apart; layers of one stack are counted together.
+    Of the names of parameters so many parts are told apart.
     """
     counts: Counter[str] = Counter()
     for name, parameter in module.named_parameters():

@@ -210,12 +210,9 @@ class _Layer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, tokens: Tensor, mask: Tensor, longest: int = 0) -> Tensor:
-        """Attend and feed forward.
+        """Attend and feed forward, (B, K + 1, W), under the mask of real tokens, bool (B, K + 1).
 
-        Args:
-            tokens: (B, K + 1, W), or (T, W) without padding.
-            mask: Real tokens, bool (B, K + 1); without padding `PackedBatch.start`.
-            longest: Tokens of a spectrum at most, without padding.
+        Without padding (T, W), `PackedBatch.start` and how many tokens a spectrum has at most.
         """
         qkv = self.qkv(self.attention_norm(tokens)).unflatten(-1, (3, self.heads, -1))
         attended = _attended(qkv, mask, longest) if longest else _masked(qkv, mask, self.training)

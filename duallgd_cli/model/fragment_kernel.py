@@ -98,13 +98,10 @@ class FragmentKernel:
         bit_offset: NDArray[np.int64],
         molecule_bits: NDArray[np.uint16],
     ) -> "FragmentKernel":
-        """From the arrays of a weights file.
+        """From the arrays of a weights file, and the bits of one molecule after the other.
 
-        Args:
-            tensors: ``n_places`` (G,), how many fragments and losses each molecule has; ``place``
-                (E,), each once a molecule; ``weight`` (E,); ``mixing`` (3,).
-            bit_offset: Where the bits of each molecule begin, (G + 1,).
-            molecule_bits: Of one molecule after the other.
+        ``n_places`` (G,) says how many fragments and losses each molecule has; these are ``place``
+        (E,), each once a molecule, and ``weight`` (E,). ``mixing`` has three numbers.
 
         Raises:
             WeightsError: The arrays fit neither each other nor the molecules.

@@ -118,11 +118,7 @@ def pair_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
 class CrossAttention(nn.Module):
     """The linear maps of one stream's attention to the other.
 
-    Args:
-        own_width: Channels of the stream that attends, and is changed.
-        other_width: Channels of the stream that it attends to.
-        inner_width: Channels of queries, keys and values, over all heads.
-        heads: Number of heads.
+    Its own stream attends and is changed; queries, keys and values are wide over all heads.
     """
 
     def __init__(self, own_width: int, other_width: int, inner_width: int, heads: int) -> None:
@@ -143,13 +139,9 @@ class AtomsFromPairs(CrossAttention):
     """Each atom attends to the N - 1 pairs it belongs to (equations 4 and 5)."""
 
     def forward(self, atoms: Tensor, pairs: Tensor, mask: Tensor, graph: LineGraph) -> Tensor:
-        """Change of the atom states, (B, N, atom_width).
+        """Change of the atom states, (B, N, atom_width), from pairs (B, M, pair_width).
 
-        Args:
-            atoms: (B, N, atom_width).
-            pairs: (B, M, pair_width).
-            mask: Incident pairs with a real other atom, bool (B, N, N - 1).
-            graph: Line graph of N atoms.
+        The mask is of incident pairs with a real other atom, bool (B, N, N - 1).
         """
         key = incident_pairs(self.key(pairs), graph)  # (B, N, N-1, H D)
         value = incident_pairs(self.value(pairs), graph)

@@ -42,12 +42,7 @@ def linear(
 ) -> Tensor:
     """X W^T + b (..., L) of x (..., K), weight (L, K) and bias (L,), in the precision of autocast.
 
-    Args:
-        x: Rows.
-        weight: Of the map.
-        bias: Of the map, or None.
-        relu: Whether negative results become zero.
-        onto: What the product is added to, (..., L); without ReLU.
+    Followed by ReLU, or added ``onto`` something, (..., L).
     """
     dtype = x.dtype
     if torch.is_autocast_enabled("cpu"):
@@ -58,13 +53,10 @@ def linear(
             x = x.to(weight.dtype)
         if onto is not None:
             # By its full name: looking for the overload prints the tensors into an error first.
-            product: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
-                x, onto, weight, bias, "add"
-            )
-            return product
-        after = "relu" if relu else "none"
-        product = torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, after, [], "")
-        return product
+            add = torch.ops.mkldnn._linear_pointwise.binary
+            return add(x, onto, weight, bias, "add")
+        after, plain = "relu" if relu else "none", torch.ops.mkldnn._linear_pointwise.default
+        return plain(x, weight, bias, after, [], "")
     product = functional.linear(x, weight, bias)
     if onto is not None:
         return product + onto
@@ -162,49 +154,21 @@ def favor_attention(
     that a caller can make that a part of its own linear maps. Keys, values and the result are
     (B, M, H D), the mask of real tokens is bool (B, M). A query's :math:`|x|^2 / 2` scales all its
     weights alike and is left out. A key's exponent never exceeds :math:`|w|^2 / 2`, about D / 2, so
-    no maximum has to be subtracted.
+    no maximum has to be subtracted. Heads stay side by side in the channels, with zeros where they
+    would meet: four times the products cost no more than moving heads of a few channels about.
     """
-    # In bfloat16 four times the products cost less than moving heads of a few channels about.
-    mix = _mix_at_once if value.dtype == torch.bfloat16 else _mix_by_head
+    rows, width = projected_key.shape[-1] // heads, key.shape[-1] // heads
+    like = (value.device, value.dtype)
     # Autocast on a GPU would take exponentials to float32 and back, for the same numbers.
     with torch.autocast(value.device.type, enabled=False):
         query_phi = torch.exp(projected_query.clamp_max(LARGEST_EXPONENT)).to(value.dtype)
-        return mix(query_phi, projected_key, key, value, mask, heads)
-
-
-def _mix_by_head(
-    query_phi: Tensor, projected_key: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
-) -> Tensor:
-    """Heads in a dimension of their own."""
-    above = projected_key.unflatten(-1, (heads, -1)) - _half_norm(key, heads, 1).unsqueeze(-1)
-    key_phi = torch.exp(above) * mask[..., None, None]  # (B, M, H, R)
-    query, split = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query_phi, value))
-    summed = key_phi.permute(0, 2, 3, 1) @ split  # (B, H, R, D)
-    total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1)  # (B, H, R, 1)
-    mixed = query @ torch.cat([summed, total], -1)
-    shares: Tensor = mixed[..., :-1] / (mixed[..., -1:] + LEAST_TOTAL)
-    return shares.transpose(1, 2).flatten(2)
-
-
-def _mix_at_once(
-    query_phi: Tensor, projected_key: Tensor, key: Tensor, value: Tensor, mask: Tensor, heads: int
-) -> Tensor:
-    """Heads side by side in the channels, and zeros where they would meet."""
-    rows, width = projected_key.shape[-1] // heads, key.shape[-1] // heads
-    like = (value.device, value.dtype)
-    above = projected_key - _half_norm(key, heads, rows)
-    key_phi = torch.exp(above) * mask[..., None]  # (B, M, H R)
-    summed = (key_phi.transpose(1, 2) @ value) * same_head(heads, rows, width, *like)
-    total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1) * same_head(heads, rows, 1, *like)
-    weight = query_phi @ total + LEAST_TOTAL  # (B, M, H)
-    return (query_phi @ summed) / linear(weight, same_head(heads, width, 1, *like))
-
-
-def _half_norm(key: Tensor, heads: int, rows: int) -> Tensor:
-    """Half the scaled square norm of each key within a head, so many times, (B, M, H rows)."""
-    width = key.shape[-1] // heads
-    own = same_head(heads, rows, width, key.device, key.dtype)
-    return linear(key.square(), own * (width**-0.5 / 2))
+        own = same_head(heads, rows, width, key.device, key.dtype)
+        half_norm = linear(key.square(), own * (width**-0.5 / 2))  # (B, M, H R)
+        key_phi = torch.exp(projected_key - half_norm) * mask[..., None]
+        summed = (key_phi.transpose(1, 2) @ value) * own.to(value.dtype)  # (B, H R, H D)
+        total = key_phi.sum(1).to(summed.dtype).unsqueeze(-1) * same_head(heads, rows, 1, *like)
+        weight = query_phi @ total + LEAST_TOTAL  # (B, M, H)
+        return (query_phi @ summed) / linear(weight, same_head(heads, width, 1, *like))
 
 
 def projection(features: Tensor, dtype: torch.dtype) -> Tensor:

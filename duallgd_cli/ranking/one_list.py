@@ -35,7 +35,6 @@ from duallgd_cli.ranking.ranking import (
     Scored,
     described,
     ranked,
-    scored_alone,
     sigmoid,
     to_candidates,
 )
@@ -118,11 +117,7 @@ class Ranking:
     def rank(
         self, results: Results, most: int | None = None
     ) -> tuple[tuple[Candidate, ...], float]:
-        """Rank what was proposed for a feature.
-
-        Returns:
-            Candidates, best first, and the probability that the first ten hold the right one.
-        """
+        """Candidates for a feature, and the probability that the first ten hold the right one."""
         proposed = [  # without a structure that a library alone proposed
             _with(result, [one for one in result.structures if one.sources != (LIBRARY,)])
             for result in results
@@ -193,7 +188,10 @@ def with_library(
     after = max(before, probability)
     left = (1 - after) / max(1 - before, LEAST)
     rest = [pair for row, pair in enumerate(zip(scored, confidence, strict=True)) if row != at]
-    first = hit if at is None else scored[at]._replace(sources=hit.sources)
+    first = hit
+    if at is not None:
+        sources = hit.structure.sources
+        first = scored[at]._replace(structure=scored[at].structure._replace(sources=sources))
     return _best_first([(first, after), *((one, left * value) for one, value in rest)])
 
 
@@ -207,7 +205,7 @@ def _hit(result: HypothesisResult) -> tuple[Scored, float] | None:
     alone = _with(result, [structure._replace(samples=max(structure.samples, 1))], count_all=True)
     ((_, _, features),) = described([alone])
     chance = math.exp(result.log_prior) if result.formula_source == PREDICTED else 1.0
-    hit = scored_alone(0.0, structure, result, features)
+    hit = Scored(0.0, structure, result, features)
     return hit, chance * float(match.get("probability", 0.0))
 
 
@@ -238,33 +236,28 @@ def evidence(
     Scores of `generated` compare their structures with the others; `database` says which of them is
     right. None where the databases have no structure.
     """
-    inside, others = list[float](), list[float]()
     weights = np.where([name in _OF_PROPOSALS for name in FEATURES], 0.0, generated.weights)
     comparable = [
         _with(result, [one._replace(samples=1) for one in result.structures], count_all=True)
         for result in results
     ]
-    for structure, _, features in described(comparable):
-        (inside if DATABASE in structure.sources else others).append(float(features @ weights))
-    if not inside:
+    scores = [(one, float(features @ weights)) for one, _, features in described(comparable)]
+    if not any(DATABASE in one.sources for one, _ in scores):
         return None
-    advantage = max(inside) - max(others) if others else _MOST_DIFFERENCE
     _, confidence = ranked(of_databases(results), database)
-    differences = [_best_difference(results, n) for n in ("peaks_found", "known_environments")]
-    return np.array([1.0, _limited(advantage), confidence[0], *differences])
-
-
-def _best_difference(results: Results, score: str) -> float:
-    """The best of a score among structures of databases, less the best among the others."""
-    structures = [one for result in results for one in result.structures if score in one.scores]
-    inside, others = (
-        [one.scores[score] for one in structures if (DATABASE in one.sources) == is_inside]
-        for is_inside in (True, False)
+    peaks, environments = (
+        _lead([(one, one.scores[name]) for one, _ in scores if name in one.scores], 0.0)
+        for name in ("peaks_found", "known_environments")
     )
-    return _limited(max(inside) - max(others)) if inside and others else 0.0
+    advantage = _lead(scores, _MOST_DIFFERENCE)
+    return np.array([1.0, advantage, confidence[0], peaks, environments])
 
 
-def _limited(difference: float) -> float:
+def _lead(scores: Sequence[tuple[Structure, float]], otherwise: float) -> float:
+    """The best score of structures of databases less the best of the others, within bounds."""
+    inside = [value for one, value in scores if DATABASE in one.sources]
+    others = [value for one, value in scores if DATABASE not in one.sources]
+    difference = max(inside) - max(others) if inside and others else otherwise
     return min(max(difference, -_MOST_DIFFERENCE), _MOST_DIFFERENCE)
 
 
@@ -278,16 +271,9 @@ def predictions_of(
 ) -> list[Prediction]:
     """The predictions of a feature's spectra, in their order.
 
-    Spectra read together share their candidates; one that could not be used has its own status
-    and none.
-
-    Args:
-        results: Of all hypotheses of the feature.
-        candidates: All of them, as `Ranking.rank` orders them.
-        confidence_top10: That the first ten hold the right one.
-        top_k: How many candidates are kept.
-        certain: Probability from which on an answer is certain, above 0, at most 1.
-        parts: What the structure contains; None if nobody asked.
+    Spectra read together share their candidates, those of `Ranking.rank`, of which ``top_k`` are
+    kept; one that could not be used has its own status and none. From a probability of ``certain``
+    on an answer counts. Parts are what the structure contains, None if nobody asked.
     """
     first, predictions = results[0], []
     # What is read together; likewise what cannot be used for one reason, such as a whole feature.
@@ -351,22 +337,20 @@ def _in_library(match: Mapping[str, Any]) -> str:
 def chances(prediction: Prediction) -> dict[str, float]:
     """How probable the best answer of each level is, finest first."""
     candidates, parts = prediction.candidates, prediction.parts or ()
+    # 1 for a formula that was given, 0 without any.
+    named = prediction.formula, prediction.adduct
+    prior = (
+        one.log_prior
+        for one in prediction.hypotheses
+        if one.formula and (one.formula, one.adduct) == named
+    )
     return {
         "structure": max((one.confidence for one in candidates), default=0.0),
         "family": max((one.family_confidence for one in candidates), default=0.0),
         "scaffold": max((one.scaffold_confidence for one in candidates), default=0.0),
         "parts": max((part.probability for part in parts), default=0.0),
-        "formula": formula_chance(prediction),
+        "formula": math.exp(next(prior, -math.inf)),
     }
-
-
-def formula_chance(prediction: Prediction) -> float:
-    """How probable the formula of a prediction is; 1 for one that was given, 0 without any."""
-    named = (prediction.formula, prediction.adduct)
-    hypotheses = ((one.formula, one.adduct, one.log_prior) for one in prediction.hypotheses)
-    return next(
-        (math.exp(prior) for *names, prior in hypotheses if names[0] and tuple(names) == named), 0.0
-    )
 
 
 def with_level(prediction: Prediction, certain: float) -> Prediction:

@@ -19,13 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.config import parse, require
-from duallgd_cli.results import (
-    LEAST_EXPLAINED,
-    Candidate,
-    HypothesisResult,
-    Results,
-    Structure,
-)
+from duallgd_cli.results import LEAST_EXPLAINED, Candidate, HypothesisResult, Results, Structure
 from duallgd_cli.spectra.types import PREDICTED
 
 FEATURES: Final = (
@@ -38,12 +32,9 @@ PRESENCE: Final = (
     "present_distinct", "present_samples", "present_steps", "present_environments",
 )  # fmt: skip
 CORRECTION: Final = (
-    "corrected",
-    "corrected_odds",
-    "corrected_odds_above_even",
-    "corrected_samples",
+    "corrected", "corrected_odds", "corrected_odds_above_even", "corrected_samples",
     "corrected_odds_samples",
-)
+)  # fmt: skip
 FIRST: Final = 10
 # One sample of one is no agreement: shares count as if so many more samples had agreed with none.
 _DISSENT: Final = 10.0
@@ -152,30 +143,33 @@ class SampleStatistics(NamedTuple):
         sampled = sum(result.sampled for result in results)
         if not sampled:
             return cls()
-        log_samples, log_steps = float(np.log(sampled)), float(np.log(model.steps))
-        drawn = [result for result in results if result.structures]
+        counts = cls(log_samples=float(np.log(sampled)), log_steps=float(np.log(model.steps)))
+        drawn = [(one, result) for result in results for one in result.structures]
         if not drawn:
-            return cls(log_samples=log_samples, log_steps=log_steps)
-        distinct = {one.block: one for result in drawn for one in result.structures}
-        known = (one.scores.get("known_environments") for one in distinct.values())
-        usual = sorted(one for one in known if one is not None)[-FIRST:]
-        with_structures = sum(result.sampled for result in drawn)
-        shares = (
-            one.samples / (result.sampled + _DISSENT)
-            for result in drawn
-            for one in result.structures
-        )
-        return cls(
-            n_heavy=max(result.n_heavy for result in drawn),
-            log_share=float(np.log(max(shares))),
+            return counts
+        distinct = {one.block: one.scores.get("known_environments") for one, _ in drawn}
+        usual = sorted(value for value in distinct.values() if value is not None)[-FIRST:]
+        with_structures = sum(result.sampled for result in results if result.structures)
+        share = max(one.samples / (result.sampled + _DISSENT) for one, result in drawn)
+        return counts._replace(
+            n_heavy=max(result.n_heavy for _, result in drawn),
+            log_share=float(np.log(share)),
             log_distinct=float(np.log(len(distinct) / with_structures)),
-            log_samples=log_samples,
-            log_steps=log_steps,
             environments=float(np.mean(usual)) if usual else 0.0,
         )
 
 
-def ranked(results: Results, model: RankingModel) -> "tuple[list[Scored], list[float]]":
+class Scored(NamedTuple):
+    """A molecule of a feature, before it is a candidate."""
+
+    score: float  # the logarithm of a weight
+    # Under the best of its hypotheses; samples, likelihood and sources are those of all.
+    structure: Structure
+    result: HypothesisResult  # of that hypothesis
+    features: NDArray[np.float64]  # in the order of `FEATURES`, there
+
+
+def ranked(results: Results, model: RankingModel) -> tuple[list[Scored], list[float]]:
     """The molecules of a feature, best first, and the probability that each is right.
 
     Under predicted formulas that is, by the law of total probability, the probability given the
@@ -195,16 +189,12 @@ def ranked(results: Results, model: RankingModel) -> "tuple[list[Scored], list[f
 def rank(
     results: Results, model: RankingModel, most: int | None = None
 ) -> tuple[tuple[Candidate, ...], float]:
-    """Rank what was proposed for a feature by one model.
-
-    Returns:
-        Candidates, best first, and the probability that the first ten hold the right one.
-    """
+    """Candidates for a feature by one model, and the probability that ten hold the right one."""
     return to_candidates(*ranked(results, model), most)
 
 
 def to_candidates(
-    scored: "Sequence[Scored]", confidence: Sequence[float], most: int | None = None
+    scored: Sequence[Scored], confidence: Sequence[float], most: int | None = None
 ) -> tuple[tuple[Candidate, ...], float]:
     """The first of ranked molecules as candidates; the probability that ten hold the right one."""
     scored, confidence = _with_own_scores(scored, confidence)
@@ -228,12 +218,12 @@ def to_candidates(
                 inchikey=structure.inchikey,
                 formula=result.formula,
                 adduct=result.adduct,
-                samples=one.samples,
-                log_likelihood=one.log_likelihood,
+                samples=structure.samples,
+                log_likelihood=structure.log_likelihood,
                 score=one.score,
                 confidence=value,
                 extra_scores={**extra, "repaired": structure.repaired, **_own_scores(structure)},
-                sources=one.sources,
+                sources=structure.sources,
                 family=structure.family,
                 family_confidence=summed("family", structure.family),
                 scaffold=structure.scaffold,
@@ -249,8 +239,8 @@ def _own_scores(structure: Structure) -> dict[str, float]:
 
 
 def _with_own_scores(
-    scored: "Sequence[Scored]", confidence: Sequence[float]
-) -> "tuple[Sequence[Scored], Sequence[float]]":
+    scored: Sequence[Scored], confidence: Sequence[float]
+) -> tuple[Sequence[Scored], Sequence[float]]:
     """Ranked molecules, ranked anew where there are scores of the user's own.
 
     These count as logarithms of a likelihood ratio, and all confidences are scaled to their former
@@ -261,32 +251,9 @@ def _with_own_scores(
         return scored, confidence
     logs = np.log(np.maximum(confidence, LEAST)) + added
     logs += np.log(max(math.fsum(confidence), LEAST)) - np.logaddexp.reduce(logs)
-    pairs = [
-        (one._replace(score=float(log)), math.exp(log))
-        for one, log in zip(scored, logs, strict=True)
-    ]
-    pairs.sort(key=lambda pair: (-pair[0].score, pair[0].structure.inchikey))
-    return [one for one, _ in pairs], [value for _, value in pairs]
-
-
-class Scored(NamedTuple):
-    """A molecule of a feature, before it is a candidate."""
-
-    score: float  # the logarithm of a weight
-    structure: Structure  # under the best of its hypotheses
-    result: HypothesisResult  # of that hypothesis
-    features: NDArray[np.float64]  # in the order of `FEATURES`, there
-    samples: int  # that became it, of all its hypotheses
-    log_likelihood: float | None  # mean of those drawn, or None
-    sources: tuple[str, ...] = ()  # that proposed it, under any hypothesis
-
-
-def scored_alone(
-    score: float, structure: Structure, result: HypothesisResult, features: NDArray[np.float64]
-) -> Scored:
-    """A molecule as one hypothesis has it."""
-    drawn = structure.samples, structure.log_likelihood, structure.sources
-    return Scored(score, structure, result, features, *drawn)
+    anew = [one._replace(score=log) for one, log in zip(scored, logs.tolist(), strict=True)]
+    anew.sort(key=lambda one: (-one.score, one.structure.inchikey))
+    return anew, [math.exp(one.score) for one in anew]
 
 
 def _under_given_formulas(
@@ -294,15 +261,15 @@ def _under_given_formulas(
 ) -> tuple[list[Scored], list[float]]:
     """Molecules of all hypotheses, best first, their weights compared; and their confidence."""
     weights = model.weights
-    found = _merged(
-        scored_alone(float(np.dot(features, weights)), structure, result, features)
+    merged = _merged(
+        Scored(float(np.dot(features, weights)), structure, result, features)
         for structure, result, features in described(results)
     )
-    scores = np.array([one.score for one in found])
+    scores = np.array([one.score for one in merged])
     confidence = candidate_confidence(scores, SampleStatistics.of(results, model), model)
     if all(result.n_peaks and result.explained_intensity < LEAST_EXPLAINED for result in results):
         confidence = confidence * _UNEXPLAINED
-    return found, confidence.tolist()
+    return merged, confidence.tolist()
 
 
 def _merged(scored: Iterable[Scored]) -> list[Scored]:
@@ -314,14 +281,12 @@ def _merged(scored: Iterable[Scored]) -> list[Scored]:
     for one in scored:
         by_block[one.structure.block].append(one)
     merged = [same[0] if len(same) == 1 else _merge(same) for same in by_block.values()]
-    return sorted(
-        merged,
-        key=lambda one: (
-            -one.score,
-            math.inf if one.log_likelihood is None else -one.log_likelihood,
-            one.structure.inchikey,
-        ),
-    )
+
+    def order(one: Scored) -> tuple[float, float, str]:
+        likelihood = one.structure.log_likelihood
+        return -one.score, math.inf if likelihood is None else -likelihood, one.structure.inchikey
+
+    return sorted(merged, key=order)
 
 
 def described(
@@ -410,12 +375,13 @@ def _merge(same: list[Scored]) -> Scored:
             -one.score, one.structure.inchikey, one.result.formula, one.result.adduct
         )
     )  # fmt: skip
-    samples = sum(one.samples for one in same)
-    drawn = [(one.log_likelihood, one.samples) for one in same if one.log_likelihood is not None]
+    each = [one.structure for one in same]
+    drawn = [(one.log_likelihood, one.samples) for one in each if one.log_likelihood is not None]
     weight = sum(count for _, count in drawn)
-    return same[0]._replace(
-        samples=samples,
+    structure = each[0]._replace(
+        samples=sum(one.samples for one in each),
         log_likelihood=sum(mean * n for mean, n in drawn) / weight if weight else None,
-        sources=tuple(sorted({name for one in same for name in one.sources})),
-        score=float(np.logaddexp.reduce([one.score for one in same])),
+        sources=tuple(sorted({name for one in each for name in one.sources})),
     )
+    score = float(np.logaddexp.reduce([one.score for one in same]))
+    return same[0]._replace(score=score, structure=structure)

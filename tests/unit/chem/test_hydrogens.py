@@ -94,5 +94,5 @@ def test_formulas_of_one_skeleton_differ_in_hydrogens_and_charge_alone():
         for formula in map(Formula.parse, ("C3H9NO", "C3H10NO+"))
     )
 
-    assert (oxide.charge, oxide.hydrogens) == ((0, 0, 0, 1, -1), (3, 3, 3, 0, 0))
-    assert (ion.charge, ion.hydrogens) == ((0, 0, 0, 1, 0), (3, 3, 3, 0, 1))
+    assert (oxide.charge, oxide.hydrogens) == ([0, 0, 0, 1, -1], [3, 3, 3, 0, 0])
+    assert (ion.charge, ion.hydrogens) == ([0, 0, 0, 1, 0], [3, 3, 3, 0, 1])

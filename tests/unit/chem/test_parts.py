@@ -88,11 +88,17 @@ def test_acyl_chains_are_counted(smiles, expected):
         ("Cn1cnc(=O)cc1", {"pyrimidinone"}),
         ("Cn1ccc(=O)nc1", {"pyrimidinone"}),
         ("C[n+]1ccccc1", {"c1cc[nH+]cc1"}),
+        ("CN(C)c1ccc(C=C2C=CC(=[N+](C)C)C=C2)cc1", {"benzene", "C=C1C=CC(=[NH2+])C=C1"}),
+        ("CCOC(=O)C1=NC=NC1=[N+]=[N-]", {"[NH2+]=C1C=NC=N1"}),
         ("CCCC", set()),
     ],
 )
-def test_ring_systems_are_read_from_the_molecule(smiles, expected):
-    assert names_in(smiles, parts.RING_SYSTEM) == expected
+def test_ring_systems_are_read_from_the_molecule_and_found_in_it(smiles, expected):
+    found, _ = parts.find([smiles])
+    rings = [part for part in found if part.kind == parts.RING_SYSTEM]
+
+    assert {part.name for part in rings} == expected
+    assert all(parts.matches(part.smarts, smiles) for part in rings)
 
 
 def test_parts_of_a_molecule_do_not_depend_on_its_company():
