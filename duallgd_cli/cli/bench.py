@@ -1,7 +1,7 @@
 """`duallgd bench`: how time and memory of the network grow, and the throughput of predict."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -53,6 +53,7 @@ app = typer.Typer(
 
 
 @app.callback(epilog=EPILOG)
+@options.takes("weights samples steps seconds device precision threads output force")
 def bench(
     context: typer.Context,
     atoms: Annotated[
@@ -62,15 +63,13 @@ def bench(
     attention: Annotated[
         Literal["softmax", "favor", "both"], _what(help="Kernel of the attention over pairs.")
     ] = "both",
-    weights: options.Weights = None,
     samples: Annotated[int, _what(min=1, help="Candidates in the loop.")] = 1,
     steps: Annotated[int, _what(min=1, max=500, help="Steps of the loop.")] = 10,
     seconds: Annotated[float, _what(min=0, help="Time each figure for as long.")] = 1.0,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    threads: options.Threads = None,
     output: Output = None,
-    force: options.Force = False,
+    *,
+    weights: str | None,
+    **given: object,
 ) -> None:
     """Measure speed and memory of the network and of predict."""
     if context.invoked_subcommand is not None:
@@ -79,31 +78,29 @@ def bench(
         typer.echo(context.get_help())
         return
     from duallgd_cli.bench import scaling
-    from duallgd_cli.cli.display import results_console, table
-    from duallgd_cli.runtime import Runtime
+    from duallgd_cli.cli.display import show_table
 
-    _claim(output, [scaling.RESULTS], weights, force)
+    _claim(context, scaling.RESULTS)
     sizes = scaling.parse_atoms(atoms)
     kernels = scaling.KERNELS if attention == "both" else (attention,)
-    runtime = Runtime.resolve(device, precision, threads=threads)
+    runtime = options.runtime_of(context)
     cell = scaling.Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
     kept = "nothing is kept" if output is None else f"what was measured is kept in {output}"
     with interruptible(kept):
         cells = scaling.cells_of(cell, sizes, kernels)
         study = scaling.run_study(cells, output, partial(typer.echo, err=True))
     rows = sorted(study["rows"], key=lambda row: (row["part"], row["kernel"]))
-    console = results_console(_WIDTH_WITHOUT_TERMINAL)
     # Of a kernel that the weights were trained with, where there is one.
     network = next((row for row in rows if row["val_top1"] is not None), rows[0])
     about = {n: network[n] for n in ("weights", "parameters", "val_top1", "precision", "clock")}
-    console.print(_sentence("machine", study["machine"]), soft_wrap=True)
-    console.print(_sentence("network", about), soft_wrap=True)
+    typer.echo(_sentence("machine", study["machine"]))
+    typer.echo(_sentence("network", about))
     lines = [
         [f"{row['part']} {row['kernel']}", *(format(k * row[n], f) for _, n, k, f in _COLUMNS)]
         for row in rows
     ]
     heads = ["part, kernel", *(title for title, *_ in _COLUMNS)]
-    console.print(table("Time and memory", heads, lines))
+    show_table("Time and memory", heads, lines, width=_WIDTH_WITHOUT_TERMINAL)
     for series in study["exponents"]:
         words = [
             f"{quantity} as N^{fitted['value']:.2f}"
@@ -112,25 +109,19 @@ def bench(
             if (fitted := series[quantity])
         ]
         if words:
-            console.print(f"{series['part']} {series['kernel']} grows: {', '.join(words)}")
+            typer.echo(f"{series['part']} {series['kernel']} grows: {', '.join(words)}")
     if output is not None:
         typer.echo(f"-> {output}", err=True)
 
 
-def _claim(
-    folder: Path | None,
-    names: Sequence[str],
-    weights: str | None,
-    force: bool,
-    spectra: Sequence[str] = (),
-) -> None:
-    """Refuse to lose a file to the results; see `files.claim`."""
-    if folder is None:
-        return
-    outputs = {f"the result {name}": folder / name for name in names}
-    inputs = (("an input, the spectra", name) for name in spectra)
-    read = [*options.reads(weights=weights), *inputs]
-    claim(outputs, read, force=force, makes_folders=True)
+def _claim(context: typer.Context, *names: str) -> None:
+    """Refuse to lose a file to the results of these names; see `files.claim`."""
+    values = context.params
+    if values["output"] is not None:
+        outputs = {f"the result {name}": values["output"] / name for name in names}
+        inputs = (("an input, the spectra", name) for name in values.get("spectra") or ())
+        read = [*options.reads(values), *inputs]
+        claim(outputs, read, force=values["force"], makes_folders=True)
 
 
 def _sentence(title: str, values: Mapping[str, Any]) -> str:
@@ -143,6 +134,9 @@ def _sentence(title: str, values: Mapping[str, Any]) -> str:
 
 
 @app.command("predict", epilog=PREDICT_EPILOG)
+@options.takes(
+    "samples steps weights device precision threads workers max_memory output profile force"
+)
 def predict(
     context: typer.Context,
     spectra: Annotated[
@@ -151,14 +145,6 @@ def predict(
     ] = None,
     atoms: Annotated[int, _what(min=2, max=100, help="Heavy atoms of made spectra.")] = 30,
     made: Annotated[int, _what(min=1, help="Spectra to make without a file.")] = 10,
-    samples: options.Samples = None,
-    steps: options.Steps = None,
-    weights: options.Weights = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    threads: options.Threads = None,
-    workers: options.Workers = None,
-    max_memory: options.MaxMemory = None,
     output: Output = None,
     profile: Annotated[
         bool,
@@ -167,7 +153,10 @@ def predict(
             help="Also the slowest operations of one spectrum, as profile.txt or on the screen.",
         ),
     ] = False,
-    force: options.Force = False,
+    *,
+    weights: str | None,
+    workers: int | None,
+    **given: object,
 ) -> None:
     """Run the whole of predict and report spectra per second.
 
@@ -179,24 +168,17 @@ def predict(
             require_input(name)
     from duallgd_cli.bench import throughput
     from duallgd_cli.bench.scaling import made_formulas
-    from duallgd_cli.cli.display import results_console
-    from duallgd_cli.predict.settings import PredictSettings
-    from duallgd_cli.runtime import Runtime
 
-    names = [throughput.RESULTS, *((throughput.PROFILE,) if profile else ())]
-    _claim(output, names, weights, force, spectra or ())
+    _claim(context, throughput.RESULTS, *((throughput.PROFILE,) if profile else ()))
     # How late a sample from a template starts depends on the formula; others take all steps.
-    given = {"sampling.sources": "enumerated=60 noise=40", **options.given(context, "sampling.")}
-    settings = options.settings_of(PredictSettings, None, given, [])
-    runtime = Runtime.resolve(device, precision, threads=threads)
-    formulas = made_formulas(atoms, made)
+    settings = options.prediction_of(context, {"sampling.sources": "enumerated=60 noise=40"})
+    formulas, files = made_formulas(atoms, made), tuple(spectra or ())
     figures, model = throughput.measure_throughput(
-        weights, runtime, settings, formulas, tuple(spectra or ()), workers or 1
+        weights, options.runtime_of(context), settings, formulas, files, workers or 1
     )
-    console = results_console(_WIDTH_WITHOUT_TERMINAL)
     run = {name: value for name, value in figures.items() if name != "machine"}
-    console.print(_sentence("machine", figures["machine"]), soft_wrap=True)
-    console.print(_sentence("run", run), soft_wrap=True)
+    typer.echo(_sentence("machine", figures["machine"]))
+    typer.echo(_sentence("run", run))
     written = {throughput.RESULTS: json.dumps(figures, indent=1) + "\n"}
     if profile:
         written[throughput.PROFILE] = throughput.profile(model, settings, formulas)

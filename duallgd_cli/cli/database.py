@@ -92,10 +92,8 @@ def list_() -> None:
         typer.echo("there is no database; duallgd database add FILE adds the first", err=True)
         return
     heads = ("name", "structures", "formulas", "MB", "file", "remarks")
-    shown = display.table(f"databases in {databases_folder()}", heads, rows)
-    for column in shown.columns[4:]:
-        column.justify, column.no_wrap = "left", False
-    display.results_console(_WIDTH).print(shown)
+    title = f"databases in {databases_folder()}"
+    display.show_table(title, heads, rows, width=_WIDTH, texts=heads[4:])
 
 
 @app.command("remove", epilog=REMOVE_EPILOG)

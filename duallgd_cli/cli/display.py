@@ -6,7 +6,7 @@ lines, few enough for a log.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from functools import cache, partial
@@ -129,19 +129,34 @@ def counting(what: str, quiet: bool = False) -> Iterator[Callable[[int], None]]:
         yield lambda number: update(advance=number)
 
 
-def results_console(width: int) -> Console:
-    """What prints tables of results on standard output; `width` is that of piped output."""
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=width)
+def show_table(
+    title: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    width: int,
+    texts: Collection[str] = (),
+    caption: str | None = None,
+) -> None:
+    """Print results as a table on standard output.
 
-
-def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table with its title at the left; columns after the first are aligned to the right."""
-    columns = (Column(head, justify="right", no_wrap=True) for head in heads[1:])
+    Args:
+        title: At the left above it.
+        heads: Of the columns; those after the first are aligned to the right.
+        rows: Cells of each.
+        width: Of piped output, which has none of its own.
+        texts: Columns that hold texts: at the left, in several lines where they are long.
+        caption: Below it.
+    """
+    columns = (Column(head, justify="left" if head in texts else "right",
+                      no_wrap=head not in texts) for head in heads[1:])  # fmt: skip
     made = Table(Column(heads[0], no_wrap=True), *columns, title=title, title_justify="left")
+    made.caption = caption
     for row in rows:
         made.add_row(*row)
-    return made
+    out = Console(highlight=False, markup=False)
+    out = out if out.is_terminal else Console(highlight=False, markup=False, width=width)
+    out.print(made)
 
 
 def duration(seconds: float) -> str:
@@ -149,15 +164,15 @@ def duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
-def show_candidates(found: Iterable["Prediction"]) -> None:
-    """Show the first candidate of the first predictions on standard error."""
+def show_candidates(predictions: Iterable["Prediction"]) -> None:
+    """Show the first candidate of the first features on standard error."""
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("feature", no_wrap=True, max_width=20)
     table.add_column("formula", no_wrap=True)
     table.add_column("first candidate", no_wrap=True, ratio=1)
     table.add_column("confidence", no_wrap=True, min_width=_BAR + 6)
-    rest = iter(found)
-    for one in islice(rest, MOST_SHOWN):
+    features = (one for one in predictions if one.source == one.group[0])
+    for one in islice(features, MOST_SHOWN):
         formula, smiles, bar = one.formula, one.status.replace("_", " "), ""
         for first in one.candidates[:1]:
             full = round(_BAR * first.confidence)
@@ -166,7 +181,7 @@ def show_candidates(found: Iterable["Prediction"]) -> None:
         cells = (printable(one.feature_id or one.spectrum_id), printable(formula), smiles, bar)
         table.add_row(*map(Text, cells))
     console().print(table)
-    if next(rest, None) is not None:
+    if next(features, None) is not None:
         console().print("and more in the output")
 
 

@@ -1,6 +1,7 @@
 """`duallgd evaluate` and `calibrate`: how good predictions are, and how far to trust them."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -29,6 +30,7 @@ CALIBRATE_EPILOG: Final = (
     "-o duallgd.safetensors`"
 )
 
+_SETTINGS: Final = {each.name for each in fields(EvaluateSettings)}
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 120
 # Options that a finished table has no use for.
@@ -38,7 +40,11 @@ _FOR_A_PREDICTION: Final = (
 )  # fmt: skip
 
 
-@options.of_fields(EvaluateSettings)
+@options.takes(
+    "seed formula analogues database database_share database_only exclude_known preset samples "
+    "steps weights device precision threads resume out force quiet config set_",
+    EvaluateSettings,
+)
 def evaluate(
     context: typer.Context,
     seed: Annotated[int, options.scoring(help="Random seed of sampling and of the bootstrap.")] = 0,
@@ -57,18 +63,6 @@ def evaluate(
             "molecules among them are treated like training molecules.",
         ),
     ] = None,
-    database: options.Database = None,
-    database_share: options.DatabaseShare = None,
-    database_only: options.DatabaseOnly = False,
-    exclude_known: options.ExcludeKnown = None,
-    preset: options.Preset = None,
-    samples: options.Samples = None,
-    steps: options.Steps = None,
-    weights: options.Weights = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    threads: options.Threads = None,
-    resume: options.Resume = False,
     out: Annotated[
         Path | None,
         options.messages(
@@ -78,10 +72,9 @@ def evaluate(
             "predictions with .evaluation.",
         ),
     ] = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    config: options.Config = None,
-    set_: options.Assignments = None,
+    *,
+    database: list[str] | None,
+    quiet: bool,
     **named: object,
 ) -> None:
     """Score predictions against the truth: accuracy, Tanimoto and MCES with intervals.
@@ -105,14 +98,10 @@ def evaluate(
             "scores a finished one; give one of them"
         )
     values: dict[str, Any] = {
-        **named,
-        **{"weights": weights, "device": device, "precision": precision, "threads": threads},
-        **{"resume": resume, "force": force, "config": config, "out": out},
-        "prediction": options.prediction_of(context, config),
-        "analogues": tuple(map(str, analogues or ())),
-        "databases": tuple(database or ()),
+        name: value for name, value in context.params.items() if name in _SETTINGS
     }
-    settings = EvaluateSettings(**values)
+    values |= {"analogues": tuple(map(str, analogues or ())), "databases": tuple(database or ())}
+    settings = EvaluateSettings(**values, prediction=options.prediction_of(context))
     with display.progress(quiet, None) as shown:
         results = use_case(settings, shown)
     _show(results)
@@ -122,18 +111,21 @@ def evaluate(
 
 def _show(results: Mapping[str, Any]) -> None:
     """Print the metrics of all spectra; groups are in the report."""
-    from duallgd_cli.cli.display import results_console, table
+    from duallgd_cli.cli.display import show_table
 
-    console = results_console(_WIDTH_WITHOUT_TERMINAL)
     rows = (
         [name.replace("_", " "), _with_interval(name, estimate)]
         for name, estimate in results["metrics"].items()
     )
-    shown = table(results["title"], ["metric", "mean (95 % interval)"], rows)
-    shown.caption = f"{results['spectra']} spectra of {results['molecules']} molecules"
-    console.print(shown)
+    show_table(
+        results["title"],
+        ["metric", "mean (95 % interval)"],
+        rows,
+        width=_WIDTH_WITHOUT_TERMINAL,
+        caption=f"{results['spectra']} spectra of {results['molecules']} molecules",
+    )
     for sentence in _sentences(results):
-        console.print(sentence)
+        typer.echo(sentence)
 
 
 def _sentences(results: Mapping[str, Any]) -> Iterator[str]:
@@ -163,6 +155,7 @@ def _with_interval(name: str, estimate: Mapping[str, float]) -> str:
     return f"{mean} ({low} to {high})"
 
 
+@options.takes("force")
 def calibrate(
     weights: Annotated[Path, typer.Argument(help="Weights that made the predictions.")],
     run: Annotated[
@@ -182,7 +175,8 @@ def calibrate(
             "--keep-ranking", help="Leave the order of candidates; fit their probabilities alone."
         ),
     ] = False,
-    force: options.Force = False,
+    *,
+    force: bool,
 ) -> None:
     """Fit how candidates are scored, and what their scores mean as probabilities.
 

@@ -22,6 +22,7 @@ Exit codes: 0 written, 2 usage, 65 nothing readable, 66 input missing, 130 inter
 """
 
 
+@options.takes("output group_by rt_window rt mz min_peaks min_intensity force quiet config set_")
 def features(
     context: typer.Context,
     spectra: options.Spectra,
@@ -35,16 +36,10 @@ def features(
             "folder.",
         ),
     ] = None,
-    group_by: options.GroupBy = None,
-    rt_window: options.RtWindow = None,
-    rt: options.Rt = None,
-    mz: options.Mz = None,
-    min_peaks: options.MinPeaks = None,
-    min_intensity: options.MinIntensity = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    config: options.Config = None,
-    set_: options.Assignments = None,
+    *,
+    force: bool,
+    quiet: bool,
+    **given: object,
 ) -> None:
     """Group the MS2 scans of a run into features, one for each ion that elutes.
 
@@ -60,7 +55,7 @@ def features(
     from duallgd_cli.spectra.reading import spectrum_files
     from duallgd_cli.writers.features import table_path, write_features
 
-    settings = options.prediction_of(context, config)
+    settings = options.prediction_of(context)
     output = output or running.default_output(spectra, "mgf", "features")
     with running.interruptible("the output is not whole; the same command starts again"):
         n_written, n_left_out, why = write_features(

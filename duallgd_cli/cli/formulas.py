@@ -21,6 +21,10 @@ Exit codes: as for duallgd predict.
 """
 
 
+@options.takes(
+    "output format top_k adduct elements precursor_ppm group_by by rt_window rt mz min_peaks "
+    "min_intensity force strict quiet"
+)
 def formulas(
     context: typer.Context,
     spectra: options.Spectra,
@@ -38,8 +42,6 @@ def formulas(
         str | None, options.output(help="csv, tsv or jsonl; by default from the output's ending.")
     ] = None,
     top_k: Annotated[int, options.common(help="Formulas written per spectrum.")] = 10,
-    adduct: options.Adduct = None,
-    elements: options.Elements = None,
     precursor_ppm: Annotated[
         float | None,
         options.common(
@@ -47,16 +49,9 @@ def formulas(
             "follows the instrument: 5 for Orbitraps, else 10."
         ),
     ] = None,
-    group_by: options.GroupBy = None,
-    by: options.By = None,
-    rt_window: options.RtWindow = None,
-    rt: options.Rt = None,
-    mz: options.Mz = None,
-    min_peaks: options.MinPeaks = None,
-    min_intensity: options.MinIntensity = None,
-    force: options.Force = False,
-    strict: options.Strict = False,
-    quiet: options.Quiet = False,
+    *,
+    quiet: bool,
+    **given: object,
 ) -> None:
     """Rank the molecular formulas that each precursor allows, with probabilities.
 
@@ -69,25 +64,11 @@ def formulas(
 
     display.configure_logging(quiet)
     from duallgd_cli.formulas.rows import write_formulas
-    from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-    from duallgd_cli.spectra.reading import spectrum_files
 
-    asked = {
-        "top_k": top_k,
-        "group_by": group_by,
-        "adduct": adduct,
-        "formula_search.precursor_ppm": precursor_ppm,
-        "formula_search.elements": elements,
-        **options.given(context, "features."),
-    }
-    settings = options.settings_of(PredictSettings, None, asked, [])
-    if output is None:
-        is_seen = sys.stdout is not None and sys.stdout.isatty()
-        name = running.default_output(spectra, format, "formulas")
-        output = name if is_seen else STANDARD_STREAM
-    request = PredictRequest(
-        spectrum_files(spectra), output, format or "", settings=settings, force=force
-    )
+    if output is None and not (sys.stdout is not None and sys.stdout.isatty()):
+        context.params["output"] = STANDARD_STREAM
+    own = {"formula_search.precursor_ppm": precursor_ppm}
+    request = running.request_of(context, "formulas", own)
     with running.interruptible("the output is not whole; the same command starts again"):
         summary = write_formulas(request)
-    running.report(summary, strict)
+    running.report(summary, context)

@@ -9,7 +9,7 @@ import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.runtime import Runtime, versions
+from duallgd_cli.runtime import versions
 from duallgd_cli.stopping import loading
 
 if TYPE_CHECKING:
@@ -78,20 +78,22 @@ def parts(
         typer.echo("\t".join((row["name"], row["kind"], row["smarts"])))
 
 
+@options.takes("weights device parameters as_json")
 def info(
-    weights: options.Weights = None,
-    device: options.Device = "auto",
+    context: typer.Context,
+    weights: str | None,
     parameters: Annotated[
         bool, typer.Option("--parameters", help="Count the weights by part of the network.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    **given: object,
 ) -> None:
     """Show versions, device, weights and how good they are, and which elements and adducts work."""
     from duallgd_cli.checkpoint import resolve_weights
     from duallgd_cli.checkpoint.plugins import plugin_for
     from duallgd_cli.predict import api
 
-    path, runtime = resolve_weights(weights), Runtime.resolve(device)
+    path, runtime = resolve_weights(weights), options.runtime_of(context)
     facts: dict[str, Any] = {"versions": versions(), "runtime": str(runtime)}
     if (plugin := plugin_for(path)) is not None:
         facts |= plugin.describe(path)
@@ -172,11 +174,8 @@ def config(
     typer.echo(commented_yaml(settings), nl=False)
 
 
-def selftest(
-    weights: options.Weights = None,
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-) -> None:
+@options.takes("weights device threads")
+def selftest(context: typer.Context, weights: str | None, **given: object) -> None:
     """Predict a few bundled spectra and check what must be true of the results.
 
     Takes 11 s of processor time on one core of an AMD EPYC, up to twice that on a slow or busy
@@ -190,7 +189,7 @@ def selftest(
         from duallgd_cli.predict import api
         from duallgd_cli.predict import selftest as bundled
 
-        model = api.load(weights, runtime=Runtime.resolve(device, threads=threads))
+        model = api.load(weights, runtime=options.runtime_of(context))
     typer.echo(f"weights {model.name}, sha256 {model.sha256[:12]}")
     with running.interruptible("no check was finished; nothing is kept"):
         checks = bundled.selftest(model)

@@ -1,13 +1,13 @@
 """`duallgd predict` and `merge`: structures for unlabelled spectra, and one output from shards."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from duallgd_cli.cli import options
+from duallgd_cli.cli.report import write_page
 from duallgd_cli.stopping import loading
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,13 @@ MERGE_EPILOG = """
 """
 
 
+@options.takes(
+    "output format top_k certain report parts summary features names force formula_col formula "
+    "formulas adduct formula_candidates elements precursor_ppm ppm group_by by rt_window rt mz "
+    "min_peaks min_intensity core require forbid analogues library database database_share "
+    "database_only guide exclude_known preset samples steps seed weights device precision threads "
+    "workers max_memory timeout_per_spectrum resume shard journal strict quiet config set_"
+)
 def predict(
     context: typer.Context,
     spectra: options.Spectra,
@@ -62,133 +69,10 @@ def predict(
             "the first input's name with .structures.csv, in this folder.",
         ),
     ] = None,
-    format: Annotated[
-        str | None,
-        options.output(help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
-    ] = None,
-    top_k: Annotated[
-        int | None, options.output(help="Candidates written per spectrum.", show_default="10")
-    ] = None,
-    certain: Annotated[
-        float | None,
-        options.output(
-            metavar="P",
-            help="Probability from which on an answer counts as certain, for the column level.",
-            show_default="0.7",
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        options.output(
-            metavar="HTML",
-            help="Write a page to look at, too: spectra, explained peaks, drawn candidates.",
-        ),
-    ] = None,
-    parts: options.Parts = False,
-    summary: options.Summary = None,
-    features: options.Features = None,
-    names: options.Names = None,
-    force: options.Force = False,
-    formula_col: options.FormulaColumn = None,
-    formula: options.OneFormula = None,
-    formulas: options.FormulaTable = None,
-    adduct: options.Adduct = None,
-    formula_candidates: Annotated[
-        int | None,
-        options.checks(
-            help="Most predicted formulas that structures are drawn for, 1 to 20; those that hold "
-            "95 % of the probability share the samples.",
-            show_default="5",
-        ),
-    ] = None,
-    elements: options.Elements = None,
-    precursor_ppm: options.PrecursorPpm = None,
-    ppm: Annotated[
-        float | None,
-        options.checks(
-            help="Mass tolerance for explaining peaks, ppm. By default it follows the instrument: "
-            "7 for Orbitraps, 20 for Q-TOF instruments, else 10."
-        ),
-    ] = None,
-    group_by: options.GroupBy = None,
-    by: options.By = None,
-    rt_window: options.RtWindow = None,
-    rt: options.Rt = None,
-    mz: options.Mz = None,
-    min_peaks: options.MinPeaks = None,
-    min_intensity: options.MinIntensity = None,
-    core: Annotated[
-        str | None,
-        options.known(
-            metavar="SMILES",
-            help="A substructure that is certain: candidates without it are left out. With "
-            "attachment points (*) its other atoms have no further bonds.",
-        ),
-    ] = None,
-    require: Annotated[
-        list[str] | None,
-        options.known(
-            metavar="PART",
-            help="SMARTS, or a name such as hexose, that every candidate must have; may be "
-            "repeated, as --forbid.",
-        ),
-    ] = None,
-    forbid: Annotated[
-        list[str] | None,
-        options.known(metavar="PART", help="SMARTS or name that no candidate may have."),
-    ] = None,
-    analogues: Annotated[
-        list[Path] | None,
-        options.known(
-            metavar="FILE",
-            help="Molecules that are like the unknown ones, to start samples from: .smi, .csv "
-            "(smiles, name, feature_id) or .sdf; may be repeated, as --library.",
-        ),
-    ] = None,
-    library: Annotated[
-        list[Path] | None,
-        options.known(
-            metavar="FILE",
-            help="Spectral library with structures (.msp, .mgf, .json, ...). The structure of "
-            "the best match is a candidate, as probable as such matches are right; those of "
-            "similar spectra are analogues.",
-        ),
-    ] = None,
-    database: options.Database = None,
-    database_share: options.DatabaseShare = None,
-    database_only: options.DatabaseOnly = False,
-    guide: Annotated[
-        list[Path] | None,
-        options.known(
-            metavar="FILE",
-            help="CSV or TSV of what is known of single features: feature_id, core, require, "
-            "forbid, analogue; several values with | between them.",
-        ),
-    ] = None,
-    exclude_known: options.ExcludeKnown = None,
-    preset: options.Preset = None,
-    samples: options.Samples = None,
-    steps: options.Steps = None,
-    seed: options.Seed = None,
-    weights: options.Weights = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    threads: options.Threads = None,
-    workers: options.Workers = None,
-    max_memory: options.MaxMemory = None,
-    timeout_per_spectrum: options.TimeoutPerSpectrum = None,
-    resume: options.Resume = False,
-    shard: options.Shard = None,
-    journal: Annotated[
-        Path | None,
-        options.long(
-            help="Where finished spectra are kept as they come. By default beside the output."
-        ),
-    ] = None,
-    strict: options.Strict = False,
-    quiet: options.Quiet = False,
-    config: options.Config = None,
-    set_: options.Assignments = None,
+    *,
+    quiet: bool,
+    report: Path | None,
+    **given: object,
 ) -> None:
     """Rank candidate structures for each spectrum.
 
@@ -201,25 +85,11 @@ def predict(
 
     display.configure_logging(quiet)
     with loading():
-        from duallgd_cli.predict.run import check
+        from duallgd_cli.predict.journal import FinishedRun
+        from duallgd_cli.predict.run import check, predictions
         from duallgd_cli.predict.run import predict as predict_files
-        from duallgd_cli.predict.settings import Shard
 
-        request = replace(
-            running.request_of(context, config, "structures"),
-            formulas=formulas,
-            features=features,
-            guide=options.guide_files(
-                analogues=analogues, libraries=library, tables=guide, databases=database
-            ),
-            shard=Shard.parse(shard) if shard else Shard(),
-            resume=resume,
-            journal=journal,
-            parts=parts,
-            summaries=tuple(summary or ()),
-            names=names,
-            page=report,
-        )
+        request = running.request_of(context, "structures")
         knowledge = check(request)  # what is wrong with files is said before the weights load
         watched = display.is_interactive(quiet)
         if watched:
@@ -227,14 +97,19 @@ def predict(
         request, model, total = running.load(context, request)
     with display.progress(quiet, total) as shown:
         done = predict_files(request, model, shown, knowledge)
-    if watched:
-        running.show_first(done)
-    if report is not None:
-        running.write_page(done, report, names)
-    running.report(done, strict)
+    if done.journal is not None and done.output:
+        if watched:
+            display.show_candidates(predictions(FinishedRun([done.journal])))
+        if report is not None:
+            kept = f"{done.output} is whole: duallgd report {done.output} goes on"
+            with running.interruptible(kept):  # the page was claimed before the run
+                write_page([done.journal], report, request.names, force=True)
+    running.report(done, context)
 
 
+@options.takes("format parts summary features names force partial strict quiet")
 def merge(
+    context: typer.Context,
     runs: Annotated[
         list[Path],
         typer.Argument(
@@ -253,19 +128,15 @@ def merge(
         str | None,
         typer.Option(help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
     ] = None,
-    parts: options.Parts = False,
-    summary: options.Summary = None,
-    features: options.Features = None,
-    names: options.Names = None,
-    force: options.Force = False,
     partial: Annotated[
         bool,
         typer.Option(
             "--partial", help="Write what is finished of an interrupted run or of some shards."
         ),
     ] = False,
-    strict: options.Strict = False,
-    quiet: options.Quiet = False,
+    *,
+    quiet: bool,
+    **given: object,
 ) -> None:
     """Join the shards of a run, in the order of the input.
 
@@ -278,17 +149,6 @@ def merge(
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.run import merge as join
-        from duallgd_cli.predict.settings import PredictRequest
     with running.interruptible("nothing was written; the same command starts again"):
-        request = PredictRequest(
-            inputs=tuple(map(str, runs)),
-            output=output,
-            format=format or "",
-            parts=parts,
-            summaries=tuple(summary or ()),
-            features=features,
-            names=names,
-            force=force,
-        )
-        done = join(request, partial=partial)
-    running.report(done, strict)
+        done = join(running.request(context, tuple(map(str, runs)), output), partial=partial)
+    running.report(done, context)

@@ -1,16 +1,14 @@
 """`duallgd report`: a finished run to look at."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from duallgd_cli.cli import options
 from duallgd_cli.stopping import loading
-
-if TYPE_CHECKING:
-    from duallgd_cli.report import Report
 
 EPILOG = """
 **Examples**
@@ -27,6 +25,7 @@ EPILOG = """
 logger = logging.getLogger(__name__)
 
 
+@options.takes("names force quiet")
 def report(
     runs: Annotated[
         list[Path],
@@ -51,9 +50,10 @@ def report(
             "than 1,000 features 3, and 7 are listed.",
         ),
     ] = None,
-    names: options.Names = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
+    *,
+    names: Path | None,
+    force: bool,
+    quiet: bool,
 ) -> None:
     """Write a page that shows spectra, explained peaks and candidates of a finished run.
 
@@ -66,25 +66,33 @@ def report(
 
     display.configure_logging(quiet)
     with loading():
-        from duallgd_cli.predict.run import workers_for
         from duallgd_cli.predict.settings import ENDING
-        from duallgd_cli.report import write_report
         from duallgd_cli.writers.names import Names
     with running.interruptible("nothing was written; the same command starts again"):
         if names is not None:
             Names.read(names)
         run = runs[0].with_name(runs[0].name.removesuffix(ENDING))
-        page = output or run.with_suffix(".html")  # out.html for out.csv
-        workers, settings = workers_for(runs), options.by_setting()
-        say(write_report(runs, page, top_k, workers, names=names, options=settings, force=force))
+        write_page(runs, output or run.with_suffix(".html"), names, top_k, force=force)
 
 
-def say(report: "Report") -> None:
-    """Say in one line what was written and how to look at it."""
-    for how, names in (("gone", report.gone), ("changed", report.changed)):
-        if names:
+def write_page(
+    runs: Sequence[Path],
+    page: Path,
+    names: Path | None,
+    top_k: int | None = None,
+    *,
+    force: bool = False,
+) -> None:
+    """Write the page of a finished run, and say in one line how to look at it."""
+    from duallgd_cli.predict.run import workers_for
+    from duallgd_cli.report import write_report
+
+    given, workers = options.by_setting(), workers_for(runs)
+    report = write_report(runs, page, top_k, workers, names=names, options=given, force=force)
+    for how, inputs in (("gone", report.gone), ("changed", report.changed)):
+        if inputs:
             shown = "the report shows explained peaks alone"
-            logger.warning("%s since the run: %s; %s", how, ", ".join(names), shown)
+            logger.warning("%s since the run: %s; %s", how, ", ".join(inputs), shown)
     mib = report.size_bytes / (1 << 20)
     pages = f" and {report.n_pages} pages in {report.folder}" if report.n_pages else ""
     logger.info(

@@ -4,10 +4,11 @@ Where output goes, what is said at the end or after Ctrl-C, and the exit code.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,12 +16,11 @@ import typer
 from duallgd_cli.cli import options
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, counted
 from duallgd_cli.files import PACKED_ENDINGS, STANDARD_STREAM
-from duallgd_cli.runtime import Runtime
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.model import LoadedModel
     from duallgd_cli.predict.run import RunSummary
-    from duallgd_cli.predict.settings import PredictRequest
+    from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 
 logger = logging.getLogger(__name__)
 
@@ -48,25 +48,52 @@ def default_output(inputs: list[str], format_name: str | None, results: str = "s
     return f"{stem}.{results}.{format_name or 'csv'}"
 
 
-def request_of(context: typer.Context, config: Path | None, results: str) -> "PredictRequest":
-    """What the options that all commands that predict have ask for; see `default_output`.
+def request_of(
+    context: typer.Context, results: str, own: Mapping[str, object] = MappingProxyType({})
+) -> "PredictRequest":
+    """What the options of a command that predicts ask for; see `default_output`, `prediction_of`.
 
     Raises:
         UsageError: A setting is wrong, options exclude each other, or the request is impossible.
         WeightsError: There are no such weights.
     """
-    from duallgd_cli.predict.settings import PredictRequest
     from duallgd_cli.spectra.reading import spectrum_files
 
+    spectra, output = context.params["spectra"], context.params["output"]
+    output = output or default_output(spectra, context.params["format"], results)
+    return request(context, spectrum_files(spectra), output, options.prediction_of(context, own))
+
+
+def request(
+    context: typer.Context,
+    inputs: tuple[str, ...],
+    output: str,
+    settings: "PredictSettings | None" = None,
+) -> "PredictRequest":
+    """What the options of a command ask for, with settings if it has any."""
+    from duallgd_cli.predict.settings import PredictRequest, PredictSettings, Shard
+    from duallgd_cli.sources.known import GuideFiles
+
     values = context.params
+    guide = GuideFiles(
+        *(
+            tuple(map(str, values.get(kind) or ()))
+            for kind in ("analogues", "library", "guide", "database")
+        )
+    )
+    same = ("formulas", "features", "names", "resume", "journal", "parts", "force")
     return PredictRequest(
-        inputs=spectrum_files(values["spectra"]),
-        output=values["output"] or default_output(values["spectra"], values["format"], results),
+        inputs=inputs,
+        output=output,
         format=values["format"] or "",
-        settings=options.prediction_of(context, config),
-        workers=values["workers"] or 1,
-        force=values["force"],
-        reads=options.reads(config=config, weights=values["weights"]),
+        guide=guide if guide != GuideFiles() else None,
+        settings=settings or PredictSettings(),
+        shard=Shard.parse(values.get("shard") or "1/1"),
+        workers=values.get("workers") or 1,
+        summaries=tuple(values.get("summary") or ()),
+        page=values.get("report"),
+        reads=options.reads(values),
+        **{name: values[name] for name in same if name in values},
     )
 
 
@@ -83,7 +110,7 @@ def load(
     from duallgd_cli.spectra.features import count_spectra
 
     values = context.params
-    runtime = Runtime.resolve(values["device"], values["precision"], threads=values["threads"])
+    runtime = options.runtime_of(context)
     if values["workers"] is None:
         request = replace(request, workers=runtime.default_workers)
     model = api.load(values["weights"], runtime=runtime)
@@ -93,33 +120,7 @@ def load(
     return request, model, total
 
 
-def write_page(summary: "RunSummary", page: Path, names: Path | None) -> None:
-    """Write the report of a run that has just ended, and say how to look at it."""
-    from duallgd_cli.cli.report import say
-    from duallgd_cli.predict.run import workers_for
-    from duallgd_cli.report import write_report
-
-    if summary.journal is not None:
-        with interruptible(f"{summary.output} is whole: duallgd report {summary.output} goes on"):
-            workers = workers_for([summary.journal])
-            # The page was claimed before the run.
-            given = options.by_setting()
-            journal = [summary.journal]
-            say(write_report(journal, page, None, workers, names=names, options=given, force=True))
-
-
-def show_first(summary: "RunSummary") -> None:
-    """A table of the first candidates of a run that has just ended, for those who watch it."""
-    from duallgd_cli.cli import display
-    from duallgd_cli.predict.journal import FinishedRun
-    from duallgd_cli.predict.run import predictions
-
-    if summary.journal is not None and summary.output:
-        found = predictions(FinishedRun([summary.journal]))
-        display.show_candidates(one for one in found if one.source == one.group[0])
-
-
-def report(summary: "RunSummary", strict: bool) -> None:
+def report(summary: "RunSummary", context: typer.Context) -> None:
     """Say in one line how it went, and end as the documented exit codes promise.
 
     Raises:
@@ -134,7 +135,10 @@ def report(summary: "RunSummary", strict: bool) -> None:
         logger.warning("%s cannot be read: %s", counted(n_broken, "record"), why)
     if set(+summary.counts) == {"unreadable"}:
         raise UnreadableError(f"none of {summary.n_spectra} records could be read; see the rows")
-    if strict and summary.n_ok + summary.counts["same_compound"] < summary.n_spectra:
+    if (
+        context.params["strict"]
+        and summary.n_ok + summary.counts["same_compound"] < summary.n_spectra
+    ):
         raise typer.Exit(1)
 
 

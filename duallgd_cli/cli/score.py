@@ -1,6 +1,5 @@
 """`duallgd score`: structures of one's own against spectra."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +21,12 @@ Exit codes: as for duallgd predict.
 """
 
 
+@options.takes(
+    "structures output format force formula_col formula formulas adduct precursor_ppm group_by by "
+    "rt_window rt mz min_peaks min_intensity database database_share database_only preset samples "
+    "steps seed weights device precision threads workers timeout_per_spectrum strict quiet config "
+    "set_"
+)
 def score(
     context: typer.Context,
     spectra: options.Spectra,
@@ -45,36 +50,9 @@ def score(
     format: Annotated[
         str | None, options.output(help="csv, tsv or jsonl; by default from the output's ending.")
     ] = None,
-    force: options.Force = False,
-    formula_col: options.FormulaColumn = None,
-    formula: options.OneFormula = None,
-    formulas: options.FormulaTable = None,
-    adduct: options.Adduct = None,
-    precursor_ppm: options.PrecursorPpm = None,
-    group_by: options.GroupBy = None,
-    by: options.By = None,
-    rt_window: options.RtWindow = None,
-    rt: options.Rt = None,
-    mz: options.Mz = None,
-    min_peaks: options.MinPeaks = None,
-    min_intensity: options.MinIntensity = None,
-    database: options.Database = None,
-    database_share: options.DatabaseShare = None,
-    database_only: options.DatabaseOnly = False,
-    preset: options.Preset = None,
-    samples: options.Samples = None,
-    steps: options.Steps = None,
-    seed: options.Seed = None,
-    weights: options.Weights = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
-    threads: options.Threads = None,
-    workers: options.Workers = None,
-    timeout_per_spectrum: options.TimeoutPerSpectrum = None,
-    strict: options.Strict = False,
-    quiet: options.Quiet = False,
-    config: options.Config = None,
-    set_: options.Assignments = None,
+    *,
+    quiet: bool,
+    **given: object,
 ) -> None:
     """Rank structures of your own among all other candidates of each spectrum.
 
@@ -89,9 +67,7 @@ def score(
     with loading():
         from duallgd_cli.predict.scoring import check, score_structures
 
-        request = running.request_of(context, config, "scores")
-        guide = options.guide_files(databases=database)
-        request = replace(request, formulas=formulas, guide=guide)
+        request = running.request_of(context, "scores")
         read, knowledge = check(request, structures)  # before the weights load
         request, model, total = running.load(context, request)
     with (
@@ -99,4 +75,4 @@ def score(
         display.progress(quiet, total) as shown,
     ):
         done = score_structures(request, read, model, shown, knowledge)
-    running.report(done, strict)
+    running.report(done, context)

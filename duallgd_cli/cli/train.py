@@ -10,7 +10,6 @@ from duallgd_cli.cli.display import counting, training_display
 from duallgd_cli.cli.running import interruptible
 from duallgd_cli.errors import UsageError, counted
 from duallgd_cli.files import claim, require_input
-from duallgd_cli.runtime import Runtime
 
 if TYPE_CHECKING:
     from duallgd_cli.train.stages import Displays
@@ -23,7 +22,11 @@ EPILOG: Final = (
 )
 
 
+@options.takes(
+    "weights data until first overrides device precision compile_layers threads force quiet"
+)
 def train(
+    context: typer.Context,
     recipe: Annotated[
         Path | None,
         typer.Argument(help="YAML file: the data and what differs from the defaults."),
@@ -46,7 +49,6 @@ def train(
             "them; -o names the new file.",
         ),
     ] = None,
-    weights: options.Weights = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Folder that a recipe's files are named from (default: its own)."),
@@ -61,19 +63,19 @@ def train(
             "--set", help="One line of the recipe, such as decoder.training.steps=5000; repeatable."
         ),
     ] = None,
-    device: options.Device = "auto",
-    precision: options.Precision = "auto",
     compile_layers: Annotated[
         str,
         typer.Option(
             "--compile", help="on compiles the layers: a minute at first, faster steps on a GPU."
         ),
     ] = "off",
-    threads: options.Threads = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace weights that are there (--adapt).")
     ] = False,
-    quiet: options.Quiet = False,
+    *,
+    weights: str | None,
+    quiet: bool,
+    **given: object,
 ) -> None:
     """Follow a recipe from spectra and structures to weights that predict.
 
@@ -98,7 +100,7 @@ def train(
         claim({"the new weights": output}, read, force=force, makes_folders=True)
         from duallgd_cli.train.adapt import adapt as adapt_weights
 
-        runtime = Runtime.resolve(device, precision, compile=compile_layers, threads=threads)
+        runtime = options.runtime_of(context, compile_layers)
         with interruptible("the new weights were not written; the same command goes on"):
             adapt_weights(adapt, start, output, runtime, _displays(quiet))
         return
@@ -110,7 +112,7 @@ def train(
     from duallgd_cli.train.recipe import follow, read_recipe
     from duallgd_cli.train.stages import NAMES, WEIGHTS
 
-    runtime = Runtime.resolve(device, precision, compile=compile_layers, threads=threads)
+    runtime = options.runtime_of(context, compile_layers)
     shows = _displays(quiet or runtime.rank > 0)
     run = read_recipe(recipe, assigned(overrides or []), data, output, runtime, shows)
     follow(run, until or NAMES[-1], first)
