@@ -386,13 +386,13 @@ def retention_time(
             continue
         unit = _KEY_UNIT.search(key) if key.startswith(("rt", "ret")) else None
         in_key = unit[1] if unit else "s" if in_seconds or key == "rtime" else ""  # rtime is R's
-        seconds = _seconds(written, in_key)
+        seconds = seconds_of(written, in_key)
         if seconds is None and value is not None:
             if used is not None:  # another field has said it, with its unit
                 continue
             if _WITH_UNIT.fullmatch(written):
                 word = "minutes" if value <= _LONGEST_TIME_MIN else "seconds"
-                seconds = _seconds(written, word)
+                seconds = seconds_of(written, word)
                 remarks.assumptions.append(f"retention time {clip(text)} is read as {word}")
         if seconds is None:
             remarks.warnings.append(f"retention time {quote(text)} is not understood and left out")
@@ -405,7 +405,7 @@ def retention_time(
     return used
 
 
-def _seconds(written: str, unit: str) -> float | None:
+def seconds_of(written: str, unit: str) -> float | None:
     """Seconds that a text in lower case means; None if it has no unit and none is given."""
     for form in (_ISO_TIME, _PARTS, _CLOCK):
         match = form.fullmatch(written)
