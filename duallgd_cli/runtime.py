@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 
-_LIBRARIES: Final = ("torch", "numpy", "rdkit", "pyteomics")
+_LIBRARIES: Final = ("torch", "numpy", "rdkit", "lxml")
 _CHOICES: Final = {
     "precision": ("auto", "float32", "bfloat16"),
     "compile": ("auto", "on", "off"),

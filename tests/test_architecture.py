@@ -59,7 +59,7 @@ LIBRARIES = {
     # The network is trained and measured on prepared data where there is no rdkit.
     "rdkit": r"(?!(model|diffusion|train|bench|checkpoint|cli)/|runtime|__main__)",
     "matchms": r"sources/library\.py",  # elsewhere its spectra are taken without it
-    "pyteomics": r"spectra/reading(/|\.py)",
+    "lxml": r"spectra/reading(/|\.py)",
     "typer": r"cli/|__main__\.py",
     "rich": r"cli/",
     "matplotlib": r"(train/plot|evaluate/plots)\.py",

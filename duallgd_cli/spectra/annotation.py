@@ -28,7 +28,7 @@ from duallgd_cli.chem.elements import (
 )
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import require, require_range
-from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis
+from duallgd_cli.spectra.types import AnnotatedSpectrum, Hypothesis
 
 # Twice what one atom adds to rings plus double bonds.
 _EXCESS: Final = tuple(valence - 2 for valence in LOWEST_VALENCES)
@@ -206,7 +206,24 @@ def annotate(
     Raises:
         FormulaError: The adduct takes away atoms that the formula does not have.
     """
-    peaks = _gather(hypothesis.feature, settings)
+    spectra = hypothesis.feature.spectra
+    sizes = [one.mz.size for one in spectra]
+    columns = {
+        "mz": np.concatenate([one.mz for one in spectra]),
+        "intensity": np.concatenate([one.intensity for one in spectra]),
+        # None becomes NaN
+        "energy_ev": np.repeat([one.collision_energy_ev for one in spectra], sizes).astype(float),
+        "tolerance_da": np.concatenate(
+            [
+                np.maximum(settings.tolerance_da(one.mz, one.instrument), one.peak_rounding_da)
+                for one in spectra
+            ]
+        ),
+        "spectrum": np.repeat(np.arange(len(spectra)), sizes),
+    }
+    dtype = [(name, column.dtype) for name, column in columns.items()]
+    peaks: NDArray[np.void] = np.rec.fromarrays(columns.values(), dtype)
+    peaks = peaks[np.argsort(-columns["intensity"], kind="stable")]
     ion = _Ion(hypothesis)
     rows = np.empty(0, _ROW)
     for start in range(0, peaks.size, _CHUNK):
@@ -244,7 +261,10 @@ class _Ion(SubformulaTable):
         self.mz = in_all / self.charges[-1]
 
     def explain(self, peaks: NDArray[np.void], start: int, candidates: int) -> NDArray[np.void]:
-        """The rows of a few peaks from number `start` on, at most `candidates` of each."""
+        """The rows of a few peaks from number `start` on, at most `candidates` of each.
+
+        Cheaper are a small mass error, paired electrons and a plain composition.
+        """
         peak = np.arange(start, min(start + _CHUNK, peaks.size))
         mz, tolerance_da = peaks["mz"][peak], peaks["tolerance_da"][peak]
         whole = np.abs(mz - self.mz) <= tolerance_da
@@ -253,7 +273,16 @@ class _Ion(SubformulaTable):
         tolerance = np.multiply.outer(tolerance_da[part], self.charges).ravel()
         matches = self.find(wanted, tolerance)
         owner, carrier = np.divmod(matches.owner, self.charges.size)
-        cost = self._cost(matches, tolerance[matches.owner], carrier)
+        # Closed shells have an even excess before they are protonated or deprotonated.
+        protons = self.protons[carrier]
+        radical = (matches.excess + protons) % 2 == 1
+        hetero = matches.counts[:, _HETERO]
+        lost = (hetero < self.hetero).sum(axis=1)
+        error = np.abs(matches.error_da) / tolerance[matches.owner]
+        cost = _ERROR_COST * error + _RADICAL_COST * radical
+        cost += _HETEROATOM_COST * hetero.sum(axis=1) + _LOST_ELEMENT_COST * lost
+        least_excess = _LEAST_EXCESS_BESIDE_METAL - protons
+        cost[self.has_metal[carrier] & (matches.excess < least_excess)] = np.inf
         part_da = wanted[matches.owner] - matches.error_da
         cost[(self.kept[carrier] > 0) & (part_da <= self.added_da)] = np.inf
         # Of each owner the few cheapest that are possible, the cheapest first; owners ascend.
@@ -271,45 +300,6 @@ class _Ion(SubformulaTable):
         ions["peak"], ions["subformula"] = peak[whole], self.atoms.array
         ions["error_da"], ions["carrier"] = mz[whole] - self.mz, self.charges.size - 1
         return np.concatenate([np.rec.fromarrays(columns, _ROW), ions])
-
-    def _cost(
-        self, matches: Matches, tolerance_da: NDArray[np.float64], carrier: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Log-odds against explanations, (K,): mass error, unpaired electron, composition."""
-        # Closed shells have an even excess before they are protonated or deprotonated.
-        protons = self.protons[carrier]
-        radical = (matches.excess + protons) % 2 == 1
-        impossible = self.has_metal[carrier] & (
-            matches.excess < _LEAST_EXCESS_BESIDE_METAL - protons
-        )
-        hetero = matches.counts[:, _HETERO]
-        lost = (hetero < self.hetero).sum(axis=1)
-        cost = _ERROR_COST * np.abs(matches.error_da) / tolerance_da + _RADICAL_COST * radical
-        cost += _HETEROATOM_COST * hetero.sum(axis=1) + _LOST_ELEMENT_COST * lost
-        return np.where(impossible, np.inf, cost)
-
-
-def _gather(feature: Feature, settings: AnnotationSettings) -> NDArray[np.void]:
-    """All peaks of a feature, most intense first."""
-    spectra = feature.spectra
-    sizes = [spectrum.mz.size for spectrum in spectra]
-    energy = np.array([s.collision_energy_ev for s in spectra], np.float64)  # None becomes NaN
-    mz = np.concatenate([spectrum.mz for spectrum in spectra])
-    intensity = np.concatenate([spectrum.intensity for spectrum in spectra])
-    tolerance_da = [
-        np.maximum(settings.tolerance_da(one.mz, one.instrument), one.peak_rounding_da)
-        for one in spectra
-    ]
-    columns = {
-        "mz": mz,
-        "intensity": intensity,
-        "energy_ev": np.repeat(energy, sizes),
-        "tolerance_da": np.concatenate(tolerance_da),
-        "spectrum": np.repeat(np.arange(len(spectra)), sizes),
-    }
-    dtype = [(name, column.dtype) for name, column in columns.items()]
-    peaks: NDArray[np.void] = np.rec.fromarrays(columns.values(), dtype)
-    return peaks[np.argsort(-intensity, kind="stable")]
 
 
 def _annotated(

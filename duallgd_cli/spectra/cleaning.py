@@ -59,8 +59,7 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
 
     Drops peaks without a positive, possible m/z and intensity and those above the precursor;
     adds up peaks of equal m/z; makes the base peak 1; keeps the `max_peaks` most intense. A second
-    cleaning changes nothing. (A spectrum whose peaks nothing explains is still predicted, from its
-    formula; one without any peak is not, since it was not measured.)
+    cleaning changes nothing. (What nothing explains is still predicted, from its formula.)
     """
     if spectrum.failure is not None:
         return spectrum
@@ -111,14 +110,20 @@ def resolved(spectrum: Spectrum) -> Spectrum:
     Returns:
         One with a failure `UNSUPPORTED` where its fragments are of unit resolution.
     """
-    failure = spectrum.failure
-    if failure is not None and failure.status != "no_peaks":
+    if spectrum.failure is not None and spectrum.failure.status != "no_peaks":
         return spectrum
     if spectrum.instrument == UNIT_RESOLUTION:
-        reason = f"{_named(spectrum)} measures fragments at unit resolution"
+        fields = canonical(spectrum.metadata)
+        texts = (fields.get(name, "")[:_LONGEST] for name in INSTRUMENT)
+        text = next((text for text in texts if instrument_class(text) == UNIT_RESOLUTION), "")
+        named = f"the instrument ({quote(text)})" if text else f"an {UNIT_RESOLUTION}"
+        reason = f"{named} measures fragments at unit resolution"
         return _refused(spectrum, reason, "correct the instrument fields if this is one")
     of_precursor = precursor_decimals(spectrum)
     of_peaks = peak_decimals(spectrum.mz, of_precursor)
+    precursor_da, peaks_da = (
+        0.0 if n is None else 0.5 * 10.0**-n for n in (of_precursor, of_peaks)
+    )
     if of_peaks is not None and of_peaks < _MOST_ROUNDED:
         reason = f"all its peaks have m/z of at most {counted(of_peaks, 'decimal')}"
         reason = reason if of_peaks else "all its peaks have whole numbers as m/z"
@@ -127,18 +132,18 @@ def resolved(spectrum: Spectrum) -> Spectrum:
     if of_precursor is not None:
         warnings.append(
             f"the precursor m/z {spectrum.precursor_mz:.{of_precursor}f} is rounded: all formulas "
-            f"within {_largest_error(of_precursor):g} of it are as likely; more decimals tell more"
+            f"within {precursor_da:g} of it are as likely; more decimals tell more"
         )
     if of_peaks is not None:
         warnings.append(
             f"the m/z of all its peaks are rounded to {of_peaks} decimals: they are explained "
-            f"within {_largest_error(of_peaks):g}, and confidence is not calibrated for that"
+            f"within {peaks_da:g}, and confidence is not calibrated for that"
         )
     return replace(
         spectrum,
         warnings=tuple(dict.fromkeys(warnings)),
-        precursor_rounding_da=_largest_error(of_precursor),
-        peak_rounding_da=_largest_error(of_peaks),
+        precursor_rounding_da=precursor_da,
+        peak_rounding_da=peaks_da,
     )
 
 
@@ -151,15 +156,17 @@ def precursor_decimals(spectrum: Spectrum) -> int | None:
     mz = spectrum.precursor_mz
     if mz is None:
         return None
-    decimals, written = _decimals(np.array([mz])), _written(spectrum, mz)
+    decimals, written = _decimals(np.array([mz])), None
+    for match in _NUMBER.finditer(first(canonical(spectrum.metadata), PRECURSOR)[:_LONGEST]):
+        if written is None and float(match[0].replace(",", ".")) == mz:
+            written = len(match[1] or "")
     if written is not None and written <= _MOST_ROUNDED:
         return written
     if decimals != _MOST_ROUNDED:
         return decimals
     rounded = round(mz, _MOST_ROUNDED)
-    if mz == rounded:
-        return decimals if written is None else None
-    return decimals if mz == np.float32(rounded) else None
+    is_rounded = written is None if mz == rounded else mz == np.float32(rounded)
+    return decimals if is_rounded else None
 
 
 def peak_decimals(mz: NDArray[np.float64], of_precursor: int | None = None) -> int | None:
@@ -182,27 +189,6 @@ def _decimals(mz: NDArray[np.float64]) -> int | None:
         if mz.size and (np.abs(mz - np.round(mz, decimals)) <= _FLOAT32 * mz).all():
             return decimals
     return None
-
-
-def _written(spectrum: Spectrum, mz: float) -> int | None:
-    """How many decimals of the precursor m/z stand in the file, None where it is no text."""
-    text = first(canonical(spectrum.metadata), PRECURSOR)[:_LONGEST]
-    for match in _NUMBER.finditer(text):
-        if float(match[0].replace(",", ".")) == mz:
-            return len(match[1] or "")
-    return None
-
-
-def _largest_error(decimals: int | None) -> float:
-    return 0.0 if decimals is None else 0.5 * 10.0**-decimals
-
-
-def _named(spectrum: Spectrum) -> str:
-    """The instrument as the file calls it."""
-    fields = canonical(spectrum.metadata)
-    texts = (fields.get(name, "")[:_LONGEST] for name in INSTRUMENT)
-    text = next((text for text in texts if instrument_class(text) == UNIT_RESOLUTION), "")
-    return f"the instrument ({quote(text)})" if text else f"an {UNIT_RESOLUTION}"
 
 
 def _refused(spectrum: Spectrum, reason: str, otherwise: str) -> Spectrum:

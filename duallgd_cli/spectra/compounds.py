@@ -15,13 +15,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct
-from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.types import LINKED, Spectrum
 
 # How frequent ions are in electrospray, among those that are measured of a molecule.
@@ -58,9 +57,9 @@ _LEAST_SHOWN: Final = 0.01
 class ElutingIon(NamedTuple):
     """What linking looks at of a feature."""
 
-    mz: float  # of the precursor
-    tolerance_da: float  # within which it is known, m/z
-    rt_s: float  # when it is strongest, s
+    mz: float
+    tolerance_da: float  # of its m/z
+    rt_s: float  # when it is strongest
     polarity: int  # 1, -1 or 0
     charge: int = 0  # without its sign, 0 if unknown
     height: float = 0.0  # when it is strongest; 0 if unknown
@@ -71,9 +70,8 @@ class ElutingIon(NamedTuple):
 class OfCompound(NamedTuple):
     """The compound of a feature."""
 
-    compound: int  # number of it, from 0 in the order of its first feature
-    # name and probability of what the feature may be, likeliest first; none where no other ion
-    # tells
+    compound: int  # from 0 in the order of first features
+    # what the feature may be with probabilities, likeliest first; none where no other ion tells
     adducts: tuple[tuple[str, float], ...] = ()
 
 
@@ -138,17 +136,8 @@ class _PossibleIon(NamedTuple):
     prior: float
 
 
-class _Hypothesis(NamedTuple):
-    """A compound that there may be: log odds over strangers, and its features as ions."""
-
-    gain: float
-    entries: tuple[_PossibleIon, ...]
-
-
-@cache
-def _adducts(polarity: int) -> tuple[tuple[Adduct, float], ...]:
-    found = ((parse_adduct(name), share) for name, share in _FREQUENCIES[polarity].items())
-    return tuple((one, math.log(share)) for one, share in found if not isinstance(one, Failure))
+# Log odds of a compound over strangers, and its features as ions, the one that it is around first.
+_Compound: TypeAlias = tuple[float, Sequence[_PossibleIon]]
 
 
 def link(ions: Sequence[ElutingIon]) -> list[OfCompound]:
@@ -162,26 +151,24 @@ def link(ions: Sequence[ElutingIon]) -> list[OfCompound]:
     for one in entries:
         if not one.isotope:
             best[one.node][one.adduct] = one.prior - linker.alone[one.node]
-    waiting: list[tuple[float, int, _Hypothesis]] = []
-    for hypothesis in linker.hypotheses():
-        for one in hypothesis.entries:
-            best[one.node][one.adduct] = max(best[one.node][one.adduct], hypothesis.gain)
-        waiting.append((-hypothesis.gain, len(waiting), hypothesis))
+    waiting: list[tuple[float, int, Sequence[_PossibleIon]]] = []
+    for gain, members in linker.compounds():
+        for one in members:
+            best[one.node][one.adduct] = max(best[one.node][one.adduct], gain)
+        waiting.append((-gain, len(waiting), members))
     heapq.heapify(waiting)
     taken: dict[int, int] = {}
     told: set[int] = set()  # features whose compound tells of adducts: not an ion and its isotopes
     while waiting:
-        _, order, hypothesis = heapq.heappop(waiting)
-        anchor, *others = hypothesis.entries
+        _, order, (anchor, *others) = heapq.heappop(waiting)
         free = [one for one in others if one.node not in taken]
         if anchor.node in taken or not free:
             continue
         if len(free) < len(others):
-            rest = linker.scored(anchor, free)
-            if rest is not None:
-                heapq.heappush(waiting, (-rest.gain, order, rest))
+            if (rest := linker.scored(anchor, free)) is not None:
+                heapq.heappush(waiting, (-rest[0], order, rest[1]))
             continue
-        nodes = [one.node for one in hypothesis.entries]
+        nodes = [one.node for one in (anchor, *others)]
         taken |= dict.fromkeys(nodes, anchor.node)
         told |= {*nodes} if any(one.adduct != anchor.adduct for one in others) else set()
     numbers: dict[int, int] = {}
@@ -203,11 +190,12 @@ def _entries(node: int, ion: ElutingIon) -> list[_PossibleIon]:
             isotope,
             adduct.neutral_mass(ion.mz - distance / abs(adduct.charge)),
             ion.tolerance_da * abs(adduct.charge) / adduct.molecules,
-            math.log(share) if isotope else prior,
+            math.log(share if isotope else frequency),
         )
         for polarity in ((ion.polarity,) if ion.polarity else (1, -1))
-        for adduct, prior in _adducts(polarity)
-        if ion.charge in (0, abs(adduct.charge))
+        for name, frequency in _FREQUENCIES[polarity].items()
+        if isinstance(adduct := parse_adduct(name), Adduct)
+        and ion.charge in (0, abs(adduct.charge))
         for isotope, (distance, share) in enumerate(_ISOTOPES)
     ]
 
@@ -231,7 +219,7 @@ class _Linker:
             if not one.isotope:
                 self.alone[one.node] = max(self.alone[one.node], one.prior)
 
-    def hypotheses(self) -> Iterator[_Hypothesis]:
+    def compounds(self) -> Iterator[_Compound]:
         """Compounds likelier than strangers, each around an ion that is no heavier isotope."""
         entries = self._entries
         mass = np.array([one.mass for one in entries])
@@ -253,7 +241,7 @@ class _Linker:
             if near.size and (found := self.scored(anchor, [entries[n] for n in near])):
                 yield found
 
-    def scored(self, anchor: _PossibleIon, others: Sequence[_PossibleIon]) -> _Hypothesis | None:
+    def scored(self, anchor: _PossibleIon, others: Sequence[_PossibleIon]) -> _Compound | None:
         """The compound of an ion and others of its mass; None where strangers are likelier."""
         by_node: dict[int, tuple[float, _PossibleIon]] = {}
         for one in others:
@@ -279,7 +267,7 @@ class _Linker:
             kept.setdefault((one.adduct, one.isotope), one.node)
             chosen.append(one)
             total += gain
-        return _Hypothesis(total, (anchor, *chosen)) if chosen and total > _LEAST_GAIN else None
+        return (total, (anchor, *chosen)) if chosen and total > _LEAST_GAIN else None
 
     def _may_be_isotope(self, one: _PossibleIon, light: int) -> bool:
         """Whether a feature is no stronger next to an ion than that isotope of it can be."""
@@ -306,9 +294,7 @@ def _alike(first: ElutingIon, other: ElutingIon) -> float:
 
 def _probabilities(gains: dict[str, float]) -> tuple[tuple[str, float], ...]:
     """Adducts with their probabilities, likeliest first."""
-    most = max(gains.values())
-    odds = {name: math.exp(gain - most) for name, gain in gains.items()}
-    total = sum(odds.values())
-    ordered = sorted(odds, key=lambda name: -odds[name])
-    shares = [(name, odds[name] / total) for name in ordered]
-    return tuple(one for one in shares if one[1] >= _LEAST_SHOWN)
+    odds = {name: math.exp(gain - max(gains.values())) for name, gain in gains.items()}
+    shares = ((name, share / sum(odds.values())) for name, share in odds.items())
+    likeliest = sorted(shares, key=lambda one: -one[1])
+    return tuple(one for one in likeliest if one[1] >= _LEAST_SHOWN)

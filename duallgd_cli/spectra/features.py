@@ -13,33 +13,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Self
 
 from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.errors import (
-    ConfigError,
-    DuallgdError,
-    Failure,
-    UnreadableError,
-    clip,
-)
+from duallgd_cli.errors import ConfigError, DuallgdError, Failure, UnreadableError, clip
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
-from duallgd_cli.spectra.isotopes import (
-    SPANS,
-    charge_of,
-    differs,
-    isotope_pattern,
-    with_isotopes,
-)
+from duallgd_cli.spectra.isotopes import SPANS, charge_of, differs, isotope_pattern, with_isotopes
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
 from duallgd_cli.spectra.run import FeatureSettings, features_of_run, nothing_left
 from duallgd_cli.spectra.scans import scan_of
-from duallgd_cli.spectra.types import (
-    GIVEN,
-    ISOTOPES,
-    OPTION,
-    Feature,
-    Source,
-    Spectrum,
-)
+from duallgd_cli.spectra.types import GIVEN, ISOTOPES, OPTION, Feature, Source, Spectrum
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +47,8 @@ def group(
     ion mode and retention time; what differs is said. SCANS, TITLE and NAME group nothing, since in
     most dialects they number spectra or name compounds, nor does a FEATURE_ID that all of a file
     with several precursors have. Spectra without one pass straight through until the first that has
-    one; from there on a file is held until its end, since a further member may still come.
-
-    MS1 spectra found no features: what they show of the isotopes of one goes with its spectra.
+    one; from there on a file is held until its end, since a further member may still come. MS1
+    spectra found no features: what they show of the isotopes of one goes with its spectra.
 
     Args:
         items: Spectra, file after file.
@@ -207,9 +187,7 @@ def _without_ms1(members: list[Spectrum], ms1: list[Spectrum]) -> list[Spectrum]
     """The spectra of a feature, after what is clearly MS1 was added to the MS1 spectra."""
     of_ms1 = [one for one in members if _shows_ms1(one)]
     others = [one for one in members if one not in of_ms1]
-    if not of_ms1:
-        return members
-    if not others:
+    if not of_ms1 or not others:
         return [*map(_of_unclear_level, members)]
     ms1 += [replace(one, ms_level=1, metadata={}) for one in of_ms1]
     return [_with_ms1(one, of_ms1[0]) for one in others]
@@ -266,8 +244,7 @@ class Inputs:
     names: tuple[str, ...]  # as the user named them; ``-`` is standard input
     n_ms1: int = 0  # MS1 spectra that `features` has read so far
     n_features: int = 0  # what it has given so far
-    # what became of the MS2 spectra of runs so far, by name
-    runs: Counter[str] = field(default_factory=Counter)
+    runs: Counter[str] = field(default_factory=Counter)  # what became of MS2 spectra of runs so far
     level: int = logging.INFO  # of the line of a log that says so of each
     _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
@@ -301,10 +278,9 @@ class Inputs:
         adduct: str | None = None,
         settings: FeatureSettings = BY_DEFAULT,
     ) -> Iterator[Feature]:
-        """Features in the order of the inputs; MS1 spectra are counted.
+        """Features in the order of the inputs, see `group`; MS1 spectra are counted.
 
-        What cannot be read, a record or one file of several, is a feature of its own. See `group`
-        for the arguments.
+        What cannot be read, a record or one file of several, is a feature of its own.
 
         Raises:
             UnreadableError: The only input cannot be read, or there is no feature.
@@ -334,10 +310,7 @@ def count_spectra(
     adduct: str | None = None,
     settings: FeatureSettings = BY_DEFAULT,
 ) -> int | None:
-    """How many spectra a run will account for, by reading its files; None for pipes and faults.
-
-    See `group` for the arguments.
-    """
+    """How many spectra a run will account for, see `group`; None for pipes and faults."""
     inputs = Inputs(names, level=logging.DEBUG)
     try:
         if any(map(_flows, names)):

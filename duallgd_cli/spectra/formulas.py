@@ -120,13 +120,11 @@ def _checked(
             message += f"; {_by_other_ions(spectrum)}; if that is wrong, give the adduct"
         is_radical = agrees and adduct is PERMANENT_CATION
         raise _refused("unsupported_adduct" if is_radical else "formula_mismatch", message)
-    n, limit = molecule.n_heavy, limits.max_heavy_atoms
-    if n > limit:
-        message = f"{molecule} has {n} heavy atoms and the limit is {limit}; raise max_heavy_atoms"
-        raise _refused("too_large", message)
-    if n < MIN_HEAVY_ATOMS:
-        message = f"{molecule} has {n} heavy atoms; a bond needs at least {MIN_HEAVY_ATOMS}"
-        raise _refused("too_small", message)
+    n, limit = f"{molecule} has {molecule.n_heavy} heavy atoms", limits.max_heavy_atoms
+    if molecule.n_heavy > limit:
+        raise _refused("too_large", f"{n} and the limit is {limit}; raise max_heavy_atoms")
+    if molecule.n_heavy < MIN_HEAVY_ATOMS:
+        raise _refused("too_small", f"{n}; a bond needs at least {MIN_HEAVY_ATOMS}")
     notes += [*contradictions(spectrum, adduct), *filter(None, [adduct.note])]
     return Hypothesis(feature, molecule, adduct, 0.0, tuple(notes), adduct_source=adduct_source)
 
@@ -234,8 +232,8 @@ def from_text(
     feature: Feature, text: str, limits: FormulaLimits = FormulaLimits()
 ) -> list[Hypothesis] | Failure:
     """One formula for every feature, where its precursor m/z agrees with it."""
-    found = hypothesis_of(feature, text, feature.first.adduct_text, limits)
-    return found if isinstance(found, Failure) else [found]
+    result = hypothesis_of(feature, text, feature.first.adduct_text, limits)
+    return result if isinstance(result, Failure) else [result]
 
 
 def from_field(
@@ -327,14 +325,11 @@ def _agreeing(
     return list(agreeing.values()), failures
 
 
-def _normalised(found: list[tuple[Hypothesis, float]], n_refused: int) -> list[Hypothesis]:
+def _normalised(agreeing: list[tuple[Hypothesis, float]], n_refused: int) -> list[Hypothesis]:
     """Hypotheses by falling prior, the priors adding up to 1."""
-    weights = np.array([weight for _, weight in found])
-    log_prior = weights - weights.max()
-    log_prior -= np.log(np.exp(log_prior).sum())
+    total = np.logaddexp.reduce([weight for _, weight in agreeing])
     notes = (f"{n_refused} other formulas of the table were refused",) if n_refused else ()
-    order = np.argsort(-log_prior, kind="stable")
     return [
-        replace(found[i][0], log_prior=float(log_prior[i]), notes=(*found[i][0].notes, *notes))
-        for i in order
+        replace(one, log_prior=float(weight - total), notes=(*one.notes, *notes))
+        for one, weight in sorted(agreeing, key=lambda pair: -pair[1])
     ]

@@ -56,8 +56,9 @@ def with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum]
 def differs(first: Spectrum, other: Spectrum) -> str:
     """What says that two spectra are not of one ion of one chromatographic peak, else ""."""
     mz, other_mz = first.precursor_mz, other.precursor_mz
-    is_same = mz is other_mz
-    if mz is not None and other_mz is not None:
+    if mz is None or other_mz is None:
+        is_same = mz is other_mz
+    else:
         is_same = abs(mz - other_mz) <= _SAME_PRECURSOR_PPM * 1e-6 * mz
     if not is_same:
         return "precursor m/z"
@@ -74,9 +75,9 @@ def _lighter_ion(ms1: Spectrum, ms2: Spectrum) -> tuple[float, float, str] | Non
     """The monoisotopic ion, where an MS1 spectrum shows that the precursor is an isotope of it.
 
     It counts where distance and ratio are those of an isotope: it is stronger than the precursor,
-    as that of carbon is, or at least nearly as strong, as that of bromine is. Lighter isotopes of
-    boron and selenium are weaker than the monoisotopic ion and do not count. Where a further ion
-    lies two below, as with several atoms of bromine or selenium, nothing is certain.
+    as that of carbon is, or nearly as strong, as that of bromine is. Lighter isotopes of boron and
+    selenium are weaker than the monoisotopic ion. Where a further ion lies two below, as with
+    several atoms of bromine or selenium, nothing is certain.
 
     Returns:
         Its m/z, its intensity next to that of the next isotope, and the isotope; or None.
@@ -126,9 +127,8 @@ def possible_peaks(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.
 def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
     """What an MS1 spectrum shows of a precursor.
 
-    Returns:
-        None where the ion is not in it, or none of its heavier isotopes: such a list was rid of
-        isotopes, or the ion is too faint.
+    None where the ion is not in it, or none of its heavier isotopes: such a list was rid of
+    isotopes, or the ion is too faint.
     """
     mz = ms2.precursor_mz
     peak_mz, intensity = possible_peaks(ms1)

@@ -77,9 +77,8 @@ class FeatureSettings:
     @property
     def is_asked_for(self) -> bool:
         """Whether any filter is not as it is by default."""
-        default = FeatureSettings()
         names = ("rt", "mz", "min_peaks", "min_intensity", "rt_window")
-        return any(getattr(self, name) != getattr(default, name) for name in names)
+        return any(getattr(self, name) != getattr(FeatureSettings(), name) for name in names)
 
 
 def span_of(name: str, text: str | None) -> tuple[float, float]:
@@ -100,18 +99,15 @@ def span_of(name: str, text: str | None) -> tuple[float, float]:
 
 def left_out(counts: Mapping[str, int]) -> dict[str, int]:
     """How many MS2 spectra of runs are in no feature, by reason."""
-    return {
-        name.removeprefix(_LEFT_OUT): number
-        for name, number in counts.items()
-        if name.startswith(_LEFT_OUT)
-    }
+    split = ((name.partition(_LEFT_OUT)[2], number) for name, number in counts.items())
+    return {why: number for why, number in split if why}
 
 
 def nothing_left(names: Iterable[str], counts: Mapping[str, int], n_ms1: int) -> str:
     """Why files gave no feature, by what became of their MS2 spectra."""
-    files = ", ".join(names)
-    if why := left_out(counts):
-        return f"no MS2 spectrum of {files} is left: {_listed(why)}; widen the filters"
+    files, why = ", ".join(names), _listed(left_out(counts))
+    if why:
+        return f"no MS2 spectrum of {files} is left: {why}; widen the filters"
     return f"no MS2 spectrum in {files} ({n_ms1} of MS1)"
 
 
@@ -164,8 +160,8 @@ def features_of_run(
     is_open = settings.link and not any(one.spectrum.adduct_text for one in kept)
     linked = link([one.ion for one in groups]) if is_open else []
     first, before = counts[FEATURES], counts[_COMPOUNDS]
-    is_by_compound = settings.by == "compound"
-    answers = answering(linked, [one.ion.height for one in groups]) if is_by_compound else {}
+    heights = [one.ion.height for one in groups]
+    answers = answering(linked, heights) if settings.by == "compound" else {}
     counts.update({SPECTRA: len(scans), FEATURES: len(groups)})
     counts[_COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
     counts.update({f"{_LEFT_OUT}{why}": number for why, number in dropped.items()})
@@ -264,13 +260,16 @@ def consensus(spectra: Sequence[Spectrum]) -> Spectrum:
 def _starts(
     mz: NDArray[np.float64], owner: NDArray[np.int64], tolerance_da: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Where each peak of the consensus begins among those of all spectra (P,) with their owners."""
+    """Where each peak of the consensus begins among those of all spectra (P,) with their owners.
+
+    Two peaks of one spectrum are two, so the widest gap parts them.
+    """
     gaps = np.diff(mz)
     starts = np.concatenate([[0], np.flatnonzero(gaps > tolerance_da[1:]) + 1])
     sizes = np.diff(np.append(starts, mz.size))
     found: list[int] = []
     waiting = [*zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    while waiting:  # two peaks of one spectrum are two, so the widest gap parts them
+    while waiting:
         start, end = waiting.pop()
         if end - start == 1 or np.unique(owner[start:end]).size == end - start:
             found.append(start)

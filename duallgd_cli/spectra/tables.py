@@ -1,13 +1,16 @@
-"""Tables of formulas and of features as programs export them, and what joins them to spectra."""
+"""Tables of formulas and of features as programs export them, and what joins them to spectra.
+
+Columns are known by their names in lower case, without anything but letters and digits; where a
+table may have several of a kind, the likelier stand first.
+"""
 
 import csv
 import logging
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,7 +26,6 @@ from duallgd_cli.tables import Line, lines_of, plain, table_lines
 
 logger = logging.getLogger(__name__)
 
-# Names of columns in lower case without anything but letters and digits, the likelier first.
 _IDENTIFIERS: Final = (
     *("mappingfeatureid", "featureid", "feature", "identifier", "spectrumid", "title", "name"),
     *("scans", "scan", "id", "rowid"),
@@ -57,13 +59,11 @@ Rows = dict[str, list[TableRow]]
 def read_table(path: str) -> dict[str, Rows]:
     """Rows by identifier, in the file's order, for each column that may hold identifiers.
 
-    A table has a formula in each row (``molecularFormula``, ``Formula``), or several in numbered
-    columns (``formula_rank_1``, ``Refined Formula (0)``), with an adduct, a score or a rank where
-    the program gives them. Which of several columns holds what stands in the spectrum file depends
-    on version and file, so all are kept, to be looked up one after the other. The weight is the
-    score where all scores of the table lie between 0 and 1, or add up to 100 for every feature;
-    other scores are taken as logarithms. Without a score it is 1 / rank, without either the same
-    for all rows.
+    A row has a formula (``molecularFormula``, ``Formula``), or several in numbered columns
+    (``formula_rank_1``, ``Refined Formula (0)``). Which of several columns holds what stands in the
+    spectrum file depends on version and file, so all are kept. The weight is the score where all
+    scores of the table lie between 0 and 1, or add up to 100 for every feature; other scores are
+    taken as logarithms. Without a score it is 1 / rank, without either the same for all rows.
 
     Raises:
         MissingInputError: There is no such file.
@@ -97,17 +97,17 @@ def read_table(path: str) -> dict[str, Rows]:
         if line.fault:
             raise UnreadableError(f"{path}, line {line.number}: {line.fault}")
         table.append({name: line.cells[at] for name, at in columns})
-    score = _score_column(header, table, next(iter(identifiers)))
+    score = _score_column(table, next(iter(identifiers))) if formula else ("", 0.0)
     by_column: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
     for cells in table:
         texts = (cells.get(name, "").strip() for name in _ION_NAMES)
         adduct = next((text for text in texts if text == "Na" or not is_missing(text)), "")
         named = (cells[name] for name in ([formula] if formula else numbered))
         formulas = [text for text in named if not is_missing(text)]
-        weights = [_weight(cells, *score)] if formula else _shares(cells, len(formulas))
-        rows = [TableRow(text, adduct, w) for text, w in zip(formulas, weights, strict=False)]
+        weights = _weights(cells, len(formulas), *score)
+        rows = [TableRow(text, adduct, w) for text, w in zip(formulas, weights, strict=True)]
         for column, by_name in zip(identifiers, by_column.values(), strict=True):
-            for name in cell_names(cells.get(column, "")):
+            for name in _cell_names(cells.get(column, "")):
                 by_name.setdefault(name, []).extend(rows)
     return by_column
 
@@ -118,17 +118,15 @@ def _number_of(name: str) -> int:
     return int(match[1] or match[2]) + 1 if match else 0
 
 
-def _score_column(
-    header: Sequence[str], table: Sequence[Mapping[str, str]], identifier: str
-) -> tuple[str, float]:
+def _score_column(table: Sequence[Mapping[str, str]], identifier: str) -> tuple[str, float]:
     """The first score column that holds a number anywhere, or "", and what a certain formula has.
 
     That is 1 of probabilities, 100 of percentages, which add up to it for every feature, and 0 of
     logarithms.
     """
     for name in _SCORES:
-        cells = [(row[identifier], cell_number(row.get(name, ""))) for row in table]
-        numbers = [value for _, value in cells if value is not None] if name in header else []
+        cells = [(row[identifier], _number(row.get(name, ""))) for row in table]
+        numbers = [value for _, value in cells if value is not None]
         if not numbers:
             continue
         if min(numbers) >= 0 and max(numbers) <= 1:
@@ -141,12 +139,12 @@ def _score_column(
     return "", 0.0
 
 
-def cell_number(cell: str) -> float | None:
+def _number(cell: str) -> float | None:
     """The number of a cell, whose decimals may follow a comma; None without one."""
     return finite(_DECIMAL_COMMA.sub(r"\1.\2", cell))
 
 
-def cell_names(cell: str) -> list[str]:
+def _cell_names(cell: str) -> list[str]:
     """What a cell may name: spreadsheets turn 12 into 12.0, SIRIUS joins number, file and name."""
     name = cell.strip()
     names = [name, name.removesuffix(".0")]
@@ -156,24 +154,20 @@ def cell_names(cell: str) -> list[str]:
     return [n for n in dict.fromkeys(names) if not is_missing(n)]
 
 
-def _weight(cells: Mapping[str, str], score: str, certain: float) -> float:
-    """Log weight of the formula of a row."""
-    value = cell_number(cells.get(score, ""))
-    if value is not None:
-        return _log(value / certain) if certain else value
-    rank = next((r for name in _RANKS if (r := cell_number(cells.get(name, "")))), None)
-    return -math.log(rank) if rank is not None and rank > 0 else 0.0
+def _weights(cells: Mapping[str, str], number: int, score: str, certain: float) -> list[float]:
+    """Log weights of the formulas of a row.
 
-
-def _shares(cells: Mapping[str, str], number: int) -> list[float]:
-    """Log weights of several formulas of a row.
-
-    Where msbuddy gives an FDR, the first has probability 1 - FDR, and the others share the rest.
+    Of several the first has probability 1 - FDR where msbuddy gives one, and the others share the
+    rest.
     """
-    fdr = cell_number(cells.get(_FDR, ""))
-    if fdr is None or not 0 <= fdr <= 1:
-        return [_log(1 / place) for place in range(1, number + 1)]
-    return [_log(1 - fdr), *[_log(fdr / max(1, number - 1))] * (number - 1)]
+    value, fdr = _number(cells.get(score, "")), _number(cells.get(_FDR, ""))
+    if value is not None:
+        return [_log(value / certain) if certain else value] * number
+    if number > 1 and fdr is not None and 0 <= fdr <= 1:
+        return [_log(1 - fdr), *[_log(fdr / (number - 1))] * (number - 1)]
+    rank = next((r for name in _RANKS if (r := _number(cells.get(name, "")))), None)
+    first = rank if rank is not None and rank > 0 else 1.0
+    return [-math.log(first * place) for place in range(1, number + 1)]
 
 
 def _log(probability: float) -> float:
@@ -237,14 +231,12 @@ _SHOWN: Final = 3
 class Row(NamedTuple):
     """A feature of a table."""
 
-    cells: Sequence[str]  # as they are
+    cells: Sequence[str]
     name: str  # its id, or the first cell of a row without ids
-    rt_s: float | None  # retention time (s), or None
-    # each m/z that it may have with the adduct, or "": first as the table has them, then by its
-    # neutral mass
+    rt_s: float | None
+    # m/z and adduct, or "": first as the table has them, then each by its neutral mass
     ions: Sequence[tuple[float | None, str]]
-    # place of the first row of the same ids, m/z and time: SIRIUS has one for each formula
-    same: int
+    same: int  # place of the first row of these ids, m/z and time: SIRIUS has one for each formula
 
 
 class Joined(NamedTuple):
@@ -252,8 +244,8 @@ class Joined(NamedTuple):
 
     place: int | None  # of the first of such rows
     by: str = ""  # by what it joins: ``id`` or ``m/z and RT``
-    adduct: str = ""  # as the row has it for the m/z of the feature, or ""
-    remark: str = ""  # what is doubtful, or ""
+    adduct: str = ""  # as the row has it for the m/z of the feature
+    remark: str = ""  # what is doubtful
 
 
 class FeatureTable:
@@ -269,7 +261,6 @@ class FeatureTable:
         before: Cells of the lines before the names of the columns.
         columns: Their names, without those that this program adds.
         rows: All of them.
-        guess: What was guessed of it, else "".
 
     Raises:
         MissingInputError: There is no such file.
@@ -277,18 +268,19 @@ class FeatureTable:
     """
 
     def __init__(self, path: Path) -> None:
-        self._name, self.guess = path.name, ""
+        self._name, self._guess = path.name, ""  # what was guessed of it
         self.before, (names, *lines) = _read(path)
         header = [plain(name) for name in names]
         kept = [at for at, name in enumerate(names) if not name.startswith(_OURS)]
         self.columns = [names[at] for at in kept]
 
         def first(likely: Sequence[str]) -> int | None:
-            found = next((name for name in likely if name in header), None)
-            if found is not None and header.count(found) > 1:
-                name = quote(names[header.index(found)])
-                raise UnreadableError(f"{path} has two columns {name}; rename or remove one")
-            return None if found is None else header.index(found)
+            at = next((header.index(name) for name in likely if name in header), None)
+            if at is not None and header.count(header[at]) > 1:
+                raise UnreadableError(
+                    f"{path} has two columns {quote(names[at])}; rename or remove one"
+                )
+            return at
 
         mz, rt, adduct, mass = first(_MZ), first(_RT), first(_ADDUCTS), first(_MASSES)
         if _OF_METABOSCAPE in header:
@@ -302,7 +294,7 @@ class FeatureTable:
         first_of: dict[tuple[object, ...], int] = {}
         for place, cells in enumerate(lines):
             ion_mz, time, neutral = (
-                None if column is None else cell_number(cells[column]) for column in (mz, rt, mass)
+                None if column is None else _number(cells[column]) for column in (mz, rt, mass)
             )
             text = "" if adduct is None else cells[adduct].removeprefix("ION=")
             ions = _ions(ion_mz, neutral, "" if is_missing(text) else text)
@@ -311,27 +303,26 @@ class FeatureTable:
             same = first_of.setdefault(key, place) if any(key) else place
             name = next(filter(None, (cells[n] for n in ids)), cells[0])
             self.rows.append(Row([cells[n] for n in kept], name, time_s, ions, same))
-            self._adducts[same] |= {ions[0][1]: None} if ions[0][1] else {}
-            for name in dict.fromkeys(name for n in ids for name in cell_names(cells[n])):
+            if ions[0][1]:
+                self._adducts[same][ions[0][1]] = None
+            for name in dict.fromkeys(name for n in ids for name in _cell_names(cells[n])):
                 self._by_id[name].append(place)
         each = [(place, mz) for place, row in enumerate(self.rows) for mz, _ in row.ions]
         self._place = np.array([place for place, _ in each], dtype=np.intp)  # of each ion
-        self._mz = np.array([np.nan if mz is None else mz for _, mz in each])
-        self._rt = np.array([np.nan if one.rt_s is None else one.rt_s for one in self.rows])
+        self._mz = np.array([mz for _, mz in each], dtype=np.float64)  # None becomes NaN
+        self._rt = np.array([row.rt_s for row in self.rows], dtype=np.float64)
 
     def _unit_s(self, written: str, header: Sequence[str], cells: Sequence[str]) -> float:
         """Seconds in the unit of the retention times."""
         name = plain(written)
-        if name in _SECONDS:
-            return 1.0
         if name in _MINUTES or (name == "rt" and _OF_MZMINE in header):
             return 60.0
-        if _OF_METABOSCAPE in header:
+        if name in _SECONDS or _OF_METABOSCAPE in header:
             return 1.0
-        longest = max(filter(None, map(cell_number, cells)), default=0.0)
+        longest = max(filter(None, map(_number, cells)), default=0.0)
         is_minutes = longest < _LONGEST_S
         if name != "rtmed" or is_minutes:
-            self.guess = (
+            self._guess = (
                 f"{self._name}: retention times in the column {quote(written)} are at most "
                 f"{longest:.6g} and taken for {'minutes' if is_minutes else 'seconds'}; name it "
                 "rt_seconds or rt_minutes if that is wrong"
@@ -340,11 +331,12 @@ class FeatureTable:
 
     def row_of(self, names: Sequence[str], mz: float | None, rt_s: float | None) -> Joined:
         """The row of a feature by its names, the likelier first, precursor m/z and time (s)."""
-        within = (found for name in names for ids in _ID_IN_NAME.findall(name) for found in ids)
+        within = (part for name in names for ids in _ID_IN_NAME.findall(name) for part in ids)
         same_id = dict.fromkeys(
             at for name in (*names, *within) for at in self._by_id.get(name, ())
         )
         most_da = np.inf if mz is None else max(_SAME_DA_OF_ID, 2e-5 * mz)
+        apart_s = np.abs(self._rt - (np.nan if rt_s is None else rt_s))
         agreeing = [
             at
             for at in same_id
@@ -352,7 +344,6 @@ class FeatureTable:
                 ion is None or abs(ion - (mz or 0.0)) <= most_da for ion, _ in self.rows[at].ions
             )
         ]
-        apart_s = np.abs(self._rt - (np.nan if rt_s is None else rt_s))
         if agreeing:
             place = self.rows[min(agreeing, key=lambda one: np.nan_to_num(apart_s[one]))].same
             remark = ""
@@ -362,7 +353,7 @@ class FeatureTable:
             return self._joined(place, "id", mz, remark)
         if mz is None or rt_s is None:
             return Joined(None)
-        apart = np.abs(self._mz - mz) / max(_SAME_DA, _SAME_PPM * 1e-6 * mz)
+        apart = np.abs(self._mz - mz) / _near_da(mz)
         near = np.flatnonzero((apart <= 1) & (apart_s[self._place] <= _SAME_S))
         if not near.size:
             return Joined(None)
@@ -380,7 +371,7 @@ class FeatureTable:
         near = [
             (abs(ion - mz), name)
             for ion, name in by_mass
-            if ion and mz and abs(ion - mz) <= max(_SAME_DA, _SAME_PPM * 1e-6 * mz)
+            if ion and mz and abs(ion - mz) <= _near_da(mz)
         ]
         adduct = min(near)[1] if near else text or next(iter(self._adducts[place]), "")
         if len(self._adducts[place]) > 1:
@@ -395,13 +386,12 @@ class FeatureTable:
         An adduct of the spectrum file, or one that is given for all, goes before that of the table,
         and this before one that other ions tell; where two differ the feature says so.
         """
-        if self.guess:
-            logger.warning("%s", self.guess)
-        how: defaultdict[str, int] = defaultdict(int)
+        if self._guess:
+            logger.warning("%s", self._guess)
+        how: Counter[str] = Counter()
         unseen, without = {row.same for row in self.rows}, list[str]()
         for feature in features:
-            spectrum = feature.first
-            names = names_in_tables(feature)
+            spectrum, names = feature.first, names_in_tables(feature)
             place, by, adduct, remark = self.row_of(
                 names, spectrum.precursor_mz, spectrum.retention_time_s
             )
@@ -414,17 +404,21 @@ class FeatureTable:
             spectra = tuple(_with_adduct(one, adduct, remark) for one in feature.spectra)
             yield replace(feature, spectra=spectra)
         said = ", ".join(f"{number} by {by}" for by, number in how.items()) or "none"
-        text = f"{self._name}: {counted(sum(how.values()), 'feature')} joined ({said})"
+        text = f"{self._name}: {counted(how.total(), 'feature')} joined ({said})"
         if not unseen and not without:
             logger.info("%s", text)
             return
-        rows = ", ".join(self.rows[place].name for place in islice(sorted(unseen), _SHOWN))
+        rows = ", ".join(self.rows[place].name for place in sorted(unseen)[:_SHOWN])
         lacking = f" (features {', '.join(map(clip, without[:_SHOWN]))})" if without else ""
         logger.warning(
             "%s; without a spectrum are %s%s, in no row are %s%s",
             text, counted(len(unseen), "row"), f" (rows {clip(rows)})" if rows else "",
             counted(len(without), "feature"), lacking,
         )  # fmt: skip
+
+
+def _near_da(mz: float) -> float:
+    return max(_SAME_DA, _SAME_PPM * 1e-6 * mz)
 
 
 def _ions(mz: float | None, mass: float | None, text: str) -> list[tuple[float | None, str]]:

@@ -15,13 +15,9 @@ from duallgd_cli.chem.elements import METALS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import Failure
 
-# Where the formula of a hypothesis comes from, and where its adduct does.
-GIVEN: Final = "file"
-TABLE: Final = "table"
-PREDICTED: Final = "predicted"
-OPTION: Final = "option"  # adducts alone
-INFERRED: Final = "inferred"  # adducts alone
-LINKED: Final = "linked"  # adducts alone: by further ions of the molecule
+# Where the formula of a hypothesis comes from, and its adduct, as the last three do alone.
+GIVEN, TABLE, PREDICTED = "file", "table", "predicted"
+OPTION, INFERRED, LINKED = "option", "inferred", "linked"  # the last: by ions of the same molecule
 HIGHEST_MZ: Final = 1e6  # beyond any analyser: a broken number
 # Instruments by their index in prepared data and in the networks; "" is unknown.
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
@@ -81,50 +77,44 @@ class IsotopePattern:
 class Spectrum:
     """One spectrum as read; every field but `source` and `spectrum_id` may be missing."""
 
-    source: Source  # file and 0-based index among all its spectra (MS1 blocks counted)
-    spectrum_id: str  # best identifier found, or ``<file stem>:<index>``; not necessarily unique
-    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # float64 (P,), ascending
-    # float64 (P,), as read (cleaning makes the base peak 1)
-    intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    precursor_mz: float | None = None  # m/z of the precursor, or None
-    feature_id: str = ""  # FEATURE_ID of the file, else ""
-    compound_id: str = ""  # what features of one molecule share, else ""
-    answered_by: str = ""  # the feature, with its ion, that answers for its compound, else ""
-    scans: str = ""  # SCANS or native scan id of the file, else ""
-    usi: str = ""  # Universal Spectrum Identifier; "" where file and scan do not tell it
-    charge: int = 0  # signed charge, or 0 if unknown
+    source: Source
+    spectrum_id: str  # best identifier of the record, or ``<file stem>:<index>``; not always unique
+    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,), ascending
+    intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,)
+    precursor_mz: float | None = None
+    feature_id: str = ""  # FEATURE_ID of the file
+    compound_id: str = ""  # what features of one molecule share
+    answered_by: str = ""  # the feature, with its ion, that answers for its compound
+    scans: str = ""  # SCANS or native scan id of the file
+    usi: str = ""  # Universal Spectrum Identifier
+    charge: int = 0  # signed, 0 if unknown
     polarity: int = 0  # 1, -1, or 0 if unknown
-    # what the file says of charge or polarity that was not understood, where nothing else tells it,
-    # else "": without an adduct no ion may be assumed
+    # what the file says of charge or polarity that was not understood, where nothing else tells it:
+    # without an adduct no ion may be assumed
     unread_ion: str = ""
-    adduct_text: str = ""  # adduct as written, else ""
-    # ``file``, ``table`` (of features), ``linked`` (further ions of the molecule), or ``option``
-    # where one is given for all spectra
-    adduct_source: str = GIVEN
+    adduct_text: str = ""  # as written
+    adduct_source: str = GIVEN  # or `TABLE`, `LINKED`, `OPTION`
     # what other ions of the molecule tell it to be, with probabilities, likeliest first
     adducts: tuple[tuple[str, float], ...] = ()
-    formula_text: str = ""  # formula as written under the recognised field names, else ""
+    formula_text: str = ""  # as written under the recognised field names
     collision_energy_text: str = ""
     collision_energy_ev: float | None = None
-    retention_time_s: float | None = None  # seconds, the middle of a range, or None
+    retention_time_s: float | None = None  # the middle of a range
     instrument: str = ""  # "orbitrap", "qtof", `UNIT_RESOLUTION` or "" (unknown)
-    ms_level: int = 2  # 1, 2, ...; 2 if the file does not say
-    # every field of the record, keys lower case, values text
+    ms_level: int = 2  # also where the file does not say
+    # every field of the record, keys lower case
     metadata: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # sentences for the `message` column
     # sentences on what was guessed; outputs repeat them among the warnings
     assumptions: tuple[str, ...] = ()
-    # of its monoisotopic ion, where the file has MS1 spectra that show them
-    isotopes: IsotopePattern | None = None
+    isotopes: IsotopePattern | None = None  # where the file has MS1 spectra that show them
     # that of the ion of which MS1 spectra show the precursor to be an isotope
     monoisotopic_mz: float | None = None
-    # largest error that rounding makes of the precursor m/z; see `cleaning.resolved`
+    # largest error that rounding makes of the precursor m/z, see `cleaning.resolved`, and of peaks
     precursor_rounding_da: float = 0.0
-    peak_rounding_da: float = 0.0  # the same of the peaks
-    # of a consensus spectrum the spectra that it was made of, without their peaks
-    merged: tuple["Spectrum", ...] = ()
-    # why it has no peaks to go on with, with stage ``read``; it still gets its row
-    failure: Failure | None = None
+    peak_rounding_da: float = 0.0
+    merged: tuple["Spectrum", ...] = ()  # what a consensus was made of, without peaks
+    failure: Failure | None = None  # why it has no peaks to go on with; it still gets its row
 
     def warned(self, *warnings: str) -> Self:
         """The same with further warnings."""
@@ -141,10 +131,8 @@ class Feature:
 
     # of MS2, at least one; of a feature of a run one for each collision energy
     spectra: tuple[Spectrum, ...]
-    # of a feature of a run, what the MS1 scans nearest show around its ion
-    ms1: tuple[Spectrum, ...] = ()
-    # of a feature of a run, that of its ion where it is strongest; None where nothing tells
-    precursor_intensity: float | None = None
+    ms1: tuple[Spectrum, ...] = ()  # of a run: what the MS1 scans nearest show around its ion
+    precursor_intensity: float | None = None  # of a run: where the ion is strongest
 
     @property
     def first(self) -> Spectrum:
@@ -164,14 +152,11 @@ class Hypothesis:
     feature: Feature
     formula: Formula  # of the molecule (neutral, or of the permanent cation for [M]+)
     adduct: Adduct
-    # log of the formula source's weight; 0 for a given formula, for a predicted one the log of its
-    # probability
+    # log of the formula source's weight, or of the probability of a predicted formula
     log_prior: float = 0.0
     notes: tuple[str, ...] = ()  # sentences for the `message` column, such as an inferred adduct
-    source: str = GIVEN  # ``file`` (or one formula for all spectra), ``table`` or ``predicted``
-    # as of a spectrum, or ``inferred`` (from formula and precursor m/z) or ``predicted`` (chosen
-    # together with the formula)
-    adduct_source: str = GIVEN
+    source: str = GIVEN  # or `TABLE` or `PREDICTED`
+    adduct_source: str = GIVEN  # as of a spectrum, or `INFERRED`, or `PREDICTED` with the formula
     share: float = 1.0  # of the samples of the feature
 
 
@@ -180,20 +165,17 @@ class AnnotatedSpectrum:
     """Peaks of one feature explained by sub-formulas of its ion; a peak may have several rows."""
 
     hypothesis: Hypothesis
-    # counts of the fragment ion without its metals, int16 (K, N_ELEMENTS)
-    subformula: NDArray[np.int16]
-    intensity: NDArray[np.float32]  # peak intensity relative to the base peak, float32 (K,)
-    ppm: NDArray[np.float32]  # signed mass error, float32 (K,)
-    mz: NDArray[np.float32]  # measured m/z, float32 (K,)
-    share: NDArray[np.float32]  # 1 / number of rows of the same peak, float32 (K,)
-    # what the fragment keeps: index into the adduct's `carriers`, int8 (K,); 0 is a single charge
-    # and nothing else
+    subformula: NDArray[np.int16]  # counts of the fragment without its metals, (K, N_ELEMENTS)
+    intensity: NDArray[np.float32]  # peak intensity relative to the base peak, (K,)
+    ppm: NDArray[np.float32]  # signed mass error, (K,)
+    mz: NDArray[np.float32]  # as measured, (K,)
+    share: NDArray[np.float32]  # 1 / number of rows of the same peak, (K,)
+    # what the fragment keeps: index into the adduct's `carriers`, (K,); 0 is a single charge alone
     carrier: NDArray[np.int8]
-    # collision energy of the peak's spectrum, NaN if missing, float32 (K,)
-    energy_ev: NDArray[np.float32]
+    energy_ev: NDArray[np.float32]  # collision energy of the peak's spectrum, NaN if missing, (K,)
     n_peaks: int  # peaks looked at, of which `n_explained` have rows
     n_explained: int
-    explained_intensity: float  # share of the summed intensity that is explained, 0..1
+    explained_intensity: float  # share of the summed intensity, 0 to 1
 
 
 def as_trained(

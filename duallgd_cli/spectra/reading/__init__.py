@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import BinaryIO, Final, cast
 
@@ -30,10 +31,9 @@ from duallgd_cli.files import (
     require_input,
     unpacked,
 )
-from duallgd_cli.spectra.reading import json_records, sections
+from duallgd_cli.spectra.reading import json_records, text
 from duallgd_cli.spectra.reading.quantities import GUESSED_TIME
 from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
-from duallgd_cli.spectra.reading.text import mgf_records, msp_records
 from duallgd_cli.spectra.types import Source, Spectrum
 
 logger = logging.getLogger(__name__)
@@ -65,25 +65,27 @@ _SIGNS: Final = (
     (r"^(?:(?:AC|CH|MS|PK)\$[A-Z_/]+:|RECORD_TITLE:)", "massbank", ""),
     (r"^[ \t]*(?:num|number of) ?(?:peaks|features)[ \t]*:", "msp", ""),
     (r"^[ \t]*(?:name|precursor_?mz)[ \t]*:", "msp", ""),
+    (r"\A\s*\d+(?:\.\d+)?[ \t,;]+\d+(?:\.\d+)?\s*$", "", "is not recognised: peaks alone are no "
+     "spectrum; put them between BEGIN IONS and END IONS, with a line PEPMASS= that gives the "
+     "precursor m/z"),
+    (r"\A\s*\Z", "", f"is empty; expected {_FORMATS}"),
 )  # fmt: skip
 _MOST_HELD: Final = 1_000  # spectra
-_BARE_PEAKS: Final = r"\A\s*\d+(?:\.\d+)?[ \t,;]+\d+(?:\.\d+)?\s*$"
 _TABLE: Final = r"\A\s*[^\n]*[A-Za-z][^\n]*[\t;,]"
 _PLAIN_ENDINGS: Final = frozenset({"mgf", "msp", "ms"})
 _SUFFIXES: Final = {".mgf": "mgf", ".msp": "msp", ".ms": "ms", ".mzml": "mzml", ".mzxml": "mzxml"}
-# Endings of raw data of instruments.
 _RAW: Final = frozenset({".raw", ".d", ".wiff", ".wiff2"})
 _CONVERT: Final = (
     "raw data of an instrument; convert it to mzML with ProteoWizard's msconvert, "
     "ThermoRawFileParser (Thermo) or TIMSCONVERT (timsTOF)"
 )
 _TEXT: Final = {
-    "mgf": mgf_records,
-    "msp": msp_records,
-    "massbank": sections.massbank_records,
-    "ms": sections.sirius_records,
-    "table": sections.table_records,
-    "mzspeclib": sections.mzspeclib_records,
+    "mgf": text.mgf_records,
+    "msp": text.msp_records,
+    "massbank": text.massbank_records,
+    "ms": text.sirius_records,
+    "table": text.table_records,
+    "mzspeclib": json_records.mzspeclib_records,
 }
 
 
@@ -140,7 +142,7 @@ def read(
         elif index == 0:
             raise UnreadableError(f"{name} holds no spectrum, though it looks like {file_format}")
 
-    return parents_first(spectra()) if file_format == "mzxml" else one_unit_of_time(spectra())
+    return parents_first(spectra()) if file_format == "mzxml" else _one_unit_of_time(spectra())
 
 
 def _records(
@@ -148,29 +150,29 @@ def _records(
 ) -> tuple[Iterator[Record], tuple[type[Exception], ...]]:
     """The records of a stream, and what a broken one raises beside `DAMAGED`."""
     if file_format in {"mzml", "mzxml"}:
-        from duallgd_cli.spectra.reading import xml  # lxml and pyteomics load only where needed
+        from duallgd_cli.spectra.reading import xml  # lxml loads only where needed
 
         reader = xml.mzml_records if file_format == "mzml" else xml.mzxml_records
         return reader(stream), xml.BROKEN
-    text = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
+    characters = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
     if file_format == "json":
-        return json_records.json_records(_blocks(text)), ()
-    return _TEXT[file_format](_lines(text)), ()
+        return json_records.json_records(_blocks(characters)), ()
+    return _TEXT[file_format](_lines(characters)), ()
 
 
-def _lines(text: io.TextIOWrapper) -> Iterator[str]:
+def _lines(characters: io.TextIOWrapper) -> Iterator[str]:
     """Lines without their ends; of one that is too long one character more than `LONGEST_LINE`."""
-    with text:
-        read_line = partial(text.readline, LONGEST_LINE + 1)
+    with characters:
+        read_line = partial(characters.readline, LONGEST_LINE + 1)
         for line in iter(read_line, ""):
             yield line.rstrip("\r\n")
             while len(line) > LONGEST_LINE and not line.endswith("\n"):
                 line = read_line()
 
 
-def _blocks(text: io.TextIOWrapper) -> Iterator[str]:
-    with text:
-        yield from iter(partial(text.read, _HEAD_CHARACTERS), "")
+def _blocks(characters: io.TextIOWrapper) -> Iterator[str]:
+    with characters:
+        yield from iter(partial(characters.read, _HEAD_CHARACTERS), "")
 
 
 def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
@@ -193,44 +195,40 @@ def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
     yield from waiting
 
 
-def one_unit_of_time(spectra: Iterable[Spectrum]) -> Iterator[Spectrum]:
+def _one_unit_of_time(spectra: Iterator[Spectrum]) -> Iterator[Spectrum]:
     """Spectra of a file; of retention times without a unit all are seconds where one must be.
 
     Alone, a number up to 120 is taken for minutes; beside larger ones it is seconds. To see that,
     up to 1,000 spectra are held back.
     """
     held: list[Spectrum] = []
-    in_seconds, undecided = False, True
+    in_seconds = False
     for spectrum in spectra:
         guesses = [match[1] for text in spectrum.assumptions if (match := GUESSED_TIME.match(text))]
-        if "seconds" in guesses and undecided:
-            in_seconds = True
-            yield from map(_not_minutes, held)
-            held, undecided = [], False
-        if not undecided:
-            yield _not_minutes(spectrum) if in_seconds else spectrum
-        elif held or guesses:
-            held.append(spectrum)
-            undecided = len(held) < _MOST_HELD
-            if not undecided:
-                yield from held
-                held = []
-        else:
+        if not held and not guesses:
             yield spectrum
-    yield from held
+            continue
+        held.append(spectrum)
+        in_seconds = "seconds" in guesses
+        if in_seconds or len(held) == _MOST_HELD:
+            break
+    for spectrum in chain(held, spectra):
+        yield _not_minutes(spectrum) if in_seconds else spectrum
 
 
 def _not_minutes(spectrum: Spectrum) -> Spectrum:
     """The same where a time was taken for minutes that is in seconds, as others of its file are."""
-    for text in spectrum.assumptions:
-        if (match := GUESSED_TIME.match(text)) is None or match[1] != "minutes":
-            continue
-        assert spectrum.retention_time_s is not None
-        said = text.replace("as minutes", "as seconds, as others of the file are")
-        assumptions = tuple(said if one == text else one for one in spectrum.assumptions)
-        time_s = spectrum.retention_time_s / 60
-        return replace(spectrum, retention_time_s=time_s, assumptions=assumptions)
-    return spectrum
+    corrected = {
+        text: text.replace("as minutes", "as seconds, as others of the file are")
+        for text in spectrum.assumptions
+        if (match := GUESSED_TIME.match(text)) and match[1] == "minutes"
+    }
+    if spectrum.retention_time_s is None or not corrected:
+        return spectrum
+    assumptions = tuple(corrected.get(text, text) for text in spectrum.assumptions)
+    return replace(
+        spectrum, retention_time_s=spectrum.retention_time_s / 60, assumptions=assumptions
+    )
 
 
 def _opened(raw: BinaryIO, name: str) -> tuple[BinaryIO, str, str]:
@@ -246,7 +244,7 @@ def _opened(raw: BinaryIO, name: str) -> tuple[BinaryIO, str, str]:
     stream.seek(0)
     encoding, foreign = encoding_of(bytes(head)), foreign_format(bytes(head))
     if foreign or not encoding:
-        foreign = _CONVERT if _is_raw(PurePath(name)) else foreign
+        foreign = _CONVERT if PurePath(name).suffix.lower() in _RAW else foreign
         raise UnreadableError(f"{name} is {foreign or f'a binary file; expected {_FORMATS}'}")
     file_format, fault = _format_of(head.decode(encoding, errors="replace"), name)
     if not file_format:
@@ -265,21 +263,10 @@ def _format_of(text: str, name: str) -> tuple[str, str]:
     # By its ending alone only text whose first spectrum may come late; XML always shows its root.
     if file_format in _PLAIN_ENDINGS and len(text) >= _HEAD_CHARACTERS // 2:
         return file_format, ""
-    if not text.strip():
-        return "", f"is empty; expected {_FORMATS}"
     fault = f"expected {_FORMATS}"
-    if re.search(_BARE_PEAKS, text, re.MULTILINE):
-        fault = (
-            "peaks alone are no spectrum; put them between BEGIN IONS and END IONS, with a line "
-            "PEPMASS= that gives the precursor m/z"
-        )
-    elif re.search(_TABLE, text):
+    if re.search(_TABLE, text):
         fault = f"a table of spectra has columns mzs and intensities; otherwise {fault}"
     return "", f"is not recognised: {fault}"
-
-
-def _is_raw(path: PurePath) -> bool:
-    return path.suffix.lower() in _RAW
 
 
 def _ending_of(path: PurePath) -> str:
@@ -345,11 +332,10 @@ def spectrum_files(names: Iterable[str]) -> tuple[str, ...]:
     """
     files: list[str] = []
     for name in names:
-        path = Path(name)
-        if name == "-" or path.is_file():
+        if name == "-" or Path(name).is_file():
             files.append(name)
-        elif path.is_dir():
-            files += _files_in(path)
+        elif Path(name).is_dir():
+            files += _files_in(Path(name))
         else:
             files += sorted(glob.glob(name)) or [name]  # noqa: PTH207  a pattern is no path
     return tuple(files)
@@ -358,9 +344,9 @@ def spectrum_files(names: Iterable[str]) -> tuple[str, ...]:
 def _files_in(folder: Path) -> list[str]:
     held = sorted(folder.iterdir())
     files = [str(path) for path in held if path.is_file() and _ending_of(path) in _SUFFIXES]
-    raw = [path for path in held if _is_raw(path)]
-    if _is_raw(folder) or (raw and not files):
-        raise UnreadableError(f"{folder if _is_raw(folder) else raw[0]} is {_CONVERT}")
+    raw = [path for path in (folder, *held) if path.suffix.lower() in _RAW]
+    if raw and (raw[0] is folder or not files):
+        raise UnreadableError(f"{raw[0]} is {_CONVERT}")
     if not files:
         endings = ", ".join(_SUFFIXES)
         raise UnreadableError(f"{folder} holds no file of spectra ({endings}); name another folder")

@@ -1,22 +1,23 @@
-"""JSON of spectra: a list, objects one after the other (JSON lines), or one object.
+"""JSON of spectra and mzSpecLib, as records; one spectrum is in memory at a time.
 
-An object is a spectrum of matchms, GNPS, mzmine, MassBank of North America (MoNA), MassBank or
-PROXI, or has a list ``spectra`` of them, as mzSpecLib does. One spectrum is in memory at a time.
+JSON is a list, objects one after the other (JSON lines), or one object. An object is a spectrum of
+matchms, GNPS, mzmine, MassBank of North America (MoNA), MassBank or PROXI, or has a list
+``spectra`` of them, as mzSpecLib does, whose attributes are those of its text.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.errors import quote
+from duallgd_cli.errors import counted, quote
 from duallgd_cli.spectra.reading.record import MOST_PEAKS, TOO_LARGE, Record
-from duallgd_cli.spectra.reading.sections import fields_of
-from duallgd_cli.spectra.reading.text import peaks_of
+from duallgd_cli.spectra.reading.text import COST, PEAK, Block, peaks_of
 
 _DECODER: Final = json.JSONDecoder()
 _BEGIN_OF_LIST: Final = re.compile(r'\s*(?:\[|\{.*?"spectra"\s*:\s*\[(?=\s*\{))', re.DOTALL)
@@ -27,20 +28,12 @@ _HEAD: Final = 1 << 16  # characters in which a list of spectra begins
 _LONGEST: Final = 1 << 24  # characters of a spectrum, since lists in memory take ten times as much
 _LONGEST_VALUE: Final = 10_000  # characters of a field; longer ones are comments
 _MOST_LISTED: Final = 50  # values of a field
-_TORN: Final = "the file ends within it; restore the file"
-_UNENDED: Final = "the file ends within its list of spectra; restore the file"
-_REST: Final = "; what follows is not read"
 # Where peaks stand in an object, and where the object stands that has them.
 _PEAKS: Final = ("peaks_json", "peaks", "spectrum", "spectruminfo", "peak", "values")
 _COLUMNS: Final = (("mzs", "mz", "m/z"), ("intensities", "intensity", "int"))
 # What the code below raises of an object that is like none of the spectra.
 _UNLIKE: Final = (
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
+    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError),
 )
 _COUNTS: Final = ("num_peaks", "n_peaks")
 # Objects of GNPS, of MoNA and of its compounds, that say what the spectrum is.
@@ -70,7 +63,8 @@ def json_records(blocks: Iterable[str]) -> Iterator[Record]:
             at = between.end()
         if at == len(text) and is_end:
             if is_list:
-                yield Record({}, trouble=_UNENDED)
+                trouble = "the file ends within its list of spectra; restore the file"
+                yield Record({}, trouble=trouble)
             return
         if is_list and text.startswith("]", at):
             return
@@ -83,7 +77,8 @@ def json_records(blocks: Iterable[str]) -> Iterator[Record]:
             more = "".join(islice(blocks, 1 + max(size, 0) // _HEAD))
             text, at, is_end = text[at:] + more, 0, not more
         except ValueError as error:
-            yield Record({}, trouble=f"{error}{_REST if is_list and not is_end else ''}")
+            rest = "; what follows is not read" if is_list and not is_end else ""
+            yield Record({}, trouble=f"{error}{rest}")
             if is_list:
                 return
             while (begin := _BEGIN_OF_OBJECT.search(text, at)) is None:
@@ -116,7 +111,7 @@ def _decoded(text: str, at: int, is_end: bool) -> tuple[Any, int]:
             "the spectrum"
         )
     if is_end:
-        raise ValueError(_TORN)
+        raise ValueError("the file ends within it; restore the file")
     raise EOFError
 
 
@@ -169,7 +164,7 @@ def _of_attributes(values: Mapping[str, Any]) -> dict[str, str]:
     others = analytes.values() if isinstance(analytes, Mapping) else analytes
     listed = chain(values["attributes"], *(other.get("attributes", ()) for other in others))
     parts = ("name", "value", "cv_param_group")
-    return fields_of([str(field.get(part, "")) for part in parts] for field in listed)
+    return _fields_of([[str(item.get(part, "")) for part in parts] for item in listed])
 
 
 def _fields(values: Mapping[str, Any], *, is_massbank: bool = False) -> dict[str, str]:
@@ -209,3 +204,110 @@ def _fields(values: Mapping[str, Any], *, is_massbank: bool = False) -> dict[str
     for inner in nested:
         fields = _fields(inner, is_massbank=is_massbank) | fields
     return fields
+
+
+_SECTION: Final = re.compile(r"\s*<\s*(\w+)(?:\s+(\w+))?(?:\s*=\s*([^>]*))?>\s*")
+# Attributes without a term of the vocabulary: a name and a value in one group.
+_OTHER_NAME, _OTHER_VALUE = "other attribute name", "other attribute value"
+_ATTRIBUTE: Final = re.compile(r"\s*(?:\[(\d+)\])?\s*[A-Za-z]+:\w+\|([^=]+)=(.*)")
+_ACCESSION: Final = re.compile(r"[A-Za-z]+:\d+\|")
+# Terms of the PSI-MS vocabulary by the names that readers of other formats know.
+_TERMS: Final = {
+    "library spectrum key": "spectrum_id",
+    "library spectrum name": "title",
+    "experimental precursor monoisotopic m/z": "precursor_mz",
+    "selected ion m/z": "precursor_mz",
+    "charge state": "charge",
+    "scan polarity": "ionmode",
+    "adduct ion": "adduct",
+    "adduct ion formula": "adduct",
+    "molecular formula": "formula",
+    "smiles formula": "smiles",  # dropped where structures are not asked for
+    "instrument model": "instrument",
+    "retention time": "rt",
+    "scan start time": "rt",
+    "scan number": "scans",
+}
+_UNITS: Final = {"minute": "min", "second": "s", "electronvolt": "eV", "volt": "V", "percent": "%"}
+
+
+def _fields_of(attributes: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Fields from name, value and group of attributes; a unit joins the value of its group."""
+    fields: dict[str, str] = {}
+    grouped: dict[str, str] = {}
+    others = {group: value for name, value, group in attributes if _plain(name) == _OTHER_NAME}
+    for name, value, group in attributes:
+        name = others.get(group, name) if _plain(name) == _OTHER_VALUE else name
+        said, key = _ACCESSION.sub("", value).strip(), _TERMS.get(_plain(name), _plain(name))
+        if key == "unit":
+            unit, owner = _UNITS.get(said), grouped.get(group, "")
+            if unit and owner:
+                fields[owner] = f"{fields[owner]} {unit}"
+        elif said and key not in fields:
+            fields[key] = said
+            if group:
+                grouped[group] = key
+    return fields
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower()
+
+
+def mzspeclib_records(lines: Iterable[str]) -> Iterator[Record]:
+    """Spectra of a library in mzSpecLib 1.0 as text.
+
+    Sections begin with ``<Spectrum=1>``, ``<Analyte=1>`` and ``<Peaks>``; attributes are lines such
+    as ``MS:1000744|selected ion m/z=195.0877``, those of a group with ``[1]`` before them. A set of
+    attributes for all spectra holds for each.
+    """
+    shared, entry = _Attributes(), _Attributes()
+    takes: _Attributes | None = None  # attributes of the section at hand
+    in_spectrum = in_peaks = False
+    for line in lines:
+        section = _SECTION.fullmatch(line)
+        if section is None:
+            if (in_peaks and line.strip()) or (in_spectrum and PEAK.match(line)):
+                # m/z, intensity, and annotations that are not used
+                entry.add_peak("\t".join(line.split(None, 2)[:2]))
+            elif takes is not None:
+                takes.add(line)
+            continue
+        name, of, value = map(_plain, section.groups(""))
+        if name == "spectrum":
+            if in_spectrum:
+                yield entry.finished(shared)
+            entry, in_spectrum = _Attributes(), True
+        elif name in {"peaks", "analyte"} and not in_spectrum:
+            entry, in_spectrum = _Attributes(lines_lost=1), True
+        in_peaks = in_spectrum and name == "peaks"
+        of_all = name == "attributeset" and (of, value) == ("spectrum", "all")
+        own = entry if in_spectrum and name in {"spectrum", "analyte"} else None
+        takes = shared if of_all else own
+    if in_spectrum:
+        yield entry.finished(shared)
+
+
+@dataclass(slots=True)
+class _Attributes(Block):
+    """Attributes, as names, values and groups, and peak lines of one spectrum of mzSpecLib."""
+
+    listed: list[tuple[str, str, str]] = field(default_factory=list)
+    lines_lost: int = 0  # lines that are neither
+
+    def add(self, line: str) -> None:
+        """Take a line of an attribute."""
+        attribute = _ATTRIBUTE.fullmatch(line)
+        if attribute is None:
+            self.lines_lost += bool(line.strip())
+            return
+        self.count(len(line) + COST)
+        if not self.trouble:
+            self.listed.append((attribute[2], attribute[3], attribute[1] or ""))
+
+    def finished(self, shared: "_Attributes") -> Record:
+        """The record, its own attributes before those of all spectra."""
+        self.metadata = _fields_of(shared.listed) | _fields_of(self.listed)
+        if lost := self.lines_lost + shared.lines_lost:
+            self.warnings.append(f"{counted(lost, 'line')} of its attributes could not be read")
+        return self.record("number of peaks", "number of peaks")

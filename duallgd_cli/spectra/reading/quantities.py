@@ -7,6 +7,7 @@ polarity or an ion source. Text that is there and not understood never counts as
 import math
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -73,8 +74,9 @@ _ONLY_CHARGE: Final = re.compile(r"\[?m ?[+-] ?\?\]?(\d?[+-]|[+-]\d)")
 _LIKE_ADDUCT: Final = re.compile(
     r"(?<![A-Za-z])[Mm](?=(?:H|Na|K|Li|NH4|Cl)?(?:[^A-Za-z]|$))|^\[?(?:Cat|C)\]?\d?\+"
 )
-_POLARITY_WORDS: Final = "positive pos p plus negative neg n minus ve polarity"
-_POLARITIES: Final = frozenset(_POLARITY_WORDS.split())
+_POLARITIES: Final = frozenset(
+    ["positive", "pos", "p", "plus", "negative", "neg", "n", "minus", "ve", "polarity"]
+)
 _COLUMN: Final = re.compile(r"\s*[;\t]\s*|,?\s+")
 _SIGNED_COLUMN: Final = re.compile(r"\d+[+-]|[+-]\d+[+-]?")
 _CHARGE_COLUMN: Final = re.compile(r"[+-]?\d+[+-]|[+-]\d+|\d{1,2}(?:\.0)?|[+-]")
@@ -113,10 +115,8 @@ def polarity_of(text: str) -> int | None:
         signs = set(_IN_BRACKETS.findall(written)) or set(_SIGN.findall(written))
     if signs:
         return _SIGNS[signs.pop()] if len(signs) == 1 else None
-    if written == "1":
-        return 1
     words = set(re.findall(r"[a-z]+|\d+", written))
-    return 0 if words and words <= _SOURCES else None
+    return 1 if written == "1" else 0 if words and words <= _SOURCES else None
 
 
 def charge_of(text: str) -> Charge | None:
@@ -135,9 +135,9 @@ def charge_of(text: str) -> Charge | None:
         marks = {*before, *after, *_WORD_SIGNS.get(word, "")}
         repeated = max(len(before), len(after))
         size = int(digits) if digits else repeated
-        if len(marks) > 1 or size > MOST_CHARGES or (digits and repeated not in (0, 1, size)):
+        if len(marks) > 1 or size > MOST_CHARGES or not (digits or marks):
             return None
-        if not digits and not marks:
+        if digits and repeated not in (0, 1, size):
             return None
         sizes.append(size)
         # 0+ stands for unknown; nobody writes a minus without meaning it.
@@ -170,9 +170,9 @@ def _cut(text: str) -> str:
 
 @lru_cache(maxsize=4096)  # the records of a file say the same again and again
 def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], Remarks]:
-    stated: dict[str, list[tuple[str, str]]] = {}
+    stated: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for name, key, text in said:
-        stated.setdefault(name, []).append((key, text))
+        stated[name].append((key, text))
     remarks = Remarks([], [])
     adduct_text = _adduct(stated, remarks)
     signs: list[tuple[int, str]] = []
@@ -196,8 +196,9 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], 
             unread_charges.append(f"{clip(key)} {quote(text)} is not understood")
             continue
         if charge.choices > 1:
-            lowest = f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest"
-            remarks.assumptions.append(lowest)
+            remarks.assumptions.append(
+                f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest"
+            )
         sizes += [charge.size] if charge.size else []
         # The sign of no charge, 0-, counts where nothing else has one.
         counts = charge.sign and (charge.size or not signs)
@@ -214,13 +215,12 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], 
     # A polarity that another field tells is no loss; a charge may be a multiple one.
     lost = [words for words in unread_charges if not polarity or re.search(r"\d", words)]
     lost += [] if polarity else unread_modes
-    ion = {
+    return {
         "charge": (sizes[0] if sizes else 0) * (polarity or 1),
         "polarity": polarity,
         "adduct_text": adduct_text,
         "unread_ion": (*lost, "")[0],
-    }
-    return ion, remarks
+    }, remarks
 
 
 def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -386,13 +386,13 @@ def retention_time(
             continue
         unit = _KEY_UNIT.search(key) if key.startswith(("rt", "ret")) else None
         in_key = unit[1] if unit else "s" if in_seconds or key == "rtime" else ""  # rtime is R's
-        seconds = _seconds(written, in_key)
+        seconds = seconds_of(written, in_key)
         if seconds is None and value is not None:
             if used is not None:  # another field has said it, with its unit
                 continue
             if _WITH_UNIT.fullmatch(written):
                 word = "minutes" if value <= _LONGEST_TIME_MIN else "seconds"
-                seconds = _seconds(written, word)
+                seconds = seconds_of(written, word)
                 remarks.assumptions.append(f"retention time {clip(text)} is read as {word}")
         if seconds is None:
             remarks.warnings.append(f"retention time {quote(text)} is not understood and left out")
@@ -405,7 +405,7 @@ def retention_time(
     return used
 
 
-def _seconds(written: str, unit: str) -> float | None:
+def seconds_of(written: str, unit: str) -> float | None:
     """Seconds that a text in lower case means; None if it has no unit and none is given."""
     for form in (_ISO_TIME, _PARTS, _CLOCK):
         match = form.fullmatch(written)

@@ -1,7 +1,7 @@
 """From the keys, values and peaks of one record to a `Spectrum`, the same way for every format.
 
-Every dialect's keys are brought to one canonical name, so that the format readers only split
-records into keys, values and peaks. What values mean is read in `quantities`.
+Readers of formats only split records into keys, values and peaks: every dialect's keys are brought
+to one canonical name here, and what values mean is read in `quantities`.
 """
 
 import re
@@ -167,20 +167,16 @@ _UNIT: Final = re.compile(
 class Record:
     """One record as a format reader splits it."""
 
-    metadata: Mapping[str, str]  # keys lower case, values text, in the file's order
-    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # float64 (P,), any order
-    # float64 (P,); with another number of peaks the record cannot be used
-    intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    trouble: str = ""  # why the record cannot be used, else ""
+    metadata: Mapping[str, str]  # keys lower case, in the file's order
+    mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,), any order
+    intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,)
+    trouble: str = ""  # why the record cannot be used
     warnings: tuple[str, ...] = ()  # sentences about what was repaired
     energy_in_ev: bool = False  # the format defines a collision energy without unit to be in eV
-    # sentences about what was guessed, since the file does not say it
-    assumptions: tuple[str, ...] = ()
-    # why nothing can be predicted of a record that can be read, or None
-    refusal: Failure | None = None
+    assumptions: tuple[str, ...] = ()  # sentences about what was guessed
+    refusal: Failure | None = None  # why nothing can be predicted of a record that can be read
     time_in_s: bool = False  # the format defines a retention time without unit to be in seconds
-    # further values of keys that the record has more than once
-    repeated: Sequence[tuple[str, str]] = ()
+    repeated: Sequence[tuple[str, str]] = ()  # further values of keys, beside the first
 
 
 def place_name(source: Source) -> str:
@@ -261,8 +257,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         warnings=tuple(dict.fromkeys(remarks.warnings)),
         assumptions=tuple(dict.fromkeys(remarks.assumptions)),
     )
-    compound_id = fields.get("compound_id", "")
-    if not compound_id:
+    if not (compound_id := fields.get("compound_id", "")):
         return spectrum
     pairs = (pair.rpartition(" ") for pair in fields.get("ion_probabilities", "").split(", "))
     adducts = [(name, share) for name, _, text in pairs if (share := finite(text)) is not None]
@@ -314,10 +309,9 @@ def _usi(fields: Mapping[str, str], source: Source) -> str:
     if not run or not native:
         return ""
     numbers = dict(pair.split("=") for pair in native[0].split())
-    of_thermo = {"controllerType", "controllerNumber"}
-    kind = (*(numbers.keys() - of_thermo),)
-    if kind in {("scan",), ("index",)}:
-        return f"mzspec:USI000000:{run[1]}:{kind[0]}:{numbers[kind[0]]}"
+    kind, *others = numbers.keys() - {"controllerType", "controllerNumber"}
+    if kind in {"scan", "index"} and not others:
+        return f"mzspec:USI000000:{run[1]}:{kind}:{numbers[kind]}"
     return f"mzspec:USI000000:{run[1]}:nativeId:{','.join(numbers.values())}"
 
 
@@ -416,8 +410,6 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
         for key, value in recorded.items()
         if (rank := _formula_rank(key)) >= 0 and not is_missing(value)
     ]
-    if len(ranked) == 1 and ranked[0][0] < 2:
-        return ranked[0][2]
     formulas: list[tuple[str, str, object]] = []
     for rank, key, value in sorted(ranked, key=lambda entry: entry[0]):
         meaning: object = value  # the row says which element is not supported
@@ -456,13 +448,8 @@ def compound_name(metadata: Mapping[str, str]) -> str:
 
 def instrument_class(text: str) -> str:
     """``orbitrap`` (Fourier transform), ``qtof`` (time of flight), `UNIT_RESOLUTION`, or ""."""
-    kinds = (
-        (_TRAPPED, UNIT_RESOLUTION),
-        (_ORBITRAP, "orbitrap"),
-        (_TOF, "qtof"),
-        (_UNIT, UNIT_RESOLUTION),
-    )
-    return next((kind for words, kind in kinds if words.search(text)), "")
+    kinds = {_TRAPPED: UNIT_RESOLUTION, _ORBITRAP: "orbitrap", _TOF: "qtof", _UNIT: UNIT_RESOLUTION}
+    return next((kind for words, kind in kinds.items() if words.search(text)), "")
 
 
 def instrument_of(fields: Mapping[str, str]) -> str:

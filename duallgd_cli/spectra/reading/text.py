@@ -1,4 +1,4 @@
-"""Text formats of records that follow each other, MGF and MSP, and the ways to write peaks.
+"""Text formats: MGF, MSP, SIRIUS ``.ms``, MassBank and tables of spectra, as records.
 
 Not by matchms' or pyteomics' readers: of 22 cases of dialect and damage tried, matchms 0.33 stops
 at 11 (``CHARGE=N/A``, a missing END IONS, ...), which loses every later spectrum of the file.
@@ -6,7 +6,7 @@ at 11 (``CHARGE=N/A``, a missing END IONS, ...), which loses every later spectru
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.errors import Failure, counted
+from duallgd_cli.errors import Failure, UnreadableError, clip, counted, quote
 from duallgd_cli.spectra.reading.record import (
     ADDUCT,
     COMPARED,
@@ -25,9 +25,10 @@ from duallgd_cli.spectra.reading.record import (
     Record,
     canonical_key,
 )
+from duallgd_cli.tables import Line, lines_of
 
-TORN: Final = "the record may be incomplete"
-_FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
+# Characters that an entry of a dictionary takes the place of, and a spectrum or an attribute.
+_FIELD_COST, COST = 100, 300
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 # The beginning of a line of peaks: two numbers, in brackets or not.
 _NUMBER: Final = r"[+-]?(?:\d+(?:[.,]\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -77,8 +78,7 @@ def _peaks_of_line(line: str) -> list[str]:
     if ";" not in text:
         return [text]
     parts = [part.strip(" \t,") for part in text.split(";", MOST_PEAKS)]
-    if any(PEAK.match(part) for part in parts):
-        # What does not begin with a digit is an annotation.
+    if any(map(PEAK.match, parts)):  # what does not begin with a digit is an annotation
         return [part for part in parts if part[:1].isdigit() or PEAK.match(part)]
     return [" ".join(parts)]  # the two numbers of one peak
 
@@ -98,13 +98,12 @@ def _pair(line: str) -> tuple[float, float] | None:
 
 @dataclass(slots=True)
 class Block:
-    """Fields and peak lines of one record of a text format, as far as they fit."""
+    """Fields and peak lines of one record, as far as they fit."""
 
     # keys lower case; of a repeated key the first value that is not empty counts
     metadata: dict[str, str] = field(default_factory=dict)
     peaks: list[str] = field(default_factory=list)
-    # `TOO_LARGE` once there was more than one spectrum can have; the rest is left out
-    trouble: str = ""
+    trouble: str = ""  # `TOO_LARGE` once there is too much, and the rest is left out
     size: int = 0  # characters so far
     # other values of keys that say something of the ion
     repeated: list[tuple[str, str]] = field(default_factory=list)
@@ -137,10 +136,9 @@ class Block:
         text = self.metadata.get(key, "")
         return int(text) if _COUNT.fullmatch(text) else None
 
-    @property
-    def has_peaks(self) -> bool:
-        """Whether any line is one of peaks."""
-        return any(map(PEAK.match, self.peaks))
+    def torn(self, why: str) -> None:
+        """Say that the end of the record may be missing."""
+        self.warnings.append(f"the record may be incomplete: {why}")
 
     def record(self, count_key: str = "", called: str = "", one_a_line: bool = True) -> Record:
         """The record, with what is wrong about its peaks said in it.
@@ -188,7 +186,7 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
         elif _BEGIN_IONS.fullmatch(line):
             if is_open:
                 yield _mgf_record(block, shared, "it has no END IONS")
-            elif block.has_peaks:
+            elif any(map(PEAK.match, block.peaks)):
                 yield _STRAY_PEAKS
             else:
                 shared |= block.metadata
@@ -205,17 +203,17 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
             block.add_peak(line)
     if is_open:
         yield _mgf_record(block, shared, "the file ends within it")
-    elif block.has_peaks:
+    elif any(map(PEAK.match, block.peaks)):
         yield _STRAY_PEAKS
 
 
-def _mgf_record(block: Block, shared: Mapping[str, str], torn: str = "") -> Record:
+def _mgf_record(block: Block, shared: dict[str, str], torn: str = "") -> Record:
     """The record, its own parameters over the shared ones."""
-    block.metadata = {**shared, **block.metadata}
-    block.warnings += [f"{TORN}: {torn}"] if torn else []
-    return replace(
-        block.record(one_a_line=False), energy_in_ev=block.metadata.keys() >= _MASSSPECGYM
-    )
+    if torn:
+        block.torn(torn)
+    block.metadata = shared | block.metadata
+    is_in_ev = block.metadata.keys() >= _MASSSPECGYM
+    return replace(block.record(one_a_line=False), energy_in_ev=is_in_ev)
 
 
 _MSP_KEY: Final = re.compile(r"\s*([A-Za-z$][^:=]{0,60}?)\s*:")
@@ -242,26 +240,15 @@ _FEWEST_NOMINAL: Final = 4  # peaks that tell
 class _Entry(Block):
     """Lines of one record of MSP so far."""
 
-    in_peaks: bool = False  # A count of peaks, or a peak, was seen
-    is_over: bool = False  # A blank line ended it; only further peaks may still belong to it
-
-    @property
-    def count_key(self) -> str:
-        """Key of the field that states the number of peaks, else ""."""
-        return next(filter(_PEAK_COUNT.fullmatch, self.metadata), "")
-
-    @property
-    def expected(self) -> int | None:
-        """The number of peaks that the record states; None where it states none."""
-        return self.stated(self.count_key)
+    count_key: str = ""  # of the field that states the number of peaks
+    in_peaks: bool = False  # a count of peaks, or a peak, was seen
+    is_over: bool = False  # a blank line ended it; only further peaks may still belong to it
 
     def ends_before(self, key: str) -> bool:
         """Whether a field is the next record's: after peaks, or a second name."""
-        if self.is_over:
-            return True
-        if self.in_peaks:
-            return bool(self.peaks) or key in self.metadata or self.expected == 0
-        return key == "name" and key in self.metadata
+        if self.in_peaks and not self.is_over:
+            return bool(self.peaks) or key in self.metadata or self.stated(self.count_key) == 0
+        return self.is_over or (key == "name" and key in self.metadata)
 
     def take_field(self, key: str, value: str) -> None:
         """Take a field, or those that stand in a comment."""
@@ -269,10 +256,10 @@ class _Entry(Block):
             for match in _COMMENT_PAIR.finditer(value):
                 name = (match[1] or match[3]).strip().lower()
                 self.add_field(name, (match[2] or match[4] or match[5] or "").strip(" ;"))
-        else:
-            self.add_field(key, value)
+            return
+        self.add_field(key, value)
         if not self.in_peaks and _PEAK_COUNT.fullmatch(key):
-            self.in_peaks = True
+            self.count_key, self.in_peaks = key, True
             if PEAK.match(value):  # those of GOLM and others stand in the same line
                 self.add_peak(value)
 
@@ -285,26 +272,17 @@ class _Entry(Block):
             if is_peak or (self.in_peaks and not self.is_over):
                 self.add_peak(line)
         elif self.in_peaks:  # after peaks, or where there are none, a blank line ends the record
-            self.is_over |= bool(self.peaks) or self.expected in {None, 0}
-
-    def next(self, key: str) -> "_Entry":
-        """The beginning of the next record, whose first field is `key`."""
-        if key != "mstype" or self.is_over:
-            return _Entry()
-        own = {"mstype", *filter(_PEAK_COUNT.fullmatch, self.metadata)}
-        return _Entry({k: v for k, v in self.metadata.items() if k not in own})
+            self.is_over |= bool(self.peaks) or self.stated(self.count_key) in {None, 0}
 
     def finished(self) -> Record:
         """The record; what has nominal masses and no precursor is of electron ionisation."""
-        count_key = self.count_key
-        record = self.record(count_key, count_key.title(), one_a_line=False)
+        record = self.record(self.count_key, self.count_key.title(), one_a_line=False)
         names = set(map(canonical_key, self.metadata))
         is_nominal = record.mz.size >= _FEWEST_NOMINAL and not names & {*PRECURSOR, *ADDUCT}
         if is_nominal and (record.mz == np.rint(record.mz)).all():
             return replace(record, warnings=(), refusal=_NOMINAL)
-        if not count_key:
-            return replace(record, warnings=(*record.warnings, "the record has no Num Peaks"))
-        return record
+        uncounted = () if self.count_key else ("the record has no Num Peaks",)
+        return replace(record, warnings=(*record.warnings, *uncounted))
 
 
 def msp_records(lines: Iterable[str]) -> Iterator[Record]:
@@ -323,7 +301,152 @@ def msp_records(lines: Iterable[str]) -> Iterator[Record]:
         key = match[1].lower()
         if entry.ends_before(key):
             yield entry.finished()
-            entry = entry.next(key)
+            shared = entry.metadata if key == "mstype" and not entry.is_over else {}
+            own = {"mstype", entry.count_key}
+            entry = _Entry({name: value for name, value in shared.items() if name not in own})
         entry.take_field(key, line[match.end() :].strip())
     if entry.metadata:
         yield entry.finished()
+
+
+_SIRIUS_FIELD: Final = re.compile(r"[>#]\s*([A-Za-z][\w/-]*)[:=]?")
+_SIRIUS_BLOCK: Final = re.compile(r"ms([1-9])(?:merged)?(?:peaks)?|collision|msms|peaks")
+
+
+def sirius_records(lines: Iterable[str]) -> Iterator[Record]:
+    """Spectra of SIRIUS ``.ms``: compounds, each with any number of MS1 and MS2 blocks, in order.
+
+    Blocks of one compound share its ``>feature_id``, or its name where it has none, so that
+    collision energies are read together.
+    """
+    compound, spectra, header = Block(), list[Block](), "compound"
+    for line in chain(lines, [">compound"]):  # which ends the last one
+        mark, match = line[:1], _SIRIUS_FIELD.match(line)
+        if match is None:
+            if not line.strip() or mark in {">", "#"}:
+                continue
+            # Below a name that is no block's two numbers are peaks too.
+            if header and compound.metadata and PEAK.match(line):
+                compound.warnings.append(f"peaks below >{clip(header)} are read as MS2")
+                _begin(spectra, compound, "2", "")
+                header = ""
+            if not header:
+                (spectra or [compound])[-1].add_peak(line)
+            continue
+        key, value = match[1].lower(), line[match.end() :].strip()
+        if key == "compound" and mark == ">":
+            yield from _spectra_of(compound, spectra)
+            compound, spectra = Block(), []
+        block = _SIRIUS_BLOCK.fullmatch(key)
+        if block is None:
+            compound.add_field(key, value)
+            header = key if mark == ">" else header
+        elif mark == ">":
+            _begin(spectra, compound, block[1] or "2", value if key == "collision" else "")
+            header = ""
+
+
+def _begin(spectra: list[Block], compound: Block, level: str, energy: str) -> None:
+    """Begin a spectrum: ">ms2" and ">collision 35" in a row, in either order, are one."""
+    last = spectra[-1] if spectra else compound
+    fields = {"ms_level": level} | ({"collision_energy": energy} if energy else {})
+    if level != "1" and spectra and last.metadata["ms_level"] == level and not last.peaks:
+        last.metadata |= fields
+    elif not last.trouble:  # what is too long for a record is too long for a compound
+        spectra.append(Block(fields, size=last.size))
+        spectra[-1].count(COST + len(energy))
+
+
+def _spectra_of(compound: Block, spectra: Sequence[Block]) -> Iterator[Record]:
+    """The spectra of a compound; without a block it gives one without peaks."""
+    fields = compound.metadata
+    if not fields and not spectra:
+        return
+    # In this format the "parent mass" is the m/z of the ion.
+    fields["precursor_mz"] = fields.get("parentmass", "")
+    for name in ("title", "feature_id"):
+        fields.setdefault(name, fields.get("compound", ""))
+    for block in spectra or [Block({"ms_level": "2"})]:
+        block.warnings = compound.warnings if block.metadata["ms_level"] != "1" else []
+        block.metadata, block.repeated = fields | block.metadata, compound.repeated
+        block.trouble = block.trouble or compound.trouble
+        yield replace(block.record(one_a_line=False), time_in_s=True)
+
+
+_TAG: Final = re.compile(r"([A-Z]{2}\$[A-Z_]+|[A-Z_]+):\s*(.*)")
+_END: Final = re.compile(r"//\s*")
+_WITH_SUBTAGS: Final = re.compile(
+    r"(?:CH|SP)\$LINK|AC\$(?:MASS_SPECTROMETRY|CHROMATOGRAPHY|GENERAL|ION_MOBILITY)|"
+    r"MS\$(?:FOCUSED_ION|DATA_PROCESSING)"
+)
+_MASSBANK_NAMES: Final = {"iupac": "inchi", "num_peak": "num_peaks"}  # as other formats have them
+
+
+def massbank_records(lines: Iterable[str]) -> Iterator[Record]:
+    """MassBank records: lines ``TAG: value`` or ``TAG: SUBTAG value``, then peaks, and ``//``."""
+    block, tag = Block(), ""
+    for line in chain(lines, [None]):
+        match = None if line is None else _TAG.match(line)
+        # Peaks end a record, also where neither // nor ACCESSION stands, as msPurity writes.
+        is_next = match is not None and (
+            match[1] == "ACCESSION" or (block.peaks and not match[1].startswith("PK$"))
+        )
+        is_end = line is not None and _END.fullmatch(line) is not None
+        if is_next or is_end or line is None:
+            if block.metadata:
+                if not is_end:
+                    block.torn("// does not end it")
+                yield block.record("num_peaks", "PK$NUM_PEAK")
+            block = Block()
+        if match is not None:
+            tag = match[1]
+            key, value = tag.partition("$")[2] or tag, match[2].strip()
+            if _WITH_SUBTAGS.fullmatch(tag):
+                key, _, value = value.partition(" ")
+            key = key.lower()
+            block.add_field(_MASSBANK_NAMES.get(key, key), value.strip())
+        elif line and not is_end and tag != "PK$ANNOTATION" and line.strip():
+            block.add_peak(line)
+        tag = "" if is_end else tag
+
+
+def table_records(lines: Iterable[str]) -> Iterator[Record]:
+    """Rows of a table in the MassSpecGym layout in order: one spectrum a row, peaks in two columns.
+
+    Tabs, semicolons or commas divide the cells. Energies without unit are in eV unless the text as
+    recorded is given too.
+
+    Raises:
+        UnreadableError: Two columns have one name.
+    """
+    rows = lines_of(iter(lines), "\t;,", {"mzs", "intensities"})
+    names = [cell.lower() for cell in next(rows, Line(1, ())).cells]
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
+        raise UnreadableError(f"the table has two columns {quote(twice)}; rename or remove one")
+    if not {"mzs", "intensities"} <= set(names):
+        raise UnreadableError("the table names no columns mzs and intensities in its first line")
+    for row in rows:
+        cells, fault = dict(zip(names, row.cells, strict=False)), row.fault
+        if row.missing:  # it may be torn
+            fault = f"the row has {len(names) - row.missing} columns and the header {len(names)}"
+            if sum(map(len, row.cells)) >= LONGEST_LINE // 2:  # its line was cut
+                fault = TOO_LARGE
+        yield Record(cells, trouble=fault) if fault else _row(cells)
+
+
+def _row(cells: dict[str, str]) -> Record:
+    as_recorded = cells.get("collision_energy_text", "")
+    if as_recorded:
+        cells["collision_energy"] = as_recorded
+    columns = [cells.pop(name).strip("[]() ").replace(",", " ") for name in ("mzs", "intensities")]
+    if max(numbers.count(" ") for numbers in columns) > 2 * MOST_PEAKS:
+        return Record(cells, trouble=TOO_LARGE)
+    try:
+        if any("_" in numbers or not numbers.isascii() for numbers in columns):
+            raise ValueError
+        mz, intensity = (np.array(numbers.split(), dtype=np.float64) for numbers in columns)
+    except ValueError:
+        trouble = "its columns mzs and intensities must hold numbers separated by commas"
+        return Record(cells, trouble=trouble)
+    return Record(cells, mz, intensity, energy_in_ev=not as_recorded)

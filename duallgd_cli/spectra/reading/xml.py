@@ -1,44 +1,33 @@
-"""mzML and mzXML through pyteomics, with polarity, collision energy and isolation window kept.
+"""mzML and mzXML, a spectrum at a time, with polarity, collision energy and isolation window.
 
-(matchms drops those from mzML.) Arrays are decoded record by record, so that one broken array costs
-one record; broken XML ends the file, and that is said.
+Arrays are decoded record by record, so that one broken array costs one record; broken XML ends the
+file, and that is said.
 """
 
+import base64
 import io
-import math
 import re
-import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO, Final, TypeAlias, cast
+from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from lxml import etree
 from numpy.typing import NDArray
-from pyteomics import mzml, mzxml
-from pyteomics import xml as pyteomics_xml
-from pyteomics.auxiliary import PyteomicsError, unitfloat
 
 from duallgd_cli.errors import Failure
-from duallgd_cli.spectra.reading.quantities import finite
+from duallgd_cli.spectra.reading.quantities import finite, seconds_of
 from duallgd_cli.spectra.reading.record import Record, instrument_class
 from duallgd_cli.spectra.types import UNIT_RESOLUTION
 
-# Without psims, which brings a database, pyteomics refuses mzML; the vocabulary is not used here.
-pyteomics_xml._has_psims = True
-
-# What malformed XML and malformed numbers in it raise inside lxml and pyteomics.
-BROKEN: Final = (
-    *(etree.LxmlError, PyteomicsError, ValueError, KeyError, TypeError, AttributeError),
-    *(IndexError, RecursionError, zlib.error, EOFError, OSError),
-)
+# What malformed XML and malformed arrays in it raise.
+BROKEN: Final = (etree.LxmlError, ValueError, LookupError, TypeError, zlib.error)
 _MOST_BYTES: Final = 1 << 25  # of an array: four million points as 64-bit numbers
 _LARGEST: Final = 1 << 26  # bytes of XML of one spectrum, or before the first
 _ELEMENT_COST: Final = 300  # bytes that an element in memory takes the place of
 _RECORD_ENDS: Final = (b"</spectrum>", b"</scan>", b"</chromatogram>", b"</offset>")
-_OPTIONS: Final = {"use_index": False, "decode_binary": False, "huge_tree": True}
 _SCAN_ID: Final = re.compile(r"(?:controllerType=\d+ controllerNumber=\d+ )?(scan=(\d+))")
 # Of one step of ion mobility, as Bruker's files have them where a converter leaves steps apart.
 _MOBILITY_STEP: Final = re.compile(r"frame=\d+ scan=\d+")
@@ -54,8 +43,13 @@ _ENERGIES: Final = {
     "percent collision energy": " %",
     "activation energy": " eV",
 }
+_TYPES: Final = {
+    **{"32-bit float": "<f4", "64-bit float": "<f8"},
+    **{"32-bit integer": "<i4", "64-bit integer": "<i8"},
+}
 _NOTHING: Final = np.zeros(0)
 _Array: TypeAlias = NDArray[np.float64]
+_Element: TypeAlias = etree._Element
 _FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter string
 _WIDEST: Final = 4.0  # m/z, of a window that is meant for one ion and its isotopes
 _SAME: Final = 1e-3  # m/z, of one number that was written twice
@@ -66,6 +60,7 @@ class _Bounded:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
+        self.name = getattr(stream, "name", "")  # which the parser tells with a fault
         self._size = 0  # since the last record
 
     def read(self, size: int = -1) -> bytes:
@@ -83,97 +78,35 @@ class _Bounded:
             raise ValueError(f"a spectrum of more than {_LARGEST >> 20} MiB")
         return content
 
-    def __getattr__(self, name: str) -> object:
-        """Anything else that pyteomics asks a file for."""
-        return getattr(self._stream, name)
+
+def _elements(stream: BinaryIO, *tags: str, event: str = "end") -> Iterator[_Element]:
+    """Elements of an XML file, those of some tags or all, as they end or begin."""
+    named = [f"{{*}}{tag}" for tag in tags] or None
+    options = {"huge_tree": True, "remove_comments": True, "resolve_entities": False}
+    for _, element in etree.iterparse(_Bounded(stream), (event,), tag=named, **options):
+        yield element
 
 
-def _inflated(packed: bytes) -> bytes:
-    inflate = zlib.decompressobj()
-    content = inflate.decompress(packed, _MOST_BYTES)
-    if inflate.unconsumed_tail:
-        raise ValueError(f"an array of more than {_MOST_BYTES >> 20} MiB")
-    if not inflate.eof:
-        raise ValueError("compressed data are cut off")
-    return content
+def _tag(element: _Element) -> str:
+    return str(element.tag).rpartition("}")[2]
 
 
-_UNPACK: Final[Mapping[str, Callable[[bytes], bytes]]] = {
-    "no compression": lambda content: content,
-    "zlib compression": _inflated,
-}
+class _Header(NamedTuple):
+    """What stands before the first spectrum."""
+
+    instrument: str  # class of the instrument, or ""
+    analysers: Mapping[str, str]  # of each configuration; "" is the run's own
+    groups: Mapping[str, _Element]  # of terms, which spectra refer to
 
 
-def mzml_records(stream: BinaryIO) -> Iterator[Record]:
-    """Spectra of an mzML file in order.
-
-    Raises:
-        One of `BROKEN`: The XML is malformed; what came before has been given.
-    """
-    stream = cast("BinaryIO", _Bounded(stream))
-    with warnings.catch_warnings(action="ignore"):
-        instrument, analysers = _instruments(stream)
-        # A controlled vocabulary is loaded, from the network if need be, unless one is given; it
-        # only types values, which the functions below do by themselves.
-        reader = mzml.MzML(stream, **_OPTIONS, cv=object())
-        reader.cv = None
-        reader.compression_type_map = _UNPACK
-        reader._param_value = partial(_value, reader._param_value)
-    for info in _one_by_one(reader.iterfind("spectrum")):
-        yield _mzml_record(info, instrument, analysers)
-
-
-def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
-    """Scans of an mzXML file in the order in which they end (an MS1 after the MS2 nested in it).
-
-    Raises:
-        One of `BROKEN`: The XML is malformed; what came before has been given.
-    """
-    stream = cast("BinaryIO", _Bounded(stream))
-    with warnings.catch_warnings(action="ignore"):
-        instrument, _ = _instruments(stream)
-        reader = mzxml.MzXML(stream, **_OPTIONS)
-        # Peaks stay as they are until `_mzxml_peaks`: an empty list would stop the reader.
-        reader._decode_peaks = lambda info: None
-        reader.compression_type_map = _UNPACK
-        # Not the reader's own order: it sorts by scan number and fails where two are equal.
-        scans = pyteomics_xml.XML.iterfind(reader, "scan")
-    for info in _one_by_one(scans):
-        yield _mzxml_record(info, instrument, reader)
-
-
-def _value(read_value: Callable[[Any], Any], attributes: Any) -> Any:  # noqa: ANN401
-    """A parameter; an infinite one as text, since the reader makes integers of some of them.
-
-    The reader knows units by name alone, which files may leave out beside the accession.
-    """
-    value = read_value(attributes)
-    if isinstance(value, float) and not getattr(value, "unit_info", None):
-        value = unitfloat(value, attributes.get("unitAccession"))
-    return str(value) if value in (math.inf, -math.inf) else value
-
-
-def _one_by_one(iterator: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The items without the warnings of pyteomics; ours go into the records."""
-    while True:
-        with warnings.catch_warnings(action="ignore"):
-            info = next(iterator, None)
-        if info is None:
-            return
-        yield info
-
-
-def _instruments(stream: BinaryIO) -> tuple[str, Mapping[str, str]]:
-    """Class of the instrument, and the analyser of each configuration; "" is the run's own.
-
-    Both stand before the first spectrum. The last analyser of a configuration measures; those
-    before it select ions.
-    """
+def _header(stream: BinaryIO) -> _Header:
+    """The last analyser of a configuration measures; those before it select ions."""
     classes: list[str] = []
     analysers: dict[str, str] = {}
+    groups: dict[str, _Element] = {}
     configuration, is_analyser = "", False
-    for _, element in etree.iterparse(stream, events=("start",), huge_tree=True):
-        tag = etree.QName(element).localname
+    for element in _elements(stream, event="start"):
+        tag = _tag(element)
         if tag in {"spectrumList", "chromatogramList", "scan"}:
             break
         if tag in {"cvParam", "userParam", "msModel", "msMassAnalyzer"}:
@@ -185,6 +118,8 @@ def _instruments(stream: BinaryIO) -> tuple[str, Mapping[str, str]]:
             configuration, is_analyser = element.get("id", ""), False
         elif tag in {"source", "analyzer", "detector"}:
             is_analyser = tag == "analyzer"
+        elif tag == "referenceableParamGroup":
+            groups[element.get("id", "")] = element
         elif tag == "run":
             default = element.get("defaultInstrumentConfigurationRef", "")
             analysers[""] = analysers.get(default, "")
@@ -192,7 +127,34 @@ def _instruments(stream: BinaryIO) -> tuple[str, Mapping[str, str]]:
     classes = [*filter(None, classes)]
     # A hybrid names all its analysers; the filter line of a scan says which of them was used.
     better = next((name for name in classes if name != UNIT_RESOLUTION), "".join(classes[:1]))
-    return better, analysers
+    return _Header(better, analysers, groups)
+
+
+def mzml_records(stream: BinaryIO) -> Iterator[Record]:
+    """Spectra of an mzML file in order.
+
+    Raises:
+        One of `BROKEN`: The XML is malformed; what came before has been given.
+    """
+    header = _header(stream)
+    for element in _elements(stream, "spectrum", "chromatogram", "offset"):
+        if _tag(element) == "spectrum":
+            yield _mzml_record(element, header)
+        element.clear()
+        while element.getprevious() is not None:  # an empty element takes memory, too
+            del element.getparent()[0]
+
+
+def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
+    """Scans of an mzXML file in the order in which they end (an MS1 after the MS2 nested in it).
+
+    Raises:
+        One of `BROKEN`: The XML is malformed; what came before has been given.
+    """
+    header = _header(stream)
+    for element in _elements(stream, "scan"):
+        yield _mzxml_record(element, header.instrument)
+        element.clear()
 
 
 def _isolated(ion: str, target: str, width: float | None, middle: float | None) -> Record:
@@ -254,95 +216,131 @@ def _record(
     )
 
 
-def _mzml_record(info: Mapping[str, Any], instrument: str, analysers: Mapping[str, str]) -> Record:
-    native = str(info.get("id", ""))
+def _mzml_record(element: _Element, header: _Header) -> Record:
+    terms = partial(_terms, header.groups)
+    values = terms(element)
+    native = element.get("id", "")
     scan = _SCAN_ID.fullmatch(native)
-    polarity = "positive" if "positive scan" in info else "negative"
-    precursors = _list(info, "precursorList", "precursor")
-    level, notes = _mzml_level(info, bool(precursors))
+    polarity = "positive" if "positive scan" in values else "negative"
+    arrays = [*element.iterfind("{*}binaryDataArrayList/{*}binaryDataArray")]
+    is_light = any("wavelength array" in terms(array) for array in arrays)
+    precursors = [*element.iterfind("{*}precursorList/{*}precursor")]
+    level, notes = _mzml_level(values, bool(precursors), is_light)
     metadata = {
         "identifier": scan[1] if scan else native,
         "native_id": native,
         "scans": scan[2] if scan else "",
         "ms_level": level,
-        "spectrum title": str(info.get("spectrum title", "")),
-        "ionmode": polarity if f"{polarity} scan" in info else "",
-        "instrument": instrument,
+        "spectrum title": values.get("spectrum title", ""),
+        "ionmode": polarity if f"{polarity} scan" in values else "",
+        "instrument": header.instrument,
     }
-    for first in _list(info, "scanList", "scan")[:1]:
-        configuration = str(first.get("instrumentConfigurationRef", ""))
+    first = element.find("{*}scanList/{*}scan")
+    if first is not None:
+        configuration = first.get("instrumentConfigurationRef", "")
         # OpenMS writes the filter line as a parameter of the spectrum.
-        metadata["filter string"] = str(first.get("filter string", info.get("filter string", "")))
+        metadata["filter string"] = (values | terms(first)).get("filter string", "")
+        analysers = header.analysers
         metadata["analyzer"] = analysers.get(configuration, analysers.get("", ""))
-        time = first.get("scan start time")
-        metadata["rtinseconds"] = _seconds(time, "minute")
-        if metadata["rtinseconds"] and not getattr(time, "unit_info", ""):
+        metadata["rtinseconds"], unit = _time_of(first)
+        if metadata["rtinseconds"] and not unit:
             notes += ("the file gives no unit of retention times; they are taken for minutes",)
     if _FOURIER.match(metadata.get("filter string", "")):
         metadata["instrument"] = "FTMS"
     if level == "1":
         precursors = []
-    # An MS3 names the precursor of its precursor, too.
-    own = [one for one in precursors if _level_of(one) in {None, (finite(level) or 2) - 1}]
+    # An MS3 names the precursor of its precursor, too, whose level ProteoWizard says.
+    above = (finite(level) or 2) - 1
+    levels = [
+        finite(terms(one.find("{*}isolationWindow")).get("ms level", "")) for one in precursors
+    ]
+    own = [one for one, at in zip(precursors, levels, strict=True) if at in {None, above}]
     precursors = own or precursors
     precursor = Record({})
     if precursors:
-        fields, precursor = _mzml_precursor(precursors[0])
+        fields, precursor = _mzml_precursor(precursors[0], terms)
         metadata |= fields
-    peaks, is_profile = partial(_mzml_peaks, info), "profile spectrum" in info
     if precursors and _MOBILITY_STEP.fullmatch(native):
         step = "one scan of ion mobility has few of the peaks; let the converter combine its scans"
         precursor = replace(precursor, warnings=(step, *precursor.warnings))
-    return _record(metadata, peaks, is_profile, precursor, len(precursors), notes)
+    peaks = partial(_mzml_peaks, [] if is_light else arrays, terms)
+    return _record(metadata, peaks, "profile spectrum" in values, precursor, len(precursors), notes)
 
 
-def _seconds(time: object, default_unit: str) -> str:
-    """A retention time as text; "" for what is no number."""
-    if not isinstance(time, float):
-        return ""
-    unit = str(getattr(time, "unit_info", "") or default_unit)
-    return f"{time * _UNITS_S.get(unit, 1.0):.3f}"
+def _terms(groups: Mapping[str, _Element], element: _Element | None) -> dict[str, str]:
+    """Values of the terms of an element by their names, those of the groups that it names too."""
+    values: dict[str, str] = {}
+    for child in () if element is None else element:
+        tag = _tag(child)
+        if tag in {"cvParam", "userParam"}:
+            values.setdefault(child.get("name", ""), child.get("value", "").strip())
+        elif tag == "referenceableParamGroupRef":
+            values |= _terms({}, groups.get(child.get("ref", "")))
+    return values
 
 
-def _mzml_level(info: Mapping[str, Any], has_precursor: bool) -> tuple[str, tuple[str, ...]]:
+def _number(text: str) -> str:
+    """A number as Python writes it, so that ``181.0500`` has the decimals that tell; else text."""
+    value = finite(text)
+    return text if value is None else str(value)
+
+
+def _time_of(scan: _Element) -> tuple[str, str]:
+    """The time of a scan in seconds, "" for none, and the unit that stands beside it."""
+    for term in scan.iterfind("{*}cvParam"):
+        if term.get("name") == "scan start time":
+            unit = term.get("unitName") or term.get("unitAccession") or ""
+            time = finite(term.get("value", ""))
+            seconds = _UNITS_S.get(unit or "minute", 1.0)
+            return "" if time is None else f"{time * seconds:.3f}", unit
+    return "", ""
+
+
+def _mzml_level(
+    values: Mapping[str, str], has_precursor: bool, is_light: bool
+) -> tuple[str, tuple[str, ...]]:
     """MS level, by the term for it or by others, and what was assumed; "" where nothing tells."""
-    level = str(info.get("ms level", ""))
+    level = values.get("ms level", "")
     if level.strip("0."):
         return level, ()
-    if "MS1 spectrum" in info:
+    if "MS1 spectrum" in values:
         return "1", ()
-    if "MSn spectrum" in info or has_precursor:
+    if "MSn spectrum" in values or has_precursor:
         return "2", ("the file gives no MS level; a spectrum with a precursor is read as MS2",)
     # Images say 0; what has wavelengths is no mass spectrum.
-    return "1" if level or "wavelength array" in info else "", ()
+    return "1" if level or is_light else "", ()
 
 
-def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], Record]:
+def _mzml_precursor(
+    precursor: _Element, terms: Callable[[_Element | None], dict[str, str]]
+) -> tuple[dict[str, str], Record]:
     """Selected ion, isolation window and activation as fields, and what they give.
 
     The collision energy is kept as a bare number although mzML calls it eV: converters write the
     normalised energy of Orbitraps there, which is how a bare number of theirs is understood.
     """
-    window = _fields(precursor.get("isolationWindow"))
-    ion = _fields(next(iter(_list(precursor, "selectedIonList", "selectedIon")), None))
-    activation = _fields(precursor.get("activation"))
+    window = terms(precursor.find("{*}isolationWindow"))
+    ion = terms(precursor.find("{*}selectedIonList/{*}selectedIon"))
+    activation = terms(precursor.find("{*}activation"))
     target, *offsets = (
-        str(window.get(f"isolation window {part}", ""))
+        _number(window.get(f"isolation window {part}", ""))
         for part in ("target m/z", "lower offset", "upper offset")
     )
     sizes = [size for offset in offsets if (size := finite(offset)) is not None]
     at = finite(target)
     middle = at + (sizes[1] - sizes[0]) / 2 if at is not None and len(sizes) == 2 else None
     width = sum(sizes) if sizes else None
-    isolated = _isolated(str(ion.get("selected ion m/z", "")), target, width, middle)
-    ramp = [str(activation.get(f"collision energy ramp {end}", "")) for end in ("start", "end")]
+    isolated = _isolated(_number(ion.get("selected ion m/z", "")), target, width, middle)
+    ramp = [_number(activation.get(f"collision energy ramp {end}", "")) for end in ("start", "end")]
     energies = [
-        f"{activation[name]}{unit}" for name, unit in _ENERGIES.items() if name in activation
+        f"{_number(activation[name])}{unit}"
+        for name, unit in _ENERGIES.items()
+        if name in activation
     ]
     energies += [f"{ramp[0]}-{ramp[1]} eV"] if all(ramp) else []
     return {
-        "precursor_intensity": str(ion.get("peak intensity", "")),
-        "charge": str(ion.get("charge state", "")).removesuffix(".0"),
+        "precursor_intensity": _number(ion.get("peak intensity", "")),
+        "charge": ion.get("charge state", "").removesuffix(".0"),
         "collision_energy": "".join(energies[:1]),
         "fragmentation_mode": "; ".join(name for name, value in activation.items() if value == ""),
         "isolation_window_target_mz": target,
@@ -351,74 +349,75 @@ def _mzml_precursor(precursor: Mapping[str, Any]) -> tuple[dict[str, str], Recor
     }, isolated
 
 
-def _level_of(precursor: Mapping[str, Any]) -> float | None:
-    """MS level of the spectrum in which a precursor was isolated, where ProteoWizard says it."""
-    return finite(str(_fields(precursor.get("isolationWindow")).get("ms level", "")))
+def _mzml_peaks(
+    arrays: Sequence[_Element], terms: Callable[[_Element | None], dict[str, str]]
+) -> tuple[_Array, _Array]:
+    found = {"m/z array": _NOTHING, "intensity array": _NOTHING}
+    for array in arrays:
+        names = terms(array)
+        content = _unpacked(
+            array.findtext("{*}binary"),
+            next((name for name in names if "compression" in name), "no compression"),
+        )
+        kind = next((kind for name, kind in _TYPES.items() if name in names), "<f8")
+        for name in found.keys() & names.keys():
+            found[name] = np.frombuffer(content, kind).astype(np.float64)
+    return found["m/z array"], found["intensity array"]
 
 
-def _fields(element: object) -> Mapping[str, Any]:
-    """What an element holds; pyteomics shortens one with nothing but a name to a text."""
-    return element if isinstance(element, Mapping) else {}
+def _unpacked(text: str | None, compression: str) -> bytes:
+    content = base64.b64decode(text or "")
+    if compression == "no compression" or not content:
+        return content
+    if compression != "zlib compression":
+        raise ValueError(f"{compression} is not supported, convert the file with zlib")
+    inflate = zlib.decompressobj()
+    content = inflate.decompress(content, _MOST_BYTES)
+    if inflate.unconsumed_tail:
+        raise ValueError(f"an array of more than {_MOST_BYTES >> 20} MiB")
+    if not inflate.eof:
+        raise ValueError("compressed data are cut off")
+    return content
 
 
-def _list(info: Mapping[str, Any], outer: str, inner: str) -> list[Any]:
-    items = _fields(info.get(outer)).get(inner) or []
-    return [item for item in items if isinstance(item, Mapping)]
-
-
-def _mzxml_record(info: Mapping[str, Any], instrument: str, reader: Any) -> Record:  # noqa: ANN401
-    level = str(info.get("msLevel", ""))
-    precursors = (info.get("precursorMz") or []) if level != "1" else []
-    precursor = _fields(precursors[0]) if precursors else {}
-    ion = str(precursor.get("precursorMz", "" if precursor or not precursors else precursors[0]))
-    width = str(precursor.get("windowWideness", ""))
-    number = str(info.get("num", ""))
+def _mzxml_record(scan: _Element, instrument: str) -> Record:
+    level, number = scan.get("msLevel", ""), scan.get("num", "")
+    precursors = scan.findall("{*}precursorMz") if level != "1" else []
+    precursor = precursors[0] if precursors else {}
+    ion = _number((precursors[0].text or "").strip()) if precursors else ""
+    width = _number(precursor.get("windowWideness", ""))
     # The middle of the window is not given; it is what the ion of a wide one is taken for.
     isolated = _isolated(ion, "", finite(width), None)
+    time = seconds_of(scan.get("retentionTime", "").lower(), "")
     metadata = {
         "identifier": f"scan={number}" if number else "",
         "scans": number,
         "ms_level": level,
-        "ionmode": str(info.get("polarity", "")),
-        "rtinseconds": _seconds(info.get("retentionTime"), "second"),  # minutes of PT5M12.5S
-        "precursor_intensity": str(precursor.get("precursorIntensity", "")),
-        "charge": str(precursor.get("precursorCharge", "")),
-        "precursor_scan": str(precursor.get("precursorScanNum", "")),
-        "collision_energy": str(info.get("collisionEnergy", "")),
-        "fragmentation_mode": str(precursor.get("activationMethod", "")),
+        "ionmode": scan.get("polarity", ""),
+        "rtinseconds": "" if time is None else f"{time:.3f}",
+        "precursor_intensity": _number(precursor.get("precursorIntensity", "")),
+        "charge": precursor.get("precursorCharge", ""),
+        "precursor_scan": precursor.get("precursorScanNum", ""),
+        "collision_energy": _number(scan.get("collisionEnergy", "")),
+        "fragmentation_mode": precursor.get("activationMethod", ""),
         "isolation_window_width": width,
-        "filter string": str(info.get("filterLine", "")),
+        "filter string": scan.get("filterLine", ""),
         "instrument": instrument,
     }
-    is_profile = str(info.get("centroided", "1")).lower() in {"0", "false"}
-    peaks = partial(_mzxml_peaks, info.get("peaks"), reader)
+    is_profile = scan.get("centroided", "1").lower() in {"0", "false"}
+    peaks = partial(_mzxml_peaks, scan.find("{*}peaks"))
     return _record(metadata, peaks, is_profile, isolated, len(precursors))
 
 
-def _mzxml_peaks(peaks: Any, reader: Any) -> tuple[_Array, _Array]:  # noqa: ANN401
-    first = peaks[0] if isinstance(peaks, list) and peaks else peaks
-    if not isinstance(first, Mapping) or not first.get("peaks"):
+def _mzxml_peaks(peaks: _Element | None) -> tuple[_Array, _Array]:
+    if peaks is None:
         return _NOTHING, _NOTHING
-    compression, dtype = reader._determine_compression(first), reader._determine_dtype(first)
-    pairs = reader.decode_data_array(first["peaks"], compression, dtype)
-    return pairs["m/z array"].astype(np.float64), pairs["intensity array"].astype(np.float64)
-
-
-def _mzml_peaks(info: Mapping[str, Any]) -> tuple[_Array, _Array]:
-    # What pyteomics understood it has taken out; it would read the rest as plain numbers.
-    names = [*info, *(info["name"] if isinstance(info.get("name"), list) else ())]
-    unknown = [name for name in names if "compression" in name and name not in _UNPACK]
-    if unknown:
-        raise ValueError(f"{unknown[0]} is not supported, convert the file with zlib")
-    if "wavelength array" in info:
-        return _NOTHING, _NOTHING
-    mz, intensity = (
-        np.asarray(array.decode(), dtype=np.float64)
-        if array is not None and array.data
-        else _NOTHING
-        for array in (info.get("m/z array"), info.get("intensity array"))
-    )
-    return mz, intensity
+    is_packed = peaks.get("compressionType") == "zlib"
+    content = _unpacked(peaks.text, "zlib compression" if is_packed else "no compression")
+    order = ">" if peaks.get("byteOrder", "network") in {"network", "big"} else "<"
+    kind = f"{order}f{4 if peaks.get('precision') == '32' else 8}"
+    pairs = np.frombuffer(content, kind).astype(np.float64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
 def pick_peaks(mz: _Array, intensity: _Array) -> tuple[_Array, _Array]:
