@@ -34,8 +34,7 @@ from duallgd_cli.diffusion.sampler import Sampler, alpha_bar, corrupt, formula_c
 from duallgd_cli.errors import DuallgdError, UsageError, quote
 from duallgd_cli.files import write_atomically
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.layers import DualStreamLayer, Masks
-from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.model.layers import DualStreamLayer, Masks, line_graph
 from duallgd_cli.model.rewritten import for_inference
 from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime

@@ -8,7 +8,7 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
@@ -23,6 +23,9 @@ from duallgd_cli.chem.elements import (
 )
 from duallgd_cli.chem.formula import Formula, hill
 from duallgd_cli.errors import Failure, FormulaError, quote
+
+# Monoisotopic mass of every element that an adduct may hold, Da.
+_MASSES: Final = dict(zip(SYMBOLS, MASSES_DA, strict=True)) | {m: METALS[m][0] for m in METALS}
 
 
 class Carrier(NamedTuple):
@@ -70,7 +73,7 @@ class Adduct:
     def mass_shift(self) -> float:
         """Mass of the ion minus that of the molecules' atoms, Da."""
         atoms = sum(n * m for n, m in zip(self.change, MASSES_DA, strict=True))
-        metals = sum(METALS[symbol][0] for symbol in self.metals)
+        metals = sum(_MASSES[symbol] for symbol in self.metals)
         return atoms + metals - self.charge * ELECTRON_MASS_DA
 
     def neutral_mass(self, mz: float) -> float:
@@ -92,17 +95,16 @@ class Adduct:
         for molecules, *kept in itertools.product(
             range(self.molecules), *(range(n + 1) for n in counts.values())
         ):
-            metals = tuple(Counter(dict(zip(counts, kept, strict=True))).elements())
-            text = "".join(m + (str(n) if n > 1 else "") for m, n in Counter(metals).items())
+            metals = Counter(dict(zip(counts, kept, strict=True)))
+            mass = sum(_MASSES[symbol] for symbol in metals.elements())
             for charge in range(one, self.charge + one, one):
-                protons = charge - _charge_of_metals(metals)
+                protons = charge - _charge_of_metals(metals.elements())
                 if fewest <= protons <= most:
-                    mass = sum(METALS[symbol][0] for symbol in metals)
-                    carriers.append(Carrier(molecules, text, mass, charge, protons))
+                    carriers.append(Carrier(molecules, hill(metals), mass, charge, protons))
         return tuple(carriers)
 
 
-def _charge_of_metals(metals: tuple[str, ...]) -> int:
+def _charge_of_metals(metals: Iterable[str]) -> int:
     return sum(METALS[symbol][1] for symbol in metals)
 
 
@@ -236,26 +238,24 @@ def _parsed(text: str) -> Adduct:
 def _summed(groups: Counter[str], molecules: int, stated: int) -> Adduct:
     """The adduct of these groups, where their charges add up to the stated one (0: not stated)."""
     change, metals = _change(groups)
-    charge = sum(factor * _charge_of(group) for group, factor in groups.items())
     exact = _BY_CHANGE.get((change, metals)) if molecules == 1 else None
-    if exact is not None:
-        charge = exact.charge
+    charge = sum(factor * _charge_of(group) for group, factor in groups.items())
+    charge = charge if exact is None else exact.charge
     if charge == 0 or stated not in (0, charge):
         but = f", not {stated:+d}" if stated else ", which is no ion"
         raise _NoAdductError(f"its groups give charge {charge:+d}{but}")
-    index = BY_NAME[_nearest(change, metals, charge)].index
     name = _name(molecules, groups, charge)
+    index = BY_NAME[_nearest(change, metals, charge)].index
     return exact or Adduct(name, change, metals, charge, index, molecules)
 
 
 def _monoisotopic(match: re.Match[str]) -> str:
     """A mass number beside an element, such as 35Cl or Cl35, left out where it is the usual one."""
-    symbol = (match[2] or match[3]).capitalize()
-    number, place = int(match[1] or match[4]), INDEX.get(symbol)
-    mass = METALS[symbol][0] if symbol in METALS else 0.0 if place is None else MASSES_DA[place]
-    if symbol == "H" or number < _LEAST_MASS_NUMBER or abs(number - round(mass)) > _ISOTOPE_SPAN:
+    symbol, number = (match[2] or match[3]).capitalize(), int(match[1] or match[4])
+    usual = round(_MASSES.get(symbol, 0.0))
+    if symbol == "H" or number < _LEAST_MASS_NUMBER or abs(number - usual) > _ISOTOPE_SPAN:
         return match[0]
-    if number != round(mass):
+    if number != usual:
         raise _NoAdductError(f"it holds the isotope {match[0]}; name the monoisotopic adduct")
     return symbol
 
@@ -303,7 +303,7 @@ def _spellings(letters: str) -> list[str]:
     for at in reversed(range(len(letters))):
         for size in (1, 2):
             symbol, rest = letters[at : at + size].capitalize(), letters[at + size :]
-            if len(symbol) == size and (symbol in INDEX or symbol in METALS):
+            if len(symbol) == size and symbol in _MASSES:
                 digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
                 ends[at] += [f"{symbol}{digits}{end}" for end in ends[at + size + len(digits)]]
         ends[at] = ends[at][:2]
@@ -313,10 +313,8 @@ def _spellings(letters: str) -> list[str]:
 def _atoms(group: str) -> Counter[str]:
     atoms: Counter[str] = Counter()
     for symbol, number in _ELEMENT.findall(group):
-        if symbol not in INDEX and symbol not in METALS:
-            raise _NoAdductError(
-                f"it holds {symbol}; adducts may hold {' '.join((*SYMBOLS, *METALS))}"
-            )
+        if symbol not in _MASSES:
+            raise _NoAdductError(f"it holds {symbol}; adducts may hold {' '.join(_MASSES)}")
         atoms[symbol] += int(number or 1)
     return atoms
 
@@ -353,14 +351,16 @@ def _nearest(change: tuple[int, ...], metals: tuple[str, ...], charge: int) -> s
 def _name(molecules: int, groups: Counter[str], charge: int) -> str:
     """The printed form: neutral groups first, what is gained before what is lost."""
     order = sorted(groups, key=lambda g: (_charge_of(g) != 0, groups[g] * _charge_of(g) < 0, g))
-    terms = [
-        f"{'+' if groups[g] > 0 else '-'}{n if (n := abs(groups[g])) > 1 else ''}{_USUAL.get(g, g)}"
-        for g in order
-        if groups[g]
-    ]
-    size = abs(charge) if abs(charge) > 1 else ""
-    sign = "+" if charge > 0 else "-"
-    return f"[{molecules if molecules > 1 else ''}M{''.join(terms)}]{size}{sign}"
+    terms = [f"{_sign(groups[g])}{_times(groups[g])}{_USUAL.get(g, g)}" for g in order if groups[g]]
+    return f"[{_times(molecules)}M{''.join(terms)}]{_times(charge)}{_sign(charge)}"
+
+
+def _sign(number: int) -> str:
+    return "+" if number > 0 else "-"
+
+
+def _times(number: int) -> str:
+    return str(abs(number)) if abs(number) > 1 else ""
 
 
 def parent_formula(formula: Formula, adduct: Adduct) -> Formula:
@@ -371,9 +371,7 @@ def parent_formula(formula: Formula, adduct: Adduct) -> Formula:
     Raises:
         FormulaError: The adduct takes away atoms that the molecules do not have.
     """
-    counts = tuple(
-        n * adduct.molecules + d for n, d in zip(formula.counts, adduct.change, strict=True)
-    )
+    counts = _counts_of_ion(formula, adduct)
     if min(counts) < 0:
         lost = SYMBOLS[counts.index(min(counts))]
         raise FormulaError(f"{adduct.name} takes away {lost}, of which {formula} has too little")
@@ -395,8 +393,12 @@ def fits(formula: Formula, adduct: Adduct) -> bool:
         return formula.charge in (0, 1) and Formula(formula.counts, 1).has_even_electrons
     if formula.charge != 0 or not formula.has_even_electrons:
         return False
+    return min(_counts_of_ion(formula, adduct)) >= 0
+
+
+def _counts_of_ion(formula: Formula, adduct: Adduct) -> tuple[int, ...]:
     changed = zip(formula.counts, adduct.change, strict=True)
-    return all(n * adduct.molecules + d >= 0 for n, d in changed)
+    return tuple(n * adduct.molecules + d for n, d in changed)
 
 
 def infer_adduct(formula: Formula, mz: float, polarity: int, ppm: float) -> list[Adduct]:

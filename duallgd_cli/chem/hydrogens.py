@@ -8,8 +8,8 @@ whole, are the unknowns of a small exact-sum problem; it is solved cheapest answ
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from heapq import heappop, heappush
 from itertools import chain, combinations, islice, product
-from operator import add
 from typing import Final, NamedTuple, TypeAlias
 
 from duallgd_cli.chem.valence import TIERS, Skeleton, State, match, members, states
@@ -194,46 +194,40 @@ def _selections(rows: list[tuple[State, ...]], allowed: _Range) -> Iterator[_Opt
             yield _option(chosen)
 
 
-def _cheapest(units: list[_Unit], hydrogens: int, charge: int) -> list[tuple[_Option, ...]]:
+def _cheapest(units: list[_Unit], hydrogens: int, charge: int) -> list[list[_Option]]:
     """Choices of one option per unit that meet the sums, cheapest first."""
-    # What the units from an index on can take together: prunes hopeless branches at once.
-    tails = [_Range(0, 0, 0, 0)]
+    # Of the units from an index on, the least cost of all hydrogens and charges that they can take.
+    least: list[dict[tuple[int, int], int]] = [{(0, 0): 0}]
     for _, options in reversed(units):
-        tails.append(_Range(*map(add, tails[-1], _Range.of([options]))))
-    tails.reverse()
+        costs: dict[tuple[int, int], int] = {}
+        for (more, rest), cost in least[-1].items():
+            for option in options:
+                sums = more + option.hydrogens, rest + option.charge
+                if sums[0] <= hydrogens and cost + option.cost < costs.get(sums, _IMPOSSIBLE):
+                    costs[sums] = cost + option.cost
+        least.append(costs)
+    least.reverse()
 
-    @cache
-    def least(index: int, hydrogens: int, charge: int) -> int:
-        """Cost of the units from an index on, at least, where they take these sums."""
-        if not tails[index].admits(hydrogens, charge):
-            return _IMPOSSIBLE
-        if index == len(units):
-            return 0
-        return min(
-            option.cost + least(index + 1, hydrogens - option.hydrogens, charge - option.charge)
-            for option in units[index][1]
-        )
-
-    def walk(index: int, hydrogens: int, charge: int, budget: int) -> Iterator[tuple[_Option, ...]]:
-        if index == len(units):
-            yield ()
-            return
-        for option in units[index][1]:
-            left = (hydrogens - option.hydrogens, charge - option.charge)
-            if option.cost + least(index + 1, *left) <= budget:
-                for tail in walk(index + 1, *left, budget - option.cost):
-                    yield (option, *tail)
-
-    best = least(0, hydrogens, charge)
-    if best >= _IMPOSSIBLE:
-        return []
-    chosen = list(islice(walk(0, hydrogens, charge, best), _MAX_SOLUTIONS))
-    if len(chosen) < _MAX_SOLUTIONS:
-        chosen = list(islice(walk(0, hydrogens, charge, best + _COST_WINDOW), _MAX_SOLUTIONS))
-    return sorted(chosen, key=lambda options: sum(option.cost for option in options))
+    most = least[0].get((hydrogens, charge), _IMPOSSIBLE) + _COST_WINDOW
+    # Of choices begun the cost with all that must follow, which option of each unit, its cost so
+    # far, and the sums that are left.
+    begun: list[tuple[int, tuple[int, ...], int, int, int]] = [(0, (), 0, hydrogens, charge)]
+    answers: list[list[_Option]] = []
+    while begun and most < _IMPOSSIBLE and len(answers) < _MAX_SOLUTIONS:
+        _, chosen, cost, more, rest = heappop(begun)
+        n = len(chosen)
+        if n == len(units):
+            answers.append([units[at][1][number] for at, number in enumerate(chosen)])
+            continue
+        for number, option in enumerate(units[n][1]):
+            left, spent = (more - option.hydrogens, rest - option.charge), cost + option.cost
+            total = spent + least[n + 1].get(left, _IMPOSSIBLE)
+            if total <= most:
+                heappush(begun, (total, (*chosen, number), spent, *left))
+    return answers
 
 
-def _completion(n: int, units: list[_Unit], chosen: tuple[_Option, ...]) -> Completion:
+def _completion(n: int, units: list[_Unit], chosen: list[_Option]) -> Completion:
     charge, hydrogens = [0] * n, [0] * n
     for (atoms, _), option in zip(units, chosen, strict=True):
         for atom, state in zip(atoms, option.states, strict=True):

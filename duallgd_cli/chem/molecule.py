@@ -31,8 +31,15 @@ from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 # For rooms that pass molecules on without looking into them.
 Mol: TypeAlias = Chem.Mol
 
-# Elements whose anions need a reason; those of boron and silicon have four or five bonds.
-_STRAY: Final = frozenset({"C", "N", "O", "S", "Se"})
+_PLUS, _MINUS = "+,+2,+3,+4", "-,-2,-3,-4"
+_LONE_CATION: Final = Chem.MolFromSmarts(f"[{_PLUS};!$(*~[{_MINUS}])]")
+_LONE_ANION: Final = Chem.MolFromSmarts(f"[{_MINUS};!$(*~[{_PLUS}])]")
+# Anions without a reason: no acid's, and not beside a cation, where a carbon needs a multiple bond
+# too. Those of boron and silicon have four or five bonds.
+_STRAY: Final = Chem.MolFromSmarts(
+    f"[#6,#7,#8,#16,#34;{_MINUS};!$([!#6]~[{_PLUS}]);!$([#6;$(*~[{_PLUS}]);$(*=,#,:*)]);"
+    "!$([#8,#16,#34]~*=[#8,#16])]"
+)
 _AROMATIC_ORDER: Final = 1.5
 _RADICAL: Final = rdqueries.NumRadicalElectronsGreaterQueryAtom(0)
 # To ask a molecule at once is several times faster than to ask each of its atoms.
@@ -164,11 +171,7 @@ def _build(
 
 def is_zwitterion(mol: Chem.Mol) -> bool:
     """Whether a cation and an anion that are not bonded to each other are in the molecule."""
-    charge = [atom.GetFormalCharge() for atom in _atoms(mol)]
-    bonds = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in _bonds(mol)]
-    paired = {end for ends in bonds for end in ends if charge[ends[0]] * charge[ends[1]] < 0}
-    signs = {value > 0 for atom, value in enumerate(charge) if value and atom not in paired}
-    return len(signs) == 2
+    return mol.HasSubstructMatch(_LONE_CATION) and mol.HasSubstructMatch(_LONE_ANION)
 
 
 def is_internal_salt(mol: Chem.Mol) -> bool:
@@ -178,30 +181,12 @@ def is_internal_salt(mol: Chem.Mol) -> bool:
     N-oxide, azide) have a reason; an alkoxide opposite an ammonium, or an ylide, has none: a
     bond drawn wrong makes up for its hydrogens in that way.
     """
-    return any(
-        atom.GetFormalCharge() < 0 and atom.GetSymbol() in _STRAY and not _has_reason(atom)
-        for atom in _atoms(mol)
-    )
-
-
-def _has_reason(atom: Chem.Atom) -> bool:
-    if any(neighbour.GetFormalCharge() > 0 for neighbour in atom.GetNeighbors()):
-        bonds = [bond.GetBondTypeAsDouble() for bond in atom.GetBonds()]
-        return atom.GetSymbol() != "C" or max(bonds) > 1
-    return atom.GetSymbol() in ("O", "S", "Se") and any(
-        bond.GetBondType() == Chem.BondType.DOUBLE and bond.GetOtherAtom(middle).GetSymbol() in "OS"
-        for middle in atom.GetNeighbors()
-        for bond in middle.GetBonds()
-    )
+    return bool(mol.HasSubstructMatch(_STRAY))
 
 
 def _atoms(mol: Chem.Mol) -> list[Chem.Atom]:
     # Looked up one by one: RDKit's own iteration is several times slower.
     return [mol.GetAtomWithIdx(index) for index in range(mol.GetNumAtoms())]
-
-
-def _bonds(mol: Chem.Mol) -> list[Chem.Bond]:
-    return [mol.GetBondWithIdx(index) for index in range(mol.GetNumBonds())]
 
 
 def formula_of(mol: Chem.Mol) -> Formula:
@@ -238,7 +223,7 @@ def require_expressible(mol: Chem.Mol) -> None:
                 raise MoleculeError(
                     "the molecule has unpaired electrons; radicals are not supported"
                 )
-    for bond in _bonds(mol) if mol.HasSubstructMatch(_ODD_BOND) else ():
+    for bond in mol.GetBonds() if mol.HasSubstructMatch(_ODD_BOND) else ():
         if bond.GetBondType() not in _EXPRESSIBLE:
             raise MoleculeError(
                 f"the molecule has a {str(bond.GetBondType()).lower()} bond; "

@@ -20,8 +20,14 @@ from torch.nn.functional import one_hot, pad, relu
 
 from duallgd_cli.chem.elements import LOWEST_VALENCES, N_BOND_CLASSES, N_ELEMENTS, N_HEAVY
 from duallgd_cli.model.encoder import FormulaTransformer
-from duallgd_cli.model.layers import DualStreamLayer, Fusion, Masks
-from duallgd_cli.model.line_graph import LineGraph, endpoint_atoms, line_graph
+from duallgd_cli.model.layers import (
+    DualStreamLayer,
+    Fusion,
+    LineGraph,
+    Masks,
+    endpoint_atoms,
+    line_graph,
+)
 from duallgd_cli.model.settings import DenoiserSettings, ModelSettings
 from duallgd_cli.model.tensors import Linear, constants, map_tensors
 

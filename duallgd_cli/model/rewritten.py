@@ -27,14 +27,17 @@ from duallgd_cli.model.duallgd import (
 )
 from duallgd_cli.model.layers import (
     AtomAttention,
+    AtomsFromPairs,
     BitAttention,
     DualStreamLayer,
     FeedForward,
     Film,
     Fusion,
+    LineGraph,
     PairAttention,
+    PairsFromAtoms,
+    line_graph,
 )
-from duallgd_cli.model.line_graph import AtomsFromPairs, LineGraph, PairsFromAtoms, line_graph
 from duallgd_cli.model.tensors import (
     LARGEST_EXPONENT,
     LEAST_TOTAL,
@@ -215,7 +218,7 @@ class _PairMixing:
 
 
 class _AtomsAsk:
-    """`line_graph.AtomsFromPairs`, equations 4 and 5.
+    """`layers.AtomsFromPairs`, equations 4 and 5.
 
     An atom's query goes back through the key map, so that it meets the normed pairs themselves; the
     value map follows their weighted mean. What a key's bias adds is alike for all pairs of an atom.
@@ -242,7 +245,7 @@ class _AtomsAsk:
 
 
 class _PairsAsk:
-    """`line_graph.PairsFromAtoms`, equation 6.
+    """`layers.PairsFromAtoms`, equation 6.
 
     Each atom meets its pairs with its key taken back through the query map, and gives them its
     value taken on through the output map; a pair adds up what its two atoms give.

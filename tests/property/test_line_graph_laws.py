@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.model.line_graph import (
+from duallgd_cli.model.layers import (
     endpoint_atoms,
     incident_mask,
     incident_pairs,

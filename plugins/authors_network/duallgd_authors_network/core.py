@@ -35,7 +35,7 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.files import claim, sha256
 from duallgd_cli.model.duallgd import parameter_counts
-from duallgd_cli.model.line_graph import LineGraph, line_graph, pair_mask
+from duallgd_cli.model.layers import LineGraph, line_graph, pair_mask
 from duallgd_cli.model.settings import MOST, MOST_LAYERS, DiffusionSettings
 from duallgd_cli.model.tensors import Denoise, map_tensors
 from duallgd_cli.predict.model import Encoded, LoadedModel

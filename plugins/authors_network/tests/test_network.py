@@ -19,7 +19,7 @@ from duallgd_authors_network.settings import (
 )
 from duallgd_authors_network.weights_file import ReferenceDualLGD
 from duallgd_cli.model.duallgd import parameter_counts
-from duallgd_cli.model.line_graph import line_graph, to_square
+from duallgd_cli.model.layers import line_graph, to_square
 from plugins.authors_network.tests.made_reference import SETTINGS
 
 SMALL = SETTINGS.denoiser

@@ -49,12 +49,6 @@ DIFFERENCES = {
     "none": ("", ""), "O": ("O", ""), "CH2": ("CH2", ""), "NH": ("NH", ""), "H2": ("H2", ""),
     "S": ("S", ""), "nitrogen for CH": ("N", "CH"), "sulphur for oxygen": ("S", "O"),
 }  # fmt: skip
-REVERSIBLE = sorted(set(DIFFERENCES) - {"H2"})  # any ring is opened, few are closed
-# Neutral, and no electrons to move: what was changed is seen as it was before the change.
-PLAIN = (
-    "CCCCO", "CCC(C)C", "CCOCC", "CC(N)CCO", "OC1CCCCC1", "CCCCCl", "C1CCNCC1", "Oc1ccccc1Cl",
-    "CC(=O)Nc1ccccc1", "Cc1ccncc1", "CC(=O)CCC", "C=CCCC",
-)  # fmt: skip
 MOLECULES = sorted({smiles for pair in PAIRS.values() for smiles in pair})
 ALL_BLOCKS = cut(map(parts_of, map(parse_smiles, [*QUESTIONS.values(), *MOLECULES, "C" * 20])))
 
@@ -127,16 +121,3 @@ def test_atoms_charge_and_bonds_of_what_is_made_come_back_from_its_matrix(case):
         parts = disassemble(mol)  # one fragment, no radical, known elements
         assert parts.formula == formula
         assert charge_free_smiles(mol) == charge_free_smiles(assemble(formula, parts.bond_class))
-
-
-@pytest.mark.parametrize("name", REVERSIBLE)
-@pytest.mark.parametrize("smiles", PLAIN)
-def test_what_a_change_makes_the_opposite_change_makes_again(smiles, name):
-    known = parse_smiles(smiles)
-    formula = different(formula_of(known), name)
-    blocks = cut(map(parts_of, map(parse_smiles, PLAIN)))
-    if formula is None:
-        return
-
-    for other in set(made(smiles, formula, blocks)):
-        assert canonical_smiles(known) in made(other, formula_of(known), blocks)

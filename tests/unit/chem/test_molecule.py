@@ -88,6 +88,8 @@ def test_a_molecule_comes_back_from_its_bonds_in_any_order(smiles):
         ("NCCC(=O)O", "NCCC(=O)[O-]"),  # an acid before all else
         ("OCCS(=O)(=O)O", "O=S(=O)([O-])CCO"),
         ("CC(=O)NCCN", "CC(=O)NCC[NH3+]"),  # an amine, and no amide
+        ("OCCC(=O)O", "O=C([O-])CCO"),  # before an alcohol
+        ("C[N+](C)(C)[O-]", "C[N+](C)(C)O"),
     ],
 )
 def test_a_proton_comes_and_goes_where_it_is_likeliest(smiles, ion):

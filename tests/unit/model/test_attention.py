@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from duallgd_cli.model.line_graph import AtomsFromPairs, PairsFromAtoms, incident_mask, line_graph
+from duallgd_cli.model.layers import AtomsFromPairs, PairsFromAtoms, incident_mask, line_graph
 from duallgd_cli.model.tensors import (
     favor_attention,
     linear,

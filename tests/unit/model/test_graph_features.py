@@ -16,7 +16,7 @@ from duallgd_cli.model.duallgd import (
     graph_features,
     keep_bits,
 )
-from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.model.layers import line_graph
 
 CPU = torch.device("cpu")
 

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from duallgd_cli.diffusion.sampler import Sampler, SamplingTask, alpha_bar, sample
-from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.model.layers import line_graph
 from duallgd_cli.model.tensors import constants, map_tensors, same_head
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage

@@ -9,7 +9,7 @@ import torch
 
 from duallgd_authors_network.convert import denoiser_settings, variant_of
 from duallgd_authors_network.denoiser import NO_CLASS, NoisyGraphs, ReferenceDenoiser
-from duallgd_cli.model.line_graph import line_graph, to_square
+from duallgd_cli.model.layers import line_graph, to_square
 
 
 def recipe(names_and_shapes, seed, sums, given=None):

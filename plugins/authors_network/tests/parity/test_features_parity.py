@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from duallgd_authors_network.features import with_features
 from duallgd_authors_network.settings import ReferenceSettings
-from duallgd_cli.model.line_graph import line_graph
+from duallgd_cli.model.layers import line_graph
 
 pytestmark = pytest.mark.parity
 
