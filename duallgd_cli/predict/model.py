@@ -1,7 +1,8 @@
 """A loaded model: what encodes a spectrum, proposes molecules, scores them and ranks them."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.rewritten import for_inference, rewritten_for
-from duallgd_cli.ranking.one_list import FITTED, Membership, Ranking
+from duallgd_cli.ranking.one_list import FITTED, Ranking
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.scores import FragmentScorer, Score, fitted_scores
@@ -75,7 +76,6 @@ class LoadedModel:
     remark: str = ""
     # ranking and calibration fitted for structures of a database; None where they never were
     database: RankingModel | None = None
-    membership: Membership = FITTED  # says whether the molecule is in a database
     # loads it once more on one thread, in a process of its own; None where it must not be
     again: "Callable[[], LoadedModel] | None" = None
     # first blocks of the InChIKeys of molecules that come with the weights, from which samples
@@ -91,6 +91,19 @@ class LoadedModel:
         """Names of sources and scores that are the user's own."""
         names = [one.name for one in self.sources if one.name not in BUILT_IN]
         return [*names, *(one.name for one in self.scores if one.name not in FEATURES)]
+
+    def added(
+        self, sources: Sequence[CandidateSource], scores: Sequence[Score] = ()
+    ) -> "LoadedModel":
+        """The model with further ones, in other processes too if they can be sent."""
+        again = self.again and partial(_again_with, self.again, sources, scores)
+        try:
+            pickle.dumps(again)
+        except Exception as error:  # noqa: BLE001  whatever foreign code raises
+            logger.warning("own sources or scores cannot be sent to other processes: %s", error)
+            again = None
+        sources, scores = (*self.sources, *sources), (*self.scores, *scores)
+        return replace(self, sources=sources, scores=scores, again=again)
 
     def identity(self, ranking: Ranking) -> dict[str, Any]:
         """What predicts, for the header of a journal and the record of a run."""
@@ -132,7 +145,7 @@ class LoadedModel:
         if not has_database:
             return Ranking(generated)
         database = replace(self.database or self.ranking, steps=sampling.steps)
-        return Ranking(generated, database, self.membership, share)
+        return Ranking(generated, database, FITTED, share)
 
     def predict(
         self,
@@ -151,6 +164,12 @@ class LoadedModel:
         from duallgd_cli.predict.api import predictions  # which builds on this module
 
         return predictions(self, spectra, settings, formulas, workers, changes)
+
+
+def _again_with(
+    again: Callable[[], LoadedModel], sources: Sequence[CandidateSource], scores: Sequence[Score]
+) -> LoadedModel:
+    return again().added(sources, scores)
 
 
 def _uncalibrated(ranking: RankingModel, sampling: SamplingSettings) -> Iterator[str]:
@@ -206,14 +225,13 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
     model = model_of(checkpoint, path, runtime)
-    again = None if runtime.device.type == "mps" else partial(_alone, path, runtime)
+    device = str(runtime.device)
+    again = None if device == "mps" else partial(_on_one_thread, path, device, runtime.precision)
     return replace(model, sha256=sha256(path), again=again)
 
 
-def _alone(path: Path, runtime: Runtime) -> LoadedModel:
-    """The same on one thread of another process."""
-    own = Runtime.resolve(str(runtime.device), runtime.precision, threads=1)
-    return load_model(path, own)
+def _on_one_thread(path: Path, device: str, precision: str) -> LoadedModel:
+    return load_model(path, Runtime.resolve(device, precision, threads=1))
 
 
 def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedModel:
@@ -248,8 +266,14 @@ def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedMode
         kernel = kernel.to(runtime.device)
     if (isomers := checkpoint.contrast_encoder()) is not None:
         isomers = isomers.to(runtime.device)
-    ranking = _ranking(checkpoint.ranking, path)
-    database = _ranking(checkpoint.database, path) if checkpoint.database else None
+    try:
+        ranking = RankingModel.stored(checkpoint.ranking)
+        database = RankingModel.stored(checkpoint.database) if checkpoint.database else None
+    except ConfigError as error:
+        raise WeightsError(
+            f"the ranking in weights {path} is of another version ({error}); take the weights that "
+            "come with this one"
+        ) from None
     built = checkpoint.build()
     rewritten = rewritten_for(built, runtime)
     network = for_inference(built, runtime)
@@ -282,13 +306,3 @@ def sources_of(
     if collection is not None:
         listed += (Enumerated(collection, fragments), Templates(sampler, collection))
     return (*listed, Noise(sampler))
-
-
-def _ranking(values: Mapping[str, Any], path: Path) -> RankingModel:
-    try:
-        return RankingModel.stored(values)
-    except ConfigError as error:
-        raise WeightsError(
-            f"the ranking in weights {path} is of another version ({error}); take the weights that "
-            "come with this one"
-        ) from None
