@@ -322,8 +322,11 @@ def replaced_text(path: Path) -> Iterator[TextIO]:
 def write_atomically(path: Path, pieces: Iterable[str]) -> None:
     """Write pieces of text as `replaced_text` does, but never packed: equal pieces, equal bytes."""
     try:
-        with replaced(path) as partial, partial.open("wb") as stream:
-            stream.writelines(piece.encode("utf-8", "backslashreplace") for piece in pieces)
+        with (
+            replaced(path) as partial,
+            partial.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream,
+        ):
+            stream.writelines(pieces)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
 

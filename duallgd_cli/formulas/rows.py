@@ -1,7 +1,7 @@
 """`duallgd formulas`: the ranked formulas of each feature as rows, without any network."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
-    json_line,
     resolve_format,
     table,
     write_pieces,
@@ -50,11 +49,7 @@ def write_formulas(request: PredictRequest) -> RunSummary:
         claim({"the output": request.output}, read, force=request.force)
         features = inputs.features(*settings.grouping)
         rows = (row for item in features for row in _rows(item, settings, summary))
-        if output_format == "jsonl":
-            pieces: Iterable[str] = map(json_line, rows)
-        else:
-            pieces = table(COLUMNS, rows, output_format)
-        write_pieces(pieces, request.output)
+        write_pieces(table(COLUMNS, rows, output_format), request.output)
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
 
 

@@ -10,12 +10,13 @@ Example:
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from difflib import get_close_matches
 from html import escape
 from itertools import count, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -36,7 +37,7 @@ from duallgd_cli.sources.known import GuideFiles, Knowledge
 from duallgd_cli.spectra.features import GroupBy, Inputs, group
 from duallgd_cli.spectra.reading import spectrum_files
 from duallgd_cli.spectra.reading.record import Record, build
-from duallgd_cli.spectra.types import Feature, Source, Spectrum
+from duallgd_cli.spectra.types import Source, Spectrum
 from duallgd_cli.writers.formats import COLUMNS, NUMBERS, rows
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def predictions(
     settings: PredictSettings | None = None,
     formulas: str | Path | None = None,
     workers: int = 1,
-    changes: Mapping[str, object] | None = None,
+    changes: Mapping[str, object] = MappingProxyType({}),
 ) -> "Predictions":
     """Predict structures for spectra, as the command line does but in memory.
 
@@ -132,23 +133,7 @@ def predictions(
         MissingInputError: A file does not exist.
         UnreadableError: A file cannot be read.
     """
-    others = dict(changes or {})
-    guide = others.pop("guide", None)
-    if not isinstance(guide, GuideFiles | None):
-        raise UsageError("guide must be GuideFiles, such as GuideFiles(analogues=('mine.smi',))")
-    values = config.dump(settings or PredictSettings())
-    keywords = ["preset", "guide", *values, *values["sampling"]]
-    for name in others:
-        if name.partition(".")[0] in keywords:
-            continue
-        close = get_close_matches(name, keywords, n=1)
-        hint = f"did you mean {close[0]}?" if close else "duallgd config lists all settings"
-        raise UsageError(f"unknown setting {clip(name)}; {hint}")
-    for name, value in {**preset_of(others.pop("preset", None)), **others}.items():
-        inner = name not in values and name in values["sampling"]
-        path = f"sampling.{name}" if inner else name  # these go by their own names too
-        values = config.merge(values, config.nested(path, value))
-    chosen = config.parse(PredictSettings, values)
+    chosen, guide = _chosen(settings or PredictSettings(), dict(changes))
     knowledge = None if guide is None else Knowledge.read(chosen.guide, guide)
     ranking = model.ranking_for(chosen, guide)
     formulas = None if formulas is None else Path(formulas)  # a name will do
@@ -162,14 +147,41 @@ def predictions(
     }
 
     def computed() -> Iterator[Prediction]:
-        with _features(given, chosen) as features:
+        with ExitStack() as opened:
+            if isinstance(given, tuple):
+                features = opened.enter_context(Inputs(given)).features(*chosen.grouping)
+            else:  # what is given one by one is answered one by one, however it was measured
+                by: GroupBy = "none" if chosen.group_by == "none" else "feature"
+                features = group(given, by, chosen.adduct)
+            numbered = enumerate(features)
             for together in results(
-                *(enumerate(features), model, chosen, workers), source=source, knowledge=knowledge
+                numbered, model, chosen, workers, source=source, knowledge=knowledge
             ):
                 candidates, top10 = ranking.rank(together)
                 yield from predictions_of(together, candidates, top10, chosen.top_k, chosen.certain)
 
     return Predictions(computed(), record)
+
+
+def _chosen(
+    settings: PredictSettings, changes: dict[str, object]
+) -> tuple[PredictSettings, GuideFiles | None]:
+    """The settings with changes by name, and the files that stand among these."""
+    guide = changes.pop("guide", None)
+    if not isinstance(guide, GuideFiles | None):
+        raise UsageError("guide must be GuideFiles, such as GuideFiles(analogues=('mine.smi',))")
+    values = config.dump(settings)
+    keywords = ["preset", "guide", *values, *values["sampling"]]
+    for name in changes:
+        if name.partition(".")[0] not in keywords:
+            close = get_close_matches(name, keywords, n=1)
+            hint = f"did you mean {close[0]}?" if close else "duallgd config lists all settings"
+            raise UsageError(f"unknown setting {clip(name)}; {hint}")
+    for name, value in {**preset_of(changes.pop("preset", None)), **changes}.items():
+        inner = name not in values and name in values["sampling"]
+        path = f"sampling.{name}" if inner else name  # these go by their own names too
+        values = config.merge(values, config.nested(path, value))
+    return config.parse(PredictSettings, values), guide
 
 
 class Predictions:
@@ -251,30 +263,16 @@ def to_dataframe(predictions: Iterable[Prediction]) -> "DataFrame":
 def _given(spectra: Spectra) -> tuple[str, ...] | list[Spectrum]:
     """Names of files, or spectra as ours."""
     items = [spectra] if isinstance(spectra, str | Path) else list(spectra)
-    if not items or not all(isinstance(one, str | Path) for one in items):
-        return [_spectrum(one, index) for index, one in enumerate(items)]
-    names = spectrum_files(map(str, items))
-    for name in names:
-        require_input(name)
-    return names
-
-
-@contextmanager
-def _features(
-    given: tuple[str, ...] | list[Spectrum], settings: PredictSettings
-) -> Iterator[Iterator[Feature]]:
-    if isinstance(given, tuple):
-        with Inputs(given) as inputs:
-            yield inputs.features(*settings.grouping)
-        return
-    if len({one.source for one in given}) < len(given):
+    if items and all(isinstance(one, str | Path) for one in items):
+        names = spectrum_files(map(str, items))
+        for name in names:
+            require_input(name)
+        return names
+    made = [_spectrum(one, index) for index, one in enumerate(items)]
+    if len({one.source for one in made}) < len(made):
         # Spectra made by hand may all name the same index: here they are told apart by order.
-        given = [
-            replace(one, source=Source(one.source.file, index)) for index, one in enumerate(given)
-        ]
-    # What is given one by one is answered one by one, however it was measured.
-    by: GroupBy = "none" if settings.group_by == "none" else "feature"
-    yield group(given, by, settings.adduct)
+        made = [replace(one, source=Source(one.source.file, n)) for n, one in enumerate(made)]
+    return made
 
 
 def _spectrum(item: object, index: int) -> Spectrum:

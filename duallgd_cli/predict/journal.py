@@ -4,9 +4,6 @@ One JSON object a line: first the header (identity of the run), then a line for 
 is finished, then an end line. Each line ends in a checksum of itself and of all lines before it:
 one that was torn by a crash, changed, moved or taken out is noticed, and nothing counts from there
 on. Every line reaches the operating system at once, and the disk at least every half second.
-
-A finished run is read in the order of its features, which is that of their first spectra in the
-input. Memory holds two numbers a feature, which say where it lies. G features.
 """
 
 import json
@@ -17,7 +14,7 @@ import time
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -75,7 +72,11 @@ class Journal:
             UsageError: The path cannot be written, is in use, or is some other file.
         """
         with _opened(path) as file:
-            return cls._started(file, path, header)
+            file.truncate(0)
+            journal = cls(path, _file=file)
+            journal._write({"duallgd_journal": FORMAT, **asdict(header)})
+            journal.sync()
+            return journal
 
     @classmethod
     def resume(cls, path: Path, header: Header) -> "Journal":
@@ -93,7 +94,8 @@ class Journal:
                     "start again with --force instead of --resume"
                 )
             if journal.header is None:
-                return cls._started(file, path, header)
+                file.close()
+                return cls.create(path, header)
             if changed := journal.header.differences(header):
                 raise UsageError(
                     f"cannot resume {path}, because of other settings or inputs: {changed}; "
@@ -102,15 +104,6 @@ class Journal:
             file.truncate(journal.good_bytes)
             file.seek(0, os.SEEK_END)
             return replace(journal, _file=file)
-
-    @classmethod
-    def _started(cls, file: "BufferedRandom", path: Path, header: Header) -> "Journal":
-        """The file from its beginning, whatever it held."""
-        file.truncate(0)
-        journal = cls(path, _file=file)
-        journal._write({"duallgd_journal": FORMAT, **asdict(header)})
-        journal.sync()
-        return journal
 
     def append(self, results: Results) -> None:
         """Add what all hypotheses of a feature gave."""
@@ -221,7 +214,7 @@ def _of_another_version(path: Path) -> UnreadableError:
 
 @contextmanager
 def _opened(path: Path) -> "Iterator[BufferedRandom]":
-    """A file to write a journal to, locked; an error inside closes it."""
+    """A file to write a journal to, locked where the system has locks; an error closes it."""
     try:
         # Append mode creates without truncating; the file is then read and written at will.
         path.open("ab").close()
@@ -229,27 +222,20 @@ def _opened(path: Path) -> "Iterator[BufferedRandom]":
     except OSError as error:
         raise UsageError(f"cannot write the journal {path}: {error.strerror}") from None
     try:
-        _lock(file)
+        with suppress(ImportError):  # Windows
+            import fcntl
+
+            try:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"the journal {path} is being written by another run") from None
+            except OSError as error:
+                logger.debug("no file locks: %s", error)
         _require_journal(file, path)
         yield file
-    except BlockingIOError:
-        file.close()
-        raise UsageError(f"the journal {path} is being written by another run") from None
     except BaseException:
         file.close()
         raise
-
-
-def _lock(file: "BufferedRandom") -> None:
-    """Keep other runs (BlockingIOError) from a journal, where the system has locks."""
-    try:
-        import fcntl
-
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except (ImportError, OSError) as error:
-        logger.debug("no file locks: %s", error)
 
 
 class FinishedRun:
@@ -269,13 +255,13 @@ class FinishedRun:
                 raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
         self.shards = [header.shard for header in headers]  # such as ``2/8``, of each journal
         self.totals = dict(journals[0].end or {})  # of the whole input: ``cases``, ``ms1``
-        self._paths = tuple(paths)
         numbers = np.repeat(np.arange(len(journals)), [len(one.lines) // 2 for one in journals])
         lines = np.concatenate([np.array(one.lines, np.int64).reshape(-1, 2) for one in journals])
         # What is there twice counts as it was written last.
         _, once = np.unique(lines[::-1, 0], return_index=True)
-        # Journal and byte of every feature, by its number, (G, 2).
+        # Journal and byte of every feature, in the order of their first spectra.
         self._places = np.column_stack([numbers, lines[:, 1]])[::-1][once]
+        self._paths = tuple(paths)
 
     @property
     def n_features(self) -> int:
@@ -304,8 +290,8 @@ def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
         UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
     """
     run = FinishedRun(journals_of(names), partial=partial)
-    for number in range(1, Shard.parse(run.header.shard).count + 1):
-        shard = str(Shard(number, Shard.parse(run.header.shard).count))
+    count = Shard.parse(run.header.shard).count
+    for shard in (f"{number}/{count}" for number in range(1, count + 1)):
         if not partial and run.shards.count(shard) != 1:
             problem = "given twice" if shard in run.shards else "absent"
             raise UsageError(f"these journals are not one whole run: shard {shard} is {problem}")

@@ -1,7 +1,8 @@
 """A loaded model: what encodes a spectrum, proposes molecules, scores them and ranks them."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.rewritten import for_inference, rewritten_for
-from duallgd_cli.ranking.one_list import FITTED, Membership, Ranking
+from duallgd_cli.ranking.one_list import FITTED, Ranking
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.scores import FragmentScorer, Score, fitted_scores
@@ -92,6 +93,19 @@ class LoadedModel:
         names = [one.name for one in self.sources if one.name not in BUILT_IN]
         return [*names, *(one.name for one in self.scores if one.name not in FEATURES)]
 
+    def added(
+        self, sources: Sequence[CandidateSource], scores: Sequence[Score] = ()
+    ) -> "LoadedModel":
+        """The model with further ones, in other processes too if they can be sent."""
+        again = self.again and partial(_again_with, self.again, sources, scores)
+        try:
+            pickle.dumps(again)
+        except Exception as error:  # noqa: BLE001  whatever foreign code raises
+            logger.warning("own sources or scores cannot be sent to other processes: %s", error)
+            again = None
+        sources, scores = (*self.sources, *sources), (*self.scores, *scores)
+        return replace(self, sources=sources, scores=scores, again=again)
+
     def identity(self, ranking: Ranking) -> dict[str, Any]:
         """What predicts, for the header of a journal and the record of a run."""
         about = {"name": self.name, "sha256": self.sha256, "ranking": dump(ranking.generated)}
@@ -153,6 +167,12 @@ class LoadedModel:
         return predictions(self, spectra, settings, formulas, workers, changes)
 
 
+def _again_with(
+    again: Callable[[], LoadedModel], sources: Sequence[CandidateSource], scores: Sequence[Score]
+) -> LoadedModel:
+    return again().added(sources, scores)
+
+
 def _uncalibrated(ranking: RankingModel, sampling: SamplingSettings) -> Iterator[str]:
     """What of the way that samples are drawn the probabilities were not fitted on."""
     steps, samples = sampling.steps, sampling.samples
@@ -206,14 +226,13 @@ def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
     checkpoint = load_checkpoint(path)
     require_trained(checkpoint.record, path)
     model = model_of(checkpoint, path, runtime)
-    again = None if runtime.device.type == "mps" else partial(_alone, path, runtime)
+    device = str(runtime.device)
+    again = None if device == "mps" else partial(_on_one_thread, path, device, runtime.precision)
     return replace(model, sha256=sha256(path), again=again)
 
 
-def _alone(path: Path, runtime: Runtime) -> LoadedModel:
-    """The same on one thread of another process."""
-    own = Runtime.resolve(str(runtime.device), runtime.precision, threads=1)
-    return load_model(path, own)
+def _on_one_thread(path: Path, device: str, precision: str) -> LoadedModel:
+    return load_model(path, Runtime.resolve(device, precision, threads=1))
 
 
 def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedModel:
@@ -248,12 +267,15 @@ def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedMode
         kernel = kernel.to(runtime.device)
     if (isomers := checkpoint.contrast_encoder()) is not None:
         isomers = isomers.to(runtime.device)
-    ranking = _ranking(checkpoint.ranking, path)
-    database = _ranking(checkpoint.database, path) if checkpoint.database else None
     try:
+        ranking = RankingModel.stored(checkpoint.ranking)
+        database = RankingModel.stored(checkpoint.database) if checkpoint.database else None
         membership = parse(Membership, checkpoint.membership or dump(FITTED))
     except ConfigError as error:
-        raise _of_another_version(path, error) from None
+        raise WeightsError(
+            f"the ranking in weights {path} is of another version ({error}); take the weights that "
+            "come with this one"
+        ) from None
     built = checkpoint.build()
     rewritten = rewritten_for(built, runtime)
     network = for_inference(built, runtime)
@@ -287,17 +309,3 @@ def sources_of(
     if collection is not None:
         listed += (Enumerated(collection, fragments), Templates(sampler, collection))
     return (*listed, Noise(sampler))
-
-
-def _ranking(values: Mapping[str, Any], path: Path) -> RankingModel:
-    try:
-        return RankingModel.stored(values)
-    except ConfigError as error:
-        raise _of_another_version(path, error) from None
-
-
-def _of_another_version(path: Path, error: ConfigError) -> WeightsError:
-    return WeightsError(
-        f"the ranking in weights {path} is of another version ({error}); take the weights that "
-        "come with this one"
-    )

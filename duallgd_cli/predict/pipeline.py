@@ -108,7 +108,8 @@ def results(
     if workers == 1 or model.again is None or is_large:
         return map(here, tasks)
     there = partial(_results_elsewhere, again=model.again, settings=settings)
-    return _by_processes(tasks, here, there, workers)
+    first = map(here, islice(tasks, _AT_HAND))
+    return chain(first, in_order(there, tasks, workers, 1, _GO_ON))
 
 
 def _tasks(
@@ -135,18 +136,6 @@ def _tasks(
         yield Task(number, spectra, hypotheses, known)
 
 
-def _by_processes(
-    tasks: Iterator[Task],
-    here: Callable[[Task], tuple[HypothesisResult, ...]],
-    there: Callable[[Task], tuple[HypothesisResult, ...]],
-    workers: int,
-) -> Iterator[tuple[HypothesisResult, ...]]:
-    """Each feature by a process; the first few here, before these would be at work."""
-    yield from map(here, islice(tasks, _AT_HAND))
-    for following in tasks:  # only then are there processes
-        yield from in_order(there, chain((following,), tasks), workers, 1, _GO_ON)
-
-
 def _results_elsewhere(
     task: Task, again: "Callable[[], LoadedModel]", settings: PredictSettings
 ) -> tuple[HypothesisResult, ...]:
@@ -163,53 +152,62 @@ def _results_elsewhere(
 def _results(
     task: Task, model: "LoadedModel", settings: PredictSettings
 ) -> tuple[HypothesisResult, ...]:
-    """What each hypothesis of a feature gives; the time for it is that of the feature."""
-    limit_s = settings.sampling.timeout_s
-    until = None if limit_s is None else time.monotonic() + limit_s
-    check = _deadline(until, model.synchronise)
+    """What each hypothesis of a feature gives: the way from peaks to scored molecules.
+
+    The time for it is that of the feature.
+    """
+    samples, known = settings.sampling.samples, task.known
+    check = _deadline(settings.sampling.timeout_s, model.synchronise)
+    excluded = frozenset(model.known if settings.sampling.exclude_known else ())
     results = list[HypothesisResult]()
     for position, hypothesis in enumerate(task.hypotheses):
+        started = time.perf_counter()
         if isinstance(hypothesis, Failure):
-            one = HypothesisResult(hypothesis.status, hypothesis.message)
+            result = HypothesisResult(hypothesis.status, hypothesis.message)
         else:
-            one = _predicted(hypothesis, model, settings, task.known, check)
-        results.append(replace(one, feature=task.number, spectra=task.spectra, position=position))
+            share = max(min(_FEWEST_SAMPLES, samples), round(samples * hypothesis.share))
+            sampling = replace(settings.sampling, samples=share)
+            annotated = annotate(hypothesis, settings.annotation)
+            result = HypothesisResult.of(annotated)
+            try:
+                check()
+                if known is not None and known.guide is not None:
+                    known.guide.require_room(hypothesis.formula)
+                query = Query(annotated, *model.encode(annotated), known, sampling, check)
+                quotas = quotas_of(sampling, query, model.sources)
+                seed = noise_seed(settings.seed, hypothesis)
+                proposals = list(propose(model.sources, query, quotas, seed))
+                result = merge(result, proposals, query, model.scores, excluded)
+                result = _told(result, query, proposals, quotas)
+            except OutOfTimeError:
+                message = (
+                    f"stopped after {sampling.timeout_s:g} s; "
+                    "raise --timeout-per-spectrum, or lower --steps or --samples"
+                )
+                result = _failed(result, Failure("timeout", message, "sample"))
+            except RefusedError as refused:
+                result = _failed(result, refused.failure)
+        seconds = time.perf_counter() - started
+        where = replace(result, feature=task.number, spectra=task.spectra, position=position)
+        results.append(replace(where, seconds=seconds))
     return tuple(results)
 
 
-def _predicted(
-    hypothesis: Hypothesis,
-    model: "LoadedModel",
-    settings: PredictSettings,
-    known: Known | None,
-    check: Callable[[], None],
-) -> HypothesisResult:
-    """What one hypothesis gives: the way of a spectrum from its peaks to scored molecules."""
-    started, samples = time.perf_counter(), settings.sampling.samples
-    share = max(min(_FEWEST_SAMPLES, samples), round(samples * hypothesis.share))
-    sampling = replace(settings.sampling, samples=share)
-    seed = noise_seed(settings.seed, hypothesis)
-    excluded = frozenset(model.known if sampling.exclude_known else ())
-    annotated = annotate(hypothesis, settings.annotation)
-    result = HypothesisResult.of(annotated)
-    try:
-        check()
-        if known is not None and known.guide is not None:
-            known.guide.require_room(hypothesis.formula)
-        query = Query(annotated, *model.encode(annotated), known, sampling, check)
-        quotas = quotas_of(sampling, query, model.sources)
-        proposals = list(propose(model.sources, query, quotas, seed))
-        result = merge(result, proposals, query, model.scores, excluded)
-        result = _told(result, query, proposals, quotas)
-    except OutOfTimeError:
-        message = (
-            f"stopped after {sampling.timeout_s:g} s; "
-            "raise --timeout-per-spectrum, or lower --steps or --samples"
-        )
-        result = _failed(result, Failure("timeout", message, "sample"))
-    except RefusedError as refused:
-        result = _failed(result, refused.failure)
-    return replace(result, seconds=time.perf_counter() - started)
+def _deadline(limit_s: float | None, finish: Callable[[], None]) -> Callable[[], None]:
+    """A function that raises OutOfTimeError once so much time has passed; None is never.
+
+    Before each look it waits for the device: a GPU's steps would all be begun before time is up.
+    """
+    if limit_s is None:
+        return lambda: None
+    until = time.monotonic() + limit_s
+
+    def check() -> None:
+        finish()
+        if time.monotonic() > until:
+            raise OutOfTimeError
+
+    return check
 
 
 def quotas_of(
@@ -273,22 +271,6 @@ def noise_seed(seed: int, hypothesis: Hypothesis) -> int:
     for digest in sorted(hashlib.blake2b(values).digest() for values in peaks):
         total.update(digest)
     return int.from_bytes(total.digest(), "little") >> 1
-
-
-def _deadline(until: float | None, finish: Callable[[], None]) -> Callable[[], None]:
-    """A function that raises OutOfTimeError after a time of the monotonic clock; None is never.
-
-    Before each look it waits for the device: a GPU's steps would all be begun before time is up.
-    """
-    if until is None:
-        return lambda: None
-
-    def check() -> None:
-        finish()
-        if time.monotonic() > until:
-            raise OutOfTimeError
-
-    return check
 
 
 def merge(

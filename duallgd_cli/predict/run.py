@@ -5,18 +5,19 @@ import logging
 import platform
 import re
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import InterruptedRunError, UsageError, counted
+from duallgd_cli.errors import InterruptedRunError, UsageError, counted, quote
 from duallgd_cli.files import (
     STANDARD_STREAM,
     claim,
@@ -42,14 +43,13 @@ from duallgd_cli.predict.settings import (
     formula_source,
     record_path,
 )
-from duallgd_cli.predict.unmatched import telling_unmatched
 from duallgd_cli.ranking.one_list import Ranking, predictions_of
 from duallgd_cli.results import OK, Header, HypothesisResult, Prediction, references
 from duallgd_cli.runtime import default_threads, versions
-from duallgd_cli.sources.known import GuideFiles, Knowledge
+from duallgd_cli.sources.known import GuideFiles, Knowledge, names_in_guides
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.run import record as record_of_scans
-from duallgd_cli.spectra.tables import FeatureTable
+from duallgd_cli.spectra.tables import FeatureTable, names_in_tables, read_table
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.features import write_joined
 from duallgd_cli.writers.formats import (
@@ -72,6 +72,7 @@ logger = logging.getLogger(__name__)
 _MOST_WORKERS: Final = 16
 _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
 _SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
+_SHOWN_IDS: Final = 3
 _OUTPUT: Final = "the output of the run"
 _RECORD: Final = "the record of the run"
 
@@ -102,26 +103,10 @@ class RunSummary:
     n_own: int = 0  # structures of the user's that were to be ranked
     n_own_ranked: int = 0  # of them, those that are a candidate of one spectrum at least
 
-    def watch(self, run: FinishedRun, parts: IO[str] | None = None) -> Iterator[Prediction]:
-        """The predictions of a finished run, counted on their way to a writer.
-
-        Rows of their parts go to a file, if there is one.
-        """
-        self.n_ms1 = run.totals.get("ms1", 0)
-        for prediction in predictions(run, parts=parts is not None):
-            tried = prediction.hypotheses
-            self.counts[prediction.status] += 1
-            self.messages.setdefault(prediction.status, prediction.message)
-            if prediction.source == prediction.group[0]:
-                self.n_features += 1
-                self.n_candidates += len(prediction.candidates)
-                self.computing_s += sum(one.seconds for one in tried)
-                self.notes.update(note for one in tried for note in one.notes)
-                if parts is not None:
-                    cells = (cells_of(row, PART_COLUMNS) for row in part_rows(prediction))
-                    parts.writelines(lines_of(cells, "csv"))
-                    self.n_few += bool(prediction.candidates) and not is_enough(tried)
-            yield prediction
+    def count(self, prediction: Prediction) -> None:
+        """Add what became of a spectrum."""
+        self.counts[prediction.status] += 1
+        self.messages.setdefault(prediction.status, prediction.message)
 
     @property
     def n_spectra(self) -> int:
@@ -153,9 +138,8 @@ def predict(
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
     tell = progress or (lambda *_: None)
-    settings, is_shard = request.settings, request.shard.count > 1
     knowledge = knowledge or check(request)
-    kept_at = request.journal_path()
+    kept_at, is_shard = request.journal_path(), request.shard.count > 1
     summary = RunSummary("" if is_shard else request.output, kept_at)
     began, clock = datetime.now(UTC), time.perf_counter()
     n_finished: int | None = None  # features, once the journal is open
@@ -165,15 +149,14 @@ def predict(
         path = kept_at or Path(folder) / "journal.jsonl"
         try:
             tell("reading", 0, None)
-            source = formula_source(settings, request.formulas, model.max_heavy_atoms)
+            source = formula_source(request.settings, request.formulas, model.max_heavy_atoms)
             open_journal = Journal.resume if request.resume else Journal.create
             with open_journal(path, run_header(request, model, inputs)) as journal:
-                kept = journal.finished
-                summary.n_resumed = n_finished = len(kept)
+                summary.n_resumed = n_finished = len(journal.finished)
                 if journal.end is None:
                     tell("predicting", 0, None)
-                    features = _features(request, inputs, kept, tell, knowledge)
-                    given = (features, model, settings, request.workers)
+                    features = _features(request, inputs, journal.finished, tell, knowledge)
+                    given = (features, model, request.settings, request.workers)
                     for together in results(*given, source=source, knowledge=knowledge):
                         journal.append(together)
                         n_finished += 1
@@ -182,7 +165,7 @@ def predict(
                     journal.finish(totals | inputs.runs)
             finished = FinishedRun([path])
             tell("writing", 0, None)
-            write_all(finished, summary, request)
+            _write_all(finished, summary, request)
         except KeyboardInterrupt:
             raise InterruptedRunError(_interrupted(request, path, n_finished)) from None
         summary.seconds = time.perf_counter() - clock
@@ -223,13 +206,47 @@ def _features(
     features = inputs.features(*request.settings.grouping)
     if request.features is not None:
         features = FeatureTable(request.features).applied(features)
-    if request.formulas is not None or knowledge is not None:
-        features = telling_unmatched(features, request.formulas, knowledge)
-    for number, item in enumerate(features):
+    for number, item in enumerate(_telling_unmatched(features, request.formulas, knowledge)):
         if request.shard.holds(number) and number not in finished:
             yield number, item
         elif request.shard.holds(number):
             tell("predicting", len(references(item.spectra)), None)
+
+
+def _telling_unmatched(
+    features: Iterable[Feature], formulas: Path | None, knowledge: Knowledge | None
+) -> Iterator[Feature]:
+    """All features; at their end it is said which ids of tables none had: a typo, or a wrong table.
+
+    Of each option there are the names of each row, one of which must be what a feature is called.
+    """
+    tables: list[tuple[str, Callable[[Feature], Iterable[str]], list[Sequence[str]]]] = []
+    if formulas is not None:
+        names: defaultdict[int, list[str]] = defaultdict(list)
+        for by_name in read_table(str(formulas)).values():
+            for name, rows in by_name.items():
+                for row in rows:
+                    names[id(row)].append(name)
+        tables.append(("--formulas", names_in_tables, [*names.values()]))
+    if knowledge is not None:
+        named = (name for one in knowledge.analogues for name in one.features if name)
+        of_rows: list[Sequence[str]] = [(name,) for name in (*knowledge.guides, *named)]
+        tables.append(("--guide or --analogues", names_in_guides, of_rows))
+    missing = [set(chain.from_iterable(of_rows)) for _, _, of_rows in tables]
+    for feature in features:
+        for (_, names_of, _), absent in zip(tables, missing, strict=True):
+            absent.difference_update(names_of(feature))
+        yield feature
+    for (option, _, of_rows), absent in zip(tables, missing, strict=True):
+        ids = list(dict.fromkeys(row[0] for row in of_rows if absent.issuperset(row)))
+        if ids:
+            matches = "match" if len(ids) > 1 else "matches"
+            shown = ", ".join(map(quote, ids[:_SHOWN_IDS]))
+            others = " and others" if len(ids) > _SHOWN_IDS else ""
+            logger.warning(
+                "%s of %s %s no feature of the input: %s%s; check the ids",
+                *(counted(len(ids), "id"), option, matches, shown, others),
+            )
 
 
 def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) -> str:
@@ -355,7 +372,7 @@ def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
         force=request.force,
     )
     run, summary = read(names, partial=partial), RunSummary(request.output)
-    write_all(run, summary, request)
+    _write_all(run, summary, request)
     _write_record(request, run, summary)
     return summary
 
@@ -366,7 +383,7 @@ def workers_for(names: Sequence[Path]) -> int:
     return min(_MOST_WORKERS, default_threads()) if size > _LARGE_BYTES else 1
 
 
-def write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -> None:
+def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -> None:
     """Write the output of a finished run and, if asked for, further tables beside it.
 
     A shard is counted only: the output is written from all of them.
@@ -374,18 +391,33 @@ def write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) ->
     Raises:
         UsageError: A file cannot be written.
     """
-    output = request.output
-    if request.shard.count > 1:
-        deque(summary.watch(run), maxlen=0)
-        return
-    names = None if request.names is None else Names(request.names)
+    summary.n_ms1 = run.totals.get("ms1", 0)
     # What structures contain takes minutes, so its table is made on the way of the output.
     with replaced_text(request.beside("parts")) if request.parts else nullcontext() as parts:
         if parts is not None:
             parts.writelines(lines_of([PART_COLUMNS], "csv"))
-        watched = summary.watch(run, parts)
-        output_format = resolve_format(output, request.format)
-        write_pieces(pieces(watched, output_format, run.header, names), output)
+
+        def watched() -> Iterator[Prediction]:
+            for prediction in predictions(run, parts=request.parts):
+                summary.count(prediction)
+                if prediction.source == prediction.group[0]:
+                    tried = prediction.hypotheses
+                    summary.n_features += 1
+                    summary.n_candidates += len(prediction.candidates)
+                    summary.computing_s += sum(one.seconds for one in tried)
+                    summary.notes.update(note for one in tried for note in one.notes)
+                    if parts is not None:
+                        cells = (cells_of(row, PART_COLUMNS) for row in part_rows(prediction))
+                        parts.writelines(lines_of(cells, "csv"))
+                        summary.n_few += bool(prediction.candidates) and not is_enough(tried)
+                yield prediction
+
+        if request.shard.count > 1:
+            deque(watched(), maxlen=0)
+            return
+        names = None if request.names is None else Names(request.names)
+        output_format = resolve_format(request.output, request.format)
+        write_pieces(pieces(watched(), output_format, run.header, names), request.output)
     if request.features is not None:
         joined = FeatureTable(request.features)
         write_joined(predictions(run, parts=True), joined, request.beside("features"))
@@ -394,9 +426,8 @@ def write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) ->
             "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
             counted(summary.n_few, "feature"), FEWEST_SAMPLES,
         )  # fmt: skip
-    if request.summaries:
-        for name, path in summary_paths(request.summaries, Path(output)).items():
-            write_summary(predictions(run), name, path)
+    for name, path in summary_paths(request.summaries, Path(request.output)).items():
+        write_summary(predictions(run), name, path)
 
 
 def _write_record(

@@ -16,21 +16,19 @@ from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
 from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UsageError, counted
 from duallgd_cli.files import claim
 from duallgd_cli.predict.explanation import fragments_of
-from duallgd_cli.predict.own import added
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.run import Progress, RunSummary
 from duallgd_cli.predict.settings import CERTAIN, PredictRequest, formula_source
 from duallgd_cli.ranking.one_list import Ranking, predictions_of
 from duallgd_cli.ranking.ranking import FEATURES
-from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results
+from duallgd_cli.results import OK, HypothesisResult, Prediction, Results
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.formulas import FormulaLimits, FormulaSource, from_field, from_text
+from duallgd_cli.spectra.formulas import FormulaSource, from_field, from_text
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
-    json_line,
     resolve_format,
     table,
     write_pieces,
@@ -153,13 +151,11 @@ def score_structures(
 
     Structures and knowledge are those that `check` gave; `tell` is told of each feature.
     """
-    summary, started = RunSummary(request.output), time.perf_counter()
+    summary, started = RunSummary(request.output, n_own=len(structures)), time.perf_counter()
     output_format = resolve_format(request.output, request.format)
     settings, ranking = request.settings, model.ranking_for(request.settings, request.guide)
     source = _formulas(request, structures, model.max_heavy_atoms)
-    model = added(model, [Mine(structures)])
-    ranked = set[int]()
-    summary.n_own = len(structures)
+    model, ranked = model.added([Mine(structures)]), set[int]()
 
     def rows_of(features: Iterable[tuple[int, Feature]]) -> Iterator[Row]:
         given = (features, model, settings, request.workers)
@@ -167,8 +163,7 @@ def score_structures(
             prediction, rows = scored(together, structures, ranking)
             ranked.update(number for number, row in enumerate(rows) if row["rank"])
             summary.n_own_ranked = len(ranked)
-            summary.counts[prediction.status] += 1
-            summary.messages.setdefault(prediction.status, prediction.message)
+            summary.count(prediction)
             summary.n_candidates += len(prediction.candidates)
             if tell is not None:
                 tell("scoring", len(together[0].spectra), together[0])
@@ -176,11 +171,7 @@ def score_structures(
 
     with Inputs(request.inputs) as inputs:
         rows = rows_of(enumerate(inputs.features(*settings.grouping)))
-        if output_format == "jsonl":
-            pieces: Iterable[str] = map(json_line, rows)
-        else:
-            pieces = table(COLUMNS, rows, output_format)
-        write_pieces(pieces, request.output)
+        write_pieces(table(COLUMNS, rows, output_format), request.output)
     return replace(summary, n_ms1=inputs.n_ms1, seconds=time.perf_counter() - started)
 
 
@@ -193,28 +184,24 @@ def _formulas(
         return formula_source(settings, request.formulas, max_heavy_atoms)
     formulas = list(dict.fromkeys(one.formula for one in structures if one.formula))
     limits = settings.limits_of(max_heavy_atoms)
-    fitting = partial(_fitting, formulas=formulas, limits=limits)
-    return partial(from_field, column=settings.formula_column, limits=limits, otherwise=fitting)
 
-
-def _fitting(
-    feature: Feature, formulas: Sequence[str], limits: FormulaLimits
-) -> list[Hypothesis] | Failure:
-    """The formulas of the structures that fit the precursor, alike likely."""
-    tried = [from_text(feature, text, limits) for text in formulas]
-    found = [one for each in tried if not isinstance(each, Failure) for one in each]
-    if not found:
-        why = next((each for each in tried if isinstance(each, Failure)), None)
-        if why is not None and len(formulas) == 1:
-            return why
+    def fitting(feature: Feature) -> list[Hypothesis] | Failure:
+        """The formulas of the structures that fit the precursor, alike likely."""
+        tried = [from_text(feature, text, limits) for text in formulas]
+        found = [one for each in tried if not isinstance(each, Failure) for one in each]
+        if found:
+            prior = -math.log(len(found))
+            note = "the formula is that of a structure to be scored"
+            return [replace(one, log_prior=prior, notes=(*one.notes, note)) for one in found]
+        if len(tried) == 1 and isinstance(tried[0], Failure):
+            return tried[0]
         message = (
             f"none of the {counted(len(formulas), 'formula')} of the structures fits this "
             "precursor; check adduct and structures"
         )
         return Failure("formula_mismatch", message, "formula")
-    prior = -math.log(len(found))
-    note = "the formula is that of a structure to be scored"
-    return [replace(one, log_prior=prior, notes=(*one.notes, note)) for one in found]
+
+    return partial(from_field, column=settings.formula_column, limits=limits, otherwise=fitting)
 
 
 def scored(
@@ -235,38 +222,32 @@ def scored(
         row = named | {"structure": one.name, "smiles": one.smiles}
         row |= {"formula": one.formula or None, "inchikey14": one.block or None}
         candidate = by_block.get(one.block)
-        if candidate is not None:
+        if candidate is None:
+            row["status"], row["message"] = _why_not(one, prediction, tried)
+        else:
             adduct = candidate.adduct
             result = next(each for each in tried[candidate.formula] if each.adduct == adduct)
-            row |= _values(one, candidate, result, len(candidates))
-            row |= {"status": OK, "message": prediction.remarks}
-        else:
-            row["status"], row["message"] = _why_not(one, prediction, tried)
+            explains, _ = fragments_of(one.mol, adduct, result.peaks)
+            places = sorted({place for place, _ in explains})
+            peaks = {peak.mz: peak for peak in (result.peaks[place] for place in places)}
+            shown = sum(peak.intensity for peak in peaks.values())
+            whole = sum({peak.mz: peak.intensity for peak in result.peaks}.values())
+            row |= {
+                "adduct": adduct,
+                "rank": candidate.rank,
+                "candidates": len(candidates),
+                "confidence": float(f"{candidate.confidence:.4g}"),
+                "explained_peaks": len(peaks),
+                "explained_intensity": round(shown / whole, 4) if whole else None,
+                "peaks": "; ".join(f"{peak.mz:.4f} {peak.formula}" for peak in peaks.values()),
+                "score": float(f"{candidate.score:.6g}"),
+                **{name: float(f"{candidate.extra_scores[name]:.6g}") for name in FEATURES},
+                "sources": " ".join(name for name in candidate.sources if name != NAME) or NAME,
+                "status": OK,
+                "message": prediction.remarks,
+            }
         rows.append(row)
     return prediction, rows
-
-
-def _values(
-    structure: OwnStructure, candidate: Candidate, result: HypothesisResult, n_candidates: int
-) -> Row:
-    """Rank, probability, scores and explained peaks of a structure."""
-    explains, _ = fragments_of(structure.mol, candidate.adduct, result.peaks)
-    explained = {place for place, _ in explains}
-    peaks = {result.peaks[place].mz: result.peaks[place] for place in sorted(explained)}
-    shown = sum(peak.intensity for peak in peaks.values())
-    whole = sum({peak.mz: peak.intensity for peak in result.peaks}.values())
-    return {
-        "adduct": candidate.adduct,
-        "rank": candidate.rank,
-        "candidates": n_candidates,
-        "confidence": float(f"{candidate.confidence:.4g}"),
-        "explained_peaks": len(peaks),
-        "explained_intensity": round(shown / whole, 4) if whole else None,
-        "peaks": "; ".join(f"{peak.mz:.4f} {peak.formula}" for peak in peaks.values()),
-        "score": float(f"{candidate.score:.6g}"),
-        **{name: float(f"{candidate.extra_scores[name]:.6g}") for name in FEATURES},
-        "sources": " ".join(name for name in candidate.sources if name != NAME) or NAME,
-    }
 
 
 def _why_not(

@@ -177,12 +177,6 @@ class Shard:
     number: int = 1
     count: int = 1
 
-    def __post_init__(self) -> None:
-        if self.count > _MOST_SHARDS:
-            raise UsageError(f"a run has at most {_MOST_SHARDS} shards, not {self.count}")
-        if not 1 <= self.number <= self.count:
-            raise UsageError(f"shard {self} does not exist; shards are 1/n to n/n")
-
     @classmethod
     def parse(cls, text: str) -> "Shard":
         """Read ``2/8``.
@@ -191,11 +185,13 @@ class Shard:
             UsageError: The text is not of that form, or the number exceeds the count.
         """
         match = _SHARD.fullmatch(text)
-        if match is None:
+        shard = cls(int(match[1]), int(match[2])) if match else cls(0)
+        if not 1 <= shard.number <= shard.count <= _MOST_SHARDS:
             raise UsageError(
-                f"shard {quote(text)} is not of the form 2/8, with at most {_MOST_SHARDS} shards"
+                f"shard {quote(text)} is not of the form 2/8, with at most {_MOST_SHARDS} shards "
+                "of which 1/8 is the first"
             )
-        return cls(int(match[1]), int(match[2]))
+        return shard
 
     def holds(self, feature: int) -> bool:
         """Whether the feature with this 0-based number belongs to the shard."""
@@ -242,18 +238,18 @@ class PredictRequest:
         for option, given in (others | {"--features": self.features}).items():
             if given and self.output == STANDARD_STREAM:
                 raise UsageError(f"{option} needs an output file to lie beside; name one with -o")
+        if self.journal_path() is None and (self.resume or self.shard.count > 1):
+            raise UsageError(
+                "--resume and --shard with standard output need --journal FILE to keep results"
+            )
         require_range(self, "workers", least=1, most=_MOST_WORKERS)
 
     def journal_path(self) -> Path | None:
         """Where the journal lies, if nobody says ``out.csv.journal.jsonl`` beside the output.
 
-        None for one that lives as long as the run, which neither a shard nor `resume` can do with.
+        None for one that lives as long as the run.
         """
         if self.journal is None and self.output == STANDARD_STREAM:
-            if self.resume or self.shard.count > 1:
-                raise UsageError(
-                    "--resume and --shard with standard output need --journal FILE to keep results"
-                )
             return None
         return self.journal or Path(f"{self.run_name}{ENDING}")
 
@@ -278,7 +274,7 @@ class PredictRequest:
         resolve_format(self.output, self.format)
         is_whole, is_file = self.shard.count == 1, self.output != STANDARD_STREAM
         comes_back = is_whole and self.features is not None
-        summaries = summary_paths(self.summaries, Path(self.output)) if self.summaries else {}
+        summaries = summary_paths(self.summaries, Path(self.output))
         places: dict[str, str | Path | None] = {
             "the output": self.output if is_whole else None,
             "the run record": record_path(self.run_name) if is_file else None,

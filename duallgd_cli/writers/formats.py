@@ -119,7 +119,12 @@ def pieces(
 
 
 def table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], name: str) -> Iterator[str]:
-    """The text of a table: the names of its columns, then its rows, which are values by column."""
+    """The text of a table: the names of its columns, then its rows, which are values by column.
+
+    JSON lines hold each row with the names.
+    """
+    if name == "jsonl":
+        return map(json_line, rows)
     return lines_of(chain([columns], (cells_of(row, columns) for row in rows)), name)
 
 

@@ -19,7 +19,6 @@ from duallgd_cli.evaluate.leakage import TrainingHashes
 from tests import labelled_table
 from tests.fuzz.weights import sound_weights
 from tests.labelled_table import rows
-from tests.made_prepared import structures_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -80,14 +79,11 @@ def jobs(folder):
     (folder / "library.mgf").write_text(text.replace(formula, formula + smiles))
     labelled_table.write(folder / "labelled.tsv")
     TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(folder / "none.hashes")
-    structures_folder(folder / "structures")
     sound_weights(folder / "tiny.safetensors")
     keys = ((row["identifier"], inchikey(parse_smiles(row["smiles"]))) for row in rows())
     lines = ("identifier\tinchikey", *map("\t".join, keys))
     (folder / "truth.tsv").write_text("\n".join(lines))
     predict = ("predict", str(EXAMPLES / "spectra.mgf"), *SHORT, "--group-by", "none", "-o")
-    training = ("steps=60", "log_every=5", "checkpoint_every=5", "data.pairs_per_batch=200")
-    sets = [word for one in training for word in ("--set", f"training.{one}")]
     stub, over = (*STUB, "0.1"), ("--force",)  # what was finished before is not replaced otherwise
     finished = (*STUB, "0", *predict, "finished.csv")
     run = "predict labelled.tsv -q -o run.csv --weights tiny.safetensors --samples 4 --steps 1"
@@ -120,15 +116,6 @@ def jobs(folder):
             over,
             (*REAL, *run.split(), "--workers", "1"),
             tensors,
-        ),
-        "train": Job(
-            (
-                *(*REAL, "train", "--data", "structures", "-o", "t", "--config", "tiny"),
-                *("--device", "cpu", "--threads", "1", *sets),
-                *("--set", "model.denoiser.layers=1", "--set", "training.data.workers=1"),
-            ),
-            ("t/model.safetensors",),
-            read=tensors,
         ),
     }
 

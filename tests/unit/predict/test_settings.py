@@ -6,9 +6,12 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.settings import PredictRequest, Shard
 
 
-@pytest.mark.parametrize("text", ["0/3", "4/3", "1/0", "2", "a/b", "1/2/3", "-1/2", ""])
+@pytest.mark.parametrize(
+    "text",
+    ["0/3", "4/3", "1/0", "2", "a/b", "1/2/3", "-1/2", "", "²/8", "1/100001", "1/" + "9" * 20],
+)
 def test_an_impossible_shard_is_a_usage_error(text):
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="is not of the form 2/8, with at most 100000 shards"):
         Shard.parse(text)
 
 
@@ -21,7 +24,7 @@ def test_the_journal_lies_beside_the_output_and_names_its_shard():
 @pytest.mark.parametrize("asked", [{"resume": True}, {"shard": Shard(1, 2)}])
 def test_resuming_or_sharding_to_standard_output_needs_a_journal(asked):
     with pytest.raises(UsageError, match="--journal"):
-        PredictRequest(("a",), "-", **asked).journal_path()
+        PredictRequest(("a",), "-", **asked)
 
 
 @pytest.mark.parametrize(
