@@ -6,10 +6,11 @@ spectrum predicts, whether these are usual, and whether cleaving it gives the me
 C candidates, F fingerprint bits, K peaks, G fragments, H hydrogen shifts, E environments, B bytes.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -21,7 +22,6 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.building_blocks import KnownEnds
 from duallgd_cli.chem.joining import known_halves
 from duallgd_cli.chem.molecule import (
-    Disassembled,
     Mol,
     is_internal_salt,
     is_zwitterion,
@@ -33,21 +33,27 @@ from duallgd_cli.data.fragmentation import (
     FOUND,
     MISSED,
     N_INPUTS,
+    N_TRIPLES,
     Ion,
     fragment_features,
-    fragments,
+    fragments_of_isomers,
     measured_intensity,
 )
-from duallgd_cli.data.molecular_graph import graph_of_bonds
+from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.sources import Query
 from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
+Measured = tuple[Ion, NDArray[np.int16], Floats]  # see `_measured`
 
 _DIGITS: Final = 4  # other orders of the same sums differ in later ones
 _LAYERS: Final = ("hidden.0", "hidden.2", "presence", "worth")
+# Which triples of bonds are cut, the same of every molecule; molecules cut at once, which takes
+# some 30 MiB.
+_DRAWS: Final = np.random.default_rng(0).random((N_TRIPLES, 3))
+_AT_ONCE: Final = 32
 _LEAST_PROBABILITY: Final = 1e-4
 _RADIUS: Final = 3
 # What a single structure has says as little as what none has.
@@ -178,32 +184,46 @@ class FragmentScorer:
         found = found + FOUND * (log_odds - absent - BY_CHANCE)
         return found, missed * np.exp(log_odds - absent) - MISSED * absent
 
-    def peaks(self, query: Query, mol: Mol) -> tuple[float, float]:
-        """What fragments that are peaks speak for a molecule, and what absent ones do.
+    def peaks(self, query: Query, molecules: Sequence[tuple[str, Mol]]) -> Array:
+        """What fragments that are peaks speak for molecules, and what absent ones do, (C, 2).
 
         Each is a sum over fragments, the mean over collision energies; 0 where the ion's fragments
-        are not understood.
+        are not understood. Molecules come with their canonical SMILES, by which they must have been
+        named last.
         """
-        return query.once(
-            f"peaks of {identity.canonical_smiles(mol)}", lambda: self._peaks(query, read_back(mol))
-        )
-
-    def _peaks(self, query: Query, parts: Disassembled) -> tuple[float, float]:
+        values: dict[str, list[float]] = query.once("peaks", dict)
         measured = query.once("measured", lambda: _measured(query.annotated))
-        if not measured or not parts.bond_class.any():
-            return 0.0, 0.0
-        graph = graph_of_bonds(parts.formula, parts.bond_class)
-        drawn = fragments(graph, np.random.default_rng(0))  # a fixed seed for every molecule
-        sums = []
+        alike = defaultdict[int, dict[str, MolecularGraph]](dict)  # by number of bonds
+        for smiles, mol in molecules:
+            if smiles not in values:
+                parts = read_back(mol)
+                graph = graph_of_bonds(parts.formula, parts.bond_class)
+                alike[len(graph.pair) if measured else 0][smiles] = graph
+        values.update((smiles, [0.0, 0.0]) for smiles in alike.pop(0, ()))
+        for together in alike.values():
+            waiting = iter(together.items())
+            while some := dict(islice(waiting, _AT_ONCE)):
+                query.check()
+                values.update(zip(some, self._peaks([*some.values()], measured), strict=True))
+        return np.array([values[smiles] for smiles, _ in molecules]).reshape(-1, 2)
+
+    def _peaks(
+        self, graphs: Sequence[MolecularGraph], measured: Sequence[Measured]
+    ) -> list[list[float]]:
+        """The two values of each of molecules with as many bonds."""
+        drawn = fragments_of_isomers(graphs, _DRAWS)
+        sums = np.zeros((2, len(graphs)))
         for ion, subformula, intensity in measured:
             shown, hidden = self.worth(fragment_features(drawn, ion))
             there = measured_intensity(drawn, ion, subformula, intensity) > 0
-            sums.append((shown[there].sum(dtype=np.float64), hidden[~there].sum(dtype=np.float64)))
-        matched, absent = np.mean(sums, axis=0).round(_DIGITS).tolist()
-        return matched, absent
+            for total, worth, counts in zip(sums, (shown, hidden), (there, ~there), strict=True):
+                of_rows = np.where(counts, worth, 0).sum(1, dtype=np.float64)
+                total += np.bincount(drawn.molecule, of_rows)
+        values: list[list[float]] = (sums.T / len(measured)).round(_DIGITS).tolist()
+        return values
 
 
-def _measured(annotated: AnnotatedSpectrum) -> list[tuple[Ion, NDArray[np.int16], Floats]]:
+def _measured(annotated: AnnotatedSpectrum) -> list[Measured]:
     """Sub-formulas (K, N_ELEMENTS) and intensities (K,) of the explained peaks by collision energy.
 
     Those that kept a metal are left out.
@@ -271,6 +291,20 @@ class OfEach:
     def __call__(self, query: Query, molecules: Sequence[Molecule]) -> Array:
         """Score molecules, (C,)."""
         return np.array([round(self.value(query, molecule), _DIGITS) for molecule in molecules])
+
+
+@dataclass(frozen=True, slots=True)
+class OfPeaks:
+    """What the fragments of molecules speak for them."""
+
+    name: str  # of the score
+    fragments: FragmentScorer
+    column: int  # of `FragmentScorer.peaks`
+
+    def __call__(self, query: Query, molecules: Sequence[Molecule]) -> Array:
+        """Score molecules, (C,)."""
+        named = [(molecule.smiles, molecule.mol) for molecule in molecules]
+        return self.fragments.peaks(query, named)[:, self.column]
 
 
 def isomer_log_odds(query: Query, molecule: Molecule) -> float:
@@ -349,7 +383,7 @@ def fitted_scores(
     }
     if table is not None:  # less 1 for each environment of an atom that no known structure has
         scores["known_environments"] = lambda _, one: 0.0 - unknown_environments(one.mol, table)
+    each = (OfEach(name, value) for name, value in scores.items())
     # What fragments that are peaks speak for it, and what fragments that are none do.
-    scores["peaks_found"] = lambda query, one: fragments.peaks(query, one.mol)[0]
-    scores["peaks_missed"] = lambda query, one: fragments.peaks(query, one.mol)[1]
-    return (*agreement, *(OfEach(name, value) for name, value in scores.items())), fragments
+    of_peaks = OfPeaks("peaks_found", fragments, 0), OfPeaks("peaks_missed", fragments, 1)
+    return (*agreement, *each, *of_peaks), fragments

@@ -6,7 +6,9 @@ a row too. The measured peaks that each of them explains are looked up here as w
 without a network, for processes that only assemble. N atoms, b bonds, X cut sets, C rows, K peaks.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +30,8 @@ from duallgd_cli.spectra.types import INSTRUMENTS
 _VALENCE: Final = np.array(LOWEST_VALENCES[:N_HEAVY], np.float32)
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5], np.float32)
 _SIZE_SCALE: Final = 30
+# Pairs and triples of bonds that are cut.
+_N_PAIRS, N_TRIPLES = 500, 150
 # Any numbers whose sums and differences tell sets apart.
 _KEY: Final = np.random.default_rng(0).integers(1, 1 << 54, 512)
 _WORD: Final = 64
@@ -68,7 +72,7 @@ _SUBFORMULA_KEY: Final = np.random.default_rng(0).integers(1, 1 << 40, N_HEAVY)
 
 @dataclass(frozen=True, eq=False)
 class Fragments:
-    """Rows by ascending cost; the first is the whole molecule."""
+    """Rows of one molecule after the other, by ascending cost; the first of each is all of it."""
 
     counts: NDArray[np.float32]  # element counts as they stood in the molecule, (C, N_ELEMENTS)
     cost: NDArray[np.float32]  # summed over the bonds that were cut, (C,)
@@ -78,62 +82,129 @@ class Fragments:
     cuts: NDArray[np.float32]
     # Atom types kept and left behind, at the cuts and by them, (C, N_ATOM_TYPE_FEATURES).
     atom_types: NDArray[np.float32]
+    molecule: NDArray[np.int64]  # which molecule each is of, ascending, (C,)
 
 
 def fragments(
-    graph: MolecularGraph, generator: np.random.Generator, n_pairs: int = 500, n_triples: int = 150
+    graph: MolecularGraph,
+    generator: np.random.Generator,
+    n_pairs: int = _N_PAIRS,
+    n_triples: int = N_TRIPLES,
 ) -> Fragments:
     """Fragments by single cuts, the cheapest pairs of cuts, and triples, cheap ones more often."""
-    bond_cost = graph.cost
-    under, closures = _spanning_tree(graph)
-    one, other = pairs(bond_cost.size)
+    draws = generator.random((n_triples if len(graph.pair) else 0, 3))
+    return fragments_of_isomers([graph], draws, n_pairs)
+
+
+def fragments_of_isomers(
+    graphs: Sequence[MolecularGraph], draws: NDArray[np.float64], n_pairs: int = _N_PAIRS
+) -> Fragments:
+    """The fragments of molecules of one formula that have as many bonds, all made in arrays.
+
+    Args:
+        graphs: The molecules.
+        draws: Which triples of bonds are cut in each, random numbers from 0 to 1, (X, 3).
+        n_pairs: Of bonds that are cut in each, the cheapest.
+    """
+    mols = _Isomers.of(graphs)
+    m, n, b = len(mols.pair), mols.element.shape[1], mols.pair.shape[1]
+    under, closures = _spanning_trees(mols.pair, n)
+    one, other = pairs(b)
     if n_pairs < one.size:
-        cheapest = np.argsort(bond_cost[one] + bond_cost[other], kind="stable")[:n_pairs]
+        cheapest = np.argsort(mols.cost[:, one] + mols.cost[:, other], kind="stable")[:, :n_pairs]
         one, other = one[cheapest], other[cheapest]
-    chance = np.exp(-bond_cost)
+    first_bond = b * np.arange(m)[:, None]
+    twice = (first_bond + one).ravel(), (first_bond + other).ravel()
+    chance = np.exp(-mols.cost)
     # What generator.choice does, without its checks.
-    below = np.cumsum((chance / chance.sum()).astype(np.float64))
-    draws = generator.random((n_triples if bond_cost.size else 0, 3))
-    thrice = np.searchsorted(below / below[-1:], draws, "right")
-    inside = _atom_sets(graph, (one, other), thrice, under, closures)
-    n = len(graph.element)
-    atoms = np.zeros((n, N_ELEMENTS), np.float32)
-    atoms[np.arange(n), graph.element] = 1
-    atoms[:, HYDROGEN] = _hydrogens(graph)
-    counts = np.rint(inside.astype(np.float32) @ atoms)
-    low, high = graph.pair.T
-    crossing = (inside[:, low] != inside[:, high]).astype(np.float32)
-    cost = crossing @ bond_cost
-    order = np.argsort(cost, kind="stable")
-    key = counts[order].astype(np.int64) @ _KEY[:N_ELEMENTS]
+    below = np.cumsum((chance / chance.sum(1, keepdims=True)).astype(np.float64), 1)
+    drawn = (below[:, None, None] / below[:, None, None, -1:] <= draws[..., None]).sum(-1)
+    thrice = (first_bond[..., None] + drawn).reshape(-1, 3)
+    molecule, inside = _atom_sets(mols, twice, thrice, under, closures)
+    within, of_each = inside.astype(np.float32), _bounds(molecule, m)
+    atoms = np.zeros((m, n, N_ELEMENTS), np.float32)
+    np.put_along_axis(atoms, mols.element[..., None], 1, axis=2)
+    atoms[..., HYDROGEN] = _hydrogens(mols)
+    counts = np.rint(_times(within, of_each, atoms))
+    crossing = np.empty((len(inside), b), np.float32)
+    cost = np.empty(len(inside), np.float32)
+    for mine, (low, high), of_bonds in zip(
+        of_each, mols.pair.transpose(0, 2, 1), mols.cost, strict=True
+    ):
+        atoms_in = inside[mine]
+        cut = (atoms_in[:, low] != atoms_in[:, high]).astype(np.float32)
+        # One product a molecule: the order of a sum decides which of two like costs is lower.
+        crossing[mine], cost[mine] = cut, cut @ of_bonds
+    order = np.lexsort((cost, molecule))
+    key = counts[order].astype(np.int64) @ _KEY[:N_ELEMENTS] + _KEY[-1] * molecule[order]
     _, first, same = np.unique(key, return_index=True, return_counts=True)
     by_cost = np.argsort(first)
     rows = order[first[by_cost]]
-    counts, cost, inside, crossing = counts[rows], cost[rows], inside[rows], crossing[rows]
-    looks, types = _described(graph, inside, crossing, closures != 0)
+    counts, cost, inside = counts[rows], cost[rows], inside[rows]
+    crossing, molecule = crossing[rows], molecule[rows]
+    looks, types = _described(mols, inside, crossing, molecule, closures != 0)
     sizes = [crossing.sum(1), inside.sum(1) / n, np.full(len(rows), n / _SIZE_SCALE)]
     shared = np.log(same[by_cost])
     cuts = np.column_stack([*looks, cost, *sizes, shared]).astype(np.float32)
-    return Fragments(counts, cost, inside, cuts, types)
+    return Fragments(counts, cost, inside, cuts, types, molecule)
+
+
+@dataclass(frozen=True, eq=False)
+class _Isomers:
+    """Molecules of one formula that have as many bonds."""
+
+    together: MolecularGraph  # all of them as one graph that falls apart
+    element: NDArray[np.int64]  # (M, N)
+    pair: NDArray[np.int64]  # atoms of each bond, as numbered in its molecule, (M, b, 2)
+    cost: NDArray[np.float32]  # of cutting each bond, (M, b)
+
+    @classmethod
+    def of(cls, graphs: Sequence[MolecularGraph]) -> "_Isomers":
+        element, pair, bond_class = (
+            np.stack([getattr(graph, name) for graph in graphs])
+            for name in ("element", "pair", "bond_class")
+        )
+        first_atom = element.shape[1] * np.arange(len(graphs))[:, None, None]
+        together = MolecularGraph(
+            element.ravel(), (pair + first_atom).reshape(-1, 2), bond_class.ravel(),
+            graphs[0].hydrogens,
+        )  # fmt: skip
+        return cls(together, element, pair, together.cost.reshape(bond_class.shape))
+
+
+def _bounds(molecule: NDArray[np.int64], m: int) -> list[slice]:
+    """Rows of each of M molecules, which are ascending."""
+    ends = np.searchsorted(molecule, np.arange(m + 1)).tolist()
+    return [slice(*pair) for pair in pairwise(ends)]
+
+
+def _times(
+    rows: NDArray[np.float32], of_each: Sequence[slice], matrices: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Rows of each molecule times its matrix, (C, J) and (M, J, K) giving (C, K)."""
+    result = np.empty((len(rows), matrices.shape[2]), np.float32)
+    for mine, matrix in zip(of_each, matrices, strict=True):
+        np.matmul(rows[mine], matrix, out=result[mine])
+    return result
 
 
 def _atom_sets(
-    graph: MolecularGraph,
+    mols: _Isomers,
     twice: tuple[NDArray[np.int64], NDArray[np.int64]],
     thrice: NDArray[np.int64],
     under: NDArray[np.uint64],
     closures: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """Atoms of each distinct fragment, and of the whole molecule, bool (C, N).
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Molecule and atoms of each distinct fragment, and of each whole molecule, (C,) and (C, N).
 
     Bonds part a molecule only as bridges, pairs or triples that do so together. Which do is read
     off one spanning tree: every bond gets the set of ring closures that it lies under, as a random
     number, and bonds whose numbers add up to nothing (in the field of two) part it. The side of an
     atom is the parity of the cut bonds between it and the root.
     """
-    n, words = len(graph.element), under.shape[1]
+    (m, n), b, words = mols.element.shape, mols.pair.shape[1], under.shape[1]
     everything = np.frombuffer(((1 << n) - 1).to_bytes(8 * words, "little"), np.uint64)
-    bridge = closures == 0
+    of_bond, bridge = np.repeat(np.arange(m), b), closures == 0
     of_one = under[bridge]
     parted = closures[twice[0]] == closures[twice[1]]
     one, two = twice[0][parted], twice[1][parted]
@@ -141,25 +212,33 @@ def _atom_sets(
     of_two = under[one] ^ under[two]
     nested = (under[one] & under[two]).any(1)
     of_two[bridge[one] & ~nested] ^= everything
-    of_ring = of_two[~bridge[one]]
-    sides = [of_one, of_one ^ everything, of_two, of_ring ^ everything, everything[None]]
-    packed = np.concatenate([*sides, _of_three(graph, thrice, under, closures) & everything])
+    in_ring = ~bridge[one]
+    three, of_three = _of_three(mols.pair.reshape(-1, 2), thrice, under, closures)
+    sides = [of_one, of_one ^ everything, of_two, of_two[in_ring] ^ everything, of_three]
+    packed = np.concatenate([*sides, np.broadcast_to(everything, (m, words))]) & everything
+    bonds = [of_bond[bridge], of_bond[bridge], of_bond[one], of_bond[one[in_ring]], of_bond[three]]
+    molecule = np.concatenate([*bonds, np.arange(m)])
     key = np.zeros(len(packed), np.int64)
     for place, column in enumerate(packed.view(np.uint8).T[: -(-n // 8)]):
         key += _BYTE_KEY[place, column]
-    order = np.argsort(key)
-    first = order[np.diff(key[order], prepend=-1) != 0]
-    sets = np.unpackbits(packed[first].view(np.uint8), axis=1, count=n, bitorder="little")
-    return sets.view(np.bool_)
+    order = np.lexsort((key, molecule))
+    key, molecule = key[order], molecule[order]
+    new = (np.diff(key, prepend=-1) != 0) | (np.diff(molecule, prepend=-1) != 0)
+    first = packed[order[new]].view(np.uint8)
+    sets = np.unpackbits(first, axis=1, count=n, bitorder="little")
+    return molecule[new], sets.view(np.bool_)
 
 
 def _of_three(
-    graph: MolecularGraph,
+    pair: NDArray[np.int64],
     cut: NDArray[np.int64],
     under: NDArray[np.uint64],
     closures: NDArray[np.int64],
-) -> NDArray[np.uint64]:
-    """Fragments that three bonds cut out, and some that fewer do, (F, W); higher bits are noise."""
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Fragments that three bonds cut out, and some that fewer do, and one of the bonds of each.
+
+    (F,) and (F, W); higher bits are noise.
+    """
     cut = np.sort(cut, 1)
     one, two, three = closures[cut].T
     fewer, more = np.diff(cut).T > 0  # some are drawn twice
@@ -172,87 +251,104 @@ def _of_three(
     one, two, three = (under[column] for column in cut.T)
     side = np.stack([one, two, three, one ^ two, two ^ three, one ^ three, one ^ two ^ three])
     side[~ways] = 0
-    ends = graph.pair[cut].reshape(len(cut), 6)  # of all bonds of a set
+    ends = pair[cut].reshape(len(cut), 6)  # of all bonds of a set
     of_end = side[:, np.arange(len(cut))[:, None], ends // _WORD]  # (7, X, 6)
     beyond = (of_end >> (ends % _WORD).astype(np.uint64) & np.uint64(1)) - np.uint64(1)
     # A fragment is what is on the same side as an end, whichever way the molecule is parted.
     inside = np.bitwise_and.reduce(side[:, :, None] ^ beyond[..., None], axis=0)
-    return np.asarray(inside.reshape(-1, under.shape[1]))
+    return np.repeat(cut[:, 0], 6), np.asarray(inside.reshape(-1, under.shape[1]))
 
 
-def _spanning_tree(graph: MolecularGraph) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Atoms below each bond, none for ring closures; and closures that it lies under, (b,).
+def _spanning_trees(
+    pair: NDArray[np.int64], n: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Atoms below each bond, none for ring closures; and closures that it lies under, (M b,).
 
-    The atoms are bit masks of W words, (b, W). The closures are a random number: 0 for a bridge,
+    The atoms are bit masks of W words, (M b, W). The closures are a random number: 0 for a bridge,
     and equal for two bonds that only together part the molecule.
     """
-    n, b = len(graph.element), len(graph.pair)
-    ends = graph.pair.tolist()
-    bonded: list[list[tuple[int, int]]] = [[] for _ in range(n)]
-    for bond, (low, high) in enumerate(ends):
-        bonded[low].append((high, bond))
-        bonded[high].append((low, bond))
-    parent, order, closing = [(-1, -1)] * n, [0], set(range(b))
-    seen = [True] + [False] * (n - 1)
-    for atom in order:  # grows while it is walked
-        for other, bond in bonded[atom]:
-            if not seen[other]:
-                seen[other], parent[other] = True, (atom, bond)
-                order.append(other)
-                closing.remove(bond)
-    closures, over = [0] * b, [0] * n
-    for bond, key in zip(closing, _KEY[: len(closing)].tolist(), strict=True):
-        closures[bond] = key
-        low, high = ends[bond]
-        over[low] ^= key
-        over[high] ^= key
-    size = 8 * -(-n // _WORD)
-    under, below = [bytes(size)] * b, [1 << atom for atom in range(n)]
-    for atom in reversed(order[1:]):
-        above, bond = parent[atom]
-        under[bond], closures[bond] = below[atom].to_bytes(size, "little"), over[atom]
-        below[above] |= below[atom]
-        over[above] ^= over[atom]
-    words = np.frombuffer(b"".join(under), np.uint64).reshape(b, size // 8)
-    return words, np.array(closures, np.int64)
+    m, b = pair.shape[:2]
+    ends = (pair + n * np.arange(m)[:, None, None]).reshape(-1, 2)
+    start, stop = np.concatenate([ends, ends[:, ::-1]]).T  # either way along each bond
+    # Of each atom: the next one towards the first atom of its molecule, which is its own, and the
+    # bond that leads there.
+    above, via = np.arange(m * n), np.full(m * n, -1)
+    is_seen = np.arange(m * n) % n == 0
+    is_new = is_seen
+    while (step := np.flatnonzero(is_new[start] & ~is_seen[stop])).size:
+        above[stop[step]], via[stop[step]] = start[step], step % (m * b)
+        is_new = np.zeros_like(is_seen)
+        is_new[stop[step]] = True
+        is_seen |= is_new
+    child = np.flatnonzero(via >= 0)
+    # Which atoms lie below each, itself among them, (M N, N).
+    below, atom = np.zeros((m * n, 8 * 8 * -(-n // _WORD)), np.bool_), np.arange(m * n)
+    place = atom
+    for _ in range(n):
+        below[place, atom % n] = True
+        if not (via[place] >= 0).any():
+            break
+        place = above[place]
+    under = np.zeros((m * b, below.shape[1] // _WORD), np.uint64)
+    under[via[child]] = np.packbits(below[child], axis=1, bitorder="little").view(np.uint64)
+    closing = np.ones(m * b, np.bool_)
+    closing[via[child]] = False
+    # Of a molecule's closures each that one end of lies below an atom, and the other not.
+    across = pair.reshape(-1, 2)[closing].reshape(m, -1, 2).transpose(0, 2, 1)
+    keys = _KEY[: across.shape[2]]
+    sides = np.take_along_axis(below.reshape(m, 1, n, -1), across[:, :, None], axis=3)
+    over = np.bitwise_xor.reduce(np.where(sides[:, 0] ^ sides[:, 1], keys, 0), axis=2).ravel()
+    closures = np.zeros(m * b, np.int64)
+    closures[via[child]] = over[child]
+    closures[closing] = np.tile(keys, m)
+    return under, closures
 
 
-def _hydrogens(graph: MolecularGraph) -> NDArray[np.float32]:
-    """Of each atom, (N,), by its valence; charges and [nH] are not visible here and are shared."""
-    n, orders = len(graph.element), _ORDER[graph.bond_class].repeat(2)
-    used = np.bincount(graph.pair.ravel(), orders, n).astype(np.float32)
+def _hydrogens(mols: _Isomers) -> NDArray[np.float32]:
+    """Of each atom, (M, N), by its valence; what charges and [nH] hide is shared."""
+    graph = mols.together
+    orders = _ORDER[graph.bond_class].repeat(2)
+    used = np.bincount(graph.pair.ravel(), orders, len(graph.element)).astype(np.float32)
     free = np.clip(np.floor(_VALENCE[graph.element] - used + 0.25), 0, None)
-    if not free.any():
-        free = np.ones_like(free)  # nothing says where they are
-    scaled: NDArray[np.float32] = (free * (graph.hydrogens / float(free.sum()))).astype(np.float32)
-    return scaled
+    free = free.reshape(mols.element.shape)
+    free[~free.any(1)] = 1  # nothing says where they are
+    return np.asarray(
+        free * (graph.hydrogens / free.sum(1, keepdims=True, dtype=np.float64)).astype(np.float32)
+    )
 
 
 def _described(
-    graph: MolecularGraph,
+    mols: _Isomers,
     inside: NDArray[np.bool_],
     crossing: NDArray[np.float32],
+    molecule: NDArray[np.int64],
     in_ring: NDArray[np.bool_],
 ) -> tuple[list[NDArray[Any]], NDArray[np.float32]]:
     """Columns of `Fragments.cuts` up to the cost, and the atom types; cut bonds are 1 in (C, b)."""
-    within, bonded = inside.astype(np.float32), graph.adjacency
-    to_inside = within @ bonded
-    groups = atom_groups(graph)
+    (m, n), graph = mols.element.shape, mols.together
+    bonded = np.zeros((m, n, n), np.float32)
+    (low, high), each = mols.pair.transpose(2, 0, 1), np.arange(m)[:, None]
+    bonded[each, low, high] = bonded[each, high, low] = 1
+    of_each, within = _bounds(molecule, m), inside.astype(np.float32)
+    to_inside = _times(within, of_each, bonded)
+    groups = atom_groups(graph).reshape(m, n, -1)
     types = np.stack([*atom_types(graph, in_ring).values()], 1).astype(np.float32)
-    atoms = np.concatenate([groups, types, bonded @ types], 1)
+    types = types.reshape(m, n, -1)
+    atoms = np.concatenate([groups, types, bonded @ types], 2)
     # An atom counts once for each of its bonds that is cut.
-    inner = within * (bonded.sum(0) - to_inside) @ atoms
-    outer = (1 - within) * to_inside @ atoms
-    classes = (graph.bond_class[:, None] == np.arange(1, BOND_AROMATIC + 1)).astype(np.float32)
-    to_hetero = (graph.to_hetero & (graph.bond_class == 1)).astype(np.float32)
-    kept = within @ types
-    counts = np.stack([kept, types.sum(0) - kept], 1)  # (C, 2, N_ATOM_TYPES)
+    inner = _times(within * (bonded.sum(1)[molecule] - to_inside), of_each, atoms)
+    outer = _times((1 - within) * to_inside, of_each, atoms)
+    classes = graph.bond_class[:, None] == np.arange(1, BOND_AROMATIC + 1)
+    to_hetero = graph.to_hetero & (graph.bond_class == 1)
+    bonds = np.column_stack([classes, to_hetero]).astype(np.float32).reshape(m, -1, 5)
+    kept = _times(within, of_each, types)
+    counts = np.stack([kept, types.sum(1)[molecule] - kept], 1)  # (C, 2, N_ATOM_TYPES)
     ramps = np.minimum(counts[:, :, None] / _TYPE_STEPS[:, None], 1).reshape(len(kept), -1)
     (at_in, types_in), (at_out, types_out) = (
         np.split(ends, [N_GROUP_FEATURES], 1) for ends in (inner, outer)
     )
-    types = np.concatenate([ramps, types_in, types_out], 1)
-    return [at_in, at_out, crossing @ classes, crossing @ to_hetero], types
+    described = np.concatenate([ramps, types_in, types_out], 1)
+    return [at_in, at_out, _times(crossing, of_each, bonds)], described
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +388,8 @@ def measured_intensity(
 ) -> NDArray[np.float32]:
     """Intensities of fragments in a measured spectrum, 0 where no peak is; (C, len(SHIFTS)).
 
-    A sub-formula (K, N_ELEMENTS), of a peak of an intensity (K,), goes to the fragment that
-    explains it best; one that fits no fragment is left out.
+    A sub-formula (K, N_ELEMENTS), of a peak of an intensity (K,), goes to the fragment of each
+    molecule that explains it best; one that fits no fragment is left out.
     """
     k, c, shift = explaining_fragments(found, CARRIED[ion.adduct], subformula)
     result = np.zeros((len(found.counts), len(SHIFTS)), np.float32)
@@ -304,22 +400,27 @@ def measured_intensity(
 def explaining_fragments(
     found: Fragments, carried: int, subformula: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Which fragment of a structure explains each sub-formula, where one does.
+    """Which fragment of each structure explains each sub-formula, where one does.
 
     It is the one of those heavy atoms that is cheapest to cut out and to bring to the sub-formula's
     number of hydrogens, of which ``carried`` carry the ion's charge, see `CARRIED`.
 
     Returns:
-        Rows of sub-formulas, of fragments, and hydrogens beyond those expected; all (E,), E at most
-        the number of sub-formulas, by ascending row.
+        Rows of sub-formulas, of fragments, and hydrogens beyond those expected; all (E,), by
+        structure, and by ascending row of the sub-formulas in each.
     """
-    k, c = np.nonzero(_heavy_key(subformula)[:, None] == _heavy_key(found.counts))
+    peak_key, row_key = _heavy_key(subformula), _heavy_key(found.counts)
+    hit = np.flatnonzero(np.isin(row_key, peak_key))  # few of them: all pairs would be many
+    k, c = np.nonzero(peak_key[:, None] == row_key[hit])
+    c = hit[c]
     expected = found.counts[c, HYDROGEN] + carried
     shift = subformula[k, HYDROGEN].astype(np.int64) - expected.astype(np.int64)
     reached = (shift >= SHIFTS[0]) & (shift <= SHIFTS[-1])
     k, c, shift = k[reached], c[reached], shift[reached]
-    by_cost = np.lexsort((found.cost[c] + _SHIFT_COST * np.abs(shift), k))
-    _, first = np.unique(k[by_cost], return_index=True)
+    # Each peak once in each molecule.
+    of_one = found.molecule[c] * len(subformula) + k
+    by_cost = np.lexsort((found.cost[c] + _SHIFT_COST * np.abs(shift), of_one))
+    _, first = np.unique(of_one[by_cost], return_index=True)
     chosen = by_cost[first]
     return k[chosen], c[chosen], shift[chosen]
 

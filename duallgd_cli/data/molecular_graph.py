@@ -36,18 +36,6 @@ class MolecularGraph:
     hydrogens: int  # in the whole molecule
 
     @cached_property
-    def adjacency(self) -> NDArray[np.float32]:
-        """1 where two atoms are bonded, (N, N)."""
-        return self.bonded(slice(None))
-
-    def bonded(self, bonds: slice | NDArray[np.bool_]) -> NDArray[np.float32]:
-        """1 where two atoms are bonded by one of these bonds, (N, N)."""
-        low, high = self.pair[bonds].T
-        result = np.zeros((len(self.element), len(self.element)), np.float32)
-        result[low, high] = result[high, low] = 1
-        return result
-
-    @cached_property
     def to_hetero(self) -> NDArray[np.bool_]:
         """Bonds that are not aromatic and have a heteroatom at one end, (b,)."""
         has_hetero = (self.element[self.pair] != 0).any(1)
@@ -89,7 +77,7 @@ def atom_groups(graph: MolecularGraph) -> NDArray[np.float32]:
     n = len(element)
     groups = np.zeros((n, N_GROUP_FEATURES), np.float32)
     groups[np.arange(n), _GROUP[element]] = 1
-    groups[:, 6] = _any(graph.bonded(bond_class == _DOUBLE), element == _OXYGEN)
+    groups[:, 6] = _beside(pair[bond_class == _DOUBLE], element == _OXYGEN) > 0
     groups[pair[bond_class == BOND_AROMATIC].ravel(), 7] = 1
     degree = np.bincount(pair.ravel(), minlength=n)
     groups[:, 8], groups[:, 9] = degree == 1, degree >= 3
@@ -107,16 +95,16 @@ def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> dict[str, N
     n = len(element)
     carbon, nitrogen = element == _CARBON, element == _NITROGEN
     oxygen, sulphur = element == _OXYGEN, element == _SULPHUR
-    single, double = (graph.bonded(bond_class == kind) for kind in (_SINGLE, _DOUBLE))
+    single, double = (pair[bond_class == kind] for kind in (_SINGLE, _DOUBLE))
     # How many bonds of each class an atom has, (C, N).
     ends = np.bincount((bond_class[:, None] * n + pair).ravel(), minlength=(BOND_AROMATIC + 1) * n)
     ends = ends.reshape(-1, n)
     degree, aromatic = ends.sum(0), ends[BOND_AROMATIC] > 0
     saturated = ~aromatic & (ends[_DOUBLE] == 0) & (ends[_TRIPLE] == 0)
-    bears_oxygen = _any(double, oxygen | sulphur)  # or sulphur in its place
-    on_arene, on_acyl = _any(single, aromatic), _any(single, bears_oxygen)
+    bears_oxygen = _beside(double, oxygen | sulphur) > 0  # or sulphur in its place
+    on_arene, on_acyl = _beside(single, aromatic) > 0, _beside(single, bears_oxygen) > 0
     carbonyl = carbon & bears_oxygen
-    acid = graph.adjacency @ (~carbon).astype(np.float32) >= 2  # or ester, amide
+    acid = _beside(pair, ~carbon) >= 2  # or ester, amide
     chain = np.bincount(pair[in_ring].ravel(), minlength=n) == 0
     plain = carbon & ~aromatic & ~carbonyl
     amine, alcohol = nitrogen & saturated, oxygen & saturated & (degree == 1)
@@ -142,6 +130,8 @@ def atom_types(graph: MolecularGraph, in_ring: NDArray[np.bool_]) -> dict[str, N
     }
 
 
-def _any(bonded: NDArray[np.float32], has: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which atoms have a neighbour that has it, along these bonds, (N,)."""
-    return np.asarray(bonded @ has.astype(np.float32) > 0)
+def _beside(pair: NDArray[np.int64], has: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many of the atoms that each is bonded to by some bonds, (b, 2), have something, (N,)."""
+    low, high = pair.T
+    ends = np.concatenate([low[has[high]], high[has[low]]])
+    return np.bincount(ends, minlength=len(has))

@@ -18,7 +18,12 @@ from rdkit import Chem
 from duallgd_cli.chem.building_blocks import NO_BLOCKS, BuildingBlocks
 from duallgd_cli.chem.edits import edited
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, parse_smiles
+from duallgd_cli.chem.identity import (
+    canonical_smiles,
+    charge_free_smiles,
+    fingerprint,
+    parse_smiles,
+)
 from duallgd_cli.chem.joining import together
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.data.molecular_graph import MolecularGraph
@@ -178,7 +183,8 @@ def shortlist(
     best = likeliest(bit_scores(query), _COMPARED * most, *streams)
     if fragments is None:
         return [mol for _, mol in best[:most]]
-    cost = [cost - _OF_PEAKS * sum(fragments.peaks(query, mol)) for cost, mol in best]
+    named = [(canonical_smiles(mol), mol) for _, mol in best]
+    cost = [cost for cost, _ in best] - _OF_PEAKS * fragments.peaks(query, named).sum(1)
     return [best[row][1] for row in np.argsort(cost, kind="stable")[:most]]
 
 

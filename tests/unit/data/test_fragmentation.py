@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
 
@@ -12,8 +12,13 @@ from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.joining import atoms_of
-from duallgd_cli.data.fragmentation import N_ATOM_TYPE_FEATURES, N_CUT_FEATURES, fragments
-from duallgd_cli.data.molecular_graph import N_ATOM_TYPES, atom_types, graph_of
+from duallgd_cli.data.fragmentation import (
+    N_ATOM_TYPE_FEATURES,
+    N_CUT_FEATURES,
+    fragments,
+    fragments_of_isomers,
+)
+from duallgd_cli.data.molecular_graph import N_ATOM_TYPES, MolecularGraph, atom_types, graph_of
 from tests.made_graphs import made_molecules
 from tests.made_prepared import SMILES, molecules_of
 
@@ -115,6 +120,69 @@ def test_rows_are_distinct_parts_by_ascending_cost(seed, n_pairs, n_triples):
     assert found.atom_types.shape == (len(found.counts), N_ATOM_TYPE_FEATURES)
     assert (found.atom_types >= 0).all()
     assert (found.atom_types[:, : 6 * N_ATOM_TYPES] <= 1).all()  # ramps
+
+
+def random_isomers(generator, n_atoms, n_rings, n_molecules):
+    """Connected graphs of the same atoms with as many bonds of any classes, rings anywhere."""
+    element = np.sort(generator.integers(0, 4, n_atoms))
+    for _ in range(n_molecules):
+        tree = {(int(generator.integers(atom)), atom) for atom in range(1, n_atoms)}
+        others = sorted(set(combinations(range(n_atoms), 2)) - tree)
+        chosen = generator.permutation(len(others))[:n_rings]
+        pair = np.array([*tree, *(others[place] for place in chosen)], int).reshape(-1, 2)
+        yield MolecularGraph(element, pair, generator.integers(1, 5, len(pair)), 2 * n_atoms)
+
+
+def cut_literally(graph, draws):
+    """Number of parts and least cost of each combination of heavy atoms, one cut set at a time."""
+    bonds, b = graph.pair.tolist(), len(graph.pair)
+    chance = np.exp(-graph.cost.astype(float))
+    below = np.cumsum(chance) / chance.sum()
+    triples = [set(np.searchsorted(below, draw).tolist()) for draw in draws]
+    parts = set()
+    for cut in [*({bond} for bond in range(b)), *map(set, combinations(range(b), 2)), *triples, ()]:
+        part_of = list(range(len(graph.element)))
+        for bond, (low, high) in enumerate(bonds):
+            if bond not in cut:
+                part_of = [part_of[low] if part == part_of[high] else part for part in part_of]
+        parts.update(
+            frozenset(atom for atom, part in enumerate(part_of) if part == which)
+            for which in part_of
+        )
+    cut_out = {}
+    for part in parts:
+        is_cut = [(low in part) != (high in part) for low, high in bonds]
+        cost = sum(graph.cost[is_cut].tolist())
+        atoms = tuple(np.bincount(graph.element[sorted(part)], minlength=4).tolist())
+        cut_out.setdefault(atoms, []).append(cost)
+    return {atoms: (len(costs), min(costs)) for atoms, costs in cut_out.items()}
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(0, 3), st.integers(1, 4))
+def test_isomers_at_once_give_what_literal_cuts_of_each_give(seed, n_atoms, n_rings, n_molecules):
+    generator = np.random.default_rng(seed)
+    graphs = list(random_isomers(generator, n_atoms, n_rings, n_molecules))
+    draws = generator.random((10 if len(graphs[0].pair) else 0, 3))
+
+    together = fragments_of_isomers(graphs, draws)
+
+    assert (np.diff(together.molecule) >= 0).all()
+    for number, graph in enumerate(graphs):
+        mine = together.molecule == number
+        alone = fragments_of_isomers([graph], draws)
+        for name in ("counts", "cost", "inside", "cuts", "atom_types"):
+            np.testing.assert_array_equal(getattr(together, name)[mine], getattr(alone, name))
+        assert alone.inside[0].all()
+        expected, found = cut_literally(graph, draws), {}
+        for counts, cost, cuts in zip(alone.counts, alone.cost, alone.cuts, strict=True):
+            assert cuts[N_CUTS - 1] == cost
+            n_parts = round(float(np.exp(cuts[-1])))
+            before, least = found.get(tuple(counts[:4]), (0, np.inf))
+            found[tuple(counts[:4])] = before + n_parts, min(least, float(cost))
+        assert found.keys() == expected.keys()
+        for atoms, (n_parts, cost) in expected.items():
+            assert found[atoms] == (n_parts, pytest.approx(cost, abs=1e-4))
 
 
 @pytest.mark.parametrize("row", range(len(SMILES)))

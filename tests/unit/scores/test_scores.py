@@ -189,17 +189,37 @@ def test_a_spectrum_that_says_nothing_leaves_the_substructure_prior(seen):
     assert (methane["peaks_found"], methane["peaks_missed"]) == (0, 0)
 
 
+def test_fragments_of_many_molecules_speak_as_those_of_each():
+    network = judge()
+    for head in (network.presence, network.worth):
+        torch.nn.init.normal_(head.weight)
+    fragments = FragmentScorer.of(arrays_of(network))
+    seen = annotated("C4H9O", "C3H7", "C2H5", "CH3O", formula="C4H10O")
+    isomers = ["CCCCO", "CCC(C)O", "CC(C)(C)O", "CCOCC", "COC(C)C", "CC(C)CO"] * 8
+    named = [(one.smiles, one.mol) for one in map(molecule, [*isomers, "OCC1CC1", "CC(C)=O", "C"])]
+
+    together = fragments.peaks(query(seen), named)
+
+    alone = np.concatenate([fragments.peaks(query(seen), [pair]) for pair in named])
+    np.testing.assert_allclose(together, alone, atol=2e-4)
+    assert len(np.unique(alone[:6].round(2), axis=0)) == 6
+
+
 def test_fragments_of_a_molecule_are_cut_once_a_query(monkeypatch):
     fragments, worth, calls = FragmentScorer.of(even_model(-1.0)), FragmentScorer.worth, []
     monkeypatch.setattr(FragmentScorer, "worth", lambda self, x: calls.append(1) or worth(self, x))
     asked, (ethanol, methanol) = query(annotated("C2H5")), map(molecule, ("CCO", "CO"))
 
-    first = fragments.peaks(asked, ethanol.mol)
+    def peaks(asked, *molecules):
+        return fragments.peaks(asked, [(one.smiles, one.mol) for one in molecules]).tolist()
 
-    assert fragments.peaks(asked, molecule("OCC").mol) == first
+    first = peaks(asked, ethanol)
+
+    assert peaks(asked, molecule("OCC")) == first
     assert len(calls) == 1
-    fragments.peaks(asked, methanol.mol)
-    assert fragments.peaks(query(annotated("C2H5")), ethanol.mol) == first
+    (other,) = peaks(asked, methanol)
+    assert peaks(asked, methanol, ethanol, methanol) == [other, *first, other]
+    assert peaks(query(annotated("C2H5")), ethanol) == first
     assert len(calls) == 3
 
 
