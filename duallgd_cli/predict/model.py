@@ -27,7 +27,7 @@ from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import FragmentKernel
 from duallgd_cli.model.rewritten import for_inference, rewritten_for
-from duallgd_cli.ranking.one_list import FITTED, Ranking
+from duallgd_cli.ranking.one_list import FITTED, Membership, Ranking
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.scores import FragmentScorer, Score, fitted_scores
