@@ -35,6 +35,8 @@ QUESTIONS = {
     "nitrile and alkyne": "C#CC#N", "cumulene": "CC=C=O", "azulene": "c1ccc2cccc-2cc1",
     "cyclooctatetraene": "C1=CC=CC=CC=C1", "fulvene": "C=C1C=CC=C1",
     "quinone": "O=C1C=CC(=O)C=C1",
+    # The usual form is not the cheapest.
+    "carboline oxide": "Cc1c2[nH]c3ccccc3c2cc[n+]1[O-]",
 }  # fmt: skip
 
 
