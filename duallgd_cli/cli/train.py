@@ -13,7 +13,7 @@ from duallgd_cli.files import claim, require_input
 from duallgd_cli.runtime import Runtime
 
 if TYPE_CHECKING:
-    from duallgd_cli.train.stages import Displays
+    from duallgd_cli.train.recipe import Displays
 
 EPILOG: Final = (
     "Examples: `duallgd train recipes/tiny.yaml -o run` makes a whole weights file · "
@@ -107,8 +107,7 @@ def train(
     outputs, read = {"the run's recipe": output / "recipe.yaml"}, [("an input, the recipe", recipe)]
     claim(outputs, read, force=True, makes_folders=True)
     from duallgd_cli.config import assigned
-    from duallgd_cli.train.recipe import follow, read_recipe
-    from duallgd_cli.train.stages import NAMES, WEIGHTS
+    from duallgd_cli.train.recipe import NAMES, WEIGHTS, follow, read_recipe
 
     runtime = Runtime.resolve(device, precision, compile=compile_layers, threads=threads)
     shows = _displays(quiet or runtime.rank > 0)
@@ -122,7 +121,7 @@ def train(
 
 def _displays(quiet: bool) -> "Displays":
     """What shows how far a recipe, or an adaptation, is."""
-    from duallgd_cli.train.stages import Displays
+    from duallgd_cli.train.recipe import Displays
 
     return Displays(
         lambda text: None if quiet else typer.echo(text, err=True),

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.config import dump
-from duallgd_cli.evaluate.calibrate import logistic
-from duallgd_cli.evaluate.fitting import truths_of
+from duallgd_cli.evaluate.calibrate import logistic, truths_of
 from duallgd_cli.predict.journal import read
 from duallgd_cli.ranking.one_list import Membership, Ranking, evidence
 from duallgd_cli.ranking.ranking import RankingModel

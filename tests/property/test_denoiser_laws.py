@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.train.decoder import MoleculeCollator
 from tests.made_graphs import (
     FORMULAS,
     condition,

@@ -12,7 +12,7 @@ from duallgd_cli.chem.guide import Guide
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.evaluate.fitting import fit_weights_file
+from duallgd_cli.evaluate.calibrate import fit_weights_file
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.model import Encoder, LoadedModel, sources_of
 from duallgd_cli.predict.run import predict
