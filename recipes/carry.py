@@ -20,8 +20,9 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from duallgd_cli.data.prepared import load_molecules, offsets, origin, read_manifest, write
+from duallgd_cli.data.prepared import MANIFEST, load_molecules, offsets, read_manifest, write_blocks
 from duallgd_cli.errors import DuallgdError, UnreadableError
+from duallgd_cli.files import sha256
 
 _HEAD: Final = 4  # bytes of the length of what describes the streams
 Folder = Annotated[Path, typer.Argument(help="Folder of prepared structures.")]
@@ -70,7 +71,10 @@ def pack(folder: Folder, file: Pack) -> None:
         name: [len(data), str(stream.dtype), stream.shape]
         for (name, stream), data in zip(streams.items(), packed, strict=True)
     }
-    record = {**origin(folder), "holdout_keys": read_manifest(folder).get("holdout_keys")}
+    record = {
+        "manifest_sha256": sha256(folder / MANIFEST),
+        "holdout_keys": read_manifest(folder).get("holdout_keys"),
+    }
     head = json.dumps([described, record]).encode()
     file.write_bytes(len(head).to_bytes(_HEAD, "little") + head + b"".join(packed))
     typer.echo(f"{len(molecules)} molecules, {file.stat().st_size} bytes in {file}", err=True)
@@ -104,7 +108,7 @@ def unpack(file: Pack, folder: Folder) -> None:
         **{name: streams[name] for name in ("bond_type", "charge", "fold")},
     }
     made = {"kind": "structures", "molecules": len(streams["fold"]), "made_from": record}
-    write(folder, arrays, made)
+    write_blocks(folder, [arrays], lambda: made)
     (folder.parent / "done").mkdir(exist_ok=True)
     for stage in ("spectra", "structures", "select", "simulate", "encoder"):
         (folder.parent / "done" / f"{stage}.json").write_text("{}\n", encoding="utf-8")

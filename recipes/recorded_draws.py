@@ -14,8 +14,7 @@ import numpy as np
 import typer
 
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.evaluate.calibrate import ScoredCase
-from duallgd_cli.evaluate.fitting import known_blocks, scored_cases, truths_of
+from duallgd_cli.evaluate.calibrate import ScoredCase, known_blocks, scored_cases, truths_of
 from duallgd_cli.predict.journal import read
 from duallgd_cli.ranking.ranking import RankingModel
 

@@ -11,7 +11,7 @@ from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.prepared import Molecules, load_spectra, read_manifest, write
+from duallgd_cli.data.prepared import Molecules, load_spectra, read_manifest, write_blocks
 from duallgd_cli.data.spectra import prepare_spectra
 from duallgd_cli.data.structures import pack, prepare_molecule
 from duallgd_cli.files import sha256
@@ -75,7 +75,7 @@ def bond_class(molecules, row):
 def structures_folder(path, *smiles, fold=None):
     """A prepared folder of structures."""
     arrays = _arrays(smiles or SMILES, fold)
-    write(path, arrays, {"kind": "structures", "molecules": len(arrays["fold"])})
+    write_blocks(path, [arrays], lambda: {"kind": "structures", "molecules": len(arrays["fold"])})
     return path
 
 

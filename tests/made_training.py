@@ -11,7 +11,7 @@ from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.decoder import DecoderStage
 from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
-from duallgd_cli.train.trainer import STATE, train
+from duallgd_cli.train.trainer import STATE, Run
 from tests.made_graphs import made_molecules, small_settings
 
 FOLDS = [0] * 40 + [3] * 5
@@ -62,10 +62,8 @@ def run(out, settings=None, *, stage=None, model=None, runtime=None, until=None,
             raise KeyboardInterrupt
 
     with nullcontext() if until is None else suppress(InterruptedRunError):
-        return train(
-            model or small_model(), stage or decoder_stage(settings), settings, out,
-            runtime or cpu(), on_step, {},
-        )  # fmt: skip
+        whole = Run(model or small_model(), settings, out, runtime or cpu(), on_step, {})
+        return whole.train(stage or decoder_stage(settings))
 
 
 def figures(out, name):

@@ -19,7 +19,8 @@ from lxml import etree
 
 import duallgd_cli
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate import mces
+from duallgd_cli.evaluate.metrics import score
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.predict.api import to_dataframe
 from tests.test_documents import parse
 
@@ -116,7 +117,7 @@ def test_tests_have_every_extra():
 @pytest.mark.parametrize(
     ("module", "asked", "extra"),
     [
-        ("myopic_mces", mces.require, "evaluate"),
+        ("myopic_mces", lambda: score([], [], EvaluateSettings()), "evaluate"),
         ("pandas", lambda: to_dataframe([]), "notebook"),
     ],
 )

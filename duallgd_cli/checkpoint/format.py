@@ -35,7 +35,7 @@ FORMAT_VERSION: Final = 1
 _BESIDES: Final = {
     "reranker": "evidence.", "templates": "analogues.", "kernel": "kernel.", "contrast": "contrast."
 }  # fmt: skip
-_OF_DATABASES: Final = "database", "membership"  # metadata that a file may lack
+_MAY_LACK: Final = "database", "membership"  # metadata that a file may be without
 _IN_8_BIT: Final = ("denoiser.", "encoder.", "contrast.")
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
@@ -50,34 +50,21 @@ _READABLE: Final = 0o644
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What a weights file holds.
+    """What a weights file holds; dictionaries of tensors are by name."""
 
-    Attributes:
-        settings: Sizes of the network and the noise process.
-        tensors: Parameters and persistent buffers by name, as in all dictionaries of tensors.
-        record: How it was trained: data, hold-outs, steps, seed, compute.
-        ranking: Values of the ranking and calibration models.
-        reranker: The fragment model and the substructure prior; see `scores`.
-        templates: Known molecules to start samples from; see `sources.collection`.
-        kernel: Their spectra; see `model.fragment_kernel`.
-        contrast: A second encoder that tells isomers apart; see `train.scorers`.
-        database: As ranking, fitted for structures of a database.
-        membership: Weights of what says whether the molecule is in a database.
-    """
-
-    settings: ModelSettings
-    tensors: dict[str, Tensor]
-    record: dict[str, Any] = field(default_factory=dict)
-    ranking: dict[str, Any] = field(default_factory=dict)
-    reranker: dict[str, Tensor] = field(default_factory=dict)
-    templates: dict[str, Tensor] = field(default_factory=dict)
-    kernel: dict[str, Tensor] = field(default_factory=dict)
-    contrast: dict[str, Tensor] = field(default_factory=dict)
-    database: dict[str, Any] = field(default_factory=dict)
-    membership: dict[str, Any] = field(default_factory=dict)
+    settings: ModelSettings  # sizes of the network and the noise process
+    tensors: dict[str, Tensor]  # parameters and persistent buffers
+    record: dict[str, Any] = field(default_factory=dict)  # how it was trained, on what
+    ranking: dict[str, Any] = field(default_factory=dict)  # values of a `RankingModel`
+    reranker: dict[str, Tensor] = field(default_factory=dict)  # what `scores` are fitted from
+    templates: dict[str, Tensor] = field(default_factory=dict)  # see `sources.collection`
+    kernel: dict[str, Tensor] = field(default_factory=dict)  # see `model.fragment_kernel`
+    contrast: dict[str, Tensor] = field(default_factory=dict)  # of `contrast_encoder`
+    database: dict[str, Any] = field(default_factory=dict)  # a ranking of a database's structures
+    membership: dict[str, Any] = field(default_factory=dict)  # values of a `Membership`
 
     def contrast_encoder(self) -> FormulaTransformer | None:
-        """The second encoder in evaluation mode, or None of a file without one.
+        """The second encoder, which tells isomers apart (see `train.scorers`), or None without one.
 
         Raises:
             WeightsError: A tensor is missing, unknown or of another shape.
@@ -131,10 +118,8 @@ def save(
         "settings": dump(checkpoint.settings),
         "record": checkpoint.record,
         "ranking": checkpoint.ranking,
+        **{name: values for name in _MAY_LACK if (values := getattr(checkpoint, name))},
     }
-    for name in _OF_DATABASES:
-        if getattr(checkpoint, name):
-            described[name] = getattr(checkpoint, name)
     metadata = {name: json.dumps(v, separators=(",", ":")) for name, v in described.items()}
     metadata["format_version"] = str(FORMAT_VERSION)
     tensors = dict(checkpoint.tensors)
@@ -168,13 +153,13 @@ def load(path: Path) -> Checkpoint:
         settings = parse(ModelSettings, sizes)
         record = load_object(metadata["record"])
         ranking = load_finite(metadata["ranking"])
-        of_databases = {name: load_finite(metadata.get(name, "{}")) for name in _OF_DATABASES}
+        others = {name: load_finite(metadata.get(name, "{}")) for name in _MAY_LACK}
     tensors.pop(_OF_KNOWN_BONDS, None)
     besides = {
         part: {n.removeprefix(prefix): tensors.pop(n) for n in [*tensors] if n.startswith(prefix)}
         for part, prefix in _BESIDES.items()
     }
-    return Checkpoint(settings, tensors, record, ranking, **besides, **of_databases)
+    return Checkpoint(settings, tensors, record, ranking, **besides, **others)
 
 
 def require_trained(record: Mapping[str, Any], source: object) -> None:
@@ -199,8 +184,7 @@ def require_trained(record: Mapping[str, Any], source: object) -> None:
 def reading(path: Path) -> Iterator[tuple[dict[str, Tensor], dict[str, str]]]:
     """Tensors of a file, in float32 but for integers, and its metadata, to be read in the block.
 
-    Raises:
-        WeightsError: No such file, not such a file, or of another format version.
+    Whatever is wrong with the file or found wrong in the block is a WeightsError.
     """
     tensors, metadata = read_tensors(path)
     if metadata.get("format_version") != str(FORMAT_VERSION):
@@ -221,11 +205,7 @@ def reading(path: Path) -> Iterator[tuple[dict[str, Tensor], dict[str, str]]]:
 
 
 def load_strictly(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Load tensors into a module, every one of them and no other.
-
-    Raises:
-        WeightsError: Names or shapes differ; the message lists the first of them.
-    """
+    """Load tensors into a module, every one of them and no other; see `require_same_shapes`."""
     require_same_shapes(shapes_in(module.state_dict()), tensors)
     module.load_state_dict(tensors)
 
@@ -253,11 +233,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def foreign_network(path: Path) -> str | None:
-    """What a file calls its network where that is not ours: a plug-in reads it then.
-
-    Raises:
-        WeightsError: There is no such file, or it is no safetensors file.
-    """
+    """What a file calls its network where that is not ours: a plug-in reads it then."""
     with _opened(path) as stream:
         metadata: dict[str, str] = stream.metadata() or {}
     return metadata.get(_FOREIGN)
@@ -283,11 +259,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def load_object(text: str) -> dict[str, Any]:
-    """A JSON object of the metadata.
-
-    Raises:
-        ValueError: It is none, or nested too deeply.
-    """
+    """A JSON object of the metadata; ValueError if it is none, or nested too deeply."""
     try:
         values = json.loads(text)
     except RecursionError:
@@ -298,11 +270,7 @@ def load_object(text: str) -> dict[str, Any]:
 
 
 def load_finite(text: str) -> dict[str, Any]:
-    """A JSON object all of whose numbers are finite.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """A JSON object all of whose numbers are finite, as `load_object`."""
     values = load_object(text)
     json.dumps(values, allow_nan=False)
     return values
@@ -329,11 +297,7 @@ def shapes_in(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 
 def require_same_shapes(shapes: Mapping[str, torch.Size], tensors: Mapping[str, Tensor]) -> None:
-    """Compare tensors with the names and shapes that a network has.
-
-    Raises:
-        WeightsError: Names or shapes differ; the message lists the first of them.
-    """
+    """Compare tensors with the names and shapes of a network; WeightsError lists what differs."""
     missing = sorted(shapes.keys() - tensors.keys())
     unused = sorted(tensors.keys() - shapes.keys())
     other = sorted(n for n in shapes.keys() & tensors.keys() if shapes[n] != tensors[n].shape)

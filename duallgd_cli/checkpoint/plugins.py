@@ -27,25 +27,15 @@ class Plugin(Protocol):
 
     def can_load(self, path: Path) -> bool:
         """Whether a file is one of the plug-in's; never raises."""
-        ...
 
     def load(self, path: Path, runtime: "Runtime") -> "LoadedModel":
-        """Load the file for prediction.
-
-        Raises:
-            WeightsError: The file is broken, or cannot predict.
-        """
-        ...
+        """Load the file for prediction; WeightsError if it is broken, or cannot predict."""
 
     def describe(self, path: Path) -> Mapping[str, Any]:
-        """Check the whole file; the facts that `duallgd info` prints of it, by title, nested.
+        """The facts that `duallgd info` prints of a file, by title, nested; WeightsError if broken.
 
         ``weights`` has ``name``, ``sha256`` and ``network``; ``parameters`` counts them by module.
-
-        Raises:
-            WeightsError: The file is broken.
         """
-        ...
 
 
 def plugin_for(path: Path) -> Plugin | None:

@@ -190,7 +190,7 @@ def calibrate(
     claim(
         {"the new weights": output}, [*read, *files_of_runs(run)], force=force, makes_folders=True
     )
-    from duallgd_cli.evaluate.fitting import fit_weights_file
+    from duallgd_cli.evaluate.calibrate import fit_weights_file
 
     ranking, held = fit_weights_file(weights, run, truth, output, keep_ranking=keep_ranking)
     typer.echo(

@@ -12,7 +12,7 @@ from duallgd_cli.errors import UsageError, counted
 from duallgd_cli.files import claim, require_input
 
 if TYPE_CHECKING:
-    from duallgd_cli.train.stages import Displays
+    from duallgd_cli.train.recipe import Displays
 
 EPILOG: Final = (
     "Examples: `duallgd train recipes/tiny.yaml -o run` makes a whole weights file · "
@@ -109,8 +109,7 @@ def train(
     outputs, read = {"the run's recipe": output / "recipe.yaml"}, [("an input, the recipe", recipe)]
     claim(outputs, read, force=True, makes_folders=True)
     from duallgd_cli.config import assigned
-    from duallgd_cli.train.recipe import follow, read_recipe
-    from duallgd_cli.train.stages import NAMES, WEIGHTS
+    from duallgd_cli.train.recipe import NAMES, WEIGHTS, follow, read_recipe
 
     runtime = options.runtime_of(context, compile_layers)
     shows = _displays(quiet or runtime.rank > 0)
@@ -124,7 +123,7 @@ def train(
 
 def _displays(quiet: bool) -> "Displays":
     """What shows how far a recipe, or an adaptation, is."""
-    from duallgd_cli.train.stages import Displays
+    from duallgd_cli.train.recipe import Displays
 
     return Displays(
         lambda text: None if quiet else typer.echo(text, err=True),

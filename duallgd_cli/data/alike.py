@@ -26,18 +26,18 @@ from duallgd_cli.data.prepared import (
     load_molecules,
     load_spectra,
     offsets,
-    origin,
     read_manifest,
     write_blocks,
 )
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.files import sha256
+from duallgd_cli.model.tensors import minimum
 from duallgd_cli.spectra.annotation import index_ranges
 
 _COMPARED: Final = 40_000
 _DECAY: Final = 0.002
-_ITERATIONS: Final = 100
 _FURTHEST: Final = 4.0
+_OF_A_FOLDER: Final = ("format_version", "arrays")  # in a manifest, not of its data
 Bits = tuple[Tensor, Tensor]
 
 
@@ -60,21 +60,15 @@ def domain_classifier(known: Bits, others: Bits) -> Tensor:
     Logistic regression, both groups counting the same, with a small penalty on all weights but the
     last, the constant.
     """
-    weight = torch.zeros(FINGERPRINT_BITS + 1, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.LBFGS([weight], max_iter=_ITERATIONS, line_search_fn="strong_wolfe")
 
-    def loss() -> Tensor:
-        optimiser.zero_grad()
+    def loss(weight: Tensor) -> Tensor:
         parts = [
             binary_cross_entropy_with_logits(z, torch.full_like(z, is_known))
             for z, is_known in ((log_odds(known, weight), 1.0), (log_odds(others, weight), 0.0))
         ]
-        total = sum(parts, _DECAY / 2 * weight[:-1].square().sum())
-        total.backward()
-        return total
+        return sum(parts, _DECAY / 2 * weight[:-1].square().sum())
 
-    optimiser.step(loss)
-    return weight.detach()
+    return minimum(loss, torch.zeros(FINGERPRINT_BITS + 1, dtype=torch.float64))
 
 
 def select_alike(
@@ -90,20 +84,9 @@ def select_alike(
 ) -> dict[str, object]:
     """Write the structures of fold train that are most like measured molecules; others are kept.
 
-    No more of them than a block are in memory.
-
-    Args:
-        structures: Prepared structures.
-        output: Folder for the arrays.
-        reference_spectra: Prepared spectra; their fold train is used.
-        limit: Training structures to keep.
-        min_atoms: Smaller molecules are left out on both sides.
-        max_atoms: Larger ones too.
-        with_measured: Keep the training molecules of the spectra, too.
-        seed: Random seed.
-
-    Raises:
-        UnreadableError: No molecule of these sizes is there.
+    Of prepared structures so many are kept as the limit says, like those of fold train of prepared
+    spectra; smaller and larger molecules are left out on both sides. Those of the spectra may be
+    kept, too. No more of them than a block are in memory.
     """
     spectra = load_spectra(reference_spectra)
     molecules, measured = load_molecules(structures), spectra.molecules
@@ -130,18 +113,19 @@ def select_alike(
     drawn = np.argsort(-(odds.clamp(max=_FURTHEST).numpy() + noise))[:limit]
     rows = np.concatenate([train[drawn], np.flatnonzero(~molecules.in_folds("train"))])
     taken = [(measured, known)] * with_measured + [(molecules, np.sort(rows))]
-    about = {"limit": limit, "min_atoms": min_atoms, "max_atoms": max_atoms}
-    about |= {"measured": with_measured, "seed": seed}
-    reference = sha256(reference_spectra / MANIFEST)
-    record = read_manifest(structures) | {
+    source = {k: v for k, v in read_manifest(structures).items() if k not in _OF_A_FOLDER}
+    record = source | {
         "molecules": sum(len(own) for _, own in taken),
-        "made_from": origin(structures, reference_sha256=reference, **about),
+        "made_from": {
+            "manifest_sha256": sha256(structures / MANIFEST),
+            "reference_sha256": sha256(reference_spectra / MANIFEST),
+            **{"limit": limit, "min_atoms": min_atoms, "max_atoms": max_atoms},
+            **{"measured": with_measured, "seed": seed},
+        },
         "mean_log_odds": float(odds[drawn].mean()),
         "mean_log_odds_before": float(odds.mean()),
-    }
-    for name in ("format_version", "arrays"):  # of the folder, not of its data
-        del record[name]
-    arrays = (source.take(some).arrays() for source, own in taken for some in _blocks(own))
+    }  # fmt: skip
+    arrays = (some.take(rows).arrays() for some, own in taken for rows in _blocks(own))
     return write_blocks(output, arrays, lambda: record)
 
 

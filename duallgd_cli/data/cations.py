@@ -21,8 +21,6 @@ from duallgd_cli.errors import MoleculeError, UnreadableError
 
 # What alkylates, each as often as the others.
 _ALKYL: Final = ("C", "CC", "Cc1ccccc1", "CCCC", "CCCCCCCCCCCC")
-
-
 # Types of cations, the rarest first, for a molecule becomes one cation. Of each: what a SMILES must
 # hold for its molecule to be looked at, for most rows are passed over so once only a rare type is
 # still wanted; SMARTS of what reacts, its atoms mapped, and of what it becomes, where {R} stands
@@ -57,10 +55,6 @@ def cations(source: Path, limit: int, seed: int = 1) -> list[tuple[str, str]]:
 
     At most one is made of each structure, and of each type at most its equal share of the limit;
     the seed chooses sites and alkyl groups.
-
-    Raises:
-        MissingInputError: No such file.
-        UnreadableError: It holds nothing that a cation could be made of.
     """
     most = -(-limit // len(CATION_TYPES))
     generator, counts = np.random.default_rng(seed), Counter[str]()
@@ -97,16 +91,11 @@ def _first(smiles: str, types: list[str], generator: np.random.Generator) -> tup
         reaction = _reactions(name)[generator.integers(len(_reactions(name)))]
         made = reaction.RunReactants((mol,))
         if made:
-            cation = _whole(made[generator.integers(len(made))][0])
-            if cation is not None:
-                return cation, name
+            product = made[generator.integers(len(made))][0]
+            with rdBase.BlockLogs():
+                is_sound = not Chem.SanitizeMol(product, catchErrors=True)
+            if is_sound and Chem.GetFormalCharge(product) == 1:
+                cation = canonical_smiles(product)
+                if "." not in cation:
+                    return cation, name
     return None
-
-
-def _whole(product: Chem.Mol) -> str | None:
-    """Canonical SMILES of a product that is one molecule of charge 1, or None."""
-    with rdBase.BlockLogs():
-        if Chem.SanitizeMol(product, catchErrors=True) or Chem.GetFormalCharge(product) != 1:
-            return None
-    smiles = canonical_smiles(product)
-    return None if "." in smiles else smiles

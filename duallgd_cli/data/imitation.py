@@ -13,7 +13,6 @@ Letters: G molecules, K neighbours, B molecules of a batch, F fingerprint bits.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -109,24 +108,19 @@ def _dense(molecules: Molecules, rows: NDArray[np.int64], device: torch.device) 
     return dense
 
 
-@dataclass(frozen=True, eq=False)
 class Imitation:
-    """Imitated predictions for the molecules of a collection."""
+    """Imitated predictions for the molecules of a collection.
 
-    molecules: Molecules  # the collection
-    alike: NDArray[np.int32]  # `neighbours` of each, (G, K)
-    clean_share: float  # molecules whose true fingerprint is given instead
-    order: NDArray[np.int64]  # rows of fold train by mass
-    place: NDArray[np.int64]  # place of each molecule of fold train in that order, (G,)
-    often: NDArray[np.float64]  # share of the molecules that have each bit, (F,)
+    Its `neighbours` are given, and the share of the molecules whose true fingerprint is given.
+    """
 
-    @classmethod
-    def of(cls, molecules: Molecules, alike: NDArray[np.int32], clean_share: float) -> "Imitation":
-        """Of a collection and its `neighbours`."""
-        order, place = by_mass(molecules), np.zeros(len(molecules), np.int64)
-        place[order] = np.arange(len(order))
+    def __init__(self, molecules: Molecules, alike: NDArray[np.int32], clean_share: float) -> None:
+        self.molecules, self.alike, self.clean_share = molecules, alike, clean_share
+        self.order = by_mass(molecules)  # rows of fold train
+        self.place = np.zeros(len(molecules), np.int64)  # of each molecule in that order
+        self.place[self.order] = np.arange(len(self.order))
         often = np.bincount(molecules.bits, minlength=FINGERPRINT_BITS) / len(molecules)
-        return cls(molecules, alike, clean_share, order, place, often.clip(1e-4, 0.99))
+        self.often = often.clip(1e-4, 0.99)  # share of the molecules that have each bit, (F,)
 
     def __call__(self, rows: NDArray[np.int64], generator: np.random.Generator) -> Tensor:
         """Chance of each bit of some molecules of fold train, float32 (B, F)."""

@@ -9,12 +9,12 @@ Letters: G molecules, S spectra, N atoms of one molecule, M = N(N-1)/2 pairs, K 
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
@@ -27,6 +27,7 @@ from duallgd_cli.files import replaced, sha256, write_atomically
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.spectra.types import AnnotatedSpectrum, carrier_indices, instrument_index
 
+T = TypeVar("T")
 FORMAT_VERSION: Final = 1
 BLOCK: Final = 20_000  # molecules or spectra that are in memory at once where many are made
 FOLDS: Final = ("train", "val", "test", "dev")
@@ -34,17 +35,6 @@ FOLDS: Final = ("train", "val", "test", "dev")
 MANIFEST: Final = "manifest.json"
 # Offsets of ragged rows, and the arrays that they cut into rows.
 RAGGED: Final = {"bond_offset": ("bond_pair", "bond_type"), "bit_offset": ("bits",)}
-# How the columns of peak rows are stored, but for the sub-formulas, and the values of a spectrum.
-_BY_PEAK: Final = {
-    "intensity": np.float16, "ppm": np.float16, "mz": np.float32, "carrier": np.int8,
-    "share": np.float16, "peak_energy_ev": np.float16,
-}  # fmt: skip
-_BY_SPECTRUM: Final = {
-    "adduct": np.int8, "instrument": np.int8, "energy_ev": np.float16, "spectrum_fold": np.uint8,
-}  # fmt: skip
-SPECTRUM_ARRAYS: Final = (
-    "molecule", "peak_offset", "subformula", *_BY_PEAK, *_BY_SPECTRUM,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +130,7 @@ def join(one: Molecules, other: Molecules) -> Molecules:
 
 
 def spectrum_row(
-    found: AnnotatedSpectrum,
-    fold: str,
-    rows: NDArray[np.int64] | slice = slice(None),
+    found: AnnotatedSpectrum, fold: str, rows: NDArray[np.int64] | slice = slice(None)
 ) -> dict[str, Any]:
     """One annotated spectrum by the names of the arrays it goes to; see `spectrum_arrays`.
 
@@ -151,18 +139,18 @@ def spectrum_row(
     hypothesis = found.hypothesis
     energies = {spectrum.collision_energy_ev for spectrum in hypothesis.feature.spectra}
     energy = energies.pop() if len(energies) == 1 else None
-    peaks: dict[str, NDArray[Any]] = {
-        "intensity": found.intensity, "ppm": found.ppm, "mz": found.mz, "share": found.share,
-        "carrier": carrier_indices(hypothesis.adduct)[found.carrier],
-        "peak_energy_ev": found.energy_ev,
-    }  # fmt: skip
     return {
         "subformula": found.subformula[rows].astype(np.uint8),
-        **{name: values[rows].astype(_BY_PEAK[name]) for name, values in peaks.items()},
-        "adduct": hypothesis.adduct.index,
-        "instrument": instrument_index(hypothesis.feature.first.instrument),
-        "energy_ev": np.nan if energy is None else energy,
-        "spectrum_fold": FOLDS.index(fold),
+        "intensity": found.intensity[rows].astype(np.float16),
+        "ppm": found.ppm[rows].astype(np.float16),
+        "mz": found.mz[rows].astype(np.float32),
+        "carrier": carrier_indices(hypothesis.adduct)[found.carrier][rows].astype(np.int8),
+        "share": found.share[rows].astype(np.float16),
+        "peak_energy_ev": found.energy_ev[rows].astype(np.float16),
+        "adduct": np.int8(hypothesis.adduct.index),
+        "instrument": np.int8(instrument_index(hypothesis.feature.first.instrument)),
+        "energy_ev": np.float16(np.nan if energy is None else energy),
+        "spectrum_fold": np.uint8(FOLDS.index(fold)),
     }
 
 
@@ -170,20 +158,19 @@ def spectrum_arrays(
     spectra: Sequence[Mapping[str, Any]], molecule: Sequence[int] | NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
     """Spectra that `spectrum_row` gave, and the row of each one's molecule, as arrays."""
-    by_peak = ("subformula", *_BY_PEAK)
+    columns = {name: [spectrum[name] for spectrum in spectra] for name in spectra[0]}
     return {
         "molecule": np.asarray(molecule, np.int32),
-        "peak_offset": offsets(len(spectrum["mz"]) for spectrum in spectra),
-        **{name: np.concatenate([spectrum[name] for spectrum in spectra]) for name in by_peak},
-        **{name: np.array([s[name] for s in spectra], t) for name, t in _BY_SPECTRUM.items()},
+        "peak_offset": offsets(map(len, columns["mz"])),
+        **{n: np.concatenate(c) if c[0].ndim else np.array(c) for n, c in columns.items()},
     }
 
 
-def write(
-    folder: Path, arrays: Mapping[str, NDArray[Any]], record: Mapping[str, object]
-) -> dict[str, object]:
-    """Write arrays that are in memory as a whole; see `write_blocks`."""
-    return write_blocks(folder, [arrays], lambda: record)
+def in_blocks(items: Iterable[T]) -> Iterator[list[T]]:
+    """Lists of as many items as may be in memory at once, in their order."""
+    remaining = iter(items)
+    while block := list(islice(remaining, BLOCK)):
+        yield block
 
 
 def write_blocks(
@@ -254,11 +241,6 @@ def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[obj
         writer.writerows(rows)
 
 
-def origin(source: Path, **settings: object) -> dict[str, object]:
-    """What the manifest of a folder that is made of a prepared one keeps as ``made_from``."""
-    return {"manifest_sha256": sha256(source / MANIFEST), **settings}
-
-
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read and check the manifest of a prepared folder.
 
@@ -291,14 +273,10 @@ def load_molecules(folder: Path) -> Molecules:
 
 
 def load_spectra(folder: Path) -> PreparedSpectra:
-    """Memory-map the spectra of a prepared folder and their molecules.
-
-    Raises:
-        MissingInputError: The folder holds no prepared data.
-        UnreadableError: An array is missing, as where it holds structures alone, or broken.
-    """
+    """Memory-map the spectra of a prepared folder and their molecules; see `read_manifest`."""
     molecules = load_molecules(folder)
-    return PreparedSpectra(molecules, **{n: _load_array(folder, n) for n in SPECTRUM_ARRAYS})
+    names = [one.name for one in fields(PreparedSpectra)][1:]
+    return PreparedSpectra(molecules, **{name: _load_array(folder, name) for name in names})
 
 
 def _load_array(folder: Path, name: str) -> NDArray[Any]:

@@ -33,8 +33,8 @@ from duallgd_cli.data.fragmentation import (
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import most_intense
 from duallgd_cli.data.prepared import (
-    BLOCK,
     Molecules,
+    in_blocks,
     load_molecules,
     read_manifest,
     spectrum_arrays,
@@ -42,7 +42,7 @@ from duallgd_cli.data.prepared import (
     write_blocks,
 )
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.runtime import in_order
+from duallgd_cli.runtime import available_cores, in_order
 from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, annotate, excess
 from duallgd_cli.spectra.types import (
     INSTRUMENTS,
@@ -242,27 +242,13 @@ def prepare_simulated(
     limit: int | None = None,
     max_atoms: int = 50,
     seed: int = 1,
-    workers: int = 1,
     advance: Callable[[int], None] = lambda spectra: None,
 ) -> dict[str, object]:
     """Simulate one spectrum each for structures of fold train, and return the manifest.
 
-    No more of them than a block are in memory. A spectrum depends on the seed and on its
-    structure's row.
-
-    Args:
-        structures: Prepared structures.
-        simulator: Draws the spectra.
-        out: Folder for the arrays.
-        record: What is known of the fragment model, kept in the manifest.
-        limit: So many structures at random, or None for all.
-        max_atoms: Larger ones are left out.
-        seed: Random seed of the choice and of the spectra.
-        workers: Processes.
-        advance: Told how many spectra were drawn.
-
-    Raises:
-        UnreadableError: No structure of fold train can be simulated.
+    So many structures are chosen at random as the limit says, None for all, of at most so many
+    atoms. No more of them than a block are in memory. A spectrum depends on the seed and on its
+    structure's row. The record, of the fragment model, is kept in the manifest.
     """
     molecules, source = load_molecules(structures), read_manifest(structures)
     able = molecules.in_folds("train") & (molecules.n_heavy <= max_atoms)
@@ -272,17 +258,19 @@ def prepare_simulated(
     if not len(rows):
         raise UnreadableError(f"{structures} holds no structure of fold train with a bond")
 
-    def blocks() -> Iterator[dict[str, NDArray[Any]]]:
+    def drawn() -> Iterator[dict[str, Any]]:
         # As bytes: torch's own way to other processes needs shared memory.
         draw = partial(_draw, structures, pickle.dumps(simulator), seed)
-        drawn, done = list[dict[str, Any]](), 0
-        for spectrum in in_order(draw, rows.tolist(), workers):
-            drawn.append(spectrum)
+        for spectrum in in_order(draw, rows.tolist(), available_cores()):
             advance(1)
-            if len(drawn) == BLOCK or done + len(drawn) == len(rows):
-                own = np.arange(done, done + len(drawn))
-                yield molecules.take(rows[own]).arrays() | spectrum_arrays(drawn, own)
-                drawn, done = [], done + len(own)
+            yield spectrum
+
+    def blocks() -> Iterator[dict[str, NDArray[Any]]]:
+        done = 0
+        for block in in_blocks(drawn()):
+            own = np.arange(done, done + len(block))
+            yield molecules.take(rows[own]).arrays() | spectrum_arrays(block, own)
+            done += len(block)
 
     about: dict[str, object] = {
         "kind": "spectra",

@@ -8,11 +8,11 @@ hold-out lists, are left out.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,28 +20,24 @@ from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles, smiles_of_inchi
 from duallgd_cli.data.prepared import (
-    BLOCK,
     FOLDS,
+    in_blocks,
     spectrum_arrays,
     spectrum_row,
     write_blocks,
     write_report,
 )
-from duallgd_cli.data.structures import (
-    ON_HOLDOUT,
-    PreparedMolecule,
-    pack,
-    prepare_molecule,
-)
+from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.errors import FormulaError, MissingInputError, MoleculeError, UnreadableError
 from duallgd_cli.files import require_input, sha256, write_atomically
-from duallgd_cli.runtime import in_order
+from duallgd_cli.runtime import available_cores, in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.reading.record import is_missing
 from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
 
+T = TypeVar("T")
 COLUMNS: Final = (
     "identifier", "mzs", "intensities", "smiles", "inchikey", "formula", "precursor_mz", "adduct",
     "instrument_type", "collision_energy", "fold",
@@ -54,22 +50,12 @@ _CLEANING: Final = CleaningSettings()
 _ANNOTATION: Final = AnnotationSettings()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledSpectrum:
-    """A spectrum as read, not yet cleaned, and the structure that it belongs to."""
-
-    spectrum: Spectrum
-    smiles: str
-    fold: str  # train, val, test or dev
-    number: int  # position of the record in its source, from 1
-
-
 class RejectedSpectrum(NamedTuple):
     """A record that did not become training data."""
 
     number: int  # position of the record in its source, from 1
     spectrum_id: str  # identifier as written, else ""
-    reason: str  # A short phrase, the same for all records with this trouble
+    reason: str  # a short phrase, the same for all records with this trouble
     detail: str  # what was found in this one
 
 
@@ -77,41 +63,39 @@ class UnusableRecordError(Exception):
     """A record is no training data; holds the reason and the detail of `RejectedSpectrum`."""
 
 
-# A molecule, and what `spectrum_row` makes of its spectrum with, as ``explained_intensity``, the
-# share that peaks with a sub-formula have of the intensity.
-Prepared = tuple[PreparedMolecule, dict[str, Any]]
+# A molecule, what `spectrum_row` makes of its spectrum, and the share of the intensity that peaks
+# with a sub-formula have.
+Prepared = tuple[PreparedMolecule, dict[str, Any], float]
 
 
-def read_labelled(source: Path) -> Iterator[LabelledSpectrum | RejectedSpectrum]:
-    """Read any spectrum file whose records name a SMILES or an InChI, plain or packed.
+def screened(work: Callable[[Spectrum], T], spectrum: Spectrum) -> T | RejectedSpectrum:
+    """What work makes of a record, or why it is left out."""
+    try:
+        return work(spectrum)
+    except UnusableRecordError as refusal:
+        return RejectedSpectrum(spectrum.source.index + 1, spectrum.spectrum_id, *refusal.args)
 
-    A record without a fold belongs to train.
 
-    Raises:
-        MissingInputError: No such file or folder.
-        UnreadableError: Of no known layout.
+def label_of(spectrum: Spectrum) -> tuple[PreparedMolecule, str, str]:
+    """Molecule, SMILES and fold of a record of any file; one without a fold belongs to train.
+
+    What is no MS2 spectrum, or names no structure or fold of use, is an `UnusableRecordError`.
     """
-    require_input(str(source))
-    for spectrum in read(str(source), keep_structures=True):
-        smiles, inchi = (
-            "" if is_missing(text) else text.strip().strip('"')
-            for text in (spectrum.metadata.get(name, "") for name in ("smiles", "inchi"))
-        )
-        smiles = smiles or smiles_of_inchi(inchi)
-        fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
-        number, trouble = spectrum.source.index + 1, None
-        if spectrum.failure is not None:
-            trouble = "unreadable", spectrum.failure.message
-        elif spectrum.ms_level != 2:
-            trouble = "not an MS2 spectrum", f"MS level {spectrum.ms_level}"
-        elif not smiles:
-            trouble = "no structure", "no SMILES or InChI"
-        elif fold not in FOLDS:
-            trouble = "unknown fold", fold
-        if trouble:
-            yield RejectedSpectrum(number, spectrum.spectrum_id, *trouble)
-        else:
-            yield LabelledSpectrum(replace(spectrum, metadata={}), smiles, fold, number)
+    smiles, inchi = (
+        "" if is_missing(text) else text.strip().strip('"')
+        for text in (spectrum.metadata.get(name, "") for name in ("smiles", "inchi"))
+    )
+    smiles = smiles or smiles_of_inchi(inchi)
+    fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
+    if spectrum.failure is not None:
+        raise UnusableRecordError("unreadable", spectrum.failure.message)
+    if spectrum.ms_level != 2:
+        raise UnusableRecordError("not an MS2 spectrum", f"MS level {spectrum.ms_level}")
+    if not smiles:
+        raise UnusableRecordError("no structure", "no SMILES or InChI")
+    if fold not in FOLDS:
+        raise UnusableRecordError("unknown fold", fold)
+    return molecule_of(smiles), smiles, fold
 
 
 def gather_spectra(
@@ -136,10 +120,6 @@ def gather_spectra(
     Returns:
         Numbers of spectra by fold, of molecules that are held out (``held out``), of those that
         stand in several folds (``in several folds``), and of records left out by reason.
-
-    Raises:
-        MissingInputError: A file is not there.
-        UnreadableError: None holds a labelled spectrum of fold train.
     """
     counts, held, trained = Counter[str](), set(holdout), set[str]()
     left_out: list[tuple[object, ...]] = []
@@ -147,8 +127,8 @@ def gather_spectra(
 
     def rows() -> Iterator[Sequence[str]]:
         for path in _files_of(sources):
-            for record in read_labelled(path):
-                row = _screened(record, holdout)
+            for spectrum in read(str(path), keep_structures=True):
+                row = screened(partial(_cells, holdout=holdout), spectrum)
                 if isinstance(row, RejectedSpectrum):
                     counts[row.reason] += 1
                     left_out.append((path.name, *row))
@@ -191,95 +171,75 @@ def _files_of(sources: Iterable[Path]) -> Iterator[Path]:
         yield from inside if source.is_dir() else (source,)
 
 
-def _screened(
-    record: LabelledSpectrum | RejectedSpectrum, holdout: frozenset[str]
-) -> dict[str, str] | RejectedSpectrum:
-    """Cells of a record, or why it is left out."""
-    if isinstance(record, RejectedSpectrum):
-        return record
-    spectrum = record.spectrum
-    try:
-        molecule = molecule_of(record.smiles)
-        if molecule.inchikey in holdout:
-            raise UnusableRecordError(ON_HOLDOUT, record.smiles)
-    except UnusableRecordError as refusal:
-        return RejectedSpectrum(record.number, spectrum.spectrum_id, *refusal.args)
-    energy, precursor = spectrum.collision_energy_ev, spectrum.precursor_mz
+def _cells(spectrum: Spectrum, holdout: frozenset[str]) -> dict[str, str]:
+    """Cells of a record by `COLUMNS`, or an `UnusableRecordError`."""
+    molecule, smiles, fold = label_of(spectrum)
+    if molecule.inchikey in holdout:
+        raise UnusableRecordError(ON_HOLDOUT, smiles)
+    energy, precursor = (
+        "" if number is None else repr(float(number))
+        for number in (spectrum.collision_energy_ev, spectrum.precursor_mz)
+    )
     return {
         "identifier": spectrum.spectrum_id,
         "mzs": ",".join(map(repr, spectrum.mz.tolist())),
         "intensities": ",".join(map(repr, spectrum.intensity.tolist())),
-        "smiles": record.smiles,
+        "smiles": smiles,
         "inchikey": molecule.inchikey,
         "formula": str(molecule.formula),
-        "precursor_mz": "" if precursor is None else repr(float(precursor)),
+        "precursor_mz": precursor,
         "adduct": spectrum.adduct_text,
         "instrument_type": spectrum.instrument,
-        "collision_energy": "" if energy is None else repr(float(energy)),
-        "fold": record.fold,
+        "collision_energy": energy,
+        "fold": fold,
     }
 
 
 def prepare_spectra(
     source: Path,
     out: Path,
-    *,
     holdout: frozenset[str] = frozenset(),
-    workers: int = 1,
     advance: Callable[[int], None] = lambda records: None,
 ) -> dict[str, object]:
     """Prepare labelled spectra for training, and return the manifest.
 
     No more of them than a block are in memory. A molecule of several folds counts as of the one
-    that is farthest from training.
-
-    Args:
-        source: Any file that `read_labelled` reads.
-        out: Folder for the arrays, the manifest and ``report.tsv`` of rejected records.
-        holdout: InChIKey first blocks that must not be trained on; their spectra of fold train are
-            left out and counted, those of other folds stay.
-        workers: Processes.
-        advance: Told how many records were done, for a progress display.
-
-    Raises:
-        MissingInputError: No such file.
-        UnreadableError: Nothing in it became training data.
+    that is farthest from training. The folder gets ``report.tsv`` of rejected records, too. Spectra
+    of fold train of held-out molecules, by InChIKey first block, are left out and counted; those of
+    other folds stay.
     """
+    require_input(str(source))
     rejected: list[RejectedSpectrum] = []
     folds: dict[str, set[int]] = {}  # of each molecule, by its first block, in the order of rows
-    place: dict[str, int] = {}
     explained: list[float] = []
 
-    def blocks() -> Iterator[dict[str, Any]]:
-        block: list[Prepared] = []
-        work = partial(prepare_record, holdout=holdout)
-        for result in in_order(work, read_labelled(source), workers):
+    def usable() -> Iterator[Prepared]:
+        work = partial(screened, partial(_prepared, holdout=holdout))
+        records = read(str(source), keep_structures=True)
+        for result in in_order(work, records, available_cores()):
             if isinstance(result, RejectedSpectrum):
                 rejected.append(result)
             else:
-                block.append(result)
-            if len(block) == BLOCK:
-                yield packed(block)
-                block.clear()
+                yield result
             advance(1)
-        if block:
-            yield packed(block)
+
+    def blocks() -> Iterator[dict[str, Any]]:
+        place: dict[str, int] = {}
+        for block in in_blocks(usable()):
+            fresh: list[PreparedMolecule] = []  # that come for the first time
+            for molecule, row, intensity in block:
+                if molecule.inchikey not in place:
+                    place[molecule.inchikey] = len(place)
+                    fresh.append(molecule)
+                folds.setdefault(molecule.inchikey, set()).add(int(row["spectrum_fold"]))
+                explained.append(intensity)
+            rows = [place[molecule.inchikey] for molecule, *_ in block]
+            arrays = spectrum_arrays([row for _, row, _ in block], rows)
+            yield (pack(fresh) if fresh else {}) | arrays
         if not folds:
             raise UnreadableError(f"{source} holds no spectrum that can be used; see its layout")
         # The largest index is the fold farthest from training.
         yield {"fold": np.array([max(several) for several in folds.values()], np.uint8)}
-
-    def packed(block: Sequence[Prepared]) -> dict[str, Any]:
-        """Some spectra, and those of their molecules that come for the first time."""
-        fresh: list[PreparedMolecule] = []
-        for molecule, row in block:
-            if molecule.inchikey not in place:
-                place[molecule.inchikey] = len(place)
-                fresh.append(molecule)
-            folds.setdefault(molecule.inchikey, set()).add(row["spectrum_fold"])
-            explained.append(row["explained_intensity"])
-        rows = spectrum_arrays([r for _, r in block], [place[m.inchikey] for m, _ in block])
-        return (pack(fresh) if fresh else {}) | rows
 
     def record() -> dict[str, object]:
         reasons = Counter(r.reason for r in rejected)
@@ -302,26 +262,18 @@ def prepare_spectra(
     return manifest
 
 
-def prepare_record(
-    record: LabelledSpectrum | RejectedSpectrum, holdout: frozenset[str] = frozenset()
-) -> Prepared | RejectedSpectrum:
-    """Turn one record into training data, or say why it is none."""
-    if isinstance(record, RejectedSpectrum):
-        return record
-    spectrum = record.spectrum
-    try:
-        molecule, adduct = molecule_of(record.smiles), adduct_of(spectrum.adduct_text)
-        refuse_misfit(molecule.formula, adduct, spectrum.precursor_mz or None)
-        cleaned = clean(spectrum, _CLEANING)
-        if cleaned.failure is not None:
-            raise UnusableRecordError("no usable peaks", cleaned.failure.message)
-        if record.fold == "train" and molecule.inchikey in holdout:
-            raise UnusableRecordError(ON_HOLDOUT, molecule.inchikey)
-    except UnusableRecordError as refusal:
-        return RejectedSpectrum(record.number, spectrum.spectrum_id, *refusal.args)
+def _prepared(spectrum: Spectrum, holdout: frozenset[str]) -> Prepared:
+    """Training data of a record, or an `UnusableRecordError`."""
+    molecule, _, fold = label_of(spectrum)
+    adduct = adduct_of(spectrum.adduct_text)
+    refuse_misfit(molecule.formula, adduct, spectrum.precursor_mz or None)
+    cleaned = clean(spectrum, _CLEANING)
+    if cleaned.failure is not None:
+        raise UnusableRecordError("no usable peaks", cleaned.failure.message)
+    if fold == "train" and molecule.inchikey in holdout:
+        raise UnusableRecordError(ON_HOLDOUT, molecule.inchikey)
     found = annotate(Hypothesis(Feature((cleaned,)), molecule.formula, adduct), _ANNOTATION)
-    row = spectrum_row(found, record.fold)
-    return molecule, row | {"explained_intensity": found.explained_intensity}
+    return molecule, spectrum_row(found, fold), found.explained_intensity
 
 
 @lru_cache(maxsize=4096)  # records of one molecule stand together
@@ -346,11 +298,7 @@ def adduct_of(text: str) -> Adduct:
 
 
 def refuse_misfit(formula: Formula, adduct: Adduct, measured: float | None) -> None:
-    """Compare what a record says of its ion with its precursor m/z, where there is one.
-
-    Raises:
-        UnusableRecordError: The molecule cannot be that ion, or the ion has another m/z.
-    """
+    """Refuse a record whose molecule cannot be its ion, or whose precursor m/z is another."""
     if not fits(formula, adduct):
         raise UnusableRecordError("adduct does not fit the molecule", f"{formula} as {adduct.name}")
     expected = precursor_mz(formula, adduct)

@@ -27,18 +27,17 @@ from duallgd_cli.chem.identity import (
 )
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.data.prepared import BLOCK, FOLDS, offsets, write_blocks, write_report
+from duallgd_cli.data.prepared import FOLDS, in_blocks, offsets, write_blocks, write_report
 from duallgd_cli.errors import (
     DuallgdError,
     FormulaError,
-    MissingInputError,
     MoleculeError,
     UnreadableError,
     clip,
     quote,
 )
 from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, damaged, open_text, sha256
-from duallgd_cli.runtime import in_order
+from duallgd_cli.runtime import available_cores, in_order
 from duallgd_cli.tables import Line, plain, refuse_repeated, table_lines
 
 _LONGEST_BLOCK: Final = 100_000  # characters of an SDF's atoms and bonds: some 1,000 of each
@@ -110,34 +109,22 @@ class PreparedMolecule:
 
 
 def prepare_structures(
-    source: Path | Sequence[Path],
+    sources: Sequence[Path],
     out: Path,
-    *,
     holdout: frozenset[str] = frozenset(),
-    workers: int = 1,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> dict[str, object]:
     """Prepare structure files for the decoder, one molecule a first block; return the manifest.
 
-    Args:
-        source: One or several files that `read_rows` reads.
-        out: Folder for the arrays, the manifest and ``report.tsv`` of rejected rows.
-        holdout: InChIKey first blocks that are left out and counted.
-        workers: Processes.
-        advance: Told how many rows were done.
-
-    Raises:
-        MissingInputError: No such file.
-        UnreadableError: Nothing in it became a molecule.
+    The folder gets ``report.tsv`` of rejected rows, too. InChIKey first blocks of the hold-out are
+    left out and counted.
     """
-    sources = [source] if isinstance(source, Path) else list(source)
     rows = chain.from_iterable(map(read_rows, sources))
     done, reasons = set[str](), Counter[str]()
     rejected: list[tuple[int, str, str]] = []
 
-    def blocks() -> Iterator[Mapping[str, NDArray[np.generic]]]:
-        block: list[tuple[PreparedMolecule, int]] = []
-        for row, result in in_order(_prepare_row, rows, workers):
+    def usable() -> Iterator[tuple[PreparedMolecule, int]]:
+        for row, result in in_order(_prepare_row, rows, available_cores()):
             if isinstance(result, PreparedMolecule) and result.inchikey in holdout:
                 result = ON_HOLDOUT
             elif isinstance(result, PreparedMolecule) and result.inchikey in done:
@@ -147,20 +134,16 @@ def prepare_structures(
                 rejected.extend([(row.line, row.smiles, result)][: _REPORT_LIMIT - len(rejected)])
             else:
                 done.add(result.inchikey)
-                block.append((result, FOLDS.index(row.fold)))
-            if len(block) == BLOCK:
-                yield packed(block)
-                block.clear()
+                yield result, FOLDS.index(row.fold)
             advance(1)
-        if block:
-            yield packed(block)
         if not done:
             named = ", ".join(map(str, sources))
             raise UnreadableError(f"{named} holds no structure that can be used; see its columns")
 
-    def packed(block: Sequence[tuple[PreparedMolecule, int]]) -> dict[str, NDArray[np.generic]]:
-        molecules, folds = zip(*block, strict=True)
-        return pack(molecules) | {"fold": np.asarray(folds, np.uint8)}
+    def blocks() -> Iterator[Mapping[str, NDArray[np.generic]]]:
+        for block in in_blocks(usable()):
+            molecules, folds = zip(*block, strict=True)
+            yield pack(molecules) | {"fold": np.asarray(folds, np.uint8)}
 
     def record() -> dict[str, object]:
         return {
@@ -184,16 +167,10 @@ def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
     """Read lists of molecules: InChIKeys or their first blocks, or structures.
 
     A text has a key a line, and ``#`` starts a comment; a table has a column inchikey, or SMILES or
-    InChI; a SMILES list or an SDF has structures.
-
-    Raises:
-        MissingInputError: No such file.
-        UnreadableError: A line names no molecule.
+    InChI; a SMILES list or an SDF has structures. A line that names no molecule is refused.
     """
     keys: set[str] = set()
     for path in paths:
-        if not path.is_file():
-            raise MissingInputError(f"hold-out list {path} does not exist")
         for number, key in _held_out(path):
             block = key[:_BLOCK_LETTERS]
             if not (len(block) == _BLOCK_LETTERS and block.isalpha() and block.isupper()):
@@ -207,8 +184,7 @@ def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
 
 def _held_out(path: Path) -> Iterator[tuple[int, str]]:
     """Number of each line of a hold-out list, and its InChIKey; what is no molecule as it is."""
-    is_packed = path.suffix in PACKED_ENDINGS
-    ending = Path(path.stem if is_packed else path.name).suffix.lower()
+    ending = _ending(path)
     if ending in _TABLES:
         lines = table_lines(path, {"inchikey"})
         names = [plain(name) for name in next(lines, Line(1, ())).cells]
@@ -228,6 +204,11 @@ def _held_out(path: Path) -> Iterator[tuple[int, str]]:
             key = text.partition("#")[0].strip()
             if key and not (number == 1 and plain(key) == "inchikey"):
                 yield number, key
+
+
+def _ending(path: Path) -> str:
+    """How the name of a file ends once it is unpacked."""
+    return Path(path.stem if path.suffix in PACKED_ENDINGS else path.name).suffix.lower()
 
 
 def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:
@@ -281,8 +262,7 @@ def read_rows(source: Path) -> Iterator[StructureRow]:
         MissingInputError: No such file.
         UnreadableError: Of no known format, without a column of structures, or a broken archive.
     """
-    is_packed = source.suffix in PACKED_ENDINGS
-    ending = Path(source.stem if is_packed else source.name).suffix.lower()
+    ending = _ending(source)
     header = next(table_lines(source), None) if ending in _LISTS else None
     # A list too may have names of columns, which tabs, semicolons or commas divide.
     names = set(map(plain, header.cells)) if header is not None else set()
@@ -326,8 +306,7 @@ def _table_rows(source: Path) -> Iterator[StructureRow]:
 def _structures(source: Path, written: Sequence[str], usual: Sequence[str]) -> int | None:
     """Index of a table's column of structures with one of the usual names or a likely one, if any.
 
-    Raises:
-        UnreadableError: It is there twice, or there are several of which none is the usual one.
+    There may be several that are likely, of which none is the usual one: they are refused.
     """
     names, what = [plain(name) for name in written], usual[0]
     for name in usual:

@@ -1,4 +1,4 @@
-"""Fitting the ranking model: weights of the score, then probabilities, on spectra of known truth.
+"""Fitting the ranking of a weights file on finished runs: weights of the score, then probabilities.
 
 The weights maximise the likelihood that candidates are drawn from the softmax of the scores in
 proportion to how alike the truth they are, steeply so that the right one outweighs all others where
@@ -9,10 +9,12 @@ Folds are by molecule. C candidates of one spectrum, F features, B spectra, X ob
 """
 
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import compress
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +22,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from duallgd_cli.checkpoint.format import Checkpoint, load, save
+from duallgd_cli.chem import identity
+from duallgd_cli.config import dump
+from duallgd_cli.errors import MoleculeError, UsageError, quote
 from duallgd_cli.evaluate.intervals import CalibrationTable, reliability
+from duallgd_cli.files import sha256
+from duallgd_cli.model.tensors import minimum
+from duallgd_cli.predict.journal import FinishedRun, read
+from duallgd_cli.ranking.one_list import of_databases
 from duallgd_cli.ranking.ranking import (
     CORRECTION,
     FEATURES,
@@ -34,11 +44,12 @@ from duallgd_cli.ranking.ranking import (
     presence_features,
 )
 from duallgd_cli.results import Results
+from duallgd_cli.sources.collection import Collection
+from duallgd_cli.tables import table_rows
 
 Array = NDArray[np.float64]
 
 _SHRINKAGE: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
-_MOST_EVALUATIONS: Final = 500
 _LEAST: Final = 1e-12
 _RIDGE: Final = 1.0
 _SATURATION: Final = 0.01  # of samples; by cross-validation on fold val. A database has no samples
@@ -47,6 +58,8 @@ _FOLDS: Final = 5
 _TEMPERATURE: Final = 0.05
 _WITHOUT_TRUTH: Final = 0.05
 _NEVER_THE_SAME: Final = 0.95  # equal bits are not yet an equal molecule
+DATABASES: Final = "databases"  # in the header of a run that had any
+_BLOCK: Final = identity.BLOCK_LENGTH
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,9 +87,8 @@ class ScoredCase:
     def ranked(self, model: RankingModel) -> tuple[Array, NDArray[np.bool_]]:
         """Scores, best first, ties by InChIKey, and which is right, both (C,)."""
         scores = self.features @ model.weights
-        order = sorted(range(len(self.keys)), key=lambda i: (-scores[i], self.keys[i]))
-        chosen = np.array(order, dtype=np.int64)
-        return scores[chosen], self.is_right[chosen]
+        order = np.lexsort((np.array(self.keys, "S"), -scores))
+        return scores[order], self.is_right[order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +100,10 @@ class Validation:
     top1: float
     top10: float  # share of these spectra with the right one among the first ten
     n_spectra: int  # how many these are
-    candidates: CalibrationTable  # reliability of the confidence of each candidate
-    first: CalibrationTable  # reliability of the confidence of first candidates alone
-    # reliability of the probability that the first ten hold the right one
-    first_ten: CalibrationTable
-    # that of first candidates by number of samples; empty for those of a database
-    by_samples: Mapping[int, CalibrationTable]
+    candidates: CalibrationTable  # of the confidence of each candidate
+    first: CalibrationTable  # of that of first candidates alone
+    first_ten: CalibrationTable  # of the probability that the first ten hold the right one
+    by_samples: Mapping[int, CalibrationTable]  # `first` by number of samples drawn, if any were
 
 
 def scored_case(
@@ -208,12 +218,7 @@ def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Valida
     """How far the probabilities of models can be trusted, each for its spectrum.
 
     A spectrum without candidates counts as wrong, with probability 0.
-
-    Raises:
-        ValueError: No spectra.
     """
-    if not cases:
-        raise ValueError("no spectra to validate on")
     confidences, rights = [], []
     for case, model in zip(cases, models, strict=True):
         score, is_right = case.ranked(model)
@@ -270,37 +275,15 @@ def logistic(told: Array, happened: NDArray[np.bool_]) -> Array:
     target = torch.from_numpy(np.where(happened, (n_right + 1) / (n_right + 2), 1 / (n_wrong + 2)))
 
     def loss(weights: Tensor) -> Tensor:
-        """Cross entropy and the penalty."""
         logits = x @ weights
         entropy = torch.nn.functional.softplus(logits) - target * logits
         return entropy.sum() + 0.5 * _RIDGE * weights[1:].square().sum()
 
-    start = np.zeros(told.shape[1])
-    start[0] = torch.logit(target.mean()).item()
-    weights = _minimum(loss, start) / unit
+    start = torch.zeros(told.shape[1], dtype=torch.float64)
+    start[0] = torch.logit(target.mean())
+    weights = minimum(loss, start).numpy() / unit
     weights[0] -= np.dot(weights[1:], centre[1:])
-    return weights
-
-
-def _minimum(loss: Callable[[Tensor], Tensor], start: Array) -> Array:
-    """Where a smooth convex function of a vector is least, float64."""
-    at = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.LBFGS(
-        [at],
-        max_iter=_MOST_EVALUATIONS,
-        tolerance_grad=1e-9,
-        tolerance_change=1e-12,
-        line_search_fn="strong_wolfe",
-    )
-
-    def closure() -> Tensor:
-        optimiser.zero_grad()
-        value = loss(at)
-        value.backward()
-        return value
-
-    optimiser.step(closure)
-    return np.asarray(at.detach().numpy())
+    return np.asarray(weights)
 
 
 def _loss(cases: Sequence[ScoredCase], unit: Array) -> Callable[[Tensor], Tensor]:
@@ -312,17 +295,14 @@ def _loss(cases: Sequence[ScoredCase], unit: Array) -> Callable[[Tensor], Tensor
     features = torch.from_numpy(np.concatenate([case.features for case in cases]) / unit)  # (X, F)
     weighed = [case.wanted * (1.0 if case.is_right.any() else _WITHOUT_TRUTH) for case in cases]
     wanted = torch.from_numpy(np.concatenate(weighed))
-    owner = torch.repeat_interleave(torch.arange(len(cases)), counts)  # (X,)
 
     def loss(weights: Tensor) -> Tensor:
         scores = features @ weights
         # Subtracting the highest score of each spectrum keeps the exponentials in range.
-        highest = torch.full((len(cases),), -torch.inf, dtype=scores.dtype)
-        highest = highest.scatter_reduce(0, owner, scores.detach(), "amax")
-        shifted = scores - highest[owner]
-        total = torch.zeros(len(cases), dtype=scores.dtype)
-        log_total = total.index_add(0, owner, shifted.exp()).log()
-        return -(wanted * (shifted - log_total[owner])).sum()
+        highest = torch.segment_reduce(scores.detach(), "max", lengths=counts)
+        shifted = scores - highest.repeat_interleave(counts)
+        total = torch.segment_reduce(shifted.exp(), "sum", lengths=counts)
+        return -(wanted * (shifted - total.log().repeat_interleave(counts))).sum()
 
     return loss
 
@@ -341,4 +321,128 @@ def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -
     def penalised(weights: Tensor) -> Tensor:
         return likelihood(weights) + 0.5 * shrinkage * (weights - start).square().sum()
 
-    return np.asarray(np.where(varies, _minimum(penalised, centre * unit) / unit, centre))
+    return np.asarray(np.where(varies, minimum(penalised, start).numpy() / unit, centre))
+
+
+def fit_weights_file(
+    weights: Path, runs: Sequence[Path], truth: Path, out: Path, *, keep_ranking: bool = False
+) -> tuple[RankingModel, Validation]:
+    """Fit the ranking of a weights file on runs that were made with it, into another such file.
+
+    The runs, by outputs or journals, have different numbers of samples and steps, so that
+    confidence holds for these. With a database they give the ranking of its structures, else that
+    of drawn ones. Of a run that was stopped, what is there counts. The table of the truth has an
+    identifier and an inchikey for every spectrum; with a column smiles, candidates that are like
+    the truth count a little too. With `keep_ranking` the order of candidates stays as it is.
+
+    Returns:
+        The ranking as stored in the new file, and how well it holds, cross-validated by molecule.
+
+    Raises:
+        UsageError: Runs, weights and truth do not belong together, or lack what is asked of them.
+    """
+    checkpoint = load(weights)
+    truths, digest = truths_of(truth), sha256(weights)
+    finished = [read([path], partial=True) for path in runs]
+    for path, run in zip(runs, finished, strict=True):
+        if run.header.model.get("sha256") != digest:
+            raise UsageError(
+                f"{path} was predicted with other weights than {weights}; predict again"
+            )
+    searched = {DATABASES in run.header.settings for run in finished}
+    if len(searched) > 1:
+        raise UsageError("some of the runs had a database and some had none; fit one at a time")
+    kind = "database" if searched == {True} else "ranking"
+    start = RankingModel.stored(getattr(checkpoint, kind)) if keep_ranking else RankingModel()
+    known = known_blocks(checkpoint)
+    cases = [case for run in finished for case in scored_cases(run, truths, start, known)]
+    if not cases:
+        raise UsageError("the runs hold no finished spectrum; let them go on with --resume")
+    ranking = fit(cases, start, keep_ranking=keep_ranking)
+    validation = cross_validate(cases, start, keep_ranking=keep_ranking)
+    name = f"{kind}_validation"
+    kept = checkpoint.record.get(name, {}) if keep_ranking else {}
+    record = {**checkpoint.record, name: record_of(validation, kept)}
+    changes: dict[str, Any] = {"record": record, kind: dump(ranking)}
+    save(out, replace(checkpoint, **changes), torch.float16, short_codes=True)
+    return ranking, validation
+
+
+def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any]:
+    """What a weights file says of how good its ranking is.
+
+    An order that was kept has a record: it was fitted, perhaps on these very molecules, so its own
+    cross-validated accuracy stays and is not measured again.
+    """
+    kept = {name: known[name] for name in ("top1", "top10") if name in known}
+    if kept:
+        kept["n_spectra"] = known.get("n_spectra", known.get("first", {}).get("count", 0))
+    # As JSON knows them, every number a float.
+    figures = json.loads(json.dumps(asdict(validation)), parse_int=float)
+    return {**figures, **kept}
+
+
+def known_blocks(checkpoint: Checkpoint) -> frozenset[str]:
+    """First blocks of the InChIKeys of the molecules that come with weights."""
+    return frozenset(Collection.of(checkpoint.templates).names if checkpoint.templates else ())
+
+
+def scored_cases(
+    run: FinishedRun,
+    truths: Mapping[str, Mapping[str, str]],
+    start: RankingModel,
+    known: frozenset[str],
+) -> Iterator[ScoredCase]:
+    """Every feature of a run.
+
+    Known molecules, of which `known` has the first blocks of the InChIKeys, are no candidates where
+    the truth is none of them: a fold that was held out cannot say how often they are right.
+    """
+    of_database = DATABASES in run.header.settings
+    model = replace(start, steps=int(run.header.settings["sampling"]["steps"]))
+    for results in run.features():
+        name = results[0].spectra[0].spectrum_id
+        if name not in truths:
+            raise UsageError(f"the truth has no row for spectrum {quote(name)}; add its identifier")
+        key, smiles = truths[name]["inchikey"], truths[name]["smiles"]
+        if len(key) < _BLOCK:
+            raise UsageError(
+                f"the truth has no InChIKey for spectrum {quote(name)}; fill that cell"
+            )
+        if key[:_BLOCK] not in known:
+            results = tuple(
+                replace(one, structures=tuple(s for s in one.structures if s.block not in known))
+                for one in results
+            )
+        results = tuple(of_databases(results) if of_database else results)
+        try:
+            bits = _bits(smiles) if smiles else None
+        except MoleculeError as error:
+            raise UsageError(
+                f"the truth holds {quote(smiles)} ({error}); mend or empty that cell"
+            ) from None
+        alike = {
+            structure.inchikey: identity.tanimoto(_bits(structure.smiles), bits)
+            for result in results
+            for structure in result.structures
+            if bits is not None
+        }
+        yield replace(scored_case(results, key, model, alike), of_database=of_database)
+
+
+def _bits(smiles: str) -> NDArray[np.uint16]:
+    """Set bits of a molecule's fingerprint."""
+    return identity.fingerprint(identity.parse_smiles(smiles))
+
+
+def truths_of(path: Path) -> dict[str, dict[str, str]]:
+    """InChIKey and SMILES of every row, "" where there is none, by identifier."""
+    truths: dict[str, dict[str, str]] = {}
+    for row in table_rows(path, required=("identifier", "inchikey")):
+        name = row["identifier"]
+        known = {column: row.get(column, "") for column in ("inchikey", "smiles")}
+        if truths.setdefault(name, known) != known:
+            raise UsageError(
+                f"{quote(name)} stands twice with different structures in truth {path}; remove one"
+            )
+    return truths

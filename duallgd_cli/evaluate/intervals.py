@@ -42,9 +42,9 @@ def means(values: Array, clusters: Sequence[Hashable], *, seed: int = 0) -> list
     The bootstrap's interval resamples whole molecules: `clusters` names that of each spectrum.
     """
     sums, counts = _cluster_sums(values, clusters)
-    n_clusters, n_columns = sums.shape
+    n_clusters = len(counts)
     if n_clusters == 0:
-        return [_NO_CASES] * n_columns
+        return [_NO_CASES] * values.shape[1]
     generator = np.random.default_rng(seed)
     draws = []
     for _ in range(_DRAWS // _CHUNK):  # how often each molecule is drawn, (_CHUNK, G)
@@ -52,7 +52,7 @@ def means(values: Array, clusters: Sequence[Hashable], *, seed: int = 0) -> list
         draws.append((weight @ sums) / (weight @ counts)[:, None])
     low, high = np.percentile(np.concatenate(draws), [_TAIL_PERCENT, 100 - _TAIL_PERCENT], axis=0)
     mean = sums.sum(axis=0) / counts.sum()
-    return [Estimate(float(m), float(a), float(b)) for m, a, b in zip(mean, low, high, strict=True)]
+    return list(map(Estimate, mean.tolist(), low.tolist(), high.tolist()))
 
 
 def share(right: Array, clusters: Sequence[Hashable]) -> Estimate:
@@ -116,16 +116,16 @@ def reliability(
 
     Clusters name the molecule of each observation; without them all are independent.
     """
-    names = range(probability.size) if clusters is None else clusters
+    names = np.asarray(range(probability.size) if clusters is None else clusters)
     index = np.clip(np.searchsorted(_EDGES, probability, side="right") - 1, 0, len(_EDGES) - 2)
     right = is_right.astype(np.float64)
     bins = tuple(
         CalibrationBin(
-            count=inside.size,
+            count=int(inside.sum()),
             stated=float(probability[inside].mean()),
-            observed=share(right[inside], [names[case] for case in inside.tolist()]),
+            observed=share(right[inside], names[inside].tolist()),
         )
-        for inside in (np.flatnonzero(index == number) for number in np.unique(index))
+        for inside in (index == number for number in np.unique(index))
     )
     count = max(1, probability.size)
     base = right.mean() if right.size else 0.0
@@ -139,8 +139,7 @@ def reliability(
 
 def _cluster_sums(values: Array, clusters: Sequence[Hashable]) -> tuple[Array, Array]:
     """Sums of each cluster, (G, C), and how many cases it has, (G,)."""
-    cluster = np.asarray(clusters)
-    names, code, counts = np.unique(cluster, return_inverse=True, return_counts=True)
+    names, code, counts = np.unique(np.asarray(clusters), return_inverse=True, return_counts=True)
     sums = np.zeros((len(names), values.shape[1]))
     np.add.at(sums, code, values)
     return sums, counts.astype(np.float64)

@@ -130,9 +130,6 @@ def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, f
     """Tanimoto similarity of each spectrum's molecule to the nearest training molecule.
 
     Tables have a column ``smiles``; of one with folds only ``train`` counts.
-
-    Raises:
-        UsageError: A table holds no training molecules.
     """
 
     def molecules(smiles: Iterable[str]) -> Iterator[Mol]:

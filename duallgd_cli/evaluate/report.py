@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.evaluate import mces
 from duallgd_cli.evaluate.intervals import reliability
-from duallgd_cli.evaluate.massspecgym import title_of
-from duallgd_cli.evaluate.metrics import Scores, formula_accuracy, score
+from duallgd_cli.evaluate.metrics import MCES_LIMIT_S, Scores, formula_accuracy, score
 from duallgd_cli.evaluate.plots import PLOTS, write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import (
@@ -27,6 +25,7 @@ from duallgd_cli.evaluate.tables import (
     molecule,
     number,
     read_predictions,
+    title_of,
     write_table,
 )
 from duallgd_cli.files import sha256, write_atomically
@@ -60,10 +59,9 @@ def report(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[str, An
 
     Raises:
         UsageError: The tables do not belong together, or the report cannot be written.
-        UnreadableError: The predictions cannot be read.
     """
     folder, truths, seed = settings.folder, inputs.truths, settings.prediction.seed
-    make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     predicted = read_predictions(inputs.predictions, truths[0].fields)
     ranked = ranked_of(truths, predicted)
     scores = score(truths, ranked, settings)
@@ -102,20 +100,8 @@ def report_files(folder: Path) -> dict[str, Path]:
     return {f"the report's {name}": folder / name for name in (RESULTS, *_TABLES, *PLOTS)}
 
 
-def make_folder(path: Path) -> None:
-    """Make the folder of a report."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"the folder {path} cannot be made: {error.strerror}") from None
-
-
 def ranked_of(truths: Sequence[Truth], predicted: Mapping[str, Predicted]) -> list[Predicted]:
-    """The predictions of each spectrum of the truth; one without any counts as wrong.
-
-    Raises:
-        UsageError: Not one identifier of the truth is among the predictions.
-    """
+    """The predictions of each spectrum of the truth; one without any counts as wrong."""
     names = {truth.spectrum_id for truth in truths}
     if not names & set(predicted):
         raise UsageError(
@@ -132,12 +118,9 @@ def strata(
 ) -> list[dict[str, Any]]:
     """Scores of every group of spectra, by the molecule and by the measurement.
 
-    Notes are further numbers by spectrum, which may be missing: ``explained_peaks``, and
-    ``nearest_training``, the Tanimoto similarity to the nearest training molecule.
-
-    Returns:
-        For each group what it differs in (``by``) and its ``label``, how many ``spectra`` of how
-        many ``molecules`` it holds, and the ``estimates`` of the scores over its spectra.
+    Notes are further numbers by spectrum, which may be missing, of `_BINS`. Of each group it is
+    said what it differs in (``by``), its ``label``, how many ``spectra`` of how many ``molecules``
+    it holds, and the ``estimates`` of their scores.
     """
     labelled = [_labels(truth, notes) for truth in scores.truths]
     groups = []
@@ -145,28 +128,18 @@ def strata(
         labels = [each[by] for each in labelled]
         for label in sorted(set(labels)) if set(labels) != {_UNKNOWN} else ():
             part = scores.subset(np.array([other == label for other in labels]))
-            groups.append(
-                {
-                    "by": by,
-                    "label": label[1],
-                    "spectra": len(part.truths),
-                    "molecules": len(set(part.molecule)),
-                    "estimates": part.summary(seed),
-                }
-            )
+            sizes = {"spectra": len(part.truths), "molecules": len(set(part.molecule))}
+            groups.append({"by": by, "label": label[1], **sizes, "estimates": part.summary(seed)})
     return groups
 
 
 def _labels(truth: Truth, notes: Mapping[str, Mapping[str, float]]) -> dict[str, GroupLabel]:
     """The group of a spectrum in every kind."""
     cells, figures = defaultdict(str, truth.fields), molecule(truth.smiles)
-    numbers = {
+    numbers = {by: notes.get(by, {}).get(truth.spectrum_id, math.nan) for by in _BINS}
+    numbers |= {
         "heavy_atoms": figures.n_heavy if figures else math.nan,
         "collision_energy": number(cells["collision_energy"]),
-        **{
-            by: notes.get(by, {}).get(truth.spectrum_id, math.nan)
-            for by in ("explained_peaks", "nearest_training")
-        },
     }
     texts = {"adduct": cells["adduct"], "instrument": cells["instrument_type"]}
     return {
@@ -230,7 +203,7 @@ def _provenance(settings: EvaluateSettings, inputs: EvaluationInputs) -> dict[st
             "match": "first block of the InChIKey",
             "tanimoto": "Morgan radius 2, 2048 bits",
             "mces": "myopic-mces, threshold 15, always_stronger_bound, capped at 100",
-            "mces_limit_s": mces.LIMIT_S,
+            "mces_limit_s": MCES_LIMIT_S,
             "seed": settings.prediction.seed,
             "interval": _INTERVAL,
         },
@@ -241,9 +214,9 @@ def _spectra(scores: Scores, statuses: Sequence[str], known: Columns) -> Iterato
     """The table of spectra."""
     columns = {**scores.columns, **known}
     yield ["spectrum_id", "molecule", "smiles", "status", *columns]
-    for row, truth in enumerate(scores.truths):
-        numbers = (float(column[row]) for column in columns.values())
-        yield [truth.spectrum_id, truth.molecule, truth.smiles, statuses[row], *numbers]
+    numbers = zip(*(column.tolist() for column in columns.values()), strict=True)
+    for truth, status, row in zip(scores.truths, statuses, numbers, strict=True):
+        yield [truth.spectrum_id, truth.molecule, truth.smiles, status, *row]
 
 
 def _groups(results: Mapping[str, Any]) -> Iterator[Sequence[object]]:

@@ -6,22 +6,21 @@ prediction saw), ``truth.tsv``, ``predictions.csv`` and its journal. A predictio
 of `duallgd predict`, whose joined output is scored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Final
 
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.errors import UsageError, WeightsError
-from duallgd_cli.evaluate import massspecgym
 from duallgd_cli.evaluate.leakage import TrainingHashes, leave_out_trained
-from duallgd_cli.evaluate.report import make_folder, report, report_files
+from duallgd_cli.evaluate.report import report, report_files
 from duallgd_cli.evaluate.settings import MASSSPECGYM, EvaluateSettings
 from duallgd_cli.evaluate.tables import (
     EvaluationInputs,
     choose,
+    massspecgym,
     truths_of,
     write_truth,
     write_unlabelled,
@@ -63,6 +62,8 @@ def evaluate(settings: EvaluateSettings, progress: Progress | None = None) -> di
     Raises:
         UsageError: The weights have seen all test molecules, the request is impossible, or tables
             do not belong together.
+        MissingInputError: A table does not exist.
+        UnreadableError: It cannot be read.
         InterruptedRunError: Ctrl-C; what was finished is kept.
     """
     inputs = inputs_of(settings)
@@ -75,21 +76,16 @@ def evaluate(settings: EvaluateSettings, progress: Progress | None = None) -> di
 
 
 def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
-    """The spectra to score, as the benchmark or the table of the truth says what they are.
-
-    Raises:
-        UsageError: The request is impossible, or there is no such fold.
-        MissingInputError: The table does not exist.
-        UnreadableError: It cannot be read.
-    """
-    if settings.benchmark is None and settings.predictions is None:
+    """The spectra to score, as the benchmark or the table of the truth says what they are."""
+    benchmark, fold = settings.benchmark, settings.fold
+    if benchmark is None and settings.predictions is None:
         raise UsageError("nothing to predict; give --benchmark, or --predictions with --truth")
-    source, required, fold = settings.benchmark or settings.truth, ("smiles",), settings.fold
-    if settings.benchmark is not None and str(settings.benchmark).lower() == MASSSPECGYM:
-        source, fold = massspecgym.downloaded(), fold or "test"
-    if source is None or (settings.benchmark is not None and settings.truth is not None):
+    source = benchmark or settings.truth
+    if benchmark is not None and str(benchmark).lower() == MASSSPECGYM:
+        source, fold = massspecgym(), fold or "test"
+    if source is None or (benchmark is not None and settings.truth is not None):
         raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
-    rows = table_rows(source, required if settings.benchmark is None else _LABELLED)
+    rows = table_rows(source, ("smiles",) if benchmark is None else _LABELLED)
     listed = truths_of(rows, fold, source.name)
     return EvaluationInputs(
         source=source,
@@ -181,7 +177,7 @@ def predict_inputs(
         lists[f"the analogues of {name} that have a formula of theirs"] = TrainingHashes.of(blocks)
     leave_out_trained(inputs, lists, settings.train_data)
     folder, with_formula = settings.folder, settings.prediction.formula is None
-    make_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     rows = table_rows(inputs.source)
     write_unlabelled(rows, inputs.truths, folder / SPECTRA, with_formula=with_formula)
     write_truth(inputs.truths, folder / TRUTH)
@@ -214,7 +210,7 @@ def _request(settings: EvaluateSettings, workers: int) -> PredictRequest:
     )
 
 
-def tried_formulas(predictions: Sequence[Prediction]) -> dict[str, list[str]]:
+def tried_formulas(predictions: Iterable[Prediction]) -> dict[str, list[str]]:
     """The formulas under which structures were drawn, by spectrum, the most probable first."""
     ranked = {}
     for prediction in predictions:
@@ -239,17 +235,15 @@ def _take_journal(inputs: EvaluationInputs, run: FinishedRun) -> list[Prediction
             "valid_share": sum(tally.assembled for tally in tallies) / max(drawn, 1),
             "repaired_share": sum(tally.repaired for tally in tallies) / max(drawn, 1),
             "distinct_per_spectrum": sum(tally.distinct for tally in tallies) / count,
-            "seconds_per_spectrum": fmean([one.seconds for one in predictions] or [0.0]),
+            "seconds_per_spectrum": sum(one.seconds for one in predictions) / count,
         },
     }
-    explained = (one for one in predictions if one.formula)
-    inputs.notes |= {
-        "explained_peaks": {
-            one.spectrum_id: float(one.hypotheses[0].n_explained) for one in explained
-        },
-        "confidence_top10": {
-            one.spectrum_id: one.confidence_top10 for one in predictions if one.candidates
-        },
-        "seconds": {one.spectrum_id: one.seconds for one in predictions},
-    }
+    for one in predictions:
+        noted = {"seconds": one.seconds}
+        if one.formula:
+            noted["explained_peaks"] = float(one.hypotheses[0].n_explained)
+        if one.candidates:
+            noted["confidence_top10"] = one.confidence_top10
+        for name, value in noted.items():
+            inputs.notes.setdefault(name, {})[one.spectrum_id] = value
     return predictions

@@ -1,11 +1,13 @@
 """Tables of the truth and of predictions: anybody's, as long as the few columns are there.
 
-A structure is described once for all metrics: identity, fingerprint and formula of a SMILES.
+One benchmark is downloaded: MassSpecGym (Bushuiev et al., NeurIPS 2024).
 """
 
 import hashlib
+import logging
+import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,11 +21,20 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.molecule import formula_of
-from duallgd_cli.errors import FormulaError, MoleculeError, UnreadableError, UsageError, quote
-from duallgd_cli.files import write_atomically
+from duallgd_cli.errors import (
+    FormulaError,
+    MissingInputError,
+    MoleculeError,
+    UnreadableError,
+    UsageError,
+    quote,
+)
+from duallgd_cli.files import replaced, sha256, write_atomically
+from duallgd_cli.runtime import cache_folder
 from duallgd_cli.tables import table_rows
 
 Row = Mapping[str, str]
+logger = logging.getLogger(__name__)
 
 ID_COLUMNS: Final = ("identifier", "spectrum_id", "feature_id", "id", "name", "spec")
 _FEATURE: Final = "feature_id"
@@ -36,6 +47,18 @@ _MEASURED: Final = (
 _PANELS: Final = "AB"  # of a fold: to develop by, and to look at once
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
+# Names of the file as it was published, by its SHA-256. Spectra and folds are the same in both.
+_PUBLISHED: Final = {
+    "50cfdd1d22f79543c59555f9ce43c6893bd788a19a42b21fb4e2e3a54673c06a": "MassSpecGym 1.5",
+    "0c9cc50450def3f0d4fe2dc09dea1105fc15e635db8c6656bc3e3be37a3bcd95": "MassSpecGym 1.0",
+}
+_FILE: Final = "MassSpecGym1.5.tsv"
+_ADDRESS: Final = (
+    "https://huggingface.co/datasets/roman-bushuiev/MassSpecGym/resolve/"
+    f"d2e86d0c3bd905a6d578c0dd6053ed2bd41f9c2a/data/{_FILE}"
+)
+# Longer than a slow server takes, shorter than anybody waits for a sentence.
+_ANSWER_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +107,7 @@ class EvaluationInputs:
     # settings, weights and samples of the predictions, as far as known
     record: dict[str, Any] = field(default_factory=dict)
     # numbers by spectrum, as `report.strata` takes them
-    notes: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    notes: dict[str, dict[str, float]] = field(default_factory=dict)
     # predicted formulas by spectrum, best first; None where the true ones are given
     formulas: Mapping[str, Sequence[str]] | None = None
 
@@ -96,22 +119,17 @@ class EvaluationInputs:
 @lru_cache(maxsize=100_000)
 def molecule(smiles: str) -> MoleculeFigures | None:
     """Describe a SMILES; None if it is not a possible molecule."""
-    block = formula = ""
     try:
         mol = identity.parse_smiles(smiles)
     except MoleculeError:
         return None
+    block = formula = ""
     with suppress(MoleculeError):
         block = identity.inchikey_block(mol)
     with suppress(FormulaError):
         formula = str(formula_of(mol))
-    return MoleculeFigures(
-        smiles=identity.canonical_smiles(mol),
-        block=block,
-        bits=identity.fingerprint(mol, METRIC_BITS),
-        formula=formula,
-        n_heavy=mol.GetNumHeavyAtoms(),
-    )
+    bits, name = identity.fingerprint(mol, METRIC_BITS), identity.canonical_smiles(mol)
+    return MoleculeFigures(name, block, bits, formula, mol.GetNumHeavyAtoms())
 
 
 def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
@@ -119,11 +137,6 @@ def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
 
     Rows of one fold are kept, of "" all. ``val:A`` and ``val:B`` are the molecules of fold val in
     two halves, A to develop by and B to look at once. Messages call the table `source`.
-
-    Raises:
-        UnreadableError: A column is missing, an identifier stands twice, a structure is no
-            molecule, or no row is left.
-        UsageError: A fold is asked for that the table does not have.
     """
     bare = [{name: cell for name, cell in row.items() if name not in _PEAKS} for row in rows]
     if not bare:
@@ -188,11 +201,6 @@ def read_predictions(path: Path, truth: Row | None = None) -> dict[str, Predicte
 
     Without ranks the rows of the CSV or TSV are in order. Where `truth`, a row of the true
     structures, names features, so do the predictions.
-
-    Raises:
-        MissingInputError: There is no such file.
-        UnreadableError: A column is missing, a rank is no number or stands twice for a spectrum.
-        UsageError: Two spectra of the table have one identifier.
     """
     listed = list(table_rows(path, required=("smiles",)))
     first = listed[0] if listed else {}
@@ -265,13 +273,9 @@ def write_unlabelled(
     columns = (*_MEASURED, "formula") if with_formula else _MEASURED
     wanted = {truth.spectrum_id for truth in chosen}
     name = id_column(chosen[0].fields, str(path))
-
-    def cells() -> Iterator[list[str]]:
-        for row in rows:
-            if row[name] in wanted:
-                yield [row[name], *(row.get(column, "") for column in columns)]
-
-    write_table(path, chain([["identifier", *columns]], cells()))
+    kept = (row for row in rows if row[name] in wanted)
+    cells = ([row[name], *(row.get(column, "") for column in columns)] for row in kept)
+    write_table(path, chain([["identifier", *columns]], cells))
 
 
 def write_truth(chosen: Sequence[Truth], path: Path) -> None:
@@ -282,16 +286,43 @@ def write_truth(chosen: Sequence[Truth], path: Path) -> None:
 
 
 def write_table(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write a tab-separated table, its columns' names first; numbers with six digits, NaN empty.
+    """Write a tab-separated table, its columns' names first; numbers with six digits, NaN empty."""
 
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    write_atomically(path, ("\t".join(map(_cell, row)) + "\n" for row in rows))
+    def cell(value: object) -> str:
+        if isinstance(value, float):
+            return "" if isnan(value) else f"{value:.6g}"
+        return " ".join(str(value).split())
+
+    write_atomically(path, ("\t".join(map(cell, row)) + "\n" for row in rows))
 
 
-def _cell(value: object) -> str:
-    """A value as a table shows it."""
-    if isinstance(value, float):
-        return "" if isnan(value) else f"{value:.6g}"
-    return " ".join(str(value).split())
+def title_of(table: Path) -> str:
+    """What results on a table are called: its name, or that of the benchmark that it is."""
+    return _PUBLISHED.get(sha256(table), table.name)
+
+
+def massspecgym() -> Path:
+    """The newest file of MassSpecGym, which is downloaded once and kept in the cache."""
+    path = cache_folder() / _FILE
+    if not path.is_file():
+        import urllib.request  # nothing of the network is loaded but here
+
+        logger.info("downloading %s (about 260 MB), once", _FILE)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with (
+                urllib.request.urlopen(_ADDRESS, timeout=_ANSWER_S) as answer,
+                replaced(path) as begun,
+                begun.open("wb") as stream,
+            ):
+                shutil.copyfileobj(answer, stream)
+        except OSError as error:
+            raise MissingInputError(
+                f"{_FILE} is not on this machine and could not be downloaded ({error}); fetch "
+                f"{_ADDRESS} and give the file with --benchmark, or a table of your own"
+            ) from None
+    if sha256(path) not in _PUBLISHED:
+        raise UnreadableError(
+            f"{path} is not MassSpecGym as published (its SHA-256 differs); delete it and try again"
+        )
+    return path

@@ -22,7 +22,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.encoder import PeakBatch
-from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.model.tensors import map_tensors, minimum
 
 # A sub-formula's place in the table of fragments and losses, a remainder: two of them seldom meet.
 N_PLACES: Final = 262_139
@@ -173,18 +173,12 @@ def fitted_mixing(logits: Tensor, chance: Tensor, truth: Tensor) -> Tensor:
 
     Logits of the encoder, chances by the known molecules, and true bits, 0 or 1, (B, F) each.
     """
-    mixing = UNMIXED.clone().requires_grad_()
-    optimiser = torch.optim.LBFGS([mixing], max_iter=50, line_search_fn="strong_wolfe")
 
-    def closure() -> Tensor:
-        optimiser.zero_grad()
-        loss = binary_cross_entropy_with_logits(mixed(mixing, logits, chance), truth)
-        loss = loss + _PULL * (mixing - UNMIXED).square().sum()
-        loss.backward()
-        return loss.detach()
+    def loss(mixing: Tensor) -> Tensor:
+        entropy = binary_cross_entropy_with_logits(mixed(mixing, logits, chance), truth)
+        return entropy + _PULL * (mixing - UNMIXED).square().sum()
 
-    optimiser.step(closure)
-    return mixing.detach()
+    return minimum(loss, UNMIXED)
 
 
 def _is_sound(tensors: Mapping[str, Tensor], n_known: int) -> bool:

@@ -212,3 +212,21 @@ def same_head(
     row = torch.arange(heads * rows, device=device) // rows
     column = torch.arange(heads * columns, device=device) // columns
     return (row[:, None] == column).to(dtype)
+
+
+def minimum(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """Where a smooth convex function of a vector is least, by L-BFGS."""
+    at = start.clone().requires_grad_()
+    optimiser = torch.optim.LBFGS(
+        [at], max_iter=500, tolerance_grad=1e-9, tolerance_change=1e-12,
+        line_search_fn="strong_wolfe",
+    )  # fmt: skip
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        value = loss(at)
+        value.backward()
+        return value
+
+    optimiser.step(closure)
+    return at.detach()

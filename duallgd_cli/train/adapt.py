@@ -19,14 +19,14 @@ from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks
 from duallgd_cli.data.prepared import join, load_spectra
 from duallgd_cli.data.spectra import gather_spectra, prepare_spectra
 from duallgd_cli.errors import UnreadableError, WeightsError, counted
-from duallgd_cli.evaluate.fitting import fit_weights_file
+from duallgd_cli.evaluate.calibrate import fit_weights_file
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.files import sha256
 from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.sources.collection import Collection, known_molecules
-from duallgd_cli.train.kernel_fit import known_spectra
+from duallgd_cli.train.encoder import known_spectra
+from duallgd_cli.train.recipe import HASHES_ENDING, LARGEST_TEMPLATE, Displays, predict_known
 from duallgd_cli.train.settings import DrawSettings
-from duallgd_cli.train.stages import HASHES_ENDING, LARGEST_TEMPLATE, Displays, predict_known
 
 FEWEST_SPECTRA: Final = 20
 # Molecules from which the confidence is fitted anew, and from which the order of candidates is.
@@ -45,14 +45,8 @@ def adapt(
 ) -> None:
     """Write weights that know the standards; the same call goes on with an interrupted one.
 
-    Args:
-        standards: File of labelled spectra, or a folder of such.
-        weights: That go on.
-        out: The new weights; a folder of the same name beside it keeps what was drawn.
-        runtime: Device, precision and threads.
-        shows: Displays.
-        seed: Of what is drawn.
-        draw: How molecules are drawn to fit the confidence; None as by default.
+    Standards are a file of labelled spectra, or a folder of such. A folder of the name of the new
+    weights beside them keeps what was drawn, to fit the confidence.
 
     Raises:
         UnreadableError: There are too few labelled spectra.
@@ -69,7 +63,7 @@ def adapt(
     counts = gather_spectra([standards], table, work / "held-out.keys")
     shows.say(", ".join(f"{count} {what}" for what, count in counts.items()))
     with shows.counting("spectra") as advance:
-        prepare_spectra(table, work / "standards", workers=available_cores(), advance=advance)
+        prepare_spectra(table, work / "standards", advance=advance)
     spectra = load_spectra(work / "standards")
     if len(spectra) < FEWEST_SPECTRA:
         usable = counted(len(spectra), "usable spectrum", "usable spectra")
@@ -88,11 +82,9 @@ def adapt(
         )
     else:  # the standards are drawn as if they were unknown
         keep, fitted = len(fresh) < ENOUGH_FOR_RANKING, work / "fitted.safetensors"
-        with shows.counting("molecules drawn") as advance:
-            predictions, truth = predict_known(
-                table, "train", weights, work / "drawn", draw or DrawSettings(), seed, runtime,
-                advance,
-            )  # fmt: skip
+        predictions, truth = predict_known(
+            table, "train", weights, work / "drawn", draw or DrawSettings(), seed, runtime, shows
+        )
         _, held = fit_weights_file(weights, [predictions], truth, fitted, keep_ranking=keep)
         shows.say(
             f"{'confidence' if keep else 'ranking and confidence'} fitted to {len(fresh)} "

@@ -1,12 +1,13 @@
 """The stage that trains the denoiser: bond graphs, by fingerprints as an encoder predicts them.
 
-Letters: B graphs, M pairs, C bond classes.
+Similar sizes come together, within a budget of atom pairs. Letters: B graphs, N atoms (padded),
+M pairs, K fingerprint bits, C bond classes.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from typing import Final
 
 import numpy as np
@@ -15,14 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
+from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.data.imitation import Imitation, neighbours
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.diffusion.sampler import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.model.duallgd import Condition, DualLGD
-from duallgd_cli.model.settings import DiffusionSettings
+from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
+from duallgd_cli.model.settings import DiffusionSettings, ModelSettings
 from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.train.settings import TrainingSettings
 
 NLL_STEPS: Final = (50, 150, 250, 350, 500)
@@ -30,7 +32,107 @@ _VALIDATION_MOLECULES: Final = 256
 # Of so many steps each further collection has one: often enough for a few thousand large molecules
 # or cations to count among hundreds of thousands, seldom enough not to learn them by heart.
 _ROUND: Final = 10
+_KEPT: Final = ModelSettings().memory_bits  # as in use
 Planned = tuple[NDArray[np.int64], int]
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Which molecules are trained on together."""
+
+    pairs_per_batch: int  # budget of atom pairs, padding included
+    bucket: int  # sizes are padded up to a multiple of this; 1 keeps every batch free of padding
+    seed: int  # random seed of the order
+
+    def epoch(self, n_heavy: NDArray[np.int64], epoch: int) -> list[NDArray[np.int64]]:
+        """Batches of one pass, each an array of positions into `n_heavy`.
+
+        The order depends on nothing but the seed and the epoch, so a run resumes by skipping.
+        """
+        generator = np.random.default_rng((self.seed, epoch))
+        order = generator.permutation(len(n_heavy))
+        order = order[np.argsort(self.padded(n_heavy[order]), kind="stable")]
+        sizes, start = np.unique(self.padded(n_heavy[order]), return_index=True)
+        batches: list[NDArray[np.int64]] = []
+        for size, members in zip(sizes.tolist(), np.split(order, start[1:]), strict=True):
+            most = max(1, self.pairs_per_batch // max(1, size * (size - 1) // 2))
+            batches += np.array_split(members, -(-len(members) // most))
+        return [batches[i] for i in generator.permutation(len(batches))]
+
+    def padded(self, n_heavy: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sizes rounded up to the bucket."""
+        return -(-n_heavy // self.bucket) * self.bucket
+
+    def stream(
+        self, n_heavy: NDArray[np.int64], first: int, rank: int = 0, world_size: int = 1
+    ) -> Iterator[NDArray[np.int64]]:
+        """Batches from step `first` on, for ever; ranks take turns within a step."""
+        batches = (batch for epoch in count() for batch in self.epoch(n_heavy, epoch))
+        yield from islice(batches, first * world_size + rank, None, world_size)
+
+
+class MoleculeCollator:
+    """Turns molecules into tensors; a function of the molecules and a generator alone.
+
+    Without an imitation of predictions fingerprints are the true ones. Of a share of the molecules,
+    atoms are relabelled at random within an element.
+    """
+
+    def __init__(
+        self, molecules: Molecules, imitation: Imitation | None, shuffle_share: float = 0.0
+    ) -> None:
+        self.molecules, self.imitation, self.shuffle_share = molecules, imitation, shuffle_share
+
+    def graphs(
+        self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Bond classes padded to `size` atoms, int64 (B, M), and which pairs are real, bool."""
+        molecules = self.molecules
+        offset = molecules.bond_offset
+        owner, index = index_ranges(offset[rows], offset[rows + 1])
+        one, other = molecules.bond_pair[index].T.astype(np.int64)
+        square = np.zeros((len(rows), size, size), np.int64)
+        square[owner, one, other] = square[owner, other, one] = molecules.bond_type[index]
+        if self.shuffle_share:
+            # Atoms in a new order within each element, random for some molecules.
+            atom_class, is_atom, *_ = self.formula(rows, size)
+            shuffled = generator.random((len(rows), 1)) < self.shuffle_share
+            key = np.where(shuffled, generator.random((len(rows), size)), np.arange(size) / size)
+            order = np.argsort(2 * np.where(is_atom, atom_class, N_HEAVY) + key, 1)
+            square = square[np.arange(len(rows))[:, None, None], order[:, :, None], order[:, None]]
+        first, second = np.triu_indices(size, 1)
+        mask = second < molecules.n_heavy[rows][:, None]
+        return torch.from_numpy(square[:, first, second]), torch.from_numpy(mask)
+
+    def condition(
+        self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
+    ) -> Condition:
+        """Formula and fingerprint, true or imitated, padded to `size` atoms."""
+        formula = self.formula(rows, size)
+        if self.imitation is not None:
+            return Condition(*formula, *keep_bits(self.imitation(rows, generator), _KEPT))
+        offset = self.molecules.bit_offset
+        owner, index = index_ranges(offset[rows], offset[rows + 1])
+        n_bits = offset[rows + 1] - offset[rows]
+        _, position = index_ranges(np.zeros_like(n_bits), n_bits)
+        bits = np.zeros((len(rows), max(1, int(n_bits.max(initial=0)))), np.int64)
+        log_prob = np.full(bits.shape, -np.inf, np.float32)
+        bits[owner, position], log_prob[owner, position] = self.molecules.bits[index], 0.0
+        return Condition(*formula, torch.from_numpy(bits), torch.from_numpy(log_prob))
+
+    def formula(self, rows: NDArray[np.int64], size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """atom_class, atom_mask, formula and charge of a `Condition`."""
+        counts = np.asarray(self.molecules.atom_counts[rows])
+        mask = np.arange(size) < self.molecules.n_heavy[rows][:, None]
+        atom_class = np.zeros((len(rows), size), np.int64)
+        elements = np.tile(np.arange(N_HEAVY), len(rows))
+        atom_class[mask] = np.repeat(elements, counts[:, :N_HEAVY].ravel())
+        return (
+            torch.from_numpy(atom_class),
+            torch.from_numpy(mask),
+            torch.from_numpy(counts.astype(np.float32)),
+            torch.from_numpy(self.molecules.charge[rows].astype(np.float32)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +189,9 @@ def graph_batch(
 class DecoderStage:
     """Batches of the molecules of fold train of a collection, those of like size together.
 
-    Args:
-        molecules: The collection.
-        settings: Settings of the run.
-        ranks: This process, from 0, and the number of processes.
-        alike: Neighbours of the molecules, which predictions are imitated with; None to look for
-            them.
-        held_out: Molecules to judge by, where the collection has none of fold dev or val.
+    The ranks are this process, from 0, and the number of processes. With the molecules' neighbours
+    predictions are imitated; None looks for them. Held-out molecules are what is judged by, where
+    the collection has none of fold dev or val.
     """
 
     def __init__(
@@ -119,7 +217,7 @@ class DecoderStage:
             )
         if alike is None:
             alike = neighbours(molecules, torch.device("cpu"))
-        imitation = Imitation.of(molecules, alike, data.clean_share)
+        imitation = Imitation(molecules, alike, data.clean_share)
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
         self.collator = MoleculeCollator(molecules, imitation, data.shuffle_share)
         generator = np.random.default_rng(settings.seed)

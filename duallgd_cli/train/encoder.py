@@ -3,28 +3,40 @@
 Bits are learnt one by one, and together by what they are for: to tell the molecule from structures
 of the same formula. Cross entropy alone went on falling without a better choice among these.
 
+What the spectra of known molecules hold is kept beside the encoder (`model.fragment_kernel`).
+
 B spectra, I isomers of all spectra of a batch, F fingerprint bits.
 """
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, MASSES_DA
 from duallgd_cli.data.imitation import by_mass
+from duallgd_cli.data.molecular_graph import Rival
 from duallgd_cli.data.peaks import packed_batch, prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch
-from duallgd_cli.train.settings import TrainingSettings
+from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch, PeakBatch
+from duallgd_cli.model.fragment_kernel import (
+    N_PLACES,
+    UNMIXED,
+    FragmentKernel,
+    fitted_mixing,
+    places,
+)
+from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
+from duallgd_cli.train.trainer import fit
 
 _MERGED: Final = 3
 _VALIDATION_SPECTRA: Final = 1_000
@@ -37,6 +49,19 @@ _LOOKED_AT: Final = 200  # isomers of each validation spectrum
 _SHRUNK: Final = 0.14
 # Of the cross entropy among isomers next to that of some fifty set bits: half as much a spectrum.
 _OF_ISOMERS: Final = 25.0
+# Places of one known molecule, by weight and rarity; more change little and make the file larger.
+_KEPT: Final = 100
+_AT_ONCE: Final = 250  # spectra
+_CONTRASTED: Final = 128  # spectra in a step of the contrastive fit
+# Log-odds of bits, summed up, are about ten times too sure of a molecule.
+_SURE: Final = 0.1
+# What is left out keeps the encoder from leaning on the molecules that it knows.
+_DROPOUT, _PEAK_DROPOUT = 0.25, 0.3
+_CONTRAST_RATES: Final = OptimiserSettings(
+    "adamw", 3e-4, warmup_share=0.2, final_share=0.0, weight_decay=0.05, beta2=0.999, clip=5.0
+)
+# Spectra, and of each the set bits of its molecule and of the decoys.
+_OfBits: TypeAlias = tuple[PackedBatch, list[list[NDArray[np.uint16]]]]
 
 
 class Isomers:
@@ -50,25 +75,27 @@ class Isomers:
 
     def draw(
         self,
-        molecules: Molecules,
-        rows: NDArray[np.int64],
+        counts: NDArray[np.uint8],
+        keys: NDArray[np.bytes_],
         most: int,
         generator: np.random.Generator,
     ) -> tuple[Tensor, Tensor]:
         """Structures that molecules are to be told from, at most so many of each, at random.
 
+        Molecules are element counts, (B, N_ELEMENTS), and InChIKey first blocks, (B,).
+
         Returns:
             Rows of the structures, and the number of the molecule that each is an isomer of,
             ascending; both int64 (I,).
         """
-        mass = (molecules.atom_counts[rows] @ np.array(MASSES_DA))[:, None]
+        mass = (counts @ np.array(MASSES_DA))[:, None]
         first, end = (self.mass.searchsorted(mass + sign * _SAME_MASS_DA) for sign in (-1, 1))
         n, place = end - first, np.arange(most)
-        at_random = (generator.random((len(rows), most)) * n).astype(np.int64)
+        at_random = (generator.random((len(keys), most)) * n).astype(np.int64)
         chosen = first + np.where(n > most, at_random, place)
         owner, column = np.nonzero(place < n)
         isomer = self.rows[chosen[owner, column]]
-        differs = self.molecules.inchikey[isomer] != molecules.inchikey[rows][owner]
+        differs = self.molecules.inchikey[isomer] != keys[owner]
         return torch.from_numpy(isomer[differs]), torch.from_numpy(owner[differs])
 
     def sums(self, logits: Tensor, isomer: Tensor, owner: Tensor) -> Tensor:
@@ -187,26 +214,13 @@ class EncoderStage:
             dropout = data.simulated_dropout
             dropout = data.peak_dropout if dropout is None else dropout
             sources.append((self.simulated.spectra, groups, dropout))
-        peaks = packed_batch(sources, generator)
-        return EncoderBatch(peaks, *self._isomers([source[:2] for source in sources], generator))
-
-    def _isomers(
-        self,
-        sources: Sequence[tuple[PreparedSpectra, Sequence[Sequence[int]]]],
-        generator: np.random.Generator,
-    ) -> tuple[Tensor, Tensor]:
-        """Isomers of the molecules of a batch, see `Isomers.draw`; none without structures."""
-        drawn, before = [(torch.zeros(0, dtype=torch.int64),) * 2], 0
+        peaks, none = packed_batch(sources, generator), torch.zeros(0, dtype=torch.int64)
         if self.isomers is None:
-            return drawn[0]
-        for spectra, groups in sources:
-            rows = spectra.molecule[[group[0] for group in groups]].astype(np.int64)
-            most = self.settings.data.isomers
-            isomer, owner = self.isomers.draw(spectra.molecules, rows, most, generator)
-            drawn.append((isomer, owner + before))
-            before += len(groups)
-        isomer, owner = map(torch.cat, zip(*drawn, strict=True))
-        return isomer, owner
+            return EncoderBatch(peaks, none, none)
+        own = [(s.molecules, s.molecule[[group[0] for group in some]]) for s, some, _ in sources]
+        counts = np.concatenate([molecules.atom_counts[rows] for molecules, rows in own])
+        keys = np.concatenate([molecules.inchikey[rows] for molecules, rows in own])
+        return EncoderBatch(peaks, *self.isomers.draw(counts, keys, data.isomers, generator))
 
     def loss(self, model: DualLGD, batch: EncoderBatch) -> tuple[Tensor, Tensor]:
         """Summed cross entropy of bits and among isomers, and the number of bits that are set."""
@@ -227,17 +241,20 @@ class EncoderStage:
         """
         if not len(self.validation):
             return {}
-        device, predicted = next(model.parameters()).device, []
-        for part in np.array_split(self.validation, max(1, len(self.validation) // 100)):
-            peaks = prepared_batch(self.spectra, part).to(device)
-            predicted.append(model.encoder(peaks).float().cpu())
+        device = next(model.parameters()).device
+        predicted = [
+            model.encoder(peaks.to(device)).float().cpu()
+            for _, peaks in _batches(self.spectra, self.validation)
+        ]
         logits, truth = torch.cat(predicted), true_bits(self.spectra, self.validation)
         figures = fingerprint_figures(torch.sigmoid(logits), truth)
         if self.isomers is None:
             return figures
-        rows = self.spectra.molecule[self.validation].astype(np.int64)
-        generator = np.random.default_rng(VALIDATION_SEED)
-        isomer, owner = self.isomers.draw(self.spectra.molecules, rows, _LOOKED_AT, generator)
+        molecules, rows = self.spectra.molecules, self.spectra.molecule[self.validation]
+        isomer, owner = self.isomers.draw(
+            molecules.atom_counts[rows], molecules.inchikey[rows], _LOOKED_AT,
+            np.random.default_rng(VALIDATION_SEED),
+        )  # fmt: skip
         others, own = self.isomers.sums(logits, isomer, owner), (logits * truth).sum(1)
         beaten = torch.zeros(len(rows)).index_add(0, owner, (others > own[owner] + 1e-3).float())
         has_any = torch.bincount(owner, minlength=len(rows)) > 0
@@ -295,3 +312,135 @@ def fingerprint_figures(probability: Tensor, truth: Tensor) -> dict[str, float]:
         "fp_tanimoto": best[threshold],
         "fp_threshold": threshold,
     }
+
+
+def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tensor]:
+    """Fragments and losses of known molecules, each at its brightest in any spectrum of fold train.
+
+    Returns:
+        All that `FragmentKernel` takes but ``mixing``.
+    """
+    row_of = {key: row for row, key in enumerate(known.inchikey.tolist())}
+    owner = np.array([row_of.get(key, -1) for key in spectra.molecules.inchikey.tolist()])
+    owner = owner[spectra.molecule]
+    chosen = np.flatnonzero((owner >= 0) & (spectra.spectrum_fold == FOLDS.index("train")))
+    kept: list[Tensor] = []
+    weights: list[Tensor] = []
+    for part, peaks in _batches(spectra, chosen):
+        place, weight = places(peaks)
+        spectrum, column = weight.nonzero(as_tuple=True)
+        key = spectrum * N_PLACES + place[spectrum, column]
+        key, inverse = key.unique(return_inverse=True)
+        weights.append(torch.zeros(len(key)).index_add(0, inverse, weight[spectrum, column]))
+        molecule = torch.from_numpy(owner[part])[key // N_PLACES]
+        kept.append(molecule * N_PLACES + key % N_PLACES)
+    key, inverse = torch.cat(kept).unique(return_inverse=True)
+    weight = torch.zeros(len(key)).scatter_reduce(0, inverse, torch.cat(weights), "amax")
+    # Those of each molecule that weigh most and are rarest, by molecule and place.
+    row, place, n_known = key // N_PLACES, key % N_PLACES, len(known)
+    often = torch.bincount(place, minlength=N_PLACES)[place]
+    telling = weight * torch.log((n_known + 1) / (often + 1)).sqrt()
+    order = torch.argsort(-telling, stable=True)
+    order = order[torch.argsort(row[order], stable=True)]
+    start = torch.searchsorted(row[order], torch.arange(n_known))
+    best = order[torch.arange(len(order)) - start[row[order]] < _KEPT].sort().values
+    return {
+        "n_places": torch.bincount(row[best], minlength=n_known).short(),
+        "place": place[best].int(),
+        "weight": weight[best],
+    }
+
+
+def fit_kernel(
+    encoder: FormulaTransformer, spectra: PreparedSpectra, known: Molecules
+) -> dict[str, Tensor]:
+    """Arrays of a weights file for `FragmentKernel`, mixed with an encoder as suits fold val.
+
+    The encoder is in evaluation mode, on the CPU; no spectra are read but of fold train and val.
+    """
+    tensors = known_spectra(spectra, known) | {"mixing": UNMIXED}
+    chosen = validation_spectra(spectra)
+    if not len(chosen):
+        return tensors
+    kernel = FragmentKernel.of(tensors, known.bit_offset, known.bits)
+    logits, chance = [], []
+    with torch.no_grad():
+        for _, peaks in _batches(spectra, chosen):
+            logits.append(encoder(peaks))
+            chance.append(kernel.chance(peaks))
+    truth = true_bits(spectra, chosen)
+    return tensors | {"mixing": fitted_mixing(torch.cat(logits), torch.cat(chance), truth)}
+
+
+def _batches(
+    spectra: PreparedSpectra, chosen: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], PeakBatch]]:
+    """Some spectra, a few hundred rows at a time, and their peaks."""
+    for part in np.array_split(chosen, max(1, len(chosen) // _AT_ONCE)):
+        yield part, prepared_batch(spectra, part)
+
+
+def fit_isomer_encoder(
+    encoder: FormulaTransformer,
+    spectra: PreparedSpectra,
+    decoys: Mapping[int, Sequence[Rival]],
+    seed: int = 1,
+    advance: Callable[[int], None] = lambda steps: None,
+    *,
+    steps: int = 450,
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Train a copy of an encoder to tell molecules of fold train from others of their formula.
+
+    The chance of a fingerprint bit says nothing of what it is worth among molecules of one formula:
+    many bits go together and count again and again, others all of the molecules have. So the loss
+    is contrastive, on sums of bits of a molecule and of its decoys, which are by its row.
+
+    Returns:
+        Tensors of the copy, whose logits are what bits speak for a molecule, and what to keep on
+        record; nothing where no molecule has decoys.
+    """
+    sampler = SpectrumSampler(spectra)
+    rows = enumerate(sampler.molecules.tolist())
+    able = [place for place, row in rows if len(decoys.get(row, ())) > 1]
+    if not able:
+        return {}, {}
+    # Less sure from the start, and it forgets more of each spectrum.
+    model = copy.deepcopy(encoder).requires_grad_()
+    for tensor in model.fingerprint.parameters():
+        tensor.data *= _SURE
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = _DROPOUT
+    came_first: list[bool] = []
+
+    def batch_of(step: int) -> _OfBits:
+        generator = np.random.default_rng((seed, step))
+        places = generator.choice(able, _CONTRASTED).tolist()
+        drawn = (sampler.draw_from(place, generator) for place in places)
+        molecules, numbers = zip(*drawn, strict=True)
+        peaks = packed_batch([(spectra, numbers, _PEAK_DROPOUT)], generator)
+        return peaks, [[molecule.bits for molecule in decoys[row]] for row in molecules]
+
+    def loss(model: FormulaTransformer, batch: _OfBits) -> tuple[Tensor, Tensor]:
+        peaks, bits = batch
+        scores = bit_sums(model(peaks), bits)
+        came_first[:] = [int(molecules.argmax()) == 0 for molecules in scores]
+        entropy = torch.stack([molecules.logsumexp(0) - molecules[0] for molecules in scores])
+        return entropy.sum(), entropy.new_tensor(len(entropy))
+
+    settings = TrainingSettings(seed=seed, steps=steps, optimiser=_CONTRAST_RATES)
+    fit(model, batch_of, loss, settings, advance)
+    record = {"contrasted": steps * _CONTRASTED, "first_of_isomers": float(np.mean(came_first))}
+    return dict(model.state_dict()), record
+
+
+def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -> list[Tensor]:
+    """Sums of bits' scores (B, F) over those that each of B lists of D molecules has set: (D,)."""
+    n_bits, sizes = bit_scores.shape[1], [len(molecules) for molecules in bits]
+    every = [own for molecules in bits for own in molecules]
+    length = np.array([len(own) for own in every])
+    spectrum = np.repeat(np.repeat(np.arange(len(bits)), sizes), length)
+    place = torch.from_numpy(spectrum * n_bits + np.concatenate(every).astype(np.int64))
+    start = torch.from_numpy(np.cumsum(length) - length)
+    sums = embedding_bag(place, bit_scores.float().reshape(-1, 1), start, mode="sum")[:, 0]
+    return list(sums.split(sizes))

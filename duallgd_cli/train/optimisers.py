@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
+from torch.optim._muon import _zeropower_via_newtonschulz
 
 from duallgd_cli.train.settings import OptimiserSettings
 
@@ -69,36 +71,19 @@ class _Muon(torch.optim.Muon):
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         updates = torch._foreach_lerp(gradients, momenta, group["momentum"])  # Nesterov's
         torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+        orthogonal = partial(
+            _zeropower_via_newtonschulz, ns_coefficients=group["ns_coefficients"],
+            ns_steps=group["ns_steps"], eps=group["eps"],
+        )  # fmt: skip
         by_shape: dict[torch.Size, list[int]] = {}
         for number, parameter in enumerate(parameters):
             by_shape.setdefault(parameter.shape, []).append(number)
         for shape, members in by_shape.items():
             stacked = torch.stack([updates[number] for number in members])
-            steps = orthogonal(stacked, group["ns_coefficients"], group["ns_steps"], group["eps"])
+            steps = torch.vmap(orthogonal)(stacked)
             rate = 0.2 * math.sqrt(max(shape)) * group["lr"]  # match_rms_adamw
             own = [parameters[number] for number in members]
             torch._foreach_add_(own, list(steps.to(own[0].dtype).unbind()), alpha=-rate)
-
-
-def orthogonal(
-    matrices: Tensor, coefficients: tuple[float, float, float], steps: int, least: float
-) -> Tensor:
-    """Matrices (k, m, n) brought near to orthogonal ones by Newton and Schulz's iteration.
-
-    The coefficients are those of X, X X^T X and (X X^T)^2 X; a matrix of less than the least norm
-    counts as zero.
-
-    Returns:
-        bfloat16 (k, m, n), all singular values about one.
-    """
-    a, b, c = coefficients
-    is_tall = matrices.shape[1] > matrices.shape[2]
-    x = (matrices.mT if is_tall else matrices).bfloat16()
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp_min(least)
-    for _ in range(steps):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.mT if is_tall else x
 
 
 def learning_rate(step: int, steps: int, settings: OptimiserSettings) -> float:

@@ -1,41 +1,401 @@
 """`duallgd train RECIPE`: spectra and structures to a whole weights file, stage by stage.
 
-A stage is skipped where ``done/NAME.json`` says that its files were made and they are as they were;
-one that trains goes on where it stopped, any other begins again. Under torchrun all processes train
-together, and the first does the rest.
+A stage is a function that makes files in the run's folder. It is skipped where ``done/NAME.json``
+says that they were made and they are as they were; one that trains goes on where it stopped, any
+other begins again. Under torchrun all processes train together, and the first does the rest.
+
+Libraries of chemistry load where a stage needs them: machines with GPUs may have none.
 """
 
 import errno
 import json
 import os
 import shutil
+import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 import yaml
 
-from duallgd_cli.config import merge, parse, read_mapping
-from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError
+from duallgd_cli.checkpoint.format import load, read_tensors, save, write_tensors
+from duallgd_cli.config import SamplingSettings, merge, parse, read_mapping
+from duallgd_cli.data.prepared import load_molecules, load_spectra
+from duallgd_cli.errors import DuallgdError, InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import sha256, write_atomically
-from duallgd_cli.runtime import Runtime
-from duallgd_cli.train.settings import RecipeSettings
-from duallgd_cli.train.stages import (
-    COSTS,
-    NAMES,
-    STAGES,
-    Displays,
-    RecipeRun,
-    RecipeStage,
-    costs_of,
-)
-from duallgd_cli.train.trainer import process_group, sum_over_ranks
+from duallgd_cli.runtime import Runtime, available_cores
+from duallgd_cli.train.run import both_parts, run_training
+from duallgd_cli.train.settings import DrawSettings, RecipeSettings, RunSettings
+from duallgd_cli.train.trainer import MODEL, process_group, sum_over_ranks
 
+WEIGHTS: Final = "duallgd.safetensors"
+HASHES_ENDING: Final = ".train.hashes"
+HASHES: Final = f"duallgd{HASHES_ENDING}"
+LARGEST_TEMPLATE: Final = 100  # heavy atoms of a template
+_COSTS: Final = "cost.json"
+_HELD_OUT: Final = "held-out.keys"
+_TABLE: Final = "measured.tsv"
+_SIMULATOR: Final = "simulator.safetensors"
 _LOOK_AGAIN_S: Final = 0.2
 _NEARLY_FULL_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Displays:
+    """What prints a line; counts what it is told of; shows figures, of so many steps."""
+
+    say: Callable[[str], None]
+    counting: Callable[[str], AbstractContextManager[Callable[[int], None]]]
+    training: Callable[[int], AbstractContextManager[Callable[[int, dict[str, float]], None]]]
+
+
+@dataclass(frozen=True, eq=False)
+class RecipeRun:
+    """A recipe, as read and as checked, and the folder in which it is followed.
+
+    Its files are named from ``base``.
+    """
+
+    name: str
+    plain: dict[str, Any]
+    settings: RecipeSettings
+    base: Path
+    out: Path
+    runtime: Runtime
+    shows: Displays
+
+    def inputs(self, *names: str) -> list[Path]:
+        """Files of the recipe."""
+        return [self.base / name for name in names]
+
+    def held_out(self) -> frozenset[str]:
+        """First blocks of all molecules that must not be trained on."""
+        from duallgd_cli.data.structures import read_holdout
+
+        return read_holdout([self.out / _HELD_OUT])
+
+
+def _spectra(run: RecipeRun) -> None:
+    """Every labelled spectrum of folds train and val, and the molecules that are held out."""
+    from duallgd_cli.data.spectra import gather_spectra, prepare_spectra
+    from duallgd_cli.data.structures import read_holdout
+
+    settings, table = run.settings, run.out / _TABLE
+    counts = gather_spectra(
+        run.inputs(*settings.spectra), table, run.out / _HELD_OUT,
+        holdout=read_holdout(run.inputs(*settings.holdout)), validation=settings.validation,
+        seed=settings.seed,
+    )  # fmt: skip
+    run.shows.say(", ".join(f"{count} {what}" for what, count in counts.items()))
+    if not counts.get("val"):
+        raise UnreadableError(
+            "no spectrum is of fold val, which ranking and confidence are fitted on; give the "
+            "recipe validation: 0.1"
+        )
+    with run.shows.counting("spectra") as advance:
+        prepare_spectra(table, run.out / "measured", run.held_out(), advance)
+
+
+def _structures(run: RecipeRun) -> None:
+    """Structures for the decoder, none of them held out."""
+    from duallgd_cli.data.structures import prepare_structures
+
+    with run.shows.counting("structures") as advance:
+        files = run.inputs(*run.settings.structures)
+        prepare_structures(files, run.out / "structures", run.held_out(), advance)
+
+
+def _select(run: RecipeRun) -> None:
+    """Structures that are like measured ones, large ones besides, and cations made of them."""
+    from duallgd_cli.data.alike import select_alike
+    from duallgd_cli.data.cations import cations
+    from duallgd_cli.data.structures import prepare_structures
+
+    settings, source, like = run.settings, run.out / "structures", run.out / "measured"
+    for name, sizes in (("alike", settings.alike), ("large", settings.large)):
+        if sizes is not None:
+            select_alike(
+                source, run.out / name, like, sizes.limit, min_atoms=sizes.min_atoms,
+                max_atoms=sizes.max_atoms, with_measured=name == "large", seed=settings.seed,
+            )  # fmt: skip
+    if settings.cations:
+        listed, (first, *_) = run.out / "cations.smi", run.inputs(*settings.structures)
+        made = cations(first, settings.cations, settings.seed)
+        write_atomically(listed, (f"{smiles} {kind}\n" for smiles, kind in made))
+        prepare_structures([listed], run.out / "cations", run.held_out())
+
+
+def _simulate(run: RecipeRun) -> None:
+    """A fragment model fitted to the measured spectra, and spectra that it draws."""
+    from duallgd_cli.data.simulation import prepare_simulated
+    from duallgd_cli.train.scorers import fit_simulator, simulator_of
+
+    settings, spectra = run.settings.simulate, load_spectra(run.out / "measured")
+    kept = run.out / _SIMULATOR
+    if not kept.is_file():  # the stage may have been stopped later
+        with run.shows.counting("steps of the fragment model") as advance:
+            model, record = fit_simulator(spectra, settings.steps, run.settings.seed, advance)
+        write_tensors(kept, model.state_dict(), {"record": json.dumps(record)})
+    tensors, metadata = read_tensors(kept)
+    simulator, record = simulator_of(tensors, spectra), json.loads(metadata["record"])
+    with run.shows.counting("spectra") as advance:
+        prepare_simulated(
+            run.out / "alike", simulator, run.out / "simulated", record, limit=settings.limit,
+            max_atoms=settings.max_atoms, seed=run.settings.seed, advance=advance,
+        )  # fmt: skip
+
+
+def _train(run: RecipeRun, settings: RunSettings, start: str, data: str, **given: Any) -> None:  # noqa: ANN401
+    """One stage of training, on the data of a folder, from weights or ""."""
+    stage = settings.training.stage
+    sizes = (run.plain.get(stage) or {}).get("model", {})
+    with run.shows.training(settings.training.steps) as on_step:
+        run_training(
+            settings, run.out / data, run.out / stage, run.runtime, on_step, sizes=sizes,
+            start=run.base / start if start else None, **given,
+        )  # fmt: skip
+
+
+def _encoder(run: RecipeRun) -> None:
+    """The encoder, on measured and simulated spectra, beside structures of their formulas."""
+    _train(
+        run, run.settings.encoder, run.settings.encoder_start, "measured",
+        simulated=run.out / "simulated", structures=[run.out / "alike"],
+    )  # fmt: skip
+
+
+def _decoder(run: RecipeRun) -> None:
+    """The denoiser, on fingerprints as an encoder would predict them."""
+    # A machine with a GPU may have been given structures alone.
+    measured, *others = (run.out / name for name in ("measured", "large", "cations"))
+    _train(
+        run, run.settings.decoder, run.settings.start, "alike",
+        structures=[folder for folder in others if folder.is_dir()],
+        held_out=measured if measured.is_dir() else None,
+    )  # fmt: skip
+
+
+def _templates(run: RecipeRun) -> None:
+    """Both parts of the network; known molecules, their building blocks and their spectra."""
+    from duallgd_cli.sources.collection import known_molecules
+    from duallgd_cli.train.encoder import fit_kernel
+
+    spectra = load_spectra(run.out / "measured")
+    checkpoint = both_parts(run.out / "encoder" / MODEL, run.out / "decoder" / MODEL)
+    with run.shows.counting("molecules cut into building blocks") as advance:
+        others = load_molecules(run.out / "alike")
+        known = known_molecules(
+            spectra.molecules, LARGEST_TEMPLATE, others, advance, available_cores()
+        )
+    kernel = fit_kernel(checkpoint.build().encoder, spectra, known.molecules)
+    added = replace(checkpoint, templates=known.tensors(), kernel=kernel)
+    save(run.out / "templates.safetensors", added)
+
+
+def _evidence(run: RecipeRun) -> None:
+    """Scores beside the network, fitted to fold train."""
+    from duallgd_cli.scores import environments, known_environments
+    from duallgd_cli.sources.collection import of_each
+    from duallgd_cli.train.encoder import fit_isomer_encoder
+    from duallgd_cli.train.scorers import decoys_of_all, fit_evidence
+
+    settings, seed, counting = run.settings, run.settings.seed, run.shows.counting
+    weights, cores = run.out / "templates.safetensors", available_cores()
+    checkpoint = load(weights)
+    structures, spectra = load_molecules(run.out / "structures"), load_spectra(run.out / "measured")
+    encoder = checkpoint.build().encoder
+    with counting("molecules with their decoys") as advance:
+        decoys = decoys_of_all(spectra, encoder, weights, seed, cores, advance)
+    with counting("steps of the contrastive encoder") as advance:
+        contrast, isomers = fit_isomer_encoder(
+            encoder, spectra, decoys, seed, advance, steps=settings.contrast_steps
+        )
+    with counting("structures") as advance:
+        rows = np.flatnonzero(structures.in_folds("train"))
+        known = known_environments(of_each(environments, structures, rows, cores, advance))
+    with counting("steps of the fragment model") as advance:
+        tensors, fitted = fit_evidence(
+            structures, known, spectra, decoys, settings.evidence_steps, seed, advance, cores
+        )
+    record = {**checkpoint.record, "evidence": {**fitted, **isomers}}
+    scored = replace(checkpoint, reranker=tensors, contrast=contrast, record=record)
+    save(run.out / "evidence.safetensors", scored)
+
+
+def _hashes(run: RecipeRun) -> None:
+    """All that was trained on, so that evaluations find overlap."""
+    from duallgd_cli.evaluate.leakage import TrainingHashes
+
+    keys: list[str] = []
+    for name in ("measured", "structures", "alike", "large", "cations"):
+        if (run.out / name).is_dir():
+            molecules = load_molecules(run.out / name)
+            trained = molecules.inchikey[molecules.in_folds("train")]
+            keys += [key.decode("ascii") for key in trained.tolist()]
+    listed = TrainingHashes.of(keys)
+    for start in filter(None, (run.settings.start, run.settings.encoder_start)):
+        listed = listed.joined(TrainingHashes.read((run.base / start).with_suffix(HASHES_ENDING)))
+    listed.write(run.out / HASHES)
+
+
+def predict_known(
+    table: Path,
+    fold: str,
+    weights: Path,
+    out: Path,
+    draw: DrawSettings,
+    seed: int,
+    runtime: Runtime,
+    shows: Displays,
+    databases: Sequence[Path] = (),
+    share: float = 1.0,
+) -> tuple[Path, Path]:
+    """Predict a fold of a table, one spectrum a molecule; the predictions, and the truth.
+
+    With databases `share` is the belief in them, at 1 their structures alone are candidates.
+    """
+    from duallgd_cli.evaluate.run import evaluate
+    from duallgd_cli.evaluate.settings import EvaluateSettings
+    from duallgd_cli.predict.settings import PredictSettings
+
+    sampling = SamplingSettings(draw.steps, draw.samples, database_share=share)
+    settings = EvaluateSettings(
+        benchmark=table, fold=fold, spectra_per_molecule="1", limit=draw.limit, out=out,
+        mces=False, weights=str(weights),
+        prediction=PredictSettings(seed=seed, sampling=sampling), device=str(runtime.device),
+        precision=runtime.precision, threads=runtime.threads, resume=True, force=True,
+        databases=tuple(map(str, databases)),
+    )  # fmt: skip
+    with shows.counting(f"spectra of fold {fold}") as advance:
+        evaluate(settings, lambda stage, n_spectra, result: advance(n_spectra))
+    return out / "predictions.csv", out / "truth.tsv"
+
+
+def _draw(
+    run: RecipeRun, weights: str, out: str, draw: DrawSettings, share: float = 0.0
+) -> tuple[Path, Path]:
+    """Predict fold val, by a belief in a database that holds its molecules; also the truth."""
+    databases = [*run.inputs(*run.settings.structures), run.out / _TABLE] if share else []
+    return predict_known(
+        run.out / _TABLE, "val", run.out / f"{weights}.safetensors", run.out / out, draw,
+        run.settings.seed, run.runtime, run.shows, databases, share or 1.0,
+    )  # fmt: skip
+
+
+def _fit(run: RecipeRun, old: str, runs: Sequence[Path], truth: Path, new: str, keep: bool) -> None:
+    """Fit a ranking of weights on their runs, or with ``keep`` its probabilities alone."""
+    from duallgd_cli.evaluate.calibrate import fit_weights_file
+
+    before, after = (run.out / f"{name}.safetensors" for name in (old, new))
+    _, held = fit_weights_file(before, runs, truth, after, keep_ranking=keep)
+    run.shows.say(f"fold val, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}")
+
+
+def _first_draws(run: RecipeRun) -> None:
+    """What the ranking is fitted on."""
+    _draw(run, "evidence", "draws-evidence/0", run.settings.draws[0])
+
+
+def _ranking(run: RecipeRun) -> None:
+    """The order of candidates."""
+    folder = run.out / "draws-evidence" / "0"
+    _fit(run, "evidence", [folder / "predictions.csv"], folder / "truth.tsv", "ranked", keep=False)
+
+
+def _database(run: RecipeRun) -> None:
+    """The order of structures of a database, which are those of the recipe and the measured ones.
+
+    The truth is among them: confidence is for that case.
+    """
+    predictions, truth = _draw(run, "ranked", "chosen", DrawSettings(), share=1.0)
+    _fit(run, "ranked", [predictions], truth, "chosen", keep=False)
+
+
+def _membership(run: RecipeRun) -> None:
+    """What says whether the truth is in a database, in one list with generated molecules."""
+    from duallgd_cli.evaluate.membership import fit_membership
+
+    share = SamplingSettings().database_share
+    predictions, truth = _draw(run, "chosen", "together", run.settings.membership, share)
+    before, after = (run.out / f"{name}.safetensors" for name in ("chosen", "member"))
+    fit_membership(before, predictions, truth, after)
+
+
+def _confidence(run: RecipeRun) -> None:
+    """Probabilities from every draw, each made with the ranking."""
+    draws = enumerate(run.settings.draws)
+    drawn = [_draw(run, "member", f"draws-member/{place}", draw) for place, draw in draws]
+    runs = [predictions for predictions, _ in drawn]
+    _fit(run, "member", runs, drawn[0][1], "fitted", keep=True)
+
+
+def _card(run: RecipeRun) -> None:
+    """The file itself: recipe, commit, digests, hold-outs and cost go on its record."""
+    settings, fitted, costs = run.settings, load(run.out / "fitted.safetensors"), costs_of(run.out)
+    files = run.inputs(*settings.spectra, *settings.structures, *settings.holdout)
+    try:  # the commit of a clone; "" of an installed package
+        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        commit = done.stdout.strip()
+    except OSError:
+        commit = ""
+    record = {
+        "recipe": run.name,
+        "commit": commit,
+        "made_by": run.plain,
+        "core_hours": round(sum(cost["core_s"] for cost in costs.values()) / 3600, 3),
+        "cost": costs,
+        "sources": {path.name: sha256(path) for path in files if path.is_file()},
+        "hold_outs": {
+            "molecules": len(run.held_out()),
+            "sha256": sha256(run.out / _HELD_OUT),
+        },
+        "table_sha256": sha256(run.out / _TABLE),
+    }
+    made = replace(fitted, record=fitted.record | record)
+    save(run.out / WEIGHTS, made, torch.float16, short_codes=True)
+    del record["made_by"]
+    lines = (f"# {WEIGHTS}\n", "\n", yaml.safe_dump(record, sort_keys=False))
+    write_atomically(run.out / "card.md", lines)
+
+
+@dataclass(frozen=True)
+class RecipeStage:
+    """A stage: its name, what makes it, what it makes, whether all ranks take part."""
+
+    name: str
+    make: Callable[[RecipeRun], object]
+    makes: tuple[str, ...]
+    together: bool = False
+
+    def mark(self, out: Path) -> Path:
+        """The file that says that the stage is done in a run's folder."""
+        return out / "done" / f"{self.name}.json"
+
+
+STAGES: Final = (
+    RecipeStage("spectra", _spectra, (_TABLE, _HELD_OUT, "measured")),
+    RecipeStage("structures", _structures, ("structures",)),
+    RecipeStage("select", _select, ("alike", "large", "cations")),
+    RecipeStage("simulate", _simulate, (_SIMULATOR, "simulated")),
+    RecipeStage("encoder", _encoder, ("encoder/model.safetensors",), together=True),
+    RecipeStage("decoder", _decoder, ("decoder/model.safetensors",), together=True),
+    RecipeStage("templates", _templates, ("templates.safetensors",)),
+    RecipeStage("evidence", _evidence, ("evidence.safetensors",)),
+    RecipeStage("hashes", _hashes, (HASHES,)),
+    RecipeStage("draws", _first_draws, ("draws-evidence",)),
+    RecipeStage("ranking", _ranking, ("ranked.safetensors",)),
+    RecipeStage("database", _database, ("chosen.safetensors", "chosen")),
+    RecipeStage("membership", _membership, ("member.safetensors", "together")),
+    RecipeStage("confidence", _confidence, ("fitted.safetensors", "draws-member")),
+    RecipeStage("card", _card, (WEIGHTS, "card.md")),
+)
+NAMES: Final = tuple(stage.name for stage in STAGES)
 
 
 def read_recipe(
@@ -107,51 +467,46 @@ def _take_up(run: RecipeRun, first: str | None) -> None:
 
 
 def _make(run: RecipeRun, stage: RecipeStage, title: str) -> None:
-    """Make what a stage makes, or wait for the first process to do so."""
+    """Make what a stage makes, or wait for the first process to do so.
+
+    What each try took goes to ``cost.json``; Ctrl-C and a full disk are said in one sentence.
+    """
     mark, is_first = stage.mark(run.out), not run.runtime.rank
+    again = "run the same command again to go on; what was finished is kept"
     if is_first:
         run.shows.say(title)
-    if is_first or stage.together:
-        with _accounted(run, stage.name):
-            stage.make(run)
-    if is_first:
-        paths = [run.out / name for name in stage.makes]
-        made = [one for path in paths for one in (path, *sorted(path.rglob("*"))) if one.is_file()]
-        digests = {str(path.relative_to(run.out)): sha256(path) for path in made}
-        write_atomically(mark, [json.dumps(digests, indent=1), "\n"])
-        cost = costs_of(run.out)[stage.name]
-        run.shows.say(f"{stage.name} took {cost['s']:.0f} s, {cost['core_s']:.0f} s of processors")
-    while not mark.is_file():  # the first process writes for all
-        time.sleep(_LOOK_AGAIN_S)
-
-
-@contextmanager
-def _accounted(run: RecipeRun, name: str) -> Iterator[None]:
-    """Add what a try of a stage took to ``cost.json``; Ctrl-C and a full disk in one sentence.
-
-    Raises:
-        InterruptedRunError: Ctrl-C or a polite kill.
-        DuallgdError: The disk is full.
-    """
-    again = "run the same command again to go on; what was finished is kept"
     started, before = time.monotonic(), os.times()
     try:
-        yield
-    except InterruptedRunError:
-        raise
+        if is_first or stage.together:
+            stage.make(run)
     except KeyboardInterrupt:
-        raise InterruptedRunError(f"stopped in stage {name}; {again}") from None
+        raise InterruptedRunError(f"stopped in stage {stage.name}; {again}") from None
     except Exception as error:
         is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         if not is_full and shutil.disk_usage(run.out).free >= _NEARLY_FULL_BYTES:
             raise
         raise DuallgdError(
-            f"the disk of {run.out} is full in stage {name}; free some space and {again}"
+            f"the disk of {run.out} is full in stage {stage.name}; free some space and {again}"
         ) from error
     finally:
-        if not run.runtime.rank:
-            costs, own = costs_of(run.out), {"s": 0.0, "core_s": 0.0}
-            own |= costs.get(name, {})
-            own["s"] = round(own["s"] + time.monotonic() - started, 1)
-            own["core_s"] = round(own["core_s"] + sum(os.times()[:4]) - sum(before[:4]), 1)
-            write_atomically(run.out / COSTS, [json.dumps(costs | {name: own}, indent=1), "\n"])
+        if is_first:
+            costs = costs_of(run.out)
+            cost = {"s": 0.0, "core_s": 0.0} | costs.get(stage.name, {})
+            cost["s"] = round(cost["s"] + time.monotonic() - started, 1)
+            cost["core_s"] = round(cost["core_s"] + sum(os.times()[:4]) - sum(before[:4]), 1)
+            costs[stage.name] = cost
+            write_atomically(run.out / _COSTS, [json.dumps(costs, indent=1), "\n"])
+    if is_first:
+        paths = [run.out / name for name in stage.makes]
+        made = [one for path in paths for one in (path, *sorted(path.rglob("*"))) if one.is_file()]
+        digests = {str(path.relative_to(run.out)): sha256(path) for path in made}
+        write_atomically(mark, [json.dumps(digests, indent=1), "\n"])
+        run.shows.say(f"{stage.name} took {cost['s']:.0f} s, {cost['core_s']:.0f} s of processors")
+    while not mark.is_file():  # the first process writes for all
+        time.sleep(_LOOK_AGAIN_S)
+
+
+def costs_of(out: Path) -> dict[str, dict[str, float]]:
+    """Seconds and processor seconds of each stage of a run so far, every try counted."""
+    path = out / _COSTS
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

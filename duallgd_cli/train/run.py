@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import torch
-from torch import Tensor
 
 from duallgd_cli import __version__
 from duallgd_cli.checkpoint.format import Checkpoint, load, load_strictly
@@ -23,9 +22,8 @@ from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime, device_name
 from duallgd_cli.train.decoder import DecoderStage, InTurns
 from duallgd_cli.train.encoder import EncoderStage, begin_with_frequencies
-from duallgd_cli.train.prefetch import Task
 from duallgd_cli.train.settings import RunSettings
-from duallgd_cli.train.trainer import process_group, train
+from duallgd_cli.train.trainer import Run, Task, process_group
 
 # The part of the network that each stage trains.
 PARTS: Final = {"encoder": "encoder", "decoder": "denoiser"}
@@ -46,7 +44,7 @@ def run_training(
     start: Path | None = None,
     sizes: Mapping[str, Any] = MappingProxyType({}),
 ) -> Checkpoint:
-    """Train as asked, going on with an interrupted run in the same folder.
+    """Train as asked, going on with an interrupted run in the same folder; see `trainer.Run`.
 
     Args:
         run: Network and settings.
@@ -61,13 +59,6 @@ def run_training(
         start: Weights to start from, which bring their sizes; or None.
         sizes: What was said of the network, such as ``{"denoiser": {"fade_to": 0}}``, which holds
             for weights to start from, too.
-
-    Returns:
-        The averaged weights, also written to ``model.safetensors`` in the run's folder.
-
-    Raises:
-        MissingInputError: No prepared data there.
-        WeightsError: Weights to start from are missing or do not fit.
     """
     settings, part = run.training, PARTS[run.training.stage]
     torch.manual_seed(settings.seed)
@@ -104,7 +95,7 @@ def run_training(
         model.to(runtime.device)
         if runtime.compile:
             compile_layers(model)
-        return train(model, task, settings, out, runtime, on_step, record)
+        return Run(model, settings, out, runtime, on_step, record).train(task)
 
 
 def both_parts(encoder: Path, decoder: Path) -> Checkpoint:
@@ -112,9 +103,10 @@ def both_parts(encoder: Path, decoder: Path) -> Checkpoint:
     trained = {stage: load(path) for stage, path in (("encoder", encoder), ("decoder", decoder))}
     settings = replace(trained["decoder"].settings, encoder=trained["encoder"].settings.encoder)
     tensors = {
-        f"{part}.{name}": tensor
+        name: tensor
         for stage, part in PARTS.items()
-        for name, tensor in tensors_of(trained[stage], part).items()
+        for name, tensor in trained[stage].tensors.items()
+        if name.startswith(f"{part}.")
     }
     record = {
         **trained["decoder"].record,
@@ -124,20 +116,10 @@ def both_parts(encoder: Path, decoder: Path) -> Checkpoint:
     return Checkpoint(settings, tensors, record)
 
 
-def tensors_of(checkpoint: Checkpoint, part: str) -> dict[str, Tensor]:
-    """The tensors of a part of the network, by their names in it."""
-    return {
-        name.removeprefix(f"{part}."): tensor
-        for name, tensor in checkpoint.tensors.items()
-        if name.startswith(f"{part}.")
-    }
-
-
 def compile_layers(model: DualLGD, backend: str = "inductor") -> None:
     """Compile the layers of encoder and denoiser in place; parameters keep their names.
 
-    The layers are where the time goes, and alike: compiling the layer rather than the network takes
-    seconds instead of minutes and serves every layer and size at once.
+    They are where the time goes, and alike: one takes seconds instead of minutes and serves all.
     """
     for layer in (*model.denoiser.layers, *model.encoder.layers):
         layer.compile(backend=backend)
@@ -150,12 +132,17 @@ def _network(
     checkpoint = None if start is None else load(start)
     if checkpoint is not None:
         names = (part,) if part == "encoder" else (part, "diffusion", "memory_bits")
-        own: dict[str, Any] = {name: getattr(checkpoint.settings, name) for name in names}
-        settings = replace(settings, **own)
+        brought: dict[str, Any] = {name: getattr(checkpoint.settings, name) for name in names}
+        settings = replace(settings, **brought)
     model = DualLGD(parse(ModelSettings, merge(dump(settings), said), "model."))
     if checkpoint is not None:
+        own = {
+            name.removeprefix(f"{part}."): tensor
+            for name, tensor in checkpoint.tensors.items()
+            if name.startswith(f"{part}.")
+        }
         try:
-            load_strictly(model.get_submodule(part), tensors_of(checkpoint, part))
+            load_strictly(model.get_submodule(part), own)
         except WeightsError as error:
             raise WeightsError(
                 f"the {part} of {start} is not the one asked for: {error}; "

@@ -1,25 +1,19 @@
-"""Fitting what scores candidates beside the network: fragments of molecules, and bits.
+"""Fitting fragment models: one that simulates spectra, and one that scores candidates.
 
-Both learn to tell molecules of fold train from decoys: others of their formula that are made like
-candidates, for that is what a candidate's score is asked for.
+Both are fitted to measured spectra, so that they say which peaks a molecule gives; molecules count
+alike, however many spectra they have. What each fragment speaks for a molecule, as a peak or as
+none, is then fitted against decoys (see `scores.FragmentScorer`): others of its formula that are
+made like candidates, for that is what a candidate's score is asked for.
 
-- A fragment model that is fitted to measured spectra says which peaks a molecule gives; what each
-  fragment speaks for a molecule, as a peak or as none, is fitted against decoys. See
-  `scores.FragmentScorer`.
-- The chance of a fingerprint bit says nothing of what it is worth among molecules of one formula:
-  many bits go together and count again and again, others all of the molecules have. So a copy of
-  the encoder is trained on with a contrastive loss on sums of bits.
-
-Letters: B spectra, C fragments, D the molecule itself and its decoys, F bits, H hydrogen shifts,
-K peaks.
+Letters: C fragments, D the molecule itself and its decoys, F bits, H hydrogen shifts, K peaks.
 """
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
+from math import inf
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -27,37 +21,43 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import (
     binary_cross_entropy_with_logits,
-    embedding_bag,
+    cosine_similarity,
     logsigmoid,
     softplus,
 )
 
-from duallgd_cli.checkpoint.format import load
+from duallgd_cli.checkpoint.format import load, load_strictly
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.fragmentation import (
     BY_CHANCE,
+    CARRIED,
     FOUND,
     MISSED,
+    N_INPUTS,
+    SHIFTS,
+    Fragments,
     Ion,
     fragment_features,
     fragments,
     measured_intensity,
 )
 from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
-from duallgd_cli.data.peaks import packed_batch, prepared_batch
-from duallgd_cli.data.prepared import Molecules, PreparedSpectra
-from duallgd_cli.data.simulation import FragmentModel
+from duallgd_cli.data.peaks import prepared_batch
+from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
+from duallgd_cli.data.simulation import FragmentModel, Simulator, expected_intensity, fragment_loss
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch
 from duallgd_cli.runtime import in_order
 from duallgd_cli.sources.collection import BEGUN, Collection, molecule_of
-from duallgd_cli.train.encoder import SpectrumSampler, by_molecule
+from duallgd_cli.train.encoder import by_molecule
 from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
-from duallgd_cli.train.simulator import explained_peaks, fit_simulator, simulated_rows
 from duallgd_cli.train.trainer import fit
 
 Advance: TypeAlias = Callable[[int], None]
+# What decoys are made of: a molecule, its formula, logits of its fingerprint, and a seed.
+Doubted: TypeAlias = tuple[MolecularGraph, Formula, NDArray[np.float32], tuple[int, int]]
+# Features (C, N_INPUTS) of a molecule's fragments and which are peaks (C, H).
+Seen: TypeAlias = tuple[Tensor, Tensor]
 # By the row of a molecule: itself, then its decoys; nothing where none is made.
 Decoys: TypeAlias = Mapping[int, Sequence[Rival]]
 
@@ -80,14 +80,115 @@ _FRAGMENT_RATES: Final = OptimiserSettings(
 _FRAGMENT_DROPOUT: Final = 0.1
 # Of the first fit's loss, so that chances stay chances.
 _LIKELIHOOD: Final = 0.02
-# Log-odds of bits, summed up, are about ten times too sure of a molecule.
-_SHRUNK: Final = 0.1
-_SPECTRA: Final = 128
-# What is left out keeps the encoder from leaning on the molecules that it knows.
-_DROPOUT, _PEAK_DROPOUT = 0.25, 0.3
 _RATES: Final = OptimiserSettings(
-    "adamw", 3e-4, warmup_share=0.2, final_share=0.0, weight_decay=0.05, beta2=0.999, clip=5.0
+    "adamw", 2e-3, warmup_share=0.3, final_share=0.0, weight_decay=0.02, beta2=0.999, clip=inf
 )
+_SPECTRA_PER_STEP: Final = 48
+_VALIDATION_SPECTRA: Final = 500
+
+
+class MeasuredSpectrum(NamedTuple):
+    """One measured spectrum over the fragments of its molecule."""
+
+    found: Fragments
+    ion: Ion
+    intensity: NDArray[np.float32]  # of each fragment and hydrogen shift, (C, H)
+    weight: float  # share of the spectrum among those of its molecule
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Features (C, N_INPUTS) and intensities (C, H)."""
+        features = fragment_features(self.found, self.ion)
+        return torch.from_numpy(features), torch.from_numpy(self.intensity)
+
+
+def fit_simulator(
+    spectra: PreparedSpectra,
+    steps: int = 7000,
+    seed: int = 1,
+    advance: Advance = lambda steps: None,
+    *,
+    width: int = 256,
+) -> tuple[FragmentModel, dict[str, Any]]:
+    """Fit a fragment model of some channels on fold train, and judge it on fold val.
+
+    Returns:
+        The model, and what to keep on record: sizes, seed and, if there is a fold val, the cosine
+        similarity of expected and measured roots of intensity there.
+    """
+    torch.manual_seed(seed)
+    generator = np.random.default_rng(seed)
+    train = list_measured(spectra, "train", generator)
+    if not train:
+        raise UnreadableError("the prepared spectra hold none of fold train that can be simulated")
+    weight = np.array([spectrum.weight for spectrum in train])
+    weight /= weight.sum()
+    model = FragmentModel(N_INPUTS, len(SHIFTS), width)
+
+    def batch_of(step: int) -> tuple[Tensor, Tensor]:
+        drawn = np.random.default_rng((seed, step)).choice(len(train), _SPECTRA_PER_STEP, p=weight)
+        features, intensity = zip(*(train[i].tensors for i in drawn), strict=True)
+        return torch.cat(features), torch.cat(intensity)
+
+    def loss(model: FragmentModel, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        per_peak = fragment_loss(model, *batch)
+        return per_peak, torch.ones_like(per_peak)
+
+    fit(model, batch_of, loss, TrainingSettings(seed=seed, steps=steps, optimiser=_RATES), advance)
+    held_out, cosines = list_measured(spectra, "val", generator), []
+    for row in generator.permutation(len(held_out))[:_VALIDATION_SPECTRA]:
+        features, intensity = held_out[row].tensors
+        alike = cosine_similarity(
+            expected_intensity(model, features).flatten(), intensity.sqrt().flatten(), 0
+        )
+        cosines.append(float(alike))
+    figures = {"cosine": float(np.mean(cosines))} if cosines else {}
+    return model, {"spectra": len(train), "steps": steps, "seed": seed, "val": figures}
+
+
+def simulator_of(tensors: dict[str, Tensor], spectra: PreparedSpectra) -> Simulator:
+    """A simulator of the ions of fold train, molecules alike, by a fragment model's tensors."""
+    model = FragmentModel(N_INPUTS, len(SHIFTS), len(tensors["hidden.0.bias"]))
+    load_strictly(model, tensors)
+    rows = simulated_rows(spectra, "train")
+    columns = (spectra.adduct[rows], spectra.instrument[rows], spectra.energy_ev[rows])
+    ions = [Ion(*ion) for ion in zip(*(column.tolist() for column in columns), strict=True)]
+    molecule = spectra.molecule[rows]
+    return Simulator(model, ions, 1 / np.bincount(molecule)[molecule])
+
+
+def list_measured(
+    spectra: PreparedSpectra, fold: str, generator: np.random.Generator
+) -> list[MeasuredSpectrum]:
+    """Spectra of a fold whose ion can be simulated and of which a fragment is a peak."""
+    result: list[MeasuredSpectrum] = []
+    for molecule, own in zip(*by_molecule(spectra, simulated_rows(spectra, fold)), strict=True):
+        found = fragments(graph_of(spectra.molecules, int(molecule)), generator)
+        kept = []
+        for spectrum in own:
+            ion, *_ = peaks = explained_peaks(spectra, spectrum)
+            intensity = measured_intensity(found, *peaks)
+            kept += [(ion, intensity)] if intensity.any() else []
+        result += [MeasuredSpectrum(found, *measured, 1 / len(kept)) for measured in kept]
+    return result
+
+
+def simulated_rows(spectra: PreparedSpectra, fold: str) -> NDArray[np.int64]:
+    """Spectra of a fold whose ion can be simulated, of molecules with bonds."""
+    able = np.isin(spectra.adduct, list(CARRIED)) & (spectra.spectrum_fold == FOLDS.index(fold))
+    return np.flatnonzero(able & (np.diff(spectra.molecules.bond_offset)[spectra.molecule] > 0))
+
+
+def explained_peaks(
+    spectra: PreparedSpectra, spectrum: int
+) -> tuple[Ion, NDArray[np.int16], NDArray[np.float32]]:
+    """Ion of a spectrum, and sub-formulas (K, N_ELEMENTS) and intensities (K,) of its peaks."""
+    peaks = slice(*spectra.peak_offset[spectrum : spectrum + 2].tolist())
+    bare = spectra.carrier[peaks] == 0  # peaks that kept a metal are of no interest here
+    subformula, intensity = spectra.subformula[peaks][bare], spectra.intensity[peaks][bare]
+    adduct, instrument = int(spectra.adduct[spectrum]), int(spectra.instrument[spectrum])
+    ion = Ion(adduct, instrument, float(spectra.energy_ev[spectrum]))
+    return ion, subformula.astype(np.int16), intensity.astype(np.float32)
 
 
 def decoys_of_all(
@@ -100,21 +201,14 @@ def decoys_of_all(
 ) -> Decoys:
     """Decoys of all molecules of fold train, from two spectra of each, doubted in two ways.
 
-    The encoder speaks here and processes make the decoys, so that their number changes nothing.
-
-    Args:
-        spectra: Prepared spectra.
-        encoder: Gives logits of the fingerprint, (1, F), of one spectrum.
-        weights: File with the templates that decoys are made of, read by each process.
-        seed: Of the choice of spectra and decoys.
-        workers: Processes.
-        advance: Told of each spectrum.
+    The encoder speaks here and processes make the decoys, so that their number changes nothing;
+    each reads the templates that decoys are made of from the weights.
     """
     _templates.cache_clear()  # the file may have been made again
     _, spectra_of = by_molecule(spectra, simulated_rows(spectra, "train"))
     rows: list[int] = []
 
-    def cases() -> Iterator[tuple[MolecularGraph, Formula, NDArray[np.float32], tuple[int, int]]]:
+    def cases() -> Iterator[Doubted]:
         for number in (seed, seed + 1):
             generator = np.random.default_rng(number)
             for own in spectra_of:
@@ -134,9 +228,7 @@ def decoys_of_all(
     return decoys
 
 
-def _decoys(
-    weights: Path, case: tuple[MolecularGraph, Formula, NDArray[np.float32], tuple[int, int]]
-) -> tuple[Rival, ...]:
+def _decoys(weights: Path, case: Doubted) -> tuple[Rival, ...]:
     """Decoys of a case, by any process."""
     return decoys_of(*case, _templates(weights))
 
@@ -214,10 +306,7 @@ class ScorerModel(nn.Module):
 
 
 class Case(NamedTuple):
-    """A molecule, before decoys of its formula, (D,); and spectra of it.
-
-    A spectrum is its ion, sub-formulas int16 (K, N_ELEMENTS) and intensities (K,).
-    """
+    """A molecule, before decoys of its formula, (D,); and spectra as `explained_peaks` of it."""
 
     molecules: Sequence[Rival]
     spectra: Sequence[tuple[Ion, NDArray[np.int16], NDArray[np.float32]]]
@@ -240,9 +329,6 @@ def fit_evidence(
 
     Returns:
         Tensors for a weights file, and what to keep on record.
-
-    Raises:
-        UnreadableError: Fold train of either is empty.
     """
     train = structures.in_folds("train")
     if not train.any():
@@ -274,10 +360,8 @@ def fit_against_decoys(
 ) -> dict[str, object]:
     """Fit a scorer to give each molecule a higher score than its decoys, in place.
 
-    So many processes cut the molecules into fragments.
-
-    Returns:
-        What to keep on record: molecules, and the share of the last round that came first.
+    So many processes cut the molecules into fragments. On record are molecules, and the share of
+    the last round that came first.
     """
     a_round = -(-len(cases) // _AT_ONCE)
     came_first: list[bool] = []
@@ -292,14 +376,14 @@ def fit_against_decoys(
 
     made = in_order(fragments_of, drawn(), workers, at_a_time=1)
 
-    def batch_of(step: int) -> list[list[tuple[Tensor, Tensor]]]:
+    def batch_of(step: int) -> list[list[Seen]]:
         n_cases = min(_AT_ONCE, len(cases) - step % a_round * _AT_ONCE)
         return [
             [(torch.from_numpy(features), torch.from_numpy(there)) for features, there in case]
             for case in islice(made, n_cases)
         ]
 
-    def loss(model: ScorerModel, batch: list[list[tuple[Tensor, Tensor]]]) -> tuple[Tensor, Tensor]:
+    def loss(model: ScorerModel, batch: list[list[Seen]]) -> tuple[Tensor, Tensor]:
         scores, likelihood = scores_of(model, batch)
         came_first.extend(int(case.argmax()) == 0 for case in scores)
         entropy = torch.stack([case.logsumexp(0) - case[0] for case in scores]).mean()
@@ -307,19 +391,12 @@ def fit_against_decoys(
 
     settings = TrainingSettings(seed=seed, steps=_ROUNDS * a_round, optimiser=_FRAGMENT_RATES)
     fit(model, batch_of, loss, settings, advance)
-    return {
-        "told_apart": len(cases),
-        "first_of_rivals": float(np.mean(came_first[-len(cases) :])),
-    }
+    first = float(np.mean(came_first[-len(cases) :]))
+    return {"told_apart": len(cases), "first_of_rivals": first}
 
 
-def scores_of(
-    model: ScorerModel, cases: Sequence[Sequence[tuple[Tensor, Tensor]]]
-) -> tuple[list[Tensor], Tensor]:
-    """Score of each molecule of each case, (D,), and the loss of the peaks of the true ones.
-
-    A case is, of each of its molecules, features (C, N_INPUTS) and which are peaks (C, H).
-    """
+def scores_of(model: ScorerModel, cases: Sequence[Sequence[Seen]]) -> tuple[list[Tensor], Tensor]:
+    """Score of each molecule of each case, (D,), and the loss of the peaks of the true ones."""
     molecules = [molecule for case in cases for molecule in case]
     features, there = (torch.cat(part) for part in zip(*molecules, strict=True))
     log_odds, values = model(features, there)
@@ -348,66 +425,3 @@ def fragments_of(case: Case) -> list[tuple[NDArray[np.float32], NDArray[np.bool_
         there = measured_intensity(made, ion, subformula, intensity) > 0
         result.append((fragment_features(made, ion), there))
     return result
-
-
-def fit_isomer_encoder(
-    encoder: FormulaTransformer,
-    spectra: PreparedSpectra,
-    decoys: Decoys,
-    seed: int = 1,
-    advance: Advance = lambda steps: None,
-    *,
-    steps: int = 450,
-) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Train a copy of an encoder to tell molecules of fold train from others of their formula.
-
-    Returns:
-        Tensors of the copy, whose logits are what bits speak for a molecule, and what to keep on
-        record; nothing where no molecule has decoys.
-    """
-    sampler = SpectrumSampler(spectra)
-    rows = enumerate(sampler.molecules.tolist())
-    able = [place for place, row in rows if len(decoys.get(row, ())) > 1]
-    if not able:
-        return {}, {}
-    # Less sure from the start, and it forgets more of each spectrum.
-    model = copy.deepcopy(encoder).requires_grad_()
-    for tensor in model.fingerprint.parameters():
-        tensor.data *= _SHRUNK
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = _DROPOUT
-    came_first: list[bool] = []
-
-    def batch_of(step: int) -> tuple[PackedBatch, list[list[NDArray[np.uint16]]]]:
-        generator = np.random.default_rng((seed, step))
-        places = generator.choice(able, _SPECTRA).tolist()
-        drawn = (sampler.draw_from(place, generator) for place in places)
-        molecules, numbers = zip(*drawn, strict=True)
-        peaks = packed_batch([(spectra, numbers, _PEAK_DROPOUT)], generator)
-        return peaks, [[molecule.bits for molecule in decoys[row]] for row in molecules]
-
-    def loss(
-        model: FormulaTransformer, batch: tuple[PackedBatch, list[list[NDArray[np.uint16]]]]
-    ) -> tuple[Tensor, Tensor]:
-        peaks, bits = batch
-        scores = bit_sums(model(peaks), bits)
-        came_first[:] = [int(molecules.argmax()) == 0 for molecules in scores]
-        entropy = torch.stack([molecules.logsumexp(0) - molecules[0] for molecules in scores])
-        return entropy.sum(), entropy.new_tensor(len(entropy))
-
-    fit(model, batch_of, loss, TrainingSettings(seed=seed, steps=steps, optimiser=_RATES), advance)
-    record = {"contrasted": steps * _SPECTRA, "first_of_isomers": float(np.mean(came_first))}
-    return dict(model.state_dict()), record
-
-
-def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -> list[Tensor]:
-    """Sums of bits' scores (B, F) over those that each of B lists of D molecules has set: (D,)."""
-    n_bits, sizes = bit_scores.shape[1], [len(molecules) for molecules in bits]
-    every = [own for molecules in bits for own in molecules]
-    length = np.array([len(own) for own in every])
-    spectrum = np.repeat(np.repeat(np.arange(len(bits)), sizes), length)
-    place = torch.from_numpy(spectrum * n_bits + np.concatenate(every).astype(np.int64))
-    start = torch.from_numpy(np.cumsum(length) - length)
-    sums = embedding_bag(place, bit_scores.float().reshape(-1, 1), start, mode="sum")[:, 0]
-    return list(sums.split(sizes))

@@ -1,37 +1,42 @@
 """One trainer for every task: interrupted or not, in one process or many, on disk or in memory.
 
 All randomness of a step is a function of the seed, the step and the rank, so a resumed run needs
-only weights, moments and the step number to go on to the same numbers.
+only weights, moments and the step number to go on to the same numbers; which process makes a batch,
+and when, changes none.
 """
 
+import atexit
 import copy
 import json
 import logging
 import math
+import os
+import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
+from torch.utils.data import DataLoader, Dataset
 
 from duallgd_cli.checkpoint.format import Checkpoint, save, shapes_in
 from duallgd_cli.config import dump
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UsageError, WorkerDiedError
 from duallgd_cli.files import replaced
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.runtime import Runtime
+from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.train.optimisers import learning_rate, optimisers, update_average
-from duallgd_cli.train.prefetch import Task, batches, default_workers
 from duallgd_cli.train.settings import TrainingSettings
 
 _log = logging.getLogger(__name__)
@@ -39,12 +44,30 @@ STATE: Final = "state.pt"
 MODEL: Final = "model.safetensors"
 BEST: Final = "best.safetensors"  # the averaged model at the best look at held-out data
 _ONE_REQUEST_S: Final = 1.0
+_AHEAD: Final = 2  # batches under way for each process that makes them
+_MOST_BY_DEFAULT: Final = 8  # such processes
 # Of a model and a batch: the summed loss, and the number that it is to be divided by.
 Loss = Callable[[Any, Any], tuple[Tensor, Tensor]]
 
 
 class DivergenceError(DuallgdError):
     """The loss, or its gradient, is no longer a number."""
+
+
+class Task(Protocol):
+    """What is trained: batches, their loss, and what is looked at."""
+
+    def plan(self, first_step: int) -> Iterator[Any]:
+        """What each step is trained on, from a step on, for ever; cheap."""
+
+    def collate(self, planned: Any, step: int) -> Any:  # noqa: ANN401
+        """The batch of one step, on the CPU, with the number of its cases as ``n_samples``."""
+
+    def loss(self, model: Any, batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401
+        """Summed loss and the number it is to be divided by, both scalars."""
+
+    def validate(self, model: Any) -> dict[str, float]:  # noqa: ANN401
+        """Figures on held-out data."""
 
 
 @contextmanager
@@ -105,7 +128,6 @@ class _Steps:
             summed, count = loss(self.model, batch)
         n_samples = summed.detach().new_full((), getattr(batch, "n_samples", 1))
         total, number, samples = sum_over_ranks(self.runtime, summed, count, n_samples)
-        number = number.clamp_min(1)  # a batch of cores that are molecules leaves nothing to guess
         self.model.zero_grad(set_to_none=True)
         (summed / number).backward()
         if self.runtime.world_size > 1:
@@ -151,58 +173,6 @@ def fit(
     model.eval()
 
 
-def train(
-    model: DualLGD,
-    task: Task,
-    settings: TrainingSettings,
-    out: Path,
-    runtime: Runtime,
-    on_step: Callable[[int, dict[str, float]], None],
-    record: dict[str, Any],
-) -> Checkpoint:
-    """Train until the last step, going on from the folder's `STATE` if it is there.
-
-    The model is on its device and changed in place; the folder gets ``metrics.jsonl``, `MODEL` and
-    `BEST`, too. The callback is told step and figures after each logged step. The record is kept in
-    every checkpoint.
-
-    Returns:
-        The checkpoint with averaged weights, as written to `MODEL`.
-
-    Raises:
-        DivergenceError: Loss or gradient became NaN or infinite; the last good state is kept.
-        InterruptedRunError: Ctrl-C or a polite kill; the state is saved first.
-        WorkerDiedError: A process that makes batches was killed.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    run, workers = _Run(model, settings, out, runtime, on_step, record), settings.data.workers
-    workers = default_workers(runtime) if workers is None else workers
-    with interruptible() as asked:
-        made = batches(task, run.progress.step, runtime.device, workers)
-        try:
-            while run.progress.step < settings.steps:
-                run.advance(task, made)
-                if asked.is_set():
-                    raise KeyboardInterrupt
-        except KeyboardInterrupt:
-            run.save()
-            raise InterruptedRunError(
-                f"stopped at step {run.progress.step} of {settings.steps}; "
-                f"run the same command to go on, weights so far are {out / MODEL}"
-            ) from None
-        except RuntimeError as error:
-            if not str(error).startswith("DataLoader worker"):  # torch says so wherever the loop is
-                raise
-            raise WorkerDiedError(
-                "a process that makes batches was ended from outside, probably for want of memory; "
-                "the same command goes on, with fewer by --set "
-                f"{settings.stage}.training.data.workers=1"
-            ) from None
-        finally:
-            made.close()
-    return run.save()
-
-
 @dataclass
 class _Progress:
     """How far a run has come."""
@@ -214,8 +184,13 @@ class _Progress:
     best: float | None = None  # the least `verdict` on such so far
 
 
-class _Run(_Steps):
-    """Steps with an average of the weights, figures, looks at held-out data and saved states."""
+class Run(_Steps):
+    """Steps with an average of the weights, figures, looks at held-out data and saved states.
+
+    It goes on from the folder's `STATE` if it is there. The model is on its device and changed in
+    place; the folder gets ``metrics.jsonl``, `BEST` and `MODEL`, with the record. The callback is
+    told step and figures after each logged step.
+    """
 
     def __init__(
         self,
@@ -227,12 +202,48 @@ class _Run(_Steps):
         record: dict[str, Any],
     ) -> None:
         super().__init__(model, settings, runtime)
+        out.mkdir(parents=True, exist_ok=True)
         self.sizes, self.out, self.on_step, self.record = model.settings, out, on_step, record
         # The weights that get saved as the model: a moving average.
         self.averaged = copy.deepcopy(model).requires_grad_(False).eval()
         self.progress = self._resumed()
         self.window: list[list[float]] = []  # figures of the steps since the last line of the log
         self.window_start_s = self.progress.seconds
+
+    def train(self, task: Task) -> Checkpoint:
+        """Train until the last step; returns what is `MODEL` then.
+
+        Raises:
+            DivergenceError: Loss or gradient became NaN or infinite; the last good state is kept.
+            InterruptedRunError: Ctrl-C or a polite kill; the state is saved first.
+            WorkerDiedError: A process that makes batches was killed.
+        """
+        workers = self.settings.data.workers
+        workers = default_workers(self.runtime) if workers is None else workers
+        with interruptible() as asked:
+            made = batches(task, self.progress.step, self.runtime.device, workers)
+            try:
+                while self.progress.step < self.settings.steps:
+                    self._advance(task, made)
+                    if asked.is_set():
+                        raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                self._save()
+                raise InterruptedRunError(
+                    f"stopped at step {self.progress.step} of {self.settings.steps}; run the same "
+                    f"command to go on, weights so far are {self.out / MODEL}"
+                ) from None
+            except RuntimeError as error:
+                if not str(error).startswith("DataLoader worker"):  # torch says so in any loop
+                    raise
+                raise WorkerDiedError(
+                    "a process that makes batches was ended from outside, probably for want of "
+                    "memory; the same command goes on, with fewer by --set "
+                    f"{self.settings.stage}.training.data.workers=1"
+                ) from None
+            finally:
+                made.close()
+        return self._save()
 
     def _resumed(self) -> _Progress:
         """Take up the state in the run's folder, if there is one, of this run and whole."""
@@ -257,7 +268,7 @@ class _Run(_Steps):
             optimiser.load_state_dict(moments)
         return _Progress(**state["progress"])
 
-    def advance(self, task: Task, made: Iterator[Any]) -> None:
+    def _advance(self, task: Task, made: Iterator[Any]) -> None:
         """One optimiser step and what is due after it."""
         started, progress, settings = time.perf_counter(), self.progress, self.settings
         self.take(progress.step, task.loss, next(made))
@@ -289,7 +300,7 @@ class _Run(_Steps):
                 if not self.runtime.rank:
                     save(self.out / BEST, self._checkpoint(), torch.float16)
         if is_saved:
-            self.save()
+            self._save()
 
     def _collect(self) -> None:
         """Fetch the figures of all steps; comes before every save, for weights that are numbers."""
@@ -311,7 +322,7 @@ class _Run(_Steps):
         record = self.record | asdict(progress) | {"seconds": round(progress.seconds, 1)}
         return Checkpoint(self.sizes, dict(self.averaged.state_dict()), record)
 
-    def save(self) -> Checkpoint:
+    def _save(self) -> Checkpoint:
         """Write the state to resume from and the averaged model."""
         self._collect()
         checkpoint = self._checkpoint()
@@ -347,23 +358,17 @@ def interruptible() -> Iterator[threading.Event]:
     """Take SIGINT and SIGTERM as requests to stop; yields what is set once somebody asked.
 
     Python raises KeyboardInterrupt anywhere, and half-way through an optimiser's step there is no
-    state worth saving. Asked again a second later, it is raised all the same. Outside the main
-    thread signals are left alone.
+    state worth saving. Asked again a second later, it is raised all the same.
     """
-    asked, first_s = threading.Event(), 0.0
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
+    asked, first_s = threading.Event(), math.inf
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def ask(*_: object) -> None:
         nonlocal first_s
-        # `timeout` and terminals send one request more than once.
-        if asked.is_set() and time.monotonic() - first_s > _ONE_REQUEST_S:
+        now_s = time.monotonic()
+        if now_s - first_s > _ONE_REQUEST_S:  # `timeout` and terminals send one more than once
             raise KeyboardInterrupt
-        if not asked.is_set():
-            asked.set()
-            first_s = time.monotonic()
+        asked.set()
+        first_s = min(first_s, now_s)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -371,3 +376,68 @@ def interruptible() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class _Batches(Dataset[bytes]):
+    """Batches by step and plan."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __getitem__(self, item: tuple[int, Any]) -> bytes:
+        step, planned = item
+        # As bytes: torch's own way between processes needs shared memory, which containers lack.
+        return pickle.dumps(self.task.collate(planned, step), pickle.HIGHEST_PROTOCOL)
+
+
+def default_workers(runtime: Runtime) -> int:
+    """Processes that make batches by default: none on a CPU, which has better to do."""
+    cores = available_cores() // runtime.world_size
+    return max(1, min(_MOST_BY_DEFAULT, cores - 1)) if runtime.device.type == "cuda" else 0
+
+
+def batches(
+    task: Task, first_step: int, device: torch.device, workers: int = 0
+) -> Generator[Any, None, None]:
+    """Batches on the device, from a step on, for ever; close the iterator to end the processes.
+
+    So many processes make them ahead, in the order of their steps; without one, each is made when
+    it is asked for.
+    """
+    workers = workers if hasattr(os, "fork") else 0
+    with warnings.catch_warnings():
+        # Of forking beside threads (none of ours holds a lock between two steps), and of more
+        # processes than cores.
+        warnings.simplefilter("ignore")
+        loader = DataLoader(
+            _Batches(task),
+            batch_size=None,
+            sampler=enumerate(task.plan(first_step), first_step),
+            num_workers=workers,
+            prefetch_factor=_AHEAD if workers else None,
+            multiprocessing_context="fork" if workers else None,  # shares the mapped data
+            worker_init_fn=_leave_signals_to_parent,
+            generator=torch.Generator(),  # not the global one
+        )
+        made = iter(loader)
+    # Without it PyTorch asks processes to stop at the end, to which they do not listen, and waits.
+    end = getattr(made, "_shutdown_workers", lambda: None)
+    atexit.register(end)
+    try:
+        for pickled in made:
+            batch = pickle.loads(pickled)  # from our own
+            if device.type == "cuda":
+                # From pinned memory a copy is queued like a kernel, and the loop goes on.
+                batch = map_tensors(batch, lambda x: x.pin_memory().to(device, non_blocking=True))
+            elif device.type != "cpu":
+                batch = map_tensors(batch, lambda x: x.to(device))
+            yield batch
+    finally:
+        end()
+        atexit.unregister(end)
+
+
+def _leave_signals_to_parent(_: int) -> None:
+    """Ctrl-C, and a polite kill of the whole group, are for the parent to answer."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -36,8 +36,7 @@ from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError
-from duallgd_cli.evaluate.mces import minima
-from duallgd_cli.evaluate.metrics import Scores
+from duallgd_cli.evaluate.metrics import Scores, minima
 from duallgd_cli.evaluate.report import report
 from duallgd_cli.evaluate.run import claim_files, inputs_of, predict_inputs
 from duallgd_cli.evaluate.settings import EvaluateSettings

@@ -28,7 +28,7 @@ from duallgd_cli.data.prepared import FOLDS, load_molecules, load_spectra
 from duallgd_cli.data.prepared import Molecules as Prepared
 from duallgd_cli.model.duallgd import MIN_PROBABILITY
 from duallgd_cli.model.fragment_kernel import FragmentKernel
-from duallgd_cli.train.kernel_fit import fit_kernel
+from duallgd_cli.train.encoder import fit_kernel
 
 _LEAST = 1e-5
 _BINS = (MIN_PROBABILITY, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -50,7 +50,7 @@ def main(
     columns = [figures(predicted, truth, isomers.of(counts, truth))]
     rows = of_sizes(known, sizes)
     alike = load_neighbours(structures, known, torch.device("cpu"))
-    imitated = Imitation.of(known, alike, 0.0)(rows, np.random.default_rng(1)).double().numpy()
+    imitated = Imitation(known, alike, 0.0)(rows, np.random.default_rng(1)).double().numpy()
     truth = true_bits(known, rows)
     columns.append(figures(imitated, truth, isomers.of(known.atom_counts[rows], truth)))
     table = Table("", "predicted, fold val", "imitated", title="Fingerprints of the denoiser")

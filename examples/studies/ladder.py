@@ -16,7 +16,7 @@ import numpy as np
 from one_list import generated_of
 
 from duallgd_cli.chem.identity import family, parse_smiles, scaffold
-from duallgd_cli.evaluate.fitting import truths_of
+from duallgd_cli.evaluate.calibrate import truths_of
 from duallgd_cli.predict.journal import read
 from duallgd_cli.ranking.one_list import Ranking
 

@@ -21,12 +21,8 @@ from typing import Final
 import numpy as np
 
 from duallgd_cli.config import SamplingSettings, dump
-from duallgd_cli.evaluate.fitting import (
-    both_worlds,
-    truths_of,
-    weights_of_membership,
-    without_truth,
-)
+from duallgd_cli.evaluate.calibrate import truths_of
+from duallgd_cli.evaluate.membership import both_worlds, weights_of_membership, without_truth
 from duallgd_cli.predict.journal import read
 from duallgd_cli.ranking.one_list import Ranking
 from duallgd_cli.results import Candidate, HypothesisResult, Results

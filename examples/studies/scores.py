@@ -21,8 +21,14 @@ from numpy.typing import NDArray
 
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.checkpoint.format import load
-from duallgd_cli.evaluate.calibrate import ScoredCase, fit, folds
-from duallgd_cli.evaluate.fitting import known_blocks, scored_cases, truths_of
+from duallgd_cli.evaluate.calibrate import (
+    ScoredCase,
+    fit,
+    folds,
+    known_blocks,
+    scored_cases,
+    truths_of,
+)
 from duallgd_cli.predict.journal import read
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel
 

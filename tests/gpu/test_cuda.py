@@ -17,9 +17,9 @@ from duallgd_cli.model.rewritten import for_inference
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.optimisers import optimisers, update_average
-from duallgd_cli.train.prefetch import batches
 from duallgd_cli.train.run import compile_layers
 from duallgd_cli.train.settings import OptimiserSettings
+from duallgd_cli.train.trainer import batches
 from tests.made_graphs import (
     FORMULAS,
     condition,

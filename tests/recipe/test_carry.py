@@ -17,7 +17,7 @@ SMILES = "CCO C[N+](C)(C)CC(=O)[O-] Cn1c(=O)c2c(ncn2C)n(C)c1=O CC(=O)Oc1ccccc1C(
 def prepared(tmp_path):
     table = tmp_path / "in.smi"
     table.write_text(SMILES.replace(" ", "\n"))
-    prepare_structures(table, tmp_path / "prepared")
+    prepare_structures([table], tmp_path / "prepared")
     return tmp_path / "prepared"
 
 

@@ -9,7 +9,7 @@ from typer import Typer
 from typer.testing import CliRunner
 
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
-from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError
 from recipes import massbank
 from recipes.massbank import read_folds, rebuild_massbank, screen
 from tests.made_runs import rows_of
@@ -82,30 +82,6 @@ def test_a_release_becomes_a_table_in_the_published_layout_and_is_not_lost(tmp_p
     assert (row["inchikey"], row["formula"]) == ("BSYNRYMUTXBXSQ", "C9H8O4")
     assert (row["adduct"], row["instrument_type"], row["fold"]) == ("[M+H]+", "Orbitrap", "train")
     assert float(row["collision_energy"]) == pytest.approx(50 * 181.0495 / 500, abs=0.01)
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_a_table_appears_only_when_it_is_whole(tmp_path, monkeypatch, error):
-    seen = UsageError if error is OSError else error
-
-    def stop(_):
-        yield from screened[:1]
-        raise error
-
-    source = release(tmp_path / "release", record(), record(SMILES="CCOC(=O)C"))
-    out = tmp_path / "made" / "massbank.tsv.xz"
-    screened = list(screen(source))
-    monkeypatch.setattr(massbank, "screen", stop)
-
-    with pytest.raises(seen):
-        rebuild_massbank(source, out)
-
-    assert list(out.parent.iterdir()) == []
-    out.write_text("of an earlier run")
-    with pytest.raises(seen):
-        rebuild_massbank(source, out)
-    assert out.read_text() == "of an earlier run"
-    assert list(out.parent.iterdir()) == [out]
 
 
 @pytest.mark.parametrize(

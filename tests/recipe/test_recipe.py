@@ -4,10 +4,8 @@ import errno
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +22,8 @@ from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.predict.model import load_model
 from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.train import recipe as recipe_module
-from duallgd_cli.train.recipe import follow, read_recipe
+from duallgd_cli.train.recipe import NAMES, STAGES, Displays, follow, read_recipe
 from duallgd_cli.train.settings import RecipeSettings
-from duallgd_cli.train.stages import NAMES, STAGES, Displays
 from tests.made_training import cpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -225,36 +222,6 @@ def test_a_stage_that_is_stopped_says_so_and_goes_on_later(
 
     assert done == list(NAMES)
     assert json.loads((tmp_path / "cost.json").read_text()).keys() == set(NAMES)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", ["encoder"])
-def test_a_polite_kill_in_a_stage_loses_nothing(whole, tmp_path, stage):
-    out = tmp_path / "run"
-    shutil.copytree(whole[0], out)
-    said = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    settings = yaml.safe_dump(merge(yaml.safe_load(TINY.read_text()), SHORT))
-    (tmp_path / "recipe.yaml").write_text(settings)
-    arguments = ["-m", "duallgd_cli", "train", tmp_path / "recipe.yaml", "--data", TINY.parent]
-    arguments += ["-o", out, "--device", "cpu", "--from", stage, "--until", stage]
-    with subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        env=os.environ | said,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        next(line for line in process.stderr if line.startswith("stage "))
-        time.sleep(0.3)
-        process.send_signal(signal.SIGTERM)
-        ended = process.stderr.read()
-
-    again = command(*arguments[:-4], "--until", stage)
-
-    assert process.returncode in (130, 0), ended
-    assert "Traceback" not in ended
-    if process.returncode:
-        assert "run the same command" in ended.splitlines()[-1]
-    assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.slow

@@ -158,17 +158,6 @@ def rewritten(path, **changes):
     return path
 
 
-def test_random_features_travel_with_the_weights(path, checkpoint):
-    """Another seed in the settings changes nothing: what was drawn is stored."""
-    found = load(path)
-    other = replace(found.settings.denoiser, feature_seed=1)
-
-    built = replace(found, settings=replace(found.settings, denoiser=other)).build()
-
-    name = "denoiser.layers.0.pair_attention.features"
-    assert torch.equal(built.state_dict()[name], checkpoint.tensors[name])
-
-
 @pytest.mark.parametrize("keep", [0, 5, 200, -1, None])
 def test_what_is_no_whole_file_is_refused_in_a_sentence(path, keep):
     path.write_bytes(path.read_bytes()[:keep] if keep is not None else b"PK\x03\x04pickle" * 100)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from duallgd_cli.chem.elements import INDEX
-from duallgd_cli.data import alike
+from duallgd_cli.data import prepared
 from duallgd_cli.data.alike import domain_classifier, log_odds, morgan_bits, select_alike
 from duallgd_cli.data.prepared import Molecules, load_molecules, read_manifest
 from duallgd_cli.errors import UnreadableError
@@ -42,7 +42,7 @@ def test_molecules_like_measured_ones_are_chosen_in_blocks_as_all_at_once(tmp_pa
     like = measured(tmp_path / "measured", *ESTERS[1::2])
 
     whole = select_alike(structures, tmp_path / "alike", like, 15)
-    monkeypatch.setattr(alike, "BLOCK", 7)
+    monkeypatch.setattr(prepared, "BLOCK", 7)
     blocks = select_alike(structures, tmp_path / "blocks", like, 15)
 
     chosen, before = load_molecules(tmp_path / "alike"), load_molecules(structures)

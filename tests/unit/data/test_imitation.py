@@ -8,7 +8,7 @@ import torch
 
 from duallgd_cli.data import imitation as module
 from duallgd_cli.data.imitation import Imitation, load_neighbours, neighbours
-from duallgd_cli.data.prepared import write
+from duallgd_cli.data.prepared import write_blocks
 from tests.made_graphs import made_molecules
 
 CPU = torch.device("cpu")
@@ -58,7 +58,7 @@ def test_a_few_molecules_are_neighbours_of_each_other_and_of_themselves_last():
 
 
 def test_neighbours_are_kept_beside_the_data_and_found_anew_when_those_change(molecules, tmp_path):
-    write(tmp_path, molecules.arrays(), {"kind": "structures"})
+    write_blocks(tmp_path, [molecules.arrays()], lambda: {"kind": "structures"})
     first = load_neighbours(tmp_path, molecules, CPU)
     kept = tmp_path / "neighbours.npy"
     np.save(kept, first[:, ::-1])
@@ -72,7 +72,7 @@ def test_neighbours_are_kept_beside_the_data_and_found_anew_when_those_change(mo
 
 
 def imitated(molecules, clean_share=0.0, seed=2):
-    imitation = Imitation.of(molecules, neighbours(molecules, CPU), clean_share)
+    imitation = Imitation(molecules, neighbours(molecules, CPU), clean_share)
     rows = np.flatnonzero(molecules.in_folds("train"))
     return rows, imitation(rows, np.random.default_rng(seed)).numpy()
 
@@ -120,12 +120,3 @@ def test_a_clean_share_is_the_truth():
     is_true = (np.abs(chance - dense(molecules)[rows]) < 1e-6).all(1)
 
     assert 0.17 < is_true.mean() < 0.33
-
-
-def test_a_seed_gives_the_same_again(molecules):
-    _, first = imitated(molecules, seed=3)
-    _, again = imitated(molecules, seed=3)
-    _, other = imitated(molecules, seed=4)
-
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)

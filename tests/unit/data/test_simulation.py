@@ -9,7 +9,7 @@ import torch
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data import simulation
+from duallgd_cli.data import prepared, simulation
 from duallgd_cli.data.fragmentation import (
     N_INPUTS,
     SHIFTS,
@@ -210,7 +210,7 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("made")
     (made / "structures.smi").write_text("\n".join(SMILES))
     held_out = frozenset({"BSYNRYMUTXBXSQ", "AAAAAAAAAAAAAA"})  # aspirin, none of these
-    prepare_structures(made / "structures.smi", made / "structures", holdout=held_out)
+    prepare_structures([made / "structures.smi"], made / "structures", holdout=held_out)
     manifest = prepare_simulated(made / "structures", simulator(), made / "out", {}, seed=3)
     return made / "out", manifest
 
@@ -233,7 +233,7 @@ def test_a_limit_and_blocks_change_no_spectrum(tmp_path, folder, monkeypatch):
     out, manifest = folder
     source, told = out.with_name("structures"), []
     prepare_simulated(source, simulator(), tmp_path / "4", {}, limit=4, seed=3, advance=told.append)
-    monkeypatch.setattr(simulation, "BLOCK", 3)
+    monkeypatch.setattr(prepared, "BLOCK", 3)
     blocks = prepare_simulated(source, simulator(), tmp_path / "99", {}, limit=99, seed=3)
 
     whole, few = load_spectra(out), load_spectra(tmp_path / "4")

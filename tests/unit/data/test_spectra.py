@@ -10,15 +10,9 @@ from dataclasses import asdict
 import pytest
 
 from duallgd_cli.chem.adduct import BY_NAME
-from duallgd_cli.data import spectra as module
+from duallgd_cli.data import prepared
 from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest
-from duallgd_cli.data.spectra import (
-    LabelledSpectrum,
-    RejectedSpectrum,
-    gather_spectra,
-    prepare_spectra,
-    read_labelled,
-)
+from duallgd_cli.data.spectra import gather_spectra, prepare_spectra
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.types import INSTRUMENTS
@@ -105,7 +99,7 @@ def test_what_is_left_out_is_reported_and_what_is_in_is_recorded(folder):
 
 def test_spectra_are_written_in_blocks_to_the_same_folder(folder, tmp_path, monkeypatch):
     """A block may hold no molecule that is new."""
-    monkeypatch.setattr(module, "BLOCK", 1)
+    monkeypatch.setattr(prepared, "BLOCK", 1)
 
     prepare_spectra(folder.with_name("set.tsv"), tmp_path / "blocks")
 
@@ -125,23 +119,8 @@ def test_molecules_on_the_holdout_list_never_reach_training(tmp_path):
     assert (manifest["holdout_keys"], manifest["holdout_removed"]) == (2, 3)
 
 
-@pytest.mark.parametrize("name", ["set.tsv", "set.tsv.gz"])
-@pytest.mark.parametrize("fold", ["val", None])
-def test_a_record_is_read_without_its_labels_and_is_of_train_by_default(tmp_path, name, fold):
-    line, columns = (LINE, COLUMNS) if fold else (LINE.rpartition("\t")[0], COLUMNS[:-1])
-
-    (record,) = read_labelled(table(tmp_path / name, line, columns=columns))
-
-    spectrum = record.spectrum
-    assert (record.smiles, record.fold, record.number) == (ASPIRIN, fold or "train", 1)
-    assert (spectrum.adduct_text, spectrum.instrument) == ("[M+H]+", "orbitrap")
-    assert (spectrum.mz.tolist(), spectrum.precursor_mz) == ([121.0284, 163.0390], 181.0495)
-    # The column of numbers is in eV, also on an Orbitrap.
-    assert (spectrum.collision_energy_ev, spectrum.metadata) == (30.0, {})
-
-
 @pytest.mark.parametrize(
-    ("row", "reason"),
+    ("line", "reason"),
     [
         ("A1\t100.0\t1", "unreadable"),
         (LINE.replace("1,0.5", "1"), "unreadable"),
@@ -150,12 +129,14 @@ def test_a_record_is_read_without_its_labels_and_is_of_train_by_default(tmp_path
         (LINE.replace("\tval", "\teverything"), "unknown fold"),
     ],
 )
-def test_a_bad_row_is_rejected_with_its_reason_and_the_next_is_read(tmp_path, row, reason):
-    bad, good = read_labelled(table(tmp_path / "set.tsv", row, LINE))
+def test_a_bad_row_is_rejected_with_its_reason_and_the_next_is_read(tmp_path, line, reason):
+    prepare_spectra(table(tmp_path / "set.tsv.gz", line, LINE), tmp_path / "out")
 
-    assert isinstance(bad, RejectedSpectrum)
-    assert (bad.reason, bad.number, bool(bad.detail)) == (reason, 1, True)
-    assert isinstance(good, LabelledSpectrum)
+    (report,) = rows_of(tmp_path / "out" / "report.tsv")
+    assert (report["reason"], report["number"], bool(report["detail"])) == (reason, "1", True)
+    prepared = load_spectra(tmp_path / "out")
+    # The column of numbers is in eV, also on an Orbitrap.
+    assert (prepared.energy_ev.tolist(), prepared.spectrum_fold.tolist()) == ([30.0], [1])
 
 
 def test_what_holds_no_labelled_spectra_is_refused(tmp_path):

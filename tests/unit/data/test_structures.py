@@ -11,7 +11,7 @@ from rdkit import Chem
 
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data import structures
+from duallgd_cli.data import prepared as stored
 from duallgd_cli.data.prepared import FOLDS, FORMAT_VERSION, load_molecules
 from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError
@@ -40,7 +40,7 @@ def sdf(*smiles, end="$$$$\n"):
 
 
 def prepared(tmp_path, text, name="in.smi", **options):
-    manifest = prepare_structures(write(tmp_path / name, text), tmp_path / "out", **options)
+    manifest = prepare_structures([write(tmp_path / name, text)], tmp_path / "out", **options)
     verify(tmp_path / "out")
     return manifest, load_molecules(tmp_path / "out"), rows_of(tmp_path / "out" / "report.tsv")
 
@@ -148,7 +148,7 @@ def test_folds_are_kept_and_unknown_ones_are_not_trained_on(tmp_path):
 )
 def test_a_file_without_structures_is_refused(tmp_path, name, text, message):
     with pytest.raises(UnreadableError, match=message):
-        prepare_structures(write(tmp_path / name, text), tmp_path / "out")
+        prepare_structures([write(tmp_path / name, text)], tmp_path / "out")
 
 
 @pytest.fixture
@@ -262,11 +262,11 @@ def test_a_line_of_a_hold_out_list_that_names_no_molecule_is_never_passed_over(
 def test_structures_are_written_in_blocks_to_the_same_folder(tmp_path, monkeypatch):
     """And what was there stays until the last block is read."""
     made = write(tmp_path / "in.smi", "".join(f"{text}\n" for text in (*SMILES, "no", ETHANOL)))
-    whole = prepare_structures(made, tmp_path / "whole")
-    monkeypatch.setattr(structures, "BLOCK", 5)
+    whole = prepare_structures([made], tmp_path / "whole")
+    monkeypatch.setattr(stored, "BLOCK", 5)
 
-    assert prepare_structures(made, tmp_path / "blocks") == whole
+    assert prepare_structures([made], tmp_path / "blocks") == whole
     with pytest.raises(UnreadableError, match="holds no structure that can be used"):
-        prepare_structures(write(tmp_path / "none.smi", "no\n"), tmp_path / "whole")
+        prepare_structures([write(tmp_path / "none.smi", "no\n")], tmp_path / "whole")
     for folder in ("blocks", "whole"):
         verify(tmp_path / folder)

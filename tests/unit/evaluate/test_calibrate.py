@@ -11,9 +11,9 @@ from duallgd_cli.evaluate.calibrate import (
     fit_ranking,
     judge,
     logistic,
+    record_of,
     scored_case,
 )
-from duallgd_cli.evaluate.fitting import record_of
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure
 

@@ -7,7 +7,7 @@ import pytest
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.fitting import fit_weights_file, scored_cases, truths_of
+from duallgd_cli.evaluate.calibrate import fit_weights_file, scored_cases, truths_of
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.run import predict

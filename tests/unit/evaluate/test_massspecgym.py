@@ -9,37 +9,26 @@ from unittest.mock import Mock
 import pytest
 
 from duallgd_cli.errors import MissingInputError, UnreadableError
-from duallgd_cli.evaluate import massspecgym
-from duallgd_cli.evaluate.massspecgym import downloaded, title_of
+from duallgd_cli.evaluate import tables
 from duallgd_cli.evaluate.run import inputs_of
 from duallgd_cli.evaluate.settings import EvaluateSettings
+from duallgd_cli.evaluate.tables import massspecgym, title_of
 from tests import labelled_table
 
 
 @pytest.fixture
 def published(tmp_path, monkeypatch):
-    """A small file that stands for the published one, in its real layout."""
+    """A small file that stands for the published one, in its real layout, at every address."""
     path = labelled_table.write(tmp_path / "MassSpecGym1.5.tsv")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setattr(massspecgym, "_PUBLISHED", {digest: "MassSpecGym 1.5"})
+    monkeypatch.setattr(tables, "_PUBLISHED", {digest: "MassSpecGym 1.5"})
+    asked = Mock(side_effect=lambda address, timeout: path.open("rb"))
+    monkeypatch.setattr(urllib.request, "urlopen", asked)
+    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
     return path
 
 
-@pytest.fixture
-def asked(published, monkeypatch):
-    """Addresses that were asked for; the published file is at each."""
-    addresses = []
-
-    def answer(address, timeout):
-        addresses.append(address)
-        return published.open("rb")
-
-    monkeypatch.setattr(urllib.request, "urlopen", answer)
-    monkeypatch.setenv("DUALLGD_CACHE", str(published.parent / "cache"))
-    return addresses
-
-
-def test_by_its_name_it_is_downloaded_once_and_its_test_fold_scored(asked, published):
+def test_by_its_name_it_is_downloaded_once_and_its_test_fold_scored(published):
     settings = EvaluateSettings(benchmark="MassSpecGym", out=published.parent / "out")
     first, again = inputs_of(settings), inputs_of(settings)
 
@@ -47,7 +36,7 @@ def test_by_its_name_it_is_downloaded_once_and_its_test_fold_scored(asked, publi
     assert first.source.read_bytes() == published.read_bytes()
     assert {truth.fields["fold"] for truth in first.truths} == {"test"}
     assert title_of(first.source) == "MassSpecGym 1.5"
-    [address] = asked
+    [(address,)] = [call.args for call in urllib.request.urlopen.call_args_list]
     assert re.fullmatch(
         "https://huggingface.co/datasets/roman-bushuiev/MassSpecGym/resolve/[0-9a-f]{40}/data/"
         r"MassSpecGym1\.5\.tsv",
@@ -55,29 +44,19 @@ def test_by_its_name_it_is_downloaded_once_and_its_test_fold_scored(asked, publi
     )
 
 
-def test_a_file_that_is_not_the_published_one_is_another_benchmark(published):
+def test_another_file_is_another_benchmark_and_refused_as_a_download(published):
     published.write_text(published.read_text() + "\n")
 
     assert title_of(published) == "MassSpecGym1.5.tsv"
-
-
-@pytest.mark.usefixtures("asked")
-def test_a_download_that_is_not_the_published_file_is_refused(published):
-    published.write_text("broken")
-
     with pytest.raises(UnreadableError, match="is not MassSpecGym as published"):
-        downloaded()
+        massspecgym()
 
 
-@pytest.mark.usefixtures("asked")
-def test_without_a_network_the_message_says_what_to_fetch_from_where(published, monkeypatch):
-    broken = Mock(side_effect=urllib.error.URLError("no route to host"))
-    monkeypatch.setattr(urllib.request, "urlopen", broken)
+def test_without_a_network_the_message_says_what_to_fetch_from_where(published):
+    urllib.request.urlopen.side_effect = urllib.error.URLError("no route to host")
 
-    with pytest.raises(MissingInputError, match="no route to host") as refused:
-        downloaded()
+    with pytest.raises(MissingInputError, match=r"no route to host.*fetch https://hug.*or a table"):
+        massspecgym()
 
-    assert "fetch https://huggingface.co/" in str(refused.value)
-    assert "give the file with --benchmark, or a table of your own" in str(refused.value)
-    assert broken.call_count == 1
+    assert urllib.request.urlopen.call_count == 1
     assert not list((published.parent / "cache").iterdir())

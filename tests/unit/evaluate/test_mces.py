@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from duallgd_cli.evaluate import mces
-from duallgd_cli.evaluate.mces import Minima, minima, search
+from duallgd_cli.evaluate import metrics as mces
+from duallgd_cli.evaluate.metrics import Minima, minima, search
 
 pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
 pulp = pytest.importorskip("pulp", reason="needs the evaluate extra")
@@ -132,7 +132,7 @@ def test_just_within_the_cutoff_is_proven_and_just_above_is_not_there():
 
 
 def test_solvers_say_nothing():
-    solve = f"from duallgd_cli.evaluate.mces import search; search{(*PAIR, 15.0)}"
+    solve = f"from duallgd_cli.evaluate.metrics import search; search{(*PAIR, 15.0)}"
 
     done = subprocess.run([sys.executable, "-c", solve], capture_output=True, check=True)
 

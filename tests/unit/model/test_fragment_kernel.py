@@ -18,8 +18,8 @@ from duallgd_cli.model.fragment_kernel import (
 )
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.sources.collection import known_molecules
-from duallgd_cli.train import kernel_fit as module
-from duallgd_cli.train.kernel_fit import fit_kernel, known_spectra
+from duallgd_cli.train import encoder as module
+from duallgd_cli.train.encoder import fit_kernel, known_spectra
 from tests.made_graphs import made_peaks, some_rows
 from tests.made_prepared import SPECTRA, made_spectra
 

@@ -13,7 +13,8 @@ from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.config import SamplingSettings, dump
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.fitting import fit_membership, fit_weights_file
+from duallgd_cli.evaluate.calibrate import fit_weights_file
+from duallgd_cli.evaluate.membership import fit_membership
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.model import Encoder, LoadedModel, sources_of
 from duallgd_cli.predict.run import predict

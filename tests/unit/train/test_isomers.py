@@ -28,7 +28,8 @@ def test_isomers_have_the_formula_and_are_other_molecules(structures):
     rows = np.array([0, 4, 6, 0])
 
     for most in (1, 2, 50):
-        isomer, owner = known.draw(structures, rows, most, np.random.default_rng(most))
+        own = structures.atom_counts[rows], structures.inchikey[rows]
+        isomer, owner = known.draw(*own, most, np.random.default_rng(most))
 
         assert (structures.atom_counts[isomer] == structures.atom_counts[rows][owner]).all()
         assert (isomer.numpy() != rows[owner]).all()

@@ -20,21 +20,22 @@ from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.scores import environments, known_environments
 from duallgd_cli.sources.collection import known_molecules, molecule_of
-from duallgd_cli.train import scorers
+from duallgd_cli.train import encoder as module
+from duallgd_cli.train.encoder import bit_sums, fit_isomer_encoder
 from duallgd_cli.train.scorers import (
     Case,
     ScorerModel,
-    bit_sums,
     decoys_of,
     decoys_of_all,
     drawn_from,
     fit_against_decoys,
     fit_evidence,
-    fit_isomer_encoder,
+    fit_simulator,
     fragments_of,
+    list_measured,
     scores_of,
+    simulator_of,
 )
-from duallgd_cli.train.simulator import fit_simulator, list_measured, simulator_of
 from tests.made_prepared import ESTERS, made_spectra, molecules_of
 from tests.made_simulation import ORBITRAP, drawn_by, ion
 from tests.made_training import small_model
@@ -236,9 +237,9 @@ def test_scores_of_bits_are_summed_molecule_by_molecule():
 
 def test_molecules_are_told_from_isomers_by_their_peaks(esters, monkeypatch):
     """Chance would put 3 of 8 first; the encoder itself is left as it was."""
-    rates = replace(scorers._RATES, learning_rate=3e-3)
-    for name, value in {"_SPECTRA": 16, "_RATES": rates, "_DROPOUT": 0.0}.items():
-        monkeypatch.setattr(scorers, name, value)
+    rates = replace(module._CONTRAST_RATES, learning_rate=3e-3)
+    for name, value in {"_CONTRASTED": 16, "_CONTRAST_RATES": rates, "_DROPOUT": 0.0}.items():
+        monkeypatch.setattr(module, name, value)
     torch.manual_seed(1)
     encoder = FormulaTransformer(EncoderSettings(layers=1, width=32, heads=2, summary=32)).eval()
     before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.data.batches import MoleculeCollator
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.settings import DiffusionSettings
 from duallgd_cli.train import encoder as module
-from duallgd_cli.train.decoder import DecoderStage, InTurns, bond_loss, graph_batch
+from duallgd_cli.train.decoder import (
+    DecoderStage,
+    InTurns,
+    MoleculeCollator,
+    bond_loss,
+    graph_batch,
+)
 from duallgd_cli.train.encoder import EncoderStage, SpectrumSampler, fingerprint_figures
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_graphs import made_molecules, small_settings, stirred

@@ -17,12 +17,13 @@ import torch
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, WorkerDiedError
 from duallgd_cli.model.duallgd import DualLGD
-from duallgd_cli.train import prefetch
-from duallgd_cli.train.prefetch import batches, default_workers
+from duallgd_cli.train import trainer
 from duallgd_cli.train.settings import OptimiserSettings
 from duallgd_cli.train.trainer import (
     BEST,
     DivergenceError,
+    batches,
+    default_workers,
     fit,
     interruptible,
     sum_gradients,
@@ -145,17 +146,6 @@ def test_what_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, spoi
 
     assert load(tmp_path / MODEL).record["step"] == 5
     assert all(tensor.isfinite().all() for tensor in state(tmp_path).values())
-
-
-def test_a_step_with_nothing_to_guess_is_no_divergence(tmp_path):
-    """No pair is counted, the loss is 0."""
-    stage = decoder_stage(made_settings())
-    whole = stage.loss
-    stage.loss = lambda model, batch: tuple(0 * part for part in whole(model, batch))
-
-    run(tmp_path, made_settings(steps=2, validate_every=9), stage=stage)
-
-    assert figures(tmp_path, "loss") == {1: 0, 2: 0}
 
 
 def test_a_state_of_another_run_and_a_broken_one_are_refused(tmp_path):
@@ -353,7 +343,7 @@ def test_a_run_that_leaves_its_processes_open_ends_all_the_same():
     ("cpu", 16, 0), ("cuda", 16, 8), ("cuda", 3, 2), ("cuda", 1, 1),
 ])  # fmt: skip
 def test_processes_by_default_leave_the_loop_a_core(kind, cores, workers, monkeypatch):
-    monkeypatch.setattr(prefetch, "available_cores", lambda: 2 * cores)
+    monkeypatch.setattr(trainer, "available_cores", lambda: 2 * cores)
     runtime = replace(cpu(), device=torch.device(kind), world_size=2)
 
     assert default_workers(runtime) == workers

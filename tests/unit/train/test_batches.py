@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from duallgd_cli.chem.identity import inchikey_block
 from duallgd_cli.chem.molecule import assemble
-from duallgd_cli.data.batches import BatchPlan, MoleculeCollator
 from duallgd_cli.data.imitation import Imitation, neighbours
 from duallgd_cli.model.duallgd import keep_bits
+from duallgd_cli.train.decoder import BatchPlan, MoleculeCollator
 from tests.made_graphs import made_molecules
 from tests.made_prepared import bond_class, molecules_of
 
@@ -126,7 +126,7 @@ def test_a_true_fingerprint_is_certain_of_its_bits():
 
 def test_an_imitated_prediction_is_kept_as_in_use():
     molecules = made_molecules(50)
-    imitation = Imitation.of(molecules, neighbours(molecules, torch.device("cpu")), 0.1)
+    imitation = Imitation(molecules, neighbours(molecules, torch.device("cpu")), 0.1)
 
     known = condition_of(molecules, imitation)
 
