@@ -41,9 +41,7 @@ ALL_ELEMENTS: Final = "CHNOPSFClBrIBSiSe"
 _ORBITRAP_PPM: Final = 5.0
 _OTHER_PPM: Final = 10.0
 MOST_PPM: Final = 100.0
-_CONTRADICTED: Final = (
-    -5.0
-)  # with errors of 10 % the right formula is below it in 0.3 % of patterns
+_CONTRADICTED: Final = -5.0  # errors of 10 % bring the right formula below it once in 300 patterns
 _MOST_HEAVY_ATOMS: Final = 100  # beyond the networks, and beyond what scores were fitted on
 _COARSEST_DA: Final = 0.1  # rounding of a precursor; beyond it nearly every formula fits
 # A file whose adduct contradicts its charge or ion mode is wrong about one of them, and nothing
@@ -88,14 +86,13 @@ class RankedFormula:
     """A formula with an adduct that a feature may have."""
 
     formula: Formula  # of the molecule, or of the permanent cation
-    adduct: Adduct  # how it was ionised
+    adduct: Adduct
     log_probability: float  # calibrated, natural logarithm
     ppm: float  # measured minus theoretical precursor m/z
-    explained_intensity: float  # share of the intensity of the strongest 40 peaks, 0 to 1
+    explained_intensity: float  # share of the intensity of the strongest 40 peaks
     explained_peaks: int  # how many of them have an explanation
     known_structures: int  # with this formula, in the table that comes with duallgd; at most 765
-    # log weight by the isotope pattern, 0 for one as predicted; None without one
-    isotope_score: float | None = None
+    isotope_score: float | None = None  # log weight by the pattern, 0 for one as predicted
 
     @property
     def probability(self) -> float:
@@ -137,9 +134,8 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     found = possible_formulas(mz, spectrum.instrument, adducts, settings, rounding_da)
     if not any(len(formulas) for _, formulas in found):
         return _nothing_fits(mz, spectrum, adducts, settings)
-    best = candidates(
-        *(found, mz, spectrum.instrument, known, model), feature.isotopes, rounding_da
-    )
+    instrument = spectrum.instrument
+    best = candidates(found, mz, instrument, known, model, feature.isotopes, rounding_da)
     # Fragments of a multiply charged ion with fewer charges lie above it.
     highest_mz = (mz + rounding_da) * max(abs(adduct.charge) for adduct in adducts)
     peaks = peaks_of(feature.spectra, highest_mz)
@@ -147,12 +143,12 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     if not seen.explained.any():  # what nothing explains speaks for nothing
         peaks = NO_PEAKS
         seen = evidence(best, peaks, model)
-    features = scorer_features(best, seen, peaks, mz, spectrum.instrument)
-    covered = coverage(settings.tolerance_ppm(spectrum.instrument), spectrum.instrument)
+    scores = model.scorer(scorer_features(best, seen, peaks, mz, instrument))
+    covered = coverage(settings.tolerance_ppm(instrument), instrument)
     if _is_halved(spectrum, adducts[0]):
         covered *= _CONTRADICTED_SHARE
     log_probability = log_probabilities(
-        model.scorer(features), model, covered, best.isotopes, without_peaks=not peaks.mz.size
+        scores, model, covered, best.isotopes, without_peaks=not peaks.mz.size
     )
     is_cation = best.adduct == PERMANENT_CATION.index
     share = seen.explained @ (peaks.intensity / max(peaks.intensity.sum(), 1e-12))
@@ -234,9 +230,7 @@ def _nothing_fits(
     mz: float, spectrum: Spectrum, adducts: Sequence[Adduct], settings: FormulaSettings
 ) -> Failure:
     names = " ".join(adduct.name for adduct in adducts)
-    ppm = settings.tolerance_ppm(spectrum.instrument)
-    if spectrum.precursor_rounding_da:
-        ppm += spectrum.precursor_rounding_da / mz * 1e6
+    ppm = settings.tolerance_ppm(spectrum.instrument) + spectrum.precursor_rounding_da / mz * 1e6
     limits = f"{_MOST_HEAVY_ATOMS} heavy atoms and {HEAVIEST_DA:g} Da at most"
     message = (
         f"no formula of {settings.elements} fits m/z {mz:.4f} within {ppm:g} ppm as {names} "

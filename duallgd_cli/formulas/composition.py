@@ -172,7 +172,7 @@ class FormulaSpace:
 
     Args:
         rarer: Combinations of P S F Cl Br I B Si Se that may occur, shape (R, 9).
-        largest: Largest count of each element, N_ELEMENTS integers.
+        largest: Largest count of each element.
     """
 
     def __init__(self, rarer: NDArray[np.integer[Any]], largest: Sequence[int] = LARGEST) -> None:
@@ -222,14 +222,11 @@ _STEPS: Final = codes(np.maximum(_CHANGES, 0)) - codes(np.maximum(-_CHANGES, 0))
 class KnownFormulas(NamedTuple):
     """A table of formulas."""
 
-    # of each formula, ascending, int64 (T,); the last stands for no formula
-    code: NDArray[np.int64]
-    # number of structures, at most 255, uint8 (T, G); the last row is 0
-    structures: NDArray[np.uint8]
-    total: NDArray[np.int64]  # the same of all groups together, int64 (T,)
-    # combinations of the rarer elements that several formulas share, int16 (R, 9)
-    rarer: NDArray[np.int16]
-    rarer_weight: NDArray[np.float64]  # log of the share of formulas with each, float64 (R,)
+    code: NDArray[np.int64]  # of each formula, ascending, (T,); the last stands for no formula
+    structures: NDArray[np.uint8]  # number of them, at most 255, (T, G); the last row is 0
+    total: NDArray[np.int64]  # the same of all groups together, (T,)
+    rarer: NDArray[np.int16]  # combinations of the rarer elements that several share, (R, 9)
+    rarer_weight: NDArray[np.float64]  # log of the share of formulas with each, (R,)
 
     def counts(self, formulas: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Known structures of formulas (K, N_ELEMENTS) by group, shape (K, G)."""
@@ -277,10 +274,8 @@ def composition(known: KnownFormulas, formulas: NDArray[np.int16]) -> NDArray[np
     odd = n[:, [INDEX["N"]]] % 2
     near = np.log1p(_neighbours(known, formulas)) / 3
     total = np.log1p(np.expm1(near * 3).sum(axis=1, keepdims=True)) / 3
-    present = (n > 0)[:, 1:-1]
-    return np.concatenate([n / 10, present, *ratios, *shape, odd, near, total], axis=1).astype(
-        np.float32
-    )
+    columns = [n / 10, (n > 0)[:, 1:-1], *ratios, *shape, odd, near, total]
+    return np.concatenate(columns, axis=1).astype(np.float32)
 
 
 def _neighbours(known: KnownFormulas, formulas: NDArray[np.int16]) -> NDArray[np.float64]:

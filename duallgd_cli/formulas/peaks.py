@@ -50,11 +50,10 @@ class Explanations(NamedTuple):
 
     candidate: NDArray[np.int64]  # row of the candidate, ascending
     peak: NDArray[np.int64]  # index of the peak, ascending within a candidate
-    fragment: NDArray[np.int16]  # atoms of the fragment, int16 (M, N_ELEMENTS)
-    loss: NDArray[np.int16]  # atoms of the ion that it lacks, int16 (M, N_ELEMENTS)
+    fragment: NDArray[np.int16]  # atoms of the fragment, (M, N_ELEMENTS)
+    loss: NDArray[np.int16]  # atoms of the ion that it lacks, (M, N_ELEMENTS)
     error: NDArray[np.float64]  # mass error relative to the tolerance, -1 to 1
-    # whether its excess is even without unpaired electrons: a metal carries the charge, or there
-    # are two charges
+    # whether its excess is even without unpaired electrons: a metal carries the charge, or two do
     even: NDArray[np.bool_]
 
 
@@ -92,7 +91,11 @@ def explain(peaks: Peaks, formulas: NDArray[np.int16], adduct: Adduct) -> Explan
     tolerance = np.multiply.outer(peaks.tolerance_da, np.abs(charges)).ravel()
     owner, fragment, error = _fragments(wanted, tolerance, ions)
     peak, kept = np.divmod(owner, len(carriers))
-    candidate, row = _held(ions, fragment)
+    held = np.ones((len(ions), len(fragment)), bool)  # of an ion all atoms of a fragment
+    for of_ion, of_fragment in zip(ions.T, fragment.T, strict=True):
+        if of_fragment.any():
+            held &= of_ion[:, None] >= of_fragment
+    candidate, row = np.nonzero(held)
     loss = ions[candidate] - fragment[row]
     even = (protons % 2 == 0)[kept[row]]
     # A loss of everything is none; a fragment beside a metal is a neutral molecule.
@@ -122,18 +125,6 @@ def _fragments(
     owner, atoms, error = table.find(wanted, tolerance, *pairs)
     kept = np.flatnonzero(excess(atoms.astype(np.int32)) >= LEAST_EXCESS)
     return owner[kept], atoms[kept], error[kept]
-
-
-def _held(
-    ions: NDArray[np.int16], fragments: NDArray[np.int16]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Every pair of an ion (K,) and a fragment (F,) whose atoms it holds, by ion."""
-    held = np.ones((len(ions), len(fragments)), bool)
-    for of_ion, of_fragment in zip(ions.T, fragments.T, strict=True):
-        if of_fragment.any():
-            held &= of_ion[:, None] >= of_fragment
-    candidate, row = np.nonzero(held)
-    return candidate, row
 
 
 def explanation_features(found: Explanations, peaks: Peaks, charge: int) -> NDArray[np.float32]:

@@ -68,17 +68,15 @@ class FormulaModel(NamedTuple):
 
     prior: Network  # what the composition alone says
     explanation: Network  # whether an explanation of a peak is a true one
-    losses: Table  # of neutral losses
-    fragments: Table  # of fragment ions
+    losses: Table
+    fragments: Table
     scorer: Network  # score of a candidate; its exponential is a weight among the candidates
     sharpness: float  # by which scores are multiplied, fitted on other molecules
     unlisted: float  # share of the best candidate's weight that formulas outside the list have
 
 
 def standardised(
-    inputs: NDArray[np.floating[Any]],
-    mean: NDArray[np.float32],
-    deviation: NDArray[np.float32],
+    inputs: NDArray[np.floating[Any]], mean: NDArray[np.float32], deviation: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Inputs (K, D) as networks take them."""
     scaled = (inputs - mean) / deviation
@@ -90,21 +88,20 @@ def formula_model() -> FormulaModel:
     """The model that comes with duallgd."""
     with np.load(FILE) as file:
         arrays = dict(file)
-    return FormulaModel(
-        _network(arrays, "prior"),
-        _network(arrays, "explanation"),
-        Table(arrays["losses.code"], arrays["losses.log_odds"]),
-        Table(arrays["fragments.code"], arrays["fragments.log_odds"]),
-        _network(arrays, "scorer"),
-        float(arrays["sharpness"]),
-        float(arrays["unlisted"]),
+
+    def network(name: str) -> Network:
+        n_layers = sum(key.startswith(f"{name}.weight") for key in arrays)
+        layers = ((arrays[f"{name}.weight{i}"], arrays[f"{name}.bias{i}"]) for i in range(n_layers))
+        return Network(arrays[f"{name}.mean"], arrays[f"{name}.deviation"], tuple(layers))
+
+    losses, fragments = (
+        Table(arrays[f"{name}.code"], arrays[f"{name}.log_odds"])
+        for name in ("losses", "fragments")
     )
-
-
-def _network(arrays: Mapping[str, NDArray[Any]], name: str) -> Network:
-    n_layers = sum(key.startswith(f"{name}.weight") for key in arrays)
-    layers = [(arrays[f"{name}.weight{i}"], arrays[f"{name}.bias{i}"]) for i in range(n_layers)]
-    return Network(arrays[f"{name}.mean"], arrays[f"{name}.deviation"], tuple(layers))
+    numbers = (float(arrays[name]) for name in ("sharpness", "unlisted"))
+    networks = (network(name) for name in ("prior", "explanation", "scorer"))
+    prior, explanation, scorer = networks
+    return FormulaModel(prior, explanation, losses, fragments, scorer, *numbers)
 
 
 # Standard deviation of measured precursor m/z, ppm; fitted scores were fitted with it.
@@ -125,15 +122,13 @@ _MASSES: Final = np.array(MASSES_DA)
 class Candidates(NamedTuple):
     """Formulas that may be that of a precursor, each with one adduct; arrays of K rows."""
 
-    formula: NDArray[np.int16]  # of the molecules, int16 (K, N_ELEMENTS)
-    # `Adduct.index` of each; no two adducts that are tried have the same one
-    adduct: NDArray[np.int64]
+    formula: NDArray[np.int16]  # of the molecules, (K, N_ELEMENTS)
+    adduct: NDArray[np.int64]  # `Adduct.index` of each, different for all that are tried
     ppm: NDArray[np.float64]  # measured minus theoretical m/z
     error_ppm: NDArray[np.float64]  # what of it the rounding of the precursor does not explain
     structures: NDArray[np.int64]  # known structures of the formula by group, (K, G)
     prior: NDArray[np.float64]  # log weight that the composition alone gives
-    # log weight that the isotope pattern gives, 0 where there is none
-    isotopes: NDArray[np.float64]
+    isotopes: NDArray[np.float64]  # log weight that the isotope pattern gives, 0 without one
     weight: NDArray[np.float64]  # log weight by all that is known without peaks, roughly; falling
     adducts: Mapping[int, Adduct]  # those that are tried, by their index
 
@@ -141,7 +136,7 @@ class Candidates(NamedTuple):
 class Evidence(NamedTuple):
     """The best explanation of each peak by each candidate."""
 
-    log_odds: NDArray[np.float32]  # that it is a true one, 0 where there is none, float32 (K, P)
+    log_odds: NDArray[np.float32]  # that it is a true one, 0 where there is none, (K, P)
     explained: NDArray[np.bool_]  # whether there is one, (K, P)
     error: NDArray[np.float64]  # mass error relative to the tolerance, -1 to 1, (K, P)
     whole_error: NDArray[np.float64]  # absolute error where the whole ion is seen, else 0, (K,)
@@ -170,9 +165,8 @@ def candidates(
     error_ppm = ppm - np.clip(ppm, -rounding_ppm, rounding_ppm)
     structures = known.counts(formula)
     total = structures.sum(axis=1)
-    weight = np.where(total > 0, _KNOWN_BONUS + np.log1p(total), 0.0) - _squared_error(
-        error_ppm, instrument
-    )
+    weight = np.where(total > 0, _KNOWN_BONUS + np.log1p(total), 0.0)
+    weight -= _squared_error(error_ppm, instrument)
     weight += np.log(np.array(ADDUCT_SHARES))[adduct]
     isotopes = np.concatenate([isotope_scores(pattern, formulas, one) for one, formulas in found])
     weight += isotopes
@@ -259,9 +253,8 @@ def scorer_features(
     lead = [part - part.max(axis=0) for part in (fragment, prior[:, 4:6]) if len(part)]
     of_adduct = found.adduct[:, None] == np.arange(len(ADDUCTS))
     log_peaks = np.log1p(peaks.mz.size)
-    by_adduct = (
-        of_adduct * np.stack([np.ones(len(known)), fragment[:, 3], fragment[:, 7]])[..., None]
-    )
+    ones = np.ones(len(known))
+    by_adduct = of_adduct * np.stack([ones, fragment[:, 3], fragment[:, 7]])[..., None]
     formula = found.formula.astype(np.float64)
     shape = [
         formula[:, INDEX["N"]] / 10,
@@ -275,9 +268,8 @@ def scorer_features(
         prior[:, 3] * precursor_mz / 500,
         found.prior * precursor_mz / 500,
     ]
-    return np.concatenate(
-        [prior, fragment, *lead, *by_adduct, np.stack(shape, axis=1)], axis=1
-    ).astype(np.float32)
+    columns = [prior, fragment, *lead, *by_adduct, np.stack(shape, axis=1)]
+    return np.concatenate(columns, axis=1).astype(np.float32)
 
 
 def _fragment_columns(

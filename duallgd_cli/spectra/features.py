@@ -15,11 +15,17 @@ from typing import Any, BinaryIO, Final, Literal, Self
 from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import ConfigError, DuallgdError, Failure, UnreadableError, clip
 from duallgd_cli.files import STANDARD_STREAM, require_input, sha256
-from duallgd_cli.spectra.isotopes import SPANS, charge_of, differs, isotope_pattern, with_isotopes
+from duallgd_cli.spectra.ms1 import (
+    SPANS,
+    charge_of,
+    differs,
+    isotope_pattern,
+    scan_of,
+    with_isotopes,
+)
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
 from duallgd_cli.spectra.run import FeatureSettings, features_of_run, nothing_left
-from duallgd_cli.spectra.scans import scan_of
 from duallgd_cli.spectra.types import GIVEN, ISOTOPES, OPTION, Feature, Source, Spectrum
 
 logger = logging.getLogger(__name__)

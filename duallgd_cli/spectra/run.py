@@ -1,6 +1,6 @@
 """From the scans of a run to features: what was measured of one ion while it eluted.
 
-Its scans (`scans`) of one collision energy become a consensus spectrum.
+Its scans (`ms1`) of one collision energy become a consensus spectrum.
 
 Letters: P peaks of all spectra together, ascending by m/z.
 """
@@ -22,10 +22,16 @@ from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import counted, quote
 from duallgd_cli.spectra.annotation import TOLERANCE
 from duallgd_cli.spectra.compounds import answering, link, with_compound
-from duallgd_cli.spectra.isotopes import possible_peaks, with_isotopes
+from duallgd_cli.spectra.ms1 import (
+    Group,
+    PrecursorsInMs1,
+    Scan,
+    possible_peaks,
+    scan_of,
+    with_isotopes,
+)
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
 from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, canonical_key
-from duallgd_cli.spectra.scans import Group, PrecursorsInMs1, Scan, scan_of
 from duallgd_cli.spectra.types import Feature, Spectrum
 
 logger = logging.getLogger(__name__)

@@ -50,7 +50,6 @@ _TYPES: Final = {
 _NOTHING: Final = np.zeros(0)
 _Array: TypeAlias = NDArray[np.float64]
 _Element: TypeAlias = etree._Element
-_FOURIER: Final = re.compile(r"\s*FTMS")  # the beginning of a Thermo filter string
 _WIDEST: Final = 4.0  # m/z, of a window that is meant for one ion and its isotopes
 _SAME: Final = 1e-3  # m/z, of one number that was written twice
 
@@ -245,8 +244,6 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
         metadata["rtinseconds"], unit = _time_of(first)
         if metadata["rtinseconds"] and not unit:
             notes += ("the file gives no unit of retention times; they are taken for minutes",)
-    if _FOURIER.match(metadata.get("filter string", "")):
-        metadata["instrument"] = "FTMS"
     if level == "1":
         precursors = []
     # An MS3 names the precursor of its precursor, too, whose level ProteoWizard says.

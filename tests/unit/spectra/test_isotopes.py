@@ -6,7 +6,7 @@ import pytest
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.spectra.features import group
-from duallgd_cli.spectra.isotopes import isotope_pattern
+from duallgd_cli.spectra.ms1 import isotope_pattern
 from duallgd_cli.spectra.reading import parents_first
 from duallgd_cli.spectra.types import ISOTOPES
 from tests.made_spectra import made_spectrum, ms1_peaks

@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 
 from duallgd_cli.errors import ConfigError, UnreadableError
 from duallgd_cli.spectra.features import Inputs, count_spectra, group
+from duallgd_cli.spectra.ms1 import PrecursorsInMs1, scan_of, valleys
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.run import FEATURES, FeatureSettings, left_out
-from duallgd_cli.spectra.scans import PrecursorsInMs1, scan_of, valleys
 from tests import made_run
 from tests.made_run import Compound, compound, measure, mgf_of_run, mzml, mzxml
 from tests.made_spectra import made_spectrum
@@ -81,23 +82,24 @@ def test_energies_stay_apart_and_each_spectrum_says_what_it_is_of(made):
             assert (np.diff(spectrum.mz) > 0).all()
 
 
-def one_compound(**values):
-    rng = np.random.default_rng(7)
-    return [compound(rng, "a", 301.1, 40, **{"height": 1e6, "sigma": 4.0} | values)]
-
-
 @pytest.fixture
 def simple(tmp_path):
     """A run of one compound, and the file of it."""
-    run = measure(np.random.default_rng(1), one_compound(), 80, noise=20)
+    one = compound(np.random.default_rng(7), "a", 301.1, 40, 1e6, sigma=4.0)
+    run = measure(np.random.default_rng(1), [one], 80, noise=20)
     return run, mzml(run, tmp_path / "run.mzML")
 
 
-def test_mzxml_gives_the_features_of_mzml(simple, tmp_path):
+def test_mzxml_gives_the_features_of_mzml_and_several_runs_are_numbered_on(simple, tmp_path):
     run, path = simple
     other = mzxml(run, tmp_path / "run.mzXML")
 
-    assert [*map(members, features_of(other)[0])] == [*map(members, features_of(path)[0])]
+    with Inputs((path, other)) as inputs:
+        features = list(inputs.features("run"))
+
+    half = len(features) // 2
+    assert [one.first.feature_id for one in features] == [*map(str, range(1, 2 * half + 1))]
+    assert [*map(members, features[:half])] == [*map(members, features[half:])]
 
 
 def test_a_consensus_has_the_fragments_and_little_else(simple):
@@ -120,9 +122,8 @@ def test_an_isotope_that_was_chosen_is_a_feature_that_says_so(simple):
     (heavy,) = feature_at(features_of(path)[0], 301.1 + made_run.ISOTOPE_DA)
 
     assert light.first.monoisotopic_mz is None
-    assert light.isotopes.intensity[3] / light.isotopes.intensity[0] == pytest.approx(
-        0.23, abs=0.06
-    )
+    main, *_, first, _, _ = light.isotopes.intensity
+    assert first / main == pytest.approx(0.23, abs=0.06)
     assert heavy.first.monoisotopic_mz == pytest.approx(301.1, abs=0.003)
     assert any("taken for its isotope" in text for text in heavy.first.assumptions)
 
@@ -135,10 +136,10 @@ def test_what_was_isolated_together_is_said(tmp_path):
     ]
     path = mzml(measure(rng, pair, 80), tmp_path / "run.mzML")
 
-    first = feature_at(features_of(path)[0], 301.1)[0].first
+    (first, *_) = feature_at(features_of(path)[0], 301.1)
 
-    assert first.warnings[0].startswith("chimeric: in ")
-    assert "m/z 301.3" in first.warnings[0]
+    assert first.first.warnings[0].startswith("chimeric: in ")
+    assert "m/z 301.3" in first.first.warnings[0]
 
 
 def test_a_blank_has_no_feature_of_a_compound(tmp_path):
@@ -159,9 +160,7 @@ def test_an_ion_that_never_stops_is_one_feature(tmp_path):
 
 
 def test_polarities_stay_apart(simple, tmp_path):
-    run, _ = simple
-
-    both = mzml(made_run.together(run, run), tmp_path / "both.mzML")
+    both = mzml(made_run.together(simple[0], simple[0]), tmp_path / "both.mzML")
 
     found = feature_at(features_of(both)[0], 301.1)
     assert sorted(one.first.polarity for one in found) == [-1, 1]
@@ -268,28 +267,13 @@ def test_repeats_in_mgf_are_grouped_by_their_times(tmp_path):
     assert shared == []
 
 
-def test_several_runs_are_numbered_on(simple, tmp_path):
-    run, path = simple
-    other = mzml(run, tmp_path / "other.mzML")
-
-    with Inputs((path, other)) as inputs:
-        features = list(inputs.features("run"))
-
-    half = len(features) // 2
-    assert [one.first.feature_id for one in features] == [*map(str, range(1, 2 * half + 1))]
-    assert [*map(members, features[:half])] == [*map(members, features[half:])]
-
-
 def test_precursors_that_ms1_does_not_show_are_left_out(simple, caplog):
     _, path = simple
     items = list(read(path))
-    absent = made_spectrum(
-        [100.0, 150.0], None, len(items), path, precursor_mz=777.7, retention_time_s=40.0,
-        polarity=1,
-    )  # fmt: skip
-    with Inputs((path,)) as inputs:
-        counts = inputs.runs
-        found = list(group([*items, absent], "run", None, FeatureSettings(), counts))
+    absent = ms2(len(items), 40.0, 777.7, file=path, polarity=1)
+    counts = Counter()
+
+    found = list(group([*items, absent], "run", None, FeatureSettings(), counts))
 
     assert left_out(counts) == {"with a precursor that is not in MS1": 1}
     assert not feature_at(found, 777.7)
@@ -308,10 +292,8 @@ def test_what_was_left_out_is_said_in_one_line(simple, caplog):
     features, _ = features_of(path, min_peaks=16)
 
     (line,) = [one.message for one in caplog.records if "MS2 spectra" in one.message]
-    total = len(run.truth())
-    assert line.startswith(
-        f"{path}: {len(features)} features of {total} MS2 spectra; left out are "
-    )
+    said = f"{path}: {len(features)} features of {len(run.truth())} MS2 spectra; left out are "
+    assert line.startswith(said)
     assert line.endswith("with fewer than 16 peaks")
 
 
@@ -336,6 +318,7 @@ def test_a_span_that_is_none_is_refused(text):
 # The peak is VmHWM: `ru_maxrss` begins with that of the process that started this one.
 LARGE = """
 import sys
+from collections import Counter
 from pathlib import Path
 from duallgd_cli.spectra.features import Inputs
 with Inputs((sys.argv[1],)) as inputs:

@@ -25,19 +25,23 @@ from tests.made_xml import (
 )
 
 MZ, INTENSITY = [121.0284, 163.0390, 181.0495], [1000.0, 250.5, 50.0]
+NATIVE = "controllerType=0 controllerNumber=1 "
+BEAM = "beam-type collision-induced dissociation"
+LEVEL = cv("MS:1000511", "ms level", 2)
+TIME = cv("MS:1000016", "scan start time", 2.5, "UO:0000031|minute")
 
 
-def scan(number, level=2, mode="positive", kind="centroid", mz=MZ, intensity=INTENSITY, **options):
-    """One mzML spectrum; options: precursor, filter, compress, arrays."""
+def scan(number=1, level=2, mode="positive", kind="centroid", mz=MZ, intensity=INTENSITY, **more):
+    """One mzML spectrum; more: precursor, filter, compress, arrays."""
     polarity = "MS:1000130" if mode == "positive" else "MS:1000129"
     kinds = {"centroid": "MS:1000127", "profile": "MS:1000128"}
     terms = cv("MS:1000511", "ms level", level) + cv(kinds[kind], f"{kind} spectrum")
     terms += cv(polarity, f"{mode} scan") if mode else ""
-    inner = cv("MS:1000016", "scan start time", 2.5, "UO:0000031|minute")
-    inner += cv("MS:1000512", "filter string", line) if (line := options.get("filter")) else ""
-    precursor = options.get("precursor", PRECURSOR) if level != 1 else ""
-    own = options.get("arrays", arrays(mz, intensity, options.get("compress", False)))
-    return spectrum(number, own, terms, inner, precursor, "controllerType=0 controllerNumber=1 ")
+    inner = TIME
+    inner += cv("MS:1000512", "filter string", line) if (line := more.get("filter")) else ""
+    precursor = more.get("precursor", PRECURSOR) if level != 1 else ""
+    own = more.get("arrays", arrays(mz, intensity, more.get("compress", False)))
+    return spectrum(number, own, terms, inner, precursor, NATIVE)
 
 
 def mzml(scans, model=("MS:1000932", "TripleTOF 5600")):
@@ -52,37 +56,185 @@ def mzml(scans, model=("MS:1000932", "TripleTOF 5600")):
 
 GROUP = '<referenceableParamGroupRef ref="instrument"/>'
 PRECURSOR = precursors(
-    windowed(181.05, 0.5, 0.6, [181.0495], cv("MS:1000422", "beam-type collision-induced "
-        "dissociation") + cv("MS:1000045", "collision energy", "30.0"),
-        cv("MS:1000041", "charge state", 1))
+    windowed(181.05, 0.5, 0.6, [181.0495], cv("MS:1000422", BEAM) + cv("MS:1000045",
+        "collision energy", "30.0"), cv("MS:1000041", "charge state", 1))
 )  # fmt: skip
+PAIRS = [*zip(MZ, INTENSITY, strict=True)]
+
+
+def mzxml(scans):
+    return made_xml.mzxml(scans, '<msModel category="msModel" value="Q Exactive"/>')
+
+
+def mzxml_scan(number, level=2, peaks="", more="", ion=181.0495):
+    precursor = f'<precursorMz precursorScanNum="1" precursorCharge="1">{ion}</precursorMz>'
+    return f"""<scan num="{number}" msLevel="{level}" peaksCount="3" polarity="+"
+      retentionTime="PT150S" collisionEnergy="30" centroided="1">{precursor if ion else ""}
+      {peaks or peaks_of_mzxml(PAIRS, 64, True)}{more}</scan>"""
+
+
+def value_of(found, name):
+    """A field of a spectrum, or of its record."""
+    own = {"status": found.failure.status if found.failure else "", "peaks": found.mz.size}
+    return own[name] if name in own else getattr(found, name, found.metadata.get(name, ""))
 
 
 def test_mzml_keeps_what_the_acquisition_says(tmp_path):
     ms1, ms2 = parsed(tmp_path, mzml([scan(1, level=1), scan(2, mode="negative", compress=True)]))
 
+    expected = {
+        "ms_level": 2, "spectrum_id": "scan=2", "scans": "2", "precursor_mz": 181.0495,
+        "polarity": -1, "charge": -1, "instrument": "qtof", "collision_energy_ev": 30,
+        "native_id": f"{NATIVE}scan=2", "isolation_window_target_mz": "181.05",
+        "isolation_window_lower_offset": "0.5", "isolation_window_upper_offset": "0.6",
+        "rtinseconds": "150.000", "fragmentation_mode": BEAM, "warnings": (),
+    }  # fmt: skip
     assert (ms1.ms_level, ms1.source.index, ms1.precursor_mz) == (1, 0, None)
-    assert (ms2.ms_level, ms2.source.index) == (2, 1)
-    assert (ms2.spectrum_id, ms2.scans) == ("scan=2", "2")
-    assert (ms2.precursor_mz, ms2.polarity) == (181.0495, -1)
-    assert (ms2.instrument, ms2.collision_energy_ev) == ("qtof", 30)
-    assert ms2.metadata["native_id"] == "controllerType=0 controllerNumber=1 scan=2"
-    assert ms2.metadata["isolation_window_target_mz"] == "181.05"
-    assert ms2.metadata["isolation_window_lower_offset"] == "0.5"
-    assert ms2.metadata["isolation_window_upper_offset"] == "0.6"
-    assert ms2.metadata["rtinseconds"] == "150.000"
-    np.testing.assert_array_equal(ms2.mz, MZ)
-    np.testing.assert_array_equal(ms2.intensity, INTENSITY)
-    assert ms2.warnings == ()
+    assert {name: value_of(ms2, name) for name in expected} == expected
+    assert ms2.source.index == 1
+    np.testing.assert_array_equal([ms2.mz, ms2.intensity], [MZ, INTENSITY])
+
+
+def with_precursor(*window, activation=""):
+    return scan(precursor=precursors(windowed(*window, activation=activation)))
+
+
+WIDE_MZXML = '<precursorMz windowWideness="{}" '
+# m/z, window and selected ions; the m/z that is read (None where that is refused) and what is said.
+WINDOWS = (
+    (181.05, 0.5, 0.5, [181.0495], 181.0495, ""),
+    (181.0495, 0.5, 0.5, [181.0495], 181.0495, ""),  # narrow, its middle as the ion
+    (181.05, 0.5, 0.5, [], 181.05, "is taken for the precursor"),
+    (181.05, 2, 2, [181.0495], 181.0495, ""),  # just narrow
+    (182.0, 2.1, 2, [181.0495], 181.0495, "is 4.1 m/z wide, so fragments of"),
+    (181.05, None, None, [], 181.05, "whose width is not given"),
+    (182.0, 12.5, 12.5, [181.0495], 181.0495, "is 25 m/z wide, so fragments"),
+    (412.5, 12.5, 12.5, [], None, "is 25 m/z wide and no ion of it"),
+    (412.5, 12.5, 12.5, [412.5], None, "is 25 m/z wide"),  # its middle as the ion
+    (600, 500, 500, [600.0], None, "is 1000 m/z wide"),
+    (400, 0, 25, [412.5], None, "is 25 m/z wide"),  # aside
+    (400, 0, 25, [400], None, "is 25 m/z wide"),  # aside, its target as the ion
+)
+NO_LEVEL = "the file gives no MS level; a spectrum with a precursor is read as MS2"
+NOT = cv("MS:1000511", "ms level", 0)
+MS1, MSN = cv("MS:1000579", "MS1 spectrum"), cv("MS:1000580", "MSn spectrum")
+# In place of the level, whether there is a precursor, the level that is read, and what is said.
+LEVELS = (
+    (MS1, False, 1, ""),
+    (MS1, True, 1, ""),
+    (MSN, True, 2, NO_LEVEL),
+    ("", True, 2, NO_LEVEL),
+    ("", False, 2, ""),
+    (NOT, False, 1, ""),  # of an image
+    (NOT + MSN, True, 2, NO_LEVEL),
+    (cv("MS:1000511", "ms level", 3), True, 3, "an MS3 spectrum is read as if"),
+    *((cv("MS:1000511", "ms level", one), True, 2, "") for one in ("2e999", "-2e999", "nan")),
+)
+RAMP = cv("MS:1002013", "collision energy ramp start", 20)
+RAMP += cv("MS:1002014", "collision energy ramp end", 40)
+ENERGIES = (
+    (cv("MS:1000045", "collision energy", 30), "30.0"),
+    (cv("MS:1000138", "normalized collision energy", 30), "30.0 NCE"),
+    (cv("MS:1000509", "activation energy", 20), "20.0 eV"),
+    (RAMP, "20.0-40.0 eV"),
+    ("", ""),
+)
+NO_UNIT = "the file gives no unit of retention times; they are taken for minutes"
+# Unit of a time of 2.5, seconds, and what is said.
+UNITS = (
+    ('unitCvRef="UO" unitAccession="UO:0000010" unitName="second"', 2.5, ""),
+    ('unitCvRef="UO" unitAccession="UO:0000031"', 150, ""),
+    ('unitCvRef="UO" unitAccession="UO:0000010"', 2.5, ""),
+    ('unitAccession="UO:0000010"', 2.5, ""),
+    ('unitCvRef="UO" unitAccession="UO:0000028" unitName="millisecond"', 0.003, ""),
+    ("", 150, NO_UNIT),
+)
+STEP = "one scan of ion mobility has few of the peaks"
+# Native id, the name and the scan number that are read, and what is said.
+NATIVES = (
+    ("scan=7", "scan=7", "7", ""),
+    ("controllerType=0 controllerNumber=1 scan=7", "scan=7", "7", ""),
+    # A number of a scan that each function of a Waters instrument has.
+    ("function=2 process=0 scan=7", "function=2 process=0 scan=7", "", ""),
+    ("sample=1 period=1 cycle=5 experiment=2",) * 2 + ("", ""),
+    ("merged=4 frame=1 scanStart=1 scanEnd=927",) * 2 + ("", ""),
+    ("frame=1 scan=230", "frame=1 scan=230", "", STEP),
+)
+COLLISIONS = (BEAM, "trap-type collision-induced dissociation")
+OTHER_MODES = (
+    *("electron activated dissociation", "electron transfer dissociation"),
+    "electron transfer/higher-energy collision dissociation",
+    "ultraviolet photodissociation",
+)
+OF_MODE = "fragments of {}: the networks know those of collisions (CID, HCD)"
+FILTER = "FTMS + c ESI d Full ms2 181.0495@hcd30.00 [75.0000-208.0000]"
+IN_SPECTRUM = f'<userParam name="filter string" type="xsd:string" value="{FILTER}"/><scanList'
+ORBITRAP = {"instrument": "orbitrap", "collision_energy_ev": pytest.approx(30 * 181.0495 / 500)}
+MODEL = ("MS:1000031", "instrument model")
+SEVERAL = [windowed(mz, 0.5, 0.5, [mz]) for mz in (181.0495, 300.1, 400.2)]
+MORE = '</precursorMz><precursorMz precursorCharge="1">300.1</precursorMz>'
+# ProteoWizard says of which level each is.
+OF_LEVELS = [
+    windowed(mz, 0.5, 0.5, [mz]).replace(
+        "</isolationWindow>", f'<userParam name="ms level" value="{level}"/></isolationWindow>', 1
+    )
+    for mz, level in ((181.0495, 1), (121.0284, 2))
+]
+FOR_ALL = '<referenceableParamGroup id="all">{}</referenceableParamGroup>'
+OWN = mzml([scan().replace(LEVEL, GROUP.replace("instrument", "all"))])
+# A file of one scan, fields of what is read, and part of what is said.
+FILES = (
+    *((mzml([with_precursor(*window)]), {"precursor_mz": mz, "peaks": 3, "rtinseconds": "150.000",
+       "status": "" if mz else "no_precursor"}, said) for *window, mz, said in WINDOWS),
+    *((mzml([scan(precursor=PRECURSOR if has else " ").replace(LEVEL, terms)]), {"ms_level": level,
+       "precursor_mz": 181.0495 if has and level > 1 else None}, said)
+      for terms, has, level, said in LEVELS),
+    *((mzml([with_precursor(181.05, 0.5, 0.5, [181.0495], activation=cv(*CID) + terms)]),
+       {"collision_energy_text": text, "fragmentation_mode": CID[1]}, "")
+      for terms, text in ENERGIES),
+    *((mzml([scan().replace('unitCvRef="UO" unitAccession="UO:0000031" unitName="minute"', unit)]),
+       {"retention_time_s": time}, said) for unit, time, said in UNITS),
+    *((mzml([scan().replace(f"{NATIVE}scan=1", native)]), {"spectrum_id": name, "scans": number},
+       said) for native, name, number, said in NATIVES),
+    *((mzml([scan().replace(BEAM, mode)]), {}, "") for mode in COLLISIONS),
+    *((mzml([scan().replace(BEAM, mode)]), {}, OF_MODE.format(mode)) for mode in OTHER_MODES),
+    (mzml([scan(filter=FILTER)], MODEL), ORBITRAP, ""),
+    (mzml([scan().replace("<scanList", IN_SPECTRUM)], MODEL), ORBITRAP, ""),  # as OpenMS writes it
+    (mzml([scan(precursor=precursors(*SEVERAL))]), {"precursor_mz": 181.0495},
+     "the first of 3 precursors is used; fragments of the others"),
+    (mzml([scan(level=3, precursor=precursors(*OF_LEVELS))]), {"precursor_mz": 121.0284},
+     "an MS3 spectrum is read as if it were MS2"),
+    (OWN.replace("</referenceableParamGroupList>", FOR_ALL.format(LEVEL)
+                 + "</referenceableParamGroupList>"), {"ms_level": 2, "assumptions": ()}, ""),
+    *((mzxml(mzxml_scan(2).replace("<precursorMz ", WIDE_MZXML.format(width))),
+       {"precursor_mz": mz, "rtinseconds": "150.000", "status": "" if mz else "no_precursor"}, said)
+      for width, mz, said in (("1.5", 181.0495, ""), ("4", 181.0495, ""),
+                              ("25.0", None, "is 25 m/z wide and no ion of it is named"))),
+    (mzxml(mzxml_scan(2).replace("</precursorMz>", MORE, 1)), {"precursor_mz": 181.0495},
+     "the first of 2 precursors is used"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "said"),
+    FILES,
+    ids=[f"{said[:40]} {fields}"[:80] for _, fields, said in FILES],
+)
+def test_what_is_read_of_a_scan_and_said_of_it(tmp_path, content, fields, said):
+    (found,) = parsed(tmp_path, content)
+
+    assert {name: value_of(found, name) for name in fields} == fields
+    failed = [found.failure.message] if found.failure else []
+    remarks = [*found.warnings, *found.assumptions, *failed]
+    assert len(remarks) == bool(said)
+    assert said in "".join(remarks)
 
 
 def test_profile_spectra_are_picked_with_a_warning(tmp_path):
     mz = np.arange(120.9, 121.2, 0.005)
     profile = 1000 * np.exp(-(((mz - 121.0284) / 0.012) ** 2))
 
-    (found,) = parsed(
-        tmp_path, mzml([scan(1, kind="profile", mz=list(mz), intensity=list(profile))])
-    )
+    (found,) = parsed(tmp_path, mzml([scan(kind="profile", mz=list(mz), intensity=list(profile))]))
 
     assert found.mz == pytest.approx([121.0284], abs=5e-4)
     assert "profile spectrum" in found.warnings[0]
@@ -113,7 +265,7 @@ def test_one_broken_array_costs_one_record(tmp_path):
 
 def test_a_truncated_mzml_gives_its_whole_spectra_and_one_row(tmp_path):
     text = mzml([scan(i) for i in range(1, 41)])
-    cut = text[: text.index('id="controllerType=0 controllerNumber=1 scan=31"') + 400]
+    cut = text[: text.index(f'id="{NATIVE}scan=31"') + 400]
 
     *spectra, last = parsed(tmp_path, cut)
 
@@ -135,22 +287,11 @@ def test_spectra_without_peaks_stop_nothing(tmp_path):
     empty = arrays([], [])
     no_text = empty.replace("<binary></binary>", "<binary/>")
     scans = [scan(1, arrays=empty), scan(2, arrays=no_text), scan(3, arrays=""), scan(4)]
+    peaks = ('<peaks precision="32" byteOrder="network"/>', "<peaks/>", " ", "")
+    of_mzxml = "".join(mzxml_scan(n, peaks=text) for n, text in enumerate(peaks))
 
-    assert [s.mz.size for s in parsed(tmp_path, mzml(scans))] == [0, 0, 0, 3]
-
-
-PAIRS = [*zip(MZ, INTENSITY, strict=True)]
-
-
-def mzxml(scans):
-    return made_xml.mzxml(scans, '<msModel category="msModel" value="Q Exactive"/>')
-
-
-def mzxml_scan(number, level=2, peaks="", more="", ion=181.0495):
-    precursor = f'<precursorMz precursorScanNum="1" precursorCharge="1">{ion}</precursorMz>'
-    return f"""<scan num="{number}" msLevel="{level}" peaksCount="3" polarity="+"
-      retentionTime="PT150S" collisionEnergy="30" centroided="1">{precursor if ion else ""}
-      {peaks or peaks_of_mzxml(PAIRS, 64, True)}{more}</scan>"""
+    for content in (mzml(scans), mzxml(of_mzxml)):
+        assert [s.mz.size for s in parsed(tmp_path, content)] == [0, 0, 0, 3]
 
 
 @pytest.mark.parametrize(("precision", "compress"), [(32, False), (64, True)])
@@ -169,157 +310,23 @@ def test_mzxml(tmp_path, precision, compress):
 
 def test_mzxml_scans_of_equal_number_and_broken_peaks(tmp_path):
     broken = '<peaks precision="32" byteOrder="network" compressionType="zlib">AAAA</peaks>'
+    scans = mzxml_scan(2) + mzxml_scan(2) + mzxml_scan(3, peaks=broken)
 
-    first, second, third = parsed(
-        tmp_path, mzxml(mzxml_scan(2) + mzxml_scan(2) + mzxml_scan(3, peaks=broken)), "a.mzXML"
-    )
+    first, second, third = parsed(tmp_path, mzxml(scans), "a.mzXML")
 
     assert first.spectrum_id == second.spectrum_id == "scan=2"
     assert third.failure is not None
 
 
-@pytest.mark.parametrize("peaks", ['<peaks precision="32" byteOrder="network"/>', "<peaks/>", " "])
-def test_mzxml_scans_without_peaks_stop_nothing(tmp_path, peaks):
-    first, second = parsed(tmp_path, mzxml(mzxml_scan(1, peaks=peaks) + mzxml_scan(2)), "a.mzXML")
-
-    assert (first.mz.size, second.mz.size) == (0, 3)
-
-
-# Precursor, the m/z that is read of it (None where that is refused), and part of what is said.
-WINDOWS = {
-    "narrow, with an ion": (181.05, 0.5, 0.5, [181.0495], 181.0495, ""),
-    "narrow, its middle as the ion": (181.0495, 0.5, 0.5, [181.0495], 181.0495, ""),
-    "narrow, without an ion": (181.05, 0.5, 0.5, [], 181.05, "is taken for the precursor"),
-    "just narrow": (181.05, 2, 2, [181.0495], 181.0495, ""),
-    "just wide": (182.0, 2.1, 2, [181.0495], 181.0495, "is 4.1 m/z wide, so fragments of"),
-    "of unknown width": (181.05, None, None, [], 181.05, "whose width is not given"),
-    "wide, with an ion": (182.0, 12.5, 12.5, [181.0495], 181.0495, "is 25 m/z wide, so fragments"),
-    "wide, without an ion": (412.5, 12.5, 12.5, [], None, "is 25 m/z wide and no ion of it"),
-    "wide, its middle as the ion": (412.5, 12.5, 12.5, [412.5], None, "is 25 m/z wide"),
-    "all ions": (600, 500, 500, [600.0], None, "is 1000 m/z wide"),
-    "wide, aside": (400, 0, 25, [412.5], None, "is 25 m/z wide"),
-    "wide, aside, its target as the ion": (400, 0, 25, [400], None, "is 25 m/z wide"),
-}
-
-
-@pytest.mark.parametrize("case", WINDOWS.values(), ids=list(WINDOWS))
-def test_the_middle_of_a_wide_window_is_no_precursor(tmp_path, case):
-    *window, mz, said = case
-    (found,) = parsed(tmp_path, mzml([scan(1, precursor=precursors(windowed(*window)))]))
-
-    assert found.precursor_mz == mz
-    assert found.mz.size == 3
-    if mz is None:
-        assert found.failure.status == "no_precursor"
-        assert said in found.failure.message
-        assert found.metadata["rtinseconds"] == "150.000"
-    else:
-        assert found.failure is None
-        remarks = (*found.warnings, *found.assumptions)
-        assert said in "; ".join(remarks)
-        assert bool(remarks) == bool(said)
-
-
-def test_precursors_that_were_isolated_together_are_counted(tmp_path):
-    each = [windowed(mz, 0.5, 0.5, [mz]) for mz in (181.0495, 300.1, 400.2)]
-
-    (found,) = parsed(tmp_path, mzml([scan(1, precursor=precursors(*each))]))
-
-    assert found.precursor_mz == 181.0495
-    assert "the first of 3 precursors is used; fragments of the others" in found.warnings[0]
-    more = '</precursorMz><precursorMz precursorCharge="1">300.1</precursorMz>'
-    (found,) = parsed(tmp_path, mzxml(mzxml_scan(2).replace("</precursorMz>", more, 1)), "a.mzXML")
-    assert found.precursor_mz == 181.0495
-    assert "the first of 2 precursors is used" in found.warnings[0]
-
-
-LEVEL = cv("MS:1000511", "ms level", 2)
-NO_LEVEL = "the file gives no MS level; a spectrum with a precursor is read as MS2"
-NOT, MS1, MSN = (
-    cv("MS:1000511", "ms level", 0),
-    cv("MS:1000579", "MS1 spectrum"),
-    cv("MS:1000580", "MSn spectrum"),
-)
-# In place of the level, whether there is a precursor, the level that is read, and what is said.
-LEVELS = {
-    "a term of MS1": (MS1, False, 1, ()),
-    "a term of MS1 and a precursor": (MS1, True, 1, ()),
-    "a term of MSn": (MSN, True, 2, (NO_LEVEL,)),
-    "nothing but a precursor": ("", True, 2, (NO_LEVEL,)),
-    "nothing at all": ("", False, 2, ()),
-    "level 0 of an image": (NOT, False, 1, ()),
-    "level 0 and a term": (NOT + MSN, True, 2, (NO_LEVEL,)),
-    "level 3": (cv("MS:1000511", "ms level", 3), True, 3, ("an MS3 spectrum is read as if",)),
-    **{
-        text: (cv("MS:1000511", "ms level", text), True, 2, ())
-        for text in ("2e999", "-2e999", "nan")
-    },
-}
-
-
-@pytest.mark.parametrize(
-    ("terms", "has_precursor", "level", "said"), LEVELS.values(), ids=list(LEVELS)
-)
-def test_the_level_of_mzml_by_any_term(tmp_path, terms, has_precursor, level, said):
-    one = scan(1, precursor=PRECURSOR if has_precursor else " ").replace(LEVEL, terms)
-
-    (found,) = parsed(tmp_path, mzml([one]))
-
-    assert found.ms_level == level
-    assert (found.precursor_mz is not None) == (has_precursor and level > 1)
-    remarks = (*found.warnings, *found.assumptions)
-    assert len(remarks) == len(said)
-    for remark, part in zip(remarks, said, strict=True):
-        assert part in remark
-
-
 def test_spectra_of_light_are_no_ms2(tmp_path):
     light = array([200, 201, 202], "wavelength array", "MS:1000617") + arrays([], INTENSITY)
     kind = cv("MS:1000804", "electromagnetic radiation spectrum")
-    one = scan(1, mode="", precursor=" ", arrays=light).replace(LEVEL, kind)
+    one = scan(mode="", precursor=" ", arrays=light).replace(LEVEL, kind)
 
     first, second = parsed(tmp_path, mzml([one, scan(2)]))
 
     assert (first.ms_level, first.mz.size) == (1, 0)
     assert (second.source.index, second.ms_level) == (1, 2)
-
-
-RAMP = (cv("MS:1002013", "collision energy ramp start", 20),
-        cv("MS:1002014", "collision energy ramp end", 40))  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("terms", "text"),
-    [
-        (cv("MS:1000045", "collision energy", 30), "30.0"),
-        (cv("MS:1000138", "normalized collision energy", 30), "30.0 NCE"),
-        (cv("MS:1000509", "activation energy", 20), "20.0 eV"),
-        ("".join(RAMP), "20.0-40.0 eV"),
-        ("", ""),
-    ],
-)
-def test_the_energy_of_mzml_under_any_term(tmp_path, terms, text):
-    precursor = precursors(windowed(181.05, 0.5, 0.5, [181.0495], cv(*CID) + terms))
-
-    (found,) = parsed(tmp_path, mzml([scan(1, precursor=precursor)]))
-
-    assert found.collision_energy_text == text
-    assert found.metadata["fragmentation_mode"] == "collision-induced dissociation"
-
-
-@pytest.mark.parametrize(("width", "mz"), [("1.5", 181.0495), ("4", 181.0495), ("25.0", None)])
-def test_a_wide_window_of_mzxml_has_no_precursor(tmp_path, width, mz):
-    one = mzxml_scan(2).replace("<precursorMz ", f'<precursorMz windowWideness="{width}" ')
-
-    (found,) = parsed(tmp_path, mzxml(one), "a.mzXML")
-
-    assert found.precursor_mz == mz
-    assert found.metadata["rtinseconds"] == "150.000"
-    if mz is None:
-        assert found.failure.status == "no_precursor"
-        assert "is 25 m/z wide and no ion of it is named" in found.failure.message
-    else:
-        assert (found.failure, found.warnings) == (None, ())
 
 
 def configuration(name, *analysers):
@@ -338,12 +345,9 @@ def configuration(name, *analysers):
 def test_the_analyser_of_a_hybrid_is_that_of_the_scan(tmp_path, reference, analyser):
     lists = configuration("IC1", "quadrupole", "orbitrap")
     lists += configuration("IC2", "quadrupole", "radial ejection linear ion trap")
-    one = scan(1)
-    if reference:
-        one = one.replace("<scan>", f'<scan instrumentConfigurationRef="{reference}">')
-    text = mzml([one]).replace(
-        "</instrumentConfigurationList>", f"{lists}</instrumentConfigurationList>", 1
-    )
+    named = f'<scan instrumentConfigurationRef="{reference}">' if reference else "<scan>"
+    end = "</instrumentConfigurationList>"
+    text = mzml([scan().replace("<scan>", named)]).replace(end, f"{lists}{end}", 1)
     text = text.replace('<run id="r">', '<run id="r" defaultInstrumentConfigurationRef="IC1">')
 
     (found,) = parsed(tmp_path, text)
@@ -367,101 +371,3 @@ def test_edges_plateaus_and_nothing_of_a_profile(intensity, peaks):
     assert len(heights) == len(peaks)
     mz = np.array([1.0, 1.1, 1.3])
     assert pick_peaks(mz, 5 - (mz - 1.12) ** 2)[0] == pytest.approx([1.12])  # a parabola
-
-
-FILTER = "FTMS + c ESI d Full ms2 181.0495@hcd30.00 [75.0000-208.0000]"
-
-
-@pytest.mark.parametrize("place", ["scan", "spectrum"])
-def test_the_filter_line_tells_the_analyser_wherever_it_stands(tmp_path, place):
-    """OpenMS writes it as a parameter of the spectrum."""
-    one = scan(1, filter=FILTER)
-    if place == "spectrum":
-        line = f'<userParam name="filter string" type="xsd:string" value="{FILTER}"/>'
-        one = scan(1).replace("<scanList", f"{line}<scanList")
-
-    (found,) = parsed(tmp_path, mzml([one], ("MS:1000031", "instrument model")))
-
-    assert found.instrument == "orbitrap"
-    assert found.collision_energy_ev == pytest.approx(30 * 181.0495 / 500)
-
-
-UNIT = 'unitCvRef="UO" unitAccession="UO:0000031" unitName="minute"'
-
-
-@pytest.mark.parametrize(
-    ("unit", "seconds", "said"),
-    [
-        (UNIT, 150, ""),
-        ('unitCvRef="UO" unitAccession="UO:0000010" unitName="second"', 2.5, ""),
-        ('unitCvRef="UO" unitAccession="UO:0000031"', 150, ""),
-        ('unitCvRef="UO" unitAccession="UO:0000010"', 2.5, ""),
-        ('unitAccession="UO:0000010"', 2.5, ""),
-        ('unitCvRef="UO" unitAccession="UO:0000028" unitName="millisecond"', 0.0025, ""),
-        ("", 150, "the file gives no unit of retention times; they are taken for minutes"),
-    ],
-)
-def test_units_of_retention_times_by_name_or_accession(tmp_path, unit, seconds, said):
-    (found,) = parsed(tmp_path, mzml([scan(1).replace(UNIT, unit)]))
-
-    assert found.retention_time_s == pytest.approx(seconds, abs=1e-3)
-    assert found.assumptions == ((said,) if said else ())
-
-
-@pytest.mark.parametrize(
-    ("native", "name", "scans", "said"),
-    [
-        ("scan=7", "scan=7", "7", False),
-        ("controllerType=0 controllerNumber=1 scan=7", "scan=7", "7", False),
-        # A number of a scan that each function of a Waters instrument has.
-        ("function=2 process=0 scan=7", "function=2 process=0 scan=7", "", False),
-        ("sample=1 period=1 cycle=5 experiment=2",) * 2 + ("", False),
-        ("merged=4 frame=1 scanStart=1 scanEnd=927",) * 2 + ("", False),
-        ("frame=1 scan=230", "frame=1 scan=230", "", True),
-    ],
-)
-def test_scans_that_several_numbers_tell_keep_all_of_them(tmp_path, native, name, scans, said):
-    one = scan(1).replace("controllerType=0 controllerNumber=1 scan=1", native)
-
-    (found,) = parsed(tmp_path, mzml([one]))
-
-    assert (found.spectrum_id, found.scans) == (name, scans)
-    assert ("one scan of ion mobility has few of the peaks" in " ".join(found.warnings)) == said
-
-
-@pytest.mark.parametrize(
-    ("mode", "said"),
-    [
-        ("beam-type collision-induced dissociation", False),
-        ("trap-type collision-induced dissociation", False),
-        ("electron activated dissociation", True),
-        ("electron transfer dissociation", True),
-        ("electron transfer/higher-energy collision dissociation", True),
-        ("ultraviolet photodissociation", True),
-    ],
-)
-def test_fragments_that_no_collision_made_are_said(tmp_path, mode, said):
-    one = scan(1).replace("beam-type collision-induced dissociation", mode)
-
-    (found,) = parsed(tmp_path, mzml([one]))
-
-    said_of_it = f"fragments of {mode}: the networks know those of collisions (CID, HCD)"
-    assert found.warnings == ((said_of_it,) if said else ())
-
-
-def test_the_precursor_of_an_ms3_is_that_of_its_own_level(tmp_path):
-    parent = windowed(181.05, 0.5, 0.5, [181.0495])
-    each = [
-        one.replace(
-            "</isolationWindow>",
-            f'<userParam name="ms level" value="{level}"/></isolationWindow>',
-            1,
-        )
-        for one, level in ((parent, 1), (windowed(121.03, 0.5, 0.5, [121.0284]), 2))
-    ]
-
-    (found,) = parsed(tmp_path, mzml([scan(1, level=3, precursor=precursors(*each))]))
-
-    assert found.precursor_mz == 121.0284
-    assert len(found.warnings) == 1
-    assert found.warnings[0].startswith("an MS3 spectrum is read as if it were MS2")

@@ -1,27 +1,175 @@
-"""Scans of a run that are of one ion: MS2 scans of its precursor, and its elution in MS1 scans.
+"""What MS1 spectra show of the ions of MS2 spectra: isotopes, elution, and which scans are of one.
 
-Letters: S MS2 scans of a polarity, W MS1 scans.
+Letters: S MS2 scans of a polarity.
 """
 
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.errors import counted
+from duallgd_cli.chem.adduct import parse_adduct
+from duallgd_cli.errors import Failure, counted
 from duallgd_cli.spectra.annotation import TOLERANCE
 from duallgd_cli.spectra.compounds import ElutingIon
-from duallgd_cli.spectra.isotopes import SPANS_DA, charge_in_ms1, charge_of, possible_peaks
 from duallgd_cli.spectra.reading.quantities import finite
-from duallgd_cli.spectra.types import Spectrum
+from duallgd_cli.spectra.types import HIGHEST_MZ, ISOTOPES, IsotopePattern, Spectrum
 
 logger = logging.getLogger(__name__)
+
+_SAME_PRECURSOR_PPM: Final = 10.0
+_SAME_PEAK_S: Final = 60.0  # between spectra of one chromatographic peak
+# Least and largest mass of each isotope from the monoisotopic ion, Da.
+SPANS: Final = {
+    -2: (-1.9993, -1.9927),  # 78Se to 10B2
+    -1: (-0.9964, -0.9964),  # 10B
+    1: (0.9970, 1.0063),  # 15N to 2H
+    2: (1.9957, 2.0068),  # 34S to 13C2
+    4: (3.9915, 4.0086),  # 34S2 to 18O2
+}
+SPANS_DA: Final = np.array([(0.0, 0.0), *(SPANS[offset] for offset in ISOTOPES)])
+_LEAST: Final = 1e-30  # intensity; ratios of any two are numbers whose squares are
+
+
+def with_isotopes(spectrum: Spectrum, ms1: Mapping[str | int, Sequence[Spectrum]]) -> Spectrum:
+    """An MS2 spectrum with what its MS1 spectra show.
+
+    These are those of its FEATURE_ID, else the last of its polarity (`ms1` has them by one or the
+    other); those that name another precursor or time are of another ion.
+    """
+    if spectrum.feature_id:
+        near = ms1.get(spectrum.feature_id, ())
+    else:
+        near = ms1.get(spectrum.polarity) or ms1.get(0, ())
+    own = [one for one in near if one.precursor_mz is None or differs(spectrum, one) == ""]
+    found = next(filter(None, (_lighter_ion(one, spectrum) for one in own)), None)
+    mz = spectrum.precursor_mz if found is None else found[0]
+    ion = replace(spectrum, precursor_mz=mz)
+    patterns = [shown for one in own if (shown := isotope_pattern(one, ion)) is not None]
+    if patterns:
+        spectrum = replace(spectrum, isotopes=sum(patterns[1:], patterns[0]))
+    if found is None or spectrum.monoisotopic_mz is not None:
+        return spectrum
+    mz, ratio, isotope = found
+    return replace(spectrum, monoisotopic_mz=mz).assumed(
+        f"MS1 shows an ion {ratio:.2g} times as strong at m/z {mz:.4f}, lighter as by {isotope}: "
+        "the precursor is taken for its isotope"
+    )
+
+
+def differs(first: Spectrum, other: Spectrum) -> str:
+    """What says that two spectra are not of one ion of one chromatographic peak, else ""."""
+    mz, other_mz = first.precursor_mz, other.precursor_mz
+    if mz is None or other_mz is None:
+        is_same = mz is other_mz
+    else:
+        is_same = abs(mz - other_mz) <= _SAME_PRECURSOR_PPM * 1e-6 * mz
+    if not is_same:
+        return "precursor m/z"
+    if first.polarity * other.polarity < 0:
+        return "ion mode"
+    if first.charge and other.charge and first.charge != other.charge:
+        return "charge"
+    one, another = first.retention_time_s, other.retention_time_s
+    is_later = one is not None and another is not None and abs(one - another) > _SAME_PEAK_S
+    return "retention time" if is_later else ""
+
+
+def _lighter_ion(ms1: Spectrum, ms2: Spectrum) -> tuple[float, float, str] | None:
+    """The monoisotopic ion, where an MS1 spectrum shows that the precursor is an isotope of it.
+
+    It counts where distance and ratio are those of an isotope: it is stronger than the precursor,
+    as that of carbon is, or nearly as strong, as that of bromine is. Lighter isotopes of boron and
+    selenium are weaker than the monoisotopic ion. Where a further ion lies two below, as with
+    several atoms of bromine or selenium, nothing is certain.
+
+    Returns:
+        Its m/z, its intensity next to that of the next isotope, and the isotope; or None.
+    """
+    mz, charges = ms2.precursor_mz, max(abs(charge_of(ms2)), 1)
+    if mz is None:
+        return None
+    peak_mz, intensity = possible_peaks(ms1)
+    tolerance_da = float(TOLERANCE.tolerance_da(np.array(mz), ms2.instrument or ms1.instrument))
+
+    def strongest(at: float, within: float) -> tuple[float, float]:
+        near = np.flatnonzero(np.abs(peak_mz - at) <= within)
+        best = near[intensity[near].argmax()] if near.size else None
+        return (0.0, 0.0) if best is None else (float(peak_mz[best]), float(intensity[best]))
+
+    found = None
+    at, height = strongest(mz, tolerance_da)
+    most_carbon = 0.0108 * mz * charges / 12
+    # Distance and its width in Da, least and most of the precursor next to the lighter ion.
+    steps = (
+        ("13C", 1.00336, 0.0022, 0.008, min(1.2 * most_carbon + 0.03, 0.67)),
+        ("37Cl, 81Br or 34S", 1.9975, 0.004, 0.03, 1.4),
+    )
+    while height:
+        for isotope, distance, width, least, most in steps:
+            within = min(tolerance_da, width / charges)
+            below, lighter = strongest(at - distance / charges, within)
+            if lighter and least <= height / lighter <= most:
+                found = below, lighter / height, isotope
+                at, height = below, lighter
+                break
+        else:
+            _, further = strongest(at - 1.9975 / charges, min(tolerance_da, 0.004 / charges))
+            return None if further > 0.05 * height else found
+    return None
+
+
+def possible_peaks(spectrum: Spectrum) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """m/z and intensity of the peaks that have both."""
+    mz, intensity = spectrum.mz, spectrum.intensity
+    possible = (mz > 0) & (mz < HIGHEST_MZ) & (intensity > _LEAST) & (intensity < 1 / _LEAST)
+    if possible.all():  # as nearly always; a run has millions
+        return mz, intensity
+    return mz[possible], intensity[possible]
+
+
+def isotope_pattern(ms1: Spectrum, ms2: Spectrum) -> IsotopePattern | None:
+    """What an MS1 spectrum shows of a precursor.
+
+    None where the ion is not in it, or none of its heavier isotopes: such a list was rid of
+    isotopes, or the ion is too faint.
+    """
+    mz = ms2.precursor_mz
+    peak_mz, intensity = possible_peaks(ms1)
+    if mz is None or not peak_mz.size:
+        return None
+    at = mz + SPANS_DA / max(abs(charge_of(ms2)), 1)
+    tolerance_da = TOLERANCE.tolerance_da(at, ms2.instrument or ms1.instrument)
+    edges = np.searchsorted(peak_mz, at + np.array([-1.0, 1.0]) * tolerance_da)
+    sums = [float(intensity[start:end].sum()) for start, end in edges]
+    if sums[0] == 0 or not any(sums[1 + ISOTOPES.index(1) :]):
+        return None
+    return IsotopePattern(tuple(sums), float(intensity.min()))
+
+
+def charge_of(spectrum: Spectrum) -> int:
+    """Signed charge of the ion, of its adduct if that is understood; 0 where nothing tells."""
+    adduct = parse_adduct(spectrum.adduct_text)
+    return spectrum.charge if isinstance(adduct, Failure) else adduct.charge
+
+
+def charge_in_ms1(ms1: Iterable[Spectrum], mz: float) -> int:
+    """Charge of an ion by the distance of its isotopes in MS1 scans, 0 where these do not tell."""
+    shown: Counter[int] = Counter()
+    for survey in ms1:
+        peak_mz, height = possible_peaks(survey)
+        at = mz + np.array([0.0, 1.00336, 1.00336 / 2])
+        edges = np.searchsorted(peak_mz, at + 5e-6 * mz * np.array([[-1.0], [1.0]]))
+        main, single, double = (float(height[s:e].max(initial=0.0)) for s, e in edges.T)
+        shown[2 if 0.02 * main < double < 1.4 * main else 1 if single > 0.005 * main else 0] += 1
+    return shown.most_common(1)[0][0] if shown else 0
+
 
 # An ion whose intensity falls to this part of the maxima on both sides eluted twice.
 _VALLEY: Final = 0.65
@@ -45,15 +193,10 @@ class Scan:
     mz: float  # of the precursor
     charge: int  # signed, 0 if unknown
     window: tuple[float, float]  # ends of the isolation window, m/z
-    intensity: float | None  # of the precursor, as the file gives it, or None
+    intensity: float | None  # of the precursor, as the file gives it
     current: float  # summed intensity of its peaks
-    tolerance_da: float  # within which its precursor is known, m/z
+    tolerance_da: float  # of its precursor m/z
     index: int  # its place in the file
-
-    def rank(self, intensity: float) -> tuple[float, ...]:
-        """Sorts the strongest scan first; the place in the file decides between equals alone."""
-        strength = intensity or self.intensity or 0.0
-        return (-strength, -self.current, self.time, self.mz, self.charge, self.index)
 
 
 def scan_of(item: Spectrum) -> Scan | None:
@@ -84,28 +227,22 @@ def scan_of(item: Spectrum) -> Scan | None:
 
 
 class Group(NamedTuple):
-    """Scans of one feature in the order of their file, with the MS1 scans near them.
-
-    `remark` says what was isolated with its ion, `ion` tells of which compound it is.
-    """
+    """Scans of one feature in the order of their file, with the MS1 scans near them."""
 
     scans: list[Scan]
     ms1: list[Spectrum]
-    remark: str
+    remark: str  # what was isolated with its ion
     ion: ElutingIon
 
 
-@dataclass(slots=True)
-class _Trace:
+class _Trace(NamedTuple):
     """How strong an ion is from one MS1 scan to the next; without MS1 scans an empty trace."""
 
     mz: float  # of the ion, as MS1 shows it
     first: int = 0  # number of the first of these MS1 scans
-    time: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # of each
-    # of the ion, 0 where it is not seen
-    height: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    # times at which the ion falls to a valley and one peak of it ends
-    ends: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    time: NDArray[np.float64] = np.zeros(0)
+    height: NDArray[np.float64] = np.zeros(0)  # of the ion, 0 where it is not seen
+    ends: NDArray[np.float64] = np.zeros(0)  # times of valleys, where one peak of the ion ends
 
     def is_seen(self, start: float, end: float) -> bool:
         """Whether most MS1 scans between two times show the ion."""
@@ -118,12 +255,11 @@ class PrecursorsInMs1:
 
     Attributes:
         floor: Intensity up to which an MS1 peak may be noise.
-        near: Numbers of the MS1 scans before and after each MS2 scan, -1 where there is none,
-            int64 (S, 2).
+        near: Numbers of the MS1 scans before and after each MS2 scan, -1 for none, (S, 2).
         intensity: Of each precursor in these, the larger one; 0 where it is in neither, (S,).
         other: Share of the isolation window that the strongest other ion has, (S,).
         other_mz: Of that ion, (S,).
-        cluster: Of each MS2 scan: those of neighbouring precursor m/z, int64 (S,).
+        cluster: Of each MS2 scan: those of neighbouring precursor m/z, (S,).
         points: Numbers of MS1 scans, ascending, m/z and intensity that they show of each cluster.
     """
 
@@ -217,9 +353,15 @@ class PrecursorsInMs1:
         clusters: defaultdict[int, list[int]] = defaultdict(list)
         for number in numbers:
             clusters[int(self.cluster[number])].append(number)
-        usual_s = _usual_gap_s([[scans[n].time for n in own] for own in clusters.values()])
+        # Most seconds between scans of an ion where MS1 does not tell, by those usual in the run.
+        least, usual_s, most = _WINDOW_S
+        times = (np.sort([scans[n].time for n in own]) for own in clusters.values())
+        gaps = np.concatenate([[math.inf], *map(np.diff, times)])
+        gaps = gaps[gaps <= 2 * most]
+        if gaps.size:
+            usual_s = float(np.clip(_TIMES_THE_GAP * np.median(gaps), least, most))
         for cluster, own in clusters.items():
-            left = sorted(own, key=lambda n: scans[n].rank(float(self.intensity[n])))
+            left = sorted(own, key=self._rank)
             traces: dict[tuple[float, float], _Trace] = {}  # scans of one ion may share it
             while left:
                 seed = scans[left[0]]
@@ -233,6 +375,12 @@ class PrecursorsInMs1:
                 members = self._together(trace, near, left[0], rt_window, usual_s)
                 left = [n for n in left if n not in members]
                 yield self._group(trace, [n for n in near if n in members], usual_s)
+
+    def _rank(self, number: int) -> tuple[float, ...]:
+        """Sorts the strongest scan first; the place in the file decides between equals alone."""
+        one = self.scans[number]
+        strength = float(self.intensity[number]) or one.intensity or 0.0
+        return (-strength, -one.current, one.time, one.mz, one.charge, one.index)
 
     def _trace(self, cluster: int, seed: Scan) -> _Trace:
         """The trace of a precursor."""
@@ -271,8 +419,7 @@ class PrecursorsInMs1:
         """A group with what MS1 shows of it."""
         own = sorted((self.scans[n] for n in members), key=lambda one: one.index)
         times = [one.time for one in own]
-        ranked = [(self.scans[n].rank(float(self.intensity[n])), n) for n in members]
-        strongest = self.scans[min(ranked)[1]]
+        strongest = self.scans[min(members, key=self._rank)]
         time, intensity = strongest.time, strongest.intensity
         # The ion may be strongest before the first or after the last of its MS2 scans.
         bounds = np.concatenate([[-math.inf], trace.ends, [math.inf]])
@@ -299,28 +446,18 @@ class PrecursorsInMs1:
                 f"{self.other_mz[worst]:.4f}, {self.other[worst]:.0%} of the window in MS1), so "
                 "fragments of both may be among the peaks"
             )
-        charge = next((abs(one.charge) for one in own if one.charge), 0) or charge_in_ms1(
-            ms1, trace.mz
-        )
+        charge = next((abs(one.charge) for one in own if one.charge), 0)
         ion = ElutingIon(
             mz=trace.mz,
             tolerance_da=own[0].tolerance_da,
             rt_s=time,
             polarity=own[0].spectrum.polarity,
-            charge=charge,
+            charge=charge or charge_in_ms1(ms1, trace.mz),
             height=intensity or 0.0,
             time=trace.time[between],
             trace=trace.height[between],
         )
         return Group(own, ms1, remark, ion)
-
-
-def _usual_gap_s(times: Iterable[Sequence[float]]) -> float:
-    """Most seconds between scans of an ion where MS1 does not tell, by those usual in a run."""
-    least, otherwise, most = _WINDOW_S
-    gaps = np.concatenate([[0.0], *(np.diff(np.sort(own)) for own in times)])[1:]
-    gaps = gaps[gaps <= 2 * most]
-    return float(np.clip(_TIMES_THE_GAP * np.median(gaps), least, most)) if gaps.size else otherwise
 
 
 def valleys(height: NDArray[np.float64]) -> list[int]:
