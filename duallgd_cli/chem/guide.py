@@ -17,11 +17,11 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 from duallgd_cli.chem.elements import INDEX, MAX_HEAVY_ATOMS, N_ELEMENTS, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import LONGEST_SMILES, MORE_THAN_ONE, parse_smiles, sole_token
+from duallgd_cli.chem.molecule import ODD_BOND
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError, quote
 
-_AROMATIC: Final = Chem.BondType.AROMATIC
-_BONDS: Final = {Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE, _AROMATIC}
+_LOOSE_AROMATIC_BOND: Final = Chem.MolFromSmarts("*:!@*")
 _MOST_TAUTOMERS, _MOST_TRANSFORMS = 16, 100
 _ATTACHMENT: Final = Chem.MolFromSmarts("[#0]")
 _LONGEST_NAME: Final = 60  # of a part; what is longer is no misspelt one
@@ -178,16 +178,15 @@ def read_core(text: str) -> tuple[Pattern, ...]:
     points = [point for (point,) in mol.GetSubstructMatches(_ATTACHMENT)]
     atoms = [atom for atom in mol.GetAtoms() if atom.GetAtomicNum()]
     foreign = ", ".join(sorted({atom.GetSymbol() for atom in atoms} - set(SYMBOLS[:N_HEAVY])))
-    bonds = list(mol.GetBonds())
     fault = ""
     if len(atoms) > MAX_HEAVY_ATOMS:
         most = f"molecules here at most {MAX_HEAVY_ATOMS}; give a part of it"
         raise UsageError(f"core {quote(text)} has {len(atoms)} heavy atoms, and {most}")
     if foreign or not atoms:
         fault = f"holds {foreign or 'no atom'}"
-    elif {bond.GetBondType() for bond in bonds} - _BONDS:
+    elif mol.HasSubstructMatch(ODD_BOND):
         fault = "holds a bond that is no single, double, triple or aromatic one"
-    elif any(bond.GetBondType() == _AROMATIC and not bond.IsInRing() for bond in bonds):
+    elif mol.HasSubstructMatch(_LOOSE_AROMATIC_BOND):
         fault = "has an aromatic bond outside rings"
     if fault:
         raise UsageError(f"core {quote(text)} {fault}; leave that out")

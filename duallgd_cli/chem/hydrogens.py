@@ -5,7 +5,7 @@ hydrogen count and charge are known. Atoms whose state is open, and aromatic rin
 whole, are the unknowns of a small exact-sum problem; it is solved cheapest answer first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
@@ -66,10 +66,10 @@ class _Range(NamedTuple):
     most_charge: int
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[State | _Option]]) -> "_Range":
-        """Of what has these alternatives each."""
-        hydrogens = [[one.hydrogens for one in row] for row in rows]
-        charges = [[one.charge for one in row] for row in rows]
+    def of(cls, rows: Sequence[Sequence[State]]) -> "_Range":
+        """Of atoms that have these states each."""
+        hydrogens = [[state.hydrogens for state in row] for row in rows]
+        charges = [[state.charge for state in row] for row in rows]
         sums = ((sum(map(min, each)), sum(map(max, each))) for each in (hydrogens, charges))
         return cls(*chain.from_iterable(sums))
 
@@ -77,15 +77,6 @@ class _Range(NamedTuple):
         return (
             self.least_hydrogens <= hydrogens <= self.most_hydrogens
             and self.least_charge <= charge <= self.most_charge
-        )
-
-    def left_for(self, part: "_Range", hydrogens: int, charge: int) -> "_Range":
-        """What a part of the whole may take so that the rest can still make up the sums."""
-        return _Range(
-            hydrogens - self.most_hydrogens + part.most_hydrogens,
-            hydrogens - self.least_hydrogens + part.least_hydrogens,
-            charge - self.most_charge + part.most_charge,
-            charge - self.least_charge + part.least_charge,
         )
 
 
@@ -131,12 +122,12 @@ def _units(
         for atom in chain_atoms
         if len(atom_states[atom]) > 1
     ]
-    total = _Range.of(atom_states)
     for system in skeleton.ring_systems:
         atoms = members(system)
         rows = [atom_states[atom] for atom in atoms]
-        allowed = total.left_for(_Range.of(rows), hydrogens, charge)
-        options = _ring_options(skeleton, atoms, rows, allowed)
+        rest = _Range.of([row for atom, row in enumerate(atom_states) if not system >> atom & 1])
+        selections = islice(_selections(rows, rest, hydrogens, charge), _MAX_MATCHINGS)
+        options = _ring_options(skeleton, atoms, selections)
         if not options:
             return []
         units.append((atoms, options))
@@ -153,22 +144,27 @@ def _option(chosen: Sequence[State]) -> _Option:
 
 
 def _ring_options(
-    skeleton: Skeleton, atoms: list[int], rows: list[tuple[State, ...]], allowed: _Range
+    skeleton: Skeleton, atoms: list[int], selections: Iterable[_Option]
 ) -> list[_Option]:
-    """Feasible ways to complete an aromatic ring system, cheapest first."""
+    """Those states of a ring system's atoms that have a Kekule form, cheapest first."""
     matched = cache(lambda mask: match(mask, skeleton.ring))
-    options: list[_Option] = []
-    for option in islice(_selections(rows, allowed), _MAX_MATCHINGS):
-        pairing = matched(sum(s.pi << atom for atom, s in zip(atoms, option.states, strict=True)))
-        if pairing is not None:
-            options.append(option._replace(double=tuple(pairing)))
-            if len(options) == _MAX_OPTIONS:
-                break
-    return sorted(options, key=lambda option: option.cost)
+    paired = (
+        (option, matched(sum(s.pi << atom for atom, s in zip(atoms, option.states, strict=True))))
+        for option in selections
+    )
+    options = (
+        option._replace(double=tuple(pairs)) for option, pairs in paired if pairs is not None
+    )
+    return sorted(islice(options, _MAX_OPTIONS), key=lambda option: option.cost)
 
 
-def _selections(rows: list[tuple[State, ...]], allowed: _Range) -> Iterator[_Option]:
-    """States for all atoms of a ring system, few departures from the cheapest first."""
+def _selections(
+    rows: list[tuple[State, ...]], rest: _Range, hydrogens: int, charge: int
+) -> Iterator[_Option]:
+    """States for all atoms of a ring system, few departures from the cheapest first.
+
+    All other atoms can make up for what is left of the hydrogens and the charge.
+    """
     usual = _option([row[0] for row in rows])
     # Of each open atom its place, another state, and what that adds to the sums of the usual one.
     changes = [
@@ -183,11 +179,11 @@ def _selections(rows: list[tuple[State, ...]], allowed: _Range) -> Iterator[_Opt
     selections = chain.from_iterable(product(*changed) for changed in departures)
     for changed in islice(selections, _MAX_SELECTIONS):
         # Most are not admitted: what each would change is added up, and no more.
-        hydrogens, charge = usual.hydrogens, usual.charge
+        left_hydrogens, left_charge = hydrogens - usual.hydrogens, charge - usual.charge
         for _, _, more_hydrogens, more_charge in changed:
-            hydrogens += more_hydrogens
-            charge += more_charge
-        if allowed.admits(hydrogens, charge):
+            left_hydrogens -= more_hydrogens
+            left_charge -= more_charge
+        if rest.admits(left_hydrogens, left_charge):
             chosen = list(usual.states)
             for place, state, *_ in changed:
                 chosen[place] = state

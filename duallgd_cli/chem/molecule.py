@@ -45,7 +45,7 @@ _RADICAL: Final = rdqueries.NumRadicalElectronsGreaterQueryAtom(0)
 # To ask a molecule at once is several times faster than to ask each of its atoms.
 _FOREIGN: Final = Chem.MolFromSmarts("".join(["[", *(f"!#{n}" for n in ATOMIC_NUMBERS), "]"]))
 _SUSPICIOUS: Final = Chem.MolFromSmarts(f"[!0*,#1,{'&'.join(f'!#{n}' for n in ATOMIC_NUMBERS)}]")
-_ODD_BOND: Final = Chem.MolFromSmarts("*!-!=!#!:*")
+ODD_BOND: Final = Chem.MolFromSmarts("*!-!=!#!:*")
 # Each answer costs a sanitisation; the right one is among the first few (see tests).
 _MAX_BUILT: Final = 12
 # Aromatic bonds before their Kekule form is chosen: any type that sets no aromatic flags.
@@ -223,7 +223,7 @@ def require_expressible(mol: Chem.Mol) -> None:
                 raise MoleculeError(
                     "the molecule has unpaired electrons; radicals are not supported"
                 )
-    for bond in mol.GetBonds() if mol.HasSubstructMatch(_ODD_BOND) else ():
+    for bond in mol.GetBonds() if mol.HasSubstructMatch(ODD_BOND) else ():
         if bond.GetBondType() not in _EXPRESSIBLE:
             raise MoleculeError(
                 f"the molecule has a {str(bond.GetBondType()).lower()} bond; "
