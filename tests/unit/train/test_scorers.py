@@ -226,15 +226,6 @@ def test_decoys_are_made_of_one_spectrum_of_each_molecule_of_fold_train_by_any_p
         assert named.count(named[0]) == 1  # the molecule itself is no decoy
 
 
-def test_scores_of_bits_are_summed_molecule_by_molecule():
-    scores = torch.arange(8, dtype=torch.float32).reshape(2, 4)
-    bits = [[[0, 3], [1]], [[], [2, 3], [0]]]
-
-    got = bit_sums(scores, [[np.array(m, np.uint16) for m in molecules] for molecules in bits])
-
-    assert [one.tolist() for one in got] == [[3, 1], [0, 13, 4]]
-
-
 def test_molecules_are_told_from_isomers_by_their_peaks(esters, monkeypatch):
     """Chance would put 3 of 8 first; the encoder itself is left as it was."""
     rates = replace(module._CONTRAST_RATES, learning_rate=3e-3)
