@@ -83,7 +83,7 @@ def train(
     a stage that trains goes to its `metrics.jsonl`.
     """
     if plot is not None:
-        from duallgd_cli.train.plot import plot_run
+        from duallgd_cli.plots import plot_run
 
         logs = plot_run(plot)
         typer.echo(f"{counted(len(logs), 'stage')} in {plot / 'plots'}", err=True)

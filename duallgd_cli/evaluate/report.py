@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.evaluate.metrics import MCES_LIMIT_S, Scores, formula_accuracy, score
-from duallgd_cli.evaluate.plots import PLOTS, write_plots
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import (
     EvaluationInputs,
@@ -29,6 +28,7 @@ from duallgd_cli.evaluate.tables import (
     write_table,
 )
 from duallgd_cli.files import sha256, write_atomically
+from duallgd_cli.plots import PLOTS, write_plots
 from duallgd_cli.runtime import version_of, versions
 
 RESULTS: Final = "results.json"

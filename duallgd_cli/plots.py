@@ -1,5 +1,7 @@
-"""The pictures of an evaluation: scores of every group, and stated against observed probability."""
+"""Pictures: of an evaluation, and of the figures of a training run. All that loads matplotlib."""
 
+import json
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import resources
@@ -9,14 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from duallgd_cli.errors import MissingInputError
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+logger = logging.getLogger(__name__)
+
 PLOTS: Final = ("groups.png", "calibration.png")
 _SCORES: Final = {"accuracy@1": -0.14, "accuracy@10": 0.14}  # with where they stand in a line
+# What a line of a run's log holds that is no figure of how good the network is.
+_OF_THE_RUN: Final = frozenset({"step", "norm", "count", "s", "fp_threshold"})
+_COLUMNS: Final = 3
 
 
-def save_plot(path: Path, draw: "Callable[[Figure], None]") -> bool:
+def _save(path: Path, draw: "Callable[[Figure], None]") -> bool:
     """Draw a figure into a PNG file; False without matplotlib, which draws nothing."""
     if find_spec("matplotlib") is None:
         return False
@@ -35,7 +44,7 @@ def write_plots(folder: Path, results: Mapping[str, Any]) -> None:
     """Draw what there is to draw; without matplotlib nothing is."""
     for name, draw in zip(PLOTS, (_groups, _calibration), strict=True):
         if results[name.removesuffix(".png")]:
-            save_plot(folder / name, partial(draw, results))
+            _save(folder / name, partial(draw, results))
 
 
 def _groups(results: Mapping[str, Any], figure: "Figure") -> None:
@@ -75,3 +84,42 @@ def _intervals(estimates: list[Mapping[str, float]]) -> tuple[Any, Any]:
         np.array([one[end] for one in estimates], float) for end in ("mean", "low", "high")
     )
     return mean, np.maximum(0.0, [mean - low, high - mean])
+
+
+def plot_run(run: Path) -> list[Path]:
+    """Draw what the logs of a run's stages hold, as PNG in its folder ``plots``; return the logs.
+
+    Without matplotlib a message says that nothing is drawn.
+
+    Raises:
+        MissingInputError: There is no log.
+    """
+    logs = sorted(run.glob("*/metrics.jsonl"))
+    if not logs:
+        raise MissingInputError(
+            f"{run} holds no stage with a metrics.jsonl; give the folder of a run of duallgd train"
+        )
+    (run / "plots").mkdir(exist_ok=True)
+    for path in logs:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines if line.endswith("}")]  # one may be half written
+        picture = run / "plots" / f"{path.parent.name}.png"
+        if not _save(picture, partial(_curves, rows)):
+            logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
+            return []
+    return logs
+
+
+def _curves(rows: list[dict[str, Any]], figure: "Figure") -> None:
+    """Every figure over the steps; those of a step that was taken again count as last seen."""
+    curves: dict[str, dict[int, float]] = {}
+    for row in rows:
+        for name in row.keys() - _OF_THE_RUN:
+            curves.setdefault(name, {})[row["step"]] = row[name]
+    n_rows = max(1, -(-len(curves) // _COLUMNS))
+    figure.set_size_inches(3.2 * _COLUMNS, 2.2 * n_rows)
+    for place, (name, values) in enumerate(sorted(curves.items()), 1):
+        axis = figure.add_subplot(n_rows, _COLUMNS, place)
+        axis.plot(*zip(*sorted(values.items()), strict=True), marker=".")
+        axis.set_title(name.replace("_", " "))
+        axis.set_xlabel("step")
