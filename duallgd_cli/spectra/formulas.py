@@ -44,7 +44,6 @@ HOW_TO_SUPPLY = (
     "for all spectra by --formula, or in a table by --formulas"
 )
 
-
 # What a feature might be, the most likely first, or why there is nothing.
 FormulaSource: TypeAlias = Callable[[Feature], list[Hypothesis] | Failure]
 
@@ -71,10 +70,9 @@ def hypothesis_of(
 ) -> Hypothesis | Failure:
     """Check a formula, as it is written, against a feature and an adduct ("" where missing).
 
-    The formula is the neutral molecule's (of a permanent cation: the cation's). A missing adduct is
-    inferred where formula, precursor m/z and polarity leave one choice. A precursor that MS1 shows
-    to be an isotope gives way to the monoisotopic ion where only that agrees. The adduct is trusted
-    over CHARGE and ion mode. Whatever was decided stands in the notes.
+    A missing adduct is inferred where formula, precursor m/z and polarity leave one choice. A
+    precursor that MS1 shows to be an isotope gives way to the monoisotopic ion where only that
+    agrees. The adduct is trusted over CHARGE and ion mode. What was decided stands in the notes.
     """
     try:
         return _checked(feature, formula_text, adduct_text, limits)
