@@ -280,21 +280,14 @@ def mzxml(run, path):
 
 def mgf_of_run(run, path):
     """Write the MS2 scans of a run as MGF, as msconvert does."""
-    blocks = [
-        "\n".join(
-            [
-                "BEGIN IONS",
-                f"TITLE=run.{number}.{number}.1",
-                f"RTINSECONDS={scan.time:.4f}",
-                f"PEPMASS={scan.precursor_mz:.5f} {scan.precursor_intensity:.1f}",
-                "CHARGE=1+",
-                f"COLLISION_ENERGY={scan.energy:g}",
-                *(f"{m:.5f} {i:.2f}" for m, i in zip(scan.mz, scan.intensity, strict=True)),
-                "END IONS",
-            ]
-        )
-        for number, scan in enumerate(run.scans, start=1)
-        if scan.level == 2
-    ]
-    path.write_text("\n".join(blocks) + "\n", encoding="utf-8")
+    with path.open("w", encoding="utf-8") as file:
+        for n, scan in enumerate(run.scans, start=1):
+            if scan.level == 2:
+                pairs = zip(scan.mz, scan.intensity, strict=True)
+                peaks = "".join(f"{mz:.5f} {height:.2f}\n" for mz, height in pairs)
+                file.write(
+                    f"BEGIN IONS\nTITLE=run.{n}.{n}.1\nRTINSECONDS={scan.time:.4f}\n"
+                    f"PEPMASS={scan.precursor_mz:.5f} {scan.precursor_intensity:.1f}\nCHARGE=1+\n"
+                    f"COLLISION_ENERGY={scan.energy:g}\n{peaks}END IONS\n"
+                )
     return str(path)

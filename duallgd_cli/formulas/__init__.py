@@ -133,7 +133,14 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
     known, model = known_formulas(), formula_model()
     found = possible_formulas(mz, spectrum.instrument, adducts, settings, rounding_da)
     if not any(len(formulas) for _, formulas in found):
-        return _nothing_fits(mz, spectrum, adducts, settings)
+        names = " ".join(adduct.name for adduct in adducts)
+        ppm = settings.tolerance_ppm(spectrum.instrument) + rounding_da / mz * 1e6
+        message = (
+            f"no formula of {settings.elements} fits m/z {mz:.4f} within {ppm:g} ppm as {names} "
+            f"({_MOST_HEAVY_ATOMS} heavy atoms and {HEAVIEST_DA:g} Da at most); check precursor "
+            "and adduct, raise --precursor-ppm or allow more --elements"
+        )
+        return Failure("no_formula", message, "formula")
     instrument = spectrum.instrument
     best = candidates(found, mz, instrument, known, model, feature.isotopes, rounding_da)
     # Fragments of a multiply charged ion with fewer charges lie above it.
@@ -224,19 +231,6 @@ def possible_formulas(
 @cache
 def _space(elements: str) -> FormulaSpace:
     return FormulaSpace(known_formulas().rarer, parse_elements(elements))
-
-
-def _nothing_fits(
-    mz: float, spectrum: Spectrum, adducts: Sequence[Adduct], settings: FormulaSettings
-) -> Failure:
-    names = " ".join(adduct.name for adduct in adducts)
-    ppm = settings.tolerance_ppm(spectrum.instrument) + spectrum.precursor_rounding_da / mz * 1e6
-    limits = f"{_MOST_HEAVY_ATOMS} heavy atoms and {HEAVIEST_DA:g} Da at most"
-    message = (
-        f"no formula of {settings.elements} fits m/z {mz:.4f} within {ppm:g} ppm as {names} "
-        f"({limits}); check precursor and adduct, raise --precursor-ppm or allow more --elements"
-    )
-    return Failure("no_formula", message, "formula")
 
 
 def predicted_formulas(

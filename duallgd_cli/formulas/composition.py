@@ -1,10 +1,9 @@
 """Molecular formulas of a mass that chemical rules allow, and how many known structures have them.
 
-A formula is a carbon and hydrogen part and a part of all other elements. The other parts stand in
-one table sorted by mass, built once; each carbon and hydrogen part asks it for the rest of the
-mass. Rules: a whole number of rings and double bonds, at least 0; the element ratios and the
-combinations of heteroatoms of Kind and Fiehn 2007 (BMC Bioinformatics 8:105, their extended
-ranges).
+Parts of all elements but carbon and hydrogen stand in one table sorted by mass; each carbon and
+hydrogen part asks it for the rest of the mass. Rules: a whole number of rings and double bonds, at
+least 0; the element ratios and the combinations of heteroatoms of Kind and Fiehn 2007 (BMC
+Bioinformatics 8:105, their extended ranges).
 
 Letters: K formulas, R parts of the rarer elements, T rows of a table, D changes of composition,
 G groups of sources.

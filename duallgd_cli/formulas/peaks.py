@@ -1,10 +1,8 @@
 """What peaks say of many formulas at once: fragments of MS2 spectra, isotopes of MS1 spectra.
 
 Every fragment formula that any candidate could give is looked up once for each peak; which
-candidate holds which fragment is then one comparison of a whole table.
-
-Of atoms with independent isotopes the patterns are convolved, so the logarithms of their Fourier
-transforms add up, as often as there are atoms. Exact for whole nominal masses.
+candidate holds which fragment is then one comparison of a whole table. Patterns of isotopes are
+convolved, so the logarithms of their Fourier transforms add up, as often as there are atoms.
 
 Letters: K candidates, P peaks, F fragment formulas found for peaks, M pairs of a candidate and a
 fragment that it holds.
@@ -130,16 +128,14 @@ def _fragments(
 def explanation_features(found: Explanations, peaks: Peaks, charge: int) -> NDArray[np.float32]:
     """What tells a true explanation from one by chance, shape (M, columns)."""
     fragment, loss = found.fragment.astype(np.float32), found.loss.astype(np.float32)
-    rdbe, lost_rdbe = excess(fragment)[:, None] / 2 + 1, excess(loss)[:, None] / 2 + 1
+    both = (fragment, loss)
+    rdbe, lost_rdbe = (excess(atoms)[:, None] / 2 + 1 for atoms in both)
+    hetero, lost = (atoms[:, _HETERO].sum(axis=1, keepdims=True) for atoms in both)
+    elements, lost_elements = ((atoms[:, _HETERO] > 0).sum(axis=1, keepdims=True) for atoms in both)
+    carbon, lost_carbon = (atoms[:, [0]] for atoms in both)
+    size, lost_size = (atoms[:, :-1].sum(axis=1, keepdims=True) for atoms in both)
     radical = np.mod(excess(found.fragment) + (~found.even), 2)[:, None]
-    hetero = fragment[:, _HETERO].sum(axis=1, keepdims=True)
-    lost = loss[:, _HETERO].sum(axis=1, keepdims=True)
-    elements = (fragment[:, _HETERO] > 0).sum(axis=1, keepdims=True)
-    lost_elements = (loss[:, _HETERO] > 0).sum(axis=1, keepdims=True)
-    carbon, lost_carbon = fragment[:, [0]], loss[:, [0]]
     error = found.error[:, None]
-    size = fragment[:, :-1].sum(axis=1, keepdims=True)
-    lost_size = loss[:, :-1].sum(axis=1, keepdims=True)
     columns = [
         np.minimum(fragment, 10) / 5,
         np.minimum(loss, 10) / 5,

@@ -14,7 +14,7 @@ from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.results import OK, references, sentences
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean, resolved
 from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.types import PREDICTED, Feature, Spectrum
+from duallgd_cli.spectra.types import PREDICTED, Feature
 from duallgd_cli.writers.formats import (
     SPECTRUM_COLUMNS,
     resolve_format,
@@ -57,7 +57,16 @@ def _rows(
     item: Feature, settings: PredictSettings, summary: RunSummary
 ) -> Iterator[Mapping[str, Any]]:
     """Rows of a feature, at least one."""
-    named = _named(item.first)
+    same = ("spectrum_id", "feature_id", "scans", "precursor_mz", "adduct_source")
+    named = dict.fromkeys(COLUMNS) | {
+        **{name: getattr(item.first, name) for name in same},
+        "file": item.first.source.file,
+        "index": item.first.source.index,
+        "adduct": item.first.adduct_text,
+        "assumptions": sentences(*item.first.assumptions),
+    }
+    if not item.first.adduct_text:
+        named["adduct_source"] = ""
     measured = tuple(resolved(clean(one, CleaningSettings())) for one in item.spectra)
     with_peaks = tuple(one for one in measured if one.failure is None)
     bare = tuple(one for one in measured if one.failure and one.failure.status == "no_peaks")
@@ -105,15 +114,3 @@ def _rows(
             "status": OK,
             "message": message,
         }
-
-
-def _named(spectrum: Spectrum) -> dict[str, Any]:
-    same = ("spectrum_id", "feature_id", "scans", "precursor_mz")
-    return dict.fromkeys(COLUMNS) | {
-        **{name: getattr(spectrum, name) for name in same},
-        "file": spectrum.source.file,
-        "index": spectrum.source.index,
-        "adduct": spectrum.adduct_text,
-        "adduct_source": spectrum.adduct_source if spectrum.adduct_text else "",
-        "assumptions": sentences(*spectrum.assumptions),
-    }

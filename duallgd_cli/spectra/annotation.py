@@ -1,10 +1,9 @@
 """Explain the peaks of a feature by sub-formulas of its ion, never enumerated as a whole.
 
-The elements of the ion are divided into two groups. Every count vector of a group is a part; a
-sub-formula is one part of each group. The larger table of parts is sorted by mass, the parts of the
-smaller one are subtracted from each wanted mass, and two binary searches give the matches. Work and
-memory per peak grow with the smaller table, not with the product of both. What a fragment keeps
-beside that, metals, charges and whole molecules of a multimer, says the adduct.
+The elements of the ion are divided into two groups; a sub-formula is one part (counts of atoms) of
+each. The parts of the smaller table are subtracted from each wanted mass, and two binary searches
+in the larger one give the matches: work and memory grow with the smaller table. What a fragment
+keeps beside that, metals, charges and whole molecules of a multimer, says the adduct.
 
 Letters: W wanted masses, K matches and rows (explanations), C ways a fragment may carry the charge,
 P parts of a table in `SubformulaTable` and `Matches`, else peaks.
@@ -37,12 +36,10 @@ _EXCESS: Final = tuple(valence - 2 for valence in LOWEST_VALENCES)
 # 3 ppm against matches 30 to 60 ppm away.
 _HETEROATOM_COST: Final = 0.45
 _LOST_ELEMENT_COST: Final = 0.45
-# An unsaturation of -0.5 is that of a saturated closed-shell cation, such as ammonium.
-LEAST_EXCESS: Final = -3
+LEAST_EXCESS: Final = -3  # that of a saturated closed-shell cation, such as ammonium
 _CARBON_AND_HYDROGEN: Final = (INDEX["C"], HYDROGEN)
 _HETERO: Final = slice(INDEX["C"] + 1, HYDROGEN)
-# So many 8-byte masses stay in the second-level cache of one core.
-_LARGEST_TABLE: Final = 1 << 15
+_LARGEST_TABLE: Final = 1 << 15  # 8-byte masses that stay in the second-level cache of one core
 _CHUNK: Final = 16
 _PPM: Final = 1e-6
 # Without its metal a fragment of a metal adduct is a neutral molecule, so its unsaturation is >= 0.
@@ -198,10 +195,8 @@ def annotate(
     """Explain the cleaned peaks of a feature by sub-formulas of the hypothesised ion.
 
     A peak keeps its few best explanations; what lies at the ion's own m/z is the whole ion and
-    nothing else. Once `max_rows` rows are reached, fainter peaks are not looked at.
-
-    Returns:
-        Rows by spectrum, then ascending m/z, then cost.
+    nothing else. Once `max_rows` rows are reached, fainter peaks are not looked at. Rows stand by
+    spectrum, then ascending m/z, then cost.
 
     Raises:
         FormulaError: The adduct takes away atoms that the formula does not have.

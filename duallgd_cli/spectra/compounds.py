@@ -1,10 +1,9 @@
 """Features of one molecule: its adducts, losses, dimers, doubly charged ions and isotopes.
 
-Every feature may be any of the usual ions of a molecule, each as probable as it is frequent. Where
-features that elute together are ions of one neutral mass, that is weighed against the chance that
-another feature lies there: the odds of a compound are those of its ions times, for each further
-feature, the likelihood of its m/z, retention time and elution over that chance. Compounds are
-taken from the best on, no feature twice.
+Every feature may be any of the usual ions of a molecule, each as probable as it is frequent. The
+odds of a compound are those of its ions times, for each further feature that elutes with the first
+and has its neutral mass, the likelihood of its m/z, retention time and elution over the chance that
+a stranger lies there. Compounds are taken from the best on, no feature twice.
 
 Letters: N features, E entries (a feature and an ion that it may be).
 """
@@ -103,8 +102,7 @@ def answering(linked: Sequence[OfCompound], heights: Sequence[float]) -> dict[in
     """For features whose compound another ion answers for, the number of that feature.
 
     A feature takes part whose adduct is hardly in doubt. The best is the protonated, then the
-    deprotonated molecule, then the strongest ion: of validation molecules with several ions that
-    finds more than any ion or all of them together (``examples/studies/together.py``).
+    deprotonated molecule, then the strongest ion (``examples/studies/together.py``).
     """
     members: defaultdict[int, list[int]] = defaultdict(list)
     for number, (compound, adducts) in enumerate(linked):

@@ -72,10 +72,7 @@ def group(
     for name, of_file in groupby(items, key=lambda one: one.source.file):
         scans: list[Spectrum] = []
         rest = iter(of_file)
-        why = f"with --group-by {by}"
         if by == "run":
-            why = "since it is no run (its MS2 spectra have no retention times, or have ids, "
-            why += "adducts, formulas or names)"
             for item in rest:
                 scans.append(item)
                 if not _is_of_run(item):
@@ -85,6 +82,8 @@ def group(
                     yield from features_of_run(name, scans, settings, counts, level)
                     continue
         if settings.is_asked_for:
+            why = "since it is no run (its MS2 spectra lack times, or have ids, adducts or names)"
+            why = why if by == "run" else f"with --group-by {by}"
             logger.warning("all spectra of %s are read, %s", name, why)
         yield from _by_id(chain(scans, rest), has_ids=by != "none")
 

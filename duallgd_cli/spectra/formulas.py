@@ -44,7 +44,6 @@ HOW_TO_SUPPLY = (
     "for all spectra by --formula, or in a table by --formulas"
 )
 
-
 # What a feature might be, the most likely first, or why there is nothing.
 FormulaSource: TypeAlias = Callable[[Feature], list[Hypothesis] | Failure]
 
@@ -71,10 +70,9 @@ def hypothesis_of(
 ) -> Hypothesis | Failure:
     """Check a formula, as it is written, against a feature and an adduct ("" where missing).
 
-    The formula is the neutral molecule's (of a permanent cation: the cation's). A missing adduct is
-    inferred where formula, precursor m/z and polarity leave one choice. A precursor that MS1 shows
-    to be an isotope gives way to the monoisotopic ion where only that agrees. The adduct is trusted
-    over CHARGE and ion mode. Whatever was decided stands in the notes.
+    A missing adduct is inferred where formula, precursor m/z and polarity leave one choice. A
+    precursor that MS1 shows to be an isotope gives way to the monoisotopic ion where only that
+    agrees. The adduct is trusted over CHARGE and ion mode. What was decided stands in the notes.
     """
     try:
         return _checked(feature, formula_text, adduct_text, limits)
@@ -283,7 +281,15 @@ def table_source(
         if tried:
             # Columns may count spectra by accident: one whose formulas have its mass is meant.
             found, failures = next((one for one in tried if one[0]), tried[0])
-            return _normalised(found, len(failures)) if found else failures[0]
+            if not found:
+                return failures[0]
+            total = np.logaddexp.reduce([weight for _, weight in found])
+            n = len(failures)
+            notes = (f"{n} other formulas of the table were refused",) if n else ()
+            return [
+                replace(one, log_prior=float(weight - total), notes=(*one.notes, *notes))
+                for one, weight in sorted(found, key=lambda pair: -pair[1])
+            ]
         own = from_field(feature, None, limits, otherwise)
         if not isinstance(own, Failure):
             note = "formula from the file, since the table has none"
@@ -323,13 +329,3 @@ def _agreeing(
         result = replace(result, source=TABLE, adduct_source=source, notes=notes)
         agreeing.setdefault((result.formula, adduct.index), (result, row.log_weight))
     return list(agreeing.values()), failures
-
-
-def _normalised(agreeing: list[tuple[Hypothesis, float]], n_refused: int) -> list[Hypothesis]:
-    """Hypotheses by falling prior, the priors adding up to 1."""
-    total = np.logaddexp.reduce([weight for _, weight in agreeing])
-    notes = (f"{n_refused} other formulas of the table were refused",) if n_refused else ()
-    return [
-        replace(one, log_prior=float(weight - total), notes=(*one.notes, *notes))
-        for one, weight in sorted(agreeing, key=lambda pair: -pair[1])
-    ]

@@ -1,7 +1,5 @@
 """From the scans of a run to features: what was measured of one ion while it eluted.
 
-Its scans (`ms1`) of one collision energy become a consensus spectrum.
-
 Letters: P peaks of all spectra together, ascending by m/z.
 """
 
@@ -225,11 +223,8 @@ def consensus(spectra: Sequence[Spectrum]) -> Spectrum:
     Peaks within the tolerance of the instrument are one, but never two of one spectrum. Its m/z is
     the mean weighted by intensity, its intensity the mean over all spectra. A peak is kept that
     half of the spectra have, each counted by its summed intensity: what a strong spectrum shows
-    is not lost among faint ones. Whatever the order of the spectra is, the result is the same.
-
-    Returns:
-        The first of the spectra, with the peaks of all. Where they have no peak in common it has
-        those of the most intense one alone, and says so.
+    is not lost among faint ones. The first of the spectra gets the peaks of all; where they have
+    none in common those of the most intense one alone, and says so. Their order makes no odds.
     """
     spectra = sorted(spectra, key=lambda one: (one.source.file, one.source.index))
     first = spectra[0]

@@ -251,11 +251,9 @@ class Joined(NamedTuple):
 class FeatureTable:
     """A table of features, as mzmine, MS-DIAL, SIRIUS, XCMS and Progenesis QI export them.
 
-    A row is a feature with an id, m/z, a retention time and perhaps an adduct; the other columns,
-    such as areas, are kept as they are. MS-DIAL and Progenesis QI write lines before the one that
-    names the columns, R may leave out the name of its first column. A row is of a feature of the
-    spectra that has its id and about its m/z, or about its m/z and retention time: ids alone may be
-    numbers of another file.
+    MS-DIAL and Progenesis QI write lines before the one that names the columns, R may leave out the
+    name of its first column. A row is of a feature of the spectra that has its id and about its
+    m/z, or about its m/z and retention time: ids alone may be numbers of another file.
 
     Attributes:
         before: Cells of the lines before the names of the columns.

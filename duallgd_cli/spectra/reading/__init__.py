@@ -33,7 +33,7 @@ from duallgd_cli.files import (
 )
 from duallgd_cli.spectra.reading import json_records, text
 from duallgd_cli.spectra.reading.quantities import GUESSED_TIME
-from duallgd_cli.spectra.reading.record import LONGEST_LINE, Record, build, unreadable
+from duallgd_cli.spectra.reading.record import LONGEST_LINE, build, unreadable
 from duallgd_cli.spectra.types import Source, Spectrum
 
 logger = logging.getLogger(__name__)
@@ -118,7 +118,18 @@ def read(
     except UnreadableError:
         raw.close()
         raise
-    records, broken = _records(stream, file_format, encoding)
+    broken: tuple[type[Exception], ...] = ()  # what broken records raise beside `DAMAGED`
+    if file_format in {"mzml", "mzxml"}:
+        from duallgd_cli.spectra.reading import xml  # lxml loads only where needed
+
+        records = (xml.mzml_records if file_format == "mzml" else xml.mzxml_records)(stream)
+        broken = xml.BROKEN
+    else:
+        characters = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
+        if file_format == "json":
+            records = json_records.json_records(_blocks(characters))
+        else:
+            records = _TEXT[file_format](_lines(characters))
 
     def spectra() -> Iterator[Spectrum]:
         index, damage = 0, ""
@@ -143,21 +154,6 @@ def read(
             raise UnreadableError(f"{name} holds no spectrum, though it looks like {file_format}")
 
     return parents_first(spectra()) if file_format == "mzxml" else _one_unit_of_time(spectra())
-
-
-def _records(
-    stream: BinaryIO, file_format: str, encoding: str
-) -> tuple[Iterator[Record], tuple[type[Exception], ...]]:
-    """The records of a stream, and what a broken one raises beside `DAMAGED`."""
-    if file_format in {"mzml", "mzxml"}:
-        from duallgd_cli.spectra.reading import xml  # lxml loads only where needed
-
-        reader = xml.mzml_records if file_format == "mzml" else xml.mzxml_records
-        return reader(stream), xml.BROKEN
-    characters = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
-    if file_format == "json":
-        return json_records.json_records(_blocks(characters)), ()
-    return _TEXT[file_format](_lines(characters)), ()
 
 
 def _lines(characters: io.TextIOWrapper) -> Iterator[str]:

@@ -33,20 +33,19 @@ KEPT = {
         [(99, 0.5), (199, 1)]),
     "impossible masses go even where no precursor bounds them": ([(100, 1), (1e308, 9)], {}, [(100,
         1)]),
+    "the most intense peaks are kept in order of mass": ([(1, 5), (2, 1), (3, 4), (4, 1), (5, 3)],
+        {"settings": CleaningSettings(max_peaks=3)}, [(1, 1), (3, 0.8), (5, 0.6)]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("peaks", "more", "kept"), KEPT.values(), ids=list(KEPT))
 def test_what_stays_of_a_spectrum(peaks, more, kept):
-    cleaned = clean(made_spectrum(*zip(*peaks, strict=True), **more), CleaningSettings())
+    settings = more.get("settings", CleaningSettings())
+    fields = {name: value for name, value in more.items() if name != "settings"}
+
+    cleaned = clean(made_spectrum(*zip(*peaks, strict=True), **fields), settings)
 
     assert list(zip(cleaned.mz, cleaned.intensity, strict=True)) == kept
-
-
-def test_the_most_intense_peaks_are_kept_in_order_of_mass():
-    cleaned = clean(made_spectrum([1, 2, 3, 4, 5], [5, 1, 4, 1, 3]), CleaningSettings(max_peaks=3))
-
-    np.testing.assert_array_equal(cleaned.mz, [1, 3, 5])
 
 
 @pytest.mark.parametrize(
@@ -137,11 +136,9 @@ def test_mzml_and_mzxml_of_ion_traps_are_refused_by_filter_line_and_model(
 def test_of_a_hybrid_that_names_all_its_analysers_the_filter_line_tells(tmp_path):
     both = cv("MS:1000083", "radial ejection linear ion trap") + cv("MS:1000484", "orbitrap")
     text = mzml([scan(1), scan(2, filter=ITMS)], ("MS:1000449", "LTQ Orbitrap"))
+    configurations = "<instrumentConfigurationList"
 
-    found = parsed(
-        tmp_path,
-        text.replace("<instrumentConfigurationList", f"{both}<instrumentConfigurationList", 1),
-    )
+    found = parsed(tmp_path, text.replace(configurations, f"{both}{configurations}", 1))
 
     assert [one.instrument for one in found] == ["orbitrap", UNIT_RESOLUTION]
 

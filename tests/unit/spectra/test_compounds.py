@@ -87,16 +87,13 @@ def test_what_is_hardly_told_is_not_decided():
 
 def test_what_elutes_otherwise_is_of_another_molecule():
     time = np.arange(40, 80, 1.0)
-    peak, later = (np.exp(-(((time - at) / 4) ** 2)) for at in (60, 65))
-    ions = [ion("[M+H]+"), ion("[M+Na]+"), ion("[M+Na]+", rt=65)]
 
-    alike = link([ions[0]._replace(time=time, trace=peak), ions[1]._replace(time=time, trace=peak)])
-    apart = link(
-        [ions[0]._replace(time=time, trace=peak), ions[2]._replace(time=time, trace=later)]
-    )
+    def eluting(adduct, rt):
+        return ion(adduct, rt=rt)._replace(time=time, trace=np.exp(-(((time - rt) / 4) ** 2)))
 
-    assert [one.compound for one in alike] == [0, 0]
-    assert [one.compound for one in apart] == [0, 1]
+    for rt, compounds in ((60, [0, 0]), (65, [0, 1])):
+        linked = link([eluting("[M+H]+", 60), eluting("[M+Na]+", rt)])
+        assert [one.compound for one in linked] == compounds
 
 
 @pytest.mark.parametrize(
@@ -154,10 +151,8 @@ def judged(features, run):
         if molecule:
             compounds[molecule].add(feature.first.compound_id)
             inside[feature.first.compound_id].add(molecule)
-        if feature.first.adduct_text:
-            adducts.append(
-                (feature.first.adduct_text, adduct.replace("++", "+").replace("-+", "-"))
-            )
+        if text := feature.first.adduct_text:
+            adducts.append((text, adduct.replace("++", "+").replace("-+", "-")))
     return compounds, inside, adducts
 
 

@@ -39,19 +39,12 @@ def test_one_adduct_for_all_goes_before_their_own_and_says_so():
 
 
 def test_another_precursor_adduct_formula_or_level_is_another_feature():
-    items = [
-        spectrum(0, "7"),
-        spectrum(1, "7", mz=203.03),
-        spectrum(2, "7", adduct="M+H"),
-        spectrum(3, "7", adduct="[M+Na]+"),
-        spectrum(4, "7", mz=181.0505),
-        spectrum(5, "7", formula_text="C9H8O4"),
-        spectrum(6, "7", formula_text="C9H9O4"),
-        spectrum(7, "7", ms_level=3),
-        spectrum(8, "7", mz=None),
-        spectrum(9, "7", mz=None),
-        spectrum(10, "8"),
-    ]
+    differences = (
+        *({}, {"mz": 203.03}, {"adduct": "M+H"}, {"adduct": "[M+Na]+"}, {"mz": 181.0505}),
+        *({"formula_text": "C9H8O4"}, {"formula_text": "C9H9O4"}, {"ms_level": 3}, {"mz": None}),
+        *({"mz": None}, {"feature_id": "8"}),
+    )
+    items = [spectrum(n, **{"feature_id": "7"} | one) for n, one in enumerate(differences)]
 
     assert indices(items) == [[0, 2, 4, 5, 6], [1], [3], [7], [8, 9], [10]]
 
@@ -133,13 +126,9 @@ def test_an_ms1_block_without_a_level_is_read_as_what_it_is_and_said(feature_id,
 
 def test_it_may_stand_after_the_fragments_and_hold_the_isotopes_alone():
     alone = MS1 | {"peaks": MS1["peaks"][:3]}
-    items = [
-        measured(0, "7", **FRAGMENTS),
-        measured(1, "7", **alone),
-        measured(2, "8", **FRAGMENTS),
-    ]
+    items = [("7", FRAGMENTS), ("7", alone), ("8", FRAGMENTS)]
 
-    found, other = group(items)
+    found, other = group(measured(n, name, **one) for n, (name, one) in enumerate(items))
 
     assert [one.source.index for one in found.spectra] == [0]
     assert found.isotopes is not None
@@ -173,14 +162,8 @@ def test_files_do_not_mix_and_unreadable_records_keep_their_place():
 
 
 def test_spectra_without_a_feature_id_stream_through():
-    seen = []
+    indices_to_come = iter(range(3))
 
-    def source():
-        for index in range(3):
-            seen.append(index)
-            yield spectrum(index)
+    next(group(map(spectrum, indices_to_come)))
 
-    features = group(source())
-    next(features)
-
-    assert seen == [0]
+    assert list(indices_to_come) == [1, 2]

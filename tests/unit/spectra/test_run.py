@@ -1,4 +1,4 @@
-"""Features of runs of which the truth is known."""
+"""Features of runs of which the truth is known, and the consensus of their spectra."""
 
 import logging
 import subprocess
@@ -13,7 +13,7 @@ from duallgd_cli.errors import ConfigError, UnreadableError
 from duallgd_cli.spectra.features import Inputs, count_spectra, group
 from duallgd_cli.spectra.ms1 import PrecursorsInMs1, scan_of, valleys
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.run import FEATURES, FeatureSettings, left_out
+from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus, left_out
 from tests import made_run
 from tests.made_run import Compound, compound, measure, mgf_of_run, mzml, mzxml
 from tests.made_spectra import made_spectrum
@@ -313,6 +313,55 @@ def test_valleys(heights, expected):
 def test_a_span_that_is_none_is_refused(text):
     with pytest.raises(ConfigError, match="rt must be a span such as 60-600"):
         FeatureSettings(rt=text)
+
+
+def spectra(*peaks, **fields):
+    columns = (np.array(own).reshape(-1, 2).T for own in peaks)
+    return [made_spectrum(*own, index=n, **fields) for n, own in enumerate(columns)]
+
+
+def pairs(spectrum):
+    columns = zip(spectrum.mz, spectrum.intensity, strict=True)
+    return [(round(float(mz), 5), round(float(height), 3)) for mz, height in columns]
+
+
+@pytest.mark.parametrize(
+    ("peaks", "expected"),
+    [
+        # m/z by intensity, intensity as the mean.
+        ([[(100.0, 300.0)], [(100.0004, 100.0)]], [(100.0001, 200.0)]),
+        # Further apart than the tolerance of 10 ppm; each in half of the intensity.
+        ([[(100.0, 1.0)], [(100.002, 1.0)]], [(100.0, 0.5), (100.002, 0.5)]),
+        # A peak of one spectrum of three is noise.
+        ([[(100.0, 9.0), (70.0, 1.0)], [(100.0, 9.0)], [(100.0, 9.0)]], [(100.0, 9.0)]),
+        # What a strong spectrum shows is not lost among faint ones.
+        ([[(100.0, 90.0), (70.0, 9.0)], [(100.0, 9.0)], [(100.0, 9.0)]],
+         [(70.0, 3.0), (100.0, 36.0)]),
+        # Two peaks of one spectrum stay two, however close.
+        ([[(100.0, 1.0), (100.0005, 1.0)]] * 2, [(100.0, 1.0), (100.0005, 1.0)]),
+        ([[(100.0, 1.0)], []], [(100.0, 0.5)]),
+        ([[], []], []),
+        ([[(100.0, np.inf), (50.0, 1.0)], [(np.nan, 1.0), (50.0, 3.0)]], [(50.0, 2.0)]),
+    ],
+)  # fmt: skip
+def test_peaks_of_a_consensus(peaks, expected):
+    assert pairs(consensus(spectra(*peaks))) == expected
+
+
+def test_nothing_in_common_is_said_and_the_most_intense_is_used():
+    found = consensus(spectra([(50.0, 1.0)], [(60.0, 2.0)], [(70.0, 1.9)]))
+
+    assert pairs(found) == [(60.0, 2.0)]
+    assert found.warnings == (
+        "3 spectra of one energy have no peak in common; the most intense is used, index 1",
+    )
+
+
+def test_the_tolerance_is_that_of_the_instrument():
+    apart = ([(200.0, 1.0)], [(200.003, 1.0)])
+
+    assert consensus(spectra(*apart, instrument="qtof")).mz.size == 1
+    assert consensus(spectra(*apart, instrument="orbitrap")).mz.size == 2
 
 
 # The peak is VmHWM: `ru_maxrss` begins with that of the process that started this one.

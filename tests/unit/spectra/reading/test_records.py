@@ -90,12 +90,6 @@ def test_layouts_of_peaks(tmp_path, peaks):
             assert_both(found)
 
 
-def test_peaks_of_msp_in_one_line_are_told_apart_by_their_number(tmp_path):
-    (found,) = parsed(tmp_path, f"{MSP}Num Peaks: 2\n138.0662 1000 110.0713 600\n", "a.msp")
-
-    assert_both(found)
-
-
 COUNTS = """Num Peaks, NumPeaks, Num peaks, NUM PEAKS, Num_Peaks, Num Peak, num_peaks, Num Features,
 Number of peaks, Number of Peaks, Peak count, PeakCount, No. of peaks, NPeaks, Num Ions, Peaks,
 Num MS2 peaks"""
@@ -144,6 +138,20 @@ NO_COUNT = ("the record has no Num Peaks",)
 TORN = "the record may be incomplete: "
 LEFT_OUT = "1 of 3 peaks had no possible m/z and intensity and were left out"
 MS3 = "an MS3 spectrum is read as if it were MS2: its precursor is a fragment, so the formula must "
+NOMINAL = "Num Peaks: 5\n55 400; 67 300; 82 250; 109 800; 194 999;\n"
+BLOCKS = (
+    *((f">{name}\n", 2, ()) for name in ("ms2", "collision 35", "ms2peaks", "msms")),
+    (">ms3\n", 3, (f"{MS3}be the fragment's",)),
+    (">spectrum\n", 2, ("peaks below >spectrum are read as MS2",)),
+    ("", 2, ("peaks below >ionization are read as MS2",)),
+)
+LOST = ("1 line of its attributes could not be read",)
+BROKEN = (
+    *(("", "", ()), ("<Peaks>", "<Peks>", ()), ("<Peaks>\n", "", ())),
+    *(("<Spectrum=1>\n", "", LOST), ("MS:1000744|", "", LOST)),
+    ("110.0713", "?", ("1 of 2 peak lines were not readable and left out",)),
+    ("110.0713 600\n", "", ("number of peaks says 2, and there are 1",)),
+)
 # Name of the file, text, and of each spectrum what is read of it; what is not named is nothing.
 RECORDS = {
     "fields in comments of RIKEN end with a semicolon": ("a.msp",
@@ -243,6 +251,20 @@ RECORDS = {
         2 * (MASSBANK[: MASSBANK.index("110.0713 600")] + MASSBANK).replace("\n", "\r\n"),
         2 * [{"peaks": 1, "warnings": (f"{TORN}// does not end it",
         "PK$NUM_PEAK says 2, and there are 1")}, {"peaks": 2}]),
+    "peaks of MSP in one line are told apart by their number": ("a.msp",
+        f"{MSP}Num Peaks: 2\n138.0662 1000 110.0713 600\n", [{"peaks": 2}]),
+    "nominal masses without a precursor are those of electron ionisation": ("a.msp",
+        f"Name: Caffeine\nFormula: C8H10N4O2\nMW: 194\n{NOMINAL}\n{MSP}{NOMINAL}",
+        [{"failed": "as spectra of electron ionisation have", "formula_text": "C8H10N4O2",
+        "peaks": 5}, {"peaks": 5}]),
+    "an MGF of MS-DIAL says how many peaks there are": ("a.mgf",
+        mgf("TITLE=Unknown|ID=9|MZ=195.0877|RT=1.02||PEAKID=9|ISOTOPE=M+0 | PEPMASS=195.08765 | "
+        "ION=[M+H]+ | CHARGE=1+ | RTINMINUTES=1.025 | Num Peaks: 2"),
+        [{"retention_time_s": 61.5, "peaks": 2}]),
+    **{f"a block of SIRIUS, {block}": ("a.ms", f"{SIRIUS}{block}{PEAKS}", [{"ms_level": level,
+        "warnings": said, "peaks": 2}]) for block, level, said in BLOCKS},
+    **{f"a library with {new} for {old}": ("a.mzlib.txt", LIBRARY.replace(old, new),
+        [{"warnings": said, "peaks": 1 if "110" in old else 2}]) for old, new, said in BROKEN},
     "missing values, missing peaks and a withdrawn record of MassBank": ("a.txt",
         MASSBANK.replace("_M/Z 195.08765", "_M/Z N/A").replace("C8H10N4O2\n", "N/A\n",
         1) + "ACCESSION: XX1\nDEPRECATED: 2019-11-21 wrong\nPK$NUM_PEAK: 0\n//\n",
@@ -306,54 +328,6 @@ def test_a_line_that_gives_nothing_is_said_where_it_meant_something(tmp_path, li
     assert says in "".join(found.warnings)
 
 
-def test_nominal_masses_without_a_precursor_are_those_of_electron_ionisation(tmp_path):
-    text = "Name: Caffeine\nFormula: C8H10N4O2\nMW: 194\nCAS#: 58-08-2\nNum Peaks: 5\n"
-    peaks = "55 400; 67 300; 82 250; 109 800; 194 999;\n"
-
-    electron, tandem = parsed(tmp_path, f"{text}{peaks}\n{MSP}Num Peaks: 5\n{peaks}", "a.msp")
-
-    assert electron.failure.status == "unsupported_measurement"
-    assert "electron ionisation" in electron.failure.message
-    assert electron.formula_text == "C8H10N4O2"
-    assert tandem.failure is None
-
-
-@pytest.mark.parametrize(
-    ("block", "level", "warnings"),
-    [
-        *((f">{name}\n", 2, 0) for name in ("ms2", "collision 35", "ms2peaks", "msms")),
-        (">ms3\n", 3, 1),
-        (">spectrum\n", 2, "peaks below >spectrum are read as MS2"),
-        ("", 2, "peaks below >ionization are read as MS2"),
-    ],
-)
-def test_blocks_of_sirius_whatever_they_are_called(tmp_path, block, level, warnings):
-    (found,) = parsed(tmp_path, f"{SIRIUS}{block}{PEAKS}", "a.ms")
-
-    assert (found.mz.tolist(), found.ms_level) == ([110.0713, 138.0662], level)
-    assert len(found.warnings) == bool(warnings)
-    assert not isinstance(warnings, str) or found.warnings == (warnings,)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("", "", ()),
-        ("<Peaks>", "<Peks>", ()),
-        ("<Peaks>\n", "", ()),
-        ("<Spectrum=1>\n", "", ("1 line of its attributes could not be read",)),
-        ("110.0713", "?", ("1 of 2 peak lines were not readable and left out",)),
-        ("110.0713 600\n", "", ("number of peaks says 2, and there are 1",)),
-        ("MS:1000744|", "", ("1 line of its attributes could not be read",)),
-    ],
-)
-def test_what_is_broken_in_a_library_is_said(tmp_path, old, new, said):
-    (found,) = parsed(tmp_path, LIBRARY.replace(old, new), "a.mzlib.txt")
-
-    assert found.warnings == said
-    assert found.mz.size == (2 if "110.0713" not in old else 1)
-
-
 TITLED = mgf("TITLE=caf\u00e9 | PEPMASS=181")
 
 
@@ -412,12 +386,3 @@ def test_a_spectrum_has_the_usi_of_its_file_or_of_its_scan(file, fields, usi):
     record = Record(dict(field.split("=", 1) for field in fields.split(" | ")))
 
     assert build(record, Source(file, 0), keep_structures=False).usi == usi
-
-
-def test_an_mgf_of_ms_dial_says_how_many_peaks_there_are(tmp_path):
-    title = "TITLE=Unknown|ID=9|MZ=195.0877|RT=1.02||PEAKID=9|ISOTOPE=M+0"
-    ion = "PEPMASS=195.08765 | ION=[M+H]+ | CHARGE=1+ | RTINMINUTES=1.025 | Num Peaks: 2"
-
-    (found,) = parsed(tmp_path, mgf(f"{title} | {ion}"), "a.mgf")
-
-    assert (found.mz.size, found.retention_time_s, found.warnings) == (2, 61.5, ())
