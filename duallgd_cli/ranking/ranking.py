@@ -11,7 +11,7 @@ spectrum, F features.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
@@ -22,19 +22,6 @@ from duallgd_cli.config import parse, require
 from duallgd_cli.results import LEAST_EXPLAINED, Candidate, HypothesisResult, Results, Structure
 from duallgd_cli.spectra.types import PREDICTED
 
-FEATURES: Final = (
-    "log_share", "fingerprint_log_likelihood", "fingerprint_tanimoto", "log_prior",
-    "repaired_share", "familiarity", "peaks_found", "peaks_missed", "known_halves", "contrast",
-    "known_environments",
-)  # fmt: skip
-PRESENCE: Final = (
-    "present", "present_score", "present_score_samples", "present_atoms", "present_share",
-    "present_distinct", "present_samples", "present_steps", "present_environments",
-)  # fmt: skip
-CORRECTION: Final = (
-    "corrected", "corrected_odds", "corrected_odds_above_even", "corrected_samples",
-    "corrected_odds_samples",
-)  # fmt: skip
 FIRST: Final = 10
 # One sample of one is no agreement: shares count as if so many more samples had agreed with none.
 _DISSENT: Final = 10.0
@@ -114,6 +101,14 @@ class RankingModel:
     def values(self, names: Iterable[str]) -> NDArray[np.float64]:
         """Those of these names, in their order: of `FEATURES`, `PRESENCE` or `CORRECTION`."""
         return np.array([getattr(self, name) for name in names])
+
+
+# Names of the weights, in their order: of the score, of `presence_features`, of
+# `correction_features`.
+_NAMES: Final = tuple(field.name for field in fields(RankingModel))
+FEATURES: Final = _NAMES[: _NAMES.index("sharpness")]
+PRESENCE: Final = tuple(name for name in _NAMES if name.startswith("present"))
+CORRECTION: Final = tuple(name for name in _NAMES if name.startswith("corrected"))
 
 
 class SampleStatistics(NamedTuple):

@@ -11,6 +11,7 @@ from tests.made_molecules import disassembled
     "smiles",
     [
         "Nc1ncnc2[nH]cnc12",
+        "C[N+](C)(C)CC(O)CC(=O)[O-]",  # or an alkoxide, but not a carbanion
         # Nineteen alcohols and one quaternary nitrogen: any oxygen may be the anion.
         "C[N+](C)(C)" + "C(O)" * 19 + "C[O-]",
     ],
