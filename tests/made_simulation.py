@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from duallgd_cli.chem.adduct import BY_NAME
-from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, Ion
+from duallgd_cli.data.fragmentation import SHIFTS, Ion
 from duallgd_cli.data.peaks import from_annotated
 from duallgd_cli.data.simulation import FragmentModel, Simulator, prepare_simulated
 from tests.made_prepared import structures_folder
@@ -19,7 +19,7 @@ def ion(adduct="[M+H]+", energy_ev=20.0, instrument=ORBITRAP):
 def model_of(log_odds, shift=None):
     """A network that gives every fragment these log-odds, at one hydrogen shift or at all."""
     torch.manual_seed(1)
-    model = FragmentModel(N_INPUTS, len(SHIFTS), width=8)
+    model = FragmentModel(8)
     column = slice(None) if shift is None else SHIFTS.index(shift)
     with torch.no_grad():
         model.presence.bias.fill_(-50)

@@ -165,11 +165,7 @@ def load(path: Path) -> Checkpoint:
 def require_trained(record: Mapping[str, Any], source: object) -> None:
     """Refuse weights for prediction whose encoder or denoiser was never trained.
 
-    A record that says nothing of it is believed.
-
-    Raises:
-        WeightsError: The stages that they went through left one of the two as it was drawn; the
-            message names the weights as they are called here.
+    A record that says nothing of it is believed; the message names the weights as they are called.
     """
     names = record.get("trained", ("denoiser", "encoder"))
     for part in ("encoder", "denoiser"):
@@ -240,12 +236,7 @@ def foreign_network(path: Path) -> str | None:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors as they are stored, and the metadata without their digest.
-
-    Raises:
-        WeightsError: There is no such file, it is no safetensors file, its digest differs, or a
-            tensor holds what is no number.
-    """
+    """Tensors as they are stored, and the metadata without their digest; WeightsError if broken."""
     with _opened(path) as stream:
         metadata = dict(stream.metadata() or {})
         tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118

@@ -242,12 +242,7 @@ def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[obj
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read and check the manifest of a prepared folder.
-
-    Raises:
-        MissingInputError: No manifest there.
-        UnreadableError: Broken, or written by another format version.
-    """
+    """Read and check the manifest of a prepared folder, which may be missing, broken or old."""
     path = folder / MANIFEST
     if not path.is_file():
         raise MissingInputError(

@@ -23,6 +23,7 @@ from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, N_H
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.fragmentation import (
     CARRIED,
+    N_INPUTS,
     SHIFTS,
     Fragments,
     Ion,
@@ -63,19 +64,19 @@ _LEAST_INTENSITY: Final = 1e-3
 class FragmentModel(nn.Module):
     """Chances and intensities of fragments, X of them with H hydrogen shifts."""
 
-    def __init__(self, n_inputs: int, n_shifts: int, width: int = 192) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.hidden = nn.Sequential(
-            nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+            nn.Linear(N_INPUTS, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
         )
         self.dropout = nn.Dropout(_DROPOUT)
-        self.presence = nn.Linear(width, n_shifts)
-        self.intensity = nn.Linear(width, n_shifts)
+        self.presence = nn.Linear(width, len(SHIFTS))
+        self.intensity = nn.Linear(width, len(SHIFTS))
         nn.init.zeros_(self.presence.weight)
         nn.init.constant_(self.presence.bias, _RARE)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-odds of a peak and the mean of its log intensity, both (X, H), of (X, n_inputs)."""
+        """Log-odds of a peak and the mean of its log intensity, both (X, H), of (X, N_INPUTS)."""
         hidden = self.dropout(self.hidden(features))
         return self.presence(hidden), self.intensity(hidden)
 
@@ -83,7 +84,7 @@ class FragmentModel(nn.Module):
 def fragment_loss(model: FragmentModel, features: Tensor, intensity: Tensor) -> Tensor:
     """Cross entropy of presence and Gaussian loss of log intensities, per peak that is there.
 
-    Features are (X, n_inputs), measured intensities (X, H), 0 where there is no peak.
+    Features are (X, N_INPUTS), measured intensities (X, H), 0 where there is no peak.
     """
     presence, mean = model(features)
     there = (intensity > 0).float()

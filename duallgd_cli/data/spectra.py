@@ -77,10 +77,7 @@ def screened(work: Callable[[Spectrum], T], spectrum: Spectrum) -> T | RejectedS
 
 
 def label_of(spectrum: Spectrum) -> tuple[PreparedMolecule, str, str]:
-    """Molecule, SMILES and fold of a record of any file; one without a fold belongs to train.
-
-    What is no MS2 spectrum, or names no structure or fold of use, is an `UnusableRecordError`.
-    """
+    """Molecule, SMILES and fold, train by default, of a record; else `UnusableRecordError`."""
     smiles, inchi = (
         "" if is_missing(text) else text.strip().strip('"')
         for text in (spectrum.metadata.get(name, "") for name in ("smiles", "inchi"))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from duallgd_cli.chem.identity import (
     smiles_of_inchi,
 )
 from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.molecular_graph import graph_of_bonds
+from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
 from duallgd_cli.data.prepared import FOLDS, in_blocks, offsets, write_blocks, write_report
 from duallgd_cli.errors import (
     DuallgdError,
@@ -91,21 +91,13 @@ class StructureRow:
     fault: str = ""  # why the row cannot be read, where it cannot
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PreparedMolecule:
-    """One molecule in the arrays of `data.prepared`, still apart from the others."""
+class PreparedMolecule(NamedTuple):
+    """One molecule of the arrays of `data.prepared`, still apart from the others."""
 
-    atom_counts: NDArray[np.uint8]
-    charge: int
-    bond_pair: NDArray[np.uint8]
-    bond_type: NDArray[np.uint8]
+    formula: Formula  # of all its atoms, with its charge
+    graph: MolecularGraph
     bits: NDArray[np.uint16]
-    inchikey: str
-
-    @property
-    def formula(self) -> Formula:
-        """Of all its atoms, with its charge."""
-        return Formula(tuple(self.atom_counts.tolist()), self.charge)
+    inchikey: str  # first block
 
 
 def prepare_structures(
@@ -212,34 +204,23 @@ def _ending(path: Path) -> str:
 
 
 def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:
-    """Atoms, bonds and fingerprint of one sanitised molecule without stereo.
-
-    Raises:
-        FormulaError: It holds an unsupported element.
-        DuallgdError: It is not one that a bond matrix can express.
-    """
+    """Atoms, bonds and fingerprint of one sanitised molecule without stereo; see `_prepare_row`."""
     parts = disassemble(mol)
     if not 2 <= parts.formula.n_heavy <= MAX_HEAVY_ATOMS:
         raise UnreadableError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
     graph = graph_of_bonds(parts.formula, parts.bond_class)
-    return PreparedMolecule(
-        atom_counts=parts.formula.array.astype(np.uint8),
-        charge=parts.formula.charge,
-        bond_pair=graph.pair.astype(np.uint8),
-        bond_type=graph.bond_class.astype(np.uint8),
-        bits=np.asarray(fingerprint(mol), dtype=np.uint16),
-        inchikey=inchikey_block(mol),
-    )
+    return PreparedMolecule(parts.formula, graph, fingerprint(mol), inchikey_block(mol))
 
 
 def pack(molecules: Sequence[PreparedMolecule]) -> dict[str, NDArray[np.generic]]:
     """Join molecules into the arrays of `data.prepared.Molecules`, but for their folds."""
+    graphs = [m.graph for m in molecules]
     return {
-        "atom_counts": np.stack([m.atom_counts for m in molecules]),
-        "charge": np.asarray([m.charge for m in molecules], np.int8),
-        "bond_offset": offsets(len(m.bond_type) for m in molecules),
-        "bond_pair": np.concatenate([m.bond_pair for m in molecules]),
-        "bond_type": np.concatenate([m.bond_type for m in molecules]),
+        "atom_counts": np.stack([m.formula.array for m in molecules]).astype(np.uint8),
+        "charge": np.asarray([m.formula.charge for m in molecules], np.int8),
+        "bond_offset": offsets(len(graph.pair) for graph in graphs),
+        "bond_pair": np.concatenate([graph.pair for graph in graphs]).astype(np.uint8),
+        "bond_type": np.concatenate([graph.bond_class for graph in graphs]).astype(np.uint8),
         "bit_offset": offsets(len(m.bits) for m in molecules),
         "bits": np.concatenate([m.bits for m in molecules]),
         "inchikey": np.asarray([m.inchikey.encode("ascii") for m in molecules], "S14"),
@@ -258,9 +239,7 @@ def warn_of_feature_ids(path: str | Path) -> None:
 def read_rows(source: Path) -> Iterator[StructureRow]:
     """Yield the rows of a structure file in order, by its ending; a table by its column names too.
 
-    Raises:
-        MissingInputError: No such file.
-        UnreadableError: Of no known format, without a column of structures, or a broken archive.
+    Of no known format, without a column of structures, or broken, it is an UnreadableError.
     """
     ending = _ending(source)
     header = next(table_lines(source), None) if ending in _LISTS else None

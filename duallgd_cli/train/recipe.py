@@ -231,13 +231,10 @@ def _hashes(run: RecipeRun) -> None:
     """All that was trained on, so that evaluations find overlap."""
     from duallgd_cli.evaluate.leakage import TrainingHashes
 
-    keys: list[str] = []
-    for name in ("measured", "structures", "alike", "large", "cations"):
-        if (run.out / name).is_dir():
-            molecules = load_molecules(run.out / name)
-            trained = molecules.inchikey[molecules.in_folds("train")]
-            keys += [key.decode("ascii") for key in trained.tolist()]
-    listed = TrainingHashes.of(keys)
+    folders = (run.out / n for n in ("measured", "structures", "alike", "large", "cations"))
+    known = [load_molecules(folder) for folder in folders if folder.is_dir()]
+    trained = (molecules.inchikey[molecules.in_folds("train")].tolist() for molecules in known)
+    listed = TrainingHashes.of(key.decode("ascii") for keys in trained for key in keys)
     for start in filter(None, (run.settings.start, run.settings.encoder_start)):
         listed = listed.joined(TrainingHashes.read((run.base / start).with_suffix(HASHES_ENDING)))
     listed.write(run.out / HASHES)
@@ -405,9 +402,6 @@ def read_recipe(
     """A recipe of a YAML file, with plain values laid over it, to be followed in a folder.
 
     Its files are named from the base, or its own folder.
-
-    Raises:
-        ConfigError: The file is missing or no such recipe.
     """
     plain = merge(read_mapping(path), overrides)
     seed = {"seed": plain["seed"]} if "seed" in plain else {}

@@ -34,8 +34,6 @@ from duallgd_cli.data.fragmentation import (
     CARRIED,
     FOUND,
     MISSED,
-    N_INPUTS,
-    SHIFTS,
     Fragments,
     Ion,
     fragment_features,
@@ -123,7 +121,7 @@ def fit_simulator(
         raise UnreadableError("the prepared spectra hold none of fold train that can be simulated")
     weight = np.array([spectrum.weight for spectrum in train])
     weight /= weight.sum()
-    model = FragmentModel(N_INPUTS, len(SHIFTS), width)
+    model = FragmentModel(width)
 
     def batch_of(step: int) -> tuple[Tensor, Tensor]:
         drawn = np.random.default_rng((seed, step)).choice(len(train), _SPECTRA_PER_STEP, p=weight)
@@ -148,13 +146,17 @@ def fit_simulator(
 
 def simulator_of(tensors: dict[str, Tensor], spectra: PreparedSpectra) -> Simulator:
     """A simulator of the ions of fold train, molecules alike, by a fragment model's tensors."""
-    model = FragmentModel(N_INPUTS, len(SHIFTS), len(tensors["hidden.0.bias"]))
+    model = FragmentModel(len(tensors["hidden.0.bias"]))
     load_strictly(model, tensors)
     rows = simulated_rows(spectra, "train")
-    columns = (spectra.adduct[rows], spectra.instrument[rows], spectra.energy_ev[rows])
-    ions = [Ion(*ion) for ion in zip(*(column.tolist() for column in columns), strict=True)]
     molecule = spectra.molecule[rows]
+    ions = [_ion_of(spectra, row) for row in rows.tolist()]
     return Simulator(model, ions, 1 / np.bincount(molecule)[molecule])
+
+
+def _ion_of(spectra: PreparedSpectra, row: int) -> Ion:
+    columns = spectra.adduct, spectra.instrument, spectra.energy_ev
+    return Ion(*(column[row].item() for column in columns))
 
 
 def list_measured(
@@ -186,8 +188,7 @@ def explained_peaks(
     peaks = slice(*spectra.peak_offset[spectrum : spectrum + 2].tolist())
     bare = spectra.carrier[peaks] == 0  # peaks that kept a metal are of no interest here
     subformula, intensity = spectra.subformula[peaks][bare], spectra.intensity[peaks][bare]
-    adduct, instrument = int(spectra.adduct[spectrum]), int(spectra.instrument[spectrum])
-    ion = Ion(adduct, instrument, float(spectra.energy_ev[spectrum]))
+    ion = _ion_of(spectra, spectrum)
     return ion, subformula.astype(np.int16), intensity.astype(np.float32)
 
 

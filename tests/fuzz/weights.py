@@ -9,7 +9,6 @@ import torch
 
 from duallgd_cli.checkpoint.format import Checkpoint, read_tensors, save, write_tensors
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.train.scorers import ScorerModel
@@ -28,7 +27,7 @@ _DTYPES = (torch.float16, torch.int8, torch.int64, torch.bool, torch.complex64, 
 def sound_weights(path):
     """A whole weights file of a tiny network with everything that one may hold."""
     model = stirred(small_settings(layers=1))
-    evidence = dict(ScorerModel(FragmentModel(N_INPUTS, len(SHIFTS), width=4)).state_dict())
+    evidence = dict(ScorerModel(FragmentModel(4)).state_dict())
     evidence["log_prevalence"] = torch.full((FINGERPRINT_BITS,), -3.0)
     checkpoint = Checkpoint(
         settings=model.settings,

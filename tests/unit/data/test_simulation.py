@@ -260,7 +260,7 @@ def test_without_a_structure_to_simulate_it_says_so(tmp_path, fold, max_atoms):
 @torch.no_grad()
 def test_the_loss_is_read_peak_by_peak():
     torch.manual_seed(1)
-    model, features = FragmentModel(7, len(SHIFTS), width=12).eval(), torch.randn(4, 7)
+    model, features = FragmentModel(12).eval(), torch.randn(4, N_INPUTS)
     torch.nn.init.normal_(model.presence.weight)
     intensity = torch.zeros(4, len(SHIFTS))
     intensity[0, 3], intensity[2, 5], intensity[2, 6] = 1.0, 0.2, 1e-6

@@ -45,7 +45,7 @@ def arrays_of(network, log_prevalence=None):
 
 def judge():
     torch.manual_seed(1)
-    return ScorerModel(FragmentModel(N_INPUTS, len(SHIFTS), width=8)).eval()
+    return ScorerModel(FragmentModel(8)).eval()
 
 
 def even_model(log_odds):

@@ -11,7 +11,7 @@ from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble, formula_of
-from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, fragment_features, fragments
+from duallgd_cli.data.fragmentation import SHIFTS, fragment_features, fragments
 from duallgd_cli.data.molecular_graph import Rival, graph_of, graph_of_bonds
 from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.simulation import FragmentModel
@@ -161,7 +161,7 @@ def test_molecules_are_told_from_decoys_that_were_never_seen():
     known = [*cases_of("CCCC(=O)OCC", "CCC(=O)OCCC", "CC(=O)OCCCC", "CCCCC(=O)OC")]
     unseen = [*cases_of("CCC(=O)OCCCC", "CC(=O)OCCCCC", "CCCCC(=O)OCC", "CCCC(=O)OCCC")]
     torch.manual_seed(1)
-    model = ScorerModel(FragmentModel(N_INPUTS, len(SHIFTS), width=96))
+    model = ScorerModel(FragmentModel(96))
     before = first(model, known)
 
     record = fit_against_decoys(model, known * 40)
