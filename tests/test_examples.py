@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
-from duallgd_cli.predict.own import with_own
+from duallgd_cli.predict.api import with_own
 from examples.own_source import Notebook
 from examples.rescore import OneCut, fragment_mz
 from tests.made_spectra import ASPIRIN, block, mgf

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.cli.running import interruptible
+from duallgd_cli.cli.display import interruptible
 from duallgd_cli.files import STANDARD_STREAM, claim, require_input, write_atomically
 
 EPILOG: Final = """

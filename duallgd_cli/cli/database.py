@@ -51,14 +51,14 @@ def add(
 
     Rows that are no structures are counted by reason. The file is not needed afterwards.
     """
-    from duallgd_cli.cli import display, running
+    from duallgd_cli.cli import display
 
     display.configure_logging(quiet)
     from duallgd_cli.runtime import available_cores
     from duallgd_cli.sources.database import add as add_database
 
     with (
-        running.interruptible("nothing is kept; the same command starts again"),
+        display.interruptible("nothing is kept; the same command starts again"),
         display.counting("rows", quiet) as advance,
     ):
         name, about = add_database(

@@ -1,4 +1,4 @@
-"""What a person sees on standard error: messages and progress.
+"""What a person sees on standard error: messages, progress, and how a run went.
 
 Standard output belongs to results alone. On a terminal progress is a live bar; elsewhere there are
 lines, few enough for a log.
@@ -13,6 +13,7 @@ from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -26,10 +27,12 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from duallgd_cli.errors import printable
+from duallgd_cli.errors import InterruptedRunError, UnreadableError, counted, printable
+from duallgd_cli.files import STANDARD_STREAM
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.run import Progress as RunProgress
+    from duallgd_cli.predict.run import RunSummary
     from duallgd_cli.results import HypothesisResult, Prediction
 
 logger = logging.getLogger(__name__)
@@ -193,3 +196,66 @@ class _Messages(logging.Handler):
         # What a file calls itself must not steer the terminal; each line is looked at alone.
         text = "\n".join(map(printable, record.getMessage().split("\n")))
         console().print(word + text, style=style, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def interruptible(kept: str) -> Iterator[None]:
+    """Ctrl-C inside ends the command with one sentence: what is `kept` and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise InterruptedRunError(f"stopped; {kept}") from None
+
+
+def report(summary: "RunSummary", context: typer.Context) -> None:
+    """Say in one line how it went, and end as the documented exit codes promise.
+
+    Raises:
+        UnreadableError: No record of the inputs could be read.
+        typer.Exit: With 1, if spectra were skipped and that was to be an error.
+    """
+    logger.info("%s", sentence(summary))
+    if summary.n_spectra and not summary.n_ok:
+        logger.warning("%s", nothing_found(summary))
+    elif n_broken := summary.counts["unreadable"]:
+        why = summary.messages.get("unreadable", "see the rows")
+        logger.warning("%s cannot be read: %s", counted(n_broken, "record"), why)
+    if set(+summary.counts) == {"unreadable"}:
+        raise UnreadableError(f"none of {summary.n_spectra} records could be read; see the rows")
+    if (
+        context.params["strict"]
+        and summary.n_ok + summary.counts["same_compound"] < summary.n_spectra
+    ):
+        raise typer.Exit(1)
+
+
+def nothing_found(summary: "RunSummary") -> str:
+    """Why no spectrum has candidates: what the first of the commonest status says."""
+    status, count = max(summary.counts.items(), key=lambda item: (item[1], item[0]))
+    them = "it is" if summary.n_spectra == 1 else f"{count} of {summary.n_spectra} are"
+    said = summary.messages.get(status, "see the messages of the rows")
+    return f"no spectrum has candidates; {them} {status}: {said}"
+
+
+def sentence(summary: "RunSummary") -> str:
+    """A run in one line: spectra by status, candidates, time and where things are."""
+    others = [f"{count} {status}" for status, count in summary.counts.items() if status != "ok"]
+    spectra = counted(summary.n_spectra, "spectrum", "spectra")
+    words = [f"{summary.n_ok} of {spectra} with candidates"]
+    words += [f"({', '.join(others)})"] if others else []
+    if 0 < summary.n_features < summary.n_spectra:
+        words.append(f"read as {counted(summary.n_features, 'feature')}")
+    words.append(counted(summary.n_candidates, "candidate"))
+    if summary.n_own:
+        words.append(f"{summary.n_own_ranked} of your {counted(summary.n_own, 'structure')} ranked")
+    if summary.n_resumed:
+        words.append(f"{counted(summary.n_resumed, 'feature')} taken from the journal")
+    if summary.n_ms1:
+        words.append(f"{counted(summary.n_ms1, 'MS1 spectrum', 'MS1 spectra')} read for isotopes")
+    if summary.seconds:
+        words.append(f"{summary.seconds:.1f} s")
+    said = ", ".join(words).replace(", (", " (")
+    if summary.output == STANDARD_STREAM:
+        return said
+    merging = f"{summary.journal}; when every shard is done, join them with duallgd merge"
+    return f"{said} -> {summary.output or merging}"

@@ -47,7 +47,7 @@ def features(
     record for each feature and energy, and a table with a row for each feature: when it elutes, of
     which scans it is made, how strong its ion is, and what is doubtful about it.
     """
-    from duallgd_cli.cli import display, running
+    from duallgd_cli.cli import display
 
     display.configure_logging(quiet)
     from duallgd_cli.errors import counted
@@ -56,8 +56,8 @@ def features(
     from duallgd_cli.writers.features import table_path, write_features
 
     settings = options.prediction_of(context)
-    output = output or running.default_output(spectra, "mgf", "features")
-    with running.interruptible("the output is not whole; the same command starts again"):
+    output = output or options.default_output(spectra, "mgf", "features")
+    with display.interruptible("the output is not whole; the same command starts again"):
         n_written, n_left_out, why = write_features(
             spectrum_files(spectra), output, settings.group_by, settings.features, force=force
         )

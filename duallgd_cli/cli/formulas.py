@@ -60,7 +60,7 @@ def formulas(
     spectra. Formulas in the file are not read.
     Without an adduct all that the polarity allows are tried. Uses no network and no GPU.
     """
-    from duallgd_cli.cli import display, running
+    from duallgd_cli.cli import display
 
     display.configure_logging(quiet)
     from duallgd_cli.formulas.rows import write_formulas
@@ -68,7 +68,7 @@ def formulas(
     if output is None and not (sys.stdout is not None and sys.stdout.isatty()):
         context.params["output"] = STANDARD_STREAM
     own = {"formula_search.precursor_ppm": precursor_ppm}
-    request = running.request_of(context, "formulas", own)
-    with running.interruptible("the output is not whole; the same command starts again"):
+    request = options.request_of(context, "formulas", own)
+    with display.interruptible("the output is not whole; the same command starts again"):
         summary = write_formulas(request)
-    running.report(summary, context)
+    display.report(summary, context)

@@ -182,7 +182,7 @@ def selftest(context: typer.Context, weights: str | None, **given: object) -> No
     machine. The spectra are made from chemistry, not measured: this tests the installation, not the
     accuracy. Exits with 1 if a check fails.
     """
-    from duallgd_cli.cli import running
+    from duallgd_cli.cli import display
 
     started = time.perf_counter()
     with loading():
@@ -191,7 +191,7 @@ def selftest(context: typer.Context, weights: str | None, **given: object) -> No
 
         model = api.load(weights, runtime=options.runtime_of(context))
     typer.echo(f"weights {model.name}, sha256 {model.sha256[:12]}")
-    with running.interruptible("no check was finished; nothing is kept"):
+    with display.interruptible("no check was finished; nothing is kept"):
         checks = bundled.selftest(model)
     for name, passed, found in checks:
         typer.echo(f"{'passed' if passed else 'FAILED'}  {name} ({found})")

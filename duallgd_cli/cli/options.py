@@ -1,8 +1,11 @@
-"""Options that several commands share: each written once, and how settings come out of them."""
+"""Options that several commands share, each written once, and what comes out of them.
+
+That is settings, a request, and the model that it is for.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -11,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
 import typer
 
 from duallgd_cli.errors import UsageError
+from duallgd_cli.files import PACKED_ENDINGS, STANDARD_STREAM
 from duallgd_cli.runtime import Runtime
 
 if TYPE_CHECKING:
-    from duallgd_cli.predict.settings import PredictSettings
+    from duallgd_cli.predict.model import LoadedModel
+    from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 
 # An option in one of the panels of the help, for what a command has of its own.
 common, output, checks, known, scored, scoring, messages = (
@@ -288,8 +293,85 @@ def prediction_of(
     if (file := values.get("config")) is not None:
         plain = config.merge(plain, config.read_mapping(file))
     for path, value in {**asked, **own}.items():
-        if value is not None and value != []:  # an option that may be repeated
+        if value not in (None, [], ()):  # nothing of an option that may be repeated
             plain = config.merge(plain, config.nested(path, value))
     return config.parse(
         PredictSettings, config.merge(plain, config.assigned(values.get("set_") or ()))
     )
+
+
+def default_output(
+    inputs: Sequence[str], format_name: str | None, results: str = "structures"
+) -> str:
+    """Where results go if nobody says: standard output for piped input, else a file here.
+
+    The file is named after the first input and the kind of results, and lies in the working folder,
+    since the folder of the data is often not the user's to write to.
+    """
+    if STANDARD_STREAM in inputs:
+        return STANDARD_STREAM
+    name = Path(inputs[0])
+    name = name if name.name.strip(".") else name.resolve()  # a folder may be called . or ..
+    stem = Path(name.stem).stem if name.suffix in PACKED_ENDINGS else name.stem
+    return f"{stem}.{results}.{format_name or 'csv'}"
+
+
+def request_of(
+    context: typer.Context,
+    results: str = "structures",
+    own: Mapping[str, object] = MappingProxyType({}),
+) -> "PredictRequest":
+    """What the options of a command ask for; see `default_output` and `prediction_of`.
+
+    Raises:
+        UsageError: A setting is wrong, options exclude each other, or the request is impossible.
+        WeightsError: There are no such weights.
+    """
+    from duallgd_cli.predict.settings import PredictRequest, Shard
+    from duallgd_cli.sources.known import GuideFiles
+    from duallgd_cli.spectra.reading import spectrum_files
+
+    values = context.params
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(map(str, values.get(name) or ()))
+
+    spectra = texts("spectra")
+    guide = GuideFiles(texts("analogues"), texts("library"), texts("guide"), texts("database"))
+    same = ("formulas", "features", "names", "resume", "journal", "parts", "force")
+    return PredictRequest(
+        inputs=spectrum_files(spectra) if spectra else texts("runs"),
+        output=values["output"] or default_output(spectra, values["format"], results),
+        format=values["format"] or "",
+        guide=guide if guide != GuideFiles() else None,
+        settings=prediction_of(context, own),
+        shard=Shard.parse(values.get("shard") or "1/1"),
+        workers=values.get("workers") or 1,
+        summaries=texts("summary"),
+        page=values.get("report"),
+        reads=reads(values),
+        **{name: values[name] for name in same if name in values},
+    )
+
+
+def load(
+    context: typer.Context, request: "PredictRequest"
+) -> "tuple[PredictRequest, LoadedModel, int | None]":
+    """Load the weights of a command that predicts.
+
+    Returns:
+        The request with as many workers as the machine takes, unless the user said; the model; and
+        how many spectra there are for a bar to count, None where nobody watches.
+    """
+    from duallgd_cli.predict import api
+    from duallgd_cli.spectra.features import count_spectra
+
+    values = context.params
+    runtime = runtime_of(context)
+    if values["workers"] is None:
+        request = replace(request, workers=runtime.default_workers)
+    model = api.load(values["weights"], runtime=runtime)
+    total = None if values["quiet"] else count_spectra(request.inputs, *request.settings.grouping)
+    if total is not None:
+        total = -(-total // request.shard.count)  # about: features go to shards in turn
+    return request, model, total

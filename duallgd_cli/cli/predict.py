@@ -81,7 +81,7 @@ def predict(
     its candidates, or a row that says why not; scans of a run that are of one ion get them
     together.
     """
-    from duallgd_cli.cli import display, running
+    from duallgd_cli.cli import display
 
     display.configure_logging(quiet)
     with loading():
@@ -89,12 +89,12 @@ def predict(
         from duallgd_cli.predict.run import check, predictions
         from duallgd_cli.predict.run import predict as predict_files
 
-        request = running.request_of(context, "structures")
+        request = options.request_of(context)
         knowledge = check(request)  # what is wrong with files is said before the weights load
         watched = display.is_interactive(quiet)
         if watched:
             logger.info("loading libraries and weights ...")
-        request, model, total = running.load(context, request)
+        request, model, total = options.load(context, request)
     with display.progress(quiet, total) as shown:
         done = predict_files(request, model, shown, knowledge)
     if done.journal is not None and done.output:
@@ -102,9 +102,9 @@ def predict(
             display.show_candidates(predictions(FinishedRun([done.journal])))
         if report is not None:
             kept = f"{done.output} is whole: duallgd report {done.output} goes on"
-            with running.interruptible(kept):  # the page was claimed before the run
+            with display.interruptible(kept):  # the page was claimed before the run
                 write_page([done.journal], report, request.names, force=True)
-    running.report(done, context)
+    display.report(done, context)
 
 
 @options.takes("format parts summary features names force partial strict quiet")
@@ -144,11 +144,11 @@ def merge(
     result is the same, byte for byte, as that of one run without shards. The output of the run
     itself is written anew; what else exists is replaced with --force alone.
     """
-    from duallgd_cli.cli import display, running
+    from duallgd_cli.cli import display
 
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.run import merge as join
-    with running.interruptible("nothing was written; the same command starts again"):
-        done = join(running.request(context, tuple(map(str, runs)), output), partial=partial)
-    running.report(done, context)
+    with display.interruptible("nothing was written; the same command starts again"):
+        done = join(options.request_of(context), partial=partial)
+    display.report(done, context)

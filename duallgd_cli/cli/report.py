@@ -62,13 +62,13 @@ def report(
     pointing at a candidate marks its peaks, pointing at a peak marks its
     atoms. Spectra are read again from the inputs; where those are gone, explained peaks are shown.
     """
-    from duallgd_cli.cli import display, running
+    from duallgd_cli.cli import display
 
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.settings import ENDING
         from duallgd_cli.writers.names import Names
-    with running.interruptible("nothing was written; the same command starts again"):
+    with display.interruptible("nothing was written; the same command starts again"):
         if names is not None:
             Names.read(names)
         run = runs[0].with_name(runs[0].name.removesuffix(ENDING))

@@ -61,18 +61,18 @@ def score(
     the peaks that its fragments explain. One that does not fit the spectrum has a row that says
     why. Where a spectrum has no formula, those of your structures that fit its precursor are tried.
     """
-    from duallgd_cli.cli import display, running
+    from duallgd_cli.cli import display
 
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.scoring import check, score_structures
 
-        request = running.request_of(context, "scores")
+        request = options.request_of(context, "scores")
         read, knowledge = check(request, structures)  # before the weights load
-        request, model, total = running.load(context, request)
+        request, model, total = options.load(context, request)
     with (
-        running.interruptible("nothing was written; the same command starts again"),
+        display.interruptible("nothing was written; the same command starts again"),
         display.progress(quiet, total) as shown,
     ):
         done = score_structures(request, read, model, shown, knowledge)
-    running.report(done, context)
+    display.report(done, context)

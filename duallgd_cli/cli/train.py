@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from duallgd_cli.cli import options
-from duallgd_cli.cli.display import counting, training_display
-from duallgd_cli.cli.running import interruptible
+from duallgd_cli.cli.display import counting, interruptible, training_display
 from duallgd_cli.errors import UsageError, counted
 from duallgd_cli.files import claim, require_input
 

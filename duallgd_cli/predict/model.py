@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from duallgd_cli.predict.settings import PredictSettings
 
 logger = logging.getLogger(__name__)
+
+_BY_DEFAULT: Final = SamplingSettings()
 
 # From explained peaks to the predicted probability of each Morgan bit, float32 (F,), and what each
 # speaks for a molecule beside its isomers, likewise or None.
@@ -182,7 +184,7 @@ def _uncalibrated(ranking: RankingModel, sampling: SamplingSettings) -> Iterator
             f"{samples} samples and {steps} steps (but {least} to {most} samples and "
             f"{ranking.least_steps} to {ranking.most_steps} steps)"
         )
-    if sampling.sources != SamplingSettings().sources:
+    if sampling.sources != _BY_DEFAULT.sources:
         yield f"sources {sampling.sources}"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from duallgd_cli.chem import identity
-from duallgd_cli.config import SamplingSettings, parse_quotas
+from duallgd_cli.config import parse_quotas
 from duallgd_cli.errors import (
     Failure,
     MoleculeError,
@@ -166,22 +166,21 @@ def _results(
             result = HypothesisResult(hypothesis.status, hypothesis.message)
         else:
             share = max(min(_FEWEST_SAMPLES, samples), round(samples * hypothesis.share))
-            sampling = replace(settings.sampling, samples=share)
             annotated = annotate(hypothesis, settings.annotation)
             result = HypothesisResult.of(annotated)
             try:
                 check()
                 if known is not None and known.guide is not None:
                     known.guide.require_room(hypothesis.formula)
-                query = Query(annotated, *model.encode(annotated), known, sampling, check)
-                quotas = quotas_of(sampling, query, model.sources)
+                query = Query(annotated, *model.encode(annotated), known, settings.sampling, check)
+                quotas = quotas_of(share, query, model.sources)
                 seed = noise_seed(settings.seed, hypothesis)
                 proposals = list(propose(model.sources, query, quotas, seed))
                 result = merge(result, proposals, query, model.scores, excluded)
-                result = _told(result, query, proposals, quotas)
+                result = _told(result, query, proposals, quotas, share)
             except OutOfTimeError:
                 message = (
-                    f"stopped after {sampling.timeout_s:g} s; "
+                    f"stopped after {settings.sampling.timeout_s:g} s; "
                     "raise --timeout-per-spectrum, or lower --steps or --samples"
                 )
                 result = _failed(result, Failure("timeout", message, "sample"))
@@ -210,12 +209,10 @@ def _deadline(limit_s: float | None, finish: Callable[[], None]) -> Callable[[],
     return check
 
 
-def quotas_of(
-    sampling: SamplingSettings, query: Query, sources: Sequence[CandidateSource]
-) -> dict[str, int]:
+def quotas_of(samples: int, query: Query, sources: Sequence[CandidateSource]) -> dict[str, int]:
     """How many proposals each source is asked for, by name.
 
-    The samples are shared out as `SamplingSettings.sources` says, the last source that there is
+    So many samples are shared out as `SamplingSettings.sources` says, the last source that there is
     taking the rest. Half of them begin with the user's analogues, if the setting does not say how
     many. Structures of databases stand beside all these, or alone; so do the proposals of a source
     that the setting does not name.
@@ -233,20 +230,19 @@ def quotas_of(
     quotas = {LIBRARY: 1} if query.known is not None and query.known.matches else {}
     if has_database:
         quotas[DATABASE] = MOST_OF_A_DATABASE
-        if sampling.database_share == 1:
+        if query.sampling.database_share == 1:
             return quotas
-    left = sampling.samples
-    asked = parse_quotas(sampling.sources)
-    if ANALOGUES not in asked and query.analogues and left > 1:
-        quotas[ANALOGUES] = left // 2
-        left -= left // 2
+    asked = parse_quotas(query.sampling.sources)
+    if ANALOGUES not in asked and query.analogues and samples > 1:
+        quotas[ANALOGUES] = samples // 2
+        samples -= samples // 2
     parts = {name: part for name, part in asked.items() if part and name in names}
     if not parts:
         raise UsageError(
             f"none of the sources {', '.join(asked)} is there; there are {', '.join(names)}"
         )
-    shares = {name: left * part // sum(parts.values()) for name, part in parts.items()}
-    shares[next(reversed(parts))] += left - sum(shares.values())
+    shares = {name: samples * part // sum(parts.values()) for name, part in parts.items()}
+    shares[next(reversed(parts))] += samples - sum(shares.values())
     beside = {
         source.name: getattr(source, "most", _OF_AN_OWN_SOURCE)
         for source in sources
@@ -386,8 +382,9 @@ def _told(
     query: Query,
     proposals: Sequence[Proposal],
     quotas: Mapping[str, int],
+    wanted: int,
 ) -> HypothesisResult:
-    """The result with what is to be said of it."""
+    """The result with what is to be said of it; so many samples were wanted."""
     said, known, draws = [], query.known, bool(set(quotas) - GIVEN)
     inside = sum(DATABASE in one.sources for one in result.structures)
     is_full = inside == MOST_OF_A_DATABASE
@@ -399,7 +396,7 @@ def _told(
         said = [f"{among if inside > 1 else 'the only possible structure'} of the database"]
     if query.constraints is not None and draws:
         made = [one for one in proposals if one.source not in GIVEN]
-        valid, wanted = sum(not one.rejection for one in made), query.sampling.samples
+        valid = sum(not one.rejection for one in made)
         if len(made) > wanted or valid < wanted:
             said.append(f"{valid} of {len(made)} samples are as asked for")
     smiles = {one.block: one.smiles for one in result.structures}

@@ -84,7 +84,7 @@ Progress: TypeAlias = Callable[[str, int, HypothesisResult | None], None]
 
 @dataclass(slots=True)
 class RunSummary:
-    """What a run did; the counts are of what has passed `watch`."""
+    """What a run did; the counts are of what has been written."""
 
     output: str  # file written, ``-`` for standard output, "" for a shard, which writes none
     journal: Path | None = None  # kept journal, or None
@@ -426,8 +426,9 @@ def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -
             "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
             counted(summary.n_few, "feature"), FEWEST_SAMPLES,
         )  # fmt: skip
-    for name, path in summary_paths(request.summaries, Path(request.output)).items():
-        write_summary(predictions(run), name, path)
+    if request.summaries:
+        for name, path in summary_paths(request.summaries, Path(request.output)).items():
+            write_summary(predictions(run), name, path)
 
 
 def _write_record(

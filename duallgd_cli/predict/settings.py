@@ -103,8 +103,8 @@ class PredictSettings:
 
     def limits_of(self, max_heavy_atoms: int) -> FormulaLimits:
         """What a formula must satisfy where a model accepts molecules up to this size."""
-        most = min(self.limits.max_heavy_atoms, max_heavy_atoms)
-        return replace(self.limits, max_heavy_atoms=most)
+        is_less = max_heavy_atoms < self.limits.max_heavy_atoms
+        return replace(self.limits, max_heavy_atoms=max_heavy_atoms) if is_less else self.limits
 
     @property
     def guide(self) -> "Guide | None":
@@ -274,7 +274,7 @@ class PredictRequest:
         resolve_format(self.output, self.format)
         is_whole, is_file = self.shard.count == 1, self.output != STANDARD_STREAM
         comes_back = is_whole and self.features is not None
-        summaries = summary_paths(self.summaries, Path(self.output))
+        summaries = summary_paths(self.summaries, Path(self.output)) if self.summaries else {}
         places: dict[str, str | Path | None] = {
             "the output": self.output if is_whole else None,
             "the run record": record_path(self.run_name) if is_file else None,

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from duallgd_cli.cli import display
-from duallgd_cli.cli.running import default_output
+from duallgd_cli.cli.options import default_output
 from tests.made_runs import rows_of
 from tests.made_spectra import ASPIRIN, block, mgf
 from tests.unit.writers.test_writers import HEADER

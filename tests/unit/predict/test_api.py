@@ -7,9 +7,8 @@ import pytest
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import MissingInputError, UsageError
-from duallgd_cli.predict.api import predict_spectra, to_dataframe
+from duallgd_cli.predict.api import predict_spectra, to_dataframe, with_own
 from duallgd_cli.predict.journal import FinishedRun
-from duallgd_cli.predict.own import with_own
 from duallgd_cli.predict.run import predict, predictions
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.writers.formats import COLUMNS

@@ -8,7 +8,7 @@ import pytest
 
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import UsageError
-from duallgd_cli.predict.own import with_own
+from duallgd_cli.predict.api import with_own
 from duallgd_cli.sources import Proposal
 from tests.made_runs import SETTINGS
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf

@@ -10,7 +10,7 @@ import torch
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError, WorkerDiedError
-from duallgd_cli.predict.own import with_own
+from duallgd_cli.predict.api import with_own
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings

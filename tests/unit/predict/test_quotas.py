@@ -46,8 +46,9 @@ class Told(Known):
 def quotas(text=None, samples=100, names=BUILT_IN, told=None, share=0.5):
     asked = {} if text is None else {"sources": text}
     sampling = SamplingSettings(samples=samples, database_share=share, **asked)
-    query = Query(annotated([], "C3H7NO2"), np.zeros(4096, np.float32), known=told)
-    return quotas_of(sampling, query, [Named(name) for name in names])
+    about = {"known": told, "sampling": sampling}
+    query = Query(annotated([], "C3H7NO2"), np.zeros(4096, np.float32), **about)
+    return quotas_of(samples, query, [Named(name) for name in names])
 
 
 DEFAULT = {"enumerated": 60, "templates": 15, "noise": 25}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from duallgd_cli.cli.running import sentence
+from duallgd_cli.cli.display import sentence
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict import scoring
 from duallgd_cli.predict.scoring import check, read_structures, score_structures
