@@ -34,8 +34,12 @@ from duallgd_cli.data.fragmentation import (
     MISSED,
     N_INPUTS,
     N_TRIPLES,
+    OF_ATOMS,
+    OF_CUTS,
     Ion,
-    fragment_features,
+    atom_features,
+    composition_key,
+    cut_features,
     fragments_of_isomers,
     measured_intensity,
 )
@@ -169,15 +173,14 @@ class FragmentScorer:
             )
         return cls(layers)
 
-    def worth(self, features: Floats) -> tuple[Floats, Floats]:
-        """What a fragment speaks for a molecule, by `fragment_features`; both (C, H).
+    def worth(self, first: Floats) -> tuple[Floats, Floats]:
+        """What a fragment speaks for a molecule, by what the first map makes of its features.
 
         Returns:
-            If it is a peak, and if it is not, with each hydrogen shift.
+            If it is a peak, and if it is not, with each hydrogen shift; both (C, H).
         """
-        (first, a), (second, b), (presence, c), (worth, d) = self.layers
-        hidden = np.maximum(features @ first.T + a, 0)
-        hidden = np.maximum(hidden @ second.T + b, 0)
+        _, (second, b), (presence, c), (worth, d) = self.layers
+        hidden = np.maximum(np.maximum(first, 0) @ second.T + b, 0)
         log_odds = hidden @ presence.T + c
         found, missed = np.split(hidden @ worth.T + d, 2, axis=1)
         absent = np.logaddexp(0, log_odds)
@@ -212,9 +215,17 @@ class FragmentScorer:
     ) -> list[list[float]]:
         """The two values of each of molecules with as many bonds."""
         drawn = fragments_of_isomers(graphs, _DRAWS)
+        # The first map is linear: what cuts add to it is the same at every energy, and what atoms
+        # add is of all fragments that have the same.
+        weight, bias = self.layers[0]
+        of_cuts = cut_features(drawn) @ weight[:, OF_CUTS].T + bias
+        key = composition_key(drawn.counts)
+        _, distinct, which = np.unique(key, return_index=True, return_inverse=True)
         sums = np.zeros((2, len(graphs)))
         for ion, subformula, intensity in measured:
-            shown, hidden = self.worth(fragment_features(drawn, ion))
+            inputs = atom_features(drawn.counts[distinct], drawn.counts[0], ion)
+            of_atoms = inputs @ weight[:, OF_ATOMS].T
+            shown, hidden = self.worth(of_cuts + of_atoms[which])
             there = measured_intensity(drawn, ion, subformula, intensity) > 0
             for total, worth, counts in zip(sums, (shown, hidden), (there, ~there), strict=True):
                 of_rows = np.where(counts, worth, 0).sum(1, dtype=np.float64)

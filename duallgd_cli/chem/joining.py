@@ -248,10 +248,14 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
     score = np.bincount(once // FINGERPRINT_BITS, bit_scores[once % FINGERPRINT_BITS], len(rows))
     score += np.bincount(owner, blocks.worth[block], len(rows))
     rows = rows[np.argsort(-score, kind="stable")[:most]]
-    uneven = [linker >= 0 and not is_even(blocks.smiles[linker]) for linker in rows[:, 0].tolist()]
-    both = np.stack([rows, rows[:, [0, 2, 1]]], 1)  # either way round, one after the other
-    differ = np.array(uneven) & (rows[:, 1] != rows[:, 2])
-    return np.asarray(both[np.stack([np.ones_like(differ), differ], 1)][:most])
+    listed: list[tuple[int, int, int]] = []
+    for linker, first, second in rows.tolist():
+        listed.append((linker, first, second))
+        if linker >= 0 and first != second and not is_even(blocks.smiles[linker]):
+            listed.append((linker, second, first))  # the other way round
+        if len(listed) >= most:  # whether a linker is even takes long to see
+            break
+    return np.array(listed[:most], np.int64).reshape(-1, 3)
 
 
 def _fitting(

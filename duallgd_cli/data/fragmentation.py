@@ -60,6 +60,13 @@ N_INPUTS: Final = (
     + _N_ION_FEATURES
     + N_ATOM_TYPE_FEATURES
 )
+# Columns of `fragment_features` that say where a fragment was cut out, and those that depend on its
+# atoms and the ion alone.
+OF_CUTS: Final = np.r_[
+    _N_COUNT_FEATURES : _N_COUNT_FEATURES + N_CUT_FEATURES,
+    N_INPUTS - N_ATOM_TYPE_FEATURES : N_INPUTS,
+]
+OF_ATOMS: Final = np.setdiff1d(np.arange(N_INPUTS), OF_CUTS)
 # What log-likelihoods of fragments that are peaks count for in the score of a candidate, and of
 # those that are not, as none is independent; and the log-probability of a peak without a fragment.
 FOUND, MISSED, BY_CHANCE = 0.1, 0.3, -4.0
@@ -136,7 +143,7 @@ def fragments_of_isomers(
         # One product a molecule: the order of a sum decides which of two like costs is lower.
         crossing[mine], cost[mine] = cut, cut @ of_bonds
     order = np.lexsort((cost, molecule))
-    key = counts[order].astype(np.int64) @ _KEY[:N_ELEMENTS] + _KEY[-1] * molecule[order]
+    key = composition_key(counts[order]) + _KEY[-1] * molecule[order]
     _, first, same = np.unique(key, return_index=True, return_counts=True)
     by_cost = np.argsort(first)
     rows = order[first[by_cost]]
@@ -361,21 +368,35 @@ class Ion:
 
 
 def fragment_features(found: Fragments, ion: Ion) -> NDArray[np.float32]:
-    """Rows for the fragment model, float32 (C, N_INPUTS)."""
-    about = np.zeros((len(found.counts), _N_ION_FEATURES), np.float32)
+    """Rows for the fragment model, float32 (C, N_INPUTS), of one molecule or of isomers."""
+    of_atoms = atom_features(found.counts, found.counts[0], ion)
+    counts, others = np.split(of_atoms, [_N_COUNT_FEATURES], axis=1)
+    return np.concatenate([counts, found.cuts, others, found.atom_types], 1)
+
+
+def atom_features(
+    counts: NDArray[np.float32], whole: NDArray[np.float32], ion: Ion
+) -> NDArray[np.float32]:
+    """The columns `OF_ATOMS` of fragments with these counts, of a molecule with those."""
+    about = np.zeros((len(counts), _N_ION_FEATURES), np.float32)
     about[:, [ion.adduct, len(ADDUCTS) + ion.instrument]] = 1
     if not np.isnan(ion.energy_ev):
         about[:, -2:] = ion.energy_ev / _ENERGY_SCALE_EV, 1
     # Whether an electron of the fragment is unpaired, and its unsaturation, with the charge. Ions
     # with all electrons paired are by far the commoner ones; which numbers of hydrogens give them
     # cannot be told from the ramps.
-    beyond = excess(found.counts) - CARRIED[ion.adduct]  # one less for each hydrogen
+    beyond = excess(counts) - CARRIED[ion.adduct]  # one less for each hydrogen
     electrons = np.stack([beyond % 2 == 0, beyond / _UNSATURATION_SCALE], 1).astype(np.float32)
     columns = []
-    for counts in (found.counts, found.counts[:1] - found.counts):  # kept and lost
-        ramps = np.minimum(counts[:, :, None] / _RAMP, 1).reshape(len(counts), -1)
-        columns += [ramps, counts / _COUNT_SCALE]
-    return np.concatenate([*columns, found.cuts, electrons, about, found.atom_types], 1)
+    for side in (counts, whole - counts):  # kept and lost
+        ramps = np.minimum(side[:, :, None] / _RAMP, 1).reshape(len(side), -1)
+        columns += [ramps, side / _COUNT_SCALE]
+    return np.concatenate([*columns, electrons, about], 1)
+
+
+def cut_features(found: Fragments) -> NDArray[np.float32]:
+    """The columns `OF_CUTS` of fragments, (C, J)."""
+    return np.concatenate([found.cuts, found.atom_types], 1)
 
 
 def same_heavy_atoms(counts: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
@@ -423,6 +444,11 @@ def explaining_fragments(
     _, first = np.unique(of_one[by_cost], return_index=True)
     chosen = by_cost[first]
     return k[chosen], c[chosen], shift[chosen]
+
+
+def composition_key(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """A number for each combination of atoms, (C,)."""
+    return np.asarray(counts.astype(np.int64) @ _KEY[:N_ELEMENTS])
 
 
 def _heavy_key(counts: NDArray[Any]) -> NDArray[np.int64]:

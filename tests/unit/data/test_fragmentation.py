@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
 
+from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
@@ -15,6 +16,13 @@ from duallgd_cli.chem.joining import atoms_of
 from duallgd_cli.data.fragmentation import (
     N_ATOM_TYPE_FEATURES,
     N_CUT_FEATURES,
+    N_INPUTS,
+    OF_ATOMS,
+    OF_CUTS,
+    Ion,
+    atom_features,
+    cut_features,
+    fragment_features,
     fragments,
     fragments_of_isomers,
 )
@@ -273,3 +281,14 @@ def test_fragments_say_what_they_keep_and_lose_and_where_they_were_cut():
     expected[8, methyl] = 1  # outer end
     expected[9, methylene] = 1
     np.testing.assert_allclose(kept, expected, rtol=1e-6)
+
+
+def test_features_are_those_of_the_atoms_and_those_of_the_cuts():
+    found, ion = found_in("CC(=O)Nc1ccccc1O"), Ion(BY_NAME["[M-H]-"].index, 1, 20.0)
+
+    features = fragment_features(found, ion)
+
+    of_atoms = atom_features(found.counts, found.counts[0], ion)
+    np.testing.assert_array_equal(features[:, OF_ATOMS], of_atoms)
+    np.testing.assert_array_equal(features[:, OF_CUTS], cut_features(found))
+    assert features.shape == (len(found.counts), N_INPUTS)

@@ -85,7 +85,9 @@ def test_the_network_in_plain_arrays_is_the_network():
         torch.nn.init.normal_(head.bias)
     features = np.random.default_rng(1).random((5, N_INPUTS), np.float32)
 
-    got = FragmentScorer.of(arrays_of(network)).worth(features)
+    scorer = FragmentScorer.of(arrays_of(network))
+    weight, bias = scorer.layers[0]
+    got = scorer.worth(features @ weight.T + bias)
 
     for said, there in zip(got, (True, False), strict=True):
         with torch.inference_mode():
