@@ -37,6 +37,7 @@ _BESIDES: Final = {
 }  # fmt: skip
 _MAY_LACK: Final = "database", "membership"  # metadata that a file may be without
 _IN_8_BIT: Final = ("denoiser.", "encoder.", "contrast.")
+_FIRST: Final = "peak_in.weight"  # a tensor of an encoder's first layer
 _SCALE: Final = ".scale"
 _LARGEST: Final = 127
 # How names of sizes end that arrays have.
@@ -71,7 +72,13 @@ class Checkpoint:
         """
         if not self.contrast:
             return None
-        tensors = self.contrast  # their sizes need not be those of the network's encoder
+        if _FIRST not in self.contrast:  # its lower layers are those of the network's encoder
+            n = len("encoder.")
+            lower = {name[n:]: t for name, t in self.tensors.items() if name[:n] == "encoder."}
+            encoder = FormulaTransformer(self.settings.encoder)
+            load_strictly(encoder, lower | self.contrast)
+            return encoder.eval()
+        tensors = self.contrast  # of files up to 0.2, of sizes of their own
         ends = {
             "width": "norm", "heads": "pool", "summary": "hidden", "fingerprint_bits": "fingerprint"
         }  # fmt: skip

@@ -52,6 +52,7 @@ _OF_ISOMERS: Final = 25.0
 # Places of one known molecule, by weight and rarity; more change little and make the file larger.
 _KEPT: Final = 100
 _AT_ONCE: Final = 250  # spectra
+_UPPER: Final = 2  # layers that the contrastive fit changes
 _CONTRASTED: Final = 128  # spectra in a step of the contrastive fit
 # Log-odds of bits, summed up, are about ten times too sure of a molecule.
 _SURE: Final = 0.1
@@ -389,15 +390,15 @@ def fit_isomer_encoder(
     *,
     steps: int = 450,
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Train a copy of an encoder to tell molecules of fold train from others of their formula.
+    """Train the upper layers of an encoder to tell molecules of fold train from their isomers.
 
     The chance of a fingerprint bit says nothing of what it is worth among molecules of one formula:
     many bits go together and count again and again, others all of the molecules have. So the loss
     is contrastive, on sums of bits of a molecule and of its decoys, which are by its row.
 
     Returns:
-        Tensors of the copy, whose logits are what bits speak for a molecule, and what to keep on
-        record; nothing where no molecule has decoys.
+        Tensors of these layers, with which the logits are what bits speak for a molecule, and what
+        to keep on record; nothing where no molecule has decoys.
     """
     sampler = SpectrumSampler(spectra)
     rows = enumerate(sampler.molecules.tolist())
@@ -405,7 +406,10 @@ def fit_isomer_encoder(
     if not able:
         return {}, {}
     # Less sure from the start, and it forgets more of each spectrum.
-    model = copy.deepcopy(encoder).requires_grad_()
+    model = copy.deepcopy(encoder).requires_grad_(False)
+    upper = model.layers[-_UPPER:], model.norm, model.pool, model.hidden, model.fingerprint
+    for part in upper:
+        part.requires_grad_()
     for tensor in model.fingerprint.parameters():
         tensor.data *= _SURE
     for module in model.modules():
@@ -431,7 +435,8 @@ def fit_isomer_encoder(
     settings = TrainingSettings(seed=seed, steps=steps, optimiser=_CONTRAST_RATES)
     fit(model, batch_of, loss, settings, advance)
     record = {"contrasted": steps * _CONTRASTED, "first_of_isomers": float(np.mean(came_first))}
-    return dict(model.state_dict()), record
+    trained = {name for name, tensor in model.named_parameters() if tensor.requires_grad}
+    return {name: model.state_dict()[name] for name in sorted(trained)}, record
 
 
 def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -> list[Tensor]:

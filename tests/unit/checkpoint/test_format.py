@@ -145,6 +145,17 @@ def test_a_second_encoder_has_sizes_of_its_own_and_one_that_is_none_is_refused(c
             replace(checkpoint, contrast=wrong).contrast_encoder()
 
 
+def test_what_a_second_encoder_lacks_is_that_of_the_first(checkpoint):
+    lower = {n[8:]: t for n, t in checkpoint.tensors.items() if n.startswith("encoder.")}
+    upper = {name: lower[name] + 1 for name in ("hidden.bias", "fingerprint.weight")}
+
+    found = replace(checkpoint, contrast=upper).contrast_encoder().state_dict()
+
+    assert all(torch.equal(found[name], t) for name, t in {**lower, **upper}.items())
+    with pytest.raises(WeightsError, match="weights do not fit"):
+        replace(checkpoint, contrast={"hidden.bias": torch.ones(3)}).contrast_encoder()
+
+
 def rewritten(path, tensors=None, **changes):
     """The file with other tensors and metadata, and a digest that fits; None leaves one out."""
     old, metadata = read_tensors(path)
