@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -17,7 +17,6 @@ OK = "ok"
 # trap: 1.2 % of the molecules of fold val are below it, 64 % with errors of 0.12 Da.
 LEAST_EXPLAINED: Final = 0.1
 _TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
-_OF_THE_FEATURE: Final = frozenset({"feature", "spectra", "position"})
 _LONGEST_WORD: Final = 200
 
 
@@ -119,9 +118,6 @@ class Structure(NamedTuple):
     def block(self) -> str:
         """First block of the InChIKey, the identity of a molecule here."""
         return self.inchikey[:14]
-
-
-_N_VALUES: Final = len(Structure._fields) - 1  # before its scores
 
 
 class ExplainedPeak(NamedTuple):
@@ -339,49 +335,3 @@ def sentences(*parts: str) -> str:
         for part in parts
     )
     return "; ".join(dict.fromkeys(part for part in cleaned if part))
-
-
-def plain_values(results: Results) -> dict[str, Any]:
-    """Results of a feature for a line of JSON; long lists go without names, which would be most."""
-    first = results[0]
-    return {
-        "feature": first.feature,
-        "spectra": [
-            {**asdict(one), "source": [one.source.file, one.source.index]} for one in first.spectra
-        ],
-        "hypotheses": [
-            {
-                **{
-                    own.name: getattr(result, own.name)
-                    for own in fields(result)
-                    if own.name not in _OF_THE_FEATURE
-                },
-                "scores": [*result.structures[0].scores] if result.structures else [],
-                "structures": [
-                    (*one[:_N_VALUES], *one.scores.values()) for one in result.structures
-                ],
-            }
-            for result in results
-        ],
-    }
-
-
-def results_of(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
-    """The results of a feature, from what `plain_values` gave; KeyError, TypeError, ValueError."""
-    spectra = tuple(
-        SpectrumReference(**{**one, "source": Source(*one["source"])}) for one in values["spectra"]
-    )
-    results = []
-    for position, own in enumerate(values["hypotheses"]):
-        names = own.pop("scores")
-        own["structures"] = tuple(_structure(row, names) for row in own["structures"])
-        own["peaks"] = tuple(ExplainedPeak._make(row) for row in own["peaks"])
-        own["notes"] = tuple(own["notes"])
-        of_the_feature = {"feature": values["feature"], "spectra": spectra, "position": position}
-        results.append(HypothesisResult(**own, **of_the_feature))
-    return tuple(results)
-
-
-def _structure(row: Sequence[Any], names: Sequence[str]) -> Structure:
-    made = Structure._make([*row[:_N_VALUES], dict(zip(names, row[_N_VALUES:], strict=True))])
-    return made._replace(sources=tuple(made.sources))

@@ -34,10 +34,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _LIBRARIES: Final = ("torch", "numpy", "rdkit", "lxml")
-_CHOICES: Final = {
-    "precision": ("auto", "float32", "bfloat16"),
-    "compile": ("auto", "on", "off"),
-}
+_CHOICES: Final = {"precision": ("auto", "float32", "bfloat16"), "compile": ("auto", "on", "off")}
 
 _ENVIRONMENT: Final = {
     # Idle OpenMP threads sleep instead of spinning: with one of two cores busy elsewhere, spinning

@@ -70,10 +70,7 @@ def duallgd(
     show_version: Annotated[
         bool,
         typer.Option(
-            "--version",
-            callback=_show_version,
-            is_eager=True,
-            help="Show the version and stop.",
+            "--version", callback=_show_version, is_eager=True, help="Show the version and stop."
         ),
     ] = False,
 ) -> None:

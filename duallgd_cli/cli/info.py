@@ -150,8 +150,7 @@ def _lines(
 
 def config(
     command: Annotated[
-        Literal["predict", "train"],
-        typer.Argument(help="Command whose settings are shown."),
+        Literal["predict", "train"], typer.Argument(help="Command whose settings are shown.")
     ] = "predict",
 ) -> None:
     """Print every setting with its default and what it does, as YAML for `--config` or a recipe.

@@ -27,8 +27,7 @@ EPILOG: Final = (
 def train(
     context: typer.Context,
     recipe: Annotated[
-        Path | None,
-        typer.Argument(help="YAML file: the data and what differs from the defaults."),
+        Path | None, typer.Argument(help="YAML file: the data and what differs from the defaults.")
     ] = None,
     output: Annotated[
         Path | None,

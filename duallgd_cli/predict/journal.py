@@ -15,7 +15,7 @@ import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -24,7 +24,15 @@ import numpy as np
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.settings import ENDING, Shard
-from duallgd_cli.results import Header, HypothesisResult, Results, plain_values, results_of
+from duallgd_cli.results import (
+    ExplainedPeak,
+    Header,
+    HypothesisResult,
+    Results,
+    SpectrumReference,
+    Structure,
+)
+from duallgd_cli.spectra.types import Source
 
 if TYPE_CHECKING:
     from io import BufferedRandom, BufferedReader
@@ -36,6 +44,9 @@ _MARK: Final = b'{"duallgd_journal":'
 _FORMAT: Final = re.compile(re.escape(_MARK) + rb"(\d{1,9})[,}]")
 _SEAL: Final = b',"crc32":"%08x"}\n'
 _SEAL_BYTES: Final = len(_SEAL % 0)
+_OF_THE_FEATURE: Final = frozenset({"feature", "spectra", "position"})
+_N_VALUES: Final = len(Structure._fields) - 1  # before its scores
+_SOURCES: Final = Structure._fields.index("sources")
 _SYNC_EVERY_S: Final = 0.5
 # What values of an unknown shape raise where they are taken for known ones.
 _UNKNOWN: Final = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
@@ -107,7 +118,7 @@ class Journal:
 
     def append(self, results: Results) -> None:
         """Add what all hypotheses of a feature gave."""
-        self._write(plain_values(results))
+        self._write(_plain_values(results))
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
@@ -276,7 +287,7 @@ class FinishedRun:
                 file.seek(start)
                 line = file.readline()
             try:
-                yield results_of(json.loads(line))
+                yield _results_of(json.loads(line))
             except _UNKNOWN:
                 raise _of_another_version(path) from None
 
@@ -347,3 +358,49 @@ def _usable(path: Path, partial: bool) -> Journal:
             "--partial"
         )
     return journal
+
+
+def _plain_values(results: Results) -> dict[str, Any]:
+    """Results of a feature for a line of JSON; long lists go without names, which would be most."""
+    first = results[0]
+    return {
+        "feature": first.feature,
+        "spectra": [
+            {**asdict(one), "source": [one.source.file, one.source.index]} for one in first.spectra
+        ],
+        "hypotheses": [
+            {
+                **{
+                    own.name: getattr(result, own.name)
+                    for own in fields(result)
+                    if own.name not in _OF_THE_FEATURE
+                },
+                "scores": [*result.structures[0].scores] if result.structures else [],
+                "structures": [
+                    (*one[:_N_VALUES], *one.scores.values()) for one in result.structures
+                ],
+            }
+            for result in results
+        ],
+    }
+
+
+def _results_of(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
+    """The results of a feature, from what `_plain_values` gave; KeyError, TypeError, ValueError."""
+    spectra = tuple(
+        SpectrumReference(**{**one, "source": Source(*one["source"])}) for one in values["spectra"]
+    )
+    results = []
+    for position, own in enumerate(values["hypotheses"]):
+        names = own.pop("scores")
+        own["structures"] = tuple(
+            Structure._make(
+                [*row[:_N_VALUES], dict(zip(names, row[_N_VALUES:], strict=True))]
+            )._replace(sources=tuple(row[_SOURCES]))
+            for row in own["structures"]
+        )
+        own["peaks"] = tuple(ExplainedPeak._make(row) for row in own["peaks"])
+        own["notes"] = tuple(own["notes"])
+        of_the_feature = {"feature": values["feature"], "spectra": spectra, "position": position}
+        results.append(HypothesisResult(**own, **of_the_feature))
+    return tuple(results)

@@ -33,12 +33,7 @@ from duallgd_cli.runtime import Runtime
 from duallgd_cli.scores import FragmentScorer, Score, fitted_scores
 from duallgd_cli.sources import BUILT_IN, CandidateSource
 from duallgd_cli.sources.collection import Collection
-from duallgd_cli.sources.enumerated import (
-    AnalogueSource,
-    DatabaseSource,
-    Enumerated,
-    LibrarySource,
-)
+from duallgd_cli.sources.enumerated import AnalogueSource, DatabaseSource, Enumerated, LibrarySource
 from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.sources.network import Noise, Templates
 from duallgd_cli.spectra.types import AnnotatedSpectrum

@@ -16,14 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.parts import (
-    FATTY_ACYL,
-    RING_SYSTEM,
-    Part,
-    bond_environments,
-    find,
-    overlap,
-)
+from duallgd_cli.chem.parts import FATTY_ACYL, RING_SYSTEM, Part, bond_environments, find, overlap
 from duallgd_cli.ranking.ranking import sigmoid
 from duallgd_cli.results import Candidate, LikelyPart, Results
 

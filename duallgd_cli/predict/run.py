@@ -18,21 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, UsageError, counted, quote
-from duallgd_cli.files import (
-    STANDARD_STREAM,
-    claim,
-    replaced_text,
-    sha256,
-    write_atomically,
-)
-from duallgd_cli.predict.journal import (
-    FinishedRun,
-    Journal,
-    is_journal,
-    journals_of,
-    read,
-    scan,
-)
+from duallgd_cli.files import STANDARD_STREAM, claim, replaced_text, sha256, write_atomically
+from duallgd_cli.predict.journal import FinishedRun, Journal, is_journal, journals_of, read, scan
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import (
@@ -54,9 +41,8 @@ from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.features import write_joined
 from duallgd_cli.writers.formats import (
     PART_COLUMNS,
-    cells_of,
     lines_of,
-    part_rows,
+    part_lines,
     pieces,
     resolve_format,
     write_pieces,
@@ -407,8 +393,7 @@ def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -
                     summary.computing_s += sum(one.seconds for one in tried)
                     summary.notes.update(note for one in tried for note in one.notes)
                     if parts is not None:
-                        cells = (cells_of(row, PART_COLUMNS) for row in part_rows(prediction))
-                        parts.writelines(lines_of(cells, "csv"))
+                        parts.writelines(part_lines(prediction))
                         summary.n_few += bool(prediction.candidates) and not is_enough(tried)
                 yield prediction
 

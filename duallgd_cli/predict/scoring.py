@@ -27,12 +27,7 @@ from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.formulas import FormulaSource, from_field, from_text
 from duallgd_cli.spectra.types import Feature, Hypothesis
-from duallgd_cli.writers.formats import (
-    SPECTRUM_COLUMNS,
-    resolve_format,
-    table,
-    write_pieces,
-)
+from duallgd_cli.writers.formats import SPECTRUM_COLUMNS, resolve_format, table, write_pieces
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.model import LoadedModel
@@ -251,9 +246,7 @@ def scored(
 
 
 def _why_not(
-    structure: OwnStructure,
-    prediction: Prediction,
-    tried: Mapping[str, Sequence[HypothesisResult]],
+    structure: OwnStructure, prediction: Prediction, tried: Mapping[str, Sequence[HypothesisResult]]
 ) -> tuple[str, str]:
     """Status and message of a structure that is no candidate."""
     if structure.fault:

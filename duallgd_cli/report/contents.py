@@ -27,14 +27,7 @@ from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, te
 from duallgd_cli.predict.settings import CERTAIN, ENDING, PredictSettings, record_path
 from duallgd_cli.ranking.one_list import Ranking, chances, predictions_of
 from duallgd_cli.report.depiction import depictions
-from duallgd_cli.results import (
-    OK,
-    Candidate,
-    HypothesisResult,
-    Prediction,
-    Results,
-    references,
-)
+from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, references
 from duallgd_cli.runtime import in_order
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.features import Inputs

@@ -277,15 +277,18 @@ def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, A
     }
 
 
-def part_rows(prediction: Prediction) -> Iterator[dict[str, str]]:
-    """Rows by `PART_COLUMNS`: what the true structure of a feature may contain."""
-    for part in prediction.parts or ():
-        yield {
+def part_lines(prediction: Prediction) -> Iterator[str]:
+    """Rows of the table of parts, `PART_COLUMNS`: what the structure of a feature may contain."""
+    rows = (
+        {
             **_place(prediction),
             **{"feature_id": prediction.feature_id, "formula": prediction.formula},
             **{"part": part.name, "kind": part.kind, "smarts": part.smarts},
             **{name: f"{getattr(part, name):.4f}" for name in ("probability", "prior", "share")},
         }
+        for part in prediction.parts or ()
+    )
+    return lines_of((cells_of(row, PART_COLUMNS) for row in rows), "csv")
 
 
 def _record(row: Mapping[str, str]) -> str:

@@ -120,8 +120,7 @@ def test_an_adduct_of_ones_own_is_used_and_noted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
-    [((), "made.formulas.csv"), (("--format", "jsonl"), "made.formulas.jsonl")],
+    ("given", "name"), [((), "made.formulas.csv"), (("--format", "jsonl"), "made.formulas.jsonl")]
 )
 def test_at_a_terminal_they_go_to_a_file_as_structures_do(
     duallgd, spectra, tmp_path, monkeypatch, given, name

@@ -109,8 +109,7 @@ def sound_tables():
     head += "numExplainedPeaks\texplainedIntensity\t"
     return {
         "SIRIUS 6": _table(
-            head + "formulaId\talignedFeatureId\tmappingFeatureId",
-            row + "88\t61{n}\t{name}",
+            head + "formulaId\talignedFeatureId\tmappingFeatureId", row + "88\t61{n}\t{name}"
         ),
         "msbuddy": _table(
             "identifier\tmz\trt\tadduct\tformula_rank_1\testimated_fdr\tformula_rank_2",

@@ -66,16 +66,10 @@ SLOW = {
     ],
     "features": ["features spectra.mzML -o features.mgf"],
     "score": [f"score spectra.mgf --structures structures.smi {SMALL} -o scores.csv"],
-    "database": [
-        "database add structures.smi",
-        "database list",
-        "database remove mine",
-    ],
+    "database": ["database add structures.smi", "database list", "database remove mine"],
     "report": ["report run/out.csv -o again.html"],
     "merge": ["merge run/out.csv -o again.sdf --parts"],
-    "train": [
-        "train recipe.yaml -o made --until decoder",
-    ],
+    "train": ["train recipe.yaml -o made --until decoder"],
     "evaluate": [
         "evaluate --benchmark labelled.tsv --fold test -o scored --samples 2 --steps 1 --workers 2"
         " --weights small.safetensors",

@@ -11,14 +11,7 @@ from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.predict.run import predict
 from duallgd_cli.sources import Proposal
 from duallgd_cli.sources.known import GuideFiles
-from tests.made_runs import (
-    SETTINGS,
-    first_rows,
-    model_with,
-    predicted,
-    request,
-    rows_of,
-)
+from tests.made_runs import SETTINGS, first_rows, model_with, predicted, request, rows_of
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 

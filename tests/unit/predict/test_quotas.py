@@ -128,10 +128,7 @@ def test_quotas_are_the_samples_for_any_setting(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "enumerate=1",
-            "no source 'enumerate' to draw samples from; there are analogues, enum",
-        ),
+        ("enumerate=1", "no source 'enumerate' to draw samples from; there are analogues, enum"),
         ("noise=1 library=1", "no source 'library' to draw samples from; there are analogues"),
     ],
 )

@@ -6,10 +6,7 @@ from duallgd_cli.sources.known import GuideFiles
 from tests.made_runs import predicted
 from tests.made_spectra import ASPIRIN, CAFFEINE, block
 
-BLOCKS = (
-    block(ASPIRIN, feature_id="1", scans="11"),
-    block(CAFFEINE, feature_id="2", name="known"),
-)
+BLOCKS = (block(ASPIRIN, feature_id="1", scans="11"), block(CAFFEINE, feature_id="2", name="known"))
 
 
 @pytest.mark.parametrize(

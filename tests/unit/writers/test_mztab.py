@@ -197,10 +197,7 @@ def document_of(path, *predictions, names=("a.mgf",), **settings):
 
 @pytest.mark.parametrize(
     ("databases", "said"),
-    [
-        ((), "de novo"),
-        (("folder/mine.smi", 'the "other".csv'), "mine.smi and the 'other'.csv"),
-    ],
+    [((), "de novo"), (("folder/mine.smi", 'the "other".csv'), "mine.smi and the 'other'.csv")],
 )
 def test_a_feature_without_candidates_has_its_adduct_and_the_databases(tmp_path, databases, said):
     nothing = prediction(
