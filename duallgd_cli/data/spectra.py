@@ -29,7 +29,7 @@ from duallgd_cli.data.prepared import (
 )
 from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
 from duallgd_cli.errors import FormulaError, MissingInputError, MoleculeError, UnreadableError
-from duallgd_cli.files import require_input, sha256, write_atomically
+from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import available_cores, in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
@@ -205,7 +205,6 @@ def prepare_spectra(
     of fold train of held-out molecules, by InChIKey first block, are left out and counted; those of
     other folds stay.
     """
-    require_input(str(source))
     rejected: list[RejectedSpectrum] = []
     folds: dict[str, set[int]] = {}  # of each molecule, by its first block, in the order of rows
     explained: list[float] = []

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.identity import most_alike, parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.errors import MissingInputError, MoleculeError, UnreadableError, UsageError
-from duallgd_cli.evaluate.tables import METRIC_BITS, EvaluationInputs, Truth
+from duallgd_cli.evaluate.tables import METRIC_BITS, EvaluationInputs
 from duallgd_cli.files import DAMAGED_ARRAYS, replaced
 from duallgd_cli.tables import table_rows
 
@@ -84,9 +84,6 @@ def leave_out_trained(
 
     Lists hold molecules that may not be tested, by what they are called in sentences (None where
     no list of them came), tables training molecules for similarities. Remarks go to `inputs`.
-
-    Raises:
-        UsageError: Nothing is left.
     """
     truths = inputs.truths
     molecules = sorted({truth.molecule for truth in truths})
@@ -114,20 +111,20 @@ def leave_out_trained(
     if not inputs.truths:
         raise UsageError("every test molecule was trained on; choose other weights or another fold")
     if tables:
-        nearest = similarities(inputs.truths, tables)
-        inputs.notes["nearest_training"] = nearest
-        by_molecule = {truth.molecule: nearest[truth.spectrum_id] for truth in inputs.truths}
-        near = sum(value > NEAR for value in by_molecule.values())
+        nearest = similarities({truth.molecule: truth.smiles for truth in inputs.truths}, tables)
+        noted = {truth.spectrum_id: nearest[truth.molecule] for truth in inputs.truths}
+        inputs.notes["nearest_training"] = noted
+        near = sum(value > NEAR for value in nearest.values())
         remarks.append(
-            f"{near} of the {len(by_molecule)} test molecules have a training molecule above "
+            f"{near} of the {len(nearest)} test molecules have a training molecule above "
             f"Tanimoto {NEAR} in {', '.join(table.name for table in tables)} "
             "(Morgan radius 2, 2048 bits)."
         )
     inputs.remark(*remarks)
 
 
-def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, float]:
-    """Tanimoto similarity of each spectrum's molecule to the nearest training molecule.
+def similarities(tested: Mapping[str, str], tables: Sequence[Path]) -> dict[str, float]:
+    """Tanimoto similarity of each SMILES, by name, to the nearest training molecule.
 
     Tables have a column ``smiles``; of one with folds only ``train`` counts.
     """
@@ -137,7 +134,6 @@ def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, f
             with suppress(MoleculeError):
                 yield parse_smiles(text)
 
-    tested = {truth.molecule: truth.smiles for truth in truths}
     queries, best = list(molecules(tested.values())), np.zeros(len(tested))
     for table in tables:
         rows = table_rows(table, required=("smiles",))
@@ -147,8 +143,7 @@ def similarities(truths: Sequence[Truth], tables: Sequence[Path]) -> dict[str, f
         if first is None:
             raise UsageError(f"{table} holds no training molecules (column smiles, fold train)")
         best = np.maximum(best, most_alike(queries, chain([first], known), METRIC_BITS))
-    by_molecule = dict(zip(tested, best.tolist(), strict=True))
-    return {truth.spectrum_id: by_molecule[truth.molecule] for truth in truths}
+    return dict(zip(tested, best.tolist(), strict=True))
 
 
 def _hashed(blocks: Iterable[str]) -> NDArray[np.uint64]:

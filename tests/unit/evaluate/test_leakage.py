@@ -120,4 +120,4 @@ def test_the_nearest_of_several_tables_counts_and_the_near_ones_are_counted(tmp_
     assert found.remarks[-1].startswith("1 of the 2 test molecules have a training molecule")
     far.write_text("smiles\tfold\nCCO\ttest\n")
     with pytest.raises(UsageError, match="holds no training molecules"):
-        similarities(TRUTHS, [far])
+        similarities({"a": "CCO"}, [far])

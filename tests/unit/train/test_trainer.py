@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from itertools import count, islice
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -300,11 +301,7 @@ def test_batches_come_in_the_order_of_their_steps_and_processes_end_with_them(wo
 
 
 def is_running(process_id):
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    return Path(f"/proc/{process_id}").exists()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
