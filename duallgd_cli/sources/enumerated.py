@@ -37,8 +37,8 @@ from duallgd_cli.sources.network import from_analogues
 _MOST_OF_ONE: Final = 1_000
 # Molecules put together, and how many are looked at until so many are as they must be.
 _PUT_TOGETHER, _LOOKED_AT = 1_000, 10_000
-# Molecules that are compared at once, often all that there are: so only those that stay are
-# named. As many take 70 MiB.
+# Molecules that are named at once, often all that there are: so only those that stay are named. As
+# many take 70 MiB.
 _AT_ONCE: Final = 2_000
 # Of the proposals from analogues, those that are made of them by one change; the others start from
 # one as it is.
@@ -205,9 +205,11 @@ def likeliest(
         Cost and molecule, in order of the costs.
     """
     best: list[tuple[float, Mol, str]] = []  # the last is the name, "" until it is asked for
-    waiting = chain.from_iterable(streams)
-    while batch := list(islice(waiting, _AT_ONCE)):
-        best += [(-worth - scores[fingerprint(mol)].sum(), mol, "") for mol, worth in batch]
+    each = chain.from_iterable(streams)
+    costs = ((-worth - scores[fingerprint(mol)].sum(), mol) for mol, worth in each)
+    limit = np.inf  # from which on a molecule is of no use
+    while batch := list(islice((pair for pair in costs if pair[0] < limit), _AT_ONCE)):
+        best += [(cost, mol, "") for cost, mol in batch]
         kept: dict[str, tuple[float, Mol]] = {}
         for cost, mol, name in sorted(best, key=itemgetter(0)):
             if len(kept) == most:
@@ -217,4 +219,5 @@ def likeliest(
             # Tautomers may share a graph; of these the one of the lowest cost stays.
             kept.setdefault(name or charge_free_smiles(mol), (cost, mol))
         best = [(cost, mol, name) for name, (cost, mol) in kept.items()]
+        limit = best[-1][0] if 0 < most == len(best) else np.inf
     return [(cost, mol) for cost, mol, _ in best]

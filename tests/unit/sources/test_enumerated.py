@@ -135,6 +135,7 @@ def test_of_more_than_are_compared_at_once_the_likeliest_stay(monkeypatch):
     for order in (made, made[::-1]):
         found = shortlist(asked, 3, None, order)
         assert list(map(inchikey_block, found)) == list(map(inchikey_block, whole))
+    assert shortlist(asked, 0, None, made) == []
 
 
 class Peaks:
