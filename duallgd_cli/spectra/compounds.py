@@ -140,10 +140,23 @@ _Compound: TypeAlias = tuple[float, Sequence[_PossibleIon]]
 
 def link(ions: Sequence[ElutingIon]) -> list[OfCompound]:
     """The compound of each feature of a run, and what ion of it the feature is."""
-    entries = sorted(
-        (entry for node, ion in enumerate(ions) for entry in _entries(node, ion)),
-        key=lambda one: one.mass,
-    )
+    entries = [
+        _PossibleIon(
+            node,
+            adduct.name,
+            isotope,
+            adduct.neutral_mass(ion.mz - distance / abs(adduct.charge)),
+            ion.tolerance_da * abs(adduct.charge) / adduct.molecules,
+            math.log(share if isotope else frequency),
+        )
+        for node, ion in enumerate(ions)
+        for polarity in ((ion.polarity,) if ion.polarity else (1, -1))
+        for name, frequency in _FREQUENCIES[polarity].items()
+        if isinstance(adduct := parse_adduct(name), Adduct)
+        and ion.charge in (0, abs(adduct.charge))
+        for isotope, (distance, share) in enumerate(_ISOTOPES)
+    ]
+    entries.sort(key=lambda one: one.mass)
     linker = _Linker(ions, entries)
     best: list[defaultdict[str, float]] = [defaultdict(lambda: -math.inf) for _ in ions]
     for one in entries:
@@ -176,25 +189,6 @@ def link(ions: Sequence[ElutingIon]) -> list[OfCompound]:
             _probabilities(best[node]) if node in told else (),
         )
         for node in range(len(ions))
-    ]
-
-
-def _entries(node: int, ion: ElutingIon) -> list[_PossibleIon]:
-    """What a feature may be."""
-    return [
-        _PossibleIon(
-            node,
-            adduct.name,
-            isotope,
-            adduct.neutral_mass(ion.mz - distance / abs(adduct.charge)),
-            ion.tolerance_da * abs(adduct.charge) / adduct.molecules,
-            math.log(share if isotope else frequency),
-        )
-        for polarity in ((ion.polarity,) if ion.polarity else (1, -1))
-        for name, frequency in _FREQUENCIES[polarity].items()
-        if isinstance(adduct := parse_adduct(name), Adduct)
-        and ion.charge in (0, abs(adduct.charge))
-        for isotope, (distance, share) in enumerate(_ISOTOPES)
     ]
 
 

@@ -215,17 +215,16 @@ _ACCESSION: Final = re.compile(r"[A-Za-z]+:\d+\|")
 _TERMS: Final = {
     "library spectrum key": "spectrum_id",
     "library spectrum name": "title",
-    "experimental precursor monoisotopic m/z": "precursor_mz",
-    "selected ion m/z": "precursor_mz",
+    **dict.fromkeys(
+        ("experimental precursor monoisotopic m/z", "selected ion m/z"), "precursor_mz"
+    ),
     "charge state": "charge",
     "scan polarity": "ionmode",
-    "adduct ion": "adduct",
-    "adduct ion formula": "adduct",
+    **dict.fromkeys(("adduct ion", "adduct ion formula"), "adduct"),
     "molecular formula": "formula",
     "smiles formula": "smiles",  # dropped where structures are not asked for
     "instrument model": "instrument",
-    "retention time": "rt",
-    "scan start time": "rt",
+    **dict.fromkeys(("retention time", "scan start time"), "rt"),
     "scan number": "scans",
 }
 _UNITS: Final = {"minute": "min", "second": "s", "electronvolt": "eV", "volt": "V", "percent": "%"}

@@ -97,6 +97,17 @@ class _Header(NamedTuple):
     analysers: Mapping[str, str]  # of each configuration; "" is the run's own
     groups: Mapping[str, _Element]  # of terms, which spectra refer to
 
+    def terms(self, element: _Element | None) -> dict[str, str]:
+        """Values of the terms of an element by their names, those of its groups too."""
+        values: dict[str, str] = {}
+        for child in () if element is None else element:
+            tag = _tag(child)
+            if tag in {"cvParam", "userParam"}:
+                values.setdefault(child.get("name", ""), child.get("value", "").strip())
+            elif tag == "referenceableParamGroupRef":  # a group has no groups
+                values |= self._replace(groups={}).terms(self.groups.get(child.get("ref", "")))
+        return values
+
 
 def _header(stream: BinaryIO) -> _Header:
     """The last analyser of a configuration measures; those before it select ions."""
@@ -216,13 +227,12 @@ def _record(
 
 
 def _mzml_record(element: _Element, header: _Header) -> Record:
-    terms = partial(_terms, header.groups)
-    values = terms(element)
+    values = header.terms(element)
     native = element.get("id", "")
     scan = _SCAN_ID.fullmatch(native)
     polarity = "positive" if "positive scan" in values else "negative"
     arrays = [*element.iterfind("{*}binaryDataArrayList/{*}binaryDataArray")]
-    is_light = any("wavelength array" in terms(array) for array in arrays)
+    is_light = any("wavelength array" in header.terms(array) for array in arrays)
     precursors = [*element.iterfind("{*}precursorList/{*}precursor")]
     level, notes = _mzml_level(values, bool(precursors), is_light)
     metadata = {
@@ -238,7 +248,7 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
     if first is not None:
         configuration = first.get("instrumentConfigurationRef", "")
         # OpenMS writes the filter line as a parameter of the spectrum.
-        metadata["filter string"] = (values | terms(first)).get("filter string", "")
+        metadata["filter string"] = (values | header.terms(first)).get("filter string", "")
         analysers = header.analysers
         metadata["analyzer"] = analysers.get(configuration, analysers.get("", ""))
         metadata["rtinseconds"], unit = _time_of(first)
@@ -249,31 +259,20 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
     # An MS3 names the precursor of its precursor, too, whose level ProteoWizard says.
     above = (finite(level) or 2) - 1
     levels = [
-        finite(terms(one.find("{*}isolationWindow")).get("ms level", "")) for one in precursors
+        finite(header.terms(one.find("{*}isolationWindow")).get("ms level", ""))
+        for one in precursors
     ]
     own = [one for one, at in zip(precursors, levels, strict=True) if at in {None, above}]
     precursors = own or precursors
     precursor = Record({})
     if precursors:
-        fields, precursor = _mzml_precursor(precursors[0], terms)
+        fields, precursor = _mzml_precursor(precursors[0], header)
         metadata |= fields
     if precursors and _MOBILITY_STEP.fullmatch(native):
         step = "one scan of ion mobility has few of the peaks; let the converter combine its scans"
         precursor = replace(precursor, warnings=(step, *precursor.warnings))
-    peaks = partial(_mzml_peaks, [] if is_light else arrays, terms)
+    peaks = partial(_mzml_peaks, [] if is_light else arrays, header)
     return _record(metadata, peaks, "profile spectrum" in values, precursor, len(precursors), notes)
-
-
-def _terms(groups: Mapping[str, _Element], element: _Element | None) -> dict[str, str]:
-    """Values of the terms of an element by their names, those of the groups that it names too."""
-    values: dict[str, str] = {}
-    for child in () if element is None else element:
-        tag = _tag(child)
-        if tag in {"cvParam", "userParam"}:
-            values.setdefault(child.get("name", ""), child.get("value", "").strip())
-        elif tag == "referenceableParamGroupRef":
-            values |= _terms({}, groups.get(child.get("ref", "")))
-    return values
 
 
 def _number(text: str) -> str:
@@ -308,17 +307,15 @@ def _mzml_level(
     return "1" if level or is_light else "", ()
 
 
-def _mzml_precursor(
-    precursor: _Element, terms: Callable[[_Element | None], dict[str, str]]
-) -> tuple[dict[str, str], Record]:
+def _mzml_precursor(precursor: _Element, header: _Header) -> tuple[dict[str, str], Record]:
     """Selected ion, isolation window and activation as fields, and what they give.
 
     The collision energy is kept as a bare number although mzML calls it eV: converters write the
     normalised energy of Orbitraps there, which is how a bare number of theirs is understood.
     """
-    window = terms(precursor.find("{*}isolationWindow"))
-    ion = terms(precursor.find("{*}selectedIonList/{*}selectedIon"))
-    activation = terms(precursor.find("{*}activation"))
+    window = header.terms(precursor.find("{*}isolationWindow"))
+    ion = header.terms(precursor.find("{*}selectedIonList/{*}selectedIon"))
+    activation = header.terms(precursor.find("{*}activation"))
     target, *offsets = (
         _number(window.get(f"isolation window {part}", ""))
         for part in ("target m/z", "lower offset", "upper offset")
@@ -346,12 +343,10 @@ def _mzml_precursor(
     }, isolated
 
 
-def _mzml_peaks(
-    arrays: Sequence[_Element], terms: Callable[[_Element | None], dict[str, str]]
-) -> tuple[_Array, _Array]:
+def _mzml_peaks(arrays: Sequence[_Element], header: _Header) -> tuple[_Array, _Array]:
     found = {"m/z array": _NOTHING, "intensity array": _NOTHING}
     for array in arrays:
-        names = terms(array)
+        names = header.terms(array)
         content = _unpacked(
             array.findtext("{*}binary"),
             next((name for name in names if "compression" in name), "no compression"),
