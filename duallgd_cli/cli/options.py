@@ -371,7 +371,5 @@ def load(
     if values["workers"] is None:
         request = replace(request, workers=runtime.default_workers)
     model = api.load(values["weights"], runtime=runtime)
-    total = None if values["quiet"] else count_spectra(request.inputs, *request.settings.grouping)
-    if total is not None:
-        total = -(-total // request.shard.count)  # about: features go to shards in turn
-    return request, model, total
+    counted = request.inputs, *request.settings.grouping, request.shard.holds
+    return request, model, None if values["quiet"] else count_spectra(*counted)

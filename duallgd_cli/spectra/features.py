@@ -5,7 +5,7 @@ What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
@@ -314,14 +314,19 @@ def count_spectra(
     group_by: GroupBy,
     adduct: str | None = None,
     settings: FeatureSettings = BY_DEFAULT,
+    holds: Callable[[int], bool] = lambda number: True,
 ) -> int | None:
-    """How many spectra a run will account for, see `group`; None for pipes and faults."""
+    """How many spectra a run will account for, see `group`; None for pipes and faults.
+
+    Of a run that shares its input, `holds` says which features by their numbers are its own.
+    """
     inputs = Inputs(names, level=logging.DEBUG)
     try:
         if any(map(_flows, names)):
             return None
         features = inputs.features(group_by, adduct, settings)
-        return sum(len(one.merged) or 1 for feature in features for one in feature.spectra)
+        own = (feature.spectra for number, feature in enumerate(features) if holds(number))
+        return sum(len(one.merged) or 1 for spectra in own for one in spectra)
     except (DuallgdError, OSError):
         return None
 

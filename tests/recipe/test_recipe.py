@@ -4,8 +4,10 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -222,6 +224,35 @@ def test_a_stage_that_is_stopped_says_so_and_goes_on_later(
 
     assert done == list(NAMES)
     assert json.loads((tmp_path / "cost.json").read_text()).keys() == set(NAMES)
+
+
+@pytest.mark.slow
+def test_a_polite_kill_in_a_stage_loses_nothing(whole, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole[0], out)
+    said = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    settings = yaml.safe_dump(merge(yaml.safe_load(TINY.read_text()), SHORT))
+    (tmp_path / "recipe.yaml").write_text(settings)
+    arguments = ["-m", "duallgd_cli", "train", tmp_path / "recipe.yaml", "--data", TINY.parent]
+    arguments += ["-o", out, "--device", "cpu", "--from", "encoder", "--until", "encoder"]
+    with subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        env=os.environ | said,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        next(line for line in process.stderr if line.startswith("stage "))
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        ended = process.stderr.read()
+
+    again = command(*arguments[:-4], "--until", "encoder")
+
+    assert process.returncode in (130, 0), ended
+    assert "Traceback" not in ended
+    if process.returncode:
+        assert "run the same command" in ended.splitlines()[-1]
+    assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.slow

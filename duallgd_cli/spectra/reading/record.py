@@ -49,7 +49,7 @@ _LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
 # Fragmentation by electrons or light, which makes other fragments than collisions do.
 _NO_COLLISIONS: Final = re.compile(
     r"electron (?:activated|capture|detachment|transfer)|photo-?dissociation"
-    r"|\b(?:EAD|ECD|ETD|EDD|EThcD|ETciD|UVPD)\b",
+    r"|\b(?:EAD|ECD|ETD|EDD|EThcD|ETciD|UVPD)(?![a-z])",
     re.IGNORECASE,
 )
 _RUN_FILE: Final = re.compile(r"(.+)\.mzx?ml(?:\.(?:gz|xz|bz2))?", re.IGNORECASE)
@@ -96,7 +96,8 @@ _KEYS: Final = {
     "instrument": "sourceinstrument instrumentation",
     "filter string": "filterline scanfilter thermofilter",
     "analyzer": "analyser massanalyzer massanalyser ms2analyzer ms2analyser detector",
-    "fragmentation_mode": "fragmentationmethod specialfragmentation",
+    "fragmentation_mode": "fragmentationmethod fragmentationtype specialfragmentation activation "
+    "activationmethod activationtype dissociation dissociationmethod dissociationtype",
     "retention_time": "rt rettime rtquery rtime",
 }
 # Names of which two values in one record contradict each other.
@@ -217,8 +218,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
     if record.refusal is None:
         remarks.warnings.extend(_remarks(record, ms_level, energy, energy_ev))
-        mode = fields.get("fragmentation_mode", "")
-        if _NO_COLLISIONS.search(mode):
+        modes = (fields.get(name, "") for name in ("fragmentation_mode", "filter string"))
+        if mode := next(filter(_NO_COLLISIONS.search, modes), ""):
             remarks.warnings.append(
                 f"fragments of {clip(mode)}: the networks know those of collisions (CID, HCD)"
             )

@@ -409,6 +409,10 @@ PEPMASS=217.0696 :: precursor m/z 181.072 (pepmass) is used, not 217.07 (pepmass
 FORMULA=C9H8O4 | MOLECULAR_FORMULA=C8H8O4 :: formula C9H8O4 is used, not molecular_formula
 RTINSECONDS=62 | RTINMINUTES=3.5 :: retention time 62 (rtinseconds) is used, not 3.5
 RTINSECONDS=62 | RTINMINUTES=1.1 :: retention time 62 (rtinseconds) is used, not 1.1
+ACTIVATION=EAD :: fragments of EAD: the networks know those of collisions
+DISSOCIATION_METHOD=ETD :: fragments of ETD: the networks know those of collisions
+SCANFILTER=FTMS + p ESI Full ms2 181.07@etd50.00 [50-200] :: the networks know those of collisions
+ACTIVATION=HCD | DISSOCIATION_METHOD=CID ::
 ADDUCT=[M+H]+ | ION=M+H | PRECURSORTYPE=[M+H]1+ ::
 CHARGE=1+ | IONMODE=positive | POLARITY=+ | ION=1+ ::
 PRECURSOR_MZ=181.0719 | PRECURSORMZ=181.0718 ::
