@@ -205,19 +205,25 @@ def likeliest(
         Cost and molecule, in order of the costs.
     """
     best: list[tuple[float, Mol, str]] = []  # the last is the name, "" until it is asked for
-    each = chain.from_iterable(streams)
-    costs = ((-worth - scores[fingerprint(mol)].sum(), mol) for mol, worth in each)
     limit = np.inf  # from which on a molecule is of no use
-    while batch := list(islice((pair for pair in costs if pair[0] < limit), _AT_ONCE)):
-        best += [(cost, mol, "") for cost, mol in batch]
-        kept: dict[str, tuple[float, Mol]] = {}
-        for cost, mol, name in sorted(best, key=itemgetter(0)):
-            if len(kept) == most:
-                break
-            if not name and Chem.SanitizeMol(mol, catchErrors=True):
-                continue
-            # Tautomers may share a graph; of these the one of the lowest cost stays.
-            kept.setdefault(name or charge_free_smiles(mol), (cost, mol))
-        best = [(cost, mol, name) for name, (cost, mol) in kept.items()]
-        limit = best[-1][0] if 0 < most == len(best) else np.inf
-    return [(cost, mol) for cost, mol, _ in best]
+    for mol, worth in chain.from_iterable(streams):
+        cost = -worth - scores[fingerprint(mol)].sum()
+        if cost < limit:
+            best.append((cost, mol, ""))
+        if len(best) == most + _AT_ONCE:
+            best = _different(best, most)
+            limit = best[-1][0] if 0 < most == len(best) else np.inf
+    return [(cost, mol) for cost, mol, _ in _different(best, most)]
+
+
+def _different(molecules: list[tuple[float, Mol, str]], most: int) -> list[tuple[float, Mol, str]]:
+    """The first of all graphs among molecules in order of their costs, named."""
+    kept: dict[str, tuple[float, Mol]] = {}
+    for cost, mol, name in sorted(molecules, key=itemgetter(0)):
+        if len(kept) == most:
+            break
+        if not name and Chem.SanitizeMol(mol, catchErrors=True):
+            continue
+        # Tautomers may share a graph; of these the one of the lowest cost stays.
+        kept.setdefault(name or charge_free_smiles(mol), (cost, mol))
+    return [(cost, mol, name) for name, (cost, mol) in kept.items()]

@@ -30,6 +30,7 @@ ARGUMENTS = (
     "--disable-background-networking --disable-component-update --disable-sync"
 )
 WIDTHS = (390, 1000, 1400)
+_WAITED_MS = 120_000  # at most, on a slow machine
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
 
 
@@ -48,7 +49,9 @@ class Visit:
     def __init__(self, browser, file, wait_for="#detail .feature", **options):
         # Waits without eval, which the policy of the page forbids to wait_for_function.
         self.expect = pytest.importorskip("playwright.sync_api").expect
+        self.expect.set_options(timeout=_WAITED_MS)
         self.context = browser.new_context(viewport={"width": 1400, "height": 950}, **options)
+        self.context.set_default_timeout(_WAITED_MS)
         self.page = self.context.new_page()
         self.complaints, self.asked = [], []
         self.page.on("console", lambda message: self.complaints.append(message.text))

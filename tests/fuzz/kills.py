@@ -34,7 +34,7 @@ CODES = {
     "SIGINT": {130, -signal.SIGINT},
     "SIGKILL of a worker": {75},
 }
-ENDS_IN_S = 60  # on a machine where others are at work; it takes two
+ENDS_IN_S = 300  # on a machine where others are at work; it takes two
 
 
 @dataclass(frozen=True)

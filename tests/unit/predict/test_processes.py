@@ -20,7 +20,7 @@ from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=8))
-_SECONDS = 20.0
+_SECONDS = 600.0
 _STOPPED = 6  # the feature before which Ctrl-C comes
 
 

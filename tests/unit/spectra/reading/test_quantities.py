@@ -327,10 +327,10 @@ def test_any_fields_give_a_spectrum_whose_charge_and_polarity_agree(fields):
 def test_a_field_of_a_hundred_thousand_characters_takes_no_time(pattern):
     fields = dict.fromkeys(KEYS, pattern * (100_000 // len(pattern)))
 
-    started = time.perf_counter()
+    started = time.process_time()
     build(Record(fields), Source("made.mgf", 0), keep_structures=False)
 
-    assert time.perf_counter() - started < 4
+    assert time.process_time() - started < 60  # where it grows as the square, hours
 
 
 # Charge and polarity, and fields of mzmine, MS-DIAL, SIRIUS, GNPS, MassBank, MoNA, R Spectra,
