@@ -12,24 +12,39 @@ MOST_LAYERS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class DenoiserSettings:
-    """The dual-stream denoiser."""
+    """The dual-stream denoiser.
 
-    layers: int = 6  # dual-stream layers K
-    atom_width: int = 192  # channels of an atom, d_x
-    pair_width: int = 64  # channels of a pair, d_e
-    global_width: int = 256  # channels of the global state, d_y
-    atom_heads: int = 8  # of the atom stream's self-attention and of the fingerprint attention
-    pair_feed: int = 3  # hidden channels of a pair's feed-forward network, times `pair_width`
-    pair_heads: int = 4  # of the bond stream's self-attention
-    cross_heads: int = 8  # of both cross-attentions
-    cross_width: int = 64  # channels of the cross-attentions' queries, keys and values
-    pair_features: int = 16  # random features R of FAVOR+ per head; 0 uses exact softmax
-    feature_seed: int = 20260701  # of the random features
-    # Steps t up to which positions are not seen, and from which they are seen in full: with the
-    # defaults always.
+    Attributes:
+        layers: Number of dual-stream layers K.
+        atom_width: Channels of an atom, d_x.
+        pair_width: Channels of a pair, d_e.
+        global_width: Channels of the global state, d_y.
+        atom_heads: Heads of the atom stream's self-attention and of the fingerprint attention.
+        pair_feed: Hidden channels of a pair's feed-forward network, as a multiple of `pair_width`.
+        pair_heads: Heads of the bond stream's self-attention.
+        cross_heads: Heads of both cross-attentions.
+        cross_width: Channels of the cross-attentions' queries, keys and values.
+        pair_features: Random features R of FAVOR+ per head; 0 uses exact softmax.
+        feature_seed: Seed of the random features.
+        fade_from: Step t at and below which positions are not seen: with the defaults, never.
+        fade_to: Step t at and above which positions are seen in full: always.
+        position_limit: Atoms of one element that get a position of their own.
+    """
+
+    layers: int = 6
+    atom_width: int = 192
+    pair_width: int = 64
+    global_width: int = 256
+    atom_heads: int = 8
+    pair_feed: int = 3
+    pair_heads: int = 4
+    cross_heads: int = 8
+    cross_width: int = 64
+    pair_features: int = 16
+    feature_seed: int = 20260701
     fade_from: int = -1
     fade_to: int = 0
-    position_limit: int = 64  # atoms of one element that get a position of their own
+    position_limit: int = 64
 
     def __post_init__(self) -> None:
         widths = ("atom_width", "pair_width", "global_width", "cross_width", "pair_feed")
@@ -46,13 +61,22 @@ class DenoiserSettings:
 
 @dataclass(frozen=True, slots=True)
 class EncoderSettings:
-    """The formula transformer that reads a spectrum."""
+    """The formula transformer that reads a spectrum.
+
+    Attributes:
+        layers: Transformer layers.
+        width: Channels of a peak token.
+        heads: Attention heads.
+        summary: Channels from which all fingerprint bits are read.
+        dropout: Dropout of each residual branch and of the summary while training.
+        fingerprint_bits: Length of the predicted fingerprint.
+    """
 
     layers: int = 4
-    width: int = 128  # channels of a peak token
+    width: int = 128
     heads: int = 8
-    summary: int = 160  # channels from which all fingerprint bits are read
-    dropout: float = 0.2  # of each residual branch and of the summary while training
+    summary: int = 160
+    dropout: float = 0.2
     fingerprint_bits: int = 4096
 
     def __post_init__(self) -> None:
@@ -64,13 +88,20 @@ class EncoderSettings:
 
 @dataclass(frozen=True, slots=True)
 class DiffusionSettings:
-    """The forward process, and how it is sampled where nothing else is asked for."""
+    """The forward process.
 
-    n_steps: int = 500  # noise steps T
-    # Share of each bond class among atom pairs: the stationary distribution.
+    Attributes:
+        n_steps: Number of noise steps T.
+        marginal: Share of each bond class among atom pairs: the stationary distribution.
+        schedule: How sampling jumps where nothing else is asked for; see `parse_schedule`.
+        time_shift: Timestep offset of sampling where nothing else is asked for; see
+            `diffusion.SamplingTask`.
+    """
+
+    n_steps: int = 500
     marginal: tuple[float, ...] = (0.924, 0.044, 0.0055, 0.0002, 0.0263)
-    schedule: str = "quadratic"  # how sampling jumps; see `diffusion.sampler.parse_schedule`
-    time_shift: float = 0.25  # see `diffusion.sampler.SamplingTask.timestep_offset`
+    schedule: str = "quadratic"
+    time_shift: float = 0.25
 
     def __post_init__(self) -> None:
         require_range(self, "n_steps", least=1, most=MOST)
@@ -81,12 +112,19 @@ class DiffusionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """Everything that fixes the shape of the network and the meaning of its input."""
+    """Everything that fixes the shape of the network and the meaning of its input.
+
+    Attributes:
+        denoiser: The dual-stream denoiser.
+        encoder: The spectrum encoder.
+        diffusion: The forward process.
+        memory_bits: Fingerprint bits, by probability, that the denoiser attends to.
+    """
 
     denoiser: DenoiserSettings = field(default_factory=DenoiserSettings)
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
-    memory_bits: int = 160  # fingerprint bits, by probability, that the denoiser attends to
+    memory_bits: int = 160
 
     def __post_init__(self) -> None:
         require_range(self, "memory_bits", least=1, most=self.encoder.fingerprint_bits)

@@ -13,11 +13,12 @@ from duallgd_cli.predict.settings import PredictSettings
 from tests.made_spectra import ASPIRIN, block, mgf
 
 
-def test_settings_are_read_back_and_stand_below_what_they_do(duallgd):
-    text = duallgd("config").out
+@pytest.mark.parametrize(("command", "settings"), [("predict", PredictSettings()), ("train", None)])
+def test_settings_are_read_back_and_stand_below_what_they_do(duallgd, command, settings):
+    text = duallgd("config", command).out
     lines = text.splitlines()
 
-    assert parse(PredictSettings, yaml.safe_load(text)) == PredictSettings()
+    assert settings is None or parse(type(settings), yaml.safe_load(text)) == settings
     for name in (path.rpartition(".")[2] for path in flatten(yaml.safe_load(text))):
         found = [i for i, one in enumerate(lines) if one.strip().startswith(f"{name}:")]
         assert found

@@ -347,22 +347,21 @@ def _mzml_peaks(arrays: Sequence[_Element], header: _Header) -> tuple[_Array, _A
     found = {"m/z array": _NOTHING, "intensity array": _NOTHING}
     for array in arrays:
         names = header.terms(array)
-        content = _unpacked(
-            array.findtext("{*}binary"),
-            next((name for name in names if "compression" in name), "no compression"),
-        )
+        packings = [name for name in names if "compression" in name]
+        content = _unpacked(array.findtext("{*}binary"), packings)
         kind = next((kind for name, kind in _TYPES.items() if name in names), "<f8")
         for name in found.keys() & names.keys():
             found[name] = np.frombuffer(content, kind).astype(np.float64)
     return found["m/z array"], found["intensity array"]
 
 
-def _unpacked(text: str | None, compression: str) -> bytes:
+def _unpacked(text: str | None, packings: Sequence[str]) -> bytes:
     content = base64.b64decode(text or "")
-    if compression == "no compression" or not content:
+    for packing in packings if content else ():
+        if packing not in ("zlib compression", "no compression"):
+            raise ValueError(f"{packing} is not supported, convert the file with zlib")
+    if not content or "zlib compression" not in packings:
         return content
-    if compression != "zlib compression":
-        raise ValueError(f"{compression} is not supported, convert the file with zlib")
     inflate = zlib.decompressobj()
     content = inflate.decompress(content, _MOST_BYTES)
     if inflate.unconsumed_tail:
@@ -380,7 +379,7 @@ def _mzxml_record(scan: _Element, instrument: str) -> Record:
     width = _number(precursor.get("windowWideness", ""))
     # The middle of the window is not given; it is what the ion of a wide one is taken for.
     isolated = _isolated(ion, "", finite(width), None)
-    time = seconds_of(scan.get("retentionTime", "").lower(), "")
+    time = seconds_of(scan.get("retentionTime", "").lower(), "s")
     metadata = {
         "identifier": f"scan={number}" if number else "",
         "scans": number,
@@ -405,7 +404,7 @@ def _mzxml_peaks(peaks: _Element | None) -> tuple[_Array, _Array]:
     if peaks is None:
         return _NOTHING, _NOTHING
     is_packed = peaks.get("compressionType") == "zlib"
-    content = _unpacked(peaks.text, "zlib compression" if is_packed else "no compression")
+    content = _unpacked(peaks.text, ["zlib compression"] if is_packed else [])
     order = ">" if peaks.get("byteOrder", "network") in {"network", "big"} else "<"
     kind = f"{order}f{4 if peaks.get('precision') == '32' else 8}"
     pairs = np.frombuffer(content, kind).astype(np.float64).reshape(-1, 2)

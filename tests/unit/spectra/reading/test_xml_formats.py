@@ -210,6 +210,7 @@ FILES = (
        {"precursor_mz": mz, "rtinseconds": "150.000", "status": "" if mz else "no_precursor"}, said)
       for width, mz, said in (("1.5", 181.0495, ""), ("4", 181.0495, ""),
                               ("25.0", None, "is 25 m/z wide and no ion of it is named"))),
+    (mzxml(mzxml_scan(2).replace("PT150S", "150")), {"retention_time_s": 150.0}, ""),
     (mzxml(mzxml_scan(2).replace("</precursorMz>", MORE, 1)), {"precursor_mz": 181.0495},
      "the first of 2 precursors is used"),
 )  # fmt: skip
@@ -252,6 +253,9 @@ def test_one_broken_array_costs_one_record(tmp_path):
         arrays(MZ, INTENSITY).replace(
             cv("MS:1000576", "no compression"), numpress, 1
         ): "Numpress linear prediction compression is not supported",
+        arrays(MZ, INTENSITY).replace(
+            cv("MS:1000576", "no compression"), cv("MS:1000574", "zlib compression") + numpress, 1
+        ): "Numpress linear prediction compression is not supported",
     }
     scans = [*(scan(n, arrays=both) for n, both in enumerate(said, 1)), scan(9)]
 
@@ -259,7 +263,7 @@ def test_one_broken_array_costs_one_record(tmp_path):
 
     for found, words in zip(broken, said.values(), strict=True):
         assert words in found.failure.message
-    assert [one.spectrum_id for one in broken] == ["scan=1", "scan=2", "scan=3", "scan=4"]
+    assert [one.spectrum_id for one in broken] == [f"scan={number}" for number in range(1, 6)]
     assert sound.mz.size == 3
 
 
