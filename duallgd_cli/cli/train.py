@@ -11,7 +11,7 @@ from duallgd_cli.errors import UsageError, counted
 from duallgd_cli.files import claim, require_input
 
 if TYPE_CHECKING:
-    from duallgd_cli.train.recipe import Displays
+    from duallgd_cli.train.run import Displays
 
 EPILOG: Final = (
     "Examples: `duallgd train recipes/tiny.yaml -o run` makes a whole weights file · "
@@ -121,7 +121,7 @@ def train(
 
 def _displays(quiet: bool) -> "Displays":
     """What shows how far a recipe, or an adaptation, is."""
-    from duallgd_cli.train.recipe import Displays
+    from duallgd_cli.train.run import Displays
 
     return Displays(
         lambda text: None if quiet else typer.echo(text, err=True),

@@ -22,10 +22,12 @@ from duallgd_cli.errors import UnreadableError, WeightsError, counted
 from duallgd_cli.evaluate.calibrate import fit_weights_file
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.files import sha256
+from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.train.encoder import known_spectra
-from duallgd_cli.train.recipe import HASHES_ENDING, LARGEST_TEMPLATE, Displays, predict_known
+from duallgd_cli.train.recipe import HASHES_ENDING, LARGEST_TEMPLATE
+from duallgd_cli.train.run import Displays, predict_known
 from duallgd_cli.train.settings import DrawSettings
 
 FEWEST_SPECTRA: Final = 20
@@ -83,8 +85,9 @@ def adapt(
     else:  # the standards are drawn as if they were unknown
         keep, fitted = len(fresh) < ENOUGH_FOR_RANKING, work / "fitted.safetensors"
         predictions, truth = predict_known(
-            table, "train", weights, work / "drawn", draw or DrawSettings(), seed, runtime, shows
-        )
+            table, "train", weights, work / "drawn", draw or DrawSettings(),
+            PredictSettings(seed=seed), runtime, shows,
+        )  # fmt: skip
         _, held = fit_weights_file(weights, [predictions], truth, fitted, keep_ranking=keep)
         shows.say(
             f"{'confidence' if keep else 'ranking and confidence'} fitted to {len(fresh)} "

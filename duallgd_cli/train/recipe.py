@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +28,7 @@ from duallgd_cli.data.prepared import load_molecules, load_spectra
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime, available_cores
-from duallgd_cli.train.run import both_parts, run_training
+from duallgd_cli.train.run import Displays, both_parts, predict_known, run_training
 from duallgd_cli.train.settings import DrawSettings, RecipeSettings, RunSettings
 from duallgd_cli.train.trainer import MODEL, process_group, sum_over_ranks
 
@@ -43,15 +42,6 @@ _TABLE: Final = "measured.tsv"
 _SIMULATOR: Final = "simulator.safetensors"
 _LOOK_AGAIN_S: Final = 0.2
 _NEARLY_FULL_BYTES: Final = 1 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class Displays:
-    """What prints a line; counts what it is told of; shows figures, of so many steps."""
-
-    say: Callable[[str], None]
-    counting: Callable[[str], AbstractContextManager[Callable[[int], None]]]
-    training: Callable[[int], AbstractContextManager[Callable[[int, dict[str, float]], None]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,47 +230,20 @@ def _hashes(run: RecipeRun) -> None:
     listed.write(run.out / HASHES)
 
 
-def predict_known(
-    table: Path,
-    fold: str,
-    weights: Path,
-    out: Path,
-    draw: DrawSettings,
-    seed: int,
-    runtime: Runtime,
-    shows: Displays,
-    databases: Sequence[Path] = (),
-    share: float = 1.0,
-) -> tuple[Path, Path]:
-    """Predict a fold of a table, one spectrum a molecule; the predictions, and the truth.
-
-    With databases `share` is the belief in them, at 1 their structures alone are candidates.
-    """
-    from duallgd_cli.evaluate.run import evaluate
-    from duallgd_cli.evaluate.settings import EvaluateSettings
-    from duallgd_cli.predict.settings import PredictSettings
-
-    sampling = SamplingSettings(draw.steps, draw.samples, database_share=share)
-    settings = EvaluateSettings(
-        benchmark=table, fold=fold, spectra_per_molecule="1", limit=draw.limit, out=out,
-        mces=False, weights=str(weights),
-        prediction=PredictSettings(seed=seed, sampling=sampling), device=str(runtime.device),
-        precision=runtime.precision, threads=runtime.threads, resume=True, force=True,
-        databases=tuple(map(str, databases)),
-    )  # fmt: skip
-    with shows.counting(f"spectra of fold {fold}") as advance:
-        evaluate(settings, lambda stage, n_spectra, result: advance(n_spectra))
-    return out / "predictions.csv", out / "truth.tsv"
-
-
 def _draw(
-    run: RecipeRun, weights: str, out: str, draw: DrawSettings, share: float = 0.0
+    run: RecipeRun, weights: str, out: str, draw: DrawSettings, share: float | None = None
 ) -> tuple[Path, Path]:
     """Predict fold val, by a belief in a database that holds its molecules; also the truth."""
-    databases = [*run.inputs(*run.settings.structures), run.out / _TABLE] if share else []
+    from duallgd_cli.predict.settings import PredictSettings
+
+    databases, prediction = list[Path](), PredictSettings(seed=run.settings.seed)
+    if share is not None:
+        databases = [*run.inputs(*run.settings.structures), run.out / _TABLE]
+        sampling = replace(prediction.sampling, database_share=share)
+        prediction = replace(prediction, sampling=sampling)
     return predict_known(
         run.out / _TABLE, "val", run.out / f"{weights}.safetensors", run.out / out, draw,
-        run.settings.seed, run.runtime, run.shows, databases, share or 1.0,
+        prediction, run.runtime, run.shows, run.out / HASHES, databases,
     )  # fmt: skip
 
 

@@ -1,13 +1,14 @@
-"""A stage that trains: its data, network and task, for the trainer."""
+"""What stages do with a network: train it, with data and a task, and predict known molecules."""
 
 import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -22,13 +23,25 @@ from duallgd_cli.model.settings import ModelSettings
 from duallgd_cli.runtime import Runtime, device_name
 from duallgd_cli.train.decoder import DecoderStage, InTurns
 from duallgd_cli.train.encoder import EncoderStage, begin_with_frequencies
-from duallgd_cli.train.settings import RunSettings
+from duallgd_cli.train.settings import DrawSettings, RunSettings
 from duallgd_cli.train.trainer import Run, Task, process_group
+
+if TYPE_CHECKING:
+    from duallgd_cli.predict.settings import PredictSettings
 
 # The part of the network that each stage trains.
 PARTS: Final = {"encoder": "encoder", "decoder": "denoiser"}
 # What a record keeps of the manifests of the data.
 _KEPT: Final = ("kind", "source", "molecules", "spectra", "holdout_keys", "holdout_removed")
+
+
+@dataclass(frozen=True, eq=False)
+class Displays:
+    """What prints a line; counts what it is told of; shows figures, of so many steps."""
+
+    say: Callable[[str], None]
+    counting: Callable[[str], AbstractContextManager[Callable[[int], None]]]
+    training: Callable[[int], AbstractContextManager[Callable[[int, dict[str, float]], None]]]
 
 
 def run_training(
@@ -157,3 +170,35 @@ def _described(folder: Path) -> dict[str, Any]:
     arrays = sorted((name, array["sha256"]) for name, array in manifest["arrays"].items())
     digest = hashlib.sha256(json.dumps(arrays).encode()).hexdigest()
     return {name: manifest[name] for name in _KEPT if name in manifest} | {"sha256": digest}
+
+
+def predict_known(
+    table: Path,
+    fold: str,
+    weights: Path,
+    out: Path,
+    draw: DrawSettings,
+    prediction: "PredictSettings",
+    runtime: Runtime,
+    shows: Displays,
+    hashes: Path | None = None,
+    databases: Sequence[Path] = (),
+) -> tuple[Path, Path]:
+    """Predict a fold of a table, one spectrum a molecule; the predictions, and the truth.
+
+    What weights were trained on is left out, by the list of hashes or the one beside the weights.
+    """
+    from duallgd_cli.evaluate.run import evaluate
+    from duallgd_cli.evaluate.settings import EvaluateSettings
+
+    sampling = replace(prediction.sampling, samples=draw.samples, steps=draw.steps)
+    settings = EvaluateSettings(
+        benchmark=table, fold=fold, spectra_per_molecule="1", limit=draw.limit, out=out,
+        mces=False, weights=str(weights), train_hashes=hashes,
+        prediction=replace(prediction, sampling=sampling), device=str(runtime.device),
+        precision=runtime.precision, threads=runtime.threads, resume=True, force=True,
+        databases=tuple(map(str, databases)),
+    )  # fmt: skip
+    with shows.counting(f"spectra of fold {fold}") as advance:
+        evaluate(settings, lambda stage, n_spectra, result: advance(n_spectra))
+    return out / "predictions.csv", out / "truth.tsv"

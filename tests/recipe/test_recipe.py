@@ -24,8 +24,9 @@ from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.predict.model import load_model
 from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.train import recipe as recipe_module
-from duallgd_cli.train.recipe import NAMES, STAGES, Displays, follow, read_recipe
-from duallgd_cli.train.settings import RecipeSettings
+from duallgd_cli.train.recipe import HASHES, NAMES, STAGES, follow, read_recipe
+from duallgd_cli.train.run import Displays
+from duallgd_cli.train.settings import DrawSettings, RecipeSettings
 from tests.made_training import cpu
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -224,6 +225,22 @@ def test_a_stage_that_is_stopped_says_so_and_goes_on_later(
 
     assert done == list(NAMES)
     assert json.loads((tmp_path / "cost.json").read_text()).keys() == set(NAMES)
+
+
+@pytest.mark.parametrize("share", [None, 0.6, 1.0])
+def test_no_molecule_of_the_weights_a_run_starts_from_is_predicted(tmp_path, monkeypatch, share):
+    asked = []
+    monkeypatch.setattr(
+        "duallgd_cli.evaluate.run.evaluate", lambda settings, _: asked.append(settings)
+    )
+
+    recipe_module._draw(recipe_run(tmp_path), "ranked", "drawn", DrawSettings(7, 3), share)
+
+    (settings,) = asked
+    sampling = settings.prediction.sampling
+    assert settings.train_hashes == tmp_path / HASHES
+    assert (sampling.samples, sampling.steps, bool(settings.databases)) == (7, 3, share is not None)
+    assert share is None or sampling.database_share == share
 
 
 @pytest.mark.slow
