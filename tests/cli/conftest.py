@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from duallgd_cli import __main__
+from duallgd_cli.cli.options import by_setting
 from duallgd_cli.predict import api
+from duallgd_cli.report import write_report
+from duallgd_cli.report.contents import ReportedRun
 from tests import made_plugins
 from tests.made_prepared import spectra_folder, structures_folder
 from tests.made_runs import rows_of
+from tests.pages import ARGUMENTS, BROWSER
 from tests.stub_model import stub_model
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -88,3 +92,20 @@ def made_plugin(tmp_path, monkeypatch):
     made_plugins.install(tmp_path / "installed", monkeypatch, "made_plugin", made_plugins.SOURCE)
     yield made_plugins.weights(tmp_path / "made.txt")
     sys.modules.pop("made_plugin", None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=BROWSER, args=ARGUMENTS.split())
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def made(example_run, tmp_path_factory):
+    """The page of a run, and what it should show."""
+    page = tmp_path_factory.mktemp("made") / "out.html"
+    write_report([example_run], page, options=by_setting())
+    return page, list(ReportedRun([example_run]).features())

@@ -76,12 +76,12 @@ def test_a_run_with_workers_ends_when_it_is_asked_to(many, tmp_path, how, resume
         wait_for(first, output, 2)
         first.kill()
         first.communicate()
-    run = begin(many, output, 8, "--workers", "2", *resume)
+    run = begin(many, output, 3600, "--workers", "2", *resume)
     wait_for(run, output, 1, 2)
     time.sleep(1)
 
     run.send_signal(how)
-    _, err = run.communicate(timeout=300)
+    _, err = run.communicate(timeout=300)  # not the hour that a spectrum takes
 
     assert run.returncode == 130
     (said,) = err.splitlines()  # nothing of semaphores

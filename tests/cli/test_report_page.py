@@ -1,95 +1,24 @@
 """The report in a real browser, from file://, without the network."""
 
 import csv
-import shutil
-from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from duallgd_cli import report
-from duallgd_cli.cli.options import by_setting
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.predict.journal import FinishedRun
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
-from duallgd_cli.report import contents, write_report
-from duallgd_cli.report.contents import ReportedRun
+from duallgd_cli.report import write_report
 from tests.cli.test_report import HOSTILE, hostile_mgf
 from tests.made_run import measure, mzml, of_molecule
 from tests.made_runs import ASPIRIN_KEY, MATCH, aspirin_result, written_run
 from tests.made_spectra import ASPIRIN, CAFFEINE
+from tests.pages import NEEDS_BROWSER, Visit, rank_of, written
 from tests.stub_model import stub_model
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-ARGUMENTS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-)
 WIDTHS = (390, 1000, 1400)
-_WAITED_MS = 120_000  # at most, on a slow machine
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=BROWSER, args=ARGUMENTS.split())
-        yield opened
-        opened.close()
-
-
-class Visit:
-    """An open page, with what it complained of and asked for."""
-
-    def __init__(self, browser, file, wait_for="#detail .feature", **options):
-        # Waits without eval, which the policy of the page forbids to wait_for_function.
-        self.expect = pytest.importorskip("playwright.sync_api").expect
-        self.expect.set_options(timeout=_WAITED_MS)
-        self.context = browser.new_context(viewport={"width": 1400, "height": 950}, **options)
-        self.context.set_default_timeout(_WAITED_MS)
-        self.page = self.context.new_page()
-        self.complaints, self.asked = [], []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.complaints.append("dialog"), dialog.dismiss()))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(file.as_uri())
-        self.page.wait_for_selector(wait_for)
-
-    def column(self, name):
-        return self.page.locator(f"#body tr:visible td.{name}").all_inner_texts()
-
-    def ids(self):
-        return self.page.locator("#body tr:visible td.id .clamp").all_inner_texts()
-
-    def text(self, selector):
-        return self.page.inner_text(selector)
-
-    def shows(self, feature):
-        self.expect(self.page.locator("#detail h2").first).to_have_text(f"Feature {feature}")
-
-    def open(self, number):
-        """By pointer: the feature of this number, from 1."""
-        self.page.click(f"#body tr[data-number='{number - 1}'] td.mz")
-        self.page.wait_for_selector(f"#detail article[data-number='{number - 1}']")
-
-    def close(self):
-        self.context.close()
-        assert self.complaints == []
-        assert [url for url in self.asked if not url.startswith(("file:", "data:"))] == []
-
-
-@pytest.fixture(scope="module")
-def made(example_run, tmp_path_factory):
-    """The page of a run, and what it should show."""
-    page = tmp_path_factory.mktemp("made") / "out.html"
-    write_report([example_run], page, options=by_setting())
-    return page, list(ReportedRun([example_run]).features())
+pytestmark = NEEDS_BROWSER
 
 
 @pytest.fixture(scope="module")
@@ -142,28 +71,6 @@ def family(browser, family_page):
     opened = Visit(browser, family_page)
     yield opened
     opened.close()
-
-
-def written(example_run, features, page, large=1000):
-    """The report of these features, of which a page holds so many."""
-    with pytest.MonkeyPatch.context() as patched:
-        for module in (report, contents):
-            patched.setattr(module, "LARGE", large)
-        patched.setattr(ReportedRun, "features", lambda _: iter(features))
-        patched.setattr(FinishedRun, "n_features", len(features))
-        return write_report([example_run], page)
-
-
-def repeated(features, count):
-    """So many features, named by their number."""
-    return [
-        feature | {"number": number, "id": f"F{number}"}
-        for number, feature in enumerate(islice(cycle(features), count))
-    ]
-
-
-def rank_of(card):
-    return int(card.query_selector(".rank").text_content())
 
 
 def test_it_loads_and_shows_every_feature_and_the_first_in_full(visit, made):
@@ -489,97 +396,6 @@ def test_how_to_read_it_comes_first_settings_last_and_links_lead_elsewhere(visit
         assert address.startswith("https://")
         assert address.endswith(key)
         assert link.get_attribute("rel") == "noopener noreferrer"
-
-
-@pytest.fixture(scope="module")
-def many(made, example_run, tmp_path_factory):
-    """A report of 23 features in pages of ten, and the features."""
-    features = repeated(made[1], 23)
-    return written(example_run, features, tmp_path_factory.mktemp("many") / "out #1.html", 10), (
-        features
-    )
-
-
-@pytest.fixture
-def index(browser, many):
-    opened = Visit(browser, many[0].page, wait_for="#body td.smiles svg")
-    yield opened
-    opened.close()
-
-
-def test_an_index_searches_and_sorts_all_features_and_each_row_leads_to_its_page(index, many):
-    written, features = many
-    page = index.page
-
-    assert written.n_pages == len(list(written.folder.iterdir())) == 3
-    assert index.ids() == [feature["id"] for feature in features]
-    page.click("#head th.mz button")
-    masses = sorted(round(feature["mz"], 4) for feature in features)
-    assert [float(text) for text in index.column("mz")] == masses
-    page.fill("#text", "F17")
-    assert index.ids() == ["F17"]
-    page.click("#body td.id a")
-    index.shows("F17")
-    assert page.url.endswith("_files/0002.html#feature=18")
-    assert index.ids() == [f"F{number}" for number in range(10, 20)]
-    assert "Features 11 to 20 of 23" in index.text("#summary")
-
-
-def test_pages_lead_to_each_other_and_back_and_to_a_feature_by_number(index, many):
-    page = index.page
-    links = page.locator("#pages a")
-
-    assert links.all_inner_texts() == ["1\u201310", "11\u201320", "21\u201323"]
-    links.nth(1).click()
-    page.wait_for_selector("#detail .feature")
-    assert links.all_inner_texts() == ["\u2039 Page before", "All features", "Next page \u203a"]
-    links.nth(2).click()
-    index.shows("F20")
-    for key, last in (("j", "F22"), ("k", "F19")):  # there is no more; back over the edge
-        for _ in range(3):
-            page.keyboard.press(key)
-        index.shows(last)
-    page.click("#pages a:has-text('All features')")
-    page.wait_for_selector("body.index")
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    index.shows("F1")
-    page.goto("about:blank")
-    page.goto(many[0].page.as_uri() + "#feature=21")
-    index.shows("F20")
-
-
-def test_rows_beyond_the_first_are_made_when_they_are_scrolled_to(browser, made, example_run):
-    page = made[0].with_name("long.html")
-    written(example_run, repeated(made[1][:1], 450), page)
-    opened = Visit(browser, page)
-
-    assert opened.page.locator("#body tr").count() == 200
-    opened.page.evaluate("document.querySelector('.scroll').scrollTo(0, 1e6)")
-    opened.expect(opened.page.locator("#body tr")).to_have_count(400)
-    opened.page.fill("#text", "F44")
-    assert opened.ids() == ["F44", *(f"F{number}" for number in range(440, 450))]
-    opened.close()
-
-
-def test_candidates_that_are_not_drawn_are_listed(browser, made, example_run, tmp_path):
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(contents, "LARGE", 5)
-        page = write_report([example_run], tmp_path / "out.html").page
-    opened = Visit(browser, page)
-
-    assert opened.page.locator(".card").count() == contents._DRAWN_OF_MANY
-    ranks = {rank_of(card) for card in opened.page.query_selector_all(".card")}
-    others = [one for one in made[1][0]["candidates"] if one["rank"] not in ranks]
-    rows = opened.page.locator(".further td:first-child").all_text_contents()
-    assert sorted(map(int, rows)) == [one["rank"] for one in others]
-    text = " ".join(opened.page.locator(".further").all_text_contents())
-    assert all(one["smiles"] in text for one in others)
-    with_parts = next(feature for feature in made[1] if feature["parts"])
-    opened.open(with_parts["number"] + 1)
-    opened.page.hover(".parts li")  # marks what is drawn alone
-    opened.close()
 
 
 def test_a_hostile_file_shows_as_text_and_does_nothing(browser, tmp_path):

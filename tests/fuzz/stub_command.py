@@ -1,6 +1,7 @@
 """`duallgd` with a stand-in for the model: ``python -m tests.fuzz.stub_command DELAY_S ARGUMENTS``.
 
-A process of its own, so that it can be killed; DELAY_S is what every spectrum takes.
+A process of its own, so that it can be killed; DELAY_S is what every spectrum takes, in the process
+itself a second at most.
 """
 
 import sys
@@ -19,8 +20,9 @@ def main():
         from duallgd_cli.predict import api
         from tests.stub_model import stub_model
 
-    again = partial(stub_model, float(sys.argv.pop(1)))  # for processes that predict
-    api.load = lambda *_, **__: replace(again(), again=again)
+    delay_s = float(sys.argv.pop(1))
+    again = partial(stub_model, delay_s)  # for processes that predict
+    api.load = lambda *_, **__: replace(stub_model(min(delay_s, 1)), again=again)
     command()
 
 

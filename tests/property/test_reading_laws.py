@@ -1,7 +1,8 @@
-"""Whatever one character less makes of a file, it is read or refused in a sentence."""
+"""Whatever one character less makes of a file, or what its fields hold, is read or refused."""
 
 import functools
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import DuallgdError
 from duallgd_cli.sources.known import read_guides
 from duallgd_cli.spectra.reading import read
+from duallgd_cli.spectra.reading.record import Record, build
 from duallgd_cli.spectra.tables import read_table
+from duallgd_cli.spectra.types import Source
 from duallgd_cli.tables import table_rows
 from tests.fuzz.corpus import sound_files
 from tests.fuzz.loop import assert_sentence
@@ -70,3 +73,31 @@ def test_a_table_without_one_of_its_characters(name, data):
                 list(found)
         except DuallgdError as error:
             assert_sentence(str(error))
+
+
+KEYS = (
+    *("adduct", "ion", "charge", "ionmode", "polarity", "pepmass", "precursor_mz", "formula", "rt"),
+    *("ionization", "instrument_type", "collision_energy", "title", "filter string", "my adduct"),
+)
+TEXTS = st.text(max_size=20) | st.text(alphabet="M[]()+-0123456789HNa.,;:/ePTSmin ", max_size=20)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), TEXTS))
+def test_any_fields_give_a_spectrum_whose_charge_and_polarity_agree(fields):
+    found = build(Record(fields), Source("made.mgf", 0), keep_structures=False)
+
+    assert found.charge * found.polarity >= 0
+    assert abs(found.charge) <= 20
+    assert found.retention_time_s is None or found.retention_time_s >= 0
+    assert found.precursor_mz is None or found.precursor_mz > 0
+    assert found.collision_energy_ev is None or 0 < found.collision_energy_ev <= 1000
+
+
+@pytest.mark.parametrize("pattern", ["1", "+", "1,", "[M+H]+ ", "cs", "1-", " ", "(", "1.1-"])
+def test_a_field_of_a_million_characters_takes_no_time(pattern):
+    fields = dict.fromkeys(KEYS, pattern * (1_000_000 // len(pattern)))
+
+    started = time.process_time()
+    build(Record(fields), Source("made.mgf", 0), keep_structures=False)
+
+    assert time.process_time() - started < 60  # where it grows as the square, hours
