@@ -286,7 +286,9 @@ def _alike(first: ElutingIon, other: ElutingIon) -> float:
 
 def _probabilities(gains: dict[str, float]) -> tuple[tuple[str, float], ...]:
     """Adducts with their probabilities, likeliest first."""
-    odds = {name: math.exp(gain - max(gains.values())) for name, gain in gains.items()}
-    shares = ((name, share / sum(odds.values())) for name, share in odds.items())
+    most = max(gains.values())
+    odds = {name: math.exp(gain - most) for name, gain in gains.items()}
+    total = sum(odds.values())
+    shares = ((name, share / total) for name, share in odds.items())
     likeliest = sorted(shares, key=lambda one: -one[1])
     return tuple(one for one in likeliest if one[1] >= _LEAST_SHOWN)

@@ -9,6 +9,7 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem.molecule import disassemble
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.predict import api
 from duallgd_cli.predict.model import Encoder, LoadedModel
@@ -70,6 +71,26 @@ def test_the_page_opens_at_the_start_and_ends_with_molecules(written):
     assert "m/z 138.0662: C6H8N3O, loss of C2H3NO" in written
     captions = re.findall(r"<b>Candidate \d</b>: (.*?)</figcaption>", written)
     assert len(captions) == SAMPLES
+
+
+def test_steps_go_from_noise_to_the_bonds_that_were_drawn(file, untrained):
+    annotated = trace.chosen(str(file), "1", None)
+    settings = SamplingSettings(steps=STEPS, samples=SAMPLES)
+
+    fingerprint, _ = untrained.encode(annotated)
+    formula = annotated.hypothesis.formula
+    steps, log_prob = trace.drawn(untrained.sampler, fingerprint, formula, settings, seed=0)
+
+    noise = [step.noise for step in steps]
+    assert noise == sorted(noise, reverse=True)
+    assert noise[0] > 0.99
+    assert noise[-1] == 0
+    assert len(noise) == STEPS + 1
+    for step in steps:
+        assert step.bond_class.shape == (SAMPLES, 91)
+        np.testing.assert_allclose(step.bond_prob.sum(-1), 1, atol=1e-5)
+    assert (steps[-1].bond_prob.argmax(-1) == steps[-1].bond_class).all()
+    assert log_prob.shape == (SAMPLES, 91, 5)
 
 
 def test_a_finished_molecule_is_drawn_with_its_atoms_where_the_steps_had_them():

@@ -316,7 +316,9 @@ _WITH_UNIT: Final = re.compile(
     rf"({_NUMBER.pattern})\s*(?:(?:-|to)\s*({_NUMBER.pattern})\s*)?"
     r"[(\[]?(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)?[)\].]?"
 )
-_ISO_TIME: Final = re.compile(r"pt(?:([\d.]+)h)?(?:([\d.]+)m)?(?:([\d.]+)s)?")
+_ISO_TIME: Final = re.compile(
+    r"p(?:0+y)?(?:0+m)?(?:0+d)?t(?:([\d.]+)h)?(?:([\d.]+)m)?(?:([\d.]+)s)?"
+)
 _PARTS: Final = re.compile(r"(?:([\d.]+)\s*h\w*)?\s*([\d.]+)\s*m\w*\s*([\d.]+)\s*s\w*")
 _CLOCK: Final = re.compile(r"(?:(\d{1,2}):)?(\d{1,3}):(\d{2}(?:\.\d+)?)")
 

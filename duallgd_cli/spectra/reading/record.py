@@ -306,7 +306,7 @@ def _usi(fields: Mapping[str, str], source: Source) -> str:
     if not run or not native:
         return ""
     numbers = dict(pair.split("=") for pair in native[0].split())
-    kind, *others = numbers.keys() - {"controllerType", "controllerNumber"}
+    kind, *others = (numbers.keys() - {"controllerType", "controllerNumber"}) or {""}
     if kind in {"scan", "index"} and not others:
         return f"mzspec:USI000000:{run[1]}:{kind}:{numbers[kind]}"
     return f"mzspec:USI000000:{run[1]}:nativeId:{','.join(numbers.values())}"

@@ -98,15 +98,17 @@ class _Header(NamedTuple):
     groups: Mapping[str, _Element]  # of terms, which spectra refer to
 
     def terms(self, element: _Element | None) -> dict[str, str]:
-        """Values of the terms of an element by their names, those of its groups too."""
+        """Values of the terms of an element by their names, its own before those of its groups."""
         values: dict[str, str] = {}
+        of_groups: dict[str, str] = {}
         for child in () if element is None else element:
             tag = _tag(child)
             if tag in {"cvParam", "userParam"}:
                 values.setdefault(child.get("name", ""), child.get("value", "").strip())
             elif tag == "referenceableParamGroupRef":  # a group has no groups
-                values |= self._replace(groups={}).terms(self.groups.get(child.get("ref", "")))
-        return values
+                group = self.groups.get(child.get("ref", ""))
+                of_groups |= self._replace(groups={}).terms(group)
+        return of_groups | values
 
 
 def _header(stream: BinaryIO) -> _Header:
@@ -165,6 +167,10 @@ def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
     for element in _elements(stream, "scan"):
         yield _mzxml_record(element, header.instrument)
         element.clear()
+        # An empty element takes memory, too; what else stands before is of the scan around it.
+        before = element.getprevious()
+        if before is not None and _tag(before) == "scan":
+            element.getparent().remove(before)
 
 
 def _isolated(ion: str, target: str, width: float | None, middle: float | None) -> Record:
@@ -231,8 +237,11 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
     native = element.get("id", "")
     scan = _SCAN_ID.fullmatch(native)
     polarity = "positive" if "positive scan" in values else "negative"
-    arrays = [*element.iterfind("{*}binaryDataArrayList/{*}binaryDataArray")]
-    is_light = any("wavelength array" in header.terms(array) for array in arrays)
+    arrays = [
+        (header.terms(array), array.findtext("{*}binary"))
+        for array in element.iterfind("{*}binaryDataArrayList/{*}binaryDataArray")
+    ]
+    is_light = any("wavelength array" in terms for terms, _ in arrays)
     precursors = [*element.iterfind("{*}precursorList/{*}precursor")]
     level, notes = _mzml_level(values, bool(precursors), is_light)
     metadata = {
@@ -271,7 +280,7 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
     if precursors and _MOBILITY_STEP.fullmatch(native):
         step = "one scan of ion mobility has few of the peaks; let the converter combine its scans"
         precursor = replace(precursor, warnings=(step, *precursor.warnings))
-    peaks = partial(_mzml_peaks, [] if is_light else arrays, header)
+    peaks = partial(_mzml_peaks, [] if is_light else arrays)
     return _record(metadata, peaks, "profile spectrum" in values, precursor, len(precursors), notes)
 
 
@@ -343,15 +352,15 @@ def _mzml_precursor(precursor: _Element, header: _Header) -> tuple[dict[str, str
     }, isolated
 
 
-def _mzml_peaks(arrays: Sequence[_Element], header: _Header) -> tuple[_Array, _Array]:
+def _mzml_peaks(arrays: Sequence[tuple[Mapping[str, str], str | None]]) -> tuple[_Array, _Array]:
+    """m/z and intensity, of arrays by their terms and as they are written."""
     found = {"m/z array": _NOTHING, "intensity array": _NOTHING}
-    for array in arrays:
-        names = header.terms(array)
-        packings = [name for name in names if "compression" in name]
-        content = _unpacked(array.findtext("{*}binary"), packings)
-        kind = next((kind for name, kind in _TYPES.items() if name in names), "<f8")
-        for name in found.keys() & names.keys():
-            found[name] = np.frombuffer(content, kind).astype(np.float64)
+    for terms, text in arrays:
+        if not (wanted := found.keys() & terms.keys()):
+            continue
+        content = _unpacked(text, [name for name in terms if "compression" in name])
+        kind = next((kind for name, kind in _TYPES.items() if name in terms), "<f8")
+        found |= dict.fromkeys(wanted, np.frombuffer(content, kind).astype(np.float64))
     return found["m/z array"], found["intensity array"]
 
 
@@ -406,8 +415,10 @@ def _mzxml_peaks(peaks: _Element | None) -> tuple[_Array, _Array]:
     is_packed = peaks.get("compressionType") == "zlib"
     content = _unpacked(peaks.text, ["zlib compression"] if is_packed else [])
     order = ">" if peaks.get("byteOrder", "network") in {"network", "big"} else "<"
-    kind = f"{order}f{4 if peaks.get('precision') == '32' else 8}"
-    pairs = np.frombuffer(content, kind).astype(np.float64).reshape(-1, 2)
+    if not content:
+        return _NOTHING, _NOTHING
+    size = {"32": 4, "64": 8}[peaks.get("precision", "")]  # without it peaks mean nothing
+    pairs = np.frombuffer(content, f"{order}f{size}").astype(np.float64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
 

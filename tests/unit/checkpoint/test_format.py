@@ -156,6 +156,17 @@ def test_what_a_second_encoder_lacks_is_that_of_the_first(checkpoint):
         replace(checkpoint, contrast={"hidden.bias": torch.ones(3)}).contrast_encoder()
 
 
+def test_random_features_travel_with_the_weights(path, checkpoint):
+    """Another seed in the settings changes nothing: what was drawn is stored."""
+    found = load(path)
+    other = replace(found.settings.denoiser, feature_seed=1)
+
+    built = replace(found, settings=replace(found.settings, denoiser=other)).build()
+
+    name = "denoiser.layers.0.pair_attention.features"
+    assert torch.equal(built.state_dict()[name], checkpoint.tensors[name])
+
+
 def rewritten(path, tensors=None, **changes):
     """The file with other tensors and metadata, and a digest that fits; None leaves one out."""
     old, metadata = read_tensors(path)

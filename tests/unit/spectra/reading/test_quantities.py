@@ -83,7 +83,7 @@ TIMES = (
     (BLOCK, "", 312.6, "RT=5.21 min|RT=5.21min|RT=5.21 m|RT=5.21 [min]"),
     (BLOCK, "", 5.2, "RTINSECONDS=5.2|rtime=5.2"),  # as R writes it
     (BLOCK, "", 360.0, "RT=0.1 h"),
-    (BLOCK, "", 3601.0, "RT=PT1H0M1S"),
+    (BLOCK, "", 3601.0, "RT=PT1H0M1S|RT=P0Y0M0DT1H0M1S"),
     (BLOCK, "", 313.0, "RT=5:13"),
     (BLOCK, "", 3605.0, "RT=1:00:05"),
     (BLOCK, MINUTES, 312.6, "RT=5.21|RETENTIONTIME=5.21|retention_time=5.21"),

@@ -370,6 +370,8 @@ def test_no_control_character_survives_into_names(tmp_path, sign):
         ("a.mzML", "native_id=sample=1 period=1 cycle=5 experiment=2",
          "mzspec:USI000000:a:nativeId:1,1,5,2"),
         ("a.mzML", "native_id=scanId=4123", "mzspec:USI000000:a:nativeId:4123"),
+        ("a.mzML", "native_id=controllerType=0 controllerNumber=1",
+         "mzspec:USI000000:a:nativeId:0,1"),
         ("a.mzML", "native_id=S17", ""),
         ("a.mgf", "scans=17 | identifier=scan=17", ""),
         ("-", "native_id=scan=17", ""),
