@@ -25,10 +25,12 @@ _OF_THE_RUN: Final = frozenset({"step", "norm", "count", "s", "fp_threshold"})
 _COLUMNS: Final = 3
 
 
-def _save(path: Path, draw: "Callable[[Figure], None]") -> bool:
-    """Draw a figure into a PNG file; False without matplotlib, which draws nothing."""
-    if find_spec("matplotlib") is None:
-        return False
+def _can_draw() -> bool:
+    return find_spec("matplotlib") is not None
+
+
+def _save(path: Path, draw: "Callable[[Figure], None]") -> None:
+    """Draw a figure into a PNG file."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -37,13 +39,12 @@ def _save(path: Path, draw: "Callable[[Figure], None]") -> bool:
         draw(figure)
         # Without date and program, the same results give the same bytes.
         figure.savefig(path, metadata={"Software": None})
-    return True
 
 
 def write_plots(folder: Path, results: Mapping[str, Any]) -> None:
     """Draw what there is to draw; without matplotlib nothing is."""
     for name, draw in zip(PLOTS, (_groups, _calibration), strict=True):
-        if results[name.removesuffix(".png")]:
+        if results[name.removesuffix(".png")] and _can_draw():
             _save(folder / name, partial(draw, results))
 
 
@@ -99,14 +100,14 @@ def plot_run(run: Path) -> list[Path]:
         raise MissingInputError(
             f"{run} holds no stage with a metrics.jsonl; give the folder of a run of duallgd train"
         )
+    if not _can_draw():
+        logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
+        return []
     (run / "plots").mkdir(exist_ok=True)
     for path in logs:
         lines = path.read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines if line.endswith("}")]  # one may be half written
-        picture = run / "plots" / f"{path.parent.name}.png"
-        if not _save(picture, partial(_curves, rows)):
-            logger.warning("no plots: matplotlib is missing; pip install 'duallgd[plots]'")
-            return []
+        _save(run / "plots" / f"{path.parent.name}.png", partial(_curves, rows))
     return logs
 
 

@@ -33,9 +33,9 @@ from duallgd_cli.data.fragmentation import (
     FOUND,
     MISSED,
     N_INPUTS,
-    N_TRIPLES,
     OF_ATOMS,
     OF_CUTS,
+    SCORED_TRIPLES,
     Ion,
     atom_features,
     composition_key,
@@ -56,7 +56,6 @@ _DIGITS: Final = 4  # other orders of the same sums differ in later ones
 _LAYERS: Final = ("hidden.0", "hidden.2", "presence", "worth")
 # Which triples of bonds are cut, the same of every molecule; molecules cut at once, which takes
 # some 30 MiB.
-_DRAWS: Final = np.random.default_rng(0).random((N_TRIPLES, 3))
 _AT_ONCE: Final = 32
 _LEAST_PROBABILITY: Final = 1e-4
 _RADIUS: Final = 3
@@ -192,16 +191,18 @@ class FragmentScorer:
 
         Each is a sum over fragments, the mean over collision energies; 0 where the ion's fragments
         are not understood. Molecules come with their canonical SMILES, by which they must have been
-        named last.
+        named last: `read_back` takes the order of atoms from that.
         """
         values: dict[str, list[float]] = query.once("peaks", dict)
         measured = query.once("measured", lambda: _measured(query.annotated))
+        if not measured:
+            return np.zeros((len(molecules), 2))
         alike = defaultdict[int, dict[str, MolecularGraph]](dict)  # by number of bonds
         for smiles, mol in molecules:
             if smiles not in values:
                 parts = read_back(mol)
                 graph = graph_of_bonds(parts.formula, parts.bond_class)
-                alike[len(graph.pair) if measured else 0][smiles] = graph
+                alike[len(graph.pair)][smiles] = graph
         values.update((smiles, [0.0, 0.0]) for smiles in alike.pop(0, ()))
         for together in alike.values():
             waiting = iter(together.items())
@@ -214,7 +215,7 @@ class FragmentScorer:
         self, graphs: Sequence[MolecularGraph], measured: Sequence[Measured]
     ) -> list[list[float]]:
         """The two values of each of molecules with as many bonds."""
-        drawn = fragments_of_isomers(graphs, _DRAWS)
+        drawn = fragments_of_isomers(graphs, SCORED_TRIPLES)
         # The first map is linear: what cuts add to it is the same at every energy, and what atoms
         # add is of all fragments that have the same.
         weight, bias = self.layers[0]

@@ -31,7 +31,9 @@ _VALENCE: Final = np.array(LOWEST_VALENCES[:N_HEAVY], np.float32)
 _ORDER: Final = np.array([0, 1, 2, 3, 1.5], np.float32)
 _SIZE_SCALE: Final = 30
 # Pairs and triples of bonds that are cut.
-_N_PAIRS, N_TRIPLES = 500, 150
+_N_PAIRS, _N_TRIPLES = 500, 150
+# The triples of all fragments that are scored, learned from for scores, or shown beside them.
+SCORED_TRIPLES: Final = np.random.default_rng(0).random((_N_TRIPLES, 3))
 # Any numbers whose sums and differences tell sets apart.
 _KEY: Final = np.random.default_rng(0).integers(1, 1 << 54, 512)
 _WORD: Final = 64
@@ -96,7 +98,7 @@ def fragments(
     graph: MolecularGraph,
     generator: np.random.Generator,
     n_pairs: int = _N_PAIRS,
-    n_triples: int = N_TRIPLES,
+    n_triples: int = _N_TRIPLES,
 ) -> Fragments:
     """Fragments by single cuts, the cheapest pairs of cuts, and triples, cheap ones more often."""
     draws = generator.random((n_triples if len(graph.pair) else 0, 3))
@@ -115,6 +117,7 @@ def fragments_of_isomers(
     """
     mols = _Isomers.of(graphs)
     m, n, b = len(mols.pair), mols.element.shape[1], mols.pair.shape[1]
+    draws = draws if b else draws[:0]
     under, closures = _spanning_trees(mols.pair, n)
     one, other = pairs(b)
     if n_pairs < one.size:

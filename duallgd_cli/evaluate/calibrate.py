@@ -401,14 +401,8 @@ def scored_cases(
     of_database = DATABASES in run.header.settings
     model = replace(start, steps=int(run.header.settings["sampling"]["steps"]))
     for results in run.features():
-        name = results[0].spectra[0].spectrum_id
-        if name not in truths:
-            raise UsageError(f"the truth has no row for spectrum {quote(name)}; add its identifier")
-        key, smiles = truths[name]["inchikey"], truths[name]["smiles"]
-        if len(key) < _BLOCK:
-            raise UsageError(
-                f"the truth has no InChIKey for spectrum {quote(name)}; fill that cell"
-            )
+        truth = truth_of(truths, results)
+        key, smiles = truth["inchikey"], truth["smiles"]
         if key[:_BLOCK] not in known:
             results = tuple(
                 replace(one, structures=tuple(s for s in one.structures if s.block not in known))
@@ -433,6 +427,20 @@ def scored_cases(
 def _bits(smiles: str) -> NDArray[np.uint16]:
     """Set bits of a molecule's fingerprint."""
     return identity.fingerprint(identity.parse_smiles(smiles))
+
+
+def truth_of(truths: Mapping[str, Mapping[str, str]], results: Results) -> Mapping[str, str]:
+    """InChIKey and SMILES of a feature.
+
+    Raises:
+        UsageError: There is no row for it, or no InChIKey in it.
+    """
+    name = results[0].spectra[0].spectrum_id
+    if name not in truths:
+        raise UsageError(f"the truth has no row for spectrum {quote(name)}; add its identifier")
+    if len(truths[name]["inchikey"]) < _BLOCK:
+        raise UsageError(f"the truth has no InChIKey for spectrum {quote(name)}; fill that cell")
+    return truths[name]
 
 
 def truths_of(path: Path) -> dict[str, dict[str, str]]:

@@ -16,7 +16,7 @@ from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.chem.identity import BLOCK_LENGTH
 from duallgd_cli.config import dump
 from duallgd_cli.errors import UsageError
-from duallgd_cli.evaluate.calibrate import DATABASES, logistic, truths_of
+from duallgd_cli.evaluate.calibrate import DATABASES, logistic, truth_of, truths_of
 from duallgd_cli.predict.journal import read
 from duallgd_cli.ranking.one_list import Membership, evidence
 from duallgd_cli.ranking.ranking import RankingModel
@@ -31,14 +31,14 @@ def fit_membership(weights: Path, run: Path, truth: Path, out: Path) -> Membersh
     with generated molecules.
 
     Raises:
-        UsageError: The run had no database, or the database none of the truths.
+        UsageError: The run had no database, or the database none of the truths; or one is missing.
         MissingInputError: A file does not exist.
     """
     checkpoint, truths, finished = load(weights), truths_of(truth), read([run], partial=True)
     if not checkpoint.database or DATABASES not in finished.header.settings:
         raise UsageError(f"{run} had no database, or {weights} no ranking of its structures")
     features = (
-        (results, truths[results[0].spectra[0].spectrum_id]["inchikey"][:BLOCK_LENGTH])
+        (results, truth_of(truths, results)["inchikey"][:BLOCK_LENGTH])
         for results in finished.features()
     )
     models = (RankingModel.stored(one) for one in (checkpoint.ranking, checkpoint.database))

@@ -15,7 +15,12 @@ from duallgd_cli.chem.adduct import Adduct, parent_formula, parse_adduct
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, MASSES_DA, METALS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.molecule import Mol, disassemble
-from duallgd_cli.data.fragmentation import CARRIED, explaining_fragments, fragments
+from duallgd_cli.data.fragmentation import (
+    CARRIED,
+    SCORED_TRIPLES,
+    explaining_fragments,
+    fragments_of_isomers,
+)
 from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import FormulaError, MoleculeError
 from duallgd_cli.formulas.peaks import isotope_ratios
@@ -99,7 +104,7 @@ def fragments_of(
     graph = graph_of_bonds(whole.formula, whole.bond_class)
     if not len(graph.pair):
         return [], []
-    found = fragments(graph, np.random.default_rng(0))  # as the fragmentation score draws them
+    found = fragments_of_isomers([graph], SCORED_TRIPLES)
     carried = 0 if ion.metals else CARRIED.get(ion.index, ion.polarity)
     height = 1 / np.sqrt(1 + found.cost)
     parsed = [(place, _subformula(peak.formula)) for place, peak in enumerate(peaks)]

@@ -165,7 +165,7 @@ def _results(
         if isinstance(hypothesis, Failure):
             result = HypothesisResult(hypothesis.status, hypothesis.message)
         else:
-            share = max(min(_FEWEST_SAMPLES, samples), round(samples * hypothesis.share))
+            wanted = max(min(_FEWEST_SAMPLES, samples), round(samples * hypothesis.share))
             annotated = annotate(hypothesis, settings.annotation)
             result = HypothesisResult.of(annotated)
             try:
@@ -173,11 +173,11 @@ def _results(
                 if known is not None and known.guide is not None:
                     known.guide.require_room(hypothesis.formula)
                 query = Query(annotated, *model.encode(annotated), known, settings.sampling, check)
-                quotas = quotas_of(share, query, model.sources)
+                quotas = quotas_of(wanted, query, model.sources)
                 seed = noise_seed(settings.seed, hypothesis)
                 proposals = list(propose(model.sources, query, quotas, seed))
                 result = merge(result, proposals, query, model.scores, excluded)
-                result = _told(result, query, proposals, quotas, share)
+                result = _told(result, query, proposals, quotas, wanted)
             except OutOfTimeError:
                 message = (
                     f"stopped after {settings.sampling.timeout_s:g} s; "

@@ -177,6 +177,12 @@ class Shard:
     number: int = 1
     count: int = 1
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count <= _MOST_SHARDS:
+            raise UsageError(
+                f"shard {self} does not exist; shards are 1/n to n/n, with n at most {_MOST_SHARDS}"
+            )
+
     @classmethod
     def parse(cls, text: str) -> "Shard":
         """Read ``2/8``.
@@ -185,13 +191,11 @@ class Shard:
             UsageError: The text is not of that form, or the number exceeds the count.
         """
         match = _SHARD.fullmatch(text)
-        shard = cls(int(match[1]), int(match[2])) if match else cls(0)
-        if not 1 <= shard.number <= shard.count <= _MOST_SHARDS:
+        if match is None:
             raise UsageError(
-                f"shard {quote(text)} is not of the form 2/8, with at most {_MOST_SHARDS} shards "
-                "of which 1/8 is the first"
+                f"shard {quote(text)} is not of the form 2/8, with at most {_MOST_SHARDS} shards"
             )
-        return shard
+        return cls(int(match[1]), int(match[2]))
 
     def holds(self, feature: int) -> bool:
         """Whether the feature with this 0-based number belongs to the shard."""

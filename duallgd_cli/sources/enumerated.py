@@ -212,7 +212,8 @@ def likeliest(
             best.append((cost, mol, ""))
         if len(best) == most + _AT_ONCE:
             best = _different(best, most)
-            limit = best[-1][0] if 0 < most == len(best) else np.inf
+            is_full = most > 0 and len(best) == most
+            limit = best[-1][0] if is_full else np.inf
     return [(cost, mol) for cost, mol, _ in _different(best, most)]
 
 

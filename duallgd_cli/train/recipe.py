@@ -436,6 +436,8 @@ def _make(run: RecipeRun, stage: RecipeStage, title: str) -> None:
     try:
         if is_first or stage.together:
             stage.make(run)
+    except InterruptedRunError:
+        raise
     except KeyboardInterrupt:
         raise InterruptedRunError(f"stopped in stage {stage.name}; {again}") from None
     except Exception as error:

@@ -34,10 +34,12 @@ from duallgd_cli.data.fragmentation import (
     CARRIED,
     FOUND,
     MISSED,
+    SCORED_TRIPLES,
     Fragments,
     Ion,
     fragment_features,
     fragments,
+    fragments_of_isomers,
     measured_intensity,
 )
 from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
@@ -422,7 +424,7 @@ def fragments_of(case: Case) -> list[tuple[NDArray[np.float32], NDArray[np.bool_
     ion, subformula, intensity = case.spectra[0]
     result = []
     for molecule in case.molecules:
-        made = fragments(molecule.graph, np.random.default_rng(0))  # as in scoring
+        made = fragments_of_isomers([molecule.graph], SCORED_TRIPLES)
         there = measured_intensity(made, ion, subformula, intensity) > 0
         result.append((fragment_features(made, ion), there))
     return result

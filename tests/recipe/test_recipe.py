@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -225,6 +226,18 @@ def test_a_stage_that_is_stopped_says_so_and_goes_on_later(
 
     assert done == list(NAMES)
     assert json.loads((tmp_path / "cost.json").read_text()).keys() == set(NAMES)
+
+
+def test_who_stops_a_stage_on_a_full_disk_is_not_told_of_the_disk(tmp_path, monkeypatch):
+    def stopped(_):
+        raise InterruptedRunError("stopped; go on")
+
+    acting = tuple(replace(stage, make=stopped, makes=()) for stage in STAGES)
+    monkeypatch.setattr(recipe_module, "STAGES", acting)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+
+    with pytest.raises(InterruptedRunError, match=r"^stopped; go on$"):
+        follow(recipe_run(tmp_path))
 
 
 @pytest.mark.parametrize("share", [None, 0.6, 1.0])

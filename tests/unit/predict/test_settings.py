@@ -6,13 +6,17 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.settings import PredictRequest, Shard
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["0/3", "4/3", "1/0", "2", "a/b", "1/2/3", "-1/2", "", "²/8", "1/100001", "1/" + "9" * 20],
-)
-def test_an_impossible_shard_is_a_usage_error(text):
+@pytest.mark.parametrize("text", ["2", "a/b", "1/2/3", "-1/2", "", "²/8", "1/" + "9" * 20])
+def test_what_is_no_shard_is_a_usage_error(text):
     with pytest.raises(UsageError, match="is not of the form 2/8, with at most 100000 shards"):
         Shard.parse(text)
+
+
+@pytest.mark.parametrize(("number", "count"), [(0, 3), (4, 3), (1, 0), (1, 100_001)])
+def test_a_shard_that_cannot_be_is_a_usage_error(number, count):
+    for made in (lambda: Shard.parse(f"{number}/{count}"), lambda: Shard(number, count)):
+        with pytest.raises(UsageError, match=f"{number}/{count} does not exist; .* at most 100000"):
+            made()
 
 
 def test_the_journal_lies_beside_the_output_and_names_its_shard():

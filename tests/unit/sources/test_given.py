@@ -175,6 +175,9 @@ def test_the_fit_for_a_database_is_kept_beside_that_for_drawn_structures(
 
     with pytest.raises(UsageError, match="no ranking of its structures"):
         fit_membership(weights, tmp_path / "out.csv", tmp_path / "truth.tsv", out)
+    (tmp_path / "less.tsv").write_text("identifier\tinchikey\n")
+    with pytest.raises(UsageError, match="no row for spectrum"):
+        fit_membership(out, tmp_path / "out.csv", tmp_path / "less.tsv", out)
     membership = fit_membership(out, tmp_path / "out.csv", tmp_path / "truth.tsv", out)
     assert dump(membership) == load(out).membership
     assert membership.constant != 0
