@@ -85,7 +85,7 @@ def jobs(folder):
     (folder / "truth.tsv").write_text("\n".join(lines))
     predict = ("predict", str(EXAMPLES / "spectra.mgf"), *SHORT, "--group-by", "none", "-o")
     stub, over = (*STUB, "0.1"), ("--force",)  # what was finished before is not replaced otherwise
-    finished = (*STUB, "0", *predict, "finished.csv")
+    finished = (*STUB, "0", *predict, "finished.csv", "--force")  # two jobs read it
     run = "predict labelled.tsv -q -o run.csv --weights tiny.safetensors --samples 4 --steps 1"
     many = "--guide guide.csv --library library.mgf --analogues mine.smi --database mine.smi"
     parts = f"{many} --workers 2 --parts --report parts.html".split()
