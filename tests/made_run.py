@@ -17,6 +17,7 @@ from tests.made_xml import cv, precursors
 
 ISOTOPE_DA = 1.00336
 THRESHOLD = 1000.0  # what the detector does not show
+CYCLE_S, ENERGIES, WIDTH = 1.2, (20.0, 40.0, 60.0), 1.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,6 @@ class Scan:
     precursor_mz: float = 0.0
     precursor_intensity: float = 0.0
     energy: float = 0.0
-    width: float = 1.0
     truth: str = ""
     parent: int = 0
     polarity: int = 1
@@ -128,26 +128,23 @@ def of_molecule(molecule, name, rt, height=1e6):
     return Compound(name, ion, rt, height, 4.0, pairs)
 
 
-def measure(
-    rng, compounds, length_s=300.0, *, cycle_s=1.2, top=4, exclusion_s=6.0,
-    energies=(20.0, 40.0, 60.0), ppm=1.5, noise=60, width=1.0, repeat=False,
-):  # fmt: skip
+def measure(rng, compounds, length_s=300.0, *, top=4, exclusion_s=6.0, noise=60, repeat=False):
     """Scans of compounds as an instrument takes them that chooses the `top` strongest ions.
 
     An ion is not chosen again for `exclusion_s` (0 repeats it in each cycle); energies come in
     turn, with `repeat` all at once. An MS1 scan has so many peaks of noise, an MS2 scan a sixth.
     """
-    run, excluded, turn = Run(tuple(compounds)), [], {}
-    scattered = lambda mz: mz * (1 + rng.normal(0, ppm * 1e-6, np.shape(mz)))  # noqa: E731
-    for start in np.arange(0, length_s, cycle_s):
-        present = [
-            (mz, share * one.at(start), one if place == 0 else None, one)
+    run, excluded, turn = Run(tuple(compounds)), [], Counter()
+    for start in np.arange(0, length_s, CYCLE_S):
+        present = _resolved(
+            (mz, share * one.at(start), f"{one.name}{'+' if place else ''}")
             for one in compounds
             for place, (mz, share) in enumerate(one.isotopes())
             if share * one.at(start) > THRESHOLD
-        ]
-        present = _resolved(present)
-        mz = scattered(np.array([entry[0] for entry in present]))
+        )
+        names = [name for *_, name in present] + noise * [""]
+        mz = np.array([entry[0] for entry in present])
+        mz = mz * (1 + rng.normal(0, 1.5e-6, mz.shape))
         height = np.array([entry[1] for entry in present]) * rng.normal(1, 0.08, len(present))
         mz = np.concatenate([mz, rng.uniform(100, 900, noise)])
         height = np.concatenate([height, THRESHOLD * rng.uniform(1, 2.5, noise)])
@@ -162,21 +159,15 @@ def measure(
             if any(abs(at - mz[place]) < 0.003 for at, _ in excluded):
                 continue
             chosen += 1
-            entry = present[place] if place < len(present) else None
-            truth = "" if entry is None else entry[2].name if entry[2] else f"{entry[3].name}+"
             if exclusion_s:
                 excluded.append((mz[place], start + exclusion_s))
             key = round(float(mz[place]), 2)
-            turn[key] = turn.get(key, -1) + 1
-            for energy in energies if repeat else energies[turn[key] % len(energies) :][:1]:
-                time = start + cycle_s * (len(run.scans) - parent) / (top * len(energies) + 1)
-                ms2 = _fragments(rng, compounds, time, mz[place], width, energy, noise // 6)
-                run.scans.append(
-                    Scan(
-                        2, float(time), *ms2, float(mz[place]), float(height[place]), energy,
-                        width, truth, parent,
-                    )
-                )  # fmt: skip
+            for energy in ENERGIES if repeat else [ENERGIES[turn[key] % len(ENERGIES)]]:
+                time = start + CYCLE_S * (len(run.scans) - parent) / (top * len(ENERGIES) + 1)
+                ms2 = _fragments(rng, compounds, time, mz[place], energy, noise // 6)
+                of_ion = float(mz[place]), float(height[place]), energy, names[place], parent
+                run.scans.append(Scan(2, float(time), *ms2, *of_ion))
+            turn[key] += 1
     return run
 
 
@@ -197,22 +188,22 @@ def long_run(rng, n_scans, ions=400):
 def _resolved(present):
     """Ions as a detector of resolution 40,000 shows them: what is closer is the stronger one."""
     shown = []
-    for mz, height, whole, of in sorted(present, key=lambda entry: entry[0]):
+    for mz, height, name in sorted(present, key=lambda entry: entry[0]):
         if shown and mz - shown[-1][0] < mz / 40_000:
-            at, before, *names = shown.pop()
+            at, before, other = shown.pop()
             both = before + height
-            stronger = names if before >= height else [whole, of]
-            shown.append(((at * before + mz * height) / both, both, *stronger))
+            stronger = other if before >= height else name
+            shown.append(((at * before + mz * height) / both, both, stronger))
         else:
-            shown.append((mz, height, whole, of))
+            shown.append((mz, height, name))
     return shown
 
 
-def _fragments(rng, compounds, time, mz, width, energy, noise):
+def _fragments(rng, compounds, time, mz, energy, noise):
     """Peaks of an MS2 scan: of all ions in the window, and noise."""
     at, height = [rng.uniform(50, max(mz, 60), noise)], [THRESHOLD / 10 * rng.uniform(1, 3, noise)]
     for one in compounds:
-        inside = sum(share for ion, share in one.isotopes() if abs(ion - mz) <= width / 2)
+        inside = sum(share for ion, share in one.isotopes() if abs(ion - mz) <= WIDTH / 2)
         whole = one.at(time) * inside
         if whole < THRESHOLD or not one.fragments:
             continue
@@ -228,66 +219,65 @@ def _fragments(rng, compounds, time, mz, width, energy, noise):
     return at[seen][order], height[seen][order]
 
 
-def mzml(run, path, polarity=1, order=None):
-    """Write a run as mzML; `order` is that of its scans in the file."""
-    instrument = made_xml.instrument(cv("MS:1001911", "Q Exactive"))
-    with path.open("w", encoding="utf-8") as file:
-        file.write(
-            f'{made_xml.MZML}{instrument}<run id="r" defaultInstrumentConfigurationRef="IC1">'
-            f'<spectrumList count="{len(run.scans)}">'
-        )
-        for place, n in enumerate(range(len(run.scans)) if order is None else order):
-            file.write(_mzml_scan(run.scans[n], place, n + 1, polarity))
-        file.write("</spectrumList></run></mzML>\n")
+def mzml(run, path):
+    """Write a run as mzML."""
+    spectra = (_mzml_scan(scan, place) for place, scan in enumerate(run.scans))
+    default = ' defaultInstrumentConfigurationRef="IC1"'
+    text = made_xml.mzml(spectra, cv("MS:1001911", "Q Exactive"), run=default)
+    path.write_text(text, encoding="utf-8")
     return str(path)
 
 
-def _mzml_scan(scan, place, number, polarity):
+def _mzml_scan(scan, place):
     signs = {1: ("MS:1000130", "positive scan"), -1: ("MS:1000129", "negative scan")}
-    terms = cv("MS:1000511", "ms level", scan.level) + cv(*signs[scan.polarity * polarity])
+    terms = cv("MS:1000511", "ms level", scan.level) + cv(*signs[scan.polarity])
+    terms += cv("MS:1000127", "centroid spectrum")
     time = cv("MS:1000016", "scan start time", f"{scan.time:.4f}", "UO:0000010|second")
     precursor = ""
     if scan.level == 2:
-        mz, half = f"{scan.precursor_mz:.5f}", f"{scan.width / 2:g}"
+        mz, half = f"{scan.precursor_mz:.5f}", f"{WIDTH / 2:g}"
         energy = cv("MS:1000045", "collision energy", scan.energy)
         height = cv("MS:1000042", "peak intensity", f"{scan.precursor_intensity:.1f}")
         precursor = precursors(made_xml.windowed(mz, half, half, [mz], energy, height))
-    terms += cv("MS:1000127", "centroid spectrum")
     own = made_xml.arrays(scan.mz, scan.intensity)
-    return made_xml.spectrum(number, own, terms, time, precursor, place=place)
+    return made_xml.spectrum(place + 1, own, terms, time, precursor)
 
 
 def mzxml(run, path):
     """Write a run as mzXML."""
-    lines = []
+    scans = []
     for number, scan in enumerate(run.scans, start=1):
-        energy = f' collisionEnergy="{scan.energy:g}"' if scan.level == 2 else ""
-        ion = (
-            f'<precursorMz precursorIntensity="{scan.precursor_intensity:.1f}" windowWideness="'
-            f'{scan.width:g}" precursorScanNum="{scan.parent + 1}">{scan.precursor_mz:.5f}'
-            "</precursorMz>"
-        )
+        ion = energy = ""
+        if scan.level == 2:
+            energy = f' collisionEnergy="{scan.energy:g}"'
+            ion = (
+                f'<precursorMz precursorIntensity="{scan.precursor_intensity:.1f}" '
+                f'windowWideness="{WIDTH:g}" precursorScanNum="{scan.parent + 1}">'
+                f"{scan.precursor_mz:.5f}</precursorMz>"
+            )
         pairs = zip(scan.mz.tolist(), scan.intensity.tolist(), strict=True)
-        lines.append(
+        scans.append(
             f'<scan num="{number}" msLevel="{scan.level}" peaksCount="{scan.mz.size}" '
             f'polarity="+" centroided="1" retentionTime="PT{scan.time:.4f}S"{energy}>'
-            f"{ion if scan.level == 2 else ''}{made_xml.peaks_of_mzxml(pairs)}</scan>"
+            f"{ion}{made_xml.peaks_of_mzxml(pairs)}</scan>"
         )
     analyser = '<msMassAnalyzer category="msMassAnalyzer" value="Orbitrap"/>'
-    path.write_text(made_xml.mzxml("\n".join(lines), analyser), encoding="utf-8")
+    path.write_text(made_xml.mzxml(scans, analyser), encoding="utf-8")
     return str(path)
 
 
 def mgf_of_run(run, path):
     """Write the MS2 scans of a run as MGF, as msconvert does."""
-    with path.open("w", encoding="utf-8") as file:
-        for n, scan in enumerate(run.scans, start=1):
-            if scan.level == 2:
-                pairs = zip(scan.mz, scan.intensity, strict=True)
-                peaks = "".join(f"{mz:.5f} {height:.2f}\n" for mz, height in pairs)
-                file.write(
-                    f"BEGIN IONS\nTITLE=run.{n}.{n}.1\nRTINSECONDS={scan.time:.4f}\n"
-                    f"PEPMASS={scan.precursor_mz:.5f} {scan.precursor_intensity:.1f}\nCHARGE=1+\n"
-                    f"COLLISION_ENERGY={scan.energy:g}\n{peaks}END IONS\n"
-                )
+    blocks = (
+        f"BEGIN IONS\nTITLE=run.{n}.{n}.1\nRTINSECONDS={scan.time:.4f}\n"
+        f"PEPMASS={scan.precursor_mz:.5f} {scan.precursor_intensity:.1f}\nCHARGE=1+\n"
+        f"COLLISION_ENERGY={scan.energy:g}\n"
+        + "".join(
+            f"{mz:.5f} {height:.2f}\n" for mz, height in zip(scan.mz, scan.intensity, strict=True)
+        )
+        + "END IONS\n"
+        for n, scan in enumerate(run.scans, start=1)
+        if scan.level == 2
+    )
+    path.write_text("".join(blocks), encoding="utf-8")
     return str(path)

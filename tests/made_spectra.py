@@ -8,6 +8,7 @@ from pyteomics import mass
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, N_ELEMENTS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.types import AnnotatedSpectrum, Feature, Hypothesis, Source, Spectrum
 
@@ -41,6 +42,14 @@ def parsed(folder, content, name="a.txt", **options):
     return list(read(str(path), **options))
 
 
+def fields_of(spectrum, names):
+    """Fields of a spectrum, or of its record, by their names."""
+    failure = spectrum.failure or Failure("", "", "")
+    more = {"peaks": spectrum.mz.size, "status": failure.status, "failed": failure.message}
+    values = {name: spectrum.metadata.get(name, "") for name in names}
+    return {name: more.get(name, getattr(spectrum, name, values[name])) for name in names}
+
+
 def block(molecule, adduct="[M+H]+", scale=1.0, **fields):
     """One MGF block; `fields` replace or add header lines, None leaves one out.
 
@@ -49,14 +58,17 @@ def block(molecule, adduct="[M+H]+", scale=1.0, **fields):
     formula, fragments = molecule
     ion = precursor_mz(Formula.parse(formula), parse_adduct(adduct))
     head = {"PEPMASS": f"{ion:.5f}", "ADDUCT": adduct, "FORMULA": formula, "MSLEVEL": "2"}
-    head |= {name.upper(): value for name, value in fields.items()}
-    peaks = [
+    peaks = sorted(
         (ion_mz(fragment), 100.0 * scale / (1 + place * scale))
         for place, fragment in enumerate(fragments.split())
-    ]
+    )
+    return _block(head, fields, "\n".join(f"{mz:.5f} {height:.3f}" for mz, height in peaks))
+
+
+def _block(head, fields, peaks):
+    head |= {name.upper(): value for name, value in fields.items()}
     lines = [f"{name}={value}" for name, value in head.items() if value is not None]
-    lines += [f"{mz:.5f} {intensity:.3f}" for mz, intensity in sorted(peaks)]
-    return "\n".join(["BEGIN IONS", *lines, "END IONS", ""])
+    return "\n".join(["BEGIN IONS", *lines, peaks, "END IONS", ""])
 
 
 def mgf(path, *blocks):
@@ -68,28 +80,23 @@ def mgf(path, *blocks):
 def ms1_peaks(formula, adduct="[M+H]+", scale=1e6, least=1e-4):
     """m/z and intensity of the isotopologues of an ion, by pyteomics; within 3 mDa merged."""
     ion = parse_adduct(adduct)
-    atoms = Counter(mass.Composition(formula=formula))
-    atoms = Counter({symbol: n * ion.molecules for symbol, n in atoms.items()})
+    atoms = Counter({symbol: n * ion.molecules for symbol, n in mass.Composition(formula).items()})
     atoms.update(dict(zip(SYMBOLS, ion.change, strict=True)))
     atoms.update(ion.metals)
-    found = []
-    for one, share in mass.isotopologues(
+    shares = mass.isotopologues(
         mass.Composition({symbol: n for symbol, n in atoms.items() if n}),
         overall_threshold=least,
         report_abundance=True,
-    ):
-        mz = (mass.calculate_mass(composition=one) - ion.charge * ELECTRON_MASS_DA) / abs(
-            ion.charge
-        )
-        found.append((mz, share * scale))
-    merged = []
-    for mz, intensity in sorted(found):
-        if merged and mz - merged[-1][0] < 0.003:
-            whole = merged[-1][1] + intensity
-            merged[-1] = ((merged[-1][0] * merged[-1][1] + mz * intensity) / whole, whole)
-        else:
-            merged.append((mz, intensity))
-    return merged
+    )
+    lost_da = ion.charge * ELECTRON_MASS_DA
+    each = sorted(
+        ((mass.calculate_mass(composition=atoms) - lost_da) / abs(ion.charge), share * scale)
+        for atoms, share in shares
+    )
+    mz, height = np.array(each).T
+    starts = np.flatnonzero(np.diff(mz, prepend=0) >= 0.003)
+    merged = np.add.reduceat(height, starts)
+    return [*zip(np.add.reduceat(mz * height, starts) / merged, merged, strict=True)]
 
 
 def ms1_lines(molecule, adduct="[M+H]+"):
@@ -101,9 +108,7 @@ def ms1_block(molecule, adduct="[M+H]+", **fields):
     """The MGF block of an ion and its isotopes, as mzmine exports them for SIRIUS."""
     ion = precursor_mz(Formula.parse(molecule[0]), parse_adduct(adduct))
     head = {"PEPMASS": f"{ion:.5f}", "SPECTYPE": "CORRELATED MS", "MSLEVEL": "1"}
-    head |= {name.upper(): value for name, value in fields.items()}
-    lines = [f"{name}={value}" for name, value in head.items() if value is not None]
-    return "\n".join(["BEGIN IONS", *lines, ms1_lines(molecule, adduct), "END IONS", ""])
+    return _block(head, fields, ms1_lines(molecule, adduct))
 
 
 def annotated(subformula, formula, adduct="[M+H]+", instrument="", **columns):

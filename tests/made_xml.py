@@ -46,7 +46,7 @@ def windowed(target=181.05, lower=None, upper=None, ions=(), activation="", of_i
         f"<selectedIon>{cv('MS:1000744', 'selected ion m/z', ion)}{of_ion}</selectedIon>"
         for ion in ions
     )
-    selected = f'<selectedIonList count="{len(ions)}">{listed}</selectedIonList>' if ions else ""
+    selected = f"<selectedIonList>{listed}</selectedIonList>" if ions else ""
     return (
         f"<precursor><isolationWindow>{window}</isolationWindow>{selected}"
         f"<activation>{activation}</activation></precursor>"
@@ -58,30 +58,34 @@ def precursors(*each):
     return f'<precursorList count="{len(each)}">{"".join(each)}</precursorList>'
 
 
-def spectrum(number, own, terms="", scan="", precursor="", native="", place=None):
+def spectrum(number, own, terms="", scan="", precursor="", native=""):
     """A spectrum of mzML; `own` are its arrays, `scan` is what stands within its scan."""
-    place = number - 1 if place is None else place
     return (
-        f'<spectrum index="{place}" id="{native}scan={number}" defaultArrayLength="9">{terms}'
+        f'<spectrum index="{number - 1}" id="{native}scan={number}" defaultArrayLength="9">{terms}'
         f'<scanList count="1"><scan>{scan}</scan></scanList>{precursor}'
         f'<binaryDataArrayList count="2">{own}</binaryDataArrayList></spectrum>\n'
     )
 
 
-def instrument(*terms):
-    """The instrument configurations of an mzML file that has one."""
+def mzml(spectra, configurations="", head="", run=""):
+    """An mzML file of spectra; the first instrument is ``IC1``, of which terms may be given."""
+    if not configurations.startswith("<instrumentConfiguration "):
+        configurations = (
+            f'<instrumentConfiguration id="IC1">{configurations}</instrumentConfiguration>'
+        )
     return (
-        f'<instrumentConfigurationList count="1"><instrumentConfiguration id="IC1">{"".join(terms)}'
-        "</instrumentConfiguration></instrumentConfigurationList>"
+        f"{MZML}{head}<instrumentConfigurationList>{configurations}"
+        f'</instrumentConfigurationList><run id="r"{run}><spectrumList>{"".join(spectra)}'
+        "</spectrumList></run></mzML>\n"
     )
 
 
-def mzxml(scans, instrument):
+def mzxml(scans, instrument=""):
     """An mzXML file."""
     return (
         '<?xml version="1.0" encoding="ISO-8859-1"?>\n<mzXML xmlns="http://sashimi.sourceforge.net/'
-        f'schema_revision/mzXML_3.2"><msRun><msInstrument>{instrument}</msInstrument>{scans}'
-        "</msRun></mzXML>\n"
+        f'schema_revision/mzXML_3.2"><msRun><msInstrument>{instrument}</msInstrument>'
+        f"{''.join(scans)}</msRun></mzXML>\n"
     )
 
 

@@ -20,30 +20,32 @@ from tests.made_spectra import made_spectrum, parsed
 from tests.made_xml import cv
 from tests.unit.spectra.reading.test_xml_formats import mzml, mzxml, mzxml_scan, scan
 
-DOUBLY_CHARGED = {"precursor_mz": 100.0, "adduct_text": "[M+2H]2+"}
-# Peaks as read, more of the spectrum, and the peaks that stay.
+AT_100 = {"precursor_mz": 100.0}
+DOUBLY_CHARGED = AT_100 | {"adduct_text": "[M+2H]2+"}
+# Peaks as read, fields, the most peaks, and those that stay.
 KEPT = {
-    "bad peaks go and the base peak becomes one": ([(40, 8), (50, np.nan), (60, -1), (70, 0), (80,
-        4), (np.nan, 5), (-1, 5), (np.inf, 5)], {}, [(40, 1), (80, 0.5)]),
-    "equal masses add up and the rest is sorted": ([(90, 1), (50, 4), (90, 3), (60, 2)], {}, [(50,
-        1), (60, 0.5), (90, 1)]),
-    "peaks above the precursor and its isotopes go": ([(99, 1), (100, 2), (102.9, 1), (103.1, 9),
-        (500, 9)], {"precursor_mz": 100.0}, [(99, 0.5), (100, 1), (102.9, 0.5)]),
-    "those above a doubly charged precursor stay": ([(99, 1), (199, 2), (204, 9)], DOUBLY_CHARGED,
-        [(99, 0.5), (199, 1)]),
-    "impossible masses go even where no precursor bounds them": ([(100, 1), (1e308, 9)], {}, [(100,
-        1)]),
-    "the most intense peaks are kept in order of mass": ([(1, 5), (2, 1), (3, 4), (4, 1), (5, 3)],
-        {"settings": CleaningSettings(max_peaks=3)}, [(1, 1), (3, 0.8), (5, 0.6)]),
+    "bad peaks go and the base peak becomes one": (
+        [(40, 8), (50, np.nan), (60, -1), (70, 0), (80, 4), (np.nan, 5), (-1, 5), (np.inf, 5)],
+        {}, 512, [(40, 1), (80, 0.5)]),
+    "equal masses add up and the rest is sorted": (
+        [(90, 1), (50, 4), (90, 3), (60, 2)], {}, 512, [(50, 1), (60, 0.5), (90, 1)]),
+    "peaks above the precursor and its isotopes go": (
+        [(99, 1), (100, 2), (102.9, 1), (103.1, 9), (500, 9)], AT_100, 512,
+        [(99, 0.5), (100, 1), (102.9, 0.5)]),
+    "those above a doubly charged precursor stay": (
+        [(99, 1), (199, 2), (204, 9)], DOUBLY_CHARGED, 512, [(99, 0.5), (199, 1)]),
+    "impossible masses go even where no precursor bounds them": (
+        [(100, 1), (1e308, 9)], {}, 512, [(100, 1)]),
+    "the most intense peaks are kept in order of mass": (
+        [(1, 5), (2, 1), (3, 4), (4, 1), (5, 3)], {}, 3, [(1, 1), (3, 0.8), (5, 0.6)]),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("peaks", "more", "kept"), KEPT.values(), ids=list(KEPT))
-def test_what_stays_of_a_spectrum(peaks, more, kept):
-    settings = more.get("settings", CleaningSettings())
-    fields = {name: value for name, value in more.items() if name != "settings"}
+@pytest.mark.parametrize("title", KEPT)
+def test_what_stays_of_a_spectrum(title):
+    peaks, fields, most, kept = KEPT[title]
 
-    cleaned = clean(made_spectrum(*zip(*peaks, strict=True), **fields), settings)
+    cleaned = clean(made_spectrum(*zip(*peaks, strict=True), **fields), CleaningSettings(most))
 
     assert list(zip(cleaned.mz, cleaned.intensity, strict=True)) == kept
 
@@ -57,11 +59,10 @@ def test_what_stays_of_a_spectrum(peaks, more, kept):
     ],
 )
 def test_a_spectrum_without_a_usable_peak_fails_with_the_number(mz, intensity, message):
-    cleaned = clean(made_spectrum(mz, intensity, precursor_mz=100.0), CleaningSettings())
+    cleaned = clean(made_spectrum(mz, intensity, **AT_100), CleaningSettings())
 
-    assert cleaned.failure.status == "no_peaks"
+    assert (cleaned.failure.status, cleaned.mz.size, cleaned.intensity.size) == ("no_peaks", 0, 0)
     assert message in cleaned.failure.message
-    assert cleaned.mz.size == cleaned.intensity.size == 0
 
 
 CAFFEINE = (69.04472, 83.06037, 110.07127, 123.04271, 138.06619)
@@ -75,8 +76,8 @@ def caffeine(pepmass="195.08765", decimals=5, n_peaks=5, **fields):
     return "\n".join(["BEGIN IONS", *lines, *peaks, "END IONS", ""])
 
 
-def read_one(folder, text):
-    (spectrum,) = parsed(folder, text, "in.mgf")
+def judged(folder, text):
+    (spectrum,) = parsed(folder, text)
     return resolved(clean(spectrum, CleaningSettings()))
 
 
@@ -96,23 +97,23 @@ def read_one(folder, text):
     ],
 )
 def test_fragments_of_unit_resolution_are_refused_in_a_sentence(tmp_path, made, words):
-    found = read_one(tmp_path, caffeine(**made))
+    failure = judged(tmp_path, caffeine(**made)).failure
 
-    assert found.failure.status == UNSUPPORTED
-    assert words in found.failure.message
-    assert "use a spectrum of an Orbitrap or QTOF" in found.failure.message
+    assert failure.status == UNSUPPORTED
+    assert words in failure.message
+    assert "use a spectrum of an Orbitrap or QTOF" in failure.message
+    bare = clean(made_spectrum((), instrument=UNIT_RESOLUTION), CleaningSettings())
+    assert "an ion trap or quadrupole measures" in resolved(bare).failure.message
 
 
-ITMS = "ITMS + c ESI d Full ms2 181.0495@cid35.00 [50.0-200.0]"
-FTMS = "FTMS + c ESI d Full ms2 181.0495@cid35.00 [50.0-200.0]"
+ITMS, FTMS = (f"{kind} + c ESI d Full ms2 181.0495@cid35.00 [50-200]" for kind in ("ITMS", "FTMS"))
+HYBRID = ("MS:1000449", "LTQ Orbitrap")
 
 
 @pytest.mark.parametrize(
     ("model", "line", "is_unit"),
     [
-        (("MS:1000449", "LTQ Orbitrap"), ITMS, True),
-        (("MS:1000449", "LTQ Orbitrap"), FTMS, False),
-        (("MS:1000449", "LTQ Orbitrap"), "", False),
+        *((HYBRID, ITMS, True), (HYBRID, FTMS, False), (HYBRID, "", False)),
         (("MS:1000447", "LTQ"), "", True),
         (("MS:1001790", "Xevo TQ MS"), "", True),
         (("MS:1000081", "quadrupole"), "", True),
@@ -122,46 +123,38 @@ FTMS = "FTMS + c ESI d Full ms2 181.0495@cid35.00 [50.0-200.0]"
 def test_mzml_and_mzxml_of_ion_traps_are_refused_by_filter_line_and_model(
     tmp_path, model, line, is_unit
 ):
-    in_mzml = mzml([scan(1, filter=line)], model)
     named = mzxml_scan(1).replace("<scan ", f'<scan filterLine="{line}" ')
-    in_mzxml = mzxml(named).replace("Q Exactive", model[1])
+    texts = (
+        mzml(scan(1, filter=line), model=model),
+        mzxml(named).replace("Q Exactive", model[1]),
+    )
 
-    for text in (in_mzml, in_mzxml):
-        (spectrum,) = parsed(tmp_path, text)
-        assert (spectrum.instrument == UNIT_RESOLUTION) == is_unit
-        failure = resolved(clean(spectrum, CleaningSettings())).failure
-        assert (failure is not None and failure.status == UNSUPPORTED) == is_unit
+    failures = [judged(tmp_path, text).failure for text in texts]
+
+    assert [one is not None and one.status == UNSUPPORTED for one in failures] == [is_unit] * 2
 
 
 def test_of_a_hybrid_that_names_all_its_analysers_the_filter_line_tells(tmp_path):
     both = cv("MS:1000083", "radial ejection linear ion trap") + cv("MS:1000484", "orbitrap")
-    text = mzml([scan(1), scan(2, filter=ITMS)], ("MS:1000449", "LTQ Orbitrap"))
-    configurations = "<instrumentConfigurationList"
 
-    found = parsed(tmp_path, text.replace(configurations, f"{both}{configurations}", 1))
+    found = parsed(tmp_path, mzml(scan(1), scan(2, filter=ITMS), model=HYBRID, further=both))
 
     assert [one.instrument for one in found] == ["orbitrap", UNIT_RESOLUTION]
 
 
-def test_an_instrument_of_unit_resolution_is_refused_without_peaks_too():
-    bare = clean(made_spectrum((), instrument=UNIT_RESOLUTION), CleaningSettings())
-
-    assert resolved(bare).failure.status == UNSUPPORTED
-    assert "an ion trap or quadrupole measures" in resolved(bare).failure.message
-
-
 @pytest.mark.parametrize(
-    ("pepmass", "decimals"),
+    ("decimals", "texts"),
     [
-        *(("195.08765", None), ("195.0877", None), ("195.088", None), ("195.0900", None)),
-        *(("195.09", 2), ("195.1", 1), ("195.10", 2), ("195.1000", 1), ("195", 0), ("195.0", 1)),
-        *(("195.09 12000", 2), ("195,09", 2), ("195.0899963378906", 2), ("195.10000610", 1)),
+        (None, ("195.08765", "195.0877", "195.088", "195.0900")),
+        (2, ("195.09", "195.10", "195.09 12000", "195,09", "195.0899963378906")),
+        (1, ("195.1", "195.1000", "195.0", "195.10000610")),
+        (0, ("195",)),
     ],
 )
-def test_decimals_of_a_precursor_are_those_that_were_measured(tmp_path, pepmass, decimals):
-    (spectrum,) = parsed(tmp_path, caffeine(pepmass), "in.mgf")
+def test_decimals_of_a_precursor_are_those_that_were_measured(tmp_path, texts, decimals):
+    spectra = parsed(tmp_path, "".join(map(caffeine, texts)))
 
-    assert precursor_decimals(spectrum) == decimals
+    assert [*map(precursor_decimals, spectra)] == [decimals] * len(texts)
 
 
 @pytest.mark.parametrize(
@@ -188,40 +181,34 @@ def test_peaks_are_rounded_where_no_chance_makes_so_many_of_them(mz, of_precurso
 @given(st.lists(st.integers(500_000, 9_999_999), min_size=1, max_size=40), st.integers(0, 2))
 def test_rounded_peaks_are_known_and_accurate_ones_never_taken_for_them(numbers, decimals):
     mz = np.sort(np.array(numbers) / 1e4)
-    rounded = np.round(mz, decimals)
 
-    known = peak_decimals(rounded)
+    known = peak_decimals(np.round(mz, decimals))
+
     assert known is None or known <= decimals
-    accurate = mz.copy()
-    accurate[0] = np.floor(accurate[0]) + 0.1234
-    assert peak_decimals(accurate) is None
+    mz[0] = np.floor(mz[0]) + 0.1234
+    assert peak_decimals(mz) is None
 
 
 @pytest.mark.parametrize("pepmass", ["195.09", "195.1", "195"])
 def test_a_rounded_precursor_widens_the_check_of_a_given_formula_and_is_said(tmp_path, pepmass):
-    spectrum = read_one(tmp_path, caffeine(pepmass))
+    spectrum = judged(tmp_path, caffeine(pepmass))
 
-    found = hypothesis_of(Feature((spectrum,)), "C8H10N4O2", "[M+H]+", FormulaLimits())
-    inferred = hypothesis_of(Feature((spectrum,)), "C8H10N4O2", "", FormulaLimits())
-    other = hypothesis_of(Feature((spectrum,)), "C9H10N4O2", "[M+H]+", FormulaLimits())
+    found, inferred, other = (
+        hypothesis_of(Feature((spectrum,)), formula, adduct, FormulaLimits())
+        for formula, adduct in (("C8H10N4O2", "[M+H]+"), ("C8H10N4O2", ""), ("C9H10N4O2", "[M+H]+"))
+    )
 
     assert str(found.formula) == str(inferred.formula) == "C8H10N4O2"
-    (said,) = spectrum.warnings
-    assert f"the precursor m/z {pepmass} is rounded" in said
+    assert f"the precursor m/z {pepmass} is rounded" in spectrum.warnings[0]
     assert other.status == "formula_mismatch"
 
 
 def test_peaks_of_two_decimals_are_explained_within_their_rounding(tmp_path):
-    rough = read_one(tmp_path, caffeine(decimals=2))
-    exact = read_one(tmp_path, caffeine())
+    rough, exact = (judged(tmp_path, caffeine(decimals=n)) for n in (2, 5))
 
-    counts = [
-        annotate(hypothesis_of(Feature((one,)), "C8H10N4O2", "", FormulaLimits())).n_explained
-        for one in (rough, exact)
-    ]
-
-    assert counts == [5, 5]
-    assert rough.peak_rounding_da == 0.005
+    for one in (rough, exact):
+        hypothesis = hypothesis_of(Feature((one,)), "C8H10N4O2", "", FormulaLimits())
+        assert annotate(hypothesis).n_explained == 5
+    assert (rough.peak_rounding_da, exact.warnings) == (0.005, ())
     assert "explained within 0.005, and confidence is not calibrated" in rough.warnings[0]
-    assert exact.warnings == ()
     assert resolved(rough).warnings == rough.warnings  # judging twice changes nothing

@@ -15,12 +15,6 @@ from tests.made_run import ions_of, measure, mzml, together
 from tests.made_spectra import made_spectrum
 
 CAFFEINE = 194.080376
-# What is measured beside the first ion of a polarity, and how much of it.
-POSITIVE = {
-    "[M+Na]+": 0.3, "[M+NH4]+": 0.25, "[M-H2O+H]+": 0.3, "[M+K]+": 0.12, "[M+2H]2+": 0.2,
-    "[2M+H]+": 0.1, "[2M+Na]+": 0.1,
-}  # fmt: skip
-NEGATIVE = {"[M+HCOO]-": 0.3, "[M+Cl]-": 0.2, "[2M-H]-": 0.15, "[M-H2O-H]-": 0.1}
 
 
 def ion(adduct, mass=CAFFEINE, rt=60.0, isotope=0.0, charge=0, height=1e6):
@@ -41,12 +35,10 @@ def ion(adduct, mass=CAFFEINE, rt=60.0, isotope=0.0, charge=0, height=1e6):
     ],
 )
 def test_ions_of_one_molecule_are_linked_and_named(ions):
-    names = ions.split()
+    found = link([*map(ion, ions.split())])
 
-    found = link([ion(name) for name in names])
-
-    assert [one.compound for one in found] == [0] * len(names)
-    assert [one.adducts[0][0] for one in found] == names
+    assert {one.compound for one in found} == {0}
+    assert [one.adducts[0][0] for one in found] == ions.split()
     assert all(one.adducts[0][1] > 0.9 for one in found)
 
 
@@ -64,22 +56,17 @@ def test_ions_of_one_molecule_are_linked_and_named(ions):
     ],
 )
 def test_strangers_stay_alone(ions):
-    found = link(ions)
-
-    assert [one.compound for one in found] == [*range(len(ions))]
-    assert {one.adducts for one in found} <= {()}
+    assert link(ions) == [OfCompound(number) for number in range(len(ions))]
 
 
 def test_what_is_hardly_told_is_not_decided():
     """An isotope tells no adduct; a dimer and its monomer differ as [M+H]+ and [M+2H]2+ do."""
-    isotope = link([ion("[M+H]+"), ion("[M+H]+", isotope=1.00336, height=1e5)])
-
-    assert [(one.compound, one.adducts) for one in isotope] == [(0, ()), (0, ())]
     light, heavy = ion("[M+H]+"), ion("[2M+H]+")
 
-    unsaid = link([light, heavy])
-    said = link([light._replace(charge=2), heavy])
+    isotope = link([light, ion("[M+H]+", isotope=1.00336, height=1e5)])
+    unsaid, said = link([light, heavy]), link([light._replace(charge=2), heavy])
 
+    assert isotope == [OfCompound(0)] * 2
     assert dict(unsaid[1].adducts).keys() == {"[2M+H]+", "[M+H]+"}
     assert max(share for _, share in unsaid[1].adducts) < 0.9
     assert [one.adducts[0][0] for one in said] == ["[M+2H]2+", "[M+H]+"]
@@ -110,30 +97,57 @@ def test_what_elutes_otherwise_is_of_another_molecule():
 def test_a_spectrum_says_what_is_known_of_its_adduct(adducts, adduct, said):
     found = with_compound(made_spectrum([100.0]), "5", adducts)
 
-    assert (found.compound_id, found.adduct_text) == ("5", adduct)
-    assert found.adduct_source == ("linked" if adduct else "file")
+    of_adduct = (found.adduct_text, found.adduct_source)
+    assert (found.compound_id, *of_adduct) == ("5", adduct, "linked" if adduct else "file")
     assert found.assumptions == ((said,) if said else ())
 
 
-def molecules(rng, count, length_s, share):
-    """Ions of both polarities of random molecules, with a share of what may stand beside them."""
-    made, positive, negative = [], [], []
+SURE = {"H": (("[M+H]+", 0.95),), "-H": (("[M-H]-", 0.97),), "Na": (("[M+Na]+", 0.92),)}
+SURE |= {"?": (("[M+Na]+", 0.6), ("[M+K]+", 0.4)), "": ()}
+
+
+@pytest.mark.parametrize(
+    ("ions", "heights", "expected"),
+    [
+        (["Na", "H", "-H"], (9, 1, 5), {0: 1, 2: 1}),  # the protonated one, however weak
+        (["Na", "-H"], (9, 1), {0: 1}),
+        (["Na", "Na"], (1, 9), {0: 1}),  # else the strongest
+        (["H"], (1,), {}),
+        (["H", "?", ""], (1, 2, 3), {}),  # those in doubt answer for themselves
+    ],
+)
+def test_the_best_ion_answers_for_its_compound(ions, heights, expected):
+    linked = [OfCompound(0, SURE[ion]) for ion in ions]
+
+    assert answering(linked, heights) == expected
+    assert answering([*linked, OfCompound(1, SURE["H"])], (*heights, 99)) == expected
+
+
+# What is measured beside the first ion of a polarity, and how much of it.
+BESIDE = {
+    "[M+H]+": {"[M+Na]+": 0.3, "[M+NH4]+": 0.25, "[M-H2O+H]+": 0.3, "[M+K]+": 0.12,
+               "[M+2H]2+": 0.2, "[2M+H]+": 0.1, "[2M+Na]+": 0.1},
+    "[M-H]-": {"[M+HCOO]-": 0.3, "[M+Cl]-": 0.2, "[2M-H]-": 0.15, "[M-H2O-H]-": 0.1},
+}  # fmt: skip
+
+
+def run_of(rng, count, length_s, share=0.45):
+    """A run of both polarities of random molecules, with a share of what may stand beside them."""
+    made, runs = [], [[], []]
     while len(made) < count:
         mass, rt = float(rng.uniform(150, 600)), float(rng.uniform(20, length_s - 20))
         if any(abs(m - mass) < 0.1 and abs(r - rt) < 60 for m, r in made):
             continue
         name, height, sigma = f"m{len(made)}", 10 ** rng.uniform(5.3, 6.8), rng.uniform(2.5, 5)
         made.append((mass, rt))
-        for ions, first, others in (
-            (positive, "[M+H]+", POSITIVE), (negative, "[M-H]-", NEGATIVE)
-        ):  # fmt: skip
-            beside = {one: part for one, part in others.items() if rng.random() < share}
+        for ions, (first, others) in zip(runs, BESIDE.items(), strict=True):
+            parts = {one: part for one, part in others.items() if rng.random() < share}
             heights = {
                 one: height * part * rng.uniform(0.5, 1.5)
-                for one, part in ({first: 1.0} | beside).items()
+                for one, part in ({first: 1.0} | parts).items()
             }
             ions += ions_of(rng, name, mass, rt, heights, sigma)
-    return positive, negative
+    return together(*(measure(rng, ions, length_s) for ions in runs))
 
 
 def features_of(run, tmp_path, **settings):
@@ -141,8 +155,8 @@ def features_of(run, tmp_path, **settings):
         return list(inputs.features("run", None, FeatureSettings(**settings)))
 
 
-def judged(features, run):
-    """Compounds of each molecule, molecules of each compound, and adducts with the true ones."""
+def assert_told(features, run, count, n_adducts, least=1.0):
+    """Each molecule is one compound and no two are one; adducts that are told are true."""
     truth, compounds, inside, adducts = run.truth(), defaultdict(set), defaultdict(set), []
     for feature in features:
         scans = (m.source.index for one in feature.spectra for m in one.merged or (one,))
@@ -153,69 +167,38 @@ def judged(features, run):
             inside[feature.first.compound_id].add(molecule)
         if text := feature.first.adduct_text:
             adducts.append((text, adduct.replace("++", "+").replace("-+", "-")))
-    return compounds, inside, adducts
-
-
-def made_run_of(rng, count, length_s, share=0.45):
-    positive, negative = molecules(rng, count, length_s, share)
-    return together(measure(rng, positive, length_s), measure(rng, negative, length_s))
-
-
-SURELY = {"H": (("[M+H]+", 0.95),), "-H": (("[M-H]-", 0.97),), "Na": (("[M+Na]+", 0.92),)}
-
-
-@pytest.mark.parametrize(
-    ("ions", "heights", "expected"),
-    [
-        (["Na", "H", "-H"], (9, 1, 5), {0: 1, 2: 1}),  # the protonated one, however weak
-        (["Na", "-H"], (9, 1), {0: 1}),
-        (["Na", "Na"], (1, 9), {0: 1}),  # else the strongest
-        (["H"], (1,), {}),
-    ],
-)
-def test_the_best_ion_answers_for_its_compound(ions, heights, expected):
-    assert answering([OfCompound(0, SURELY[ion]) for ion in ions], heights) == expected
-
-    # One in doubt answers for itself.
-    doubtful = OfCompound(0, (("[M+Na]+", 0.6), ("[M+K]+", 0.4)))
-    linked = [OfCompound(0, SURELY["H"]), doubtful, OfCompound(0), OfCompound(1, SURELY["H"])]
-    assert answering(linked, (1, 2, 3, 4)) == {}
+    assert len(compounds) == count
+    assert sum(len(ids) == 1 for ids in compounds.values()) >= least * count
+    assert max(map(len, inside.values())) == 1
+    assert len(adducts) > n_adducts
+    assert all(told == true for told, true in adducts)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "share"), [(0, 0.45), (2, 0.15)])
 def test_molecules_of_a_run_of_both_polarities_are_linked_and_no_two_are_one(seed, share, tmp_path):
-    run = made_run_of(np.random.default_rng(seed), 30, 300, share)
+    run = run_of(np.random.default_rng(seed), 30, 300, share)
 
-    compounds, inside, adducts = judged(features_of(run, tmp_path), run)
-
-    assert len(compounds) == 30
-    assert sum(len(ids) == 1 for ids in compounds.values()) >= 0.95 * 30
-    assert max(map(len, inside.values())) == 1
-    assert len(adducts) > 60
-    assert all(told == true for told, true in adducts)
+    assert_told(features_of(run, tmp_path), run, 30, 60, least=0.95)
 
 
 def test_a_run_tells_compounds_and_adducts_of_its_features(tmp_path):
-    run = made_run_of(np.random.default_rng(5), 4, 120)
+    run = run_of(np.random.default_rng(5), 4, 120)
 
     features = features_of(run, tmp_path)
 
-    compounds, inside, adducts = judged(features, run)
-    assert [len(ids) for ids in compounds.values()] == [1] * 4
-    assert max(map(len, inside.values())) == 1
-    assert len(adducts) > 12
-    assert all(told == true for told, true in adducts)
-    assert {one.first.adduct_source for one in features if one.first.adduct_text} == {"linked"}
-    answered = [one.first for one in features if one.first.answered_by]
-    assert len(answered) == len(adducts) - 4  # all ions of the four molecules but the best
+    assert_told(features, run, 4, 12)
+    firsts = [one.first for one in features]
+    named = [one for one in firsts if one.adduct_text]
+    assert {one.adduct_source for one in named} == {"linked"}
+    answered = [one for one in firsts if one.answered_by]
+    assert len(answered) == len(named) - 4  # all ions of the four molecules but the best
     assert {one.answered_by.split()[1] for one in answered} == {"([M+H]+)"}
-    ids = {one.first.feature_id: one.first.compound_id for one in features}
+    ids = {one.feature_id: one.compound_id for one in firsts}
     assert all(ids[one.answered_by.split()[0]] == one.compound_id for one in answered)
     assert clean(answered[0], CleaningSettings()).failure.status == "same_compound"
-    each = features_of(run, tmp_path, by="feature")
-    assert not any(one.first.answered_by for one in each)
-    again = features_of(run, tmp_path, link=False)
-    assert {(one.first.compound_id, one.first.adduct_text) for one in again} == {("", "")}
+    assert not any(one.first.answered_by for one in features_of(run, tmp_path, by="feature"))
+    unlinked = features_of(run, tmp_path, link=False)
+    assert {(one.first.compound_id, one.first.adduct_text) for one in unlinked} == {("", "")}
     forced = group(read(str(tmp_path / "run.mzML")), "run", "[M+H]+")
     assert {one.first.compound_id for one in forced} == {""}

@@ -1,162 +1,48 @@
 """Tables of features as programs write them, and which feature of a spectrum file a row is."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
+from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.spectra.tables import FeatureTable
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.formats import lines_of
 from tests.made_spectra import made_spectrum
 
+
+def written(tmp_path, text):
+    (tmp_path / "quant.csv").write_text(text, "utf-8")
+    return FeatureTable(tmp_path / "quant.csv")
+
+
+def feature(feature_id="", mz=195.08765, rt=61.5, adduct="", **more):
+    named = {"precursor_mz": mz, "retention_time_s": rt, "polarity": 1, "adduct_text": adduct}
+    return Feature((made_spectrum([100.0], file="a.mgf", feature_id=feature_id, **named, **more),))
+
+
 # Two features in the layout of each program: caffeine at 61.5 s, aspirin's sodium adduct at 120 s.
-LAYOUTS = {
-    "mzmine 3 and 4, for GNPS and SIRIUS": ("quant.csv",
-        "row ID,row m/z,row retention time,correlation group ID,annotation network number,best ion,"
-        "auto MS2 verify,identified by n=,partners,neutral M mass,a.mzML Peak area,\n"
-        "7,195.08765,1.025,1,1,[M+H]+,,2,9,194.0804,120000.5,\n"
-        "9,203.03148,2.0,,,[M+Na]+,,,,,3.4e5,\n"),
-    "mzmine 3, all columns": ("full.csv",
-        "id,area,rt,mz_range:min,mz_range:max,charge,rt_range:min,rt_range:max,height,mz,"
-        "ion_identities:iin_id,ion_identities:ion_identities,datafile:a.mzML:area\n"
-        "7,120000.5,1.025,195.08,195.09,1,0.9,1.1,3e4,195.08765,1,[M+H]+,120000.5\n"
-        "9,3.4e5,2.0,203.03,203.04,1,1.9,2.1,3e4,203.03148,,[M+Na]+,3.4e5\n"),
-    "mzmine 4, all columns": ("full4.csv",
-        "id,rt,rt_range:min,rt_range:max,mz,mz_range:min,mz_range:max,feature_group,"
-        "ion_identities:ion_identities,fragment_scans,datafile:a.mzML:rt,datafile:a.mzML:area\n"
-        "7,1.025,0.9,1.1,195.08765,195.08,195.09,1,[M+H]+,3,1.02,120000.5\n"
-        "9,2.0,1.9,2.1,203.03148,203.03,203.04,,[M+Na]+,2,2.0,3.4e5\n"),
-    "MS-DIAL 5, alignment": ("Area_1.txt",
-        "\t\t\t\t\tClass\tcontrol\n\t\t\t\t\tFile type\tSample\n\t\t\t\t\tInjection order\t1\n"
-        "\t\t\t\t\tBatch ID\t1\n"
-        "Alignment ID\tAverage Rt(min)\tAverage Mz\tMetabolite name\tAdduct type\t"
-        "MS/MS spectrum\ta\n"
-        "7\t1.025\t195.08765\tUnknown\t[M+H]+\t138.06:1000 110.07:600\t120000.5\n"
-        "9\t2.0\t203.03148\tw/o MS2: aspirin\t[M+Na]+\t\t340000\n"),
-    "MS-DIAL 5, one file": ("a.txt",
-        "Peak ID\tName\tScan\tRT left(min)\tRT (min)\tRT right (min)\tPrecursor m/z\tHeight\tArea\t"
-        "Adduct\n" "7\tUnknown\t120\t0.9\t1.025\t1.2\t195.08765\t2000\t120000.5\t[M+H]+\n"
-        "9\tUnknown\t220\t1.9\t2.0\t2.2\t203.03148\t2000\t340000\t[M+Na]+\n"),
-    "SIRIUS 6, structures": ("structure_identifications.tsv",
-        "structurePerIdRank\tformulaRank\tmolecularFormula\tadduct\tprecursorFormula\tsmiles\t"
-        "ionMass\tretentionTimeInSeconds\tretentionTimeInMinutes\tformulaId\talignedFeatureId\t"
-        "mappingFeatureId\toverallFeatureQuality\n"
-        "1\t1\tC8H10N4O2\t[M + H]+\tC8H10N4O2\tCN1C=NC2=C1\t195.08765\t61.5\t1.025\t66\t"
-        "77123\t7\tGOOD\n"
-        "1\t1\tC9H8O4\t[M + Na]+\tC9H8O4\tCC(=O)O\t203.03148\t120\t2.0\t67\t77124\t9\tGOOD\n"),
-    "SIRIUS 5, formulas": ("formula_identifications.tsv",
-        "rank\tmolecularFormula\tadduct\tprecursorFormula\tSiriusScore\tionMass\t"
-        "retentionTimeInSeconds\tid\tfeatureId\n"
-        "1\tC8H10N4O2\t[M + H]+\tC8H10N4O2\t20.1\t195.08765\t61.5\t0_file_7\t7\n"
-        "1\tC9H8O4\t[M + Na]+\tC9H8O4\t9.1\t203.03148\t120\t1_file_9\t9\n"),
-    "XCMS 3 for GNPS, with CAMERA": ("xcms.txt",
-        "Row.names\tmzmed\tmzmin\tmzmax\trtmed\trtmin\trtmax\tnpeaks\tpeakidx\ta.mzML\tadduct\n"
-        "7\t195.08765\t195.087\t195.088\t61.5\t60\t63\t3\tc(1, 2)\t120000.5\t[M+H]+ 194.0804\n"
-        "9\t203.03148\t203.031\t203.032\t120\t118\t123\t3\tc(3)\t340000\t[M+Na]+ 180.0423\n"),
-    "XCMS, as R writes a table with names of rows": (
-        "features.txt",
-        "mzmed rtmed rtmin adduct\n7 195.08765 61.5 60 [M+H]+\n9 203.03148 120 118 [M+Na]+\n"
-        .replace(" ", "\t"),
-    ),
-    "Progenesis QI": ("progenesis.csv",
-        ",,,,,,,Normalised abundance,Raw abundance\n,,,,,,,control,control\n"
-        "Compound,Neutral mass (Da),m/z,Charge,Retention time (min),"
-        "Chromatographic peak width (min),Adducts,a,a\n"
-        "7,194.0804,195.08765,1,1.025,0.1,M+H,1.2,120000.5\n"
-        "9,,203.03148,1,2.0,0.1,M+Na,3.4,340000\n"),
-    "Progenesis QI with decimal commas": ("progenesis.csv",
-        ';;;;;;"Raw abundance"\n;;;;;;"control"\n'
-        '"Compound";"Neutral mass (Da)";"m/z";"Charge";"Retention time (min)";"Adducts";"a"\n'
-        '"7";"194,0804";"195,08765";"1";"1,025";"M+H";"120000,5"\n'
-        '"9";"";"203,03148";"1";"2,0";"M+Na";"340000"\n'),
-    "MS-DIAL 4, for GNPS, with ion mobility": ("GnpsTable_1.txt",
-        "\t\t\t\t\t\tClass\tBlank\n\t\t\t\t\t\tFile type\tBlank\n\t\t\t\t\t\tInjection order\t1\n"
-        "Alignment ID\tAverage Rt(min)\tAverage Mz\tAverage drift time\tMetabolite name\t"
-        "Adduct ion name\tMS/MS spectrum\ta\n"
-        "7\t1.025\t195.08765\t0.7\tN-methyl 5\"-x\t[M+H]+\t138.06:1000\t120000.5\n"
-        "9\t2.0\t203.03148\t0.8\tw/o MS2:aspirin\t[M+Na]+\tnull\t340000\n"),
-    "MS-DIAL 4, one file, as CSV": ("a.csv",
-        "PeakID,Title,Scans,RT left(min),RT (min),RT right (min),Precursor m/z,Height,Area,"
-        "Adduct\r\n\r\n7,Unknown,120,0.9,1.025,1.2,195.08765,2000,120000.5,[M+H]+\r\n"
-        "9,Unknown,220,1.9,2.0,2.2,203.03148,2000,340000,[M+Na]+\r\n\r\n"),
-    "MetaboScape, neutral masses": ("hops.csv",
-        '"SHARED_NAME","FEATURE_ID","RT","PEPMASS","SIGMA_SCORE","NAME_METABOSCAPE",'
-        '"MOLECULAR_FORMULA","ADDUCT","KEGG","CAS","MaxIntensity","hop 1_01_2252"\n'
-        '1,7,61.50,194.08038,,,,ION=[M+H]+,,,2503.00,2012.00\n'
-        '2,9,120.00,180.04226,12.4,"Aspirin","C9H8O4",ION=[M+Na]+,,"50-78-2",1059.00,793.00\n'),
-    "OpenMS, TextExporter": ("consensus.txt",
-        "#Consensus features extracted from a.consensusXML on 2022-02-22 17:43:22\t\t\t\n"
-        "#MAP\tid\tfilename\tlabel\tsize\n#RUN\trun_id\tscore_type\n"
-        "#UNASSIGNEDPEPTIDE\trt\tmz\tscore\trank\tsequence\tcharge\n"
-        "#CONSENSUS\trt_cf\tmz_cf\tintensity_cf\tcharge_cf\tquality_cf\tID\tbest ion\tpartners\t"
-        "rt_0\tmz_0\tintensity_0\n#PEPTIDE\trt\tmz\tscore\n"
-        "MAP\t0\ta.mzML\t\t1026\nRUN\tx\t\nUNASSIGNEDPEPTIDE\t99\t195.08765\t1\t1\tAA\t1\n"
-        "CONSENSUS\t61.5\t195.08765\t1.30E+06\t1\t1.6E-04\t7\t[M+H]+\t\t61.2\t195.08765\t9E+05\n"
-        "CONSENSUS\t120\t203.03148\t7.87E+06\t1\t8.7E-04\t9\t[M+Na]+\t\tnan\tnan\tnan\n"),
-    "Compound Discoverer": ("compounds.csv",
-        '\ufeff"Checked","Compounds ID","Name","Formula","Annot. DeltaMass","Calc. MW","m/z",'
-        '"RT [min]","Area (Max.)","Reference Ion","Area: a.raw (F1)"\n'
-        '"False","7","","C8 H10 N4 O2","0.2","194.08038","195.08765","1.025","12","[M+H]+1","1"\n'
-        '"False","9","Aspirin","C9 H8 O4","","180.04226","203.03148","2.000","34","[M+Na]+1",""\n'),
-    "XCMS with CAMERA, for IIMN": ("camera.txt",
-        "mzmed\tmzmin\tmzmax\trtmed\trtmin\trtmax\tnpeaks\tsample\trow ID\t"
-        "annotation network number\tbest ion\tneutral M mass\ta.mzXML\n"
-        "195.08765\t195\t195.1\t61.5\t60\t63\t27\t21\t7\t213\t[M+H]+\t194.0804\t\n"
-        "203.03148\t203\t203.1\t120\t118\t123\t27\t21\t9\t213\t[M+Na]+\t180.0423\t8366.02\n"),
-    "XCMS 4, featureDefinitions as R writes CSV": ("definitions.csv",
-        '"","mzmed","mzmin","mzmax","rtmed","rtmin","rtmax","npeaks","mzML","adduct"\n'
-        '"7",195.08765,195.0,195.1,61.5,60.1,63.4,3,3,"[M+H]+ 194.0804"\n'
-        '"9",203.03148,203.0,203.1,120,118.2,123.8,3,3,"[M+Na]+ 180.0423"\n'),
-    "Progenesis QI, with ions that may be": ("progenesis.csv",
-        ',,,,,,,"Raw abundance",\n,,,,,,,"17c",\n"Compound","Neutral mass (Da)","m/z","Charge",'
-        '"Retention time (min)","CCS (angstrom^2)","Adducts","a","a"\n'
-        '"7","194.08038","195.08765","1","1.025","148.2","M+H-H2O, M+H, M+Na","1.2","2"\n'
-        '"9","180.04226","203.03148","1","2.0","150.1","M+H, M+Na, M+K","3.4","0"\n'),
-    "with a mark before the names": ("quant.csv",
-        "\n#row ID,row m/z,row retention time,best ion\n7,195.08765,1.025,[M+H]+\n"
-        "9,203.03148,2.0,[M+Na]+\n"),
-    "this program": ("features.csv",
-        "feature_id,file,precursor_mz,rt_seconds,adduct\n7,a.mgf,195.08765,61.5,[M+H]+\n"
-        "9,a.mgf,203.03148,120,[M+Na]+\n"),
-}  # fmt: skip
+LAYOUTS = sorted((Path(__file__).parents[2] / "data" / "feature_tables").iterdir())
 
 
-def written(tmp_path, text, name="quant.csv"):
-    (tmp_path / name).write_text(text, "utf-8")
-    return FeatureTable(tmp_path / name)
+@pytest.mark.parametrize("path", LAYOUTS, ids=lambda path: path.stem)
+def test_a_layout_is_understood(path, tmp_path, caplog):
+    table = FeatureTable(path)
 
-
-def feature(feature_id="", mz=195.08765, rt=61.5, adduct="", polarity=1, **more):
-    return Feature(
-        (
-            made_spectrum(
-                [100.0], None, 0, "a.mgf", precursor_mz=mz, retention_time_s=rt, polarity=polarity,
-                feature_id=feature_id, adduct_text=adduct, **more,
-            ),
-        )
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_layout_is_understood(layout, tmp_path, caplog):
-    name, text = LAYOUTS[layout]
-
-    table = written(tmp_path, text, name)
-    first, second = table.applied([feature("7"), feature("", 203.0315, 121.0)])
+    found = [one.first for one in table.applied([feature("7"), feature("", 203.0315, 121.0)])]
 
     assert [(row.ions[0][0], row.rt_s) for row in table.rows] == [
         (pytest.approx(195.08765), pytest.approx(61.5)),
         (pytest.approx(203.03148), pytest.approx(120)),
     ]
-    assert len({len(row.cells) for row in table.rows} | {len(table.columns)}) == 1
-    assert first.first.adduct_text.replace(" ", "").strip("[]+").startswith("M+H")
-    assert second.first.adduct_text.replace(" ", "").strip("[]+").startswith("M+Na")
-    assert {one.first.adduct_source for one in (first, second)} == {"table"}
-    assert first.first.warnings == second.first.warnings == ()
+    assert {len(row.cells) for row in table.rows} == {len(table.columns)}
+    adducts = [parse_adduct(one.adduct_text).name for one in found]
+    assert adducts == ["[M+H]+", "[M+Na]+"]
+    assert {(one.adduct_source, one.warnings) for one in found} == {("table", ())}
     assert caplog.text == ""
-    assert table.row_of(("7",), 195.0877, 61.5).by == "id"
-    assert table.row_of((), 195.0877, 61.5).by == "m/z and RT"
+    assert [table.row_of(ids, 195.0877, 61.5).by for ids in (("7",), ())] == ["id", "m/z and RT"]
     again = lines_of([*table.before, table.columns, *(row.cells for row in table.rows)], "csv")
     assert written(tmp_path, "".join(again)).columns == table.columns
 
@@ -238,9 +124,8 @@ PLAIN = "id,mz,rt_seconds,adduct\n1,195.0877,60,[M+H]+\n2,195.0877,95,[M+H]+\n3,
 def test_which_row_a_feature_is(tmp_path, names, mz, rt, place, by, said):
     joined = written(tmp_path, PLAIN).row_of(names, mz, rt)
 
-    assert (joined.place, joined.by) == (place, by)
+    assert (joined.place, joined.by, bool(joined.remark)) == (place, by, bool(said))
     assert said in joined.remark
-    assert bool(said) == bool(joined.remark)
 
 
 # Adducts of the file and of the table, the one that is used, and what is said of it.
@@ -326,9 +211,6 @@ def test_units_of_retention_times_that_no_name_tells_are_guessed_aloud(
 def test_what_is_no_table_of_features_is_refused(tmp_path, text, said):
     with pytest.raises(UnreadableError, match=said):
         written(tmp_path, text)
-
-
-def test_a_table_that_is_absent_is_a_missing_input(tmp_path):
     with pytest.raises(MissingInputError):
         FeatureTable(tmp_path / "absent.csv")
 

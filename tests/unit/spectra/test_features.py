@@ -25,6 +25,11 @@ def test_spectra_of_one_feature_are_read_together_in_the_order_of_the_first():
 
     assert indices(items) == [[0, 2], [1, 4], [3]]
     assert indices(items, "none") == [[0], [1], [2], [3], [4]]
+    bad, other = unreadable(Source("a.mgf", 1), "torn"), spectrum(0, "7", file="b.mgf")
+    assert indices([items[0], bad, items[2], other]) == [[0, 2], "unreadable", [0]]
+    numbers = iter(range(3))
+    next(group(map(spectrum, numbers)))  # without ids they stream through
+    assert list(numbers) == [1, 2]
 
 
 def test_one_adduct_for_all_goes_before_their_own_and_says_so():
@@ -33,9 +38,8 @@ def test_one_adduct_for_all_goes_before_their_own_and_says_so():
     same, alone = group(items, "feature", "[M+Na]+")
 
     assert [one.adduct_text for one in (*same.spectra, alone.first)] == ["[M+Na]+"] * 3
-    assert [one.warnings for one in same.spectra] == [
-        ("the adduct [M+Na]+ is used, not the spectrum's [M+H]+",), ()
-    ]  # fmt: skip
+    said = ("the adduct [M+Na]+ is used, not the spectrum's [M+H]+",)
+    assert [one.warnings for one in same.spectra] == [said, ()]
 
 
 def test_another_precursor_adduct_formula_or_level_is_another_feature():
@@ -58,56 +62,42 @@ def test_another_precursor_adduct_formula_or_level_is_another_feature():
         ({}, {"mz": 203.03}, "precursor m/z"),
         ({}, {"adduct": "[M+Na]+"}, "adduct"),
         ({"formula_text": "C9H8O4"}, {"formula_text": "C10H12O3"}, "formula"),
+        # What one of two leaves out does not part them and holds for both.
+        ({"retention_time_s": 100.0}, {"retention_time_s": 150.0}, ""),
+        ({"retention_time_s": 100.0}, {}, ""),
+        ({"charge": 1, "polarity": 1}, {}, ""),
     ],
 )
-def test_what_differs_between_spectra_of_one_id_is_said(first, other, what):
-    items = [spectrum(0, "7", **first), spectrum(1, "7", **other), spectrum(2, "8")]
+def test_what_differs_between_spectra_of_one_id_parts_them_and_is_said(first, other, what):
+    items = [spectrum(0, "7", **other), spectrum(1, "7", **first), spectrum(2, "8")]
 
-    *apart, alone = group(items)
+    *found, alone = group(items)
 
-    said = f"spectra of FEATURE_ID 7 differ in {what} and are read apart"
-    assert [[s.warnings for s in one.spectra] for one in apart] == [[(said,)], [(said,)]]
+    said = (f"spectra of FEATURE_ID 7 differ in {what} and are read apart",) if what else ()
+    assert [len(one.spectra) for one in found] == ([1, 1] if what else [2])
+    assert {s.warnings for one in found for s in one.spectra} == {said}
+    if not what:
+        assert {s.polarity for s in found[0].spectra} == {first.get("polarity", 0)}
     assert alone.first.warnings == ()
-
-
-@pytest.mark.parametrize(
-    ("first", "other"),
-    [
-        ({"retention_time_s": 100.0}, {"retention_time_s": 150.0}),
-        ({"retention_time_s": 100.0}, {}),
-        ({"charge": 1, "polarity": 1}, {}),
-    ],
-)
-def test_what_one_of_two_leaves_out_does_not_part_them_and_holds_for_both(first, other):
-    (both,) = group(
-        [spectrum(0, "7", **other), spectrum(1, "7", **first), spectrum(2, file="b")][:2]
-    )
-
-    assert len(both.spectra) == 2
-    assert {one.polarity for one in both.spectra} == {first.get("polarity", 0)}
-    assert both.first.warnings == ()
 
 
 def test_an_id_that_all_spectra_of_a_file_have_groups_none_of_them():
     items = [spectrum(n, "1", mz=mz) for n, mz in enumerate((181.05, 195.08765, 181.05, 301.14))]
 
-    features = list(group(items))
-
-    assert [[s.source.index for s in one.spectra] for one in features] == [[0], [1], [2], [3]]
+    assert indices(items) == [[0], [1], [2], [3]]
     said = ("all spectra of the file have FEATURE_ID 1, which groups none of them",)
-    assert {one.first.warnings for one in features} == {said}
+    assert {one.first.warnings for one in group(items)} == {said}
 
 
-FRAGMENTS = {"mz": 195.08765, "adduct": "", "peaks": [(110.0713, 600.0), (138.0662, 1000.0)]}
-MS1 = {"mz": 195.08765, "adduct": "", "peaks": [
-    (195.08765, 1e4), (196.0906, 980.0), (197.0930, 80.0), (217.0696, 700.0)]}  # fmt: skip
+FRAGMENTS = {"peaks": [(110.0713, 600.0), (138.0662, 1000.0)]}
+ISOTOPES = [(195.08765, 1e4), (196.0906, 980.0), (197.0930, 80.0)]
+MS1 = {"peaks": [*ISOTOPES, (217.0696, 700.0)]}
 LOW_ENERGY = [(138.0662, 50.0), (195.08765, 1e4), (196.0906, 980.0)]
 
 
 def measured(index, feature_id="", peaks=(), **more):
-    mz, intensity = zip(*peaks, strict=True)
-    named = {"precursor_mz": more.pop("mz"), "feature_id": feature_id}
-    return made_spectrum(mz, intensity, index, adduct_text=more.pop("adduct"), **named | more)
+    named = {"precursor_mz": 195.08765, "feature_id": feature_id} | more
+    return made_spectrum(*zip(*peaks, strict=True), index, **named)
 
 
 @pytest.mark.parametrize("feature_id", ["", "7"])
@@ -125,14 +115,12 @@ def test_an_ms1_block_without_a_level_is_read_as_what_it_is_and_said(feature_id,
 
 
 def test_it_may_stand_after_the_fragments_and_hold_the_isotopes_alone():
-    alone = MS1 | {"peaks": MS1["peaks"][:3]}
-    items = [("7", FRAGMENTS), ("7", alone), ("8", FRAGMENTS)]
+    items = [("7", FRAGMENTS), ("7", {"peaks": ISOTOPES}), ("8", FRAGMENTS)]
 
     found, other = group(measured(n, name, **one) for n, (name, one) in enumerate(items))
 
     assert [one.source.index for one in found.spectra] == [0]
-    assert found.isotopes is not None
-    assert other.isotopes is None
+    assert (found.isotopes is None, other.isotopes is None) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -149,21 +137,5 @@ def test_it_may_stand_after_the_fragments_and_hold_the_isotopes_alone():
 def test_what_may_be_of_fragments_stays_a_spectrum_of_fragments(other):
     items = [measured(0, "7", **MS1 | other), measured(1, "7", **FRAGMENTS)]
 
-    if "charge" not in other:
-        assert indices(items) == [[0, 1]]
+    assert indices(items) == [[0, 1]]
     assert all(one.assumptions == () for feature in group(items) for one in feature.spectra)
-
-
-def test_files_do_not_mix_and_unreadable_records_keep_their_place():
-    bad = unreadable(Source("a.mgf", 1), "torn")
-    items = [spectrum(0, "7"), bad, spectrum(2, "7"), spectrum(0, "7", file="b.mgf")]
-
-    assert indices(items) == [[0, 2], "unreadable", [0]]
-
-
-def test_spectra_without_a_feature_id_stream_through():
-    indices_to_come = iter(range(3))
-
-    next(group(map(spectrum, indices_to_come)))
-
-    assert list(indices_to_come) == [1, 2]

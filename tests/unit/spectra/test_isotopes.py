@@ -14,43 +14,37 @@ from tests.made_spectra import made_spectrum, ms1_peaks
 FORMULA = "C16H20ClN5O3"
 
 
+def mz_of(formula=FORMULA, adduct="[M+H]+"):
+    return precursor_mz(Formula.parse(formula), parse_adduct(adduct))
+
+
 def spectrum(index=0, level=2, peaks=((91.05, 1.0),), adduct="[M+H]+", **fields):
-    ion = precursor_mz(Formula.parse(FORMULA), parse_adduct(adduct))
-    named = {"precursor_mz": ion, "adduct_text": adduct, "ms_level": level} | fields
-    return made_spectrum(*np.array(sorted(peaks)).T, index=index, **named)
+    named = {"precursor_mz": mz_of(adduct=adduct), "adduct_text": adduct, "ms_level": level}
+    return made_spectrum(*np.array(sorted(peaks)).T, index=index, **named | fields)
 
 
-def ms1(index=0, adduct="[M+H]+", scale=1e6, more=(), **fields):
-    return spectrum(index, 1, [*ms1_peaks(FORMULA, adduct, scale), *more], **fields)
-
-
-def scan(index, number, level, parent=""):
-    """A scan of an mzXML file."""
-    metadata = {"precursor_scan": parent} if parent else {}
-    return spectrum(index, level, scans=str(number), metadata=metadata)
+def ms1(index=0, adduct="[M+H]+", scale=1e6, more=(), formula=FORMULA, **fields):
+    return spectrum(index, 1, [*ms1_peaks(formula, adduct, scale), *more], adduct, **fields)
 
 
 def shown(*items, by="feature"):
     return [feature.isotopes for feature in group(items, by)]
 
 
-def ratio(pattern, offset):
-    return pattern.intensity[1 + ISOTOPES.index(offset)] / pattern.intensity[0]
-
-
 @pytest.mark.parametrize("adduct", ["[M+H]+", "[M+2H]2+", "[2M+Na]+", "[M-H]-"])
 def test_isotopes_are_read_at_the_distances_of_the_charge(adduct):
     pattern = isotope_pattern(ms1(adduct=adduct), spectrum(adduct=adduct))
 
+    main, *others = pattern.intensity
+    ratio = dict(zip(ISOTOPES, np.array(others) / main, strict=True))
     molecules = parse_adduct(adduct).molecules
-    assert ratio(pattern, 1) == pytest.approx(0.193 * molecules, rel=0.05)
-    assert ratio(pattern, 2) == pytest.approx(0.343 if molecules == 1 else 0.72, rel=0.05)
-    assert ratio(pattern, -2) == ratio(pattern, -1) == 0
+    assert ratio[1] == pytest.approx(0.193 * molecules, rel=0.05)
+    assert ratio[2] == pytest.approx(0.343 if molecules == 1 else 0.72, rel=0.05)
+    assert ratio[-2] == ratio[-1] == 0
 
 
 def test_ions_beside_the_isotopes_are_not_taken_for_them():
-    mz = precursor_mz(Formula.parse(FORMULA), parse_adduct("[M+H]+"))
-    others = [(mz + offset, 5e5) for offset in (-2.0157, -1.0078, 0.5, 1.02, 2.0157, 4.0313)]
+    others = [(mz_of() + offset, 5e5) for offset in (-2.0157, -1.0078, 0.5, 1.02, 2.0157, 4.0313)]
 
     beside = isotope_pattern(ms1(more=others), spectrum(instrument="orbitrap"))
 
@@ -64,54 +58,54 @@ def test_ms1_spectra_of_a_feature_are_added_up_wherever_they_stand(ms1_is_first)
     members = [spectrum(3, feature_id="7"), spectrum(4, feature_id="7"), spectrum(5)]
     items = [*own, other, *members] if ms1_is_first else [*members, other, *own]
 
-    found = list(group(items))
+    both, alone = group(items)
 
-    assert [len(one.spectra) for one in found] == [2, 1]
-    assert found[0].isotopes.intensity[0] == pytest.approx(
-        sum(isotope_pattern(one, members[0]).intensity[0] for one in own)
-    )
-    assert found[1].isotopes is None  # it names no feature
+    assert (len(both.spectra), len(alone.spectra)) == (2, 1)
+    sums = [isotope_pattern(one, members[0]).intensity[0] for one in own]
+    assert both.isotopes.intensity[0] == pytest.approx(sum(sums))
+    assert alone.isotopes is None  # it names no feature
 
 
 def test_which_ms1_spectra_do_not_count():
     bare, weak = ms1(0, precursor_mz=None), ms1(2, scale=10.0, precursor_mz=None)
     negative = ms1(1, precursor_mz=None, polarity=-1)
+    rid = spectrum(1, 1, [(362.1378, 1.0)], precursor_mz=None)  # of isotopes
+    before, after = spectrum(0, feature_id="7"), spectrum(2, feature_id="7")
 
     none, first, second = shown(spectrum(9), bare, spectrum(1), weak, spectrum(3))
+
     assert none is None
     assert first.intensity[0] > 1e5 > second.intensity[0]  # of the last one before
-    assert shown(ms1(0, precursor_mz=300.0), spectrum(2)) == [None]
-    assert shown(negative, spectrum(2, polarity=1)) == [None]
-    assert shown(bare, negative, spectrum(2, polarity=1))[0] is not None
-    assert shown(ms1(), spectrum(file="b.mgf")) == [None]  # of another file
-    assert list(group([ms1()])) == []  # they are no features
-    before, after = spectrum(0, feature_id="7"), spectrum(2, feature_id="7")
+    for items, is_shown in (
+        ([ms1(0, precursor_mz=300.0), spectrum(2)], [False]),
+        ([negative, spectrum(2, polarity=1)], [False]),
+        ([bare, negative, spectrum(2, polarity=1)], [True]),
+        ([ms1(), spectrum(file="b.mgf")], [False]),  # of another file
+        ([ms1()], []),  # they are no features
+        ([rid, spectrum(2)], [False]),
+    ):
+        assert [one is not None for one in shown(*items)] == is_shown
     first, second = shown(before, ms1(1, feature_id="7"), after, by="none")
     assert (first, second is None) == (None, False)
-    rid = spectrum(1, 1, [(362.1378, 1.0)], precursor_mz=None)  # of isotopes
-    assert shown(rid, spectrum(2)) == [None]
 
 
 def test_scans_that_their_ms1_scan_encloses_are_read_after_it():
-    nested = [
-        scan(0, 2, 2, "1"), scan(1, 3, 2, "1"), scan(2, 1, 1),
-        scan(3, 5, 2, "4"), scan(4, 4, 1), scan(5, 6, 2, "4"), scan(6, 8, 2, "7"),
-    ]  # fmt: skip
+    # Number, level, and the number of the scan that encloses it.
+    nested = (
+        (2, 2, "1"),
+        (3, 2, "1"),
+        (1, 1, ""),
+        (5, 2, "4"),
+        (4, 1, ""),
+        (6, 2, "4"),
+        (8, 2, "7"),
+    )
+    scans = [
+        spectrum(at, level, scans=str(number), metadata={"precursor_scan": of} if of else {})
+        for at, (number, level, of) in enumerate(nested)
+    ]
 
-    found = [one.source.index for one in parents_first(nested)]
-
-    assert found == [2, 0, 1, 4, 3, 5, 6]
-
-
-def precursor_at(formula, *, heavier, adduct="[M+H]+"):
-    """The MS1 spectrum of a molecule, and an MS2 spectrum of one of its peaks."""
-    peaks = ms1_peaks(formula, adduct)
-    z = abs(parse_adduct(adduct).charge)
-    mono = peaks[0][0]
-    near = [mz for mz, _ in peaks if abs((mz - mono) * z - heavier) < 0.004]
-    chosen = max(near, key=dict(peaks).get)
-    shown = made_spectrum(*np.array(peaks).T, ms_level=1)
-    return shown, made_spectrum(precursor_mz=chosen, adduct_text=adduct, index=1), mono
+    assert [one.source.index for one in parents_first(scans)] == [2, 0, 1, 4, 3, 5, 6]
 
 
 @pytest.mark.parametrize(
@@ -125,30 +119,31 @@ def precursor_at(formula, *, heavier, adduct="[M+H]+"):
     ],
 )
 def test_an_isotope_that_was_chosen_as_the_precursor_is_known(formula, heavier, adduct):
-    shown, chosen, mono = precursor_at(formula, heavier=heavier, adduct=adduct)
+    survey, mono = ms1(formula=formula, adduct=adduct, precursor_mz=None), mz_of(formula, adduct)
+    z = abs(parse_adduct(adduct).charge)
+    near = np.abs((survey.mz - mono) * z - heavier) < 0.004
+    chosen = survey.mz[near][survey.intensity[near].argmax()]
 
-    (found,) = group([shown, chosen])
+    (found,) = group([survey, spectrum(1, adduct=adduct, precursor_mz=chosen)])
 
     assert found.first.monoisotopic_mz == pytest.approx(mono, abs=1e-4)
-    assert found.isotopes.intensity == pytest.approx(
-        isotope_pattern(shown, made_spectrum(precursor_mz=mono, adduct_text=adduct)).intensity
-    )
+    of_mono = isotope_pattern(survey, spectrum(adduct=adduct, precursor_mz=mono))
+    assert found.isotopes.intensity == pytest.approx(of_mono.intensity)
     (said,) = found.first.assumptions
-    assert f"at m/z {mono:.4f}" in said
+    assert f"at m/z {found.first.monoisotopic_mz:.4f}" in said
     assert "the precursor is taken for its isotope" in said
+
+
+def not_an_isotope(survey, mz):
+    (found,) = group([survey, spectrum(1, precursor_mz=mz)])
+    return (found.first.monoisotopic_mz, found.first.assumptions) == (None, ())
 
 
 @pytest.mark.parametrize(
     "formula", ["C8H10N4O2", "C9H10BrNO2", "C6H7BO2", "C11H13BN2O4", "C5H11NO2Se", "C12H10Se2"]
 )
 def test_the_monoisotopic_ion_is_not_taken_for_an_isotope(formula):
-    shown, _, _ = precursor_at(formula, heavier=0.0)
-    mono = precursor_mz(Formula.parse(formula), parse_adduct("[M+H]+"))
-
-    (found,) = group([shown, made_spectrum(precursor_mz=mono, adduct_text="[M+H]+", index=1)])
-
-    assert found.first.monoisotopic_mz is None
-    assert found.first.assumptions == ()
+    assert not_an_isotope(ms1(formula=formula, precursor_mz=None), mz_of(formula))
 
 
 BELOW = {"one hydrogen": (1.00783, 5e6), "no 13C": (0.99640, 5e6), "weaker": (1.00336, 5e5)}
@@ -158,10 +153,6 @@ BELOW |= {"two hydrogens": (2.01565, 2e6)}
 
 @pytest.mark.parametrize(("below", "height"), BELOW.values(), ids=list(BELOW))
 def test_another_ion_below_the_precursor_is_not_taken_for_the_monoisotopic_one(below, height):
-    mz = 362.1378
-    shown = made_spectrum((mz - below, mz, mz + 1.00336), (height, 1e6, 2e5), ms_level=1)
-    chosen = made_spectrum(precursor_mz=mz, adduct_text="[M+H]+", index=1)
+    peaks = [(mz_of() - below, height), (mz_of(), 1e6), (mz_of() + 1.00336, 2e5)]
 
-    (found,) = group([shown, chosen])
-
-    assert found.first.monoisotopic_mz is None
+    assert not_an_isotope(spectrum(0, 1, peaks, precursor_mz=None), mz_of())
