@@ -4,6 +4,7 @@ Peaks are those of caffeine, rounded.
 """
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -14,52 +15,12 @@ from tests.made_spectra import fields_of, parsed
 PEAKS = [[138.0662, 1000.0], [110.0713, 600.0]]
 FLAT = {"precursor_mz": 195.08765, "adduct": "[M+H]+"}
 WHOLE = FLAT | {"peaks": PEAKS}
-MZMINE = WHOLE | {"softwaresource": "mzmine", "ms_level": 2, "polarity": "Positive", "rt": 5.21,
-    "num_peaks": 2, "feature_id": "7", "collision_energy": [20.0, 40.0]}  # fmt: skip
 SMILES = "Cn1cnc2c1c(=O)n(C)c(=O)n2C"
-
-
-def named(key="name", **values):
-    return [{key: name.replace("_", " "), "value": value} for name, value in values.items()]
-
-
-MONA = {
-    "compound": [{"inchi": "InChI=1S/C8H10N4O2/c1-10-4", "inchiKey": "RYYVLZVUVIJVGH-UHFFFAOYSA-N",
-        "metaData": named(molecular_formula="C8H10N4O2", SMILES=SMILES), "kind": "biological",
-        "names": [{"computed": False, "name": "Caffeine", "score": 0.0}]}],
-    "id": "EQ300803",
-    "metaData": [*named(instrument_type="LC-ESI-QFT", instrument="Q Exactive Plus Orbitrap"),
-        *named(ms_level="MS2", ionization="ESI", precursor_type="[M+H]+"),
-        {"name": "collision energy", "value": "35", "unit": "eV"},
-        {"name": "retention time", "value": "5.21", "unit": "min"},
-        {"category": "focused ion", "name": "precursor m/z", "value": 195.08765},
-        *named(ionization_mode="positive")],
-    "spectrum": "138.0662:1000.000000 110.0713:600.000000",
-    "splash": {"splash": "splash10-x"},
-}  # fmt: skip
-MASSBANK = {
-    "accession": "MSBNK-X-1",
-    "title": "Caffeine; LC-ESI-QFT; MS2",
-    "compound": {"names": ["Caffeine", "Coffein"], "formula": "C8H10N4O2", "smiles": SMILES,
-        "link": [{"database": "CAS", "identifier": "58-08-2"}]},
-    "acquisition": {"instrument": "Q Exactive", "instrument_type": "LC-ESI-QFT",
-        "mass_spectrometry": {"ms_type": "MS2", "ion_mode": "POSITIVE",
-            "subtags": [{"subtag": "COLLISION_ENERGY", "value": "35 eV"}]},
-        "chromatography": [{"subtag": "RETENTION_TIME", "value": "5.21 min"}]},
-    "mass_spectrometry": {"focused_ion": [{"subtag": "PRECURSOR_M/Z", "value": "195.08765"},
-        {"subtag": "PRECURSOR_TYPE", "value": "[M+H]+"}]},
-    "peak": {"splash": "splash10-x", "numPeak": 2,
-        "peak": {"values": [{"mz": mz, "intensity": i, "rel": 9} for mz, i in PEAKS]}},
-}  # fmt: skip
-GNPS = {
-    "spectruminfo": {"spectrum_id": "CCMSLIB1", "peaks_json": str(PEAKS), "ms_level": "2"},
-    "annotations": [{"Precursor_MZ": "195.08765", "Adduct": "[M+H]+", "Ion_Mode": "positive"}],
-}
-PROXI = {
-    "attributes": [{"name": "selected ion m/z", "value": "195.08765"},
-        *named(adduct_ion_formula="[M+H]+")],
-    "mzs": [138.0662, 110.0713], "intensities": [1000, 600],
-}  # fmt: skip
+FOLDER = Path(__file__).parents[3] / "data" / "json"
+MZMINE, GNPS, MONA, MASSBANK, PROXI = (
+    json.loads((FOLDER / f"{name}.json").read_text())
+    for name in ("mzmine", "gnps", "mona", "massbank", "proxi")
+)
 OF_LIBRARY = {
     "polarity": 1, "formula_text": "C8H10N4O2", "instrument": "orbitrap",
     "collision_energy_ev": 35, "retention_time_s": pytest.approx(312.6), "name": "Caffeine",
