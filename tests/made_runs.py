@@ -7,14 +7,7 @@ import zlib
 from dataclasses import replace
 
 from duallgd_cli import __version__, config
-from duallgd_cli.chem.identity import (
-    canonical_smiles,
-    family,
-    inchi,
-    inchikey_of,
-    parse_smiles,
-    scaffold,
-)
+from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.journal import Journal
 from duallgd_cli.predict.run import predict
@@ -27,6 +20,7 @@ from duallgd_cli.results import (
     SpectrumReference,
     Structure,
 )
+from duallgd_cli.scores import Molecule
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.types import Source
 from tests.made_spectra import ASPIRIN, block, mgf
@@ -99,9 +93,9 @@ def lines_of(path):
 def structure_of(smiles, samples, *sources):
     """A molecule that sources proposed, with its names, family and scaffold."""
     mol = parse_smiles(smiles)
-    names = canonical_smiles(mol), (name := inchi(mol)), inchikey_of(name)
-    own = {"family": family(mol), "scaffold": scaffold(mol)}
-    return Structure(*names, samples, 0, -10.0, sources=tuple(sorted(sources)), **own)
+    named = Molecule.of(mol, canonical_smiles(mol))
+    about = named.smiles, named.inchi, named.inchikey, samples, 0, -10.0, tuple(sorted(sources))
+    return Structure(*about, named.family, named.scaffold)
 
 
 def written_run(folder, *results, **settings):

@@ -9,8 +9,8 @@ import pytest
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.predict.run import predict
 from duallgd_cli.spectra.features import Inputs, count_spectra
-from tests.made_runs import request, rows_of
-from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+from tests.made_runs import predicted, request, rows_of
+from tests.made_spectra import ASPIRIN, CAFFEINE, block
 from tests.stub_model import stub_model
 
 TOO_LONG = "a" * 300 + ".mgf"  # stat refuses it, as it refuses what lies in a locked folder
@@ -18,34 +18,23 @@ TOO_LONG = "a" * 300 + ".mgf"  # stat refuses it, as it refuses what lies in a l
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_an_input_like_any_other(tmp_path):
-    text = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(CAFFEINE))
-    pipe, output = tmp_path / "pipe", tmp_path / "out.csv"
+    from_file = predicted(tmp_path, block(ASPIRIN), block(CAFFEINE))
+    pipe, output = tmp_path / "pipe", tmp_path / "piped.csv"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=((tmp_path / "in.mgf").read_bytes(),))
     writer.start()
 
     assert count_spectra((str(pipe),), "none") is None  # counting would leave nothing for the run
-    summary = predict(request(str(pipe), output), stub_model())
+    assert predict(request(str(pipe), output), stub_model()).n_spectra == 2
     writer.join()
 
-    predict(request(text, tmp_path / "file.csv"), stub_model())
-    assert summary.n_spectra == 2
-    assert [r["smiles"] for r in rows_of(output)] == [
-        r["smiles"] for r in rows_of(tmp_path / "file.csv")
-    ]
+    assert [row["smiles"] for row in rows_of(output)] == [row["smiles"] for row in from_file]
 
 
-def test_an_input_that_cannot_be_looked_at_is_an_error_in_words():
-    with (
-        pytest.raises(UnreadableError, match=r"aaa\.\.\. cannot be read: File name too long"),
-        Inputs((TOO_LONG,)),
-    ):
-        pass
+def test_an_input_that_cannot_be_looked_at_is_an_error_in_words(monkeypatch):
+    with pytest.raises(UnreadableError, match=r"aaa\.\.\. cannot be read: File name too long"):
+        Inputs((TOO_LONG,)).__enter__()
     assert count_spectra((TOO_LONG,), "run") is None
-
-
-def test_closed_standard_input_is_a_missing_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-
-    with pytest.raises(MissingInputError, match="standard input is closed"), Inputs(("-",)):
-        pass
+    with pytest.raises(MissingInputError, match="standard input is closed"):
+        Inputs(("-",)).__enter__()

@@ -46,37 +46,47 @@ def ranking(share=0.5, **membership):
     return Ranking(GENERATED, OF_DATABASE, Membership(**membership), share)
 
 
-def confidences(candidates):
-    return {one.smiles: one.confidence for one in candidates}
+def confidences(ranked):
+    """Confidences by name, in order, of what a ranking gave: candidates, and the first ten's."""
+    candidates, first_ten = ranked
+    values = [one.confidence for one in candidates]
+    assert values == sorted(values, reverse=True)
+    assert first_ten == pytest.approx(math.fsum(values[:10]))
+    assert math.fsum(values) <= 1 + 1e-9
+    assert min(values) >= 0
+    found = {one.smiles: one.confidence for one in candidates}
+    assert len(found) == len(candidates)
+    return found
 
 
-MIXED = (structure("A", 5, fingerprint_tanimoto=0.5), in_database("D", fingerprint_tanimoto=0.4),
-         both("E", 3, fingerprint_tanimoto=0.7), structure("B", 1))  # fmt: skip
+MIXED = (
+    structure("A", 5, fingerprint_tanimoto=0.5),
+    in_database("D", fingerprint_tanimoto=0.4),
+    both("E", 3, fingerprint_tanimoto=0.7),
+    structure("B", 1),
+)
+TRIED = outcome(*MIXED, sampled=9)
 
 
 def test_each_is_its_confidence_in_its_world_times_the_probability_of_that_world():
-    result = (outcome(*MIXED, sampled=9),)
-    model = ranking(0.3)
+    inside = confidences(rank(of_databases((TRIED,)), OF_DATABASE))
+    outside = (replace(TRIED, structures=(MIXED[0], MIXED[3])),)
 
-    candidates, first_ten = model.rank(result)
-
-    inside = confidences(rank(of_databases(result), OF_DATABASE)[0])
-    outside = (replace(result[0], structures=(MIXED[0], MIXED[3])),)
-    others = confidences(rank(outside, GENERATED)[0])
     expected = {name: 0.3 * value for name, value in inside.items()}
-    expected |= {name: 0.7 * value for name, value in others.items()}
-    assert confidences(candidates) == pytest.approx(expected)
-    assert first_ten == pytest.approx(sum(expected.values()))
-    assert [one.confidence for one in candidates] == pytest.approx(
-        sorted(expected.values(), reverse=True)
-    )
+    for name, value in confidences(rank(outside, GENERATED)).items():
+        expected[name] = 0.7 * value
+    assert confidences(ranking(0.3).rank((TRIED,))) == pytest.approx(expected)
+    # A predicted formula has its own list, times its probability.
+    predicted = replace(TRIED, formula_source="predicted", log_prior=math.log(0.25))
+    quarter = {name: value / 4 for name, value in expected.items()}
+    assert confidences(ranking(0.3).rank((predicted,))) == pytest.approx(quarter)
 
 
 def test_who_is_certain_gets_the_structures_of_the_database_alone():
-    candidates, _ = ranking(1.0).rank((outcome(*MIXED, sampled=9),))
+    candidates, _ = ranking(1.0).rank((TRIED,))
 
-    assert {one.smiles for one in candidates} == {"D", "E"}
-    assert all(one.log_likelihood is None or one.smiles == "E" for one in candidates)
+    drawn = {one.smiles: one.log_likelihood for one in candidates}
+    assert drawn == {"D": None, "E": -10.0}
 
 
 @given(
@@ -91,107 +101,85 @@ def test_all_confidences_are_probabilities_whatever_the_weights(share, samples, 
     ]
     model = Ranking(GENERATED, OF_DATABASE, Membership(*membership), share)
 
-    candidates, first_ten = model.rank((outcome(*structures, sampled=99),))
+    found = confidences(model.rank((outcome(*structures, sampled=99),)))
 
-    values = [one.confidence for one in candidates]
-    assert len({one.inchikey14 for one in candidates}) == len(candidates) == len(structures)
-    assert all(0 <= value <= 1 for value in values)
-    assert math.fsum(values) <= 1 + 1e-9
-    assert first_ten == pytest.approx(math.fsum(values[:10]))
-
-
-def test_under_predicted_formulas_each_formula_has_its_own_list_times_its_probability():
-    alone = outcome(*MIXED, sampled=9)
-    predicted = replace(alone, formula_source="predicted", log_prior=math.log(0.25))
-
-    given_formula = confidences(ranking().rank((alone,))[0])
-    found = confidences(ranking().rank((predicted,))[0])
-
-    assert found == pytest.approx({name: 0.25 * value for name, value in given_formula.items()})
+    assert found.keys() == {one.smiles for one in structures}
 
 
 def test_without_weights_the_probability_is_what_the_user_believes():
-    assert ranking(0.2).chance((outcome(*MIXED, sampled=9),)) == pytest.approx(0.2)
-    assert ranking(0.2).chance((outcome(structure("A", 5), sampled=9),)) == 0
     alone = (outcome(in_database("D", fingerprint_tanimoto=0.9), sampled=0),)
+
+    assert ranking(0.2).chance((TRIED,)) == pytest.approx(0.2)
+    assert ranking(0.2).chance((outcome(structure("A", 5), sampled=9),)) == 0
     better = ranking(advantage=0.5, leader=0.5)
-    assert 0.5 < better.chance((outcome(*MIXED, sampled=9),)) < better.chance(alone) < 1
+    assert 0.5 < better.chance((TRIED,)) < better.chance(alone) < 1
 
 
 def test_a_header_brings_the_ranking_back_and_another_versions_is_refused():
-    model = {
-        "ranking": config.dump(GENERATED),
-        "database": config.dump(OF_DATABASE),
-        "membership": config.dump(Membership(advantage=0.5)),
-    }
+    whole = ranking(0.4, advantage=0.5)
+    parts = {"ranking": GENERATED, "database": OF_DATABASE, "membership": whole.membership}
+    model = {name: config.dump(part) for name, part in parts.items()}
     settings = {"sampling": {"database_share": 0.4}}
 
-    assert Ranking.recorded(model, settings, "x.csv") == ranking(0.4, advantage=0.5)
-    with pytest.raises(UnreadableError, match="another version"):
-        Ranking.recorded({**model, "membership": {"rivalry": 1.0}}, settings, "x.csv")
-    with pytest.raises(UnreadableError, match="another version"):
-        Ranking.recorded(model, {}, "x.csv")
+    assert Ranking.recorded(model, settings, "x.csv") == whole
+    for changed, own in ((model | {"membership": {"rivalry": 1.0}}, settings), (model, {})):
+        with pytest.raises(UnreadableError, match="another version"):
+            Ranking.recorded(changed, own, "x.csv")
 
 
-def matched(*structures, probability, block="L", offered=True, **values):
+def matched(*structures, probability, block="L", **values):
     """A hypothesis with the best match of a library."""
     match = {
-        "inchikey": structure(block).inchikey, "offered": offered, "probability": probability,
+        "inchikey": structure(block).inchikey, "offered": True, "probability": probability,
     }  # fmt: skip
     return outcome(*structures, known={"library_match": match}, **values)
 
 
 IN_LIBRARY = structure("L", 0, sources=("library",), log_likelihood=None, fingerprint_tanimoto=0.2)
 DRAWN = (structure("A", 5, fingerprint_tanimoto=0.6), structure("B", 3, fingerprint_tanimoto=0.5))
+PLAIN = confidences(Ranking(GENERATED).rank((outcome(*DRAWN),)))
 
 
 def test_the_structure_of_a_matching_spectrum_is_as_probable_as_such_matches_are_right():
-    plain = confidences(Ranking(GENERATED).rank((outcome(*DRAWN),))[0])
+    ranked = Ranking(GENERATED).rank((matched(*DRAWN, IN_LIBRARY, probability=0.9),))
 
-    ranked, ten = Ranking(GENERATED).rank((matched(*DRAWN, IN_LIBRARY, probability=0.9),))
-
-    first, *others = ranked
-    assert (first.smiles, first.rank, first.samples) == ("L", 1, 0)
-    assert first.confidence == pytest.approx(0.9)
-    assert first.sources == ("library",)
+    first = ranked[0][0]
+    assert (first.smiles, first.rank, first.samples, first.sources) == ("L", 1, 0, ("library",))
     assert math.exp(first.score) == pytest.approx(0.9)
-    shares = {one.smiles: one.confidence for one in others}
-    assert shares == pytest.approx({name: 0.1 * value for name, value in plain.items()})
-    assert ten == pytest.approx(0.9 + 0.1 * sum(plain.values()))
+    shares = {"L": 0.9} | {name: 0.1 * value for name, value in PLAIN.items()}
+    assert confidences(ranked) == pytest.approx(shares)
 
 
 def test_a_match_that_was_generated_too_keeps_the_higher_probability():
-    both = structure("A", 5, sources=("library", "noise"), fingerprint_tanimoto=0.6)
-    plain = confidences(Ranking(GENERATED).rank((outcome(*DRAWN),))[0])
+    generated = structure("A", 5, sources=("library", "noise"), fingerprint_tanimoto=0.6)
 
     low, high = (
         confidences(
-            Ranking(GENERATED).rank((matched(both, DRAWN[1], block="A", probability=probability),))[
-                0
-            ]
+            Ranking(GENERATED).rank(
+                (matched(generated, DRAWN[1], block="A", probability=probability),)
+            )
         )
-        for probability in (plain["A"] / 2, 0.95)
+        for probability in (PLAIN["A"] / 2, 0.95)
     )
 
-    assert low == pytest.approx(plain)
-    assert high["A"] == pytest.approx(0.95)
-    assert high["B"] == pytest.approx(plain["B"] * 0.05 / (1 - plain["A"]))
+    assert low == pytest.approx(PLAIN)
+    others = PLAIN["B"] * 0.05 / (1 - PLAIN["A"])
+    assert high == pytest.approx({"A": 0.95, "B": others})
 
 
 def test_under_a_predicted_formula_a_match_is_as_probable_as_the_formula_lets_it():
-    likely, unlikely = (
-        matched(
-            *DRAWN, IN_LIBRARY,
-            probability=0.9, formula_source="predicted", log_prior=math.log(chance),
-            formula=formula,
+    about = {"probability": 0.9, "formula_source": "predicted"}
+
+    found = confidences(
+        Ranking(GENERATED).rank(
+            [
+                matched(*DRAWN, IN_LIBRARY, log_prior=math.log(chance), formula=formula, **about)
+                for chance, formula in ((0.6, "C9H8O4"), (0.4, "C8H4O5"))
+            ]
         )
-        for chance, formula in ((0.6, "C9H8O4"), (0.4, "C8H4O5"))
-    )  # fmt: skip
+    )
 
-    ranked, _ = Ranking(GENERATED).rank((likely, unlikely))
-
-    assert confidences(ranked)["L"] == pytest.approx(0.54)
-    assert sum(confidences(ranked).values()) <= 1
+    assert found["L"] == pytest.approx(0.54)
 
 
 @given(
@@ -203,37 +191,15 @@ def test_with_a_database_and_a_library_all_probabilities_sum_to_one_at_most(
     probability, share, block
 ):
     structures = MIXED if block != "L" else (*MIXED, IN_LIBRARY)
+    tried = matched(*structures, block=block, probability=probability, sampled=9)
 
-    ranked, _ = ranking(share).rank(
-        (matched(*structures, block=block, probability=probability, sampled=9),)
-    )
+    found = confidences(ranking(share).rank((tried,)))
 
-    values = [one.confidence for one in ranked]
-    assert values == sorted(values, reverse=True)
-    assert sum(values) <= 1 + 1e-9
-    assert confidences(ranked)[block] >= probability - 1e-9
-    assert len(ranked) == len(structures)
+    assert found[block] >= probability - 1e-9
+    assert len(found) == len(structures)
 
 
 PART = LikelyPart("sugar", "hexose", "O", 0.8, 0.1, 0.9)
-
-
-def level_of(*confidences, certain=0.7, formula=1.0, parts=None, **match):
-    """Level of a feature whose first candidate, its family and its scaffold are so probable."""
-    tried = HypothesisResult(
-        *("ok", "", "CH4", "[M+H]+"), log_prior=math.log(formula), known={"library_match": match}
-    )
-    structure, family, scaffold = [*confidences, *confidences[-1:] * 2][:3] or (0.0, 0.0, 0.0)
-    first = Candidate(
-        1, "C", "InChI", "K" * 27, "CH4", "[M+H]+", 1, None, 0.0, structure, sources=("library",),
-        family="C", family_confidence=family, scaffold="acyclic", scaffold_confidence=scaffold,
-    )  # fmt: skip
-    one = Prediction(
-        Source("a.mgf", 0), "a", formula="CH4", adduct="[M+H]+", hypotheses=(tried,),
-        candidates=(first,) if confidences else (), parts=parts,
-    )  # fmt: skip
-    leveled = with_level(one, certain)
-    return leveled.level, leveled.schymanski
 
 
 @pytest.mark.parametrize(
@@ -253,38 +219,55 @@ def level_of(*confidences, certain=0.7, formula=1.0, parts=None, **match):
     ],
 )
 def test_the_finest_that_is_certain(confidences, others, expected):
-    assert level_of(*confidences, **others) == expected
+    """Of a feature whose first candidate, its family and its scaffold are so probable."""
+    match = {name: others[name] for name in others if name == "found"}
+    tried = HypothesisResult(
+        *("ok", "", "CH4", "[M+H]+"),
+        log_prior=math.log(others.get("formula", 1.0)), known={"library_match": match},
+    )  # fmt: skip
+    chances = [*confidences, *confidences[-1:] * 2][:3] or (0.0, 0.0, 0.0)
+    of_its = {"family": "C", "family_confidence": chances[1]}
+    of_its |= {"scaffold": "acyclic", "scaffold_confidence": chances[2], "sources": ("library",)}
+    first = Candidate(
+        1, "C", "InChI", "K" * 27, "CH4", "[M+H]+", 1, None, 0.0, chances[0], **of_its
+    )
+    one = Prediction(
+        *(Source("a.mgf", 0), "a"), formula="CH4", adduct="[M+H]+", hypotheses=(tried,),
+        candidates=(first,) if confidences else (), parts=others.get("parts"),
+    )  # fmt: skip
+
+    leveled = with_level(one, 0.7)
+
+    assert (leveled.level, leveled.schymanski) == expected
 
 
 def test_confidence_of_a_family_is_the_sum_of_its_candidates_written_or_not():
-    structures = [
+    tried = outcome(
         structure("A", 5, family="x", scaffold="s"),
         structure("B", 4, family="x", scaffold="s"),
         structure("C", 3, family="y", scaffold="s"),
-    ]
+        sampled=12,
+    )
 
-    every, _ = rank((outcome(*structures, sampled=12),), RankingModel())
-    (first,), _ = rank((outcome(*structures, sampled=12),), RankingModel(), 1)
+    (a, b, c), _ = rank((tried,), RankingModel())
+    (first,), _ = rank((tried,), RankingModel(), 1)
 
-    by_name = {one.smiles: one for one in every}
-    both = by_name["A"].confidence + by_name["B"].confidence
-    assert by_name["A"].family_confidence == by_name["B"].family_confidence == pytest.approx(both)
-    assert by_name["C"].family_confidence == pytest.approx(by_name["C"].confidence)
-    assert by_name["C"].scaffold_confidence == pytest.approx(both + by_name["C"].confidence)
-    assert first.family_confidence == pytest.approx(both)
+    pair = a.confidence + b.confidence
+    sums = [one.family_confidence for one in (a, b, c, first)]
+    assert sums == pytest.approx([pair, pair, c.confidence, pair])
+    assert c.scaffold_confidence == pytest.approx(pair + c.confidence)
 
 
 @pytest.mark.parametrize(
-    ("status", "chance", "level"),
-    [("no_candidate", 0.8, "formula"), ("no_candidate", 0.6, "nothing"), ("unreadable", 1.0, "")],
+    ("spectrum", "chance", "level"),
+    [("ok", 0.8, "formula"), ("ok", 0.6, "nothing"), ("unreadable", 1.0, "")],
 )
-def test_a_predicted_formula_is_as_certain_as_it_is_probable(status, chance, level):
+def test_a_predicted_formula_is_as_certain_as_it_is_probable(spectrum, chance, level):
     """A spectrum that was not predicted has no level."""
-    spectrum = "unreadable" if status == "unreadable" else "ok"
-    reference = SpectrumReference(Source("a.mgf", 0), "a", status=spectrum)
     result = HypothesisResult(
-        status, formula="CH4", adduct="[M+H]+", spectra=(reference,),
-        log_prior=math.log(chance), formula_source="predicted",
+        "unreadable" if spectrum == "unreadable" else "no_candidate",
+        formula="CH4", adduct="[M+H]+", log_prior=math.log(chance), formula_source="predicted",
+        spectra=(SpectrumReference(Source("a.mgf", 0), "a", status=spectrum),),
     )  # fmt: skip
 
     (one,) = predictions_of((result,), (), 0.0, 10, 0.7)

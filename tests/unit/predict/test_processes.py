@@ -8,18 +8,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError, WorkerDiedError
 from duallgd_cli.predict.api import with_own
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.run import predict
-from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.features import Inputs
+from tests.made_runs import SETTINGS, request
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 
-SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=8))
 _SECONDS = 600.0
 _STOPPED = 6  # the feature before which Ctrl-C comes
 
@@ -40,28 +38,28 @@ class Salicylate:
         return iter(["O=C(O)c1ccccc1OC=O", "CC(=O)Oc1ccccc1C(=O)O"])
 
 
-def test_results_are_the_same_bytes_whatever_decides_them(spectra, tmp_path, monkeypatch):
-    """A guide in several rounds, a database, a source of one's own, and formulas of a table."""
-    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+def test_results_are_the_same_bytes_whatever_decides_them(spectra, tmp_path, databases):
+    """A guide in several rounds, a database, a source of the user's, and formulas of a table."""
     smiles = ("CC(=O)Oc1ccccc1C(=O)O", "O=C(O)C=Cc1ccc(O)c(O)c1", "Cn1c(=O)c2c(ncn2C)n(C)c1=O")
     (tmp_path / "all.smi").write_text("\n".join(smiles))
     (tmp_path / "formulas.csv").write_text("id,formula\n1,C9H8O4\n1,C8H8N2O3\n")
-    files = GuideFiles(databases=(str(tmp_path / "all.smi"),))
-    settings = replace(SETTINGS, require=("[#6]=[#8]",), group_by="none")
+    sampling = replace(SETTINGS.sampling, samples=8)
+    about = {
+        "settings": replace(SETTINGS, require=("[#6]=[#8]",), group_by="none", sampling=sampling),
+        "guide": GuideFiles(databases=(str(tmp_path / "all.smi"),)),
+        "formulas": tmp_path / "formulas.csv",
+    }
     model = with_own(replace(stub_model(), again=stub_model), [Salicylate()])
-    written = []
-    for count in (1, 2):
-        out, about = tmp_path / f"{count}.jsonl", {"guide": files, "settings": settings}
-        about["formulas"] = tmp_path / "formulas.csv"
-        asked = PredictRequest((str(spectra),), str(out), workers=count, **about)
-        predict(asked, model)
-        written.append(out.read_text())
 
-    assert written[0] == written[1]
-    assert written[0].count("\n") == 8
-    assert "2 structures of the database among the candidates" in written[0]
-    assert "samples are as asked for" in written[0]
-    assert '"mine"' in written[0]
+    for workers in (1, 2):
+        predict(request(spectra, tmp_path / f"{workers}.jsonl", workers=workers, **about), model)
+
+    alone, shared = ((tmp_path / f"{workers}.jsonl").read_text() for workers in (1, 2))
+    assert alone == shared
+    assert alone.count("\n") == 8
+    assert "2 structures of the database among the candidates" in alone
+    assert "samples are as asked for" in alone
+    assert '"mine"' in alone
 
 
 def predicted(spectra, again, features=lambda inputs: inputs.features("none")):

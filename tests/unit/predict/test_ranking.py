@@ -18,79 +18,89 @@ from duallgd_cli.results import HypothesisResult, Structure
 
 def structure(name, samples=1, **values):
     """A structure with a made-up key; 14 letters of block, of which `name` are the first."""
-    block = name.ljust(14, "X")
-    key = f"{block}-UHFFFAOYSA-N"
+    key = f"{name.ljust(14, 'X')}-UHFFFAOYSA-N"
     scores = {name: values.pop(name) for name in FEATURES if name in values}
     values = {"repaired": 0, "log_likelihood": -10.0, "scores": scores} | values
     return Structure(smiles=name, inchi=f"InChI={name}", inchikey=key, samples=samples, **values)
 
 
-def outcome(*structures, formula="C9H8O4", adduct="[M+H]+", log_prior=0.0, sampled=100, **values):
-    return HypothesisResult(
-        status="ok",
-        formula=formula,
-        adduct=adduct,
-        n_heavy=10,
-        log_prior=log_prior,
-        structures=structures,
-        sampled=sampled,
-        **values,
-    )
+def outcome(*structures, **values):
+    about = {"formula": "C9H8O4", "adduct": "[M+H]+", "n_heavy": 10, "sampled": 100} | values
+    return HypothesisResult(status="ok", structures=structures, **about)
+
+
+def ranked(*structures, model=None, **values):
+    return rank((outcome(*structures, **values),), model or RankingModel())[0]
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("structures", "expected"),
     [
-        ([structure("B"), structure("A")], ["A", "B"]),  # ties by InChIKey, whatever the order
-        ([structure("A"), structure("B")], ["A", "B"]),
-        ([structure("A", 3), structure("B", 3, log_likelihood=-9.0)], ["B", "A"]),  # by likelihood
-        (
+        ([structure("B"), structure("A")], "AB"),  # ties by InChIKey, whatever the order
+        ([structure("A"), structure("B")], "AB"),
+        ([structure("A", 3), structure("B", 3, log_likelihood=-9.0)], "BA"),  # by likelihood
+        (  # which outweighs a few samples
             [
                 structure("A", 1, fingerprint_tanimoto=0.9),
                 structure("B", 3, fingerprint_tanimoto=0.1),
             ],
-            ["A", "B"],  # which outweighs a few samples
+            "AB",
         ),
     ],
 )
-def test_what_decides_between_molecules_drawn_as_often_or_nearly(found, expected):
-    candidates, _ = rank((outcome(*found),), RankingModel())
-
-    assert [candidate.smiles for candidate in candidates] == expected
+def test_what_decides_between_molecules_drawn_as_often_or_nearly(structures, expected):
+    assert "".join(one.smiles for one in ranked(*structures)) == expected
 
 
 def test_the_score_is_the_weighted_sum_of_the_extra_scores():
     model = RankingModel(repaired_share=-2.0, fingerprint_log_likelihood=0.3)
     shown = structure("A", 4, repaired=1, fingerprint_log_likelihood=-20.0)
 
-    (candidate,), _ = rank((outcome(shown),), model)
+    (candidate,) = ranked(shown, model=model)
 
-    total = sum(candidate.extra_scores[name] * getattr(model, name) for name in FEATURES)
-    assert candidate.score == pytest.approx(total)
-    assert candidate.extra_scores["repaired"] == 1
-    assert candidate.extra_scores["repaired_share"] == 0.25
-    assert candidate.extra_scores["log_share"] == pytest.approx(np.log(0.04))
+    extra = candidate.extra_scores
+    assert candidate.score == pytest.approx(sum(extra[n] * getattr(model, n) for n in FEATURES))
+    assert (extra["repaired"], extra["repaired_share"]) == (1, 0.25)
+    assert extra["log_share"] == pytest.approx(np.log(0.04))
 
 
 def test_a_molecule_under_two_adducts_is_one_candidate_with_both_weights():
-    alone = outcome(structure("A", 10), adduct="[M+H]+", log_prior=np.log(0.5))
-    again = outcome(structure("A", 30), adduct="[M+Na]+", log_prior=np.log(0.5))
+    def under(*adducts, source="file"):
+        return [
+            outcome(
+                structure("A", samples), adduct=adduct, log_prior=np.log(p), formula_source=source
+            )
+            for adduct, samples, p in adducts
+        ]
 
-    (candidate,), _ = rank((alone, again), RankingModel())
+    (one,), _ = rank(under(("[M+H]+", 10, 0.5), ("[M+Na]+", 30, 0.5)), RankingModel())
+    assert (one.samples, one.adduct) == (40, "[M+Na]+")
+    assert one.score == pytest.approx(np.log(0.5 * 0.1 + 0.5 * 0.3))
+    # Of predicted formulas it has both shares.
+    (alone,), _ = rank(under(("[M+H]+", 9, 0.5)), RankingModel())
+    two = under(("[M+H]+", 9, 0.5), ("[M+NH4]+", 9, 0.25), source="predicted")
+    (found,), _ = rank(two, RankingModel())
+    assert found.adduct == "[M+H]+"
+    assert found.confidence == pytest.approx(0.75 * alone.confidence)
 
-    assert candidate.samples == 40
-    assert candidate.adduct == "[M+Na]+"
-    assert candidate.score == pytest.approx(np.log(0.5 * 0.1 + 0.5 * 0.3))
 
+@pytest.mark.parametrize(
+    ("shares", "present", "above_even", "expected"),
+    [
+        # the share of the weights times the chance that the right one was drawn
+        ([0.6, 0.3, 0.1], 50.0, 0.0, [0.6, 0.3, 0.1]),
+        ([0.6, 0.3, 0.1], 0.0, 0.0, [0.3, 0.15, 0.05]),
+        # likely first candidates are corrected by a slope of their own: odds of nine, their root
+        ([0.9, 0.1], 50.0, -0.5, [0.75, 0.1]),
+        ([0.4, 0.3, 0.3], 50.0, -0.5, [0.4, 0.3, 0.3]),
+    ],
+)
+def test_confidence_is_a_probability_of_each(shares, present, above_even, expected):
+    model = RankingModel(present=present, corrected_odds_above_even=above_even)
 
-def test_confidence_is_the_share_of_the_weights_times_the_chance_that_it_was_drawn():
-    scores = np.log([0.6, 0.3, 0.1])
+    found = candidate_confidence(np.log(shares), SampleStatistics(20), model)
 
-    certain = candidate_confidence(scores, SampleStatistics(20), RankingModel(present=50.0))
-    even = candidate_confidence(scores, SampleStatistics(20), RankingModel(present=0.0))
-
-    np.testing.assert_allclose(certain, [0.6, 0.3, 0.1])
-    np.testing.assert_allclose(even, [0.3, 0.15, 0.05])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -118,18 +128,16 @@ def test_samples_are_counted_over_all_hypotheses_and_shares_within_one():
     proton = outcome(structure("A", 30), structure("B", 2), sampled=50)
     sodium = outcome(structure("A", 6), structure("C", 12), adduct="[M+Na]+", sampled=30)
     failed = HypothesisResult(status="timeout")
-
     model = RankingModel(steps=5)
-    statistics = SampleStatistics.of((proton, sodium, failed), model)
 
-    assert statistics.n_heavy == 10
-    assert statistics.log_share == pytest.approx(np.log(30 / (50 + 10)))
-    assert statistics.log_distinct == pytest.approx(np.log(3 / 80))
-    assert statistics.log_samples == pytest.approx(np.log(80))
-    assert statistics.log_steps == pytest.approx(np.log(5))
+    of_all = SampleStatistics.of((proton, sodium, failed), model)
+    of_none = SampleStatistics.of((outcome(sampled=30),), model)  # no sample became a molecule
+
+    logs = {"log_share": 30 / (50 + 10), "log_distinct": 3 / 80, "log_samples": 80, "log_steps": 5}
+    assert of_all.n_heavy == 10
+    assert [getattr(of_all, name) for name in logs] == pytest.approx(np.log([*logs.values()]))
+    assert of_none == SampleStatistics(log_samples=np.log(30), log_steps=np.log(5))
     assert SampleStatistics.of((failed,), RankingModel()) == SampleStatistics()
-    nothing = SampleStatistics.of((outcome(sampled=30),), model)  # no sample became a molecule
-    assert nothing == SampleStatistics(log_samples=np.log(30), log_steps=np.log(5))
 
 
 def test_samples_count_for_less_the_more_there_are_and_none_of_it_unless_fitted():
@@ -141,27 +149,16 @@ def test_samples_count_for_less_the_more_there_are_and_none_of_it_unless_fitted(
     np.testing.assert_allclose(counted, [1 / 1.01, 300 / 4])
 
 
-def test_likely_first_candidates_are_corrected_by_a_slope_of_their_own():
-    model = RankingModel(present=50.0, corrected_odds_above_even=-0.5)
+def test_the_ten_molecules_with_fewest_new_environments_say_how_usual_candidates_are():
+    drawn = [structure(name, known_environments=-float(n)) for n, name in enumerate("ABCDEFGHIJKL")]
+    unscored = structure("M")
 
-    likely, unlikely = (
-        candidate_confidence(np.log(shares), SampleStatistics(), model)[0]
-        for shares in ([0.9, 0.1], [0.4, 0.3, 0.3])
+    usual, unknown = (
+        SampleStatistics.of((outcome(*structures),), RankingModel()).environments
+        for structures in ([*drawn, unscored], [unscored])
     )
 
-    assert likely == pytest.approx(0.75)  # odds of nine, their root
-    assert unlikely == pytest.approx(0.4)
-
-
-def test_the_ten_molecules_with_fewest_new_environments_say_how_usual_candidates_are():
-    names = "ABCDEFGHIJKL"
-    drawn = [structure(name, 1, known_environments=-float(new)) for new, name in enumerate(names)]
-    unscored = structure("M", 1)
-
-    statistics = SampleStatistics.of((outcome(*drawn, unscored, sampled=50),), RankingModel())
-
-    assert statistics.environments == pytest.approx(-4.5)  # 0 to 9; K, L and M are left out
-    assert SampleStatistics.of((outcome(unscored, sampled=5),), RankingModel()).environments == 0
+    assert (usual, unknown) == (pytest.approx(-4.5), 0)  # 0 to 9; K, L and M are left out
 
 
 @pytest.mark.parametrize("scores", [[0.0, -1.0], [0.0], [700.0, -700.0]])
@@ -181,8 +178,7 @@ def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
     st.floats(-6, 6),
 )
 def test_a_corrected_first_candidate_keeps_the_order_and_the_sum(scores, corrected, present):
-    ordered = np.sort(scores)[::-1]
-    plain = RankingModel(present=present)
+    ordered, plain = np.sort(scores)[::-1], RankingModel(present=present)
     model = replace(plain, **dict(zip(CORRECTION, corrected, strict=True)))
 
     before, after = (
@@ -197,8 +193,7 @@ def test_a_corrected_first_candidate_keeps_the_order_and_the_sum(scores, correct
 
 
 def test_peaks_and_contrast_count_next_to_the_best_of_the_hypothesis():
-    names = ("familiarity", "peaks_found", "peaks_missed", "known_halves", "contrast")
-    names += ("known_environments",)
+    names = FEATURES[-6:]
     first, second = (-3.0, 10.0, -8.0, 2.0, 5.0, 0.0), (-4.0, 4.0, -6.0, 0.5, 7.0, -3.0)
     asked = [
         structure("A", **dict(zip(names, first, strict=True))),
@@ -207,15 +202,13 @@ def test_peaks_and_contrast_count_next_to_the_best_of_the_hypothesis():
     ]
     model = RankingModel(familiarity=1.0, peaks_found=1.0, peaks_missed=1.0)
 
-    ranked, _ = rank((outcome(*asked),), model)
+    found = ranked(*asked, model=model)
 
-    said = {one.smiles: [one.extra_scores[name] for name in FEATURES[-6:]] for one in ranked}
-    assert said == {
-        "A": [-3, 0, -2, 2, -2, 0],
-        "B": [-4, -6, 0, 0.5, 0, -3],
-        "C": [-4, -6, -2, 0.5, -2, -3],
-    }
-    assert [one.smiles for one in ranked] == ["A", "B", "C"]
+    assert [(one.smiles, [one.extra_scores[name] for name in names]) for one in found] == [
+        ("A", [-3, 0, -2, 2, -2, 0]),
+        ("B", [-4, -6, 0, 0.5, 0, -3]),
+        ("C", [-4, -6, -2, 0.5, -2, -3]),
+    ]
 
 
 @pytest.mark.parametrize("source", ["file", "predicted"])
@@ -231,7 +224,5 @@ def test_where_next_to_nothing_is_explained_less_confidence_is_stated(source, n_
     alone, top_alone = rank((replace(explained, **hardly),), RankingModel())
 
     assert [one.smiles for one in alone] == [one.smiles for one in by_peaks]
-    assert [one.confidence for one in alone] == pytest.approx(
-        [0.6 * one.confidence for one in by_peaks]
-    )
-    assert top_alone == pytest.approx(0.6 * top)
+    stated = [one.confidence for one in alone] + [top_alone]
+    assert stated == pytest.approx([0.6 * p for p in (*(c.confidence for c in by_peaks), top)])

@@ -5,36 +5,52 @@ import pytest
 from duallgd_cli.errors import UsageError
 from duallgd_cli.predict.settings import PredictRequest, Shard
 
-
-@pytest.mark.parametrize("text", ["2", "a/b", "1/2/3", "-1/2", "", "²/8", "1/" + "9" * 20])
-def test_what_is_no_shard_is_a_usage_error(text):
-    with pytest.raises(UsageError, match="is not of the form 2/8, with at most 100000 shards"):
-        Shard.parse(text)
-
-
-@pytest.mark.parametrize(("number", "count"), [(0, 3), (4, 3), (1, 0), (1, 100_001)])
-def test_a_shard_that_cannot_be_is_a_usage_error(number, count):
-    for made in (lambda: Shard.parse(f"{number}/{count}"), lambda: Shard(number, count)):
-        with pytest.raises(UsageError, match=f"{number}/{count} does not exist; .* at most 100000"):
-            made()
-
-
-def test_the_journal_lies_beside_the_output_and_names_its_shard():
-    assert PredictRequest(("a",), "x/out.csv").journal_path() == Path("x/out.csv.journal.jsonl")
-    second = PredictRequest(("a",), "out.sdf", shard=Shard(2, 8)).journal_path()
-    assert second == Path("out.sdf.shard-2-of-8.journal.jsonl")
-
-
-@pytest.mark.parametrize("asked", [{"resume": True}, {"shard": Shard(1, 2)}])
-def test_resuming_or_sharding_to_standard_output_needs_a_journal(asked):
-    with pytest.raises(UsageError, match="--journal"):
-        PredictRequest(("a",), "-", **asked)
+NO_SHARD = "is not of the form 2/8, with at most 100000 shards"
+SECOND = {"shard": Shard(2, 8)}
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
-    [({"shard": Shard(1, 2)}, "needs a whole run"), ({"output": "-"}, "needs an output file")],
+    ("text", "said"),
+    [
+        *((text, NO_SHARD) for text in ("2", "a/b", "1/2/3", "-1/2", "", "²/8", "1/" + "9" * 20)),
+        *(
+            (text, f"{text} does not exist; .* at most 100000")
+            for text in ("0/3", "4/3", "1/0", "1/100001")
+        ),
+    ],
 )
-def test_tables_for_other_programs_lie_beside_the_output_of_a_whole_run(asked, said):
-    with pytest.raises(UsageError, match=f"--summary {said}"):
-        PredictRequest(("a",), **{"output": "out.csv"} | asked, summaries=("gnps",))
+def test_what_is_no_shard_is_a_usage_error(text, said):
+    with pytest.raises(UsageError, match=said):
+        Shard.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("output", "asked", "journal"),
+    [
+        ("x/out.csv", {}, "x/out.csv.journal.jsonl"),
+        ("out.sdf", SECOND, "out.sdf.shard-2-of-8.journal.jsonl"),
+        ("out.sdf", SECOND | {"journal": Path("j")}, "j"),
+    ],
+)
+def test_the_journal_lies_beside_the_output_and_names_its_shard(output, asked, journal):
+    assert PredictRequest(("a",), output, **asked).journal_path() == Path(journal)
+    assert PredictRequest(("a",), "-").journal_path() is None
+
+
+@pytest.mark.parametrize(
+    ("output", "asked", "said"),
+    [
+        ("-", {"resume": True}, "need --journal FILE"),
+        ("-", SECOND, "need --journal FILE"),
+        ("out.csv", SECOND | {"summaries": ("gnps",)}, "--summary needs a whole run"),
+        ("out.csv", SECOND | {"names": Path("n.csv")}, "--names needs a whole run"),
+        ("-", {"summaries": ("gnps",)}, "--summary needs an output file"),
+        ("-", {"features": Path("f.csv")}, "--features needs an output file"),
+        ("out.csv", {"inputs": ("a", "b", "a")}, "input a is named twice"),
+        ("out.csv", {"workers": 257}, "workers"),
+        ("out.csv", {"workers": 0}, "workers"),
+    ],
+)
+def test_what_a_run_cannot_be_is_a_usage_error(output, asked, said):
+    with pytest.raises(UsageError, match=said):
+        PredictRequest(**{"inputs": ("a",), "output": output} | asked)

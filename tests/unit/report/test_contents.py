@@ -10,6 +10,7 @@ from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
 from duallgd_cli.results import LikelyPart
 from tests.made_runs import (
     ASPIRIN_KEY,
+    MATCH,
     aspirin_result,
     lines_of,
     predicted,
@@ -20,6 +21,11 @@ from tests.made_runs import (
 from tests.made_spectra import ASPIRIN, CAFFEINE, block
 
 FAMILY = "benzene ring + acetoxy or carboxymethyl + carboxyl, positions open"
+ORTHO, META, PARA = (
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "CC(=O)Oc1cccc(C(=O)O)c1",
+    "CC(=O)Oc1ccc(C(=O)O)cc1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,21 +38,23 @@ def shown(folder, result, top_k=None, names=None, **settings):
     return next(ReportedRun([written_run(folder, result, **settings)], top_k, 1, names).features())
 
 
-def test_every_feature_is_there_once_in_the_order_of_the_input(features, tmp_path):
-    ids = [(feature["number"], feature["id"]) for feature in features]
-    assert ids == [(n, str(n + 1)) for n in range(11)]
-    assert [len(feature["spectra"]) for feature in features][:2] == [2, 1]
-    assert all(len(feature["candidates"]) <= 3 for feature in features)
+def by_smiles(feature):
+    return {one["smiles"]: one for one in feature["candidates"]}
 
-    apart = (block(ASPIRIN, feature_id=1), block(CAFFEINE), block(ASPIRIN, feature_id=1))
-    predicted(tmp_path, *apart)
-    found = list(ReportedRun([tmp_path / "out.csv"]).features())
-    assert [len(feature["spectra_ids"]) for feature in found] == [2, 1]
+
+def test_every_feature_is_there_once_in_the_order_of_the_input(features, tmp_path):
+    assert [(one["number"], one["id"]) for one in features] == [(n, str(n + 1)) for n in range(11)]
+    assert [len(one["spectra"]) for one in features][:2] == [2, 1]
+    assert all(len(one["candidates"]) <= 3 for one in features)
+
+    one = block(ASPIRIN, feature_id=1)
+    predicted(tmp_path, one, block(CAFFEINE), one)
+    apart = ReportedRun([tmp_path / "out.csv"]).features()
+    assert [len(one["spectra_ids"]) for one in apart] == [2, 1]
 
 
 def test_explanations_point_at_the_measured_peaks_and_at_atoms_of_candidates(features):
-    explained = features[0]["hypotheses"][0]["explained"]
-    measured = features[0]["spectra"]
+    explained, measured = features[0]["hypotheses"][0]["explained"], features[0]["spectra"]
 
     assert [len(spectrum["mz"]) for spectrum in measured] == [8, 10]
     assert len({(spectrum, peak) for spectrum, peak, *_ in explained}) == 12
@@ -70,11 +78,10 @@ def test_parts_are_said_in_words_and_atoms_and_others_are_listed(example_run, mo
 
     feature = next(ReportedRun([example_run]).features())
 
-    assert feature["sentence"] == "contains a hexose (0.94)"
-    assert feature["part"] == ["hexose", 0.94]
-    ((name, kind, probability, atoms),) = feature["parts"]
-    assert (name, kind, probability) == ("hexose", "sugar", 0.94)
+    ((*said, atoms),) = feature["parts"]
+    assert said == ["hexose", "sugar", 0.94]
     assert len(atoms) == len(feature["candidates"])
+    assert (feature["sentence"], feature["part"]) == ("contains a hexose (0.94)", ["hexose", 0.94])
     assert feature["other_parts"] == [["furan", "ring", 0.06]]
 
 
@@ -85,18 +92,18 @@ def test_only_bonds_that_not_all_candidates_have_have_a_certainty(tmp_path):
     for one in candidates:
         assert len(one["certainty"]) == len(one["drawing"]["bonds"])
         assert None in one["certainty"]  # the benzene ring has a bond that is the same in all
-        assert all(0 < share < 1 for share in one["certainty"] if share is not None)
-        assert any(share is not None for share in one["certainty"])
+        shares = [share for share in one["certainty"] if share is not None]
+        assert shares
+        assert all(0 < share < 1 for share in shares)
     assert set(alone["certainty"]) == {None}
 
 
 @pytest.mark.parametrize("change", ["gone", "changed"])
 def test_without_the_input_explained_peaks_are_left_and_it_is_said(own_run, change):
     spectra = own_run.with_name("spectra.mgf")
+    spectra.write_text(spectra.read_text().replace("195.08773", "195.08774"))
     if change == "gone":
         spectra.unlink()
-    else:
-        spectra.write_text(spectra.read_text().replace("195.08773", "195.08774"))
     reported = ReportedRun([own_run])
     (peaks,) = next(reported.features())["spectra"]
 
@@ -121,15 +128,16 @@ def test_texts_from_files_become_harmless_and_stay_readable(text, seen):
 def test_candidates_of_one_family_stand_together_with_what_they_sum_to(tmp_path):
     result = aspirin_result()
     bare = tuple(one._replace(family="", scaffold="") for one in result.structures)
+
     feature, few = shown(tmp_path, result), shown(tmp_path, result, 2)
     unnamed = shown(tmp_path, aspirin_result(structures=bare))
-    candidates, families = feature["candidates"], feature["families"]
 
+    candidates, families = feature["candidates"], feature["families"]
     name, confidence, places = max(families, key=lambda family: len(family[2]))
-    assert name == FAMILY
-    assert {candidates[place]["smiles"] for place in places} == {
-        *("CC(=O)Oc1ccccc1C(=O)O", "CC(=O)Oc1cccc(C(=O)O)c1", "CC(=O)Oc1ccc(C(=O)O)cc1")
-    }
+    assert (name, {candidates[place]["smiles"] for place in places}) == (
+        FAMILY,
+        {ORTHO, META, PARA},
+    )
     summed = sum(candidates[place]["confidence"] for place in places)
     assert confidence == pytest.approx(summed, abs=1e-5)
     of_all = [places for _, _, places in families]
@@ -143,12 +151,15 @@ def test_candidates_of_one_family_stand_together_with_what_they_sum_to(tmp_path)
 def test_of_many_features_the_best_of_each_of_the_first_families_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(contents, "LARGE", 0)
     feature = shown(tmp_path, aspirin_result())
-    drawn = [place for place, one in enumerate(feature["candidates"]) if "drawing" in one]
 
+    drawn = [place for place, one in enumerate(feature["candidates"]) if "drawing" in one]
     assert drawn == [places[0] for _, _, places in feature["families"]][:3]
     assert all("certainty" in feature["candidates"][place] for place in drawn)
     assert all(one["sources"] for one in feature["candidates"])
     assert all(len(atoms) == len(drawn) for *_, atoms in feature["parts"])
+
+
+UNSURE = {"log_prior": -2.0, "formula_source": "predicted", "known": {}}
 
 
 @pytest.mark.parametrize(
@@ -157,10 +168,7 @@ def test_of_many_features_the_best_of_each_of_the_first_families_is_drawn(tmp_pa
         ({}, 0.1, "structure", "3", "certain to the structure: "),
         ({}, 0.41, "family", "3", "certain to the family: "),
         ({}, 0.99, "formula", "4", "certain to the formula: 1.00"),
-        (
-            {"log_prior": -2.0, "formula_source": "predicted", "known": {}},
-            *(0.9, "nothing", "5", "nothing is certain: no answer reaches 0.9"),
-        ),
+        (UNSURE, 0.9, "nothing", "5", "nothing is certain: no answer reaches 0.9"),
     ],
 )
 def test_the_level_is_said_with_its_probability(
@@ -173,8 +181,8 @@ def test_the_level_is_said_with_its_probability(
     assert feature["certain"].startswith(sentence)
     assert level == "nothing" or feature["certain"].endswith(f"{rungs[level][0]:.2f}")
     assert [*rungs][:3] == ["structure", "family", "scaffold"]
-    assert (rungs["family"][1], rungs["scaffold"][1]) == (FAMILY, "c1ccccc1")
-    assert rungs["formula"][1] == "C9H8O4"
+    answers = [rungs[name][1] for name in ("family", "scaffold", "formula")]
+    assert answers == [FAMILY, "c1ccccc1", "C9H8O4"]
 
 
 def test_what_was_not_predicted_has_no_level(tmp_path):
@@ -193,42 +201,40 @@ def test_page_and_table_agree_on_the_level_however_few_candidates_are_shown(tmp_
 
     feature = next(ReportedRun([run], most).features())
 
-    assert feature["level"] == line["level"] != "nothing"
-    assert feature["schymanski"] == line["schymanski"]
+    assert [feature[name] for name in ("level", "schymanski")] == [
+        line["level"],
+        line["schymanski"],
+    ]
+    assert feature["level"] != "nothing"
 
 
 def test_a_candidate_says_where_it_comes_from_and_which_library_has_its_spectrum(tmp_path):
-    match = aspirin_result().known["library_match"]
     peaks = {"mz": [121.03, 139.04], "intensity": [1.0, 0.5], "library": "mine\x1b.msp"}
     offered, refused = (
-        shown(tmp_path, aspirin_result(known={"library_match": match | changes}))
+        shown(tmp_path, aspirin_result(known={"library_match": MATCH | changes}))
         for changes in (peaks, {"offered": False})
     )
-    by_smiles = {one["smiles"]: one for one in offered["candidates"]}
-    aspirin = by_smiles["CC(=O)Oc1ccccc1C(=O)O"]
+    candidates = by_smiles(offered)
 
-    said = {
-        "library": "mine .msp", "name": "Aspirin <b>", "score": 0.931, "matched_peaks": 7,
-        "probability": 0.4,
-    }  # fmt: skip
-    assert (aspirin["sources"], aspirin["library_match"]) == (["library", "noise"], said)
-    assert [one["library_match"] for one in by_smiles.values()].count(None) == 4
-    assert by_smiles["CC(=O)Oc1ccc(C(=O)O)cc1"]["sources"] == ["<i>mine", "analogues"]
+    names = "name", "score", "matched_peaks", "probability"
+    said = {name: MATCH[name] for name in names} | {"library": "mine .msp"}
+    matches = {smiles: one["library_match"] for smiles, one in candidates.items()}
+    assert matches == dict.fromkeys(candidates) | {ORTHO: said}
+    assert candidates[ORTHO]["sources"] == ["library", "noise"]
+    assert candidates[PARA]["sources"] == ["<i>mine", "analogues"]
     assert offered["library"] == peaks | said
     assert [one["library_match"] for one in refused["candidates"]] == [None] * 5
     assert refused["library"] is None
 
 
 def test_candidates_have_the_names_of_a_table(tmp_path):
-    (tmp_path / "names.tsv").write_text(
-        f"inchikey\tname\tclass\n{ASPIRIN_KEY}\tAspirin\x1b[1m\tSalicylates\n"
-    )
+    names = tmp_path / "names.tsv"
+    names.write_text(f"inchikey\tname\tclass\n{ASPIRIN_KEY}\tAspirin\x1b[1m\tSalicylates\n")
 
-    feature = shown(tmp_path, aspirin_result(), names=tmp_path / "names.tsv")
+    candidates = by_smiles(shown(tmp_path, aspirin_result(), names=names))
 
-    called = {one["smiles"]: (one["name"], one["class"]) for one in feature["candidates"]}
-    assert called["CC(=O)Oc1ccccc1C(=O)O"] == ("Aspirin [1m", "Salicylates")
-    assert list(called.values()).count(("", "")) == 4
+    called = {smiles: (one["name"], one["class"]) for smiles, one in candidates.items()}
+    assert called == dict.fromkeys(called, ("", "")) | {ORTHO: ("Aspirin [1m", "Salicylates")}
 
 
 def test_settings_are_named_as_the_command_line_takes_them(own_run):

@@ -14,10 +14,20 @@ from duallgd_cli.writers.names import NAME_COLUMNS, Names
 from tests.unit.writers.test_writers import FAILED, RUN, candidate, prediction
 
 ETHANOL = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N"
-ALANINES = (
-    "QNAYBMKLOCPYGJ-REOHCLBHSA-N\tL-alanine\tamino acids\n"
-    "QNAYBMKLOCPYGJ-UWTATZPHSA-N\tD-alanine\tamino acids\n"
-)
+FLAT, L, D = (f"QNAYBMKLOCPYGJ-{end}-N" for end in ("UHFFFAOYSA", "REOHCLBHSA", "UWTATZPHSA"))
+HEAD = "inchikey\tname\tclass\n"
+ALANINES = f"{HEAD}{L}\tL-alanine\tamino acids\n{D}\tD-alanine\tamino acids\n"
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Writes a table of names."""
+
+    def written(text):
+        (tmp_path / "names.tsv").write_text(text, encoding="utf-8")
+        return tmp_path / "names.tsv"
+
+    return written
 
 
 def called(path, key=ETHANOL):
@@ -27,23 +37,21 @@ def called(path, key=ETHANOL):
 @pytest.mark.parametrize(
     "text",
     [
-        f"inchikey\tname\tclass\n{ETHANOL}\tethanol\talcohols\n",
+        f"{HEAD}{ETHANOL}\tethanol\talcohols\n",
         f"# mine\nclass\tnumber\tInChI Key\tCompound Name\nalcohols\t7\t{ETHANOL}\tethanol\n",
         f"\ufeffInChIKey2D,Name,Class\r\n{ETHANOL[:14]},ethanol,alcohols\r\n",
         f"inchikey;name;class\nInChIKey={ETHANOL};ethanol;alcohols\n",
-        f"inchikey\tname\tclass\n{ETHANOL.lower()}\tethanol\talcohols\n{ETHANOL}\tethanol\talcohols\n",
+        f"{HEAD}{ETHANOL.lower()}\tethanol\talcohols\n{ETHANOL}\tethanol\talcohols\n",
     ],
 )
-def test_a_table_may_have_any_of_these_forms(tmp_path, text):
-    (tmp_path / "names.txt").write_text(text, encoding="utf-8")
-
-    assert called(tmp_path / "names.txt") == ("ethanol", "alcohols")
-    assert called(tmp_path / "names.txt", "RYYVLZVUVIJVGH-UHFFFAOYSA-N") == ("", "")
+def test_a_table_may_have_any_of_these_forms(table, text):
+    assert called(table(text)) == ("ethanol", "alcohols")
+    assert called(table(text), "RYYVLZVUVIJVGH-UHFFFAOYSA-N") == ("", "")
 
 
 def test_a_packed_table_is_read_and_a_process_gets_its_place_alone(tmp_path):
-    with gzip.open(tmp_path / "names.tsv.gz", "wt") as file:
-        file.write("inchikey\tname\n" + f"{ETHANOL}\tethanol\n" * 1000)
+    text = HEAD + f"{ETHANOL}\tethanol\t\n" * 1000
+    (tmp_path / "names.tsv.gz").write_bytes(gzip.compress(text.encode()))
 
     kept = pickle.dumps(Names.read(tmp_path / "names.tsv.gz"))
 
@@ -55,27 +63,18 @@ def test_a_packed_table_is_read_and_a_process_gets_its_place_alone(tmp_path):
     ("more", "names"),
     [
         ("", "L-alanine | D-alanine"),
-        ("QNAYBMKLOCPYGJ-UHFFFAOYSA-N\talanine\t\n", "alanine"),  # the very key
-        ("QNAYBMKLOCPYGJ\tAla\t\nQNAYBMKLOCPYGJ\tA\t\n", "L-alanine | D-alanine | Ala | 1 more"),
+        (f"{FLAT}\talanine\t\n", "alanine"),  # the very key
+        (f"{FLAT[:14]}\tAla\t\n{FLAT[:14]}\tA\t\n", "L-alanine | D-alanine | Ala | 1 more"),
     ],
 )
-def test_of_several_names_of_a_block_none_is_guessed(tmp_path, more, names):
-    (tmp_path / "names.tsv").write_text("inchikey\tname\tclass\n" + ALANINES + more)
-
-    assert called(tmp_path / "names.tsv", "QNAYBMKLOCPYGJ-UHFFFAOYSA-N")[0] == names
+def test_of_several_names_of_a_block_none_is_guessed(table, more, names):
+    assert called(table(ALANINES + more), FLAT)[0] == names
 
 
-def test_bad_rows_are_one_warning(tmp_path, caplog):
-    rows = (
-        "inchikey\tname\tclass",
-        f"{ETHANOL}\tethanol\tx",
-        "no key\tx\ty",
-        f"{ETHANOL}\t\t",
-        "\tz\t",
-    )
-    (tmp_path / "names.tsv").write_text("\n".join(rows) + "\n")
+def test_bad_rows_are_one_warning(table, caplog):
+    path = table(f"{HEAD}{ETHANOL}\tethanol\tx\nno key\tx\ty\n{ETHANOL}\t\t\n\tz\t\n")
 
-    assert called(tmp_path / "names.tsv") == ("ethanol", "x")
+    assert called(path) == ("ethanol", "x")
     (record,) = caplog.records
     said = "names.tsv: 3 of 4 rows left out, the first in line 3: 'no key' is no InChIKey"
     assert record.getMessage().endswith(said)
@@ -86,28 +85,27 @@ def test_bad_rows_are_one_warning(tmp_path, caplog):
     [
         ("name\tclass\nethanol\talcohols\n", "has no column inchikey; it has name, class"),
         (f"{ETHANOL}\tethanol\talcohols\n", "has no column inchikey"),
-        (f"inchikey\tname\tclass\n{ETHANOL}\ta\tb\tc\n", "line 2: the row has more cells"),
+        (f"{HEAD}{ETHANOL}\ta\tb\tc\n", "line 2: the row has more cells"),
         ("inchikey\tname\nx\ty\n", "names no molecule: line 2: 'x' is no InChIKey"),
         ("inchikey\tname\n", "names no molecule$"),
         ("", "has no column inchikey"),
-        (None, "does not exist"),
     ],
 )
-def test_what_names_nothing_is_refused(tmp_path, text, message):
-    if text is not None:
-        (tmp_path / "names.tsv").write_text(text)
+def test_what_names_nothing_is_refused(table, text, message):
+    path = table(text)
 
     with pytest.raises(DuallgdError, match=message):
-        Names.read(tmp_path / "names.tsv")
+        Names.read(path)
+    with pytest.raises(DuallgdError, match="does not exist"):
+        Names.read(path.with_name("absent.tsv"))
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "sdf"])
-def test_outputs_say_what_listed_candidates_are_called(tmp_path, kind):
-    (tmp_path / "names.tsv").write_text(f"inchikey\tname\tclass\n{ETHANOL}\t=ethanol\talcohols\n")
+def test_outputs_say_what_listed_candidates_are_called(table, kind):
+    names = Names(table(f"{HEAD}{ETHANOL}\t=ethanol\talcohols\n"))
     other = candidate(2, "COC", inchikey="LCGLNKUTAGEVQW-UHFFFAOYSA-N")
-    predictions = [FAILED, prediction(candidate(), other)]
 
-    text = "".join(pieces(predictions, kind, RUN, Names(tmp_path / "names.tsv")))
+    text = "".join(pieces([FAILED, prediction(candidate(), other)], kind, RUN, names))
 
     if kind == "sdf":
         assert text.count(">  <CANDIDATE_NAME>\n=ethanol\n") == 1
@@ -115,6 +113,6 @@ def test_outputs_say_what_listed_candidates_are_called(tmp_path, kind):
         found = json.loads(text.splitlines()[1])["candidates"]
         assert [one["candidate_name"] for one in found] == ["=ethanol", ""]
     else:
-        names, *rows = csv.reader(io.StringIO(text), delimiter="," if kind == "csv" else "\t")
-        assert names == [*COLUMNS, *NAME_COLUMNS]
+        head, *rows = csv.reader(io.StringIO(text), delimiter="," if kind == "csv" else "\t")
+        assert head == [*COLUMNS, *NAME_COLUMNS]
         assert [row[-2:] for row in rows] == [["", ""], ["'=ethanol", "alcohols"], ["", ""]]
