@@ -1,6 +1,6 @@
 import json
 import resource
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -110,70 +110,69 @@ def test_a_journal_that_is_started_again_is_empty_but_no_other_file_is_touched(p
     assert other.read_text() == "spectrum_id,file\n"
 
 
-OPENED = pytest.mark.parametrize(
-    "opened",
-    [lambda path: Journal.resume(path, HEADER), lambda path: [*FinishedRun([path]).features()]],
-    ids=["resume", "merge"],
-)
+def lines(place, change):
+    """A change of the text of one line of a journal."""
+
+    def changed(path):
+        every = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join([*every[:place], change(every[place]), *every[place + 1 :]]))
+
+    return changed
+
+
+def values(place, change):
+    """A change of one line as plain values, its checksum right."""
+
+    def changed(path):
+        rewrite(path, lambda every: [*every[:place], change(every[place]), *every[place + 1 :]])
+
+    return changed
+
+
+DAMAGED, ANOTHER = "damaged after byte", r"another version.*predict again"
 NOW = b":%d," % FORMAT
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("change", "said"),
     [
-        (lambda all: [b'{"duallgd_journal":99,"later":[]}\n', *all[1:]], "of format 99, and"),
-        (lambda all: [all[0].replace(NOW, b":1,", 1), *all[1:]], "of format 1, and this"),
-        (lambda all: [all[0].replace(b'"1"', b'{"a":1}', 1), *all[1:]], "after byte 0;"),
-        (lambda all: [all[0], b"[" * 9999 + b"\n", *all[2:]], "damaged after byte"),
-        (lambda all: [all[0], all[2], all[1], *all[3:]], "damaged after byte"),
-        (lambda all: [*all[1:2], *all], "not a duallgd journal"),
-        (lambda all: [*all, *all], "damaged after byte"),
+        (lines(0, lambda _: b'{"duallgd_journal":99,"later":[]}\n'), "of format 99, and this"),
+        (lines(0, lambda line: line.replace(NOW, b":1,", 1)), "of format 1, and this"),
+        (lines(0, lambda line: line.replace(b'"1"', b'{"a":1}', 1)), f"{DAMAGED} 0;"),
+        (lines(1, lambda _: b"[" * 9999 + b"\n"), DAMAGED),
+        (lines(0, lambda _: b""), "not a duallgd journal"),
+        (
+            values(0, lambda line: {"duallgd_journal": FORMAT, "version": "9", "seeds": [1]}),
+            ANOTHER,
+        ),
+        (values(0, lambda line: line | {"colour": "blue"}), ANOTHER),
+        (values(0, lambda line: line | {"inputs": [5]}), ANOTHER),
+        (values(0, lambda line: line | {"inputs": [{"path": "a"}]}), ANOTHER),
+        (values(1, lambda line: {"colour": "blue"}), ANOTHER),
+        (values(1, lambda line: line | {"feature": 10**30}), ANOTHER),
+        (values(1, lambda line: line | {"spectra": []}), ANOTHER),
+        # an input that the header lacks
+        (values(1, lambda line: line | {"spectra": [{"source": ["b", 0]}]}), ANOTHER),
+        (values(1, lambda line: {"end": {"ms1": 0}}), ANOTHER),
     ],
 )
-@OPENED
-def test_a_journal_of_another_format_or_damaged_inside_is_refused(path, lines, said, opened):
-    changed = b"".join(lines(path.read_bytes().splitlines(keepends=True)))
-    path.write_bytes(changed)
+def test_a_journal_that_is_damaged_or_of_another_version_is_refused(path, change, said):
+    change(path)
+    before = path.read_bytes()
 
-    with pytest.raises((UsageError, UnreadableError), match=said):
-        opened(path)
-
-    assert path.read_bytes() == changed
-
-
-MARK = {"duallgd_journal": FORMAT}
-LINE = {"feature": 1, "spectra": [{"source": ["a.mgf", 0]}], "hypotheses": []}
+    for opened in (lambda: FinishedRun([path]), lambda: Journal.resume(path, HEADER)):
+        with pytest.raises((UsageError, UnreadableError), match=said):
+            opened()
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ("number", "values"),
-    [
-        (0, MARK | {"version": "9", "seeds": [1]}),
-        (0, MARK | asdict(HEADER) | {"colour": "blue"}),
-        (0, MARK | asdict(HEADER) | {"inputs": [5]}),
-        (0, MARK | asdict(HEADER) | {"inputs": [{"path": "a"}]}),
-        (1, {"colour": "blue"}),
-        (1, LINE | {"feature": 10**30}),
-        (1, LINE | {"spectra": []}),
-        (1, LINE | {"spectra": [{"source": ["b", 0]}]}),  # an input that the header lacks
-        (1, {"end": {"ms1": 0}}),
-    ],
+    "own", [{"structures": [["CCO", *[0] * 40]]}, {"peaks": [[1]]}, {"colour": "blue"}]
 )
-@OPENED
-def test_a_line_that_another_version_wrote_is_refused_in_a_sentence(path, number, values, opened):
-    rewrite(path, lambda lines: [*lines[:number], values, *lines[number + 1 :]])
+def test_fields_of_another_version_are_refused_where_they_are_read(path, own):
+    values(1, lambda line: line | {"hypotheses": [line["hypotheses"][0] | own]})(path)
 
-    with pytest.raises(UnreadableError, match=r"another version.*predict again"):
-        opened(path)
-
-
-@pytest.mark.parametrize(
-    "changed", [{"structures": [["CCO", *[0] * 40]]}, {"peaks": [[1]]}, {"colour": "blue"}]
-)
-def test_fields_of_another_version_are_refused_in_a_sentence(path, changed):
-    rewrite(path, lambda lines: (lines[1]["hypotheses"][0].update(changed), lines)[1])
-
-    with pytest.raises(UnreadableError, match=r"j was written by another version.*predict again"):
+    with pytest.raises(UnreadableError, match=f"j was written by {ANOTHER}"):
         list(FinishedRun([path]).features())
 
 

@@ -39,68 +39,41 @@ def tallies(result):
     return result.sampled, result.assembled, result.repaired, result.rejected
 
 
-N, D, WRONG = "noise", DATABASE, {"rejection": "with [OX2H]"}
+N, D, E = "noise", DATABASE, "enumerated"
+WRONG = {"rejection": "with [OX2H]"}
+SPELLED = of(E, "OC(=O)c1ccccc1OC(C)=O")  # aspirin
+REPAIRED = of("templates", ASPIRIN, -3.0, is_repaired=True)
+TIED = [of(N, PYRIDONE), of(N, HYDROXYPYRIDINE)]
+SALTS = [of(N, SALT, -1.0)] * 2
 
 
 @pytest.mark.parametrize(
     ("proposals", "structures", "counts"),
     [
-        (  # a molecule of several sources is one with the samples of all
-            [
-                of(N, ASPIRIN, -1.0), of("enumerated", "OC(=O)c1ccccc1OC(C)=O"),
-                of("templates", ASPIRIN, -3.0, is_repaired=True), of("enumerated", ISOMER),
-            ],
-            [
-                (ASPIRIN, 3, 1, -2.0, ("enumerated", "noise", "templates")),
-                (ISOMER, 1, 0, None, ("enumerated",)),
-            ],
-            (4, 3, 1, {}),
-        ),
-        # by the name proposed most often, else the first in the alphabet
-        (
-            [of(N, PYRIDONE), *[of(N, HYDROXYPYRIDINE)] * 2],
-            [(HYDROXYPYRIDINE, 3, 0, None, ("noise",))],
-            (3, 3, 0, {}),
-        ),
-        (
-            [of(N, PYRIDONE), of(N, HYDROXYPYRIDINE)],
-            [(min(PYRIDONE, HYDROXYPYRIDINE), 2, 0, None, ("noise",))],
-            (2, 2, 0, {}),
-        ),
-        # structures of a database are no samples
-        (
-            [of(D, ASPIRIN), of(D, ISOMER)],
-            [(ASPIRIN, 0, 0, None, (D,)), (ISOMER, 0, 0, None, (D,))],
-            (0, 0, 0, {}),
-        ),
-        (
-            [of(D, ASPIRIN), of(N, ASPIRIN, -2.0), BROKEN],
-            [(ASPIRIN, 1, 0, -2.0, (D, "noise"))],
-            (2, 1, 0, {"disconnected": 1}),
-        ),
-        # what breaks a constraint is counted by its reason
-        (
-            [of(D, ASPIRIN, **WRONG), of("enumerated", ISOMER, **WRONG), BROKEN, BROKEN],
-            [],
-            (3, 0, 0, {"disconnected": 2, "with [OX2H]": 1}),
-        ),
-        # internal salts are left out where anything else was proposed
-        (
-            [of(N, one, -1.0) for one in (SALT, DIOL, SAME_SALT, SALT)],
-            [(DIOL, 1, 0, -1.0, ("noise",))],
-            (4, 1, 0, {"internal salt": 3}),
-        ),
-        # else one placement of the charges stays with the samples of all
-        (
-            [of(N, SALT, -1.0), of("templates", SAME_SALT, -4.0), of(N, SALT, -1.0)],
-            [(SALT, 3, 0, -2.0, ("noise", "templates"))],
-            (3, 3, 0, {}),
-        ),
-        (  # but those of a database stay as they are
-            [of(D, SAME_SALT), *[of(N, SALT, -1.0)] * 2, of(N, DIOL, -1.0)],
-            [(SAME_SALT, 0, 0, None, (D,)), (DIOL, 1, 0, -1.0, ("noise",))],
-            (3, 1, 0, {"internal salt": 2}),
-        ),
+        # A molecule of several sources is one with the samples of all.
+        ([of(N, ASPIRIN, -1.0), SPELLED, REPAIRED, of(E, ISOMER)],
+         [(ASPIRIN, 3, 1, -2.0, (E, N, "templates")), (ISOMER, 1, 0, None, (E,))], (4, 3, 1, {})),
+        # It has the name proposed most often, else the first in the alphabet.
+        ([*TIED, TIED[1]], [(HYDROXYPYRIDINE, 3, 0, None, (N,))], (3, 3, 0, {})),
+        (TIED, [(min(PYRIDONE, HYDROXYPYRIDINE), 2, 0, None, (N,))], (2, 2, 0, {})),
+        # Structures of a database are no samples.
+        ([of(D, ASPIRIN), of(D, ISOMER)],
+         [(ASPIRIN, 0, 0, None, (D,)), (ISOMER, 0, 0, None, (D,))], (0, 0, 0, {})),
+        ([of(D, ASPIRIN), of(N, ASPIRIN, -2.0), BROKEN], [(ASPIRIN, 1, 0, -2.0, (D, N))],
+         (2, 1, 0, {"disconnected": 1})),
+        # What breaks a constraint is counted by its reason.
+        ([of(D, ASPIRIN, **WRONG), of(E, ISOMER, **WRONG), BROKEN, BROKEN], [],
+         (3, 0, 0, {"disconnected": 2, "with [OX2H]": 1})),
+        # Internal salts are left out where anything else was proposed;
+        ([*SALTS, of(N, DIOL, -1.0), of(N, SAME_SALT, -1.0)], [(DIOL, 1, 0, -1.0, (N,))],
+         (4, 1, 0, {"internal salt": 3})),
+        # else one placement of the charges stays with the samples of all;
+        ([*SALTS, of("templates", SAME_SALT, -4.0)], [(SALT, 3, 0, -2.0, (N, "templates"))],
+         (3, 3, 0, {})),
+        # but those of a database stay as they are.
+        ([of(D, SAME_SALT), *SALTS, of(N, DIOL, -1.0)],
+         [(SAME_SALT, 0, 0, None, (D,)), (DIOL, 1, 0, -1.0, (N,))],
+         (3, 1, 0, {"internal salt": 2})),
     ],
 )  # fmt: skip
 def test_proposals_become_molecules_with_tallies(proposals, structures, counts):

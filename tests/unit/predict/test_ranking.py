@@ -1,3 +1,9 @@
+"""Candidates are ranked, their confidence is a probability, and the finest certain level is said.
+
+Generated molecules and structures of databases are one list, by the law of total probability.
+"""
+
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -5,6 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duallgd_cli import config
+from duallgd_cli.errors import UnreadableError
+from duallgd_cli.ranking.one_list import (
+    Membership,
+    Ranking,
+    of_databases,
+    predictions_of,
+    with_level,
+)
 from duallgd_cli.ranking.ranking import (
     CORRECTION,
     FEATURES,
@@ -13,7 +28,15 @@ from duallgd_cli.ranking.ranking import (
     candidate_confidence,
     rank,
 )
-from duallgd_cli.results import HypothesisResult, Structure
+from duallgd_cli.results import (
+    Candidate,
+    HypothesisResult,
+    LikelyPart,
+    Prediction,
+    SpectrumReference,
+    Structure,
+)
+from duallgd_cli.spectra.types import Source
 
 
 def structure(name, samples=1, **values):
@@ -138,38 +161,14 @@ def test_samples_are_counted_over_all_hypotheses_and_shares_within_one():
     assert [getattr(of_all, name) for name in logs] == pytest.approx(np.log([*logs.values()]))
     assert of_none == SampleStatistics(log_samples=np.log(30), log_steps=np.log(5))
     assert SampleStatistics.of((failed,), RankingModel()) == SampleStatistics()
-
-
-def test_samples_count_for_less_the_more_there_are_and_none_of_it_unless_fitted():
-    few, many = (SampleStatistics(log_samples=float(np.log(n))) for n in (1, 300))
-    saturated = RankingModel(saturation=0.01)
-
-    assert [one.counted(RankingModel()) for one in (few, many)] == [few, many]
-    counted = [np.exp(one.counted(saturated).log_samples) for one in (few, many)]
-    np.testing.assert_allclose(counted, [1 / 1.01, 300 / 4])
-
-
-def test_the_ten_molecules_with_fewest_new_environments_say_how_usual_candidates_are():
+    # Samples count for less the more there are, if that was fitted.
+    assert of_all.counted(RankingModel()) == of_all
+    counted = of_all.counted(RankingModel(saturation=0.01)).log_samples
+    assert np.exp(counted) == pytest.approx(80 / 1.8)
+    # The ten with fewest new environments say how usual candidates are; M was not scored.
     drawn = [structure(name, known_environments=-float(n)) for n, name in enumerate("ABCDEFGHIJKL")]
-    unscored = structure("M")
-
-    usual, unknown = (
-        SampleStatistics.of((outcome(*structures),), RankingModel()).environments
-        for structures in ([*drawn, unscored], [unscored])
-    )
-
-    assert (usual, unknown) == (pytest.approx(-4.5), 0)  # 0 to 9; K, L and M are left out
-
-
-@pytest.mark.parametrize("scores", [[0.0, -1.0], [0.0], [700.0, -700.0]])
-@pytest.mark.parametrize("weight", [-800.0, 800.0])
-def test_probabilities_stay_within_bounds_at_both_ends(scores, weight):
-    model = RankingModel(present=weight, present_score=weight)
-
-    confidence = candidate_confidence(np.array(scores), SampleStatistics(20), model)
-
-    assert np.isfinite(confidence).all()
-    assert 0 <= confidence.sum() <= 1 + 1e-12
+    usual = SampleStatistics.of((outcome(*drawn, structure("M")),), RankingModel())
+    assert (usual.environments, of_all.environments) == (pytest.approx(-4.5), 0)
 
 
 @given(
@@ -226,3 +225,248 @@ def test_where_next_to_nothing_is_explained_less_confidence_is_stated(source, n_
     assert [one.smiles for one in alone] == [one.smiles for one in by_peaks]
     stated = [one.confidence for one in alone] + [top_alone]
     assert stated == pytest.approx([0.6 * p for p in (*(c.confidence for c in by_peaks), top)])
+
+
+GENERATED = RankingModel(n_spectra=9, present=0.0)
+OF_DATABASE = RankingModel(n_spectra=9, present=2.0)
+
+
+def in_database(name, **values):
+    return structure(name, 0, sources=("database",), log_likelihood=None, **values)
+
+
+def both(name, samples, **values):
+    return structure(name, samples, sources=("database", "noise"), **values)
+
+
+def ranking(share=0.5, **membership):
+    return Ranking(GENERATED, OF_DATABASE, Membership(**membership), share)
+
+
+def confidences(ranked):
+    """Confidences by name, in order, of what a ranking gave: candidates, and the first ten's."""
+    candidates, first_ten = ranked
+    values = [one.confidence for one in candidates]
+    assert values == sorted(values, reverse=True)
+    assert first_ten == pytest.approx(math.fsum(values[:10]))
+    assert math.fsum(values) <= 1 + 1e-9
+    assert min(values) >= 0
+    found = {one.smiles: one.confidence for one in candidates}
+    assert len(found) == len(candidates)
+    return found
+
+
+MIXED = (
+    structure("A", 5, fingerprint_tanimoto=0.5),
+    in_database("D", fingerprint_tanimoto=0.4),
+    both("E", 3, fingerprint_tanimoto=0.7),
+    structure("B", 1),
+)
+TRIED = outcome(*MIXED, sampled=9)
+
+
+def test_each_is_its_confidence_in_its_world_times_the_probability_of_that_world():
+    inside = confidences(rank(of_databases((TRIED,)), OF_DATABASE))
+    outside = (replace(TRIED, structures=(MIXED[0], MIXED[3])),)
+
+    expected = {name: 0.3 * value for name, value in inside.items()}
+    for name, value in confidences(rank(outside, GENERATED)).items():
+        expected[name] = 0.7 * value
+    assert confidences(ranking(0.3).rank((TRIED,))) == pytest.approx(expected)
+    # A predicted formula has its own list, times its probability.
+    predicted = replace(TRIED, formula_source="predicted", log_prior=math.log(0.25))
+    quarter = {name: value / 4 for name, value in expected.items()}
+    assert confidences(ranking(0.3).rank((predicted,))) == pytest.approx(quarter)
+
+
+def test_who_is_certain_gets_the_structures_of_the_database_alone():
+    candidates, _ = ranking(1.0).rank((TRIED,))
+
+    drawn = {one.smiles: one.log_likelihood for one in candidates}
+    assert drawn == {"D": None, "E": -10.0}
+
+
+@given(
+    share=st.floats(0.01, 0.99),
+    samples=st.lists(st.integers(0, 20), min_size=1, max_size=6),
+    membership=st.tuples(*[st.floats(-3, 3)] * 4),
+)
+def test_all_confidences_are_probabilities_whatever_the_weights(share, samples, membership):
+    structures = [
+        both(f"{n}", count) if count % 3 else in_database(f"{n}") if n % 2 else structure(f"{n}", 1)
+        for n, count in enumerate(samples)
+    ]
+    model = Ranking(GENERATED, OF_DATABASE, Membership(*membership), share)
+
+    found = confidences(model.rank((outcome(*structures, sampled=99),)))
+
+    assert found.keys() == {one.smiles for one in structures}
+
+
+def test_without_weights_the_probability_is_what_the_user_believes():
+    alone = (outcome(in_database("D", fingerprint_tanimoto=0.9), sampled=0),)
+
+    assert ranking(0.2).chance((TRIED,)) == pytest.approx(0.2)
+    assert ranking(0.2).chance((outcome(structure("A", 5), sampled=9),)) == 0
+    better = ranking(advantage=0.5, leader=0.5)
+    assert 0.5 < better.chance((TRIED,)) < better.chance(alone) < 1
+
+
+def test_a_header_brings_the_ranking_back_and_another_versions_is_refused():
+    whole = ranking(0.4, advantage=0.5)
+    parts = {"ranking": GENERATED, "database": OF_DATABASE, "membership": whole.membership}
+    model = {name: config.dump(part) for name, part in parts.items()}
+    settings = {"sampling": {"database_share": 0.4}}
+
+    assert Ranking.recorded(model, settings, "x.csv") == whole
+    for changed, own in ((model | {"membership": {"rivalry": 1.0}}, settings), (model, {})):
+        with pytest.raises(UnreadableError, match="another version"):
+            Ranking.recorded(changed, own, "x.csv")
+
+
+def matched(*structures, probability, block="L", **values):
+    """A hypothesis with the best match of a library."""
+    match = {
+        "inchikey": structure(block).inchikey, "offered": True, "probability": probability,
+    }  # fmt: skip
+    return outcome(*structures, known={"library_match": match}, **values)
+
+
+IN_LIBRARY = structure("L", 0, sources=("library",), log_likelihood=None, fingerprint_tanimoto=0.2)
+DRAWN = (structure("A", 5, fingerprint_tanimoto=0.6), structure("B", 3, fingerprint_tanimoto=0.5))
+PLAIN = confidences(Ranking(GENERATED).rank((outcome(*DRAWN),)))
+
+
+def test_the_structure_of_a_matching_spectrum_is_as_probable_as_such_matches_are_right():
+    ranked = Ranking(GENERATED).rank((matched(*DRAWN, IN_LIBRARY, probability=0.9),))
+
+    first = ranked[0][0]
+    assert (first.smiles, first.rank, first.samples, first.sources) == ("L", 1, 0, ("library",))
+    assert math.exp(first.score) == pytest.approx(0.9)
+    shares = {"L": 0.9} | {name: 0.1 * value for name, value in PLAIN.items()}
+    assert confidences(ranked) == pytest.approx(shares)
+
+
+def test_a_match_that_was_generated_too_keeps_the_higher_probability():
+    generated = structure("A", 5, sources=("library", "noise"), fingerprint_tanimoto=0.6)
+
+    low, high = (
+        confidences(
+            Ranking(GENERATED).rank(
+                (matched(generated, DRAWN[1], block="A", probability=probability),)
+            )
+        )
+        for probability in (PLAIN["A"] / 2, 0.95)
+    )
+
+    assert low == pytest.approx(PLAIN)
+    others = PLAIN["B"] * 0.05 / (1 - PLAIN["A"])
+    assert high == pytest.approx({"A": 0.95, "B": others})
+
+
+def test_under_a_predicted_formula_a_match_is_as_probable_as_the_formula_lets_it():
+    about = {"probability": 0.9, "formula_source": "predicted"}
+
+    found = confidences(
+        Ranking(GENERATED).rank(
+            [
+                matched(*DRAWN, IN_LIBRARY, log_prior=math.log(chance), formula=formula, **about)
+                for chance, formula in ((0.6, "C9H8O4"), (0.4, "C8H4O5"))
+            ]
+        )
+    )
+
+    assert found["L"] == pytest.approx(0.54)
+
+
+@given(
+    probability=st.floats(0, 1),
+    share=st.floats(0.01, 0.99),
+    block=st.sampled_from(["A", "D", "E", "L"]),
+)
+def test_with_a_database_and_a_library_all_probabilities_sum_to_one_at_most(
+    probability, share, block
+):
+    structures = MIXED if block != "L" else (*MIXED, IN_LIBRARY)
+    tried = matched(*structures, block=block, probability=probability, sampled=9)
+
+    found = confidences(ranking(share).rank((tried,)))
+
+    assert found[block] >= probability - 1e-9
+    assert len(found) == len(structures)
+
+
+PART = LikelyPart("sugar", "hexose", "O", 0.8, 0.1, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("confidences", "others", "expected"),
+    [
+        ([0.96], {}, ("structure", "2b")),
+        ([0.75], {}, ("structure", "3")),
+        ([0.7], {}, ("structure", "3")),
+        ([0.5, 0.71], {}, ("family", "3")),
+        ([0.1, 0.2, 0.7], {}, ("scaffold", "3")),
+        ([0.1, 0.2, 0.3], {"parts": [PART]}, ("parts", "3")),
+        ([0.1, 0.2, 0.3], {"parts": [], "formula": 0.9}, ("formula", "4")),
+        ([0.1, 0.2, 0.3], {"formula": 0.69}, ("nothing", "5")),
+        ([], {"formula": 0.9}, ("formula", "4")),
+        ([], {"formula": 0.6}, ("nothing", "5")),
+        ([0.1], {"formula": 0.2, "found": True}, ("nothing", "2a")),
+    ],
+)
+def test_the_finest_that_is_certain(confidences, others, expected):
+    """Of a feature whose first candidate, its family and its scaffold are so probable."""
+    match = {name: others[name] for name in others if name == "found"}
+    tried = HypothesisResult(
+        *("ok", "", "CH4", "[M+H]+"),
+        log_prior=math.log(others.get("formula", 1.0)), known={"library_match": match},
+    )  # fmt: skip
+    chances = [*confidences, *confidences[-1:] * 2][:3] or (0.0, 0.0, 0.0)
+    of_its = {"family": "C", "family_confidence": chances[1]}
+    of_its |= {"scaffold": "acyclic", "scaffold_confidence": chances[2], "sources": ("library",)}
+    first = Candidate(
+        1, "C", "InChI", "K" * 27, "CH4", "[M+H]+", 1, None, 0.0, chances[0], **of_its
+    )
+    one = Prediction(
+        *(Source("a.mgf", 0), "a"), formula="CH4", adduct="[M+H]+", hypotheses=(tried,),
+        candidates=(first,) if confidences else (), parts=others.get("parts"),
+    )  # fmt: skip
+
+    leveled = with_level(one, 0.7)
+
+    assert (leveled.level, leveled.schymanski) == expected
+
+
+def test_confidence_of_a_family_is_the_sum_of_its_candidates_written_or_not():
+    tried = outcome(
+        structure("A", 5, family="x", scaffold="s"),
+        structure("B", 4, family="x", scaffold="s"),
+        structure("C", 3, family="y", scaffold="s"),
+        sampled=12,
+    )
+
+    (a, b, c), _ = rank((tried,), RankingModel())
+    (first,), _ = rank((tried,), RankingModel(), 1)
+
+    pair = a.confidence + b.confidence
+    sums = [one.family_confidence for one in (a, b, c, first)]
+    assert sums == pytest.approx([pair, pair, c.confidence, pair])
+    assert c.scaffold_confidence == pytest.approx(pair + c.confidence)
+
+
+@pytest.mark.parametrize(
+    ("spectrum", "chance", "level"),
+    [("ok", 0.8, "formula"), ("ok", 0.6, "nothing"), ("unreadable", 1.0, "")],
+)
+def test_a_predicted_formula_is_as_certain_as_it_is_probable(spectrum, chance, level):
+    """A spectrum that was not predicted has no level."""
+    result = HypothesisResult(
+        "unreadable" if spectrum == "unreadable" else "no_candidate",
+        formula="CH4", adduct="[M+H]+", log_prior=math.log(chance), formula_source="predicted",
+        spectra=(SpectrumReference(Source("a.mgf", 0), "a", status=spectrum),),
+    )  # fmt: skip
+
+    (one,) = predictions_of((result,), (), 0.0, 10, 0.7)
+
+    assert (one.level, bool(one.schymanski)) == (level, bool(level))

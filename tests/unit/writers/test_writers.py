@@ -1,13 +1,18 @@
+"""Outputs as tables, JSON lines and structures; names in them; tables for other programs."""
+
 import csv
+import gzip
 import io
 import json
 import os
+import pickle
 from dataclasses import replace
 
 import pytest
 from rdkit import Chem
 
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import DuallgdError, UnreadableError, UsageError
+from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.results import (
     Candidate,
     ExplainedPeak,
@@ -16,8 +21,15 @@ from duallgd_cli.results import (
     Prediction,
     sentences,
 )
+from duallgd_cli.spectra.run import FeatureSettings
 from duallgd_cli.spectra.types import Source
 from duallgd_cli.writers import formats
+from duallgd_cli.writers.features import write_features
+from duallgd_cli.writers.names import NAME_COLUMNS, Names
+from duallgd_cli.writers.summaries import SUMMARIES
+from tests.made_runs import SETTINGS, predicted, request, rows_of
+from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block
+from tests.stub_model import stub_model
 
 HEADER = (
     "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
@@ -228,3 +240,222 @@ def test_two_runs_of_one_output_do_not_disturb_each_other(tmp_path, monkeypatch)
     formats.write_pieces(slowly(), path)
 
     assert [one.read_text() for one in tmp_path.iterdir()] == ["first, whole \\udcff"]
+
+
+ETHANOL = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N"
+FLAT, L, D = (f"QNAYBMKLOCPYGJ-{end}-N" for end in ("UHFFFAOYSA", "REOHCLBHSA", "UWTATZPHSA"))
+HEAD = "inchikey\tname\tclass\n"
+ALANINES = f"{HEAD}{L}\tL-alanine\tamino acids\n{D}\tD-alanine\tamino acids\n"
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Writes a table of names."""
+
+    def written(text):
+        (tmp_path / "names.tsv").write_text(text, encoding="utf-8")
+        return tmp_path / "names.tsv"
+
+    return written
+
+
+def called(path, key=ETHANOL):
+    return tuple(Names.read(path).of(key).values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{HEAD}{ETHANOL}\tethanol\talcohols\n",
+        f"# mine\nclass\tnumber\tInChI Key\tCompound Name\nalcohols\t7\t{ETHANOL}\tethanol\n",
+        f"\ufeffInChIKey2D,Name,Class\r\n{ETHANOL[:14]},ethanol,alcohols\r\n",
+        f"inchikey;name;class\nInChIKey={ETHANOL};ethanol;alcohols\n",
+        f"{HEAD}{ETHANOL.lower()}\tethanol\talcohols\n{ETHANOL}\tethanol\talcohols\n",
+    ],
+)
+def test_a_table_may_have_any_of_these_forms(table, text):
+    assert called(table(text)) == ("ethanol", "alcohols")
+    assert called(table(text), "RYYVLZVUVIJVGH-UHFFFAOYSA-N") == ("", "")
+
+
+def test_a_packed_table_is_read_and_a_process_gets_its_place_alone(tmp_path):
+    text = HEAD + f"{ETHANOL}\tethanol\t\n" * 1000
+    (tmp_path / "names.tsv.gz").write_bytes(gzip.compress(text.encode()))
+
+    kept = pickle.dumps(Names.read(tmp_path / "names.tsv.gz"))
+
+    assert len(kept) < 500
+    assert tuple(pickle.loads(kept).of(ETHANOL).values()) == ("ethanol", "")
+
+
+@pytest.mark.parametrize(
+    ("more", "names"),
+    [
+        ("", "L-alanine | D-alanine"),
+        (f"{FLAT}\talanine\t\n", "alanine"),  # the very key
+        (f"{FLAT[:14]}\tAla\t\n{FLAT[:14]}\tA\t\n", "L-alanine | D-alanine | Ala | 1 more"),
+    ],
+)
+def test_of_several_names_of_a_block_none_is_guessed(table, more, names):
+    assert called(table(ALANINES + more), FLAT)[0] == names
+
+
+def test_bad_rows_are_one_warning(table, caplog):
+    path = table(f"{HEAD}{ETHANOL}\tethanol\tx\nno key\tx\ty\n{ETHANOL}\t\t\n\tz\t\n")
+
+    assert called(path) == ("ethanol", "x")
+    (record,) = caplog.records
+    said = "names.tsv: 3 of 4 rows left out, the first in line 3: 'no key' is no InChIKey"
+    assert record.getMessage().endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name\tclass\nethanol\talcohols\n", "has no column inchikey; it has name, class"),
+        (f"{ETHANOL}\tethanol\talcohols\n", "has no column inchikey"),
+        (f"{HEAD}{ETHANOL}\ta\tb\tc\n", "line 2: the row has more cells"),
+        ("inchikey\tname\nx\ty\n", "names no molecule: line 2: 'x' is no InChIKey"),
+        ("inchikey\tname\n", "names no molecule$"),
+        ("", "has no column inchikey"),
+    ],
+)
+def test_what_names_nothing_is_refused(table, text, message):
+    path = table(text)
+
+    with pytest.raises(DuallgdError, match=message):
+        Names.read(path)
+    with pytest.raises(DuallgdError, match="does not exist"):
+        Names.read(path.with_name("absent.tsv"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "sdf"])
+def test_outputs_say_what_listed_candidates_are_called(table, kind):
+    names = Names(table(f"{HEAD}{ETHANOL}\t=ethanol\talcohols\n"))
+    other = candidate(2, "COC", inchikey="LCGLNKUTAGEVQW-UHFFFAOYSA-N")
+
+    text = "".join(formats.pieces([FAILED, prediction(candidate(), other)], kind, RUN, names))
+
+    if kind == "sdf":
+        assert text.count(">  <CANDIDATE_NAME>\n=ethanol\n") == 1
+    elif kind == "jsonl":
+        found = json.loads(text.splitlines()[1])["candidates"]
+        assert [one["candidate_name"] for one in found] == ["=ethanol", ""]
+    else:
+        head, *rows = csv.reader(io.StringIO(text), delimiter="," if kind == "csv" else "\t")
+        assert head == [*formats.COLUMNS, *NAME_COLUMNS]
+        assert [row[-2:] for row in rows] == [["", ""], ["'=ethanol", "alcohols"], ["", ""]]
+
+
+# SIRIUS 6, columns of structure_identifications.tsv in its writer's order.
+SIRIUS = (
+    "structurePerIdRank formulaRank ConfidenceScoreExact ConfidenceScoreApproximate "
+    "CSI:FingerIDScore ZodiacScore SiriusScore molecularFormula adduct precursorFormula InChIkey2D "
+    "InChI name smiles xlogp pubchemids links dbflags ionMass retentionTimeInSeconds "
+    "retentionTimeInMinutes formulaId alignedFeatureId mappingFeatureId overallFeatureQuality"
+)
+# mzmine 4, local compound database search; id and score are imported as additional columns.
+MZMINE = {
+    *("neutral_mass", "mz", "rt", "formula", "smiles", "inchi", "inchi_key", "name", "comment"),
+    *("adduct", "id", "score"),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run over a pair of spectra, one with another key and one without candidates."""
+    folder = tmp_path_factory.mktemp("summaries")
+    blocks = (
+        block(ASPIRIN, feature_id="17", scans="17", rtinseconds="90"),
+        block(ASPIRIN, feature_id="17", scans="17", scale=0.5),
+        block(CAFFEINE, title="no key", scans="5"),
+        block(NICOTINE, feature_id="8", pepmass="200.0"),
+    )
+    settings = replace(SETTINGS, top_k=3)
+    predicted(folder, *blocks, settings=settings, summaries=tuple(SUMMARIES))
+    return folder
+
+
+def test_sirius_tables_hold_the_first_candidate_of_each_feature(run):
+    aspirin, caffeine = rows_of(run / "out.structure_identifications.tsv")
+    ours = rows_of(run / "out.csv")[0]
+
+    assert list(aspirin) == SIRIUS.split()
+    ids = "mappingFeatureId", "structurePerIdRank"
+    assert [[row[name] for name in ids] for row in (aspirin, caffeine)] == [["17", "1"], ["5", "1"]]
+    expected = {
+        "InChIkey2D": ours["inchikey14"], "smiles": ours["smiles"],
+        "ConfidenceScoreExact": ours["confidence"], "molecularFormula": "C9H8O4",
+        "ionMass": "181.04954", "retentionTimeInSeconds": "90", "retentionTimeInMinutes": "1.5",
+    }  # fmt: skip
+    assert aspirin.items() >= expected.items()
+
+
+def test_mzmine_tables_hold_all_candidates_with_minutes(run):
+    rows = rows_of(run / "out.mzmine.csv")
+    aspirin = [row for row in rows if row["id"] == "17"]
+
+    assert set(rows[0]) == MZMINE
+    assert [row["rt"] for row in aspirin] == ["1.5"] * 3
+    assert float(aspirin[0]["neutral_mass"]) == pytest.approx(180.0423, abs=1e-4)
+    assert aspirin[0]["adduct"] == "[M+H]+"
+    assert all(0 <= float(row["score"]) <= 1 and row["name"] == row["inchi_key"] for row in rows)
+
+
+def test_gnps_tables_have_a_node_for_every_feature_by_its_cluster_index(run):
+    rows = rows_of(run / "out.gnps.tsv")
+
+    assert next(iter(rows[0])) == "cluster index"
+    nodes = [
+        (row["cluster index"], row["duallgd_status"], row["duallgd_smiles"] != "") for row in rows
+    ]
+    assert nodes == [("17", "ok", True), ("5", "ok", True), ("8", "formula_mismatch", False)]
+
+
+def test_merge_writes_the_same_summaries_and_refuses_others(run, tmp_path):
+    merge(request(str(run / "out.csv"), tmp_path / "again.csv", summaries=("gnps",)))
+
+    assert (tmp_path / "again.gnps.tsv").read_bytes() == (run / "out.gnps.tsv").read_bytes()
+    assert not (tmp_path / "again.mzmine.csv").exists()
+    asked = request(str(run / "in.mgf"), run / "out.csv", summaries=("metfrag",))
+    with pytest.raises(UsageError, match="'metfrag' is not known; choose sirius, mzmine, gnps"):
+        predict(asked, stub_model())
+
+
+BROKEN = "BEGIN IONS\nPEPMASS=abc\n100.0 x\nEND IONS\n"
+
+
+def written(folder, content, name="in.mgf"):
+    """How many features were written and not, and why; and the remarks of the table."""
+    (folder / name).write_bytes(content)
+    try:
+        result = write_features(
+            (str(folder / name),), str(folder / "out.mgf"), "run", FeatureSettings()
+        )
+    except UnreadableError as error:
+        result = str(error)
+    return result, [row["remarks"] for row in rows_of(folder / "out.csv")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("in.mgf", BROKEN.encode()), ("in.mzML", b"<mzML><run><spectrum id='scan=1' ")],
+)
+def test_where_no_record_can_be_read_it_is_an_error_and_the_table_says_why(tmp_path, name, text):
+    said, (remarks,) = written(tmp_path, text, name)
+
+    assert said == f"none of 1 record can be read: {remarks}; see {tmp_path / 'out.csv'}"
+    assert said.count(";") > 1
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_read_is_written_and_what_is_not_is_said(tmp_path, packed):
+    content = (BROKEN + block(CAFFEINE) * 50).encode()
+
+    (n_written, n_left_out, why), rows = written(
+        tmp_path, gzip.compress(content)[:-40] if packed else content
+    )
+
+    assert n_written + n_left_out == len(rows)
+    assert n_written > 0
+    assert (n_left_out, "the file ends early after" in why) == (1 + packed, packed)
