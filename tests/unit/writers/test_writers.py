@@ -106,21 +106,12 @@ def test_a_candidate_is_a_row_of_the_documented_columns_in_order():
         "mzspec:USI000000:a:scan:12",
     ]
     assert (second[8], second[18]) == ("2", "")  # rank and message
-
-
-def test_a_spectrum_without_candidates_is_one_row_that_says_why():
-    failed, other = rows("csv", FAILED, prediction(candidate()))
-
+    # A spectrum without candidates says why; what spectra of a feature share is written once.
+    pair = prediction(candidate(), candidate(2, "COC"))
+    failed, *others = rows("csv", FAILED, pair, replace(pair, source=pair.group[1]))
     empty = dict.fromkeys(("rank", "smiles", "precursor_mz", "confidence_top10"), "")
-    said = {"status": "no_formula", "message": "give a formula"}
-    assert failed.items() >= (empty | said).items()
-    assert other["status"] == "ok"
-
-
-def test_what_spectra_of_a_feature_share_is_written_once():
-    first = prediction(candidate(), candidate(2, "COC"))
-
-    assert len(rows("csv", first, replace(first, source=first.group[1]))) == 2
+    assert failed.items() >= (empty | {"status": "no_formula", "message": "give a formula"}).items()
+    assert [(row["rank"], row["status"]) for row in others] == [("1", "ok"), ("2", "ok")]
 
 
 WICKED = "\x1b[31mred\x07\x85next\u2028line\x1cgroup\x9b2J\tcell\r\n"
@@ -155,12 +146,6 @@ def test_a_spreadsheet_runs_no_cell(said, written):
     (row,) = rows("csv", prediction(candidate(), feature_id=said))
 
     assert (row["feature_id"], row["score"], row["smiles"]) == (written, "-1.23457", "CCO")
-
-
-def test_any_table_is_columns_and_values_by_column():
-    values = [{"b": 1.5, "a": "=x", "left out": 1}, {"a": None, "b": 2}]
-
-    assert "".join(formats.table(("a", "b", "c"), values, "tsv")) == "a\tb\tc\n'=x\t1.5\t\n\t2\t\n"
 
 
 def test_a_message_quotes_at_most_the_beginning_of_a_long_word():
@@ -248,6 +233,11 @@ HEAD = "inchikey\tname\tclass\n"
 ALANINES = f"{HEAD}{L}\tL-alanine\tamino acids\n{D}\tD-alanine\tamino acids\n"
 
 
+MORE, VERY = f"{FLAT[:14]}\tAla\t\n{FLAT[:14]}\tA\t\n", f"{FLAT}\talanine\t\n"
+OF_ETHANOL, OTHER = ("ethanol", "alcohols"), "RYYVLZVUVIJVGH-UHFFFAOYSA-N"
+NUMBERED = "class\tnumber\tInChI Key\tCompound Name"
+
+
 @pytest.fixture
 def table(tmp_path):
     """Writes a table of names."""
@@ -259,51 +249,46 @@ def table(tmp_path):
     return written
 
 
-def called(path, key=ETHANOL):
-    return tuple(Names.read(path).of(key).values())
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("text", "key", "called"),
     [
-        f"{HEAD}{ETHANOL}\tethanol\talcohols\n",
-        f"# mine\nclass\tnumber\tInChI Key\tCompound Name\nalcohols\t7\t{ETHANOL}\tethanol\n",
-        f"\ufeffInChIKey2D,Name,Class\r\n{ETHANOL[:14]},ethanol,alcohols\r\n",
-        f"inchikey;name;class\nInChIKey={ETHANOL};ethanol;alcohols\n",
-        f"{HEAD}{ETHANOL.lower()}\tethanol\talcohols\n{ETHANOL}\tethanol\talcohols\n",
+        (f"{HEAD}{ETHANOL}\tethanol\talcohols\n", ETHANOL, OF_ETHANOL),
+        (f"{HEAD}{ETHANOL}\tethanol\talcohols\n", OTHER, ("", "")),
+        (f"# mine\n{NUMBERED}\nalcohols\t7\t{ETHANOL}\tethanol\n", ETHANOL, OF_ETHANOL),
+        (
+            f"\ufeffInChIKey2D,Name,Class\r\n{ETHANOL[:14]},ethanol,alcohols\r\n",
+            ETHANOL,
+            OF_ETHANOL,
+        ),
+        (f"inchikey;name;class\nInChIKey={ETHANOL};ethanol;alcohols\n", ETHANOL, OF_ETHANOL),
+        (
+            f"{HEAD}{ETHANOL.lower()}\tethanol\talcohols\n{ETHANOL}\tethanol\t\n",
+            ETHANOL,
+            OF_ETHANOL,
+        ),
+        # Of several names of a block none is guessed, but the very key counts.
+        (ALANINES, FLAT, ("L-alanine | D-alanine", "amino acids")),
+        (ALANINES + VERY, FLAT, ("alanine", "")),
+        (ALANINES + MORE, FLAT, ("L-alanine | D-alanine | Ala | 1 more", "amino acids")),
     ],
 )
-def test_a_table_may_have_any_of_these_forms(table, text):
-    assert called(table(text)) == ("ethanol", "alcohols")
-    assert called(table(text), "RYYVLZVUVIJVGH-UHFFFAOYSA-N") == ("", "")
+def test_a_table_of_names_may_have_any_of_these_forms(table, text, key, called):
+    path = table(text)
+    packed = path.with_name("packed.tsv.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
 
+    # A process gets its place alone.
+    sent = pickle.dumps(Names.read(packed))
 
-def test_a_packed_table_is_read_and_a_process_gets_its_place_alone(tmp_path):
-    text = HEAD + f"{ETHANOL}\tethanol\t\n" * 1000
-    (tmp_path / "names.tsv.gz").write_bytes(gzip.compress(text.encode()))
-
-    kept = pickle.dumps(Names.read(tmp_path / "names.tsv.gz"))
-
-    assert len(kept) < 500
-    assert tuple(pickle.loads(kept).of(ETHANOL).values()) == ("ethanol", "")
-
-
-@pytest.mark.parametrize(
-    ("more", "names"),
-    [
-        ("", "L-alanine | D-alanine"),
-        (f"{FLAT}\talanine\t\n", "alanine"),  # the very key
-        (f"{FLAT[:14]}\tAla\t\n{FLAT[:14]}\tA\t\n", "L-alanine | D-alanine | Ala | 1 more"),
-    ],
-)
-def test_of_several_names_of_a_block_none_is_guessed(table, more, names):
-    assert called(table(ALANINES + more), FLAT)[0] == names
+    for names in (Names.read(path), pickle.loads(sent)):
+        assert tuple(names.of(key).values()) == called
+    assert len(sent) < 500
 
 
 def test_bad_rows_are_one_warning(table, caplog):
     path = table(f"{HEAD}{ETHANOL}\tethanol\tx\nno key\tx\ty\n{ETHANOL}\t\t\n\tz\t\n")
 
-    assert called(path) == ("ethanol", "x")
+    assert tuple(Names.read(path).of(ETHANOL).values()) == ("ethanol", "x")
     (record,) = caplog.records
     said = "names.tsv: 3 of 4 rows left out, the first in line 3: 'no key' is no InChIKey"
     assert record.getMessage().endswith(said)
@@ -376,39 +361,31 @@ def run(tmp_path_factory):
     return folder
 
 
-def test_sirius_tables_hold_the_first_candidate_of_each_feature(run):
-    aspirin, caffeine = rows_of(run / "out.structure_identifications.tsv")
-    ours = rows_of(run / "out.csv")[0]
+def test_summaries_have_the_columns_and_values_of_their_importers(run):
+    names = ("out.csv", "out.structure_identifications.tsv", "out.mzmine.csv", "out.gnps.tsv")
+    ours, sirius, mzmine, gnps = (rows_of(run / name) for name in names)
 
-    assert list(aspirin) == SIRIUS.split()
-    ids = "mappingFeatureId", "structurePerIdRank"
-    assert [[row[name] for name in ids] for row in (aspirin, caffeine)] == [["17", "1"], ["5", "1"]]
+    # The first candidate of each feature.
+    assert list(sirius[0]) == SIRIUS.split()
+    ids = [(row["mappingFeatureId"], row["structurePerIdRank"]) for row in sirius]
+    assert ids == [("17", "1"), ("5", "1")]
     expected = {
-        "InChIkey2D": ours["inchikey14"], "smiles": ours["smiles"],
-        "ConfidenceScoreExact": ours["confidence"], "molecularFormula": "C9H8O4",
+        "InChIkey2D": ours[0]["inchikey14"], "smiles": ours[0]["smiles"],
+        "ConfidenceScoreExact": ours[0]["confidence"], "molecularFormula": "C9H8O4",
         "ionMass": "181.04954", "retentionTimeInSeconds": "90", "retentionTimeInMinutes": "1.5",
     }  # fmt: skip
-    assert aspirin.items() >= expected.items()
-
-
-def test_mzmine_tables_hold_all_candidates_with_minutes(run):
-    rows = rows_of(run / "out.mzmine.csv")
-    aspirin = [row for row in rows if row["id"] == "17"]
-
-    assert set(rows[0]) == MZMINE
-    assert [row["rt"] for row in aspirin] == ["1.5"] * 3
-    assert float(aspirin[0]["neutral_mass"]) == pytest.approx(180.0423, abs=1e-4)
-    assert aspirin[0]["adduct"] == "[M+H]+"
-    assert all(0 <= float(row["score"]) <= 1 and row["name"] == row["inchi_key"] for row in rows)
-
-
-def test_gnps_tables_have_a_node_for_every_feature_by_its_cluster_index(run):
-    rows = rows_of(run / "out.gnps.tsv")
-
-    assert next(iter(rows[0])) == "cluster index"
-    nodes = [
-        (row["cluster index"], row["duallgd_status"], row["duallgd_smiles"] != "") for row in rows
+    assert sirius[0].items() >= expected.items()
+    # All candidates, with minutes.
+    assert set(mzmine[0]) == MZMINE
+    aspirin = [
+        (row["rt"], row["neutral_mass"], row["adduct"]) for row in mzmine if row["id"] == "17"
     ]
+    assert aspirin == [("1.5", "180.042259", "[M+H]+")] * 3
+    assert all(0 <= float(row["score"]) <= 1 and row["name"] == row["inchi_key"] for row in mzmine)
+    # A node for every feature.
+    assert next(iter(gnps[0])) == "cluster index"
+    of_nodes = ("cluster index", "duallgd_status")
+    nodes = [(*map(row.get, of_nodes), row["duallgd_smiles"] != "") for row in gnps]
     assert nodes == [("17", "ok", True), ("5", "ok", True), ("8", "formula_mismatch", False)]
 
 
