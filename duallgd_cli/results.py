@@ -18,6 +18,12 @@ OK = "ok"
 LEAST_EXPLAINED: Final = 0.1
 _TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
 _LONGEST_WORD: Final = 200
+# Fields of a spectrum that name it; those of a spectrum that is part of a consensus come first.
+_OF_A_PART: Final = ("source", "spectrum_id", "scans", "usi")
+_OF_A_SPECTRUM: Final = (
+    *(*_OF_A_PART, "feature_id", "compound_id", "answered_by", "precursor_mz"),
+    *("formula_text", "adduct_text"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +55,7 @@ class SpectrumReference:
         failure, guessed = spectrum.failure, spectrum.assumptions
         odd = [text for text in spectrum.warnings if text not in guessed]
         return cls(
-            source=spectrum.source,
-            spectrum_id=spectrum.spectrum_id,
-            feature_id=spectrum.feature_id,
-            compound_id=spectrum.compound_id,
-            answered_by=spectrum.answered_by,
-            scans=spectrum.scans,
-            usi=spectrum.usi,
-            precursor_mz=spectrum.precursor_mz,
-            formula_text=spectrum.formula_text,
-            adduct_text=spectrum.adduct_text,
+            **{name: getattr(spectrum, name) for name in _OF_A_SPECTRUM},
             adduct_source=spectrum.adduct_source if spectrum.adduct_text else "",
             status=failure.status if failure else OK,
             message=sentences(failure.message) if failure else "",
@@ -83,16 +80,9 @@ def references(spectra: Iterable[Spectrum]) -> tuple[SpectrumReference, ...]:
     named: list[SpectrumReference] = []
     for spectrum in spectra:
         whole = SpectrumReference.of(spectrum)
-        named += [
-            replace(
-                whole,
-                source=part.source,
-                spectrum_id=part.spectrum_id,
-                scans=part.scans,
-                usi=part.usi,
-            )
-            for part in spectrum.merged or (spectrum,)
-        ]
+        parts = spectrum.merged or (spectrum,)
+        own = ({name: getattr(part, name) for name in _OF_A_PART} for part in parts)
+        named += [replace(whole, **values) for values in own]
     return tuple(sorted(named, key=lambda reference: reference.source.index))
 
 
@@ -307,7 +297,7 @@ class Header:
         before, after = self._flat(), other._flat()
         changed = [
             f"{name} {before.get(name, 'absent')} -> {after.get(name, 'absent')}"
-            for name in dict.fromkeys((*before, *after))
+            for name in before | after
             if before.get(name) != after.get(name)
         ]
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
@@ -327,11 +317,9 @@ class Header:
 
 def sentences(*parts: str) -> str:
     """Join remarks into one line, each remark once; of an absurdly long word the beginning."""
-    cleaned = (
-        " ".join(
-            word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}..."
-            for word in printable(part).split()
-        )
-        for part in parts
-    )
-    return "; ".join(dict.fromkeys(part for part in cleaned if part))
+    cleaned = (" ".join(map(_clipped, printable(part).split())) for part in parts)
+    return "; ".join(dict.fromkeys(filter(None, cleaned)))
+
+
+def _clipped(word: str) -> str:
+    return word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}..."

@@ -7,14 +7,7 @@ import zlib
 from dataclasses import replace
 
 from duallgd_cli import __version__, config
-from duallgd_cli.chem.identity import (
-    canonical_smiles,
-    family,
-    inchi,
-    inchikey_of,
-    parse_smiles,
-    scaffold,
-)
+from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.journal import Journal
 from duallgd_cli.predict.run import predict
@@ -27,9 +20,10 @@ from duallgd_cli.results import (
     SpectrumReference,
     Structure,
 )
+from duallgd_cli.scores import Molecule
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.types import Source
-from tests.made_spectra import ASPIRIN, block, mgf
+from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE, block, mgf
 from tests.stub_model import StubNoise, stub_model
 
 SETTINGS = PredictSettings(sampling=SamplingSettings(steps=1, samples=4))
@@ -41,8 +35,8 @@ def request(inputs, output, **values):
 
 
 def model_with(*sources, **changes):
-    """A stand-in whose molecules come from these sources."""
-    return replace(stub_model(), sources=sources, **changes)
+    """A stand-in whose molecules come from these sources, if there are any."""
+    return replace(stub_model(), **{"sources": sources} if sources else {}, **changes)
 
 
 def rewrite(journal, change):
@@ -55,6 +49,24 @@ def rewrite(journal, change):
         checksum = zlib.crc32(body, checksum)
         written.append(body + b',"crc32":"%08x"}\n' % checksum)
     journal.write_bytes(b"".join(written))
+
+
+# Twelve spectra of ten features and an MS1 spectrum, among them every kind of trouble.
+TWELVE = (
+    block(ASPIRIN, feature_id="1", title="a"),
+    block(CAFFEINE, feature_id="2", title="b"),
+    block(ASPIRIN, mslevel="1"),
+    block(ASPIRIN, scale=0.5, feature_id="1", title="a"),
+    block(ALANINE, title="b"),
+    block(NICOTINE, formula=None),
+    block(NICOTINE, pepmass="200.0"),
+    block(CAFFEINE, adduct="[M+Na]+"),
+    block(CAFFEINE, scale=2.0, ADDUCT="[2M+3K]+"),
+    block(CAFFEINE, FORMULA="C8H10N4O2U"),
+    "BEGIN IONS\nPEPMASS=195.0877\nFORMULA=C8H10N4O2\nADDUCT=[M+H]+\nEND IONS\n",
+    block(NICOTINE, title=""),
+    block(ALANINE, scale=3.0),
+)
 
 
 class Stopping:
@@ -99,9 +111,9 @@ def lines_of(path):
 def structure_of(smiles, samples, *sources):
     """A molecule that sources proposed, with its names, family and scaffold."""
     mol = parse_smiles(smiles)
-    names = canonical_smiles(mol), (name := inchi(mol)), inchikey_of(name)
-    own = {"family": family(mol), "scaffold": scaffold(mol)}
-    return Structure(*names, samples, 0, -10.0, sources=tuple(sorted(sources)), **own)
+    named = Molecule.of(mol, canonical_smiles(mol))
+    about = named.smiles, named.inchi, named.inchikey, samples, 0, -10.0, tuple(sorted(sources))
+    return Structure(*about, named.family, named.scaffold)
 
 
 def written_run(folder, *results, **settings):

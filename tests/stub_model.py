@@ -72,33 +72,25 @@ def random_graph(formula, rng):
     if formula.charge == 1 and 1 in atoms:
         free[np.flatnonzero(atoms == 1)[0]] += 1  # the nitrogen of a quaternary ammonium
     order = np.zeros((len(atoms), len(atoms)), dtype=np.int8)
-    _grow_tree(order, free, rng)
-    _add_bonds(order, free, int(free.sum()) - formula.hydrogens, rng)
-    return order[np.triu_indices(len(atoms), 1)]
+    a, b = np.triu_indices(len(atoms), 1)
 
+    def bind(*pair):
+        order[pair] += 1
+        order[pair[::-1]] += 1
+        free[[*pair]] -= 1
 
-def _grow_tree(order, free, rng):
     waiting = list(rng.permutation(len(free)))
     waiting.sort(key=lambda atom: free[atom] == 1)  # halogens cannot carry the tree on
     placed = [waiting.pop(0)] if waiting else []
     for atom in waiting:
-        open_atoms = [other for other in placed if free[other] > 0] or placed
-        _bind(order, free, atom, rng.choice(open_atoms))
+        bind(atom, rng.choice([other for other in placed if free[other] > 0] or placed))
         placed.append(atom)
-
-
-def _add_bonds(order, free, surplus, rng):
+    surplus = int(free.sum()) - formula.hydrogens
     for _ in range(max(0, surplus) // 2):
-        a, b = np.triu_indices(len(free), 1)
         possible = np.flatnonzero((free[a] > 0) & (free[b] > 0) & (order[a, b] < 3))
         if not len(possible):
-            return
+            break
         bonded = possible[order[a[possible], b[possible]] > 0]
         chosen = rng.choice(bonded if len(bonded) and rng.random() < 0.7 else possible)
-        _bind(order, free, a[chosen], b[chosen])
-
-
-def _bind(order, free, a, b):
-    order[a, b] += 1
-    order[b, a] += 1
-    free[[a, b]] -= 1
+        bind(a[chosen], b[chosen])
+    return order[a, b]

@@ -44,7 +44,7 @@ from duallgd_cli.predict.run import table_identity
 from duallgd_cli.predict.settings import PredictSettings, formula_source, preset_of
 from duallgd_cli.ranking.one_list import predictions_of
 from duallgd_cli.ranking.ranking import FEATURES
-from duallgd_cli.results import Candidate, Prediction
+from duallgd_cli.results import Prediction
 from duallgd_cli.runtime import Runtime, versions
 from duallgd_cli.scores import Molecule, Score
 from duallgd_cli.sources import CandidateSource, Proposal, Query
@@ -73,7 +73,6 @@ __all__ = [
 Spectra: TypeAlias = str | Path | Iterable[object]
 _PEAKS: Final = ("mz", "intensity", "intensities")
 _WIDTH, _HEIGHT = 220, 180  # of a drawing, pixels
-_NOT_A_MOLECULE: Final = "not a molecule"
 _MOST: Final = 20  # spectra shown; a notebook is no place for thousands
 
 
@@ -112,7 +111,7 @@ def predict_spectra(
 ) -> list[Prediction]:
     """All that `LoadedModel.predict` gives, in the order in which the spectra were given."""
     coming = list(model.predict(spectra, settings, **named))
-    files = list(dict.fromkeys(prediction.source.file for prediction in coming))
+    files = list(dict.fromkeys(one.source.file for one in coming))
     return sorted(coming, key=lambda one: (files.index(one.source.file), one.source.index))
 
 
@@ -124,7 +123,7 @@ def predictions(
     workers: int = 1,
     changes: Mapping[str, object] = MappingProxyType({}),
 ) -> "Predictions":
-    """Predict structures for spectra, as the command line does but in memory.
+    """Predict structures for spectra, as the command line does: one prediction for each, as asked.
 
     Args:
         model: From `load`.
@@ -134,12 +133,9 @@ def predictions(
         settings: Seed, samples, steps, formula and so on; None for the defaults.
         formulas: Table of formulas by feature id, or None.
         workers: Processes that predict; does not change the result.
-        changes: Settings by name, such as ``samples=20`` or ``formula="C8H10N4O2"``; and ``guide``,
-            files that say what is known: ``guide=GuideFiles(analogues=("mine.smi",))``; and
-            ``preset``: ``fast``, ``default`` or ``thorough``, over the settings and below changes.
-
-    Returns:
-        One prediction for every MS2 spectrum, computed as they are asked for.
+        changes: Settings by name, such as ``samples=20``; ``guide``, files that say what is known,
+            such as ``GuideFiles(analogues=("mine.smi",))``; and ``preset``: ``fast``, ``default``
+            or ``thorough``, over the settings and below changes.
 
     Raises:
         UsageError: A setting is unknown, or settings exclude each other.
@@ -166,10 +162,8 @@ def predictions(
             else:  # what is given one by one is answered one by one, however it was measured
                 by: GroupBy = "none" if chosen.group_by == "none" else "feature"
                 features = group(given, by, chosen.adduct)
-            numbered = enumerate(features)
-            for together in results(
-                numbered, model, chosen, workers, source=source, knowledge=knowledge
-            ):
+            given_all = (enumerate(features), model, chosen, workers)
+            for together in results(*given_all, source=source, knowledge=knowledge):
                 candidates, top10 = ranking.rank(together)
                 yield from predictions_of(together, candidates, top10, chosen.top_k, chosen.certain)
 
@@ -235,14 +229,22 @@ class Predictions:
 
     def draw(self, candidates: int = 3) -> "Html":
         """The first candidates of each spectrum as pictures, for a notebook or a file of HTML."""
+        from rdkit.Chem.Draw import rdMolDraw2D
+
         pieces, everything = [], self._all()
         for one in everything[:_MOST]:
             mz = "" if one.precursor_mz is None else f"m/z {one.precursor_mz:.4f}"
             why = "" if one.candidates else f"{one.status}: {one.message}"
             words = filter(None, (one.spectrum_id, mz, one.formula, one.adduct, why))
             pieces.append(f"<p>{' · '.join(map(escape, words))}</p>")
-            if one.candidates:
-                pieces.append(_drawn(one.candidates[:candidates]))
+            if shown := one.candidates[:candidates]:
+                canvas = rdMolDraw2D.MolDraw2DSVG(_WIDTH * len(shown), _HEIGHT, _WIDTH, _HEIGHT)
+                canvas.DrawMolecules(
+                    [Chem.MolFromSmiles(each.smiles) for each in shown],
+                    legends=[f"{each.rank}: {each.confidence:.2g}" for each in shown],
+                )
+                canvas.FinishDrawing()
+                pieces.append(canvas.GetDrawingText().partition("?>")[2])
         if len(everything) > _MOST:
             pieces.append(f"<p>and {len(everything) - _MOST} more spectra</p>")
         return Html("\n".join(pieces))
@@ -322,22 +324,9 @@ class Html(str):
         return str(self)
 
 
-def _drawn(candidates: Sequence[Candidate]) -> str:
-    """One SVG with the candidates side by side."""
-    from rdkit.Chem.Draw import rdMolDraw2D
-
-    canvas = rdMolDraw2D.MolDraw2DSVG(_WIDTH * len(candidates), _HEIGHT, _WIDTH, _HEIGHT)
-    canvas.DrawMolecules(
-        [Chem.MolFromSmiles(one.smiles) for one in candidates],
-        legends=[f"{one.rank}: {one.confidence:.2g}" for one in candidates],
-    )
-    canvas.FinishDrawing()
-    return str(canvas.GetDrawingText()).partition("?>")[2]
-
-
 @contextmanager
 def _telling(query: Query, what: str) -> Iterator[None]:
-    """Whatever foreign code raises inside is a remark, which begins with these words."""
+    """Whatever foreign code raises inside is a remark that begins with these words."""
     try:
         yield
     except (OutOfTimeError, MemoryError):
@@ -360,20 +349,18 @@ class OwnSource:
         """What the source gives, at most n; a molecule of another formula is no candidate."""
         with _telling(query, f"source {self.name} failed"):
             for item in islice(self.source.propose(query, n, seed), n):
-                yield self._proposal(item, query)
-
-    def _proposal(self, item: object, query: Query) -> Proposal:
-        proposal = item if isinstance(item, Proposal) else Proposal(self.name, item)  # type: ignore[arg-type]
-        mol: Any = proposal.mol
-        try:
-            mol = parse_smiles(mol) if isinstance(mol, str) else mol
-            if not isinstance(mol, Chem.Mol):
-                raise MoleculeError(_NOT_A_MOLECULE)
-            is_of = formula_of(mol) == query.formula
-        except (MoleculeError, FormulaError):
-            return Proposal(self.name, None, rejection=_NOT_A_MOLECULE)
-        why = proposal.rejection or ("" if is_of else "another formula")
-        return proposal._replace(source=self.name, mol=mol, rejection=why)
+                proposal = item if isinstance(item, Proposal) else Proposal(self.name, item)
+                mol: Any = proposal.mol
+                try:
+                    mol = parse_smiles(mol) if isinstance(mol, str) else mol
+                    is_of = isinstance(mol, Chem.Mol) and formula_of(mol) == query.formula
+                    why = "" if is_of else "another formula"
+                except (MoleculeError, FormulaError):
+                    mol = None
+                if not isinstance(mol, Chem.Mol):
+                    mol, why = None, "not a molecule"
+                why = proposal.rejection or why
+                yield proposal._replace(source=self.name, mol=mol, rejection=why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,38 +393,35 @@ def with_own(
     Raises:
         UsageError: One has no name, the name of another, or cannot be called.
     """
-    own_sources, own_scores = list[OwnSource](), list[OwnScore]()
     taken = {each.name for each in model.sources}
-    for source in (*_installed("duallgd.sources"), *sources):
-        own_sources.append(OwnSource(source, _new_name("source", source, "propose", taken)))
+    own_sources = [OwnSource(*one) for one in _named("source", sources, "propose", taken)]
     taken = {each.name for each in model.scores} | set(FEATURES)
-    for score in (*_installed("duallgd.scores"), *scores):
-        own_scores.append(OwnScore(score, _new_name("score", score, "__call__", taken)))
+    own_scores = [OwnScore(*one) for one in _named("score", scores, "__call__", taken)]
     return model.added(own_sources, own_scores) if own_sources or own_scores else model
 
 
-def _new_name(kind: str, own: object, verb: str, taken: set[str]) -> str:
-    """The name of a source or score, which is then taken."""
-    name = getattr(own, "name", None)
-    if not isinstance(name, str) or not name.isidentifier() or not hasattr(own, verb):
-        raise UsageError(
-            f"{type(own).__name__} is no {kind}: it needs a name of letters and a {verb}"
-        )
-    if name in taken:
-        raise UsageError(f"there are two {kind}s of the name {name}; rename one")
-    taken.add(name)
-    return name
-
-
-def _installed(group: str) -> Iterator[Any]:
-    """What installed packages name."""
+def _named(
+    kind: str, given: Sequence[object], verb: str, taken: set[str]
+) -> Iterator[tuple[Any, str]]:
+    """Sources or scores of installed packages and those given, each with a name not yet taken."""
     from importlib.metadata import entry_points  # takes a while, and loads the network's modules
 
-    for point in entry_points(group=group):
+    installed = list[object]()
+    for point in entry_points(group=f"duallgd.{kind}s"):
         try:
-            yield point.load()()
+            installed.append(point.load()())
         except Exception as error:  # noqa: BLE001  whatever foreign code raises
             raise UsageError(
-                f"{point.value}, which a package names in {group}, cannot be loaded "
+                f"{point.value}, which a package names in duallgd.{kind}s, cannot be loaded "
                 f"({type(error).__name__}: {error}); mend or uninstall it"
             ) from None
+    for own in (*installed, *given):
+        name = getattr(own, "name", None)
+        if not isinstance(name, str) or not name.isidentifier() or not hasattr(own, verb):
+            raise UsageError(
+                f"{type(own).__name__} is no {kind}: it needs a name of letters and a {verb}"
+            )
+        if name in taken:
+            raise UsageError(f"there are two {kind}s of the name {name}; rename one")
+        taken.add(name)
+        yield own, name

@@ -49,7 +49,14 @@ _N_VALUES: Final = len(Structure._fields) - 1  # before its scores
 _SOURCES: Final = Structure._fields.index("sources")
 _SYNC_EVERY_S: Final = 0.5
 # What values of an unknown shape raise where they are taken for known ones.
-_UNKNOWN: Final = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+_UNKNOWN: Final = (
+    AttributeError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -94,8 +101,7 @@ class Journal:
         """Continue a journal, or start one where there is none.
 
         Raises:
-            UsageError: The journal belongs to a run of other settings, weights or inputs; or it
-                cannot be written, is in use, or is some other file.
+            UsageError: The journal is of another run, cannot be written, is in use, or is none.
         """
         with _opened(path) as file:
             journal = scan(path)
@@ -210,7 +216,7 @@ def scan(path: Path) -> Journal:
 
 
 def _require_journal(file: "BufferedReader | BufferedRandom", path: Path) -> None:
-    """Refuse a file that does not begin as journals do; one that ends before is one."""
+    """Refuse a file that does not begin as journals do, as far as it goes."""
     if not _MARK.startswith(file.read(len(_MARK))):
         raise UsageError(f"{path} is not a duallgd journal; name another file")
     file.seek(0)
@@ -225,7 +231,6 @@ def _of_another_version(path: Path) -> UnreadableError:
 
 @contextmanager
 def _opened(path: Path) -> "Iterator[BufferedRandom]":
-    """A file to write a journal to, locked where the system has locks; an error closes it."""
     try:
         # Append mode creates without truncating; the file is then read and written at will.
         path.open("ab").close()
@@ -293,9 +298,7 @@ class FinishedRun:
 
 
 def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
-    """All that a run computed, from journals or outputs that have journals beside them.
-
-    With `partial` what is finished, whatever is missing or still going on.
+    """All that a run computed, or with `partial` what is finished; for names see `journals_of`.
 
     Raises:
         UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
@@ -340,7 +343,6 @@ def is_journal(path: Path) -> bool:
 
 
 def _usable(path: Path, partial: bool) -> Journal:
-    """What a journal holds, once that is known to be usable."""
     if not path.is_file():
         raise UsageError(f"there is no journal {path}; run that shard first")
     journal = scan(path)
@@ -362,45 +364,33 @@ def _usable(path: Path, partial: bool) -> Journal:
 
 def _plain_values(results: Results) -> dict[str, Any]:
     """Results of a feature for a line of JSON; long lists go without names, which would be most."""
-    first = results[0]
-    return {
-        "feature": first.feature,
-        "spectra": [
-            {**asdict(one), "source": [one.source.file, one.source.index]} for one in first.spectra
-        ],
-        "hypotheses": [
-            {
-                **{
-                    own.name: getattr(result, own.name)
-                    for own in fields(result)
-                    if own.name not in _OF_THE_FEATURE
-                },
-                "scores": [*result.structures[0].scores] if result.structures else [],
-                "structures": [
-                    (*one[:_N_VALUES], *one.scores.values()) for one in result.structures
-                ],
-            }
-            for result in results
-        ],
-    }
+    hypotheses, names = [], [own.name for own in fields(HypothesisResult)]
+    for result in results:
+        values = {name: getattr(result, name) for name in names if name not in _OF_THE_FEATURE}
+        values["scores"] = [*result.structures[0].scores] if result.structures else []
+        rows = [(*one[:_N_VALUES], *one.scores.values()) for one in result.structures]
+        hypotheses.append(values | {"structures": rows})
+    spectra = [
+        {**asdict(one), "source": [one.source.file, one.source.index]} for one in results[0].spectra
+    ]
+    return {"feature": results[0].feature, "spectra": spectra, "hypotheses": hypotheses}
 
 
 def _results_of(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
-    """The results of a feature, from what `_plain_values` gave; KeyError, TypeError, ValueError."""
+    """The results of a feature, from what `_plain_values` gave; see `_UNKNOWN` for others."""
     spectra = tuple(
         SpectrumReference(**{**one, "source": Source(*one["source"])}) for one in values["spectra"]
     )
-    results = []
-    for position, own in enumerate(values["hypotheses"]):
-        names = own.pop("scores")
-        own["structures"] = tuple(
-            Structure._make(
-                [*row[:_N_VALUES], dict(zip(names, row[_N_VALUES:], strict=True))]
-            )._replace(sources=tuple(row[_SOURCES]))
-            for row in own["structures"]
-        )
+    results = list[HypothesisResult]()
+    for own in values["hypotheses"]:
+        names, structures = own.pop("scores"), []
+        for row in own["structures"]:
+            row[_SOURCES] = tuple(row[_SOURCES])
+            scores = dict(zip(names, row[_N_VALUES:], strict=True))
+            structures.append(Structure._make([*row[:_N_VALUES], scores]))
+        own["structures"] = tuple(structures)
         own["peaks"] = tuple(ExplainedPeak._make(row) for row in own["peaks"])
         own["notes"] = tuple(own["notes"])
-        of_the_feature = {"feature": values["feature"], "spectra": spectra, "position": position}
-        results.append(HypothesisResult(**own, **of_the_feature))
+        where = {"feature": values["feature"], "spectra": spectra, "position": len(results)}
+        results.append(HypothesisResult(**own, **where))
     return tuple(results)

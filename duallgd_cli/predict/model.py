@@ -2,11 +2,11 @@
 
 import logging
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from duallgd_cli.predict.settings import PredictSettings
 
 logger = logging.getLogger(__name__)
-
-_BY_DEFAULT: Final = SamplingSettings()
 
 # From explained peaks to the predicted probability of each Morgan bit, float32 (F,), and what each
 # speaks for a molecule beside its isomers, likewise or None.
@@ -108,41 +106,47 @@ class LoadedModel:
         about = {"name": self.name, "sha256": self.sha256, "ranking": dump(ranking.generated)}
         if ranking.database is not None:
             about |= {"database": dump(ranking.database), "membership": dump(ranking.membership)}
-        said = {"remark": self.remark, "own": self.own}
-        return about | {name: value for name, value in said.items() if value}
+        more = {"remark": self.remark, "own": self.own}
+        return about | {name: value for name, value in more.items() if value}
 
     def ranking_for(self, settings: "PredictSettings", files: GuideFiles | None = None) -> Ranking:
         """The ranking of a run with these settings, and files that say what is known.
 
         A warning says where its confidence was not calibrated.
         """
-        sampling, reasons = settings.sampling, list[str]()
+        sampling, fitted, reasons = settings.sampling, self.ranking, list[str]()
+        steps, samples = sampling.steps, sampling.samples
         has_database = files is not None and bool(files.databases)
         share = sampling.database_share if has_database else 0.0
         if has_database and self.database is None:
             reasons.append("structures of a database")
+        least, most = fitted.least_samples, fitted.most_samples
+        is_within = least <= samples <= most and fitted.least_steps <= steps <= fitted.most_steps
         if share == 1:
             logger.warning("confidence is for the case that the structure is in the database")
-        else:
-            reasons += _uncalibrated(self.ranking, sampling)
+        elif not is_within:
+            reasons.append(
+                f"{samples} samples and {steps} steps (but {least} to {most} samples and "
+                f"{fitted.least_steps} to {fitted.most_steps} steps)"
+            )
+        if share != 1 and sampling.sources != SamplingSettings().sources:
+            reasons.append(f"sources {sampling.sources}")
         is_guided = files is not None and (files.analogues or files.libraries or files.tables)
         if settings.guide is not None or is_guided:
             reasons.append(
                 "a core, parts or analogues that are known (with right ones it is too low)"
             )
-        if not self.ranking.n_spectra:
+        if not fitted.n_spectra:
             logger.warning(
                 "the ranking of these weights was never fitted: confidence means nothing"
             )
         elif reasons:
-            logger.warning(
-                "confidence was not calibrated for %s: take it as a rough guide",
-                " and ".join(reasons),
-            )
-        generated = replace(self.ranking, steps=sampling.steps)
+            said = "confidence was not calibrated for %s: take it as a rough guide"
+            logger.warning(said, " and ".join(reasons))
+        generated = replace(fitted, steps=steps)
         if not has_database:
             return Ranking(generated)
-        database = replace(self.database or self.ranking, steps=sampling.steps)
+        database = replace(self.database or fitted, steps=steps)
         return Ranking(generated, database, self.membership, share)
 
     def predict(
@@ -168,19 +172,6 @@ def _again_with(
     again: Callable[[], LoadedModel], sources: Sequence[CandidateSource], scores: Sequence[Score]
 ) -> LoadedModel:
     return again().added(sources, scores)
-
-
-def _uncalibrated(ranking: RankingModel, sampling: SamplingSettings) -> Iterator[str]:
-    """What of the way that samples are drawn the probabilities were not fitted on."""
-    steps, samples = sampling.steps, sampling.samples
-    least, most = ranking.least_samples, ranking.most_samples
-    if not least <= samples <= most or not ranking.least_steps <= steps <= ranking.most_steps:
-        yield (
-            f"{samples} samples and {steps} steps (but {least} to {most} samples and "
-            f"{ranking.least_steps} to {ranking.most_steps} steps)"
-        )
-    if sampling.sources != _BY_DEFAULT.sources:
-        yield f"sources {sampling.sources}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,16 +240,16 @@ def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedMode
     except ConfigError as error:
         raise WeightsError(f"weights {path} cannot be sampled from: {error}") from None
     collection = Collection.of(checkpoint.templates) if checkpoint.templates else None
-    if checkpoint.kernel and collection is None:
-        raise WeightsError(
-            f"weights {path} hold spectra of known molecules without these; fetch or copy them "
-            "again"
-        )
     blocks = NO_BLOCKS if collection is None else collection.blocks
     arrays = {name: tensor.numpy() for name, tensor in checkpoint.reranker.items()}
     scores, fragments = fitted_scores(arrays, blocks.ends)
     kernel = None
-    if checkpoint.kernel and collection is not None:
+    if checkpoint.kernel:
+        if collection is None:
+            raise WeightsError(
+                f"weights {path} hold spectra of known molecules without these; fetch or copy "
+                "them again"
+            )
         known = collection.molecules
         kernel = FragmentKernel.of(checkpoint.kernel, known.bit_offset, known.bits)
         kernel = kernel.to(runtime.device)
@@ -274,8 +265,7 @@ def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedMode
             "come with this one"
         ) from None
     built = checkpoint.build()
-    rewritten = rewritten_for(built, runtime)
-    network = for_inference(built, runtime)
+    rewritten, network = rewritten_for(built, runtime), for_inference(built, runtime)
     sampler = Sampler(network, runtime, rewritten)
     return LoadedModel(
         encode=Encoder(network.encoder, runtime, kernel, isomers),
@@ -298,11 +288,9 @@ def sources_of(
     sampler: Sampler, collection: Collection | None = None, fragments: FragmentScorer | None = None
 ) -> tuple[CandidateSource, ...]:
     """The sources of a network with a collection of known molecules, in their order."""
-    listed: tuple[CandidateSource, ...] = (
-        LibrarySource(),
-        DatabaseSource(fragments),
-        AnalogueSource(sampler, collection, fragments),
-    )
-    if collection is not None:
-        listed += (Enumerated(collection, fragments), Templates(sampler, collection))
-    return (*listed, Noise(sampler))
+    of_user = LibrarySource(), DatabaseSource(fragments)
+    analogues = AnalogueSource(sampler, collection, fragments)
+    if collection is None:
+        return *of_user, analogues, Noise(sampler)
+    enumerated, templates = Enumerated(collection, fragments), Templates(sampler, collection)
+    return *of_user, analogues, enumerated, templates, Noise(sampler)

@@ -7,6 +7,7 @@ of how usual the part is in known structures of that formula. Both were fitted b
 the fit has not seen, nothing is said: one of two is no share. C candidates, P parts, S signs.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -63,28 +64,26 @@ def _proposed(results: Results) -> int:
 def bond_certainty(candidates: Sequence[Candidate], most: int) -> list[list[float]]:
     """How far the samples agree on each bond of the `most` first candidates.
 
-    Returns:
-        For each the share of all candidates, by the root of their confidence, that hold such a bond
-        (between such atoms, with such neighbours), in the order of the pairs of atoms.
+    That is the share of all candidates, by the root of their confidence, that hold such a bond
+    (between such atoms, with such neighbours), in the order of the pairs of atoms.
     """
     bonds = bond_environments([candidate.smiles for candidate in candidates])
-    share: dict[int, float] = {}
+    share = defaultdict[int, float](float)
     weights = np.sqrt(_weights(candidates)) if candidates else np.zeros(0)
     for weight, own in zip((weights / weights.sum()).tolist(), bonds, strict=True):
         for bond in set(own):
-            share[bond] = share.get(bond, 0.0) + weight
+            share[bond] += weight
     return [[round(share[bond], 3) for bond in own] for own in bonds[:most]]
 
 
 def priors(parts: Sequence[Part], candidates: Sequence[Candidate]) -> NDArray[np.float64]:
     """How usual parts are in known structures of the candidates' formulas, (P,)."""
-    weight_of: dict[str, float] = {}
+    weight_of = defaultdict[str, float](float)
     for candidate, weight in zip(candidates, _weights(candidates).tolist(), strict=True):
-        weight_of[candidate.formula] = weight_of.get(candidate.formula, 0.0) + weight
-    known = sum(
-        (weight * prior_of(Formula.parse(text)) for text, weight in weight_of.items()),
-        start=np.zeros(len(_row_of())),
-    )
+        weight_of[candidate.formula] += weight
+    known = np.zeros(len(_row_of()))
+    for text, weight in weight_of.items():
+        known += weight * prior_of(Formula.parse(text))
     rows = [_row_of().get((part.kind, part.name)) for part in parts]
     return np.array([_RARE if row is None else known[row] for row in rows])
 

@@ -152,15 +152,12 @@ def _results_elsewhere(
 def _results(
     task: Task, model: "LoadedModel", settings: PredictSettings
 ) -> tuple[HypothesisResult, ...]:
-    """What each hypothesis of a feature gives: the way from peaks to scored molecules.
-
-    The time for it is that of the feature.
-    """
+    """What each hypothesis of a feature gives, in the time that the feature has."""
     samples, known = settings.sampling.samples, task.known
     check = _deadline(settings.sampling.timeout_s, model.synchronise)
     excluded = frozenset(model.known if settings.sampling.exclude_known else ())
     results = list[HypothesisResult]()
-    for position, hypothesis in enumerate(task.hypotheses):
+    for hypothesis in task.hypotheses:
         started = time.perf_counter()
         if isinstance(hypothesis, Failure):
             result = HypothesisResult(hypothesis.status, hypothesis.message)
@@ -179,32 +176,25 @@ def _results(
                 result = merge(result, proposals, query, model.scores, excluded)
                 result = _told(result, query, proposals, quotas, wanted)
             except OutOfTimeError:
-                message = (
-                    f"stopped after {settings.sampling.timeout_s:g} s; "
-                    "raise --timeout-per-spectrum, or lower --steps or --samples"
-                )
-                result = _failed(result, Failure("timeout", message, "sample"))
+                limit = f"stopped after {settings.sampling.timeout_s:g} s"
+                more = "raise --timeout-per-spectrum, or lower --steps or --samples"
+                result = _failed(result, "timeout", f"{limit}; {more}")
             except RefusedError as refused:
-                result = _failed(result, refused.failure)
-        seconds = time.perf_counter() - started
-        where = replace(result, feature=task.number, spectra=task.spectra, position=position)
-        results.append(replace(where, seconds=seconds))
+                result = _failed(result, refused.failure.status, refused.failure.message)
+        result = replace(result, feature=task.number, spectra=task.spectra, position=len(results))
+        results.append(replace(result, seconds=time.perf_counter() - started))
     return tuple(results)
 
 
 def _deadline(limit_s: float | None, finish: Callable[[], None]) -> Callable[[], None]:
-    """A function that raises OutOfTimeError once so much time has passed; None is never.
-
-    Before each look it waits for the device: a GPU's steps would all be begun before time is up.
-    """
-    if limit_s is None:
-        return lambda: None
-    until = time.monotonic() + limit_s
+    """A function that raises OutOfTimeError once so much time has passed; None is never."""
+    until = None if limit_s is None else time.monotonic() + limit_s
 
     def check() -> None:
-        finish()
-        if time.monotonic() > until:
-            raise OutOfTimeError
+        if until is not None:
+            finish()  # a GPU's steps would all be begun before time is up
+            if time.monotonic() > until:
+                raise OutOfTimeError
 
     return check
 
@@ -212,10 +202,9 @@ def _deadline(limit_s: float | None, finish: Callable[[], None]) -> Callable[[],
 def quotas_of(samples: int, query: Query, sources: Sequence[CandidateSource]) -> dict[str, int]:
     """How many proposals each source is asked for, by name.
 
-    So many samples are shared out as `SamplingSettings.sources` says, the last source that there is
-    taking the rest. Half of them begin with the user's analogues, if the setting does not say how
-    many. Structures of databases stand beside all these, or alone; so do the proposals of a source
-    that the setting does not name.
+    Samples are shared out as `SamplingSettings.sources` says, the last source taking the rest. Half
+    begin with the user's analogues, if the setting does not say how many. Structures of databases
+    stand beside these, or alone; so does what a source gives that the setting does not name.
 
     Raises:
         UsageError: The setting names none of the sources.
@@ -276,14 +265,10 @@ def merge(
     scores: Sequence[Score],
     excluded: Set[str] = frozenset(),
 ) -> HypothesisResult:
-    """Merge proposals by the first block of their InChIKey, and score the molecules.
+    """The result with distinct molecules, in the order of their keys, their scores, and tallies.
 
-    The same molecule is named once, however often it was proposed: naming takes longest. What has
-    an `excluded` first block is no candidate.
-
-    Returns:
-        The result of the hypothesis with distinct molecules, in alphabetical order of their keys,
-        and with the tallies.
+    Molecules are told apart by the first block of their InChIKey; one that is `excluded` is no
+    candidate. Each is named once, however often it was proposed: naming takes longest.
     """
     named: dict[str, Molecule | None] = {}  # by SMILES
     together = defaultdict[str, list[Proposal]](list)
@@ -364,10 +349,7 @@ def _structure(
     samples = [proposal for proposal in proposals if proposal.source not in GIVEN]
     drawn = [one.log_likelihood for one in samples if one.log_likelihood is not None]
     return Structure(
-        smiles=molecule.smiles,
-        inchi=molecule.inchi,
-        inchikey=molecule.inchikey,
-        samples=len(samples),
+        *(molecule.smiles, molecule.inchi, molecule.inchikey, len(samples)),
         repaired=sum(one.is_repaired for one in samples),
         log_likelihood=sum(drawn) / len(drawn) if drawn else None,
         sources=tuple(sorted({one.source for one in proposals})),
@@ -399,6 +381,8 @@ def _told(
         valid = sum(not one.rejection for one in made)
         if len(made) > wanted or valid < wanted:
             said.append(f"{valid} of {len(made)} samples are as asked for")
+    if known is not None and known.is_uncalibrated and result.structures:
+        said.append("confidence is not calibrated for what is known")
     smiles = {one.block: one.smiles for one in result.structures}
     result = replace(
         result,
@@ -406,32 +390,23 @@ def _told(
         notes=tuple(query.notes),
         known={} if known is None else known.told(smiles, result.formula, query.fingerprint),
     )
-    if not result.structures:
-        return _failed(result, _no_candidate(result, query, draws=draws))
-    if known is not None and known.is_uncalibrated:
-        uncalibrated = "confidence is not calibrated for what is known"
-        return replace(result, message=sentences(result.message, uncalibrated))
-    return result
-
-
-def _no_candidate(result: HypothesisResult, query: Query, *, draws: bool) -> Failure:
-    """Why there is no structure, and what to do."""
+    if result.structures:
+        return result
     reasons = ", ".join(f"{count} {why}" for why, count in result.rejected.items())
-    message = (
+    why = (
         f"none of {result.sampled} samples is a molecule of {result.formula} "
         f"({reasons}); more --samples or --steps may help"
     )
     if not draws:
         asked = "" if query.constraints is None else " and is as asked for"
-        message = (
+        why = (
             f"no structure of the database has the formula {query.formula}{asked}; without "
             "--database-only structures are generated too"
         )
     elif result.rejected.keys() == {_KNOWN_MOLECULE}:
-        message = f"all found for {result.formula} are known molecules; drop --exclude-known"
-    return Failure("no_candidate", message, "assemble" if draws else "sample")
+        why = f"all found for {result.formula} are known molecules; drop --exclude-known"
+    return _failed(result, "no_candidate", why)
 
 
-def _failed(result: HypothesisResult, failure: Failure) -> HypothesisResult:
-    message = sentences(failure.message, result.message)
-    return replace(result, status=failure.status, message=message)
+def _failed(result: HypothesisResult, status: str, why: str) -> HypothesisResult:
+    return replace(result, status=status, message=sentences(why, result.message))

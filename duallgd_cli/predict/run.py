@@ -75,11 +75,9 @@ class RunSummary:
     output: str  # file written, ``-`` for standard output, "" for a shard, which writes none
     journal: Path | None = None  # kept journal, or None
     counts: Counter[str] = field(default_factory=Counter)  # spectra by status
-    # what the first spectrum of each status says
-    messages: dict[str, str] = field(default_factory=dict)
+    messages: dict[str, str] = field(default_factory=dict)  # of the first spectrum of each status
     n_candidates: int = 0  # of all features; what spectra read together share counts once
-    # remarks for the run record, and how often each was made
-    notes: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)  # remarks for the run record
     computing_s: float = 0.0  # seconds of computing, of all features together
     n_features: int = 0  # fewer than spectra where several are read together
     n_few: int = 0  # features with candidates, but of too few samples to state parts
@@ -90,9 +88,14 @@ class RunSummary:
     n_own_ranked: int = 0  # of them, those that are a candidate of one spectrum at least
 
     def count(self, prediction: Prediction) -> None:
-        """Add what became of a spectrum."""
+        """Add what became of a spectrum and, with its first one, of its feature."""
         self.counts[prediction.status] += 1
         self.messages.setdefault(prediction.status, prediction.message)
+        if prediction.source == prediction.group[0]:
+            self.n_features += 1
+            self.n_candidates += len(prediction.candidates)
+            self.computing_s += sum(one.seconds for one in prediction.hypotheses)
+            self.notes.update(note for one in prediction.hypotheses for note in one.notes)
 
     @property
     def n_spectra(self) -> int:
@@ -125,8 +128,8 @@ def predict(
     """
     tell = progress or (lambda *_: None)
     knowledge = knowledge or check(request)
-    kept_at, is_shard = request.journal_path(), request.shard.count > 1
-    summary = RunSummary("" if is_shard else request.output, kept_at)
+    kept_at = request.journal_path()
+    summary = RunSummary("" if request.shard.count > 1 else request.output, kept_at)
     began, clock = datetime.now(UTC), time.perf_counter()
     n_finished: int | None = None  # features, once the journal is open
     # Where nobody names a journal for standard output, it goes with the run.
@@ -202,10 +205,8 @@ def _features(
 def _telling_unmatched(
     features: Iterable[Feature], formulas: Path | None, knowledge: Knowledge | None
 ) -> Iterator[Feature]:
-    """All features; at their end it is said which ids of tables none had: a typo, or a wrong table.
-
-    Of each option there are the names of each row, one of which must be what a feature is called.
-    """
+    """All features; then it is said which ids of tables none had: a typo, or a wrong table."""
+    # Of each option the names of its rows, one of which must be what a feature is called.
     tables: list[tuple[str, Callable[[Feature], Iterable[str]], list[Sequence[str]]]] = []
     if formulas is not None:
         names: defaultdict[int, list[str]] = defaultdict(list)
@@ -240,22 +241,15 @@ def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) ->
         return "stopped; nothing is kept of a run to standard output without --journal FILE"
     if n_finished is None:
         n_finished = len(scan(path).finished) if path.is_file() else 0
-    features = "finished feature is" if n_finished == 1 else "finished features are"
-    again = "the same command" if request.resume else "the same command with --resume"
+    kept = f"{counted(n_finished, 'finished feature')} {'is' if n_finished == 1 else 'are'} kept"
+    again = "the same command" + " with --resume" * (not request.resume)
     return (
-        f"stopped; {n_finished} {features} kept in {path}: {again} goes on, "
-        "duallgd merge --partial writes what is there"
+        f"stopped; {kept} in {path}: {again} goes on, duallgd merge --partial writes what is there"
     )
 
 
-# What may be written: decided here for predict, merge, evaluate and report, by `files.claim`.
-
-
 def check(request: PredictRequest) -> Knowledge | None:
-    """Refuse what cannot be done, before hours are spent or weights are loaded.
-
-    Returns:
-        What is known of the molecules, as the files of the request say; None without any.
+    """Refuse what cannot be done, before hours are spent; what the files say of molecules, or None.
 
     Raises:
         UsageError: A file would be lost or cannot be written, or the request is impossible.
@@ -301,11 +295,7 @@ def claim_run(
 
 
 def files_of_runs(names: Sequence[Path]) -> Files:
-    """What finished runs are made of, each with what it is, for a command that reads them.
-
-    Raises:
-        UsageError: A name is neither a journal nor an output that has one.
-    """
+    """What finished runs are made of, each with what it is; UsageError without a journal."""
     journals = journals_of(names)
     headers = [scan(path).header for path in journals if path.is_file()]
     inputs = {entry["name"]: None for header in headers if header for entry in header.inputs}
@@ -325,10 +315,9 @@ def _output_of(journal: Path) -> Path:
 
 def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
     """The predictions of a run, one per spectrum, features in input order, ranked as it was."""
-    header = run.header
-    ranking = Ranking.recorded(header.model, header.settings, header.inputs[0]["name"])
-    top_k = int(header.settings["top_k"])
-    certain = float(header.settings.get("certain", CERTAIN))
+    settings = run.header.settings
+    ranking = Ranking.recorded(run.header.model, settings, run.header.inputs[0]["name"])
+    top_k, certain = int(settings["top_k"]), float(settings.get("certain", CERTAIN))
     for tried in run.features():
         candidates, top10 = ranking.rank(tried, None if parts else top_k)
         likely = likely_parts(tried, candidates) if parts else None
@@ -349,7 +338,6 @@ def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
     names = [Path(name) for name in request.inputs]
     runs = {_output_of(path).resolve() for path in journals_of(names)}
     is_own = Path(request.output).resolve() in runs
-    # The output of that very run is written anew.
     theirs = [one for one in files_of_runs(names) if not is_own or one[0] not in (_OUTPUT, _RECORD)]
     claim(
         request.files_written(),
@@ -370,13 +358,7 @@ def workers_for(names: Sequence[Path]) -> int:
 
 
 def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -> None:
-    """Write the output of a finished run and, if asked for, further tables beside it.
-
-    A shard is counted only: the output is written from all of them.
-
-    Raises:
-        UsageError: A file cannot be written.
-    """
+    """Write the output of a finished run and the tables beside it; a shard is counted only."""
     summary.n_ms1 = run.totals.get("ms1", 0)
     # What structures contain takes minutes, so its table is made on the way of the output.
     with replaced_text(request.beside("parts")) if request.parts else nullcontext() as parts:
@@ -386,15 +368,10 @@ def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -
         def watched() -> Iterator[Prediction]:
             for prediction in predictions(run, parts=request.parts):
                 summary.count(prediction)
-                if prediction.source == prediction.group[0]:
-                    tried = prediction.hypotheses
-                    summary.n_features += 1
-                    summary.n_candidates += len(prediction.candidates)
-                    summary.computing_s += sum(one.seconds for one in tried)
-                    summary.notes.update(note for one in tried for note in one.notes)
-                    if parts is not None:
-                        parts.writelines(part_lines(prediction))
-                        summary.n_few += bool(prediction.candidates) and not is_enough(tried)
+                if parts is not None and prediction.source == prediction.group[0]:
+                    parts.writelines(part_lines(prediction))
+                    is_few = prediction.candidates and not is_enough(prediction.hypotheses)
+                    summary.n_few += bool(is_few)
                 yield prediction
 
         if request.shard.count > 1:
@@ -419,10 +396,7 @@ def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -
 def _write_record(
     request: PredictRequest, run: FinishedRun, summary: RunSummary, began: datetime | None = None
 ) -> None:
-    """Write what was run with what, and how it went; the one place for times and versions.
-
-    Joined runs did not begin at one time: `began` is None.
-    """
+    """Write what was run with what, and how it went; joined runs did not begin at one time."""
     if request.output == STANDARD_STREAM:
         return
     times: dict[str, Any] = {"computing_s": round(summary.computing_s, 3)}

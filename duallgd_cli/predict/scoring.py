@@ -119,8 +119,7 @@ def check(request: PredictRequest, path: Path) -> tuple[list[OwnStructure], Know
     """Read structures and databases, and look at all that may be wrong before weights are loaded.
 
     Raises:
-        UsageError: The output is impossible or would cost the user a file, or the structures are
-            none.
+        UsageError: The output is impossible or would lose a file, or the structures are none.
         MissingInputError: An input does not exist.
         UnreadableError: One cannot be read.
     """
@@ -159,7 +158,6 @@ def score_structures(
             ranked.update(number for number, row in enumerate(rows) if row["rank"])
             summary.n_own_ranked = len(ranked)
             summary.count(prediction)
-            summary.n_candidates += len(prediction.candidates)
             if tell is not None:
                 tell("scoring", len(together[0].spectra), together[0])
             yield from rows
@@ -214,8 +212,8 @@ def scored(
     named |= {"file": prediction.source.file, "index": prediction.source.index}
     rows = list[Row]()
     for one in structures:
-        row = named | {"structure": one.name, "smiles": one.smiles}
-        row |= {"formula": one.formula or None, "inchikey14": one.block or None}
+        about = {"formula": one.formula or None, "inchikey14": one.block or None}
+        row = named | about | {"structure": one.name, "smiles": one.smiles}
         candidate = by_block.get(one.block)
         if candidate is None:
             row["status"], row["message"] = _why_not(one, prediction, tried)
@@ -262,5 +260,5 @@ def _why_not(
     given = [name for name in tried if name]
     if not given:
         return prediction.status, prediction.remarks
-    which = f"{given[0]}" if len(given) == 1 else f"one of {', '.join(given)}"
+    which = "one of " * (len(given) > 1) + ", ".join(given)
     return "formula_mismatch", f"its formula is {structure.formula}, that of the spectrum {which}"

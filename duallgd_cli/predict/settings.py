@@ -108,11 +108,7 @@ class PredictSettings:
 
     @property
     def guide(self) -> "Guide | None":
-        """What is known of the molecules, None if nothing is.
-
-        Raises:
-            UsageError: A text cannot be read; the message names it.
-        """
+        """What is known of the molecules or None; UsageError names a text that cannot be read."""
         if self.sampling.core is None and not self.require and not self.forbid:
             return None
         from duallgd_cli.chem.guide import Guide  # rdkit loads only where molecules are made
@@ -131,8 +127,7 @@ def formula_source(
     ``predict`` for a formula, everywhere.
 
     Raises:
-        UsageError: More than one of them is asked for, the one formula is none, or the table has no
-            usable columns.
+        UsageError: More than one is asked for, or the formula or the table is none.
         MissingInputError: There is no such table.
         UnreadableError: The table is empty or no text.
     """
@@ -185,11 +180,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """Read ``2/8``.
-
-        Raises:
-            UsageError: The text is not of that form, or the number exceeds the count.
-        """
+        """Read ``2/8``; UsageError if it is not of that form or the number exceeds the count."""
         match = _SHARD.fullmatch(text)
         if match is None:
             raise UsageError(
@@ -220,12 +211,9 @@ class PredictRequest:
     resume: bool = False  # continue an interrupted run of the same settings
     journal: Path | None = None  # where finished spectra are kept; None puts it beside the output
     workers: int = 1  # processes that predict; does not change results
-    # say what the structures contain, in a table beside the output and in JSON lines
-    parts: bool = False
-    # tables for other programs, beside the output: ``sirius``, ``mzmine``, ``gnps``
-    summaries: tuple[str, ...] = ()
-    # table of names and classes of molecules, which outputs then have; see `Names`
-    names: Path | None = None
+    parts: bool = False  # say what structures contain, beside the output and in JSON lines
+    summaries: tuple[str, ...] = ()  # tables for other programs, beside the output
+    names: Path | None = None  # table of names and classes, which outputs then have; see `Names`
     page: Path | None = None  # of HTML, which whoever asks for the run makes of it
     force: bool = False  # replace files that exist
     # what else the command reads, such as weights, each with what it is: never replaced
@@ -249,10 +237,7 @@ class PredictRequest:
         require_range(self, "workers", least=1, most=_MOST_WORKERS)
 
     def journal_path(self) -> Path | None:
-        """Where the journal lies, if nobody says ``out.csv.journal.jsonl`` beside the output.
-
-        None for one that lives as long as the run.
-        """
+        """Where the journal lies, such as ``out.csv.journal.jsonl``; None if the run keeps none."""
         if self.journal is None and self.output == STANDARD_STREAM:
             return None
         return self.journal or Path(f"{self.run_name}{ENDING}")
@@ -261,8 +246,7 @@ class PredictRequest:
     def run_name(self) -> Path:
         """What the files beside the output are named after, those of each shard of its own."""
         number, count = self.shard.number, self.shard.count
-        part = f".shard-{number}-of-{count}" if count > 1 else ""
-        return Path(f"{Path(self.output)}{part}")
+        return Path(f"{Path(self.output)}" + f".shard-{number}-of-{count}" * (count > 1))
 
     def beside(self, what: str) -> Path:
         """A table beside the output, such as ``out.parts.csv``."""
@@ -270,11 +254,7 @@ class PredictRequest:
         return output.with_name(f"{output.stem}.{what}.csv")
 
     def files_written(self) -> dict[str, str | Path]:
-        """All that the run writes but its journal, by what it is.
-
-        Raises:
-            UsageError: A format or a summary is not known.
-        """
+        """All that the run writes but its journal; UsageError for an unknown format or summary."""
         resolve_format(self.output, self.format)
         is_whole, is_file = self.shard.count == 1, self.output != STANDARD_STREAM
         comes_back = is_whole and self.features is not None

@@ -74,9 +74,8 @@ def write_report(
 ) -> Report:
     """Write the report of a finished run: one file, or an index and pages of a thousand features.
 
-    The index is written whole or not at all. Pages lie in a folder beside it: those of
-    ``out.html`` in ``out_files``. Settings are named by the options that stand for them; for runs
-    and `top_k` see `ReportedRun`.
+    Pages lie in a folder beside the index: those of ``out.html`` in ``out_files``. Settings are
+    named by the options that stand for them; for runs and `top_k` see `ReportedRun`.
 
     Raises:
         UsageError: There is no finished journal, or a file cannot be written or is another's.
@@ -115,11 +114,7 @@ def write_report(
 def _write_many(
     features: Iterator[_Values], report: Report, about: _Values, place: _Values
 ) -> None:
-    """Write the index and the pages; a report that is not finished leaves nothing behind.
-
-    Raises:
-        UsageError: A file cannot be written.
-    """
+    """Write the index and the pages; a report that is not finished leaves nothing behind."""
     folder, output = report.folder, report.page
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is in the way of the report's pages; name another report")
@@ -210,12 +205,8 @@ def _row(feature: _Values) -> _Values:
 
 def _table(rows: Sequence[_Values]) -> _Values:
     """Rows with what repeats in them named once: columns, and parts by their numbers."""
-    parts = {
-        name: n for n, name in enumerate(dict.fromkeys(p for row in rows for p in row["parts"]))
-    }
-    numbered = ({**row, "parts": [parts[name] for name in row["parts"]]} for row in rows)
-    return {
-        "columns": [*rows[0]] if rows else [],
-        "parts": [*parts],
-        "rows": [[*row.values()] for row in numbered],
-    }
+    names = [*dict.fromkeys(name for row in rows for name in row["parts"])]
+    place = {name: n for n, name in enumerate(names)}
+    numbered = ({**row, "parts": [place[name] for name in row["parts"]]} for row in rows)
+    values = [[*row.values()] for row in numbered]
+    return {"columns": [*rows[0]] if rows else [], "parts": names, "rows": values}

@@ -126,14 +126,10 @@ class _Measured:
             if feature is None:
                 break
             cleaned = (clean(spectrum, self._cleaning) for spectrum in feature.spectra)
-            spectra = [
-                _MeasuredPeaks(_label(one), one.mz, one.intensity)
-                for one in cleaned
-                if one.failure is None
-            ]
-            first = references(feature.spectra)[0].source
+            usable = (one for one in cleaned if one.failure is None)
+            spectra = [_MeasuredPeaks(_label(one), one.mz, one.intensity) for one in usable]
             measured = _Measurement(spectra, feature.precursor_intensity, feature.isotopes)
-            self._held[first] = measured
+            self._held[references(feature.spectra)[0].source] = measured
         return self._held.pop(sources[0], _Measurement())
 
 
@@ -184,9 +180,7 @@ class ReportedRun:
     def about(self, options: Mapping[str, str]) -> _Values:
         """What was run with what: versions, weights, inputs, settings, counts as far as known.
 
-        Args:
-            options: Of the command line, by the settings that they stand for; other settings are
-                named as ``--set`` takes them.
+        Settings go by the options of the command line for them, others as ``--set`` takes them.
         """
         header, model = self._run.header, self._run.header.model
         try:
@@ -242,10 +236,7 @@ def _values(
     certain: float,
     names: Names | None,
 ) -> _Values:
-    """What is shown of a feature, of its results and what was measured.
-
-    Of `top_k` candidates that the run wrote, which say the level, `most` are shown.
-    """
+    """What is shown of a feature; of `top_k` candidates, which say the level, `most` are shown."""
     results, measured = asked
     candidates, confidence_top10 = ranking.rank(results)
     parts = likely_parts(results, candidates)
@@ -277,9 +268,8 @@ def _values(
         "isotopes": isotopes_of(measured.isotopes, shown.formula, shown.adduct),
         "hypotheses": [_hypothesis(outcome, spectra) for outcome in shown.hypotheses],
         "spectra": [
-            {"label": one.label, "mz": one.mz.round(5).tolist(),
-             "intensity": one.intensity.round(5).tolist()}
-            for one in spectra
+            {"label": label, "mz": mz.round(5).tolist(), "intensity": height.round(5).tolist()}
+            for label, mz, height in spectra
         ],
         "library": _match(match) | {"mz": match["mz"], "intensity": match["intensity"]}
         if "mz" in match else None,
@@ -311,14 +301,11 @@ def _candidates(
     together: dict[object, list[int]] = {}
     for place, one in enumerate(shown.candidates):
         together.setdefault(one.family or place, []).append(place)
-    families = [
-        (
-            family_name(shown.candidates[first].family) if others else "",
-            round(shown.candidates[first].family_confidence, _DIGITS),
-            [first, *others],
-        )
-        for first, *others in together.values()
-    ]
+    families = list[tuple[str, float, list[int]]]()
+    for members in together.values():
+        first = shown.candidates[members[0]]
+        name = family_name(first.family) if len(members) > 1 else ""
+        families.append((name, round(first.family_confidence, _DIGITS), members))
     places = [*range(len(shown.candidates))]
     if drawn is not None:
         places = sorted(members[0] for _, _, members in families[:drawn])
@@ -326,7 +313,7 @@ def _candidates(
     for one in shown.candidates:
         of_one: _Values = {name: getattr(one, name) for name in _OF_CANDIDATE}
         of_one["confidence"] = round(one.confidence, _DIGITS)
-        of_one["sources"] = [readable(name) for name in one.sources]
+        of_one["sources"] = [*map(readable, one.sources)]
         if names is not None:
             called = (readable(text) for text in names.of(one.inchikey).values())
             of_one |= zip(("name", "class"), called, strict=True)

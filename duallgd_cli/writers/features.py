@@ -53,8 +53,6 @@ def write_features(
 ) -> tuple[int, int, str]:
     """Write the features of files of spectra as MGF, and as a table beside it (`table_path`).
 
-    Standard output takes the MGF alone.
-
     Returns:
         How many features were written, how many were not, and why: of what could not be read, such
         as the rest of a file that is cut off, else of what has no usable spectrum.
@@ -176,12 +174,8 @@ def _row(feature: Feature) -> dict[str, object]:
 def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path: Path) -> None:
     """Write a table of features with the answers beside its own columns, which stay as they are.
 
-    Rows are in the order of the table, whatever became of them; features that are in none of them
-    come last. Lines before the names of the columns are kept. A feature whose compound another one
-    answers for has that answer, and its message names that feature.
-
-    Raises:
-        UsageError: The file cannot be written.
+    Rows are in the order of the table; features that are in none of them come last. A feature whose
+    compound another one answers for has that answer, and its message names that feature.
     """
     answers: defaultdict[int | None, list[Mapping[str, str]]] = defaultdict(list)
     by_feature: dict[tuple[str, str], dict[str, str]] = {}

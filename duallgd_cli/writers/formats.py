@@ -52,7 +52,7 @@ NUMBERS: Final = (
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
-# Fields of a prediction and of a hypothesis that an output has as they are.
+# Fields of a prediction, of a hypothesis and of a candidate that an output has as they are.
 _OF_A_LINE: Final = (
     "feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message",
     "confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions",
@@ -62,6 +62,7 @@ _OF_A_HYPOTHESIS: Final = (
     "formula", "adduct", "log_prior", "formula_source", "formula_probability", "adduct_source",
     "status", "message", "n_peaks", "n_explained", "explained_intensity",
 )  # fmt: skip
+_OF_A_CANDIDATE: Final = ("adduct", "formula", "smiles", "inchi", "inchikey", "inchikey14")
 _NOT_IN_SDF: Final = {"status", "message", "warnings"}
 
 
@@ -174,33 +175,26 @@ def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[st
         for one in reversed(prediction.hypotheses)  # of equal ones the first counts
         if one.formula
     }
+    mz, time = prediction.precursor_mz, prediction.rt_seconds
     shared = {
         **dict.fromkeys(COLUMNS, ""),
         **{name: getattr(prediction, name) for name in _OF_A_LINE if name not in NUMBERS},
         **_place(prediction),
         "indices": " ".join(str(source.index) for source in prediction.group),
         "adduct_source": prediction.adduct_source,
+        "precursor_mz": "" if mz is None else repr(float(mz)),
+        "rt_seconds": "" if time is None else f"{time:.6g}",
     }
-    if prediction.precursor_mz is not None:
-        shared["precursor_mz"] = repr(float(prediction.precursor_mz))
-    if prediction.rt_seconds is not None:
-        shared["rt_seconds"] = f"{prediction.rt_seconds:.6g}"
-    if prediction.candidates:
-        shared["confidence_top10"] = f"{prediction.confidence_top10:.4g}"
-    else:
+    if not prediction.candidates:
         yield shared | of_formula.get((prediction.formula, prediction.adduct), {})
     for one in prediction.candidates:
         row = shared | of_formula.get((one.formula, one.adduct), {})
+        row |= {name: getattr(one, name) for name in _OF_A_CANDIDATE}
         row |= {
-            "adduct": one.adduct,
-            "formula": one.formula,
             "rank": str(one.rank),
-            "smiles": one.smiles,
-            "inchi": one.inchi,
-            "inchikey": one.inchikey,
-            "inchikey14": one.inchikey14,
             "score": f"{one.score:.6g}",
             "confidence": f"{one.confidence:.4g}",
+            "confidence_top10": f"{prediction.confidence_top10:.4g}",
             "samples": str(one.samples),
             "log_likelihood": "" if one.log_likelihood is None else f"{one.log_likelihood:.6g}",
             "message": sentences(prediction.message, likeness(prediction.analogue_of(one))),
@@ -217,9 +211,8 @@ def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[st
 
 
 def _place(prediction: Prediction) -> dict[str, str]:
-    source = prediction.source
-    index = str(source.index)
-    return {"spectrum_id": prediction.spectrum_id, "file": source.file, "index": index}
+    file, index = prediction.source.file, str(prediction.source.index)
+    return {"spectrum_id": prediction.spectrum_id, "file": file, "index": index}
 
 
 def likeness(analogue: Mapping[str, Any]) -> str:
@@ -240,11 +233,8 @@ def json_line(values: Mapping[str, Any]) -> str:
 
 def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, Any]:
     """Plain values of a prediction, with all that was tried and without its wall time."""
-    match = {  # the peaks of a library are for the page
-        name: value
-        for name, value in prediction.library_match.items()
-        if name not in {"mz", "intensity"}
-    }
+    # The peaks of a library are for the page.
+    match = {n: v for n, v in prediction.library_match.items() if n not in {"mz", "intensity"}}
     hypotheses = [
         {
             **{name: getattr(one, name, None) for name in _OF_A_HYPOTHESIS},
@@ -279,16 +269,11 @@ def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, A
 
 def part_lines(prediction: Prediction) -> Iterator[str]:
     """Rows of the table of parts, `PART_COLUMNS`: what the structure of a feature may contain."""
-    rows = (
-        {
-            **_place(prediction),
-            **{"feature_id": prediction.feature_id, "formula": prediction.formula},
-            **{"part": part.name, "kind": part.kind, "smarts": part.smarts},
-            **{name: f"{getattr(part, name):.4f}" for name in ("probability", "prior", "share")},
-        }
-        for part in prediction.parts or ()
-    )
-    return lines_of((cells_of(row, PART_COLUMNS) for row in rows), "csv")
+    of = {**_place(prediction), "feature_id": prediction.feature_id, "formula": prediction.formula}
+    for part in prediction.parts or ():
+        row = of | {"part": part.name, "kind": part.kind, "smarts": part.smarts}
+        row |= {name: f"{getattr(part, name):.4f}" for name in ("probability", "prior", "share")}
+        yield from lines_of([cells_of(row, PART_COLUMNS)], "csv")
 
 
 def _record(row: Mapping[str, str]) -> str:

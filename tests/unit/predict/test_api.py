@@ -1,20 +1,27 @@
+"""From Python: results of the command, spectra of any kind, sources and scores of a user."""
+
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from duallgd_cli.config import SamplingSettings
+from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import MissingInputError, UsageError
-from duallgd_cli.predict.api import predict_spectra, to_dataframe, with_own
+from duallgd_cli.predict.api import predict_spectra, with_own
 from duallgd_cli.predict.journal import FinishedRun
 from duallgd_cli.predict.run import predict, predictions
+from duallgd_cli.sources import Proposal
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.writers.formats import COLUMNS
 from tests.made_runs import SETTINGS, request
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
+
+SMILES = "CC(=O)Oc1ccccc1C(=O)O"
 
 
 @pytest.fixture
@@ -28,169 +35,254 @@ def spectra(tmp_path):
     )
 
 
-def test_python_gives_what_the_command_line_writes(spectra, tmp_path):
+def untimed(predictions):
+    return [
+        replace(one, seconds=0, hypotheses=tuple(replace(h, seconds=0) for h in one.hypotheses))
+        for one in predictions
+    ]
+
+
+def test_python_gives_what_the_command_line_writes_however_settings_are_given(spectra, tmp_path):
     predict(request(spectra, tmp_path / "out.csv"), stub_model())
-    written = list(predictions(FinishedRun([tmp_path / "out.csv.journal.jsonl"])))
+    written = untimed(predictions(FinishedRun([tmp_path / "out.csv.journal.jsonl"])))
 
-    found = stub_model().predict(spectra, SETTINGS)
-
-    assert [untimed(one) for one in found] == [untimed(one) for one in written]
-    in_order = predict_spectra(stub_model(), spectra, SETTINGS)
-    assert [one.source.index for one in in_order] == [0, 1, 3]
-
-
-def untimed(prediction):
-    hypotheses = tuple(replace(outcome, seconds=0.0) for outcome in prediction.hypotheses)
-    return replace(prediction, seconds=0.0, hypotheses=hypotheses)
-
-
-def test_spectra_that_say_the_same_place_are_told_apart(spectra):
-    first = next(iter(read(spectra)))
-
-    found = predict_spectra(stub_model(), [first, first, first], replace(SETTINGS, group_by="none"))
-
-    assert [one.source.index for one in found] == [0, 1, 2]
-    assert found[0].candidates == found[1].candidates == found[2].candidates
-
-
-def test_the_callers_mistakes_are_errors(spectra, tmp_path):
-    for absent in (tmp_path / "absent.mgf", [Path(spectra), tmp_path / "absent.mgf"]):
-        with pytest.raises(MissingInputError):
-            predict_spectra(stub_model(), absent)
-    wrong = replace(SETTINGS, formula="C2H6O", formula_column="F")
-    with pytest.raises(UsageError, match="exclude each other"):
-        predict_spectra(stub_model(), spectra, wrong)
-
-
-def test_settings_may_be_given_by_name(spectra):
-    named = predict_spectra(stub_model(), spectra, samples=4, steps=1)
-
-    assert [untimed(one) for one in named] == [
-        untimed(one) for one in predict_spectra(stub_model(), spectra, SETTINGS)
-    ]
-    assert predict_spectra(stub_model(), spectra, SETTINGS, top_k=1)[0].candidates[1:] == ()
-    dotted = {"sampling.samples": 4, "sampling.steps": 1}
-    assert [untimed(one) for one in named] == [
-        untimed(one) for one in predict_spectra(stub_model(), spectra, **dotted)
-    ]
+    for settings, changes in (
+        (SETTINGS, {}),
+        (None, {"samples": 4, "steps": 1}),
+        (None, {"sampling.samples": 4, "sampling.steps": 1}),
+    ):
+        assert untimed(stub_model().predict(spectra, settings, **changes)) == written
+    in_order = predict_spectra(stub_model(), spectra, SETTINGS, top_k=1)
+    assert [(one.source.index, len(one.candidates)) for one in in_order] == [(0, 1), (1, 1), (3, 1)]
     for changes, drawn in (({}, 30), ({"samples": 4}, 4)):
-        found = predict_spectra(stub_model(), spectra, preset="fast", **changes)
-        assert found[0].hypotheses[0].sampled == drawn
-    with pytest.raises(UsageError, match="preset must be one of"):
-        predict_spectra(stub_model(), spectra, preset="quick")
+        fast = stub_model().predict(spectra, preset="fast", **changes)
+        assert fast[0].hypotheses[0].sampled == drawn
 
 
 @pytest.mark.parametrize(
-    ("keyword", "hint"),
+    ("changes", "said"),
     [
-        ("sample", r"did you mean samples\?"),
-        ("sampels", r"did you mean samples\?"),
-        ("adducts", r"did you mean adduct\?"),
-        ("presets", r"did you mean preset\?"),
-        ("gide", r"did you mean guide\?"),
-        ("zzz", "duallgd config lists all settings"),
+        ({"sample": 4}, r"unknown setting sample; did you mean samples\?"),
+        ({"adducts": 4}, r"unknown setting adducts; did you mean adduct\?"),
+        ({"presets": 4}, r"did you mean preset\?"),
+        ({"gide": 4}, r"did you mean guide\?"),
+        ({"zzz": 4}, "duallgd config lists all settings"),
+        ({"preset": "quick"}, "preset must be one of"),
+        ({"guide": "mine.smi"}, "guide must be GuideFiles"),
+        ({"formula": "C2H6O", "formula_column": "F"}, "exclude each other"),
+        ({"spectra": [7]}, r"item 0 \(int\) is no spectrum; give matchms"),
+        ({"spectra": [{"mz": [1.0]}]}, "item 0 .* is no spectrum"),
+        ({"spectra": [{"mz": [1.0], "intensity": []}]}, "item 0 .* is no spectrum"),
+        ({"spectra": Path("absent.mgf")}, "absent.mgf"),
+        ({"spectra": [Path(__file__), "absent.mgf"]}, "absent.mgf"),
     ],
 )
-def test_a_misspelt_keyword_is_answered_with_the_nearest(spectra, keyword, hint):
-    with pytest.raises(UsageError, match=f"unknown setting {keyword}; {hint}"):
-        predict_spectra(stub_model(), spectra, **{keyword: 4})
+def test_what_cannot_be_is_refused(spectra, changes, said):
+    asked = {"spectra": spectra, "settings": SETTINGS} | changes
+    with pytest.raises((UsageError, MissingInputError), match=said):
+        stub_model().predict(**asked)
 
 
 def test_predictions_come_as_soon_as_they_are_there(spectra):
-    drawn = []
-    model = stub_model()
-    encode = model.encode
-    model = replace(model, encode=lambda peaks: (drawn.append(1), encode(peaks))[1])
+    drawn, model = [], stub_model()
+    model = replace(model, encode=lambda peaks: drawn.append(1) or stub_model().encode(peaks))
     in_memory = [one for one in read(spectra) if one.ms_level == 2]
 
     found = model.predict(in_memory * 2, SETTINGS, group_by="none")
 
-    assert next(iter(found)).status == "ok"
-    assert len(drawn) == 1
+    assert (next(iter(found)).status, len(drawn)) == ("ok", 1)
     assert len(found) == len(list(found)) == len(drawn) == 6  # each is computed once
     assert found[0] is next(iter(found))
 
 
-def plain(spectrum):
-    return {
-        "mz": spectrum.mz,
-        "intensity": list(spectrum.intensity),
-        "precursor_mz": spectrum.precursor_mz,
-        "formula": spectrum.formula_text,
-        "adduct": "[M+H]+",
-    }
-
-
-def test_dictionaries_and_spectra_of_matchms_are_taken(spectra):
+def test_spectra_of_matchms_and_dictionaries_are_taken_and_told_apart_by_order(spectra):
     ours = next(iter(read(spectra)))
-    metadata = {name: value for name, value in plain(ours).items() if name != "mz"}
-    theirs = SimpleNamespace(
-        metadata=metadata, peaks=SimpleNamespace(mz=ours.mz, intensities=ours.intensity)
-    )
+    fields = {"precursor_mz": ours.precursor_mz, "formula": "C9H8O4", "adduct": "[M+H]+"}
+    plain = fields | {"mz": ours.mz, "intensity": list(ours.intensity), "title": None}
+    peaks = SimpleNamespace(mz=ours.mz, intensities=ours.intensity)
+    given = [ours, plain, SimpleNamespace(metadata=fields, peaks=peaks), ours]
 
-    expected, *found = predict_spectra(stub_model(), [ours, plain(ours), theirs], SETTINGS)
+    found = predict_spectra(stub_model(), given, SETTINGS, group_by="none")
 
-    assert expected.status == "ok"
-    assert [one.candidates for one in found] == [expected.candidates] * 2
+    assert [one.source.index for one in found] == [0, 3, 1, 2]  # by file
+    assert found[0].status == "ok"
+    assert [one.candidates for one in found] == [found[0].candidates] * 4
 
 
-class LongestSmiles:
-    """A score of one's own: of molecules, with the spectrum at hand."""
+def test_a_notebook_shows_the_first_candidates_drawn_and_a_table_the_columns(spectra, tmp_path):
+    bad = mgf(tmp_path / "bad.mgf", block(ASPIRIN, title="<b>x", pepmass="300.0"))
 
-    name = "longest"
+    shown = stub_model().predict([spectra, bad], SETTINGS)
+    many = stub_model().predict([*read(bad)] * 22, SETTINGS, group_by="none")
+
+    page = shown._repr_html_()
+    assert (page.count("<svg"), page.count("<p>")) == (3, 4)
+    for said in ("C9H8O4", "m/z 181.0495", "&lt;b&gt;x", "formula_mismatch: C9H8O4"):
+        assert said in page
+    assert shown.draw(1)._repr_html_().count("<svg") == 3
+    assert many.draw().endswith("<p>and 2 more spectra</p>")
+    pytest.importorskip("pandas")
+    frame = shown.to_dataframe()
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame["confidence"].dtype == frame["precursor_mz"].dtype == "float64"
+    assert (frame["rank"] == 1).sum() == 3
+
+
+class Source:
+    """Gives some items, or raises those that are errors."""
+
+    def __init__(self, *items, name="mine"):
+        self.items, self.name = items, name
+
+    def propose(self, query, n, seed):
+        for item in self.items:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+
+class Score:
+    """Gives what a function makes of the molecules, and looks at the spectrum."""
+
+    def __init__(self, give=list, name="liked"):
+        self.give, self.name = give, name
 
     def __call__(self, query, molecules):
         assert query.annotated.hypothesis.feature.first.precursor_mz
-        return [float(len(one.smiles)) for one in molecules]
+        return self.give(molecules)
 
 
-def test_a_score_of_ones_own_ranks_all_candidates_anew(spectra):
-    settings = replace(SETTINGS, sampling=SamplingSettings(steps=1, samples=20))
-    plain, several = (stub_model().predict(spectra, settings, top_k=n)[0] for n in (2, 99))
-    model = with_own(stub_model(), scores=[LongestSmiles()])
+def of_aspirin_and_caffeine(given=(), scores=(), **changes):
+    """Predictions with sources and scores of a user."""
+    spectra = [
+        {"mz": [121.0284], "intensity": [1.0], "precursor_mz": mz, "formula": formula}
+        for mz, formula in ((181.04954, "C9H8O4"), (195.08765, "C8H10N4O2"))
+    ]
+    model = with_own(stub_model(), given, scores)
+    return list(model.predict(spectra, SETTINGS, **{"top_k": 99} | changes))
 
-    found = model.predict(spectra, settings, top_k=2)
-    (best, second), before = found[0].candidates, {one.smiles: one for one in several.candidates}
 
-    assert len(best.smiles) == max(map(len, before))
-    assert (best.rank, second.rank) == (1, 2)
+def of(source, prediction):
+    return [one for one in prediction.candidates if source in one.sources]
+
+
+@pytest.mark.parametrize(
+    "item", [SMILES, parse_smiles(SMILES), Proposal("whatever", parse_smiles(SMILES), -3.0)]
+)
+def test_molecules_come_as_smiles_as_molecules_or_as_proposals(item):
+    first, second = of_aspirin_and_caffeine([Source(item)])
+
+    assert [one.smiles for one in of("mine", first)] == [SMILES]
+    assert of("mine", second) == []
+    (tried,) = second.hypotheses
+    assert (tried.rejected["another formula"], tried.sampled) == (1, 4 + 1)
+
+
+def test_what_a_source_gives_too_much_or_wrong_costs_that_alone():
+    wrong = Source("nonsense", 7, None, SMILES, KeyError("x"), SMILES)
+
+    plain, found = of_aspirin_and_caffeine(), of_aspirin_and_caffeine([wrong])
+    many = [Source(*[SMILES] * 500)]
+    limited, _ = of_aspirin_and_caffeine(many, samples=10, sources="mine=30 noise=70")
+
+    assert all("source mine failed: KeyError: 'x'" in one.warnings for one in found)
+    assert found[0].hypotheses[0].rejected["not a molecule"] == 3
+    (own,) = of("mine", found[0])
+    assert own.samples == 1 or "noise" in own.sources
+    blocks = [{c.inchikey14 for c in each.candidates} for each in (plain[1], found[1])]
+    assert blocks[0] == blocks[1]
+    (mine,) = of("mine", limited)
+    assert (limited.hypotheses[0].sampled, mine.samples >= 3) == (10, True)
+
+
+@pytest.mark.parametrize(
+    ("give", "said"),
+    [
+        (lambda molecules: [np.nan] * len(molecules), "score liked does not count: it must give"),
+        (lambda molecules: [1.0], "score liked does not count: it must give"),
+        (lambda molecules: "abc", "score liked failed and does not count: ValueError"),
+        (lambda molecules: 1 / 0, "score liked failed and does not count: ZeroDivisionError"),
+    ],
+)
+def test_a_score_that_is_wrong_does_not_count_and_is_said(give, said):
+    plain, found = of_aspirin_and_caffeine(), of_aspirin_and_caffeine(scores=[Score(give)])
+
+    ranked = [
+        [[(c.smiles, c.confidence) for c in one.candidates] for one in predictions]
+        for predictions in (plain, found)
+    ]
+    assert ranked[0] == ranked[1]
+    assert all(said in one.warnings for one in found)
+
+
+def test_a_score_of_the_users_ranks_all_candidates_anew():
+    longest = Score(lambda molecules: [float(len(one.smiles)) for one in molecules], "longest")
+
+    plain = of_aspirin_and_caffeine(samples=20)[0]
+    found = of_aspirin_and_caffeine(scores=[longest], samples=20, top_k=2)[0]
+
+    before = {one.smiles: one.confidence for one in plain.candidates}
+    best, second = found.candidates
+    assert (best.rank, second.rank, len(best.smiles)) == (1, 2, max(map(len, before)))
+    gained = [one.confidence / before[one.smiles] for one in (best, second)]
+    difference = len(best.smiles) - len(second.smiles)
+    assert gained[0] / gained[1] == pytest.approx(math.exp(difference))
     assert best.extra_scores["longest"] == len(best.smiles)
-    assert best.confidence > before[best.smiles].confidence
-    assert best.score >= second.score
-    ratio = before[best.smiles].confidence / before[second.smiles].confidence
-    gained = best.extra_scores["longest"] - second.extra_scores["longest"]
-    assert best.confidence / second.confidence == pytest.approx(ratio * math.exp(gained))
-    assert (
-        best.confidence <= found[0].confidence_top10 <= sum(c.confidence for c in before.values())
-    )
-    assert "scored by longest too: confidence is not calibrated" in found[0].warnings
-    assert found.record["weights"]["own"] == ["longest"]
+    assert (gained[0] > 1, best.score >= second.score) == (True, True)
+    assert best.confidence <= found.confidence_top10 <= sum(before.values())
+    assert "scored by longest too: confidence is not calibrated" in found.warnings
     assert "scored by" not in plain.warnings
 
 
-def test_a_notebook_shows_the_first_candidates_drawn(spectra, tmp_path):
-    bad = mgf(tmp_path / "bad.mgf", block(ASPIRIN, title="<b>x", pepmass="300.0"))
-
-    shown = stub_model().predict([spectra, bad], SETTINGS)._repr_html_()
-
-    assert shown.count("<svg") == 3
-    assert "C9H8O4" in shown
-    assert "&lt;b&gt;x" in shown
-    assert "formula_mismatch" in shown
-    assert stub_model().predict(spectra, SETTINGS).draw(1)._repr_html_().count("<svg") == 3
-
-
-@pytest.mark.parametrize("wrong", [7, {"mz": [1.0]}, {"mz": [1.0], "intensity": []}])
-def test_what_is_no_spectrum_is_a_usage_error(wrong):
-    with pytest.raises(UsageError, match=r"item 0 .* is no spectrum; give matchms"):
-        predict_spectra(stub_model(), [wrong], SETTINGS)
+@pytest.mark.parametrize(
+    ("sources", "scores", "said"),
+    [
+        ([object()], [], "object is no source: it needs a name of letters and a propose"),
+        ([Source(name="my own")], [], "Source is no source"),
+        ([Source(name="noise")], [], "there are two sources of the name noise; rename one"),
+        ([], [object()], "object is no score"),
+        ([], [Score(name="familiarity")], "there are two scores of the name familiarity"),
+        ([], [Score(), Score()], "there are two scores of the name liked"),
+    ],
+)
+def test_what_is_none_is_refused_in_a_sentence(sources, scores, said):
+    with pytest.raises(UsageError, match=said):
+        with_own(stub_model(), sources, scores)
 
 
-def test_a_table_has_the_columns_of_the_output_and_numbers(spectra):
-    pytest.importorskip("pandas")
-    frame = stub_model().predict(spectra, SETTINGS).to_dataframe()
+PACKAGE = f"""
+class Mine:
+    name = 'lab'
+    def propose(self, query, n, seed): return iter(['{SMILES}'])
+class Long:
+    name = 'long'
+    def __call__(self, query, molecules): return [0.0 for _ in molecules]
+"""
 
-    assert list(frame.columns) == list(COLUMNS)
-    assert frame["confidence"].dtype == frame["precursor_mz"].dtype == "float64"
-    assert frame["smiles"].iloc[0]
-    assert len(frame) == len(to_dataframe(predict_spectra(stub_model(), spectra, SETTINGS)))
+
+def test_a_package_names_them_by_entry_points(spectra, tmp_path, monkeypatch):
+    about = tmp_path / "lab-1.0.dist-info"
+    about.mkdir()
+    (tmp_path / "lab.py").write_text(PACKAGE)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
+    points = "[duallgd.sources]\nmine = lab:Mine\n[duallgd.scores]\nlong = lab:Long\n"
+    (about / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    found = with_own(stub_model()).predict(spectra, SETTINGS, top_k=99)
+    assert found.record["weights"]["own"] == ["lab", "long"]
+    assert of("lab", found[0])
+    (about / "entry_points.txt").write_text("[duallgd.sources]\nmine = lab:Missing\n")
+    with pytest.raises(UsageError, match="lab:Missing, which a package names in duallgd"):
+        with_own(stub_model())
+    sys.modules.pop("lab", None)
+
+
+def test_what_cannot_be_sent_to_processes_is_used_in_this_process(caplog):
+    class Local(Source):
+        """Of a function, which no other process finds."""
+
+    model = with_own(replace(stub_model(), again=stub_model), [Local(SMILES)])
+
+    assert model.again is None
+    assert "cannot be sent to other processes" in caplog.text

@@ -1,6 +1,6 @@
 import json
 import resource
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -57,43 +57,46 @@ def finished(path, *features, header=HEADER, total=None):
     return path
 
 
-def places(run):
-    return [spectrum.source for results in run.features() for spectrum in results[0].spectra]
+@pytest.fixture
+def path(tmp_path):
+    return finished(tmp_path / "j", *map(feature, range(3)))
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("name", "value", "said"),
     [
-        ({"settings": {**HEADER.settings, "seed": 2}}, r"settings\.seed 1 -> 2"),
+        ("settings", {**HEADER.settings, "seed": 2}, "settings.seed 1 -> 2"),
         (
-            {"settings": {**HEADER.settings, "sampling": {"steps": 20}}},
-            r"settings\.sampling\.steps 10 -> 20",
+            "settings",
+            {"seed": 2, "top_k": 3, "sampling": {"steps": 20}, "core": "C"},
+            "settings.seed 1 -> 2, settings.top_k 10 -> 3, settings.sampling.steps 10 -> 20 and 1 "
+            "more",
         ),
-        ({"model": {"name": "a", "sha256": "e" * 64, "ranking": {}}}, r"weights\.sha256 f+ -> e+"),
-        ({"version": "2"}, "version 1 -> 2"),
-        ({"settings": {**HEADER.settings, "core": "C"}}, r"settings\.core absent -> C"),
-        ({"shard": "1/2"}, "shard 1/1 -> 1/2"),
-        ({"inputs": ({**INPUT, "bytes": 11},)}, r"input\.a\.mgf\.bytes 10 -> 11"),
-        ({"model": {**HEADER.model, "name": "b"}}, None),  # the same weights at another place
+        ("settings", {**HEADER.settings, "core": "C"}, "settings.core absent -> C"),
+        ("model", {**HEADER.model, "sha256": "e"}, f"weights.sha256 {'f' * 64} -> e"),
+        ("model", {**HEADER.model, "name": "b"}, ""),  # the same weights at another place
+        ("version", "2", "version 1 -> 2"),
+        ("shard", "1/2", "shard 1/1 -> 1/2"),
+        ("inputs", ({**INPUT, "bytes": 11},), "input.a.mgf.bytes 10 -> 11"),
     ],
 )
-def test_a_different_run_is_refused_with_what_changed(tmp_path, changed, said):
-    path = finished(tmp_path / "j", feature(0))
-    before = path.read_bytes()
+def test_a_different_run_is_refused_with_what_changed(path, name, value, said):
+    other, before = replace(HEADER, **{name: value}), path.read_bytes()
 
-    if said is None:
-        with Journal.resume(path, replace(HEADER, **changed)) as journal:
-            assert journal.end
+    assert HEADER.differences(other) == said
+    if said:
+        with pytest.raises(UsageError) as refused:
+            Journal.resume(path, other)
+        assert f"because of other settings or inputs: {said}; use those" in str(refused.value)
     else:
-        with pytest.raises(UsageError, match=said):
-            Journal.resume(path, replace(HEADER, **changed))
-
+        with Journal.resume(path, other) as journal:
+            assert journal.end == {"cases": 3, "ms1": 0}
     assert path.read_bytes() == before
 
 
-def test_a_journal_that_is_started_again_is_empty_but_no_other_file_is_touched(tmp_path):
-    path, other = finished(tmp_path / "j", feature(0)), tmp_path / "precious.csv"
+def test_a_journal_that_is_started_again_is_empty_but_no_other_file_is_touched(path):
     rewrite(path, lambda lines: [lines[0] | {"duallgd_journal": FORMAT - 1}, *lines[1:]])
+    other = path.with_name("precious.csv")
     other.write_text("spectrum_id,file\n")
 
     with Journal.create(path, HEADER), pytest.raises(UsageError, match="another run"):
@@ -103,92 +106,85 @@ def test_a_journal_that_is_started_again_is_empty_but_no_other_file_is_touched(t
         with pytest.raises(UsageError, match="not a duallgd journal"):
             opened(other, HEADER)
     with pytest.raises(UsageError, match="cannot write the journal"):
-        Journal.create(tmp_path / "absent" / "j", HEADER)
+        Journal.create(path.with_name("absent") / "j", HEADER)
     assert other.read_text() == "spectrum_id,file\n"
 
 
-OPENED = [lambda path: Journal.resume(path, HEADER), lambda path: FinishedRun([path])]
+def lines(place, change):
+    """A change of the text of one line of a journal."""
+
+    def changed(path):
+        every = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join([*every[:place], change(every[place]), *every[place + 1 :]]))
+
+    return changed
+
+
+def values(place, change):
+    """A change of one line as plain values, its checksum right."""
+
+    def changed(path):
+        rewrite(path, lambda every: [*every[:place], change(every[place]), *every[place + 1 :]])
+
+    return changed
+
+
+DAMAGED, ANOTHER = "damaged after byte", r"another version.*predict again"
 NOW = b":%d," % FORMAT
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("change", "said"),
     [
-        (lambda whole: [b'{"duallgd_journal":99,"later":[]}\n', *whole[1:]], "of format 99, and"),
-        (lambda whole: [whole[0].replace(NOW, b":1,", 1), *whole[1:]], "of format 1, and this"),
-        (lambda whole: [whole[0].replace(b'"1"', b'{"a":1}', 1), *whole[1:]], "after byte 0;"),
-        (lambda whole: [whole[0], b"[" * 9999 + b"\n", *whole[2:]], "damaged after byte"),
-        (lambda whole: [whole[0], whole[2], whole[1], *whole[3:]], "damaged after byte"),
-        (lambda whole: [*whole[1:2], *whole], "not a duallgd journal"),
-        (lambda whole: [*whole, *whole], "damaged after byte"),
+        (lines(0, lambda _: b'{"duallgd_journal":99,"later":[]}\n'), "of format 99, and this"),
+        (lines(0, lambda line: line.replace(NOW, b":1,", 1)), "of format 1, and this"),
+        (lines(0, lambda line: line.replace(b'"1"', b'{"a":1}', 1)), f"{DAMAGED} 0;"),
+        (lines(1, lambda _: b"[" * 9999 + b"\n"), DAMAGED),
+        (lines(0, lambda _: b""), "not a duallgd journal"),
+        (
+            values(0, lambda line: {"duallgd_journal": FORMAT, "version": "9", "seeds": [1]}),
+            ANOTHER,
+        ),
+        (values(0, lambda line: line | {"colour": "blue"}), ANOTHER),
+        (values(0, lambda line: line | {"inputs": [5]}), ANOTHER),
+        (values(0, lambda line: line | {"inputs": [{"path": "a"}]}), ANOTHER),
+        (values(1, lambda line: {"colour": "blue"}), ANOTHER),
+        (values(1, lambda line: line | {"feature": 10**30}), ANOTHER),
+        (values(1, lambda line: line | {"spectra": []}), ANOTHER),
+        # an input that the header lacks
+        (values(1, lambda line: line | {"spectra": [{"source": ["b", 0]}]}), ANOTHER),
+        (values(1, lambda line: {"end": {"ms1": 0}}), ANOTHER),
     ],
 )
-@pytest.mark.parametrize("opened", OPENED, ids=["resume", "merge"])
-def test_a_journal_of_another_format_or_damaged_inside_is_refused(tmp_path, lines, said, opened):
-    path = finished(tmp_path / "j", *map(feature, range(3)))
-    changed = b"".join(lines(path.read_bytes().splitlines(keepends=True)))
-    path.write_bytes(changed)
+def test_a_journal_that_is_damaged_or_of_another_version_is_refused(path, change, said):
+    change(path)
+    before = path.read_bytes()
 
-    with pytest.raises((UsageError, UnreadableError), match=said):
-        opened(path)
-
-    assert path.read_bytes() == changed
-
-
-LINE = {"feature": 1, "spectra": [{"source": ["a.mgf", 0]}], "hypotheses": []}
+    for opened in (lambda: FinishedRun([path]), lambda: Journal.resume(path, HEADER)):
+        with pytest.raises((UsageError, UnreadableError), match=said):
+            opened()
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ("number", "values"),
-    [
-        (0, {"version": "9", "seeds": [1]}),
-        (0, {**asdict(HEADER), "colour": "blue"}),
-        (0, {**asdict(HEADER), "inputs": [5]}),
-        (0, {**asdict(HEADER), "inputs": [{"path": "a"}]}),
-        (1, {"colour": "blue"}),
-        (1, {**LINE, "feature": 10**30}),
-        (1, {**LINE, "spectra": []}),
-        (1, {**LINE, "spectra": [{"source": ["b", 0]}]}),  # an input that the header lacks
-        (1, {"end": {"ms1": 0}}),
-    ],
+    "own", [{"structures": [["CCO", *[0] * 40]]}, {"peaks": [[1]]}, {"colour": "blue"}]
 )
-@pytest.mark.parametrize("opened", OPENED, ids=["resume", "merge"])
-def test_a_line_that_another_version_wrote_is_refused_in_a_sentence(
-    tmp_path, number, values, opened
-):
-    path = finished(tmp_path / "j", feature(0))
-    mark = {"duallgd_journal": FORMAT} if number == 0 else {}
-    rewrite(path, lambda lines: [*lines[:number], mark | values, *lines[number + 1 :]])
+def test_fields_of_another_version_are_refused_where_they_are_read(path, own):
+    values(1, lambda line: line | {"hypotheses": [line["hypotheses"][0] | own]})(path)
 
-    with pytest.raises(UnreadableError, match=r"another version.*predict again"):
-        opened(path)
-
-
-@pytest.mark.parametrize(
-    "changed", [{"structures": [["CCO", *[0] * 40]]}, {"peaks": [[1]]}, {"colour": "blue"}]
-)
-def test_fields_of_another_version_are_refused_in_a_sentence(tmp_path, changed):
-    path = finished(tmp_path / "j", feature(0))
-
-    def change(lines):
-        lines[1]["hypotheses"][0] |= changed
-        return lines
-
-    rewrite(path, change)
-
-    with pytest.raises(UnreadableError, match=r"j was written by another version.*predict again"):
+    with pytest.raises(UnreadableError, match=f"j was written by {ANOTHER}"):
         list(FinishedRun([path]).features())
 
 
 def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
-    path, before = tmp_path / "j", resource.getrlimit(resource.RLIMIT_FSIZE)
+    path, limits = tmp_path / "j", resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
     try:
         with pytest.raises(UsageError, match=r"cannot write the journal .*too large; make room"):
             finished(path, *map(feature, range(20)))
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
     assert path.stat().st_size == 3000
     with Journal.resume(path, HEADER) as journal:
@@ -197,15 +193,14 @@ def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
     assert scan(path).finished == {*range(20)}
 
 
-def test_every_line_is_plain_json_of_finite_numbers(tmp_path):
-    path = finished(tmp_path / "j", feature(0))
-    kinds = [set(json.loads(line)) for line in path.read_text("ascii").splitlines()]
+def test_every_line_is_plain_json_of_finite_numbers(path):
+    head, *lines = ({*json.loads(line)} for line in path.read_text("ascii").splitlines())
 
-    assert "duallgd_journal" in kinds[0]
-    assert kinds[1:] == [{"feature", "spectra", "hypotheses", "crc32"}, {"end", "crc32"}]
+    assert "duallgd_journal" in head
+    assert lines == [{"feature", "spectra", "hypotheses", "crc32"}] * 3 + [{"end", "crc32"}]
     broken = [replace(one, seconds=float("nan")) for one in feature(0)]
     with Journal.create(path, HEADER) as journal, pytest.raises(ValueError, match="JSON"):
-        fill(journal, broken)
+        journal.append(broken)
 
 
 def shard(folder, number, count, *features, header=HEADER, name="out.csv"):
@@ -218,28 +213,25 @@ def shard(folder, number, count, *features, header=HEADER, name="out.csv"):
 )
 def test_a_shard_that_is_absent_or_there_twice_is_named(tmp_path, numbers, said):
     paths = [
-        shard(tmp_path, n, 2, feature(n, text=f"run {place}"), name=str(place))
-        for place, n in enumerate(numbers)
+        shard(tmp_path, number, 2, feature(number, text=f"run {place}"), name=str(place))
+        for place, number in enumerate(numbers)
     ]
 
     with pytest.raises(UsageError, match=said):
         read(paths)
-    sources = [Source("a.mgf", 2 * n + place) for n in sorted({*numbers}) for place in (0, 1)]
-    run = read(paths, partial=True)
-    assert places(run) == sources  # each once, as it was written last
-    last = {n: f"run {place}" for place, n in enumerate(numbers)}
-    assert [results[0].status for results in run.features()] == [last[n] for n in sorted(last)]
+    last = {number: f"run {place}" for place, number in enumerate(numbers)}
+    partly = read(paths, partial=True)  # each once, as it was written last
+    assert [(one[0].feature, one[0].status) for one in partly.features()] == sorted(last.items())
 
 
 def test_shards_that_are_unfinished_or_of_different_runs_are_not_mixed(tmp_path):
     first = shard(tmp_path, 1, 2, feature(0), feature(2))
     unfinished = tmp_path / "out.csv.shard-2-of-2.journal.jsonl"
-    with Journal.create(unfinished, replace(HEADER, shard="2/2")):
-        pass
-    other = replace(HEADER, settings={**HEADER.settings, "seed": 9})
+    Journal.create(unfinished, replace(HEADER, shard="2/2")).__exit__()
 
     with pytest.raises(UsageError, match=r"shard 2/2\) is not finished"):
         FinishedRun([first, unfinished])
+    other = replace(HEADER, settings={**HEADER.settings, "seed": 9})
     second = shard(tmp_path, 2, 2, feature(1), header=other)
     with pytest.raises(UsageError, match=r"different runs: settings\.seed 1 -> 9"):
         FinishedRun([first, second])

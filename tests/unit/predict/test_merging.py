@@ -1,6 +1,7 @@
 """Proposals of several sources become distinct molecules, each sample counted once."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from tests.made_spectra import annotated
 ASPIRIN, ISOMER = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)c1ccc(C(=O)CO)cc1"
 # Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.
 SALT, SAME_SALT, DIOL = "C[N+](C)(C)CCC(O)C[O-]", "C[N+](C)(C)CCC([O-])CO", "CN(C)CCC(O)CCO"
+PYRIDONE, HYDROXYPYRIDINE = "O=c1cccc[nH]1", "Oc1ccccn1"  # have one key
 BROKEN = Proposal("noise", None, -9.0, rejection="disconnected")
 
 
@@ -21,123 +23,88 @@ def of(source, smiles, log_likelihood=None, **changes):
     return Proposal(source, identity.parse_smiles(smiles), log_likelihood, **changes)
 
 
-def query(**changes):
-    return Query(annotated([], "C9H8O4"), np.full(4096, 0.02, np.float32), **changes)
-
-
-def merged(*proposals, scores=(), excluded=(), **changes):
-    excluded = frozenset(key(smiles)[:14] for smiles in excluded)
-    return merge(HypothesisResult("ok"), proposals, query(**changes), scores, excluded)
-
-
 def key(smiles):
     return identity.inchikey(identity.parse_smiles(smiles))
 
 
-def by_smiles(result):
-    return {one.smiles: one for one in result.structures}
+def merged(*proposals, scores=(), excluded=(), bits=()):
+    chance = np.full(4096, 0.02, np.float32)
+    chance[list(bits)] = 0.9
+    excluded = frozenset(key(smiles)[:14] for smiles in excluded)
+    query = Query(annotated([], "C9H8O4"), chance)
+    return merge(HypothesisResult("ok"), proposals, query, scores, excluded)
 
 
 def tallies(result):
-    return result.sampled, result.assembled, result.repaired, result.distinct, result.rejected
+    return result.sampled, result.assembled, result.repaired, result.rejected
 
 
-def test_a_molecule_of_several_sources_is_one_with_the_samples_of_all():
-    result = merged(
-        of("noise", ASPIRIN, -1.0),
-        of("enumerated", "OC(=O)c1ccccc1OC(C)=O"),
-        of("templates", ASPIRIN, -3.0, is_repaired=True),
-        of("enumerated", ISOMER),
-    )
-
-    both, other = (by_smiles(result)[smiles] for smiles in (ASPIRIN, ISOMER))
-    assert (both.samples, both.repaired, both.log_likelihood) == (3, 1, -2.0)
-    assert both.sources == ("enumerated", "noise", "templates")
-    assert (other.samples, other.log_likelihood, other.sources) == (1, None, ("enumerated",))
-    assert tallies(result) == (4, 3, 1, 2, {})
-    assert (both.inchikey, both.family != "", both.scaffold) == (key(ASPIRIN), True, "c1ccccc1")
+N, D, E = "noise", DATABASE, "enumerated"
+WRONG = {"rejection": "with [OX2H]"}
+SPELLED = of(E, "OC(=O)c1ccccc1OC(C)=O")  # aspirin
+REPAIRED = of("templates", ASPIRIN, -3.0, is_repaired=True)
+TIED = [of(N, PYRIDONE), of(N, HYDROXYPYRIDINE)]
+SALTS = [of(N, SALT, -1.0)] * 2
 
 
-def test_tautomers_and_mirror_images_with_one_key_are_one_by_the_name_proposed_most_often():
-    pyridone, hydroxypyridine = "O=c1cccc[nH]1", "Oc1ccccn1"
-    assert key(pyridone) == key(hydroxypyridine)
+@pytest.mark.parametrize(
+    ("proposals", "structures", "counts"),
+    [
+        # A molecule of several sources is one with the samples of all.
+        ([of(N, ASPIRIN, -1.0), SPELLED, REPAIRED, of(E, ISOMER)],
+         [(ASPIRIN, 3, 1, -2.0, (E, N, "templates")), (ISOMER, 1, 0, None, (E,))], (4, 3, 1, {})),
+        # It has the name proposed most often, else the first in the alphabet.
+        ([*TIED, TIED[1]], [(HYDROXYPYRIDINE, 3, 0, None, (N,))], (3, 3, 0, {})),
+        (TIED, [(min(PYRIDONE, HYDROXYPYRIDINE), 2, 0, None, (N,))], (2, 2, 0, {})),
+        # Structures of a database are no samples.
+        ([of(D, ASPIRIN), of(D, ISOMER)],
+         [(ASPIRIN, 0, 0, None, (D,)), (ISOMER, 0, 0, None, (D,))], (0, 0, 0, {})),
+        ([of(D, ASPIRIN), of(N, ASPIRIN, -2.0), BROKEN], [(ASPIRIN, 1, 0, -2.0, (D, N))],
+         (2, 1, 0, {"disconnected": 1})),
+        # What breaks a constraint is counted by its reason.
+        ([of(D, ASPIRIN, **WRONG), of(E, ISOMER, **WRONG), BROKEN, BROKEN], [],
+         (3, 0, 0, {"disconnected": 2, "with [OX2H]": 1})),
+        # Internal salts are left out where anything else was proposed;
+        ([*SALTS, of(N, DIOL, -1.0), of(N, SAME_SALT, -1.0)], [(DIOL, 1, 0, -1.0, (N,))],
+         (4, 1, 0, {"internal salt": 3})),
+        # else one placement of the charges stays with the samples of all;
+        ([*SALTS, of("templates", SAME_SALT, -4.0)], [(SALT, 3, 0, -2.0, (N, "templates"))],
+         (3, 3, 0, {})),
+        # but those of a database stay as they are.
+        ([of(D, SAME_SALT), *SALTS, of(N, DIOL, -1.0)],
+         [(SAME_SALT, 0, 0, None, (D,)), (DIOL, 1, 0, -1.0, (N,))],
+         (3, 1, 0, {"internal salt": 2})),
+    ],
+)  # fmt: skip
+def test_proposals_become_molecules_with_tallies(proposals, structures, counts):
+    result = merged(*proposals)
 
-    result = merged(of("noise", pyridone), *[of("noise", hydroxypyridine)] * 2)
-    tied = merged(of("noise", pyridone), of("noise", hydroxypyridine))
-
-    assert [(one.smiles, one.samples) for one in result.structures] == [(hydroxypyridine, 3)]
-    assert [one.smiles for one in tied.structures] == [min(pyridone, hydroxypyridine)]
-
-
-def test_structures_of_a_database_are_no_samples():
-    alone = merged(of(DATABASE, ASPIRIN), of(DATABASE, ISOMER))
-    beside = merged(of(DATABASE, ASPIRIN), of("noise", ASPIRIN, -2.0), BROKEN)
-
-    assert tallies(alone) == (0, 0, 0, 2, {})
-    assert {(one.samples, one.log_likelihood) for one in alone.structures} == {(0, None)}
-    (one,) = beside.structures
-    assert (one.samples, one.log_likelihood, one.sources) == (1, -2.0, (DATABASE, "noise"))
-    assert tallies(beside) == (2, 1, 0, 1, {"disconnected": 1})
-
-
-def test_what_breaks_a_constraint_is_counted_by_its_reason_unless_it_is_of_a_database():
-    why = {"rejection": "with [OX2H]"}
-
-    result = merged(of(DATABASE, ASPIRIN, **why), of("enumerated", ISOMER, **why), BROKEN, BROKEN)
-
-    assert result.structures == ()
-    assert tallies(result) == (3, 0, 0, 0, {"disconnected": 2, "with [OX2H]": 1})
-
-
-def test_internal_salts_are_left_out_where_anything_else_was_proposed():
-    result = merged(*(of("noise", one, -1.0) for one in (SALT, DIOL, SAME_SALT, SALT)))
-
-    assert list(by_smiles(result)) == [DIOL]
-    assert tallies(result) == (4, 1, 0, 1, {"internal salt": 3})
-
-
-def test_where_nothing_else_was_one_placement_of_charges_stays_with_the_samples_of_all():
-    result = merged(
-        of("noise", SALT, -1.0), of("templates", SAME_SALT, -4.0), of("noise", SALT, -1.0)
-    )
-
-    (only,) = result.structures
-    assert (only.smiles, only.samples, only.log_likelihood) == (SALT, 3, -2.0)
-    assert only.sources == ("noise", "templates")
-    assert tallies(result) == (3, 3, 0, 1, {})
-
-
-def test_strays_of_the_database_stay_as_they_are():
-    result = merged(
-        of(DATABASE, SAME_SALT), *[of("noise", SALT, -1.0)] * 2, of("noise", DIOL, -1.0)
-    )
-
-    assert set(by_smiles(result)) == {SAME_SALT, DIOL}
-    assert by_smiles(result)[SAME_SALT].samples == 0
-    assert tallies(result) == (3, 1, 0, 2, {"internal salt": 2})
+    found = {
+        (one.smiles, one.samples, one.repaired, one.log_likelihood, one.sources)
+        for one in result.structures
+    }
+    assert (found, tallies(result)) == ({*structures}, counts)
 
 
 def test_excluded_molecules_are_no_candidates_and_their_samples_are_accounted_for():
-    result = merged(
-        of("noise", ASPIRIN, -1.0), of(DATABASE, ASPIRIN), of("enumerated", ISOMER),
-        excluded=(ASPIRIN, SALT),
-    )  # fmt: skip
+    proposals = of(N, ASPIRIN, -1.0), of(D, ASPIRIN), of("enumerated", ISOMER)
 
-    assert list(by_smiles(result)) == [ISOMER]
-    assert tallies(result) == (2, 1, 0, 1, {"known molecule": 1})
+    result = merged(*proposals, excluded=(ASPIRIN, SALT))
+
+    assert [one.smiles for one in result.structures] == [ISOMER]
+    assert tallies(result) == (2, 1, 0, {"known molecule": 1})
 
 
-def test_every_molecule_has_the_scores_by_name():
-    chance = np.full(4096, 0.02, np.float32)
-    chance[identity.fingerprint(identity.parse_smiles(ASPIRIN))] = 0.9
-    asked = Query(annotated([], "C9H8O4"), chance)
-    proposals = [of("noise", ISOMER), of("noise", ASPIRIN)]
+def test_every_molecule_has_its_names_and_the_scores_by_name():
+    bits = identity.fingerprint(identity.parse_smiles(ASPIRIN))
+    proposals = of(N, ISOMER), of(N, ASPIRIN)
 
-    result = merge(HypothesisResult("ok"), proposals, asked, [FingerprintTanimoto()])
+    result = merged(*proposals, scores=[FingerprintTanimoto()], bits=bits)
 
     scores = {one.smiles: one.scores["fingerprint_tanimoto"] for one in result.structures}
     assert scores[ASPIRIN] > scores[ISOMER] > 0
     assert [one.inchikey for one in result.structures] == sorted(map(key, (ASPIRIN, ISOMER)))
+    assert all((one.family != "", one.scaffold) == (True, "c1ccccc1") for one in result.structures)
     assert all(one.scores == {} for one in merged(*proposals).structures)
 
 
@@ -145,7 +112,7 @@ def test_a_molecule_is_named_once_however_often_it_is_proposed(monkeypatch):
     calls, inchi = [], identity.inchi
     monkeypatch.setattr(identity, "inchi", lambda mol: calls.append(1) or inchi(mol))
 
-    merged(*[of("noise", ASPIRIN)] * 5, *[of("own", "*CO")] * 5)
+    merged(*[of(N, ASPIRIN)] * 5, *[of("own", "*CO")] * 5)
 
     assert len(calls) == 2
 
@@ -169,10 +136,10 @@ def test_every_sample_is_accounted_for_once_in_any_order(proposals, excluded, rn
     other = list(proposals)
     rng.shuffle(other)
 
-    samples = [one for one in proposals if one.source != DATABASE]
-    assert result.sampled == len(samples)
+    assert result.sampled == sum(one.source != DATABASE for one in proposals)
     assert sum(one.samples for one in result.structures) == result.assembled + result.repaired
-    assert result.assembled + result.repaired + sum(result.rejected.values()) == len(samples)
+    accounted = result.assembled + result.repaired + sum(result.rejected.values())
+    assert accounted == result.sampled
     assert min(result.assembled, result.repaired) >= 0
     assert all(result.rejected.values())
     assert merged(*other, excluded=excluded) == result

@@ -1,4 +1,4 @@
-"""Structures of one's own among all other candidates: a row for each, whatever becomes of it."""
+"""Structures of the user's among all other candidates: a row for each, whatever becomes of it."""
 
 from dataclasses import replace
 
@@ -22,89 +22,79 @@ CC(=O)Oc1ccccc1C(=O)O again
 
 
 @pytest.fixture
-def mine(tmp_path):
+def score(tmp_path):
+    """Rows of the structures with the spectra of blocks, and what the command says."""
     (tmp_path / "mine.smi").write_text(FILE)
-    return tmp_path / "mine.smi"
+
+    def scored(*blocks, output="scores.csv", **values):
+        asked = request(mgf(tmp_path / "in.mgf", *blocks), tmp_path / output, **values)
+        structures, knowledge = check(asked, tmp_path / "mine.smi")
+        summary = score_structures(asked, structures, stub_model(), knowledge=knowledge)
+        return rows_of(tmp_path / output), sentence(summary)
+
+    return scored
 
 
-def score(folder, mine, *blocks, model=None, **values):
-    made = mgf(folder / "in.mgf", *blocks)
-    asked = request(made, folder / "scores.csv", **values)
-    structures, knowledge = check(asked, mine)
-    score_structures(asked, structures, model or stub_model(), knowledge=knowledge)
-    return rows_of(folder / "scores.csv")
+OTHER, UNREADABLE = "formula_mismatch", "unreadable_structure"
+OF_ASPIRIN, OF_CAFFEINE = (
+    ["ok", "ok", OTHER, UNREADABLE, "ok"],
+    [OTHER, OTHER, "ok", UNREADABLE, OTHER],
+)
 
 
-def test_every_structure_has_a_row_with_every_spectrum(tmp_path, mine):
-    rows = score(tmp_path, mine, block(ASPIRIN), block(CAFFEINE))
+def test_every_structure_has_a_row_with_every_spectrum(score):
+    rows, _ = score(block(ASPIRIN), block(CAFFEINE))
 
+    names = ["aspirin", "isomer", "caffeine", "broken", "again"]
     assert [(row["index"], row["structure"], row["status"]) for row in rows] == [
-        ("0", "aspirin", "ok"),
-        ("0", "isomer", "ok"),
-        ("0", "caffeine", "formula_mismatch"),
-        ("0", "broken", "unreadable_structure"),
-        ("0", "again", "ok"),
-        ("1", "aspirin", "formula_mismatch"),
-        ("1", "isomer", "formula_mismatch"),
-        ("1", "caffeine", "ok"),
-        ("1", "broken", "unreadable_structure"),
-        ("1", "again", "formula_mismatch"),
+        *zip("00000", names, OF_ASPIRIN, strict=True),
+        *zip("11111", names, OF_CAFFEINE, strict=True),
     ]
     assert rows[2]["message"] == "its formula is C8H10N4O2, that of the spectrum C9H8O4"
     assert "not a molecule" in rows[3]["message"]
+    aspirin, isomer, *_, again = rows[:5]
+    assert aspirin["rank"] != isomer["rank"]
+    assert 1 <= int(aspirin["rank"]) <= int(aspirin["candidates"])
+    assert int(aspirin["candidates"]) > 2  # those that were generated, too
+    assert 0 < float(aspirin["confidence"]) < 1
+    assert aspirin["sources"] in {"mine", "noise"}
+    assert int(aspirin["explained_peaks"]) == len(aspirin["peaks"].split("; "))
+    assert 0 < float(aspirin["explained_intensity"]) <= 1
+    assert float(aspirin["fingerprint_tanimoto"]) > 0
+    assert aspirin | {"structure": "again"} == again
 
 
-def test_the_summary_counts_structures_that_are_a_candidate_of_a_spectrum(tmp_path, mine):
-    made = mgf(tmp_path / "in.mgf", block(ASPIRIN), block(ASPIRIN, scale=0.5), block(NICOTINE))
-    asked = request(made, tmp_path / "scores.csv")
-    structures, _ = check(asked, mine)
+@pytest.mark.parametrize(
+    ("fields", "statuses", "said"),
+    [
+        # Without a formula those of the structures that fit are tried.
+        ({}, OF_ASPIRIN, "the formula is that of a structure to be scored"),
+        (
+            {"pepmass": "300.1"},
+            [OTHER, OTHER, OTHER, UNREADABLE, OTHER],
+            "none of the 2 formulas of the structures fits this precursor",
+        ),
+    ],
+)
+def test_without_a_formula_those_of_the_structures_are_tried(score, fields, statuses, said):
+    rows, _ = score(block(ASPIRIN, formula=None, **fields))
 
-    summary = score_structures(asked, structures, stub_model())
-
-    assert "3 of your 5 structures ranked" in sentence(summary)
-
-
-def test_they_are_ranked_among_all_candidates_with_probability_and_peaks(tmp_path, mine):
-    rows = score(tmp_path, mine, block(ASPIRIN))
-
-    first, second = rows[0], rows[4]
-    assert first["rank"] != rows[1]["rank"]
-    assert 1 <= int(first["rank"]) <= int(first["candidates"])
-    assert int(first["candidates"]) > 2  # those that were generated, too
-    assert 0 < float(first["confidence"]) < 1
-    assert first["sources"] in {"mine", "noise"}
-    assert int(first["explained_peaks"]) == len(first["peaks"].split("; "))
-    assert 0 < float(first["explained_intensity"]) <= 1
-    assert float(first["fingerprint_tanimoto"]) > 0
-    same = ("rank", "confidence", "score", "peaks")
-    assert [first[name] for name in same] == [second[name] for name in same]
+    assert [row["status"] for row in rows] == statuses
+    assert said in rows[0]["message"]
 
 
-def test_without_a_formula_those_of_the_structures_that_fit_are_tried(tmp_path, mine):
-    unlabelled = block(ASPIRIN).replace("FORMULA=C9H8O4\n", "")
+def test_the_summary_counts_structures_that_are_a_candidate_of_a_spectrum(score):
+    _, said = score(block(ASPIRIN), block(ASPIRIN, scale=0.5), block(NICOTINE))
 
-    rows = score(tmp_path, mine, unlabelled)
-
-    assert [row["status"] for row in rows[:3]] == ["ok", "ok", "formula_mismatch"]
-    assert "the formula is that of a structure to be scored" in rows[0]["message"]
+    assert "3 of your 5 structures ranked" in said
 
 
-def test_where_no_formula_fits_each_row_says_so(tmp_path, mine):
-    unlabelled = block(ASPIRIN, pepmass="300.1").replace("FORMULA=C9H8O4\n", "")
-
-    rows = score(tmp_path, mine, unlabelled)
-
-    assert {row["status"] for row in rows} == {"formula_mismatch", "unreadable_structure"}
-    assert "none of the 2 formulas of the structures fits this precursor" in rows[0]["message"]
-
-
-def test_structures_of_a_database_are_among_the_candidates(tmp_path, mine, monkeypatch):
-    monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
+def test_structures_of_a_database_are_among_the_candidates(tmp_path, score, databases):
     (tmp_path / "all.smi").write_text("CC(=O)Oc1ccccc1C(=O)O\nCOC(=O)c1ccc(C=O)cc1O\n")
     files = GuideFiles(databases=(str(tmp_path / "all.smi"),))
     settings = replace(SETTINGS, sampling=replace(SETTINGS.sampling, samples=1))
 
-    rows = score(tmp_path, mine, block(ASPIRIN), guide=files, settings=settings)
+    rows, _ = score(block(ASPIRIN), guide=files, settings=settings)
 
     assert "database" in rows[0]["sources"]
     assert int(rows[0]["candidates"]) >= 3
@@ -125,3 +115,8 @@ def test_a_file_of_none_or_too_many_is_refused(tmp_path, monkeypatch, text, word
 
     with pytest.raises(UsageError, match=words):
         read_structures(tmp_path / "mine.smi")
+
+
+def test_structures_of_molecules_are_no_output(score):
+    with pytest.raises(UsageError, match="scores are written as csv, tsv or jsonl, not sdf"):
+        score(block(ASPIRIN), output="scores.sdf")

@@ -84,15 +84,11 @@ def test_predict_loads_no_other_commands_nor_plug_ins(tmp_path):
         "print(*(name for name in sys.modules if name.startswith('duallgd_')))\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    loaded = {*subprocess.check_output([sys.executable, "-c", program], text=True).split()}
 
-    assert done.returncode == 0, done.stderr
-    loaded = done.stdout.split()
     assert "duallgd_cli.predict.run" in loaded
     assert {name.partition(".")[0] for name in loaded} == {"duallgd_cli"}
-    rooms = tuple(f"duallgd_cli.{room}" for room in OTHER_ROOMS)
     # The options of `duallgd evaluate` are made of its settings.
     options = {"duallgd_cli.evaluate", "duallgd_cli.evaluate.settings"}
-    assert not [name for name in {*loaded} - options if name.startswith(rooms)]
+    rooms = tuple(f"duallgd_cli.{room}" for room in OTHER_ROOMS)
+    assert not {name for name in loaded if name.startswith(rooms)} - options

@@ -1,15 +1,17 @@
-"""A finished run as plain values."""
+"""A finished run as plain values, and drawings of molecules, turned alike."""
 
 import numpy as np
 import pytest
 
+from duallgd_cli.chem.parts import molecule
 from duallgd_cli.cli.options import by_setting
 from duallgd_cli.predict.run import merge
-from duallgd_cli.report import contents
+from duallgd_cli.report import contents, depiction
 from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
 from duallgd_cli.results import LikelyPart
 from tests.made_runs import (
     ASPIRIN_KEY,
+    MATCH,
     aspirin_result,
     lines_of,
     predicted,
@@ -20,6 +22,11 @@ from tests.made_runs import (
 from tests.made_spectra import ASPIRIN, CAFFEINE, block
 
 FAMILY = "benzene ring + acetoxy or carboxymethyl + carboxyl, positions open"
+ORTHO, META, PARA = (
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "CC(=O)Oc1cccc(C(=O)O)c1",
+    "CC(=O)Oc1ccc(C(=O)O)cc1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,21 +39,23 @@ def shown(folder, result, top_k=None, names=None, **settings):
     return next(ReportedRun([written_run(folder, result, **settings)], top_k, 1, names).features())
 
 
-def test_every_feature_is_there_once_in_the_order_of_the_input(features, tmp_path):
-    ids = [(feature["number"], feature["id"]) for feature in features]
-    assert ids == [(n, str(n + 1)) for n in range(11)]
-    assert [len(feature["spectra"]) for feature in features][:2] == [2, 1]
-    assert all(len(feature["candidates"]) <= 3 for feature in features)
+def by_smiles(feature):
+    return {one["smiles"]: one for one in feature["candidates"]}
 
-    apart = (block(ASPIRIN, feature_id=1), block(CAFFEINE), block(ASPIRIN, feature_id=1))
-    predicted(tmp_path, *apart)
-    found = list(ReportedRun([tmp_path / "out.csv"]).features())
-    assert [len(feature["spectra_ids"]) for feature in found] == [2, 1]
+
+def test_every_feature_is_there_once_in_the_order_of_the_input(features, tmp_path):
+    assert [(one["number"], one["id"]) for one in features] == [(n, str(n + 1)) for n in range(11)]
+    assert [len(one["spectra"]) for one in features][:2] == [2, 1]
+    assert all(len(one["candidates"]) <= 3 for one in features)
+
+    one = block(ASPIRIN, feature_id=1)
+    predicted(tmp_path, one, block(CAFFEINE), one)
+    apart = ReportedRun([tmp_path / "out.csv"]).features()
+    assert [len(one["spectra_ids"]) for one in apart] == [2, 1]
 
 
 def test_explanations_point_at_the_measured_peaks_and_at_atoms_of_candidates(features):
-    explained = features[0]["hypotheses"][0]["explained"]
-    measured = features[0]["spectra"]
+    explained, measured = features[0]["hypotheses"][0]["explained"], features[0]["spectra"]
 
     assert [len(spectrum["mz"]) for spectrum in measured] == [8, 10]
     assert len({(spectrum, peak) for spectrum, peak, *_ in explained}) == 12
@@ -70,11 +79,10 @@ def test_parts_are_said_in_words_and_atoms_and_others_are_listed(example_run, mo
 
     feature = next(ReportedRun([example_run]).features())
 
-    assert feature["sentence"] == "contains a hexose (0.94)"
-    assert feature["part"] == ["hexose", 0.94]
-    ((name, kind, probability, atoms),) = feature["parts"]
-    assert (name, kind, probability) == ("hexose", "sugar", 0.94)
+    ((*said, atoms),) = feature["parts"]
+    assert said == ["hexose", "sugar", 0.94]
     assert len(atoms) == len(feature["candidates"])
+    assert (feature["sentence"], feature["part"]) == ("contains a hexose (0.94)", ["hexose", 0.94])
     assert feature["other_parts"] == [["furan", "ring", 0.06]]
 
 
@@ -85,18 +93,18 @@ def test_only_bonds_that_not_all_candidates_have_have_a_certainty(tmp_path):
     for one in candidates:
         assert len(one["certainty"]) == len(one["drawing"]["bonds"])
         assert None in one["certainty"]  # the benzene ring has a bond that is the same in all
-        assert all(0 < share < 1 for share in one["certainty"] if share is not None)
-        assert any(share is not None for share in one["certainty"])
+        shares = [share for share in one["certainty"] if share is not None]
+        assert shares
+        assert all(0 < share < 1 for share in shares)
     assert set(alone["certainty"]) == {None}
 
 
 @pytest.mark.parametrize("change", ["gone", "changed"])
 def test_without_the_input_explained_peaks_are_left_and_it_is_said(own_run, change):
     spectra = own_run.with_name("spectra.mgf")
+    spectra.write_text(spectra.read_text().replace("195.08773", "195.08774"))
     if change == "gone":
         spectra.unlink()
-    else:
-        spectra.write_text(spectra.read_text().replace("195.08773", "195.08774"))
     reported = ReportedRun([own_run])
     (peaks,) = next(reported.features())["spectra"]
 
@@ -121,15 +129,16 @@ def test_texts_from_files_become_harmless_and_stay_readable(text, seen):
 def test_candidates_of_one_family_stand_together_with_what_they_sum_to(tmp_path):
     result = aspirin_result()
     bare = tuple(one._replace(family="", scaffold="") for one in result.structures)
+
     feature, few = shown(tmp_path, result), shown(tmp_path, result, 2)
     unnamed = shown(tmp_path, aspirin_result(structures=bare))
-    candidates, families = feature["candidates"], feature["families"]
 
+    candidates, families = feature["candidates"], feature["families"]
     name, confidence, places = max(families, key=lambda family: len(family[2]))
-    assert name == FAMILY
-    assert {candidates[place]["smiles"] for place in places} == {
-        *("CC(=O)Oc1ccccc1C(=O)O", "CC(=O)Oc1cccc(C(=O)O)c1", "CC(=O)Oc1ccc(C(=O)O)cc1")
-    }
+    assert (name, {candidates[place]["smiles"] for place in places}) == (
+        FAMILY,
+        {ORTHO, META, PARA},
+    )
     summed = sum(candidates[place]["confidence"] for place in places)
     assert confidence == pytest.approx(summed, abs=1e-5)
     of_all = [places for _, _, places in families]
@@ -143,12 +152,15 @@ def test_candidates_of_one_family_stand_together_with_what_they_sum_to(tmp_path)
 def test_of_many_features_the_best_of_each_of_the_first_families_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(contents, "LARGE", 0)
     feature = shown(tmp_path, aspirin_result())
-    drawn = [place for place, one in enumerate(feature["candidates"]) if "drawing" in one]
 
+    drawn = [place for place, one in enumerate(feature["candidates"]) if "drawing" in one]
     assert drawn == [places[0] for _, _, places in feature["families"]][:3]
     assert all("certainty" in feature["candidates"][place] for place in drawn)
     assert all(one["sources"] for one in feature["candidates"])
     assert all(len(atoms) == len(drawn) for *_, atoms in feature["parts"])
+
+
+UNSURE = {"log_prior": -2.0, "formula_source": "predicted", "known": {}}
 
 
 @pytest.mark.parametrize(
@@ -157,10 +169,7 @@ def test_of_many_features_the_best_of_each_of_the_first_families_is_drawn(tmp_pa
         ({}, 0.1, "structure", "3", "certain to the structure: "),
         ({}, 0.41, "family", "3", "certain to the family: "),
         ({}, 0.99, "formula", "4", "certain to the formula: 1.00"),
-        (
-            {"log_prior": -2.0, "formula_source": "predicted", "known": {}},
-            *(0.9, "nothing", "5", "nothing is certain: no answer reaches 0.9"),
-        ),
+        (UNSURE, 0.9, "nothing", "5", "nothing is certain: no answer reaches 0.9"),
     ],
 )
 def test_the_level_is_said_with_its_probability(
@@ -173,8 +182,8 @@ def test_the_level_is_said_with_its_probability(
     assert feature["certain"].startswith(sentence)
     assert level == "nothing" or feature["certain"].endswith(f"{rungs[level][0]:.2f}")
     assert [*rungs][:3] == ["structure", "family", "scaffold"]
-    assert (rungs["family"][1], rungs["scaffold"][1]) == (FAMILY, "c1ccccc1")
-    assert rungs["formula"][1] == "C9H8O4"
+    answers = [rungs[name][1] for name in ("family", "scaffold", "formula")]
+    assert answers == [FAMILY, "c1ccccc1", "C9H8O4"]
 
 
 def test_what_was_not_predicted_has_no_level(tmp_path):
@@ -193,42 +202,40 @@ def test_page_and_table_agree_on_the_level_however_few_candidates_are_shown(tmp_
 
     feature = next(ReportedRun([run], most).features())
 
-    assert feature["level"] == line["level"] != "nothing"
-    assert feature["schymanski"] == line["schymanski"]
+    assert [feature[name] for name in ("level", "schymanski")] == [
+        line["level"],
+        line["schymanski"],
+    ]
+    assert feature["level"] != "nothing"
 
 
 def test_a_candidate_says_where_it_comes_from_and_which_library_has_its_spectrum(tmp_path):
-    match = aspirin_result().known["library_match"]
     peaks = {"mz": [121.03, 139.04], "intensity": [1.0, 0.5], "library": "mine\x1b.msp"}
     offered, refused = (
-        shown(tmp_path, aspirin_result(known={"library_match": match | changes}))
+        shown(tmp_path, aspirin_result(known={"library_match": MATCH | changes}))
         for changes in (peaks, {"offered": False})
     )
-    by_smiles = {one["smiles"]: one for one in offered["candidates"]}
-    aspirin = by_smiles["CC(=O)Oc1ccccc1C(=O)O"]
+    candidates = by_smiles(offered)
 
-    said = {
-        "library": "mine .msp", "name": "Aspirin <b>", "score": 0.931, "matched_peaks": 7,
-        "probability": 0.4,
-    }  # fmt: skip
-    assert (aspirin["sources"], aspirin["library_match"]) == (["library", "noise"], said)
-    assert [one["library_match"] for one in by_smiles.values()].count(None) == 4
-    assert by_smiles["CC(=O)Oc1ccc(C(=O)O)cc1"]["sources"] == ["<i>mine", "analogues"]
+    names = "name", "score", "matched_peaks", "probability"
+    said = {name: MATCH[name] for name in names} | {"library": "mine .msp"}
+    matches = {smiles: one["library_match"] for smiles, one in candidates.items()}
+    assert matches == dict.fromkeys(candidates) | {ORTHO: said}
+    assert candidates[ORTHO]["sources"] == ["library", "noise"]
+    assert candidates[PARA]["sources"] == ["<i>mine", "analogues"]
     assert offered["library"] == peaks | said
     assert [one["library_match"] for one in refused["candidates"]] == [None] * 5
     assert refused["library"] is None
 
 
 def test_candidates_have_the_names_of_a_table(tmp_path):
-    (tmp_path / "names.tsv").write_text(
-        f"inchikey\tname\tclass\n{ASPIRIN_KEY}\tAspirin\x1b[1m\tSalicylates\n"
-    )
+    names = tmp_path / "names.tsv"
+    names.write_text(f"inchikey\tname\tclass\n{ASPIRIN_KEY}\tAspirin\x1b[1m\tSalicylates\n")
 
-    feature = shown(tmp_path, aspirin_result(), names=tmp_path / "names.tsv")
+    candidates = by_smiles(shown(tmp_path, aspirin_result(), names=names))
 
-    called = {one["smiles"]: (one["name"], one["class"]) for one in feature["candidates"]}
-    assert called["CC(=O)Oc1ccccc1C(=O)O"] == ("Aspirin [1m", "Salicylates")
-    assert list(called.values()).count(("", "")) == 4
+    called = {smiles: (one["name"], one["class"]) for smiles, one in candidates.items()}
+    assert called == dict.fromkeys(called, ("", "")) | {ORTHO: ("Aspirin [1m", "Salicylates")}
 
 
 def test_settings_are_named_as_the_command_line_takes_them(own_run):
@@ -246,3 +253,74 @@ def test_settings_are_named_as_the_command_line_takes_them(own_run):
         "--set annotation.floor_mz": "100.0", "--set annotation.orbitrap_ppm": "7.0",
         "--database": "mine.smi", "formulas_sha256": "1",
     }.items()  # fmt: skip
+
+
+PURINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
+PLACES = (1, 3, 6, 8, 10, 13)
+THEOPHYLLINE = "Cn1c(=O)c2[nH]cnc2n(C)c1=O"
+
+
+def depictions(*smiles):
+    """Drawings, with their atoms as arrays."""
+    drawings = depiction.depictions([molecule(text) for text in smiles])
+    return [one and one | {"atoms": np.array(one["atoms"])} for one in drawings]
+
+
+@pytest.mark.parametrize(
+    ("smiles", "labels"),
+    [
+        ("C", [(0, "C", 4, 0)]),  # nothing else would show it
+        ("CC", []),
+        ("[NH4+]", [(0, "N", 4, 1)]),
+        ("[C-]#[O+]", [(0, "C", 0, -1), (1, "O", 0, 1)]),
+        ("C[N+](C)(C)CCO", [(1, "N", 0, 1), (6, "O", 1, 0)]),
+        ("CCCl", [(2, "Cl", 0, 0)]),
+        (PURINE, [(at, element, 0, 0) for at, element in zip(PLACES, "NONNNO", strict=True)]),
+    ],
+)
+def test_labels_say_element_hydrogens_and_charge_and_all_is_inside_the_box(smiles, labels):
+    (drawing,) = depictions(smiles)
+    mol = molecule(smiles)
+
+    assert [tuple(label[:4]) for label in drawing["labels"]] == labels
+    assert drawing["atoms"].shape == (mol.GetNumAtoms(), 2)
+    assert len(drawing["bonds"]) == mol.GetNumBonds()
+    assert ((drawing["atoms"] >= 0) & (drawing["atoms"] <= drawing["box"])).all()
+
+
+def test_hydrogens_stand_where_no_neighbour_is():
+    (drawing,) = depictions("OCCCCCCO")
+
+    left, right = sorted(drawing["labels"], key=lambda label: drawing["atoms"][label[0], 0])
+    assert (left[-1], right[-1]) == ("l", "r")
+
+
+def test_aromatic_bonds_are_single_and_double_and_the_second_line_is_inside_the_ring():
+    benzene, ketone = depictions("c1ccccc1", "CC(C)=O")
+    atoms, doubles = benzene["atoms"], [bond for bond in benzene["bonds"] if bond[2] == 2]
+
+    assert [bond[2] for bond in benzene["bonds"]].count(1) == len(doubles) == 3
+    for one, other, _, side in doubles:
+        middle, way = (atoms[one] + atoms[other]) / 2, atoms[other] - atoms[one]
+        to_centre = atoms.mean(0) - middle
+        assert to_centre @ [-way[1], way[0]] * side > 0
+    # At an end there is a line on each side.
+    assert [bond for bond in ketone["bonds"] if bond[2] == 2] == [[1, 3, 2, 0]]
+
+
+def test_candidates_are_turned_like_the_first_where_they_share_rings():
+    shapes = []
+    # N(methyl), C=O and both fusion atoms of the purine, in the numbering of each SMILES.
+    for drawing, atoms in zip(
+        depictions(PURINE, THEOPHYLLINE), ([1, 2, 4, 5], [1, 2, 4, 8]), strict=True
+    ):
+        away = drawing["atoms"][atoms[1:]] - drawing["atoms"][atoms[0]]
+        shapes.append(away / np.linalg.norm(away, axis=1)[:, None])
+
+    assert shapes[0] == pytest.approx(shapes[1], abs=0.05)
+
+
+def test_what_is_no_molecule_has_no_drawing_and_costs_no_other():
+    drawings = depictions("not a molecule", "CCO", "", "O", "CC(C)CO")  # chains, too
+
+    assert [one and len(one["atoms"]) for one in drawings] == [None, 3, None, 1, 5]

@@ -12,8 +12,8 @@ from duallgd_cli.spectra.types import IsotopePattern
 PARACETAMOL = "CC(=O)Nc1ccc(O)cc1"
 
 
-def fragments(smiles, adduct, *formulas):
-    peaks = [ExplainedPeak(100.0, 1.0, formula, 0.0) for formula in formulas]
+def fragments(smiles, adduct="[M+H]+", *formulas, mz=100.0, ppm=0.0):
+    peaks = [ExplainedPeak(mz, 1.0, formula, ppm) for formula in formulas]
     return fragments_of(molecule(smiles), adduct, peaks)
 
 
@@ -49,31 +49,35 @@ def test_atoms_of_a_fragment_are_those_that_are_left(smiles, formulas, explained
     assert fragments(smiles, "[M+H]+", *formulas)[0] == explained
 
 
+def ion_mz(formula, adduct):
+    return precursor_mz(Formula.parse(formula), parse_adduct(adduct))
+
+
 @pytest.mark.parametrize(
-    ("smiles", "adduct", "ions"),
+    ("smiles", "adduct", "whole", "fragment_mz"),
     [
         # The amine keeps its hydrogen and takes one; the acyl cation leaves one behind.
-        ("CC(=O)NCCc1ccccc1", "[M+H]+", {"[M+H]+": "C10H13NO", "benzyl": 105.0699}),
-        ("CCCC(=O)OCCc1ccccc1", "[M-H]-", {"[M-H]-": "C12H16O2", "butyrate": 87.0452}),
-        (PARACETAMOL, "[M+H]+", {"[M+H]+": "C8H9NO2", "aminophenol": 110.0600}),
+        ("CC(=O)NCCc1ccccc1", "[M+H]+", "C10H13NO", 105.0699),  # benzyl
+        ("CCCC(=O)OCCc1ccccc1", "[M-H]-", "C12H16O2", 87.0452),  # butyrate
+        (PARACETAMOL, "[M+H]+", "C8H9NO2", 110.0600),  # aminophenol
     ],
 )
-def test_expected_fragments_have_all_electrons_paired(smiles, adduct, ions):
+def test_expected_fragments_have_all_electrons_paired(smiles, adduct, whole, fragment_mz):
     _, expected = fragments(smiles, adduct)
 
-    for ion in ions.values():
-        known = isinstance(ion, str)
-        mz = precursor_mz(Formula.parse(ion), parse_adduct(adduct)) if known else ion
-        (height,) = {tall for at, tall in expected if abs(at - mz) < 1e-3}
-        assert height == 1 if known else 0 < height < 1
+    of_whole, of_fragment = (
+        [height for at, height in expected if abs(at - mz) < 1e-3]
+        for mz in (ion_mz(whole, adduct), fragment_mz)
+    )
+    assert of_whole == [1]
+    (height,) = of_fragment
+    assert 0 < height < 1
     assert expected == sorted(expected)
     assert len(expected) <= 30
 
 
 def test_what_explains_a_peak_is_expected_where_theory_has_it():
-    peak = ExplainedPeak(110.0611, 1.0, "C6H8NO", 10.0)
-
-    _, expected = fragments_of(molecule(PARACETAMOL), "[M+H]+", [peak])
+    _, expected = fragments(PARACETAMOL, "[M+H]+", "C6H8NO", mz=110.0611, ppm=10.0)
 
     assert [mz for mz, _ in expected if 110 < mz < 110.1] == [pytest.approx(110.0600, abs=1e-4)]
     for adduct in ("[M+Na]+", "[2M+H]+", "[M+2H]2+", "[M+Foo]+"):  # not understood
@@ -85,15 +89,19 @@ def test_isotopes_stand_beside_those_of_the_formula():
 
     shown = isotopes_of(pattern, "C7H5ClO2", "[M+H]+")
 
-    offsets, here, there = zip(*shown["bars"], strict=True)
-    assert (shown["formula"], shown["adduct"]) == ("C7H5ClO2", "[M+H]+")
+    offsets, here, there = zip(*shown.pop("bars"), strict=True)
+    assert shown == {"formula": "C7H5ClO2", "adduct": "[M+H]+"}
     assert (offsets, here) == ((0, 1, 2), (1.0, 0.09, 0.33))
     assert there == pytest.approx([1, 0.077, 0.327], abs=0.003)
 
 
-def test_without_a_pattern_or_an_ion_there_are_no_isotopes():
-    pattern = IsotopePattern((1.0,) * 6, 0.1)
-
-    assert isotopes_of(None, "C6H6", "[M+H]+") is None
-    for formula, adduct in (("", "[M+H]+"), ("<b>", "[M+H]+"), ("C6H6", "[M+Foo]+")):
-        assert isotopes_of(pattern, formula, adduct) is None
+@pytest.mark.parametrize(
+    ("pattern", "formula", "adduct"),
+    [
+        (None, "C6H6", "[M+H]+"),
+        *((IsotopePattern((1.0,) * 6, 0.1), formula, "[M+H]+") for formula in ("", "<b>")),
+        (IsotopePattern((1.0,) * 6, 0.1), "C6H6", "[M+Foo]+"),
+    ],
+)
+def test_without_a_pattern_or_an_ion_there_are_no_isotopes(pattern, formula, adduct):
+    assert isotopes_of(pattern, formula, adduct) is None

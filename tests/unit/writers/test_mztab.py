@@ -2,17 +2,16 @@
 
 import io
 import re
-from collections import defaultdict
 
 import pytest
 from pyteomics import mztab
 
 from duallgd_cli.predict.run import merge, predict
-from duallgd_cli.predict.settings import PredictRequest
 from duallgd_cli.results import Header
 from duallgd_cli.spectra.types import Source
 from duallgd_cli.writers.mztab import document
-from tests.cli.conftest import EXAMPLES
+from tests.conftest import EXAMPLES
+from tests.made_runs import request
 from tests.stub_model import stub_model
 from tests.unit.writers.test_writers import candidate, prediction
 
@@ -79,64 +78,59 @@ TITLE=no precursor
 55.0 10
 END IONS
 """
+TABLES = {"SMH": "SML", "SFH": "SMF", "SEH": "SME"}  # by what the line of their columns begins with
 
 
 class Parsed:
     """Metadata and tables of a file; every row as a dictionary."""
 
-    def __init__(self, path):
-        self.metadata, self.tables, self.order, columns = {}, defaultdict(list), [], {}
-        for line in path.read_text("utf-8").splitlines():
+    def __init__(self, text):
+        self.text, self.metadata, self.tables, columns = text, {}, {}, {}
+        for line in text.splitlines():
             prefix, *cells = line.split("\t")
-            self.order += [prefix] if prefix not in self.order else []
             assert all(cell.strip() for cell in cells), f"an empty cell in {line!r}"
             if prefix == "MTD":
+                assert not self.tables
                 assert cells[0] not in self.metadata
                 self.metadata[cells[0]] = cells[1]
-            elif prefix in {"SMH", "SFH", "SEH"}:
-                columns[{"SMH": "SML", "SFH": "SMF", "SEH": "SME"}[prefix]] = cells
-            elif prefix in {"SML", "SMF", "SME"}:
+            elif prefix in TABLES:
+                columns[TABLES[prefix]], self.tables[TABLES[prefix]] = cells, []
+            elif prefix in columns:
+                assert prefix == [*self.tables][-1]
                 self.tables[prefix].append(dict(zip(columns[prefix], cells, strict=True)))
+            else:
+                assert prefix in {"", "COM"}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def parsed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mztab")
     bad = folder / "bad.mgf"
     bad.write_text(HOSTILE)
-    request = PredictRequest(
-        inputs=(str(EXAMPLES / "spectra.mgf"), str(bad)),
-        formulas=EXAMPLES / "formulas.csv",
-        output=str(folder / "out.csv"),
-    )
-    predict(request, stub_model())
-    merge(PredictRequest((str(folder / "out.csv"),), str(folder / "out.mztab")))
-    return folder / "out.mztab"
-
-
-@pytest.fixture(scope="module")
-def parsed(made):
-    return Parsed(made)
+    inputs = (str(EXAMPLES / "spectra.mgf"), str(bad))
+    made = request(inputs, folder / "out.csv", formulas=EXAMPLES / "formulas.csv")
+    predict(made, stub_model())
+    merge(request(str(folder / "out.csv"), folder / "out.mztab"))
+    return Parsed((folder / "out.mztab").read_text("utf-8"))
 
 
 def test_sections_and_mandatory_fields_stand_in_order(parsed):
-    assert [one for one in parsed.order if one not in {"", "COM"}] == [
-        *("MTD", "SMH", "SML", "SFH", "SMF", "SEH", "SME")
-    ]
     names = [re.sub(r"\[\d+\]", "[n]", name) for name in parsed.metadata]
     places = [names.index(name) for name in MANDATORY.split()]
+
+    assert [*parsed.tables] == ["SML", "SMF", "SME"]
     assert places == sorted(places)
     assert parsed.metadata["mzTab-version"] == "2.0.0-M"
 
 
 def test_runs_name_their_file_its_digest_and_polarity(parsed):
-    told = parsed.metadata
+    said = parsed.metadata
 
-    assert told["ms_run[1]-location"].endswith("spectra.mgf")
-    assert re.fullmatch(r"[0-9a-f]{64}", told["ms_run[2]-hash"])
-    assert "MS:1000130" in told["ms_run[1]-scan_polarity[1]"]
-    assert "MS:1000465" in told["ms_run[2]-scan_polarity[1]"]  # nothing says which
-    assert told["study_variable[1]-assay_refs"] == "assay[1]|assay[2]"
+    assert said["ms_run[1]-location"].endswith("spectra.mgf")
+    assert re.fullmatch(r"[0-9a-f]{64}", said["ms_run[2]-hash"])
+    assert "MS:1000130" in said["ms_run[1]-scan_polarity[1]"]
+    assert "MS:1000465" in said["ms_run[2]-scan_polarity[1]"]  # nothing says which
+    assert said["study_variable[1]-assay_refs"] == "assay[1]|assay[2]"
 
 
 @pytest.mark.parametrize("section", COLUMNS)
@@ -147,7 +141,7 @@ def test_every_cell_is_what_the_schema_says(parsed, section):
         names = list(row)
         assert names[: len(rules)] == list(rules)
         assert all(re.fullmatch(r"opt_global_[\w:-]+", name) for name in names[len(rules) :])
-        ids = row["database_identifier"].count("|") if "database_identifier" in row else 0
+        ids = row.get("database_identifier", "").count("|")
         for name, rule in rules.items():
             flags, kind = re.fullmatch(r"([?*#]*)(.*)", rule).groups()
             value, pattern = row[name], KINDS[kind]
@@ -160,16 +154,15 @@ def test_every_cell_is_what_the_schema_says(parsed, section):
 
 
 def test_references_lead_from_molecule_to_feature_to_evidence(parsed):
-    molecules, features, evidence = (parsed.tables[name] for name in ("SML", "SMF", "SME"))
-    ids = [row["SME_ID"] for row in evidence]
+    molecules, features, evidence = parsed.tables.values()
+    listed = [row["SME_ID_REFS"].split("|") for row in features]
 
-    assert ids == [str(number) for number in range(1, len(ids) + 1)]
     assert [row["SMF_ID_REFS"] for row in molecules] == [row["SMF_ID"] for row in features]
-    listed = [ref for row in features for ref in row["SME_ID_REFS"].split("|") if ref != "null"]
-    assert listed == ids
-    for row in features:
-        several = "|" in row["SME_ID_REFS"]
-        assert row["SME_ID_REF_ambiguity_code"] == ("1" if several else "null")
+    ids = [row["SME_ID"] for row in evidence]
+    assert ids == [str(number) for number in range(1, len(ids) + 1)]
+    assert [ref for refs in listed for ref in refs if ref != "null"] == ids
+    for row, refs in zip(features, listed, strict=True):
+        assert row["SME_ID_REF_ambiguity_code"] == ("1" if len(refs) > 1 else "null")
     for row in evidence:
         measured, theory = (float(row[f"{kind}_mass_to_charge"]) for kind in ("exp", "theoretical"))
         assert abs(measured - theory) < 1e-5 * theory
@@ -177,57 +170,52 @@ def test_references_lead_from_molecule_to_feature_to_evidence(parsed):
         assert row["charge"] == "1"
 
 
-def test_features_without_candidates_are_there_and_those_without_a_mass_are_counted(parsed, made):
-    hostile, text = parsed.tables["SML"][-1], made.read_text("utf-8")
+def test_features_without_candidates_are_there_and_those_without_a_mass_are_counted(parsed):
+    last = parsed.tables["SML"][-1] | parsed.tables["SMF"][-1]
 
-    assert hostile["opt_global_status"] == "unsupported_adduct"
-    assert hostile["smiles"] == hostile["best_id_confidence_value"] == "null"
-    assert hostile["reliability"] == "5"
-    assert parsed.tables["SMF"][-1]["exp_mass_to_charge"] == "195.0877"
-    assert "COM\t1 spectra without a precursor m/z are left out" in text
-    read = mztab.MzTab(io.StringIO(text), table_format="dict")  # of pyteomics
+    expected = {
+        "opt_global_status": "unsupported_adduct", "reliability": "5", "smiles": "null",
+        "best_id_confidence_value": "null", "exp_mass_to_charge": "195.0877",
+    }  # fmt: skip
+    assert last.items() >= expected.items()
+    assert "COM\t1 spectra without a precursor m/z are left out" in parsed.text
+    read = mztab.MzTab(io.StringIO(parsed.text), table_format="dict")  # of pyteomics
     assert len(read.small_molecule_table["rows"]) == len(parsed.tables["SML"])
 
 
-def document_of(path, *predictions, names=("a.mgf",), **settings):
+def document_of(*predictions, names=("a.mgf",), **settings):
     header = Header("1", settings, {}, tuple({"name": name} for name in names))
-    path.write_text("".join(document(predictions, header)))
-    return Parsed(path)
+    return Parsed("".join(document(predictions, header)))
 
 
 @pytest.mark.parametrize(
     ("databases", "said"),
     [((), "de novo"), (("folder/mine.smi", 'the "other".csv'), "mine.smi and the 'other'.csv")],
 )
-def test_a_feature_without_candidates_has_its_adduct_and_the_databases(tmp_path, databases, said):
+def test_a_feature_without_candidates_has_its_adduct_and_the_databases(databases, said):
     nothing = prediction(
         status="no_candidate", adduct="[M+H]+", adduct_source="file", message="m", schymanski="4"
     )
 
-    found = document_of(
-        tmp_path / "out.mztab", nothing, databases=[{"name": name} for name in databases]
-    )
+    made = document_of(nothing, databases=[{"name": name} for name in databases])
 
-    (row,) = found.tables["SML"]
-    assert (row["adduct_ions"], row["smiles"], row["reliability"]) == ("[M+H]+", "null", "4")
-    assert row["opt_global_adduct_source"] == "file"
-    assert row["opt_global_message"] == "m; peaks left out"
-    assert row["opt_global_assumptions"] == "minutes"
-    assert found.tables["SMF"][0]["opt_global_usi"] == "mzspec:USI000000:a:scan:12"
-    assert found.metadata["database[1]"] == f'[, , "{said}", ]'
+    (molecule,), (feature,), _ = made.tables.values()
+    expected = {
+        "adduct_ions": "[M+H]+", "smiles": "null", "reliability": "4",
+        "opt_global_adduct_source": "file", "opt_global_message": "m; peaks left out",
+        "opt_global_assumptions": "minutes",
+    }  # fmt: skip
+    assert molecule.items() >= expected.items()
+    assert feature["opt_global_usi"] == "mzspec:USI000000:a:scan:12"
+    assert made.metadata["database[1]"] == f'[, , "{said}", ]'
 
 
 @pytest.mark.parametrize("level", ["2a", "2b", "3", "4", "5"])
-def test_the_reliability_is_the_level_of_the_other_tables(tmp_path, level):
-    found = document_of(tmp_path / "out.mztab", prediction(candidate(), schymanski=level))
-
-    assert found.tables["SML"][0]["reliability"] == level
-
-
-def test_a_spectrum_is_of_its_own_file_whatever_the_others_are_called(tmp_path):
+def test_a_candidate_has_the_level_of_the_other_tables_and_the_spectra_of_its_file(level):
     source = Source("a.mgf.gz", 4)
-    one = prediction(candidate(), source=source, group=(source,))
+    one = prediction(candidate(), schymanski=level, source=source, group=(source,))
 
-    found = document_of(tmp_path / "out.mztab", one, names=("a.mgf", "a.mgf.gz"))
+    (molecule,), _, (evidence,) = document_of(one, names=("a.mgf", "a.mgf.gz")).tables.values()
 
-    assert [row["spectra_ref"] for row in found.tables["SME"]] == ["ms_run[2]:index=4"]
+    assert molecule["reliability"] == level
+    assert evidence["spectra_ref"] == "ms_run[2]:index=4"

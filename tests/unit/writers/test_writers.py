@@ -1,13 +1,18 @@
+"""Outputs as tables, JSON lines and structures; names in them; tables for other programs."""
+
 import csv
+import gzip
 import io
 import json
 import os
+import pickle
 from dataclasses import replace
 
 import pytest
 from rdkit import Chem
 
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import DuallgdError, UnreadableError, UsageError
+from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.results import (
     Candidate,
     ExplainedPeak,
@@ -16,8 +21,15 @@ from duallgd_cli.results import (
     Prediction,
     sentences,
 )
+from duallgd_cli.spectra.run import FeatureSettings
 from duallgd_cli.spectra.types import Source
 from duallgd_cli.writers import formats
+from duallgd_cli.writers.features import write_features
+from duallgd_cli.writers.names import NAME_COLUMNS, Names
+from duallgd_cli.writers.summaries import SUMMARIES
+from tests.made_runs import SETTINGS, predicted, request, rows_of
+from tests.made_spectra import ASPIRIN, CAFFEINE, NICOTINE, block
+from tests.stub_model import stub_model
 
 HEADER = (
     "spectrum_id,file,index,feature_id,scans,precursor_mz,adduct,formula,rank,smiles,inchi,"
@@ -27,17 +39,18 @@ HEADER = (
     "sources,family,family_confidence,scaffold,scaffold_confidence,level,schymanski,"
     "compound_id,usi"
 )
+RUN = Header("0", {}, {}, ())
 
 
 def candidate(rank=1, smiles="CCO", **values):
     named = {
-        **{"inchi": "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "inchikey": "LFQSCWFLJHTTHZ-UHFFFAOYSA-N"},
-        **{"formula": "C2H6O", "adduct": "[M+H]+", "samples": 31, "log_likelihood": -12.3456789},
-        **{"score": -1.23456789, "confidence": 0.123456789, "extra_scores": {"log_share": -1.1}},
-        **{"sources": ("noise",), "family": "C", "family_confidence": 0.5},
-        **{"scaffold": "acyclic", "scaffold_confidence": 0.75},
-    } | values
-    return Candidate(rank=rank, smiles=smiles, **named)
+        "inchi": "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "inchikey": "LFQSCWFLJHTTHZ-UHFFFAOYSA-N",
+        "formula": "C2H6O", "adduct": "[M+H]+", "samples": 31, "log_likelihood": -12.3456789,
+        "score": -1.23456789, "confidence": 0.123456789, "extra_scores": {"log_share": -1.1},
+        "sources": ("noise",), "family": "C", "family_confidence": 0.5,
+        "scaffold": "acyclic", "scaffold_confidence": 0.75,
+    }  # fmt: skip
+    return Candidate(rank=rank, smiles=smiles, **named | values)
 
 
 def prediction(*candidates, **values):
@@ -46,31 +59,16 @@ def prediction(*candidates, **values):
         rejected={"valence": 5}, peaks=(ExplainedPeak(29.03858, 1.0, "C2H5", 1.5),), seconds=3.0,
     )  # fmt: skip
     named = {
-        "source": Source("a.mgf", 4),
-        "spectrum_id": "one",
-        "feature_id": "7",
-        "scans": "12",
-        "precursor_mz": 47.0491,
-        "formula": "C2H6O",
-        "adduct": "[M+H]+",
-        "status": "ok",
-        "hypotheses": (outcome,),
-        "candidates": candidates,
-        "confidence_top10": 0.25,
-        "group": (Source("a.mgf", 4), Source("a.mgf", 6)),
-        "name": "ethanol",
-        "rt_seconds": 61.5,
-        "collision_energy": "20 eV",
-        "warnings": "peaks left out",
-        "assumptions": "minutes",
-        "level": "family",
-        "schymanski": "3",
-        "usi": "mzspec:USI000000:a:scan:12",
-    } | values
-    return Prediction(**named)
+        "source": Source("a.mgf", 4), "spectrum_id": "one", "feature_id": "7", "scans": "12",
+        "precursor_mz": 47.0491, "formula": "C2H6O", "adduct": "[M+H]+", "status": "ok",
+        "hypotheses": (outcome,), "candidates": candidates, "confidence_top10": 0.25,
+        "group": (Source("a.mgf", 4), Source("a.mgf", 6)), "name": "ethanol", "rt_seconds": 61.5,
+        "collision_energy": "20 eV", "warnings": "peaks left out", "assumptions": "minutes",
+        "level": "family", "schymanski": "3", "usi": "mzspec:USI000000:a:scan:12",
+    }  # fmt: skip
+    return Prediction(**named | values)
 
 
-RUN = Header("0", {}, {}, ())
 FAILED = prediction(
     spectrum_id='"quoted", with comma\nand break',
     precursor_mz=None,
@@ -108,21 +106,12 @@ def test_a_candidate_is_a_row_of_the_documented_columns_in_order():
         "mzspec:USI000000:a:scan:12",
     ]
     assert (second[8], second[18]) == ("2", "")  # rank and message
-
-
-def test_a_spectrum_without_candidates_is_one_row_that_says_why():
-    failed, found = rows("csv", FAILED, prediction(candidate()))
-
-    assert (failed["status"], found["status"]) == ("no_formula", "ok")
-    assert failed["rank"] == failed["smiles"] == failed["precursor_mz"] == ""
-    assert failed["confidence_top10"] == ""
-    assert failed["message"] == "give a formula"
-
-
-def test_what_spectra_of_a_feature_share_is_written_once():
-    first = prediction(candidate(), candidate(2, "COC"))
-
-    assert len(rows("csv", first, replace(first, source=first.group[1]))) == 2
+    # A spectrum without candidates says why; what spectra of a feature share is written once.
+    pair = prediction(candidate(), candidate(2, "COC"))
+    failed, *others = rows("csv", FAILED, pair, replace(pair, source=pair.group[1]))
+    empty = dict.fromkeys(("rank", "smiles", "precursor_mz", "confidence_top10"), "")
+    assert failed.items() >= (empty | {"status": "no_formula", "message": "give a formula"}).items()
+    assert [(row["rank"], row["status"]) for row in others] == [("1", "ok"), ("2", "ok")]
 
 
 WICKED = "\x1b[31mred\x07\x85next\u2028line\x1cgroup\x9b2J\tcell\r\n"
@@ -156,14 +145,7 @@ def test_no_title_breaks_a_row_or_steers_a_terminal(kind, title):
 def test_a_spreadsheet_runs_no_cell(said, written):
     (row,) = rows("csv", prediction(candidate(), feature_id=said))
 
-    assert row["feature_id"] == written
-    assert (row["score"], row["smiles"]) == ("-1.23457", "CCO")
-
-
-def test_any_table_is_columns_and_values_by_column():
-    values = [{"b": 1.5, "a": "=x", "left out": 1}, {"a": None, "b": 2}]
-
-    assert "".join(formats.table(("a", "b", "c"), values, "tsv")) == "a\tb\tc\n'=x\t1.5\t\n\t2\t\n"
+    assert (row["feature_id"], row["score"], row["smiles"]) == (written, "-1.23457", "CCO")
 
 
 def test_a_message_quotes_at_most_the_beginning_of_a_long_word():
@@ -174,48 +156,44 @@ def test_a_message_quotes_at_most_the_beginning_of_a_long_word():
 
 def test_jsonl_has_one_object_per_spectrum_with_hypotheses_and_peaks():
     match = {"name": "x", "library": "l", "smiles": "CCO", "mz": (29.0,), "intensity": (1.0,)}
-    with_library = prediction(candidate())
-    (hypothesis,) = with_library.hypotheses
-    known = replace(hypothesis, known={"library_match": match})
+    plain = prediction(candidate())
+    hypotheses = (replace(plain.hypotheses[0], known={"library_match": match}),)
 
-    written = text("jsonl", FAILED, replace(with_library, hypotheses=(known,)))
+    written = text("jsonl", FAILED, replace(plain, hypotheses=hypotheses))
 
-    failed, found = (json.loads(line) for line in written.splitlines())
-    assert failed["candidates"] == failed["hypotheses"] == []
-    assert failed["precursor_mz"] is None
-    assert found.items() >= {
-        "confidence_top10": 0.25, "assumptions": "minutes", "rt_seconds": 61.5, "name": "ethanol",
-        "library_match": {"name": "x", "library": "l", "smiles": "CCO"},
-    }.items()  # fmt: skip
+    failed, found = map(json.loads, written.splitlines())
+    assert (failed["candidates"], failed["hypotheses"], failed["precursor_mz"]) == ([], [], None)
     (first,), (hypothesis,) = found["candidates"], found["hypotheses"]
-    assert (first["inchikey14"], first["extra_scores"]) == ("LFQSCWFLJHTTHZ", {"log_share": -1.1})
-    assert hypothesis.items() >= {
-        "explained_peaks": [{"mz": 29.03858, "intensity": 1.0, "formula": "C2H5", "ppm": 1.5}],
-        "sampled": 100, "rejected": {"valence": 5}, "adduct_source": "inferred",
-        "formula_probability": 1.0,
-    }.items()  # fmt: skip
+    for values, expected in (
+        (found, {"confidence_top10": 0.25, "assumptions": "minutes", "rt_seconds": 61.5}),
+        (found, {"library_match": {"name": "x", "library": "l", "smiles": "CCO"}}),
+        (first, {"inchikey14": "LFQSCWFLJHTTHZ", "extra_scores": {"log_share": -1.1}}),
+        (hypothesis, {"sampled": 100, "rejected": {"valence": 5}, "adduct_source": "inferred"}),
+        (hypothesis, {"formula_probability": 1.0}),
+    ):
+        assert values.items() >= expected.items()
+    (peak,) = hypothesis["explained_peaks"]
+    assert peak == {"mz": 29.03858, "intensity": 1.0, "formula": "C2H5", "ppm": 1.5}
     assert '"seconds"' not in written
 
 
 def test_sdf_holds_candidates_with_coordinates_and_upper_case_tags(tmp_path):
     wicked = {"spectrum_id": "$$$$\n> <X>", "feature_id": "$$$$", "scans": ">  <Y>"}
     smiles = ["c1ccc2[nH]ccc2c1", "C[N+](C)(C)CC(=O)[O-]", "O=[N+]([O-])c1ccccc1"]
-    of_all = [
-        FAILED, prediction(candidate(), **wicked),
-        prediction(*(candidate(rank + 1, one) for rank, one in enumerate(smiles))),
-    ]  # fmt: skip
+    three = prediction(*(candidate(rank, one) for rank, one in enumerate(smiles, 1)))
 
-    (tmp_path / "out.sdf").write_text(text("sdf", *of_all), encoding="utf-8")
+    written = text("sdf", FAILED, prediction(candidate(), **wicked), three)
+    (tmp_path / "out.sdf").write_text(written, encoding="utf-8")
     first, *others = list(Chem.SDMolSupplier(str(tmp_path / "out.sdf")))
 
     assert [Chem.MolToSmiles(mol) for mol in (first, *others)] == ["CCO", *smiles]
     assert [mol.GetProp("_Name") for mol in others] == ["one_1", "one_2", "one_3"]
-    tags = others[0].GetPropsAsDict()
-    assert {"FEATURE_ID", "RANK", "SCORE", "FORMULA", "PRECURSOR_MZ", "INCHIKEY"} <= set(tags)
+    tags, atoms = others[0].GetPropsAsDict(), others[0].GetConformer()
+    assert {"FEATURE_ID", "RANK", "SCORE", "FORMULA", "PRECURSOR_MZ", "INCHIKEY"} <= tags.keys()
     assert (tags["ADDUCT_SOURCE"], tags["ASSUMPTIONS"]) == ("inferred", "minutes")
     assert all(tag == tag.upper() for tag in tags)
-    assert not others[0].GetConformer().Is3D()
-    assert abs(others[0].GetConformer().GetPositions()).max() > 0.1
+    assert not atoms.Is3D()
+    assert abs(atoms.GetPositions()).max() > 0.1
 
 
 @pytest.mark.parametrize(
@@ -247,3 +225,214 @@ def test_two_runs_of_one_output_do_not_disturb_each_other(tmp_path, monkeypatch)
     formats.write_pieces(slowly(), path)
 
     assert [one.read_text() for one in tmp_path.iterdir()] == ["first, whole \\udcff"]
+
+
+ETHANOL = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N"
+FLAT, L, D = (f"QNAYBMKLOCPYGJ-{end}-N" for end in ("UHFFFAOYSA", "REOHCLBHSA", "UWTATZPHSA"))
+HEAD = "inchikey\tname\tclass\n"
+ALANINES = f"{HEAD}{L}\tL-alanine\tamino acids\n{D}\tD-alanine\tamino acids\n"
+
+
+MORE, VERY = f"{FLAT[:14]}\tAla\t\n{FLAT[:14]}\tA\t\n", f"{FLAT}\talanine\t\n"
+OF_ETHANOL, OTHER = ("ethanol", "alcohols"), "RYYVLZVUVIJVGH-UHFFFAOYSA-N"
+NUMBERED = "class\tnumber\tInChI Key\tCompound Name"
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Writes a table of names."""
+
+    def written(text):
+        (tmp_path / "names.tsv").write_text(text, encoding="utf-8")
+        return tmp_path / "names.tsv"
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "called"),
+    [
+        (f"{HEAD}{ETHANOL}\tethanol\talcohols\n", ETHANOL, OF_ETHANOL),
+        (f"{HEAD}{ETHANOL}\tethanol\talcohols\n", OTHER, ("", "")),
+        (f"# mine\n{NUMBERED}\nalcohols\t7\t{ETHANOL}\tethanol\n", ETHANOL, OF_ETHANOL),
+        (
+            f"\ufeffInChIKey2D,Name,Class\r\n{ETHANOL[:14]},ethanol,alcohols\r\n",
+            ETHANOL,
+            OF_ETHANOL,
+        ),
+        (f"inchikey;name;class\nInChIKey={ETHANOL};ethanol;alcohols\n", ETHANOL, OF_ETHANOL),
+        (
+            f"{HEAD}{ETHANOL.lower()}\tethanol\talcohols\n{ETHANOL}\tethanol\t\n",
+            ETHANOL,
+            OF_ETHANOL,
+        ),
+        # Of several names of a block none is guessed, but the very key counts.
+        (ALANINES, FLAT, ("L-alanine | D-alanine", "amino acids")),
+        (ALANINES + VERY, FLAT, ("alanine", "")),
+        (ALANINES + MORE, FLAT, ("L-alanine | D-alanine | Ala | 1 more", "amino acids")),
+    ],
+)
+def test_a_table_of_names_may_have_any_of_these_forms(table, text, key, called):
+    path = table(text)
+    packed = path.with_name("packed.tsv.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+
+    # A process gets its place alone.
+    sent = pickle.dumps(Names.read(packed))
+
+    for names in (Names.read(path), pickle.loads(sent)):
+        assert tuple(names.of(key).values()) == called
+    assert len(sent) < 500
+
+
+def test_bad_rows_are_one_warning(table, caplog):
+    path = table(f"{HEAD}{ETHANOL}\tethanol\tx\nno key\tx\ty\n{ETHANOL}\t\t\n\tz\t\n")
+
+    assert tuple(Names.read(path).of(ETHANOL).values()) == ("ethanol", "x")
+    (record,) = caplog.records
+    said = "names.tsv: 3 of 4 rows left out, the first in line 3: 'no key' is no InChIKey"
+    assert record.getMessage().endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name\tclass\nethanol\talcohols\n", "has no column inchikey; it has name, class"),
+        (f"{ETHANOL}\tethanol\talcohols\n", "has no column inchikey"),
+        (f"{HEAD}{ETHANOL}\ta\tb\tc\n", "line 2: the row has more cells"),
+        ("inchikey\tname\nx\ty\n", "names no molecule: line 2: 'x' is no InChIKey"),
+        ("inchikey\tname\n", "names no molecule$"),
+        ("", "has no column inchikey"),
+    ],
+)
+def test_what_names_nothing_is_refused(table, text, message):
+    path = table(text)
+
+    with pytest.raises(DuallgdError, match=message):
+        Names.read(path)
+    with pytest.raises(DuallgdError, match="does not exist"):
+        Names.read(path.with_name("absent.tsv"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "sdf"])
+def test_outputs_say_what_listed_candidates_are_called(table, kind):
+    names = Names(table(f"{HEAD}{ETHANOL}\t=ethanol\talcohols\n"))
+    other = candidate(2, "COC", inchikey="LCGLNKUTAGEVQW-UHFFFAOYSA-N")
+
+    text = "".join(formats.pieces([FAILED, prediction(candidate(), other)], kind, RUN, names))
+
+    if kind == "sdf":
+        assert text.count(">  <CANDIDATE_NAME>\n=ethanol\n") == 1
+    elif kind == "jsonl":
+        found = json.loads(text.splitlines()[1])["candidates"]
+        assert [one["candidate_name"] for one in found] == ["=ethanol", ""]
+    else:
+        head, *rows = csv.reader(io.StringIO(text), delimiter="," if kind == "csv" else "\t")
+        assert head == [*formats.COLUMNS, *NAME_COLUMNS]
+        assert [row[-2:] for row in rows] == [["", ""], ["'=ethanol", "alcohols"], ["", ""]]
+
+
+# SIRIUS 6, columns of structure_identifications.tsv in its writer's order.
+SIRIUS = (
+    "structurePerIdRank formulaRank ConfidenceScoreExact ConfidenceScoreApproximate "
+    "CSI:FingerIDScore ZodiacScore SiriusScore molecularFormula adduct precursorFormula InChIkey2D "
+    "InChI name smiles xlogp pubchemids links dbflags ionMass retentionTimeInSeconds "
+    "retentionTimeInMinutes formulaId alignedFeatureId mappingFeatureId overallFeatureQuality"
+)
+# mzmine 4, local compound database search; id and score are imported as additional columns.
+MZMINE = {
+    *("neutral_mass", "mz", "rt", "formula", "smiles", "inchi", "inchi_key", "name", "comment"),
+    *("adduct", "id", "score"),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run over a pair of spectra, one with another key and one without candidates."""
+    folder = tmp_path_factory.mktemp("summaries")
+    blocks = (
+        block(ASPIRIN, feature_id="17", scans="17", rtinseconds="90"),
+        block(ASPIRIN, feature_id="17", scans="17", scale=0.5),
+        block(CAFFEINE, title="no key", scans="5"),
+        block(NICOTINE, feature_id="8", pepmass="200.0"),
+    )
+    settings = replace(SETTINGS, top_k=3)
+    predicted(folder, *blocks, settings=settings, summaries=tuple(SUMMARIES))
+    return folder
+
+
+def test_summaries_have_the_columns_and_values_of_their_importers(run):
+    names = ("out.csv", "out.structure_identifications.tsv", "out.mzmine.csv", "out.gnps.tsv")
+    ours, sirius, mzmine, gnps = (rows_of(run / name) for name in names)
+
+    # The first candidate of each feature.
+    assert list(sirius[0]) == SIRIUS.split()
+    ids = [(row["mappingFeatureId"], row["structurePerIdRank"]) for row in sirius]
+    assert ids == [("17", "1"), ("5", "1")]
+    expected = {
+        "InChIkey2D": ours[0]["inchikey14"], "smiles": ours[0]["smiles"],
+        "ConfidenceScoreExact": ours[0]["confidence"], "molecularFormula": "C9H8O4",
+        "ionMass": "181.04954", "retentionTimeInSeconds": "90", "retentionTimeInMinutes": "1.5",
+    }  # fmt: skip
+    assert sirius[0].items() >= expected.items()
+    # All candidates, with minutes.
+    assert set(mzmine[0]) == MZMINE
+    aspirin = [
+        (row["rt"], row["neutral_mass"], row["adduct"]) for row in mzmine if row["id"] == "17"
+    ]
+    assert aspirin == [("1.5", "180.042259", "[M+H]+")] * 3
+    assert all(0 <= float(row["score"]) <= 1 and row["name"] == row["inchi_key"] for row in mzmine)
+    # A node for every feature.
+    assert next(iter(gnps[0])) == "cluster index"
+    of_nodes = ("cluster index", "duallgd_status")
+    nodes = [(*map(row.get, of_nodes), row["duallgd_smiles"] != "") for row in gnps]
+    assert nodes == [("17", "ok", True), ("5", "ok", True), ("8", "formula_mismatch", False)]
+
+
+def test_merge_writes_the_same_summaries_and_refuses_others(run, tmp_path):
+    merge(request(str(run / "out.csv"), tmp_path / "again.csv", summaries=("gnps",)))
+
+    assert (tmp_path / "again.gnps.tsv").read_bytes() == (run / "out.gnps.tsv").read_bytes()
+    assert not (tmp_path / "again.mzmine.csv").exists()
+    asked = request(str(run / "in.mgf"), run / "out.csv", summaries=("metfrag",))
+    with pytest.raises(UsageError, match="'metfrag' is not known; choose sirius, mzmine, gnps"):
+        predict(asked, stub_model())
+
+
+BROKEN = "BEGIN IONS\nPEPMASS=abc\n100.0 x\nEND IONS\n"
+
+
+def written(folder, content, name="in.mgf"):
+    """How many features were written and not, and why; and the remarks of the table."""
+    (folder / name).write_bytes(content)
+    try:
+        result = write_features(
+            (str(folder / name),), str(folder / "out.mgf"), "run", FeatureSettings()
+        )
+    except UnreadableError as error:
+        result = str(error)
+    return result, [row["remarks"] for row in rows_of(folder / "out.csv")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("in.mgf", BROKEN.encode()), ("in.mzML", b"<mzML><run><spectrum id='scan=1' ")],
+)
+def test_where_no_record_can_be_read_it_is_an_error_and_the_table_says_why(tmp_path, name, text):
+    said, (remarks,) = written(tmp_path, text, name)
+
+    assert said == f"none of 1 record can be read: {remarks}; see {tmp_path / 'out.csv'}"
+    assert said.count(";") > 1
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_read_is_written_and_what_is_not_is_said(tmp_path, packed):
+    content = (BROKEN + block(CAFFEINE) * 50).encode()
+
+    (n_written, n_left_out, why), rows = written(
+        tmp_path, gzip.compress(content)[:-40] if packed else content
+    )
+
+    assert n_written + n_left_out == len(rows)
+    assert n_written > 0
+    assert (n_left_out, "the file ends early after" in why) == (1 + packed, packed)
