@@ -10,8 +10,6 @@ import pytest
 
 from tests.made_runs import rows_of
 
-pytestmark = pytest.mark.usefixtures("databases")
-
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
 
 

@@ -29,8 +29,7 @@ def begin(tmp_path):
     def start(name, delay_s, *options):
         words = (delay_s, "predict", inputs, "-o", tmp_path / name, "-q", "--group-by", "none")
         command = [*STUB, *map(str, words), *options, "--workers", "2"]
-        environment = os.environ | {"DUALLGD_CACHE": str(tmp_path / "cache")}
-        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     return start
 
