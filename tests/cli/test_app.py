@@ -112,19 +112,27 @@ def test_a_bug_is_a_sentence_and_shows_its_traceback_to_who_asks(fail, monkeypat
         fail(ZeroDivisionError())
 
 
-def test_ctrl_c_while_the_command_line_loads_is_one_sentence():
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("typer", "error: stopped before anything was computed\n"),
+        ("duallgd_cli.cli", "error: stopped before anything was computed\n"),
+        ("prepare_environment", "error: stopped\n"),  # before anything is loaded
+    ],
+)
+def test_ctrl_c_while_the_command_line_loads_is_one_sentence(where, said):
     program = (
-        f"import os, signal; {START}\n"
-        "class Finder:\n"
-        "    def find_spec(name, *_):\n"
-        "        if name == 'typer': os.kill(os.getpid(), signal.SIGINT)\n"
+        f"import os, signal, time; {START}from duallgd_cli import __main__\n"
+        "def stop(name='prepare_environment', *_):\n"
+        f"    if name == {where!r}: os.kill(os.getpid(), signal.SIGINT); time.sleep(3600)\n"
+        "class Finder: find_spec = stop\n"
         "sys.meta_path.insert(0, Finder)\n"
+        "__main__.prepare_environment = stop\n"
         "run()\n"
     )
 
     done = python("-c", program)
 
-    said = "error: stopped before anything was computed\n"
     assert (done.returncode, done.stderr) == (130, said)
 
 
