@@ -1,7 +1,7 @@
 """`duallgd features`: what is made of the scans of a run before anything is predicted."""
 
 import logging
-from typing import Annotated
+from typing import Final
 
 import typer
 
@@ -22,21 +22,23 @@ Exit codes: 0 written, 2 usage, 65 nothing readable, 66 input missing, 130 inter
 """
 
 
-@options.takes("output group_by rt_window rt mz min_peaks min_intensity force quiet config set_")
+_OPTIONS: Final[options.Options] = {
+    "Common options": {
+        "output": (str, "MGF file to write; the table beside it ends in .csv. - is standard "
+            "output, without a table. By default the first input's name with .features.mgf, in "
+            "this folder.", {"short": "-o"}),
+    }
+}  # fmt: skip
+
+
+@options.takes(
+    "output group_by rt_window rt mz min_peaks min_intensity force quiet config set_", _OPTIONS
+)
 def features(
     context: typer.Context,
     spectra: options.Spectra,
-    output: Annotated[
-        str | None,
-        options.common(
-            "--output",
-            "-o",
-            help="MGF file to write; the table beside it ends in .csv. - is standard output, "
-            "without a table. By default the first input's name with .features.mgf, in this "
-            "folder.",
-        ),
-    ] = None,
     *,
+    output: str | None,
     force: bool,
     quiet: bool,
     **given: object,

@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -50,25 +50,34 @@ MERGE_EPILOG = """
 """
 
 
+_OPTIONS: Final[options.Options] = {
+    "Common options": {
+        "output": (str, "File to write, its ending decides the format; - is standard output. By "
+            "default the first input's name with .structures.csv, in this folder.",
+            {"short": "-o"}),
+    }
+}  # fmt: skip
+_MERGE_OPTIONS: Final[options.Options] = {
+    options.OPTIONS: {
+        "output": (str, "File to write; - is standard output.",
+            {"short": "-o", "show_default": False, **options.REQUIRED}),
+        "format": (str, "csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
+        "partial": (bool, "Write what is finished of an interrupted run or of some shards."),
+    }
+}  # fmt: skip
+
+
 @options.takes(
     "output format top_k certain report parts summary features names force formula_col formula "
     "formulas adduct formula_candidates elements precursor_ppm ppm group_by by rt_window rt mz "
     "min_peaks min_intensity core require forbid analogues library database database_share "
     "database_only guide exclude_known preset samples steps seed weights device precision threads "
-    "workers max_memory timeout_per_spectrum resume shard journal strict quiet config set_"
+    "workers max_memory timeout_per_spectrum resume shard journal strict quiet config set_",
+    _OPTIONS,
 )
 def predict(
     context: typer.Context,
     spectra: options.Spectra,
-    output: Annotated[
-        str | None,
-        options.common(
-            "--output",
-            "-o",
-            help="File to write, its ending decides the format; - is standard output. By default "
-            "the first input's name with .structures.csv, in this folder.",
-        ),
-    ] = None,
     *,
     quiet: bool,
     report: Path | None,
@@ -107,7 +116,9 @@ def predict(
     display.report(done, context)
 
 
-@options.takes("format parts summary features names force partial strict quiet")
+@options.takes(
+    "output format partial parts summary features names force strict quiet", _MERGE_OPTIONS
+)
 def merge(
     context: typer.Context,
     runs: Annotated[
@@ -118,23 +129,8 @@ def merge(
             show_default=False,
         ),
     ],
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", help="File to write; - is standard output.", show_default=False
-        ),
-    ],
-    format: Annotated[
-        str | None,
-        typer.Option(help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
-    ] = None,
-    partial: Annotated[
-        bool,
-        typer.Option(
-            "--partial", help="Write what is finished of an interrupted run or of some shards."
-        ),
-    ] = False,
     *,
+    partial: bool,
     quiet: bool,
     **given: object,
 ) -> None:

@@ -14,7 +14,12 @@ from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.cleaning import CleaningSettings
 from duallgd_cli.spectra.formulas import FormulaLimits
-from duallgd_cli.train.settings import OptimiserSettings, TrainingData, TrainingSettings
+from duallgd_cli.train.settings import (
+    OptimiserSettings,
+    RecipeSettings,
+    TrainingData,
+    TrainingSettings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ def test_a_wrong_override_says_what_is_wrong(assignment, message):
     ("text", "reason"),
     [
         ("- 1\n", "hold a list"),
-        ("a: [1\n", "are not YAML"),
+        ("a: [1\n", r"are not YAML: .* \(line 2\)"),
         ("[" * 100_000, "nested too deeply"),
         ("steps: 1\nsamples: 2\nsteps: 3\n", "'steps' stands twice"),
         ("sampling: {steps: 1, steps: 2}\n", "'steps' stands twice"),
@@ -129,6 +134,11 @@ def test_settings_out_of_range_are_refused_by_name(settings, values):
     for name, value in values.items():
         with pytest.raises(ConfigError, match=f"{name} must be"):
             settings(**{name: value})
+
+
+def test_a_setting_without_a_default_is_asked_for():
+    with pytest.raises(ConfigError, match="spectra is missing; add a line 'spectra: ...'"):
+        parse(RecipeSettings, {"structures": ["a.smi"]})
 
 
 @pytest.mark.parametrize(
