@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from duallgd_cli.cli import options
-from duallgd_cli.cli.display import interruptible
+from duallgd_cli.cli import display, options
 from duallgd_cli.files import STANDARD_STREAM, claim, require_input, write_atomically
 
 EPILOG: Final = """
@@ -94,7 +93,6 @@ def bench(
         typer.echo(context.get_help())
         return
     from duallgd_cli.bench import scaling
-    from duallgd_cli.cli.display import show_table
 
     _claim(context, scaling.RESULTS)
     sizes = scaling.parse_atoms(atoms)
@@ -102,7 +100,7 @@ def bench(
     runtime = options.runtime_of(context)
     cell = scaling.Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
     kept = "nothing is kept" if output is None else f"what was measured is kept in {output}"
-    with interruptible(kept):
+    with display.interruptible(kept):
         cells = scaling.cells_of(cell, sizes, kernels)
         study = scaling.run_study(cells, output, partial(typer.echo, err=True))
     rows = sorted(study["rows"], key=lambda row: (row["part"], row["kernel"]))
@@ -116,7 +114,7 @@ def bench(
         for row in rows
     ]
     heads = ["part, kernel", *(title for title, *_ in _COLUMNS)]
-    show_table("Time and memory", heads, lines, width=_WIDTH_WITHOUT_TERMINAL)
+    display.show_table("Time and memory", heads, lines, width=_WIDTH_WITHOUT_TERMINAL)
     for series in study["exponents"]:
         words = []
         for quantity in ("time", "memory"):

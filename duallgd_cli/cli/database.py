@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.errors import counted
 
 app = typer.Typer(
@@ -55,8 +55,6 @@ def add(
 
     Rows that are no structures are counted by reason. The file is not needed afterwards.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     from duallgd_cli.runtime import available_cores
     from duallgd_cli.sources.database import add as add_database
@@ -80,7 +78,6 @@ def add(
 @app.command("list", epilog=LIST_EPILOG)
 def list_() -> None:
     """Show which databases there are, and what they hold."""
-    from duallgd_cli.cli import display
     from duallgd_cli.runtime import databases_folder
     from duallgd_cli.sources.database import Database, entries
 

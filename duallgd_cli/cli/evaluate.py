@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.settings import MASSSPECGYM, EvaluateSettings
 from duallgd_cli.files import claim, require_input
@@ -86,8 +86,6 @@ def evaluate(
     weights at hand. With --predictions a table is scored as it is. Molecules that the weights were
     trained on are left out, and named.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     benchmark = named["benchmark"]
     if benchmark is not None and str(benchmark).lower() != MASSSPECGYM:

@@ -5,7 +5,9 @@ from typing import Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
+from duallgd_cli.errors import counted
+from duallgd_cli.files import STANDARD_STREAM
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +51,7 @@ def features(
     record for each feature and energy, and a table with a row for each feature: when it elutes, of
     which scans it is made, how strong its ion is, and what is doubtful about it.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
-    from duallgd_cli.errors import counted
-    from duallgd_cli.files import STANDARD_STREAM
     from duallgd_cli.spectra.reading import spectrum_files
     from duallgd_cli.writers.features import table_path, write_features
 

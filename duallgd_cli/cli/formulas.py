@@ -5,7 +5,7 @@ from typing import Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.files import STANDARD_STREAM
 
 EPILOG = """
@@ -55,8 +55,6 @@ def formulas(
     spectra. Formulas in the file are not read.
     Without an adduct all that the polarity allows are tried. Uses no network and no GPU.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     from duallgd_cli.formulas.rows import write_formulas
 

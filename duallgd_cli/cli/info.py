@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.runtime import versions
 from duallgd_cli.stopping import loading
@@ -181,8 +181,6 @@ def selftest(context: typer.Context, weights: str | None, **given: object) -> No
     machine. The spectra are made from chemistry, not measured: this tests the installation, not the
     accuracy. Exits with 1 if a check fails.
     """
-    from duallgd_cli.cli import display
-
     started = time.perf_counter()
     with loading():
         from duallgd_cli.predict import api

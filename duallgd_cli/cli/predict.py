@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.cli.report import write_page
 from duallgd_cli.stopping import loading
 
@@ -90,8 +90,6 @@ def predict(
     its candidates, or a row that says why not; scans of a run that are of one ion get them
     together.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.journal import FinishedRun
@@ -140,8 +138,6 @@ def merge(
     result is the same, byte for byte, as that of one run without shards. The output of the run
     itself is written anew; what else exists is replaced with --force alone.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.run import merge as join

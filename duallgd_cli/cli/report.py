@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.stopping import loading
 
 EPILOG = """
@@ -58,8 +58,6 @@ def report(
     pointing at a candidate marks its peaks, pointing at a peak marks its
     atoms. Spectra are read again from the inputs; where those are gone, explained peaks are shown.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.settings import ENDING

@@ -5,7 +5,7 @@ from typing import Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.stopping import loading
 
 EPILOG = """
@@ -54,8 +54,6 @@ def score(
     the peaks that its fragments explain. One that does not fit the spectrum has a row that says
     why. Where a spectrum has no formula, those of your structures that fit its precursor are tried.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.scoring import check, score_structures

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from duallgd_cli.cli import options
-from duallgd_cli.cli.display import counting, interruptible, training_display
+from duallgd_cli.cli import display, options
 from duallgd_cli.errors import UsageError, counted
 from duallgd_cli.files import claim, require_input
 
@@ -87,7 +86,7 @@ def train(
         from duallgd_cli.train.adapt import adapt as adapt_weights
 
         runtime = options.runtime_of(context, compile_)
-        with interruptible("the new weights were not written; the same command goes on"):
+        with display.interruptible("the new weights were not written; the same command goes on"):
             adapt_weights(adapt, start, output, runtime, _displays(quiet))
         return
     if recipe is None:
@@ -113,6 +112,6 @@ def _displays(quiet: bool) -> "Displays":
 
     return Displays(
         lambda text: None if quiet else typer.echo(text, err=True),
-        lambda what: counting(what, quiet),
-        lambda steps: training_display(steps, quiet),
+        lambda what: display.counting(what, quiet),
+        lambda steps: display.training_display(steps, quiet),
     )
