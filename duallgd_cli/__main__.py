@@ -86,6 +86,9 @@ def run() -> None:
             sys.stderr.flush()
             end_at_once()
         raise
+    except KeyboardInterrupt:  # before the places that have more to say
+        os.write(2, b"error: stopped\n")
+        end_at_once()
 
 
 if __name__ == "__main__":

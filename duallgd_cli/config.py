@@ -117,12 +117,12 @@ def require_range(
         "at most": (most, operator.le),
         "below": (below, operator.lt),
     }
-    given = {word: (own, holds) for word, (own, holds) in bounds.items() if own is not None}
-    span = " and ".join(f"{word} {bound}" for word, (bound, _) in given.items())
+    given = [(word, bound, holds) for word, (bound, holds) in bounds.items() if bound is not None]
+    span = " and ".join(f"{word} {bound}" for word, bound, _ in given)
     span = re.sub(r"at least (\S+) and (?:at most )?", r"\1 to ", span)
     for name in names:
         value = getattr(settings, name)
-        sound = value is None or all(holds(value, bound) for bound, holds in given.values())
+        sound = value is None or all(holds(value, bound) for _, bound, holds in given)
         require(sound, f"{name} must be {span}, not {value}")
 
 
@@ -163,8 +163,8 @@ def parse(cls: type[S], values: Mapping[str, Any], path: str = "") -> S:
 
 def dump(settings: object) -> dict[str, Any]:
     """Plain values of settings, every field in declaration order; `parse` reads them back."""
-    names = [field.name for field in dataclasses.fields(typing.cast("Any", settings))]
-    return {name: _plain(getattr(settings, name)) for name in names}
+    fields = dataclasses.fields(typing.cast("Any", settings))
+    return {field.name: _plain(getattr(settings, field.name)) for field in fields}
 
 
 def commented_yaml(settings: object, indent: str = "") -> str:
@@ -208,7 +208,6 @@ class _Loader(yaml.SafeLoader):
     """YAML's plain values, but no key twice in one mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """A mapping, as the base class does."""
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
@@ -219,11 +218,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _yaml(text: str) -> object:
-    """Plain values of YAML text.
-
-    Raises:
-        ValueError: It is not YAML, has a key twice or is nested too deeply; in one line.
-    """
+    """Plain values of YAML text; ValueError in one line where it is none."""
     try:
         return yaml.load(text, _Loader)  # a safe loader
     except RecursionError:
@@ -276,10 +271,8 @@ def flatten(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Leaf values by dotted path."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{path}{name}.")
-        else:
-            flat[f"{path}{name}"] = value
+        is_nested = isinstance(value, Mapping)
+        flat |= flatten(value, f"{path}{name}.") if is_nested else {f"{path}{name}": value}
     return flat
 
 

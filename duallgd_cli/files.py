@@ -28,18 +28,13 @@ if TYPE_CHECKING:
 DAMAGED: Final = (EOFError, OSError, lzma.LZMAError, zlib.error)
 # The same of arrays that numpy keeps in a zip archive.
 DAMAGED_ARRAYS: Final = (*DAMAGED, ValueError, LookupError, RuntimeError, BadZipFile)
-PACKED_ENDINGS: Final = frozenset({".gz", ".xz", ".bz2"})
-_WRITERS: Final[dict[str, Callable[..., object]]] = {
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".bz2": bz2.open,
+# By ending: the first bytes of a file, and what opens it.
+_PACKED: Final[dict[str, tuple[bytes, Callable[..., Any]]]] = {
+    ".gz": (b"\x1f\x8b", gzip.open),
+    ".xz": (b"\xfd7zXZ", lzma.open),
+    ".bz2": (b"BZh", bz2.open),
 }
-# By the first bytes of a file.
-_UNPACKERS: Final[dict[bytes, Callable[..., Any]]] = {
-    b"\x1f\x8b": gzip.GzipFile,
-    b"\xfd7zXZ": lzma.LZMAFile,
-    b"BZh": bz2.BZ2File,
-}
+PACKED_ENDINGS: Final = frozenset(_PACKED)
 # What is neither text nor an archive of one file, by its first bytes; and what to do.
 _FOREIGN: Final = (
     (b"SQLite format 3\0", "a SQLite database (.blib, .msf, .mzdb and others); export what it "
@@ -137,8 +132,8 @@ def claim(
 
     Args:
         outputs: All that is written, by what it is, such as ``the run record``; ``-`` is no file.
-        inputs: What is read, with what it is; a folder stands for the files in it. One that goes by
-            the name of an output may be replaced by that alone: the record of a run by its record.
+        inputs: What is read, with what it is; a folder stands for the files in it. What goes by the
+            name of an output may be replaced by that alone: the record of a run by its record.
         force: Whether the user has asked to replace what exists.
         own: Names of outputs that may exist all the same: this command goes on with them.
         makes_folders: Whether folders are made for the outputs.
@@ -161,13 +156,10 @@ def claim(
         _require_writable(kind, path, makes_folders)
         place, keys = Path(os.path.realpath(path)), _identity(path)
         inside = _identity(place.parent) if place.exists() else set()
-        for key in (*keys, *inside):
-            input_kind, other = taken.get(key, (kind, path))
+        for input_kind, other in (taken[key] for key in (*keys, *inside) if key in taken):
             if input_kind != kind:
-                named = "" if str(other) == str(path) else f" ({other})"
-                raise UsageError(
-                    f"{kind} {path} would overwrite {input_kind}{named}; name another file"
-                )
+                named = input_kind if str(other) == str(path) else f"{input_kind} ({other})"
+                raise UsageError(f"{kind} {path} would overwrite {named}; name another file")
         keys.add(str(place).casefold())  # some file systems do not tell upper from lower case
         for key in keys & claimed.keys():
             raise UsageError(f"{kind} {path} would overwrite {claimed[key]}; name another file")
@@ -179,11 +171,11 @@ def claim(
 
 def _identity(path: str | Path) -> set[object]:
     """What all paths to a file have in common, be it there or not: its place, and its number."""
-    place = os.path.realpath(path)  # Path.resolve gives up on a link to itself
+    keys: set[object] = {place := os.path.realpath(path)}  # Path.resolve fails at links to itself
     with suppress(OSError, ValueError):
         status = Path(place).stat()
-        return {place, (status.st_dev, status.st_ino)}
-    return {place}
+        keys.add((status.st_dev, status.st_ino))
+    return keys
 
 
 def _require_writable(kind: str, output: str | Path, makes_folders: bool) -> None:
@@ -242,40 +234,35 @@ def unpacked(raw: BinaryIO) -> BinaryIO:
     """The content of a stream of gzip, xz or bzip2, told by its first bytes; others as they are."""
     start = raw.read(8)
     raw.seek(0)
-    make = next((make for sign, make in _UNPACKERS.items() if start.startswith(sign)), None)
-    return raw if make is None else cast("BinaryIO", io.BufferedReader(_Unpacked(raw, make)))
+    for sign, unpack in _PACKED.values():
+        if start.startswith(sign):
+            return cast("BinaryIO", io.BufferedReader(_Unpacked(raw, unpack(raw))))
+    return raw
 
 
 class _Unpacked(io.RawIOBase):
     """What an archive of one file holds, up to where it grows beyond all measure."""
 
-    def __init__(self, packed: BinaryIO, make: Callable[..., Any]) -> None:
-        name = "fileobj" if make is gzip.GzipFile else "filename"
-        self._packed, self._content = packed, make(**{name: packed, "mode": "rb"})
+    def __init__(self, packed: BinaryIO, content: BinaryIO) -> None:
+        self._packed, self._content = packed, cast("io.BufferedReader", content)
 
     def readable(self) -> bool:
-        """Yes."""
         return True
 
     def seekable(self) -> bool:
-        """Yes, which goes back to the start."""
         return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a byte of the content."""
-        return int(self._content.seek(offset, whence))
+        return self._content.seek(offset, whence)
 
     def tell(self) -> int:
-        """Byte of the content."""
-        return int(self._content.tell())
+        return self._content.tell()
 
     def close(self) -> None:
-        """Release the file below."""
         self._packed.close()
         super().close()
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill a buffer as far as may be; OSError of what explodes."""
         view = memoryview(buffer).cast("B")
         # One block at most: of a file that is cut off, what came before is not lost.
         content = self._content.read1(len(view))
@@ -300,17 +287,17 @@ def damaged(path: Path, error: BaseException) -> str:
 
 
 @contextmanager
-def replaced_text(path: Path) -> Iterator[TextIO]:
+def replaced_text(path: Path, *, may_pack: bool = True) -> Iterator[TextIO]:
     """Text file to write in UTF-8, which takes the place of `path` only when the block ends well.
 
-    It is packed if its name ends in .gz, .xz or .bz2; line ends are left alone. Characters that
-    UTF-8 cannot hold are written as escapes, so that a title of bytes that were no text does not
-    cost the file. See `replaced`.
+    It is packed if its name ends in .gz, .xz or .bz2, and if it may be; line ends are left alone.
+    Characters that UTF-8 cannot hold are written as escapes, so that a title of bytes that were no
+    text does not cost the file. See `replaced`.
 
     Raises:
         UsageError: The file cannot be written.
     """
-    opener = _WRITERS.get(path.suffix, open)
+    _, opener = _PACKED.get(path.suffix if may_pack else "", (b"", open))
     how = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
     try:
         with replaced(path) as partial, cast("TextIO", opener(partial, "wt", **how)) as stream:
@@ -321,14 +308,8 @@ def replaced_text(path: Path) -> Iterator[TextIO]:
 
 def write_atomically(path: Path, pieces: Iterable[str]) -> None:
     """Write pieces of text as `replaced_text` does, but never packed: equal pieces, equal bytes."""
-    try:
-        with (
-            replaced(path) as partial,
-            partial.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream,
-        ):
-            stream.writelines(pieces)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+    with replaced_text(path, may_pack=False) as stream:
+        stream.writelines(pieces)
 
 
 def _as_latin1(error: UnicodeError) -> tuple[str, int]:

@@ -20,6 +20,7 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.building_blocks import KnownEnds
+from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.joining import known_halves
 from duallgd_cli.chem.molecule import (
     Mol,
@@ -36,6 +37,7 @@ from duallgd_cli.data.fragmentation import (
     OF_ATOMS,
     OF_CUTS,
     SCORED_TRIPLES,
+    SHIFTS,
     Ion,
     atom_features,
     composition_key,
@@ -148,6 +150,13 @@ def score(
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
+def _of_another_version() -> WeightsError:
+    return WeightsError(
+        "the re-ranker in the weights was fitted by another version of duallgd; use that version, "
+        "or the weights that come with this one"
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class FragmentScorer:
     """Says what fragments that are peaks, and fragments that are none, speak for a molecule."""
@@ -164,13 +173,15 @@ class FragmentScorer:
             KeyError: One is missing.
             WeightsError: Fragments were described otherwise when it was fitted.
         """
-        layers = tuple((tensors[f"{n}.weight"], tensors[f"{n}.bias"]) for n in _LAYERS)
-        if layers[0][0].shape[1:] != (N_INPUTS,):
-            raise WeightsError(
-                "the re-ranker in the weights was fitted by another version of duallgd; use that "
-                "version, or the weights that come with this one"
-            )
-        return cls(layers)
+        scorer = cls(tuple((tensors[f"{n}.weight"], tensors[f"{n}.bias"]) for n in _LAYERS))
+        weight, bias = scorer.layers[0]
+        try:
+            of_none = scorer.worth(np.zeros((1, N_INPUTS), np.float32) @ weight.T + bias)
+        except ValueError:
+            raise _of_another_version() from None
+        if {values.shape for values in of_none} != {(1, len(SHIFTS))}:
+            raise _of_another_version()
+        return scorer
 
     def worth(self, first: Floats) -> tuple[Floats, Floats]:
         """What a fragment speaks for a molecule, by what the first map makes of its features.
@@ -386,6 +397,9 @@ def fitted_scores(
             "version"
         ) from None
     table = tensors.get("environments")
+    is_table = table is None or (table.ndim == 1 and table.size and table.dtype == np.uint8)
+    if prevalence.shape != (FINGERPRINT_BITS,) or not is_table:
+        raise _of_another_version()
     scores: dict[str, Callable[[Query, Molecule], float]] = {
         # Substructure prior: mean log share of known molecules with each of the Morgan bits.
         "familiarity": lambda _, one: float(prevalence[one.bits].mean()) if one.bits.size else 0.0,

@@ -109,9 +109,9 @@ def own_run(example_run, tmp_path):
     return tmp_path / "own" / "out.csv"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def databases(monkeypatch, tmp_path):
-    """The folder of databases of this test; what is read is kept beside it."""
+    """The folder of databases of this test, not the user's; what is read is kept beside it."""
     monkeypatch.setenv("DUALLGD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("DUALLGD_DATABASES", str(tmp_path / "databases"))
     return tmp_path / "databases"

@@ -17,7 +17,7 @@ ARGUMENTS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
     "--disable-background-networking --disable-component-update --disable-sync"
 )
-_WAITED_MS = 120_000  # at most, on a slow machine
+_WAITED_MS = 600_000  # at most, on a slow machine
 NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="needs a browser: install chromium")
 
 
@@ -39,17 +39,44 @@ class Visit:
         self.page.goto(file.as_uri())
         self.page.wait_for_selector(wait_for)
 
-    def column(self, name):
-        return self.page.locator(f"#body tr:visible td.{name}").all_inner_texts()
-
-    def ids(self):
-        return self.page.locator("#body tr:visible td.id .clamp").all_inner_texts()
+    def texts(self, selector):
+        """What stands in all elements, in one line each."""
+        texts = self.page.locator(selector).all_inner_texts()
+        return [text.replace("\n", "") for text in texts]
 
     def text(self, selector):
-        return self.page.inner_text(selector)
+        return self.page.inner_text(selector).replace("\n", "")
+
+    def count(self, selector):
+        return self.page.locator(selector).count()
+
+    def column(self, name):
+        return self.texts(f"#body tr:visible td.{name}")
+
+    def ids(self):
+        return self.texts("#body tr:visible td.id .clamp")
+
+    def numbers(self, name):
+        return list(map(float, self.column(name)))
+
+    def width(self):
+        return self.page.evaluate("document.documentElement.scrollWidth")
+
+    def resize(self, width):
+        self.page.set_viewport_size({"width": width, "height": 900})
 
     def shows(self, feature):
         self.expect(self.page.locator("#detail h2").first).to_have_text(f"Feature {feature}")
+
+    def press(self, *keys, shows=None):
+        """Press keys one after the other; the feature that is shown then."""
+        for key in keys:
+            self.page.keyboard.press(key)
+        if shows is not None:
+            self.shows(shows)
+
+    def point_at_nothing(self):
+        self.page.mouse.move(3, 3)
 
     def open(self, number):
         """By pointer: the feature of this number, from 1."""

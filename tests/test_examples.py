@@ -32,7 +32,7 @@ def test_the_notebook_runs_and_writes_what_mzmine_imports(tmp_path, monkeypatch)
     first.source += "\nfrom tests.stub_model import stub_model\nmodel = stub_model()"
     first.source = first.source.replace("model = load()", "")
 
-    run = client(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    run = client(notebook, timeout=None, resources={"metadata": {"path": str(tmp_path)}}).execute()
 
     shown = [output for cell in run.cells for output in cell.get("outputs", ())]
     assert any("<svg" in output.get("data", {}).get("text/html", "") for output in shown)

@@ -19,7 +19,7 @@ import pathlib, subprocess, sys
 command, marker = sys.argv[1:], pathlib.Path("lost-" + "-".join(sys.argv[-4:]).replace("/", "_"))
 if command[4] == "predict" and not marker.exists():
     marker.touch()
-    command[3] = "0.4"
+    command[3] = "3600"  # a second a spectrum, of which there are six
     started = subprocess.Popen(command)
     journal = pathlib.Path(command[-1] + ".shard-" + command[-3].replace("/", "-of-"))
     journal = journal.with_name(journal.name + ".journal.jsonl")

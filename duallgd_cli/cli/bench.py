@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from duallgd_cli.cli import options
-from duallgd_cli.cli.display import interruptible
+from duallgd_cli.cli import display, options
 from duallgd_cli.files import STANDARD_STREAM, claim, require_input, write_atomically
 
 EPILOG: Final = """
@@ -33,7 +32,30 @@ PREDICT_EPILOG: Final = """
 Without a file, spectra are made from chemistry. All samples start from pure noise: predict is
 faster where known molecules are near the formula.
 """
-_what = partial(typer.Option, rich_help_panel="What is measured")
+_MEASURED: Final = "What is measured"
+_OUTPUT: Final = {
+    "output": (Path, "Folder for the results; none without it.", {"short": "-o"}),
+    "profile": (bool, "Also the slowest operations of one spectrum, as profile.txt or on the "
+        "screen."),
+}  # fmt: skip
+_OPTIONS: Final[options.Options] = {
+    _MEASURED: {
+        "atoms": (str, "Numbers of heavy atoms: 10..100 (every tenth), 10..100:5, or 30,60,100."),
+        "attention": (Literal["softmax", "favor", "both"], "Kernel of the attention over pairs.",
+            {"default": "both"}),
+        "samples": (int, "Candidates in the loop.", {"default": 1, "min": 1}),
+        "steps": (int, "Steps of the loop.", {"default": 10, "min": 1, "max": 500}),
+        "seconds": (float, "Time each figure for as long.", {"default": 1.0, "min": 0}),
+    },
+    "Output": _OUTPUT,
+}  # fmt: skip
+_PREDICT_OPTIONS: Final[options.Options] = {
+    _MEASURED: {
+        "atoms": (int, "Heavy atoms of made spectra.", {"default": 30, "min": 2, "max": 100}),
+        "made": (int, "Spectra to make without a file.", {"default": 10, "min": 1}),
+    },
+    "Output": _OUTPUT,
+}
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 170
 # Columns of the printed table: title, name in a row, factor, format.
@@ -43,31 +65,24 @@ _COLUMNS: Final = (
     ("floor / ms", "floor_s", 1000, ".2f"), ("/floor", "over_floor", 1, ".1f"),
     ("MiB", "memory_mib", 1, ".1f"), ("GFLOP", "gflop", 1, ".3f"),
 )  # fmt: skip
-Output = Annotated[
-    Path | None, options.output("-o", "--output", help="Folder for the results; none without it.")
-]
-
 app = typer.Typer(
     invoke_without_command=True, help="Measure speed and memory of the network and of predict."
 )
 
 
 @app.callback(epilog=EPILOG)
-@options.takes("weights samples steps seconds device precision threads output force")
+@options.takes(
+    "atoms attention weights samples steps seconds device precision threads output force", _OPTIONS
+)
 def bench(
     context: typer.Context,
-    atoms: Annotated[
-        str | None,
-        _what(help="Numbers of heavy atoms: 10..100 (every tenth), 10..100:5, or 30,60,100."),
-    ] = None,
-    attention: Annotated[
-        Literal["softmax", "favor", "both"], _what(help="Kernel of the attention over pairs.")
-    ] = "both",
-    samples: Annotated[int, _what(min=1, help="Candidates in the loop.")] = 1,
-    steps: Annotated[int, _what(min=1, max=500, help="Steps of the loop.")] = 10,
-    seconds: Annotated[float, _what(min=0, help="Time each figure for as long.")] = 1.0,
-    output: Output = None,
     *,
+    atoms: str | None,
+    attention: str,
+    samples: int,
+    steps: int,
+    seconds: float,
+    output: Path | None,
     weights: str | None,
     **given: object,
 ) -> None:
@@ -78,7 +93,6 @@ def bench(
         typer.echo(context.get_help())
         return
     from duallgd_cli.bench import scaling
-    from duallgd_cli.cli.display import show_table
 
     _claim(context, scaling.RESULTS)
     sizes = scaling.parse_atoms(atoms)
@@ -86,7 +100,7 @@ def bench(
     runtime = options.runtime_of(context)
     cell = scaling.Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
     kept = "nothing is kept" if output is None else f"what was measured is kept in {output}"
-    with interruptible(kept):
+    with display.interruptible(kept):
         cells = scaling.cells_of(cell, sizes, kernels)
         study = scaling.run_study(cells, output, partial(typer.echo, err=True))
     rows = sorted(study["rows"], key=lambda row: (row["part"], row["kernel"]))
@@ -100,14 +114,14 @@ def bench(
         for row in rows
     ]
     heads = ["part, kernel", *(title for title, *_ in _COLUMNS)]
-    show_table("Time and memory", heads, lines, width=_WIDTH_WITHOUT_TERMINAL)
+    display.show_table("Time and memory", heads, lines, width=_WIDTH_WITHOUT_TERMINAL)
     for series in study["exponents"]:
-        words = [
-            f"{quantity} as N^{fitted['value']:.2f}"
-            + ("" if fitted["standard_error"] is None else f" ± {fitted['standard_error']:.2f}")
-            for quantity in ("time", "memory")
-            if (fitted := series[quantity])
-        ]
+        words = []
+        for quantity in ("time", "memory"):
+            if fitted := series[quantity]:
+                error = fitted["standard_error"]
+                spread = "" if error is None else f" ± {error:.2f}"
+                words.append(f"{quantity} as N^{fitted['value']:.2f}{spread}")
         if words:
             typer.echo(f"{series['part']} {series['kernel']} grows: {', '.join(words)}")
     if output is not None:
@@ -135,7 +149,9 @@ def _sentence(title: str, values: Mapping[str, Any]) -> str:
 
 @app.command("predict", epilog=PREDICT_EPILOG)
 @options.takes(
-    "samples steps weights device precision threads workers max_memory output profile force"
+    "atoms made samples steps weights device precision threads workers max_memory output profile "
+    "force",
+    _PREDICT_OPTIONS,
 )
 def predict(
     context: typer.Context,
@@ -143,17 +159,11 @@ def predict(
         list[str] | None,
         typer.Argument(help="Spectrum files, as predict takes them.", show_default=False),
     ] = None,
-    atoms: Annotated[int, _what(min=2, max=100, help="Heavy atoms of made spectra.")] = 30,
-    made: Annotated[int, _what(min=1, help="Spectra to make without a file.")] = 10,
-    output: Output = None,
-    profile: Annotated[
-        bool,
-        options.output(
-            "--profile",
-            help="Also the slowest operations of one spectrum, as profile.txt or on the screen.",
-        ),
-    ] = False,
     *,
+    atoms: int,
+    made: int,
+    output: Path | None,
+    profile: bool,
     weights: str | None,
     workers: int | None,
     **given: object,

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from duallgd_cli.cli import display, options
 from duallgd_cli.errors import counted
 
 app = typer.Typer(
@@ -14,6 +15,15 @@ app = typer.Typer(
 )
 
 _WIDTH: Final = 200  # of a list that no terminal shows
+_OPTIONS: Final[options.Options] = {
+    options.OPTIONS: {
+        "name": (str, "What it is called: letters, digits, . _ and -.",
+            {"default": "", "show_default": "the name of the file without its endings"}),
+        "force": (bool, "Replace the one of this name."),
+        "workers": (int, "Processes.", {"min": 1, "show_default": "one a core"}),
+        "quiet": (bool, "Show errors only.", {"short": "-q"}),
+    }
+}  # fmt: skip
 
 ADD_EPILOG: Final = """
 **Examples**
@@ -29,30 +39,22 @@ REMOVE_EPILOG: Final = "Example: `duallgd database remove coconut`"
 
 
 @app.command("add", epilog=ADD_EPILOG)
+@options.takes("name force workers quiet", _OPTIONS)
 def add(
     file: Annotated[
         Path,
         typer.Argument(help="SMI, CSV, TSV or SDF, plain, .gz, .xz or .bz2.", show_default=False),
     ],
-    name: Annotated[
-        str,
-        typer.Option(
-            help="What it is called: letters, digits, . _ and -.",
-            show_default="the name of the file without its endings",
-        ),
-    ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace the one of this name.")] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes.", show_default="one a core")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")] = False,
+    *,
+    name: str,
+    force: bool,
+    workers: int | None,
+    quiet: bool,
 ) -> None:
     """Read the structures of a file into a database, whole or not at all.
 
     Rows that are no structures are counted by reason. The file is not needed afterwards.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     from duallgd_cli.runtime import available_cores
     from duallgd_cli.sources.database import add as add_database
@@ -76,7 +78,6 @@ def add(
 @app.command("list", epilog=LIST_EPILOG)
 def list_() -> None:
     """Show which databases there are, and what they hold."""
-    from duallgd_cli.cli import display
     from duallgd_cli.runtime import databases_folder
     from duallgd_cli.sources.database import Database, entries
 

@@ -24,7 +24,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, counted, printable
@@ -141,24 +141,18 @@ def show_table(
     texts: Collection[str] = (),
     caption: str | None = None,
 ) -> None:
-    """Print results as a table on standard output.
+    """Print results as a table on standard output, which has this width where it is piped.
 
-    Args:
-        title: At the left above it.
-        heads: Of the columns; those after the first are aligned to the right.
-        rows: Cells of each.
-        width: Of piped output, which has none of its own.
-        texts: Columns that hold texts: at the left, in several lines where they are long.
-        caption: Below it.
+    Numbers stand at the right, the first column and texts at the left, these in several lines.
     """
-    columns = (Column(head, justify="left" if head in texts else "right",
-                      no_wrap=head not in texts) for head in heads[1:])  # fmt: skip
-    made = Table(Column(heads[0], no_wrap=True), *columns, title=title, title_justify="left")
-    made.caption = caption
+    made = Table(title=title, title_justify="left", caption=caption)
+    for head in heads:
+        at_left = head in texts or head == heads[0]
+        made.add_column(head, justify="left" if at_left else "right", no_wrap=head not in texts)
     for row in rows:
         made.add_row(*row)
     out = Console(highlight=False, markup=False)
-    out = out if out.is_terminal else Console(highlight=False, markup=False, width=width)
+    out.width = out.width if out.is_terminal else width
     out.print(made)
 
 
@@ -216,25 +210,19 @@ def report(summary: "RunSummary", context: typer.Context) -> None:
     """
     logger.info("%s", sentence(summary))
     if summary.n_spectra and not summary.n_ok:
-        logger.warning("%s", nothing_found(summary))
+        # What the first of the commonest status says.
+        status, count = max(summary.counts.items(), key=lambda item: (item[1], item[0]))
+        them = "it is" if summary.n_spectra == 1 else f"{count} of {summary.n_spectra} are"
+        why = summary.messages.get(status, "see the messages of the rows")
+        logger.warning("no spectrum has candidates; %s %s: %s", them, status, why)
     elif n_broken := summary.counts["unreadable"]:
         why = summary.messages.get("unreadable", "see the rows")
         logger.warning("%s cannot be read: %s", counted(n_broken, "record"), why)
     if set(+summary.counts) == {"unreadable"}:
         raise UnreadableError(f"none of {summary.n_spectra} records could be read; see the rows")
-    if (
-        context.params["strict"]
-        and summary.n_ok + summary.counts["same_compound"] < summary.n_spectra
-    ):
+    n_settled = summary.n_ok + summary.counts["same_compound"]
+    if context.params["strict"] and n_settled < summary.n_spectra:
         raise typer.Exit(1)
-
-
-def nothing_found(summary: "RunSummary") -> str:
-    """Why no spectrum has candidates: what the first of the commonest status says."""
-    status, count = max(summary.counts.items(), key=lambda item: (item[1], item[0]))
-    them = "it is" if summary.n_spectra == 1 else f"{count} of {summary.n_spectra} are"
-    said = summary.messages.get(status, "see the messages of the rows")
-    return f"no spectrum has candidates; {them} {status}: {said}"
 
 
 def sentence(summary: "RunSummary") -> str:

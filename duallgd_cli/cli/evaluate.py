@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.settings import MASSSPECGYM, EvaluateSettings
 from duallgd_cli.files import claim, require_input
@@ -30,6 +30,32 @@ CALIBRATE_EPILOG: Final = (
     "-o duallgd.safetensors`"
 )
 
+_OPTIONS: Final[options.Options] = {
+    "Scoring": {
+        "seed": (int, "Random seed of sampling and of the bootstrap.", {"default": 0}),
+    },
+    "What is scored": {
+        "formula": (str, "The word predict leaves the true formulas out and predicts them: the "
+            "formula-predicted track."),
+        "analogues": (list[Path], "Known molecules to start samples from, as predict's; may be "
+            "repeated. Test molecules among them are treated like training molecules.",
+            {"metavar": "FILE"}),
+    },
+    "Settings and messages": {
+        "out": (Path, "Folder of the report; by default the name of the benchmark or of the "
+            "predictions with .evaluation.", {"short": "-o"}),
+    },
+}  # fmt: skip
+_CALIBRATE_OPTIONS: Final[options.Options] = {
+    options.OPTIONS: {
+        "run": (list[Path], "Output of a run, its journal beside it; repeat for other numbers of "
+            "samples and steps, so that confidence holds for these too.", options.REQUIRED),
+        "truth": (Path, "Table with columns identifier and inchikey, a row a spectrum.",
+            options.REQUIRED),
+        "output": (Path, "Weights file to write.", {"short": "-o", **options.REQUIRED}),
+        "keep_ranking": (bool, "Leave the order of candidates; fit their probabilities alone."),
+    },
+}  # fmt: skip
 _SETTINGS: Final = {each.name for each in fields(EvaluateSettings)}
 # Piped output has no width of its own; tables then take what they need.
 _WIDTH_WITHOUT_TERMINAL: Final = 120
@@ -43,36 +69,13 @@ _FOR_A_PREDICTION: Final = (
 @options.takes(
     "seed formula analogues database database_share database_only exclude_known preset samples "
     "steps weights device precision threads resume out force quiet config set_",
+    _OPTIONS,
     EvaluateSettings,
 )
 def evaluate(
     context: typer.Context,
-    seed: Annotated[int, options.scoring(help="Random seed of sampling and of the bootstrap.")] = 0,
-    formula: Annotated[
-        str | None,
-        options.scored(
-            help="The word predict leaves the true formulas out and predicts them: the "
-            "formula-predicted track."
-        ),
-    ] = None,
-    analogues: Annotated[
-        list[Path] | None,
-        options.scored(
-            metavar="FILE",
-            help="Known molecules to start samples from, as predict's; may be repeated. Test "
-            "molecules among them are treated like training molecules.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        options.messages(
-            "--out",
-            "-o",
-            help="Folder of the report; by default the name of the benchmark or of the "
-            "predictions with .evaluation.",
-        ),
-    ] = None,
     *,
+    analogues: list[Path] | None,
     database: list[str] | None,
     quiet: bool,
     **named: object,
@@ -83,8 +86,6 @@ def evaluate(
     weights at hand. With --predictions a table is scored as it is. Molecules that the weights were
     trained on are left out, and named.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     benchmark = named["benchmark"]
     if benchmark is not None and str(benchmark).lower() != MASSSPECGYM:
@@ -97,35 +98,23 @@ def evaluate(
             f"--{refused.strip('_').replace('_', '-')} is for a prediction, and --predictions "
             "scores a finished one; give one of them"
         )
-    values: dict[str, Any] = {
-        name: value for name, value in context.params.items() if name in _SETTINGS
-    }
+    values = {name: value for name, value in context.params.items() if name in _SETTINGS}
     values |= {"analogues": tuple(map(str, analogues or ())), "databases": tuple(database or ())}
     settings = EvaluateSettings(**values, prediction=options.prediction_of(context))
     with display.progress(quiet, None) as shown:
         results = use_case(settings, shown)
-    _show(results)
-    if not quiet:
-        typer.echo(f"report in {settings.folder}", err=True)
-
-
-def _show(results: Mapping[str, Any]) -> None:
-    """Print the metrics of all spectra; groups are in the report."""
-    from duallgd_cli.cli.display import show_table
-
-    rows = (
-        [name.replace("_", " "), _with_interval(name, estimate)]
-        for name, estimate in results["metrics"].items()
-    )
-    show_table(
-        results["title"],
-        ["metric", "mean (95 % interval)"],
-        rows,
-        width=_WIDTH_WITHOUT_TERMINAL,
-        caption=f"{results['spectra']} spectra of {results['molecules']} molecules",
-    )
+    rows = []
+    for name, estimate in results["metrics"].items():  # of all spectra; groups are in the report
+        form = ".1%" if "accuracy" in name else ".3f" if "tanimoto" in name else ".2f"
+        mean, low, high = (format(estimate[end], form) for end in ("mean", "low", "high"))
+        rows.append((name.replace("_", " "), f"{mean} ({low} to {high})"))
+    caption = f"{results['spectra']} spectra of {results['molecules']} molecules"
+    heads, width = ("metric", "mean (95 % interval)"), _WIDTH_WITHOUT_TERMINAL
+    display.show_table(results["title"], heads, rows, width=width, caption=caption)
     for sentence in _sentences(results):
         typer.echo(sentence)
+    if not quiet:
+        typer.echo(f"report in {settings.folder}", err=True)
 
 
 def _sentences(results: Mapping[str, Any]) -> Iterator[str]:
@@ -148,34 +137,14 @@ def _sentences(results: Mapping[str, Any]) -> Iterator[str]:
     yield from results["remarks"]
 
 
-def _with_interval(name: str, estimate: Mapping[str, float]) -> str:
-    """A mean and its interval as they are printed."""
-    form = ".1%" if "accuracy" in name else ".3f" if "tanimoto" in name else ".2f"
-    mean, low, high = (format(estimate[end], form) for end in ("mean", "low", "high"))
-    return f"{mean} ({low} to {high})"
-
-
-@options.takes("force")
+@options.takes("run truth output keep_ranking force", _CALIBRATE_OPTIONS)
 def calibrate(
     weights: Annotated[Path, typer.Argument(help="Weights that made the predictions.")],
-    run: Annotated[
-        list[Path],
-        typer.Option(
-            help="Output of a run, its journal beside it; repeat for other numbers of samples and "
-            "steps, so that confidence holds for these too."
-        ),
-    ],
-    truth: Annotated[
-        Path, typer.Option(help="Table with columns identifier and inchikey, a row a spectrum.")
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Weights file to write.")],
-    keep_ranking: Annotated[
-        bool,
-        typer.Option(
-            "--keep-ranking", help="Leave the order of candidates; fit their probabilities alone."
-        ),
-    ] = False,
     *,
+    run: list[Path],
+    truth: Path,
+    output: Path,
+    keep_ranking: bool,
     force: bool,
 ) -> None:
     """Fit how candidates are scored, and what their scores mean as probabilities.
@@ -186,10 +155,8 @@ def calibrate(
     from duallgd_cli.predict.run import files_of_runs
 
     require_input(str(truth))
-    read = [("an input, the weights", weights), ("an input, the truth", truth)]
-    claim(
-        {"the new weights": output}, [*read, *files_of_runs(run)], force=force, makes_folders=True
-    )
+    read = [("an input, the weights", weights), ("an input, the truth", truth), *files_of_runs(run)]
+    claim({"the new weights": output}, read, force=force, makes_folders=True)
     from duallgd_cli.evaluate.calibrate import fit_weights_file
 
     ranking, held = fit_weights_file(weights, run, truth, output, keep_ranking=keep_ranking)
@@ -205,8 +172,5 @@ def calibrate(
         **{f"first candidate of {n} samples": part for n, part in held.by_samples.items()},
     }
     for name, part in tables.items():
-        typer.echo(
-            f"{name}: Brier score {part.brier:.4f} (constant rate {part.base_brier:.4f}), "
-            f"calibration error {part.expected_error:.4f}",
-            err=True,
-        )
+        brier = f"Brier score {part.brier:.4f} (constant rate {part.base_brier:.4f})"
+        typer.echo(f"{name}: {brier}, calibration error {part.expected_error:.4f}", err=True)

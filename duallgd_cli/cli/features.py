@@ -1,11 +1,13 @@
 """`duallgd features`: what is made of the scans of a run before anything is predicted."""
 
 import logging
-from typing import Annotated
+from typing import Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
+from duallgd_cli.errors import counted
+from duallgd_cli.files import STANDARD_STREAM
 
 logger = logging.getLogger(__name__)
 
@@ -22,21 +24,23 @@ Exit codes: 0 written, 2 usage, 65 nothing readable, 66 input missing, 130 inter
 """
 
 
-@options.takes("output group_by rt_window rt mz min_peaks min_intensity force quiet config set_")
+_OPTIONS: Final[options.Options] = {
+    "Common options": {
+        "output": (str, "MGF file to write; the table beside it ends in .csv. - is standard "
+            "output, without a table. By default the first input's name with .features.mgf, in "
+            "this folder.", {"short": "-o"}),
+    }
+}  # fmt: skip
+
+
+@options.takes(
+    "output group_by rt_window rt mz min_peaks min_intensity force quiet config set_", _OPTIONS
+)
 def features(
     context: typer.Context,
     spectra: options.Spectra,
-    output: Annotated[
-        str | None,
-        options.common(
-            "--output",
-            "-o",
-            help="MGF file to write; the table beside it ends in .csv. - is standard output, "
-            "without a table. By default the first input's name with .features.mgf, in this "
-            "folder.",
-        ),
-    ] = None,
     *,
+    output: str | None,
     force: bool,
     quiet: bool,
     **given: object,
@@ -47,11 +51,7 @@ def features(
     record for each feature and energy, and a table with a row for each feature: when it elutes, of
     which scans it is made, how strong its ion is, and what is doubtful about it.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
-    from duallgd_cli.errors import counted
-    from duallgd_cli.files import STANDARD_STREAM
     from duallgd_cli.spectra.reading import spectrum_files
     from duallgd_cli.writers.features import table_path, write_features
 

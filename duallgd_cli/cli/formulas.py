@@ -1,11 +1,11 @@
 """`duallgd formulas`: molecular formulas for unlabelled spectra."""
 
 import sys
-from typing import Annotated
+from typing import Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.files import STANDARD_STREAM
 
 EPILOG = """
@@ -21,35 +21,30 @@ Exit codes: as for duallgd predict.
 """
 
 
+_OPTIONS: Final[options.Options] = {
+    "Common options": {
+        "output": (str, "File to write, its ending decides the format; - is standard output. By "
+            "default the first input's name with .formulas.csv, in this folder; in a pipe, or "
+            "where the output is redirected, standard output.", {"short": "-o"}),
+        "top_k": (int, "Formulas written per spectrum.", {"default": 10}),
+        "precursor_ppm": (float, "Largest difference between precursor m/z and formula, ppm. By "
+            "default it follows the instrument: 5 for Orbitraps, else 10."),
+    },
+    "Output": {"format": (str, "csv, tsv or jsonl; by default from the output's ending.")},
+}  # fmt: skip
+
+
 @options.takes(
     "output format top_k adduct elements precursor_ppm group_by by rt_window rt mz min_peaks "
-    "min_intensity force strict quiet"
+    "min_intensity force strict quiet",
+    _OPTIONS,
 )
 def formulas(
     context: typer.Context,
     spectra: options.Spectra,
-    output: Annotated[
-        str | None,
-        options.common(
-            "--output",
-            "-o",
-            help="File to write, its ending decides the format; - is standard output. By default "
-            "the first input's name with .formulas.csv, in this folder; in a pipe, or where the "
-            "output is redirected, standard output.",
-        ),
-    ] = None,
-    format: Annotated[
-        str | None, options.output(help="csv, tsv or jsonl; by default from the output's ending.")
-    ] = None,
-    top_k: Annotated[int, options.common(help="Formulas written per spectrum.")] = 10,
-    precursor_ppm: Annotated[
-        float | None,
-        options.common(
-            help="Largest difference between precursor m/z and formula, ppm. By default it "
-            "follows the instrument: 5 for Orbitraps, else 10."
-        ),
-    ] = None,
     *,
+    output: str | None,
+    precursor_ppm: float | None,
     quiet: bool,
     **given: object,
 ) -> None:
@@ -60,8 +55,6 @@ def formulas(
     spectra. Formulas in the file are not read.
     Without an adduct all that the polarity allows are tried. Uses no network and no GPU.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     from duallgd_cli.formulas.rows import write_formulas
 

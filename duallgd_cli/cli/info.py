@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.runtime import versions
 from duallgd_cli.stopping import loading
@@ -47,6 +47,12 @@ SELFTEST_EPILOG = """
 - `duallgd selftest --weights my.safetensors --device cuda`
 """
 
+_OPTIONS: Final[options.Options] = {
+    options.OPTIONS: {
+        "parameters": (bool, "Count the weights by part of the network."),
+        "json_": (bool, "Print one JSON object."),
+    }
+}
 # Of a training record, what is shown.
 _FITS: Final = {
     "ranking_validation": "accuracy", "database_validation": "accuracy with a database",
@@ -78,15 +84,9 @@ def parts(
         typer.echo("\t".join((row["name"], row["kind"], row["smarts"])))
 
 
-@options.takes("weights device parameters as_json")
+@options.takes("weights device parameters json_", _OPTIONS)
 def info(
-    context: typer.Context,
-    weights: str | None,
-    parameters: Annotated[
-        bool, typer.Option("--parameters", help="Count the weights by part of the network.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    **given: object,
+    context: typer.Context, weights: str | None, parameters: bool, json_: bool, **given: object
 ) -> None:
     """Show versions, device, weights and how good they are, and which elements and adducts work."""
     from duallgd_cli.checkpoint import resolve_weights
@@ -102,7 +102,7 @@ def info(
     counts = facts.pop("parameters", {})
     if parameters:
         facts["parameters"] = {**counts, "all": sum(counts.values())}
-    if as_json:
+    if json_:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
     else:
         typer.echo("\n".join(_lines(facts)))
@@ -181,8 +181,6 @@ def selftest(context: typer.Context, weights: str | None, **given: object) -> No
     machine. The spectra are made from chemistry, not measured: this tests the installation, not the
     accuracy. Exits with 1 if a check fails.
     """
-    from duallgd_cli.cli import display
-
     started = time.perf_counter()
     with loading():
         from duallgd_cli.predict import api

@@ -6,10 +6,9 @@ That is settings, a request, and the model that it is for.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args, get_origin
 
 import typer
 
@@ -21,17 +20,13 @@ if TYPE_CHECKING:
     from duallgd_cli.predict.model import LoadedModel
     from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 
-# An option in one of the panels of the help, for what a command has of its own.
-common, output, checks, known, scored, scoring, messages = (
-    partial(typer.Option, rich_help_panel=panel)
-    for panel in (
-        *("Common options", "Output", "Checks and peaks", "What you know"),
-        *("What is scored", "Scoring", "Settings and messages"),
-    )
-)
-# What is shared, by panel and name: type, help, and what else `typer.Option` is told. An option
-# that is not given is None (False of a flag), unless a default stands here: settings have theirs.
-_SHARED: Final[dict[str, dict[str, tuple[Any, ...]]]] = {
+# Options by panel and name: type, help, and what else `typer.Option` is told. One that is not given
+# is None (False of a flag), unless a default stands here: settings have theirs.
+Options: TypeAlias = Mapping[str, Mapping[str, tuple[Any, ...]]]
+REQUIRED: Final = {"default": inspect.Parameter.empty}
+OPTIONS: Final = "Options"  # the panel of those that stand in no other
+# What several commands share.
+_SHARED: Final[Options] = {
     "Common options": {
         "formula_col": (str, "Field of the file that holds the molecular formula. By default "
             "FORMULA, then MOLECULAR_FORMULA, then any field with FORMULA in its name."),
@@ -177,38 +172,36 @@ _SETTINGS: Final = {
 
 
 def takes(
-    names: str, settings: type | None = None
+    names: str, own: Options = MappingProxyType({}), settings: type | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options: shared ones by name, and one for each annotated field of settings.
+    """Give a command options: its own and shared ones by name, one for each annotated setting.
 
-    The command takes them as ``**keywords``, or as parameters of its own with their plain types. An
-    annotated parameter is an option of its own. Those that `names` does not place come first in the
-    help, then the settings.
+    The command takes them as ``**keywords``, or as parameters with their plain types. Its arguments
+    come first in the help, then the settings, then what is named, in this order.
     """
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
-        own = {
-            name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for name, each in inspect.signature(command).parameters.items()
-            if get_origin(each.annotation) is Annotated or each.annotation is typer.Context
-        }
-        last = [own.pop(name) if name in own else _shared(name) for name in names.split()]
-        first = [*own.values()]
+        made = [
+            argument.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for argument in inspect.signature(command).parameters.values()
+            if get_origin(argument.annotation) is Annotated or argument.annotation is typer.Context
+        ]
         for field in () if settings is None else fields(settings):
             if get_origin(field.type) is Annotated:
                 kind, about = get_args(field.type)
                 kind = list[Path] if kind == Sequence[Path] else kind
-                first.append(_option(field.name, kind, field.default, **about))
-        command.__signature__ = inspect.Signature([*first, *last])  # type: ignore[attr-defined]
-        command.__annotations__ = {each.name: each.annotation for each in (*first, *last)}
+                made.append(_option(field.name, kind, field.default, **about))
+        made += [_listed(name, own) for name in names.split()]
+        command.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in made}
         return command
 
     return with_options
 
 
-def _shared(name: str) -> inspect.Parameter:
-    panel = next(panel for panel, options in _SHARED.items() if name in options)
-    kind, text, *more = _SHARED[panel][name]
+def _listed(name: str, own: Options) -> inspect.Parameter:
+    panels = (*own.items(), *_SHARED.items())
+    panel, (kind, text, *more) = next((p, each[name]) for p, each in panels if name in each)
     about = {"default": False if kind is bool else None, **dict(*more)}
     kind = kind | None if about["default"] is None else kind
     return _option(name, kind, help=text, rich_help_panel=panel, **about)
@@ -255,10 +248,8 @@ def reads(values: Mapping[str, Any]) -> tuple[tuple[str, str | Path], ...]:
     from duallgd_cli.checkpoint import resolve_weights
 
     config, weights = values.get("config"), values.get("weights")
-    return (
-        *((("an input, the settings", config),) if config is not None else ()),
-        *((("an input, the weights", resolve_weights(weights)),) if weights is not None else ()),
-    )
+    read = () if config is None else (("an input, the settings", config),)
+    return read if weights is None else (*read, ("an input, the weights", resolve_weights(weights)))
 
 
 def prediction_of(
@@ -357,11 +348,9 @@ def request_of(
 def load(
     context: typer.Context, request: "PredictRequest"
 ) -> "tuple[PredictRequest, LoadedModel, int | None]":
-    """Load the weights of a command that predicts.
+    """The model of a request, which gets as many workers as the machine takes unless the user said.
 
-    Returns:
-        The request with as many workers as the machine takes, unless the user said; the model; and
-        how many spectra there are for a bar to count, None where nobody watches.
+    With them comes how many spectra there are for a bar to count, None where nobody watches.
     """
     from duallgd_cli.predict import api
     from duallgd_cli.spectra.features import count_spectra

@@ -2,11 +2,11 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.cli.report import write_page
 from duallgd_cli.stopping import loading
 
@@ -50,25 +50,34 @@ MERGE_EPILOG = """
 """
 
 
+_OPTIONS: Final[options.Options] = {
+    "Common options": {
+        "output": (str, "File to write, its ending decides the format; - is standard output. By "
+            "default the first input's name with .structures.csv, in this folder.",
+            {"short": "-o"}),
+    }
+}  # fmt: skip
+_MERGE_OPTIONS: Final[options.Options] = {
+    options.OPTIONS: {
+        "output": (str, "File to write; - is standard output.",
+            {"short": "-o", "show_default": False, **options.REQUIRED}),
+        "format": (str, "csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
+        "partial": (bool, "Write what is finished of an interrupted run or of some shards."),
+    }
+}  # fmt: skip
+
+
 @options.takes(
     "output format top_k certain report parts summary features names force formula_col formula "
     "formulas adduct formula_candidates elements precursor_ppm ppm group_by by rt_window rt mz "
     "min_peaks min_intensity core require forbid analogues library database database_share "
     "database_only guide exclude_known preset samples steps seed weights device precision threads "
-    "workers max_memory timeout_per_spectrum resume shard journal strict quiet config set_"
+    "workers max_memory timeout_per_spectrum resume shard journal strict quiet config set_",
+    _OPTIONS,
 )
 def predict(
     context: typer.Context,
     spectra: options.Spectra,
-    output: Annotated[
-        str | None,
-        options.common(
-            "--output",
-            "-o",
-            help="File to write, its ending decides the format; - is standard output. By default "
-            "the first input's name with .structures.csv, in this folder.",
-        ),
-    ] = None,
     *,
     quiet: bool,
     report: Path | None,
@@ -81,8 +90,6 @@ def predict(
     its candidates, or a row that says why not; scans of a run that are of one ion get them
     together.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.journal import FinishedRun
@@ -107,7 +114,9 @@ def predict(
     display.report(done, context)
 
 
-@options.takes("format parts summary features names force partial strict quiet")
+@options.takes(
+    "output format partial parts summary features names force strict quiet", _MERGE_OPTIONS
+)
 def merge(
     context: typer.Context,
     runs: Annotated[
@@ -118,23 +127,8 @@ def merge(
             show_default=False,
         ),
     ],
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", help="File to write; - is standard output.", show_default=False
-        ),
-    ],
-    format: Annotated[
-        str | None,
-        typer.Option(help="csv, tsv, jsonl, sdf or mztab; by default from the output's ending."),
-    ] = None,
-    partial: Annotated[
-        bool,
-        typer.Option(
-            "--partial", help="Write what is finished of an interrupted run or of some shards."
-        ),
-    ] = False,
     *,
+    partial: bool,
     quiet: bool,
     **given: object,
 ) -> None:
@@ -144,8 +138,6 @@ def merge(
     result is the same, byte for byte, as that of one run without shards. The output of the run
     itself is written anew; what else exists is replaced with --force alone.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.run import merge as join

@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.stopping import loading
 
 EPILOG = """
@@ -25,7 +25,17 @@ EPILOG = """
 logger = logging.getLogger(__name__)
 
 
-@options.takes("names force quiet")
+_OPTIONS: Final[options.Options] = {
+    options.OPTIONS: {
+        "output": (Path, "HTML file to write. By default the output's name with .html at its end.",
+            {"short": "-o"}),
+        "top_k": (int, "Candidates drawn per feature, if the run wrote as many. By default 10; of "
+            "more than 1,000 features 3, and 7 are listed.", {"min": 1}),
+    }
+}  # fmt: skip
+
+
+@options.takes("output top_k names force quiet", _OPTIONS)
 def report(
     runs: Annotated[
         list[Path],
@@ -34,23 +44,9 @@ def report(
             show_default=False,
         ),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="HTML file to write. By default the output's name with .html at its end.",
-        ),
-    ] = None,
-    top_k: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Candidates drawn per feature, if the run wrote as many. By default 10; of more "
-            "than 1,000 features 3, and 7 are listed.",
-        ),
-    ] = None,
     *,
+    output: Path | None,
+    top_k: int | None,
     names: Path | None,
     force: bool,
     quiet: bool,
@@ -62,8 +58,6 @@ def report(
     pointing at a candidate marks its peaks, pointing at a peak marks its
     atoms. Spectra are read again from the inputs; where those are gone, explained peaks are shown.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.settings import ENDING

@@ -1,11 +1,11 @@
 """`duallgd score`: structures of one's own against spectra."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Final
 
 import typer
 
-from duallgd_cli.cli import options
+from duallgd_cli.cli import display, options
 from duallgd_cli.stopping import loading
 
 EPILOG = """
@@ -21,36 +21,29 @@ Exit codes: as for duallgd predict.
 """
 
 
+_OPTIONS: Final[options.Options] = {
+    "Common options": {
+        "structures": (Path, "Structures to be scored: .smi, .csv, .tsv or .sdf, at most 1,000.",
+            {"metavar": "FILE", "show_default": False, **options.REQUIRED}),
+        "output": (str, "File to write, its ending decides the format; - is standard output. By "
+            "default the first input's name with .scores.csv, in this folder.", {"short": "-o"}),
+    },
+    "Output": {"format": (str, "csv, tsv or jsonl; by default from the output's ending.")},
+}  # fmt: skip
+
+
 @options.takes(
     "structures output format force formula_col formula formulas adduct precursor_ppm group_by by "
     "rt_window rt mz min_peaks min_intensity database database_share database_only preset samples "
     "steps seed weights device precision threads workers timeout_per_spectrum strict quiet config "
-    "set_"
+    "set_",
+    _OPTIONS,
 )
 def score(
     context: typer.Context,
     spectra: options.Spectra,
-    structures: Annotated[
-        Path,
-        options.common(
-            metavar="FILE",
-            help="Structures to be scored: .smi, .csv, .tsv or .sdf, at most 1,000.",
-            show_default=False,
-        ),
-    ],
-    output: Annotated[
-        str | None,
-        options.common(
-            "--output",
-            "-o",
-            help="File to write, its ending decides the format; - is standard output. By default "
-            "the first input's name with .scores.csv, in this folder.",
-        ),
-    ] = None,
-    format: Annotated[
-        str | None, options.output(help="csv, tsv or jsonl; by default from the output's ending.")
-    ] = None,
     *,
+    structures: Path,
     quiet: bool,
     **given: object,
 ) -> None:
@@ -61,8 +54,6 @@ def score(
     the peaks that its fragments explain. One that does not fit the spectrum has a row that says
     why. Where a spectrum has no formula, those of your structures that fit its precursor are tried.
     """
-    from duallgd_cli.cli import display
-
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.scoring import check, score_structures

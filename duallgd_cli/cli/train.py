@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from duallgd_cli.cli import options
-from duallgd_cli.cli.display import counting, interruptible, training_display
+from duallgd_cli.cli import display, options
 from duallgd_cli.errors import UsageError, counted
 from duallgd_cli.files import claim, require_input
 
@@ -21,56 +20,44 @@ EPILOG: Final = (
 )
 
 
+_OPTIONS: Final[options.Options] = {
+    options.OPTIONS: {
+        "output": (Path, "Folder of the run; resumed if it holds one.", {"short": "-o"}),
+        "plot": (Path, "Draw the figures of a run into its folder plots; train nothing.",
+            {"metavar": "RUN"}),
+        "adapt": (Path, "Labelled spectra of your own standards, 20 or more: the weights get to "
+            "know them; -o names the new file.", {"metavar": "SPECTRA"}),
+        "data": (Path, "Folder that a recipe's files are named from (default: its own)."),
+        "until": (str, "Last stage for now, such as simulate."),
+        "from_": (str, "Stage to make again, with all after it."),
+        "set_": (list[str], "One line of the recipe, such as decoder.training.steps=5000; "
+            "repeatable."),
+        "compile_": (str, "on compiles the layers: a minute at first, faster steps on a GPU.",
+            {"default": "off"}),
+        "force": (bool, "Replace weights that are there (--adapt)."),
+    }
+}  # fmt: skip
+
+
 @options.takes(
-    "weights data until first overrides device precision compile_layers threads force quiet"
+    "output plot adapt weights data until from_ set_ device precision compile_ threads force quiet",
+    _OPTIONS,
 )
 def train(
     context: typer.Context,
     recipe: Annotated[
         Path | None, typer.Argument(help="YAML file: the data and what differs from the defaults.")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Folder of the run; resumed if it holds one."),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN", help="Draw the figures of a run into its folder plots; train nothing."
-        ),
-    ] = None,
-    adapt: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="SPECTRA",
-            help="Labelled spectra of your own standards, 20 or more: the weights get to know "
-            "them; -o names the new file.",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Folder that a recipe's files are named from (default: its own)."),
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Last stage for now, such as simulate.")] = None,
-    first: Annotated[
-        str | None, typer.Option("--from", help="Stage to make again, with all after it.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="One line of the recipe, such as decoder.training.steps=5000; repeatable."
-        ),
-    ] = None,
-    compile_layers: Annotated[
-        str,
-        typer.Option(
-            "--compile", help="on compiles the layers: a minute at first, faster steps on a GPU."
-        ),
-    ] = "off",
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace weights that are there (--adapt).")
-    ] = False,
     *,
+    output: Path | None,
+    plot: Path | None,
+    adapt: Path | None,
+    data: Path | None,
+    until: str | None,
+    from_: str | None,
+    set_: list[str] | None,
+    compile_: str,
+    force: bool,
     weights: str | None,
     quiet: bool,
     **given: object,
@@ -98,8 +85,8 @@ def train(
         claim({"the new weights": output}, read, force=force, makes_folders=True)
         from duallgd_cli.train.adapt import adapt as adapt_weights
 
-        runtime = options.runtime_of(context, compile_layers)
-        with interruptible("the new weights were not written; the same command goes on"):
+        runtime = options.runtime_of(context, compile_)
+        with display.interruptible("the new weights were not written; the same command goes on"):
             adapt_weights(adapt, start, output, runtime, _displays(quiet))
         return
     if recipe is None:
@@ -109,10 +96,10 @@ def train(
     from duallgd_cli.config import assigned
     from duallgd_cli.train.recipe import NAMES, WEIGHTS, follow, read_recipe
 
-    runtime = options.runtime_of(context, compile_layers)
+    runtime = options.runtime_of(context, compile_)
     shows = _displays(quiet or runtime.rank > 0)
-    run = read_recipe(recipe, assigned(overrides or []), data, output, runtime, shows)
-    follow(run, until or NAMES[-1], first)
+    run = read_recipe(recipe, assigned(set_ or []), data, output, runtime, shows)
+    follow(run, until or NAMES[-1], from_)
     if not until or until == NAMES[-1]:
         shows.say(f"done: weights are {output / WEIGHTS}; card.md there says what they are made of")
     else:
@@ -125,6 +112,6 @@ def _displays(quiet: bool) -> "Displays":
 
     return Displays(
         lambda text: None if quiet else typer.echo(text, err=True),
-        lambda what: counting(what, quiet),
-        lambda steps: training_display(steps, quiet),
+        lambda what: display.counting(what, quiet),
+        lambda steps: display.training_display(steps, quiet),
     )

@@ -430,10 +430,10 @@ def _make(run: RecipeRun, stage: RecipeStage, title: str) -> None:
     """
     mark, is_first = stage.mark(run.out), not run.runtime.rank
     again = "run the same command again to go on; what was finished is kept"
-    if is_first:
-        run.shows.say(title)
     started, before = time.monotonic(), os.times()
     try:
+        if is_first:
+            run.shows.say(title)
         if is_first or stage.together:
             stage.make(run)
     except InterruptedRunError:

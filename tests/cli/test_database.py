@@ -10,8 +10,6 @@ import pytest
 
 from tests.made_runs import rows_of
 
-pytestmark = pytest.mark.usefixtures("databases")
-
 CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
 
 
@@ -31,54 +29,36 @@ def test_a_file_is_read_once_and_taken_by_its_name(duallgd, spectra, formulas, t
 
     assert added.code == done.code == 0, added.err + done.err
     assert "1 molecule left out (not a molecule)" in added.err
-    assert re.search(r"database mine holds 99 structures of 99 formulas", added.err)
+    assert "database mine holds 99 structures of 99 formulas" in added.err
     assert any(row["smiles"] == CAFFEINE for row in rows_of(tmp_path / "out.csv"))
-    record = json.loads((tmp_path / "out.csv.run.json").read_text())
-    (database,) = record["settings"]["databases"]
+    (database,) = json.loads((tmp_path / "out.csv.run.json").read_text())["settings"]["databases"]
     assert database["name"] == "mine"
     assert re.fullmatch("[0-9a-f]{64}", database["sha256"])
 
 
-def test_the_list_says_what_there_is(duallgd, mine, databases):
-    empty = duallgd("database", "list")
-    duallgd("database", "add", mine)
-    duallgd("database", "add", mine, "--name", "a-copy", "-q")
+def test_databases_are_listed_named_where_one_is_misspelt_and_removed(duallgd, mine, databases):
+    def said(*words):
+        done = duallgd(*words)
+        return done.code, " ".join(f"{done.out} {done.err}".split())
+
+    assert said("database", "list")[1].endswith("duallgd database add FILE adds the first")
+    assert [
+        duallgd("database", "add", mine, *name).code for name in ((), ("--name", "b", "-q"))
+    ] == [*(0, 0)]
+    code, again = said("database", "add", mine)
+    assert (code, "a database mine exists (of mine.csv); take another --name" in again) == (2, True)
+    code, other = said("database", "remove", "coconut")
+    assert (code, "there is no database coconut; there are: b, mine" in other) == (66, True)
+    code, other = said("predict", mine, "-o", "out.csv", "--database", "mien")
+    assert (code, "or name a database; there are: b, mine" in other) == (66, True)
     (databases / "mine.sqlite").write_text("no database")
-    listed = duallgd("database", "list")
-
-    assert (empty.code, empty.out) == (0, "")
-    assert "duallgd database add FILE" in empty.err
-    assert listed.code == 0
-    lines = listed.out.splitlines()
-    (copy,) = (line for line in lines if "a-copy" in line)
-    assert [part in copy for part in ("99", "mine.csv", "left out (not a molecule)")] == [True] * 3
-    assert "duallgd database add FILE --name mine" in " ".join(listed.out.split())
-
-
-def test_what_goes_wrong_is_one_sentence(duallgd, spectra, mine, tmp_path):
-    (tmp_path / "none.smi").write_text("no(\n")
-    duallgd("database", "add", mine)
-    cases = {
-        ("add", "nowhere.csv"): (66, "nowhere.csv does not exist"),
-        ("add", "none.smi"): (2, "none.smi holds no molecule that can be used: 1 molecule left"),
-        ("add", mine): (2, "a database mine exists (of mine.csv); take another --name, or add"),
-        ("add", mine, "--name", "a/b"): (2, "letters, digits, . _ and -"),
-        ("remove", "coconut"): (66, "there is no database coconut; there are: mine"),
-    }
-
-    for arguments, (code, said) in cases.items():
-        done = duallgd("database", *arguments)
-        assert (done.code, said in done.err) == (code, True), done.err
-        assert len(done.err.strip().splitlines()) == 1
-
-    options = ("predict", spectra, "-o", "out.csv", "--database")
-    misspelt = duallgd(*options, "mien")
-    said = "mien does not exist; check the path, or name a database; there are: mine"
-    assert (misspelt.code, said in misspelt.err) == (66, True)
-    removed = duallgd("database", "remove", "mine")
-    assert (removed.code, "database mine is deleted" in removed.err) == (0, True)
-    missing = duallgd(*options, "mine")
-    assert (missing.code, "duallgd database add FILE" in missing.err) == (66, True)
+    code, listed = said("database", "list")
+    assert code == 0
+    assert re.search(r"b │ +99 │ +99 │ +1 │ mine\.csv │ 1 molecule left out \(not a", listed)
+    assert "duallgd database add FILE --name mine" in listed
+    assert said("database", "remove", "mine") == (0, "database mine is deleted")
+    assert said("database", "remove", "b")[0] == 0
+    assert "duallgd database add FILE" in said("predict", mine, "-o", "x.csv", "--database", "b")[1]
 
 
 @pytest.mark.slow
@@ -86,11 +66,13 @@ def test_what_goes_wrong_is_one_sentence(duallgd, spectra, mine, tmp_path):
     ("how", "workers"), [(signal.SIGKILL, 2), (signal.SIGTERM, 1), (signal.SIGINT, 2)]
 )
 def test_a_reading_that_is_ended_leaves_nothing(tmp_path, databases, how, workers):
-    rows = "".join(f"{'C' * (2 + n % 40)}O molecule-{n}\n" for n in range(60_000))
+    rows = "".join(f"{'C' * (2 + n % 40)}O molecule-{n}\n" for n in range(9000))
     (tmp_path / "large.smi").write_text(rows)
-    # As the command, but telling sooner how far it is.
+    # As the command, but telling sooner how far it is, and then waiting for what comes.
     program = (
-        "from duallgd_cli.sources import database; database._TOLD = 5000; "
+        "import time; from duallgd_cli.sources import database\n"
+        "database._TOLD, say = 5000, database.logger.info\n"
+        "database.logger.info = lambda *said: (say(*said), time.sleep(3600))\n"
         "from duallgd_cli.__main__ import run; run()"
     )
     arguments = ("database", "add", tmp_path / "large.smi", "--workers", workers)

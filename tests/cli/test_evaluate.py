@@ -15,47 +15,47 @@ from tests.stub_model import stub_model
 pytest.importorskip("scipy", reason="needs the evaluate extra")
 
 PLAIN = ("--no-mces", "--workers", "1")
-TEST = ("evaluate", "--benchmark", "labelled.tsv", "--fold", "test", "--samples", "4", *PLAIN)
+BENCHMARK = ("evaluate", "--benchmark", "labelled.tsv", "--fold", "test", *PLAIN)
+TEST = (*BENCHMARK, "--samples", "4")
 ASPIRIN, KEY = labelled_table.MOLECULES[0][0], "BSYNRYMUTXBXSQ"
 
 
-@pytest.fixture(autouse=True)
-def without_the_shipped_list(monkeypatch):
-    """The stand-in was trained on nothing: the list beside the shipped weights is not its own."""
+@pytest.fixture
+def evaluate(duallgd, tmp_path, monkeypatch):
+    """Run a command into a folder; what was printed, and the results.
+
+    The stand-in was trained on nothing: the list beside the shipped weights is not its own.
+    """
+    labelled_table.write(tmp_path / "labelled.tsv")
+    (tmp_path / "known.smi").write_text(f"{ASPIRIN} the answer\nCCCCO another\n")
     beside = run._beside
     monkeypatch.setattr(
         run, "_beside", lambda given, *more: beside(given, *more) if given else None
     )
 
-
-@pytest.fixture(autouse=True)
-def table(tmp_path):
-    return labelled_table.write(tmp_path / "labelled.tsv")
-
-
-@pytest.fixture
-def evaluate(duallgd, tmp_path):
-    """Run a command into a folder; what was printed, and the results."""
-
     def run_it(folder, *command):
         done = duallgd(*command, "-o", folder)
         assert done.code == 0, done.err
-        return " ".join(done.out.split()), json.loads(
-            (tmp_path / folder / "results.json").read_text()
-        )
+        results = (tmp_path / folder / "results.json").read_text()
+        return " ".join(done.out.split()), json.loads(results)
 
     return run_it
 
 
-def test_predicted_formulas_are_a_track_of_their_own(evaluate, tmp_path):
-    out, found = evaluate("report", *TEST, "--formula", "predict")
+def same(results, *more):
+    """What two evaluations of the same predictions have in common."""
+    return {name: results[name] for name in ("metrics", "groups", "calibration", "statuses", *more)}
 
-    assert found["track"] == "formula predicted"
-    assert "formula" not in (tmp_path / "report" / "spectra.tsv").read_text().splitlines()[0]
-    assert found["statuses"] == {"ok": 6}
+
+def test_predicted_formulas_are_a_track_of_their_own(evaluate, tmp_path):
+    out, results = evaluate("report", *TEST, "--formula", "predict")
+
+    assert results["track"] == "formula predicted"
+    assert results["statuses"] == {"ok": 6}
     # The precursors of the table are exact and its molecules well known.
-    assert found["metrics"]["formula_accuracy@1"]["mean"] == 1
+    assert results["metrics"]["formula_accuracy@1"]["mean"] == 1
     assert "formula accuracy@5 │ 100.0%" in out
+    assert "formula" not in (tmp_path / "report" / "spectra.tsv").read_text().splitlines()[0]
 
 
 def test_scores_are_printed_with_their_intervals_and_what_they_are_of(evaluate):
@@ -75,74 +75,69 @@ def test_finished_predictions_are_checked_against_the_list_of_the_weights_that_m
     monkeypatch.setattr(api, "load", lambda *_, **__: made)
     evaluate("r", *TEST)
     TrainingHashes.of([KEY, "AAAAAAAAAAAAAA"]).write(tmp_path / "w.train.hashes")
-    again = ("evaluate", "--predictions", "r/predictions.csv", "--benchmark", "labelled.tsv")
+    again = (*BENCHMARK, "--predictions", "r/predictions.csv")
 
-    out, found = evaluate("again", *again, "--fold", "test", *PLAIN)
+    out, results = evaluate("again", *again)
     weights.write_bytes(b"other weights")
-    unknown, _ = evaluate("again", *again, "--fold", "test", *PLAIN, "--force")
+    unknown, _ = evaluate("again", *again, "--force")
 
     assert "1 of the 3 test molecules are among the training molecules of the weights." in out
     assert f"LEFT OUT: 1 molecules that were trained on or given, with 2 spectra: {KEY}." in out
-    assert found["data"]["left_out_as_trained_on"] == [KEY]
-    assert (found["spectra"], found["molecules"]) == (4, 2)
+    assert results["data"]["left_out_as_trained_on"] == [KEY]
+    assert (results["spectra"], results["molecules"]) == (4, 2)
     assert "training molecules of the weights was not checked" in unknown
 
 
-@pytest.mark.parametrize("given", ["known to the model", "analogues"])
-def test_test_molecules_that_samples_start_from_are_left_out(
-    evaluate, tmp_path, monkeypatch, given
-):
-    more = ("--analogues", "known.smi") if given == "analogues" else ()
-    if not more:
-        holding = replace(stub_model(), known=(KEY,))
-        monkeypatch.setattr(api, "load", lambda *_, **__: holding)
-    (tmp_path / "known.smi").write_text(f"{ASPIRIN} the answer\nCCCCO another\n")
+@pytest.mark.parametrize("more", [(), ("--analogues", "known.smi")])
+def test_test_molecules_that_samples_start_from_are_left_out(evaluate, tmp_path, monkeypatch, more):
+    holding = replace(stub_model(), known=() if more else (KEY,))
+    monkeypatch.setattr(api, "load", lambda *_, **__: holding)
 
-    _, found = evaluate("report", *TEST, *more)
+    _, results = evaluate("report", *TEST, *more)
 
-    assert found["data"]["left_out_as_trained_on"] == [KEY]
+    assert results["data"]["left_out_as_trained_on"] == [KEY]
     assert KEY not in (tmp_path / "report" / "truth.tsv").read_text()
 
 
-def test_scoring_a_file_gives_the_numbers_of_scoring_while_predicting(evaluate):
-    _, first = evaluate("one", *TEST)
+def test_test_molecules_may_be_in_the_database_and_the_report_says_that_there_was_one(evaluate):
+    out, results = evaluate("report", *TEST, "--database", "known.smi", "--database-only")
 
+    assert results["prediction"]["settings"]["databases"][0]["name"] == "known.smi"
+    assert "chosen from a database" in out
+
+
+def test_a_file_and_what_a_kill_left_give_the_numbers_of_scoring_while_predicting(
+    evaluate, tmp_path
+):
+    _, whole = evaluate("one", *TEST)
     given = ("--predictions", "one/predictions.csv", "--truth", "one/truth.tsv")
-    _, second = evaluate("two", "evaluate", *given, *PLAIN)
-
-    for part in ("metrics", "groups", "calibration", "statuses", "mces_work"):
-        assert second[part] == first[part]
-    assert second["prediction"]["samples"] == first["prediction"]["samples"]
-    assert second["data"]["split_sha256"] == first["data"]["split_sha256"]
-    assert not any("given molecules" in sentence for sentence in second["remarks"])
-
-
-def test_a_killed_run_is_resumed_to_the_same_report(evaluate, tmp_path):
-    _, whole = evaluate("r", *TEST)
-    journal = tmp_path / "r" / "predictions.csv.journal.jsonl"
+    _, scored = evaluate("two", "evaluate", *given, *PLAIN)
+    journal = tmp_path / "one" / "predictions.csv.journal.jsonl"
     torn = journal.read_bytes()
     journal.write_bytes(torn[: int(0.6 * len(torn))])  # as a kill leaves it: in mid-line
     for name in ("predictions.csv", "results.json"):
-        (tmp_path / "r" / name).unlink()
+        (tmp_path / "one" / name).unlink()
+    _, resumed = evaluate("one", *TEST, "--resume")
 
-    _, resumed = evaluate("r", *TEST, "--resume")
-
+    assert same(scored, "mces_work") == same(whole, "mces_work")
+    assert scored["prediction"]["samples"] == whole["prediction"]["samples"]
+    assert scored["data"]["split_sha256"] == whole["data"]["split_sha256"]
+    assert not any("given molecules" in sentence for sentence in scored["remarks"])
+    assert same(resumed) == same(whole)
     assert journal.read_bytes() != torn  # times are measured anew
-    for part in ("metrics", "groups", "calibration", "statuses"):
-        assert resumed[part] == whole[part]
 
 
 def test_everything_that_decides_the_numbers_is_in_the_results(evaluate):
-    _, found = evaluate("r", *TEST[:-2], "--workers", "1", "--seed", "5", "--preset", "fast")
+    _, results = evaluate("r", *TEST, "--seed", "5", "--preset", "fast")
 
-    settings = found["prediction"]["settings"]
-    assert settings["seed"] == found["scoring"]["seed"] == 5
-    assert (settings["sampling"]["samples"], settings["sampling"]["steps"]) == (4, 6)
-    assert len(found["prediction"]["weights"]["sha256"]) == 64
-    assert found["prediction"]["weights"]["record"]
-    digests = (found["prediction"]["sha256"], *found["data"]["files"].values())
-    assert [len(digest) for digest in (found["data"]["split_sha256"], *digests)] == [64] * 3
-    assert {"duallgd", "python", "torch", "rdkit", "myopic-mces"} <= set(found["versions"])
+    prediction, data = results["prediction"], results["data"]
+    assert prediction["settings"]["seed"] == results["scoring"]["seed"] == 5
+    sampling = prediction["settings"]["sampling"]
+    assert (sampling["samples"], sampling["steps"]) == (4, 6)
+    assert prediction["weights"]["record"]
+    digests = (prediction["weights"]["sha256"], prediction["sha256"], *data["files"].values())
+    assert [len(digest) for digest in (data["split_sha256"], *digests)] == [64] * 4
+    assert {"duallgd", "python", "torch", "rdkit", "myopic-mces"} <= set(results["versions"])
 
 
 @pytest.mark.parametrize(
@@ -160,14 +155,3 @@ def test_a_finished_run_that_was_given_molecules_is_stamped(
     out, _ = evaluate("with", "evaluate", *given, *PLAIN)
 
     assert "was given molecules" in out
-
-
-def test_test_molecules_may_be_in_the_database_and_the_report_says_that_there_was_one(
-    evaluate, tmp_path
-):
-    (tmp_path / "all.smi").write_text(f"{ASPIRIN} the answer\nCCCCO another\n")
-
-    out, found = evaluate("report", *TEST, "--database", "all.smi", "--database-only")
-
-    assert found["prediction"]["settings"]["databases"][0]["name"] == "all.smi"
-    assert "chosen from a database" in out

@@ -1,18 +1,67 @@
-"""The example files are what their script makes, and the script makes sense."""
+"""The example files are what their script makes, and what the pages for users show runs on them."""
+
+import gzip
+import re
+import shutil
 
 import pytest
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
+from duallgd_cli.predict import selftest
 from examples import demo, make_examples
+from tests.cli.conftest import EXAMPLES
+from tests.made_spectra import ASPIRIN, block, mgf
+from tests.test_documents import commands
+
+RUN = {"predict", "score", "features", "formulas", "merge", "report", "database"}
+# Commands with a placeholder, or of what only a folder of one's own has, or a trained recipe.
+NOT_HERE = {"runs/", "FILE", "big.mgf", "run/duallgd.safetensors"}
+
+
+def shown(path):
+    """The commands of the blocks of a page, not those inside of a sentence."""
+    blocks = re.findall(r"^(?: {4}[^\n]*\n)+", path.read_text(encoding="utf-8"), re.MULTILINE)
+    for words in commands("".join(blocks)):
+        if words[0] in RUN and not NOT_HERE & set(words):
+            yield words
+
+
+PAGES = [
+    path
+    for path in (EXAMPLES.parent / "README.md", *sorted(EXAMPLES.parent.glob("docs/*.md")))
+    if path.name != "speed.md" and any(shown(path))
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_what_a_page_shows_runs(path, duallgd, databases, tmp_path):
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns("workflow"))
+    shutil.copy(EXAMPLES / "spectra.mzML", tmp_path / "run.mzML")
+    for name in ("spectra.mgf", "features.mgf"):
+        mgf(tmp_path / name, block(ASPIRIN, feature_id="1"))
+    mgf(tmp_path / "gnps.mgf", block(ASPIRIN, smiles="CC(=O)Oc1ccccc1C(=O)O"))
+    (tmp_path / "formulas.csv").write_text("feature_id,formula\n1,C9H8O4\n")
+    (tmp_path / "quant.csv").write_text("row ID,row m/z,row retention time\n1,181.0495,2.5\n")
+    (tmp_path / "mine.smi").write_text("CC(=O)Oc1ccccc1C(=O)O aspirin\n")
+    (tmp_path / "guide.csv").write_text("feature_id,require\n1,carboxylic acid\n")
+    with gzip.open(tmp_path / "coconut.csv.gz", "wt") as file:
+        file.write("smiles\nCC(=O)Oc1ccccc1C(=O)O\n")
+    if path.name != "README.md" and "coconut" in path.read_text(encoding="utf-8"):
+        assert not duallgd("database", "add", "coconut.csv.gz").code
+
+    for words in shown(path):
+        few = ["--samples", "5", "--workers", "1"] if words[0] in {"predict", "score"} else []
+        done = duallgd(*words, *few, *([] if "--resume" in words else ["--force"]))
+
+        assert done.code == 0, f"duallgd {' '.join(words)}: {done.err}"
 
 
 def test_the_files_are_those_that_the_script_writes(tmp_path, monkeypatch):
-    committed = {
-        name: (make_examples.HERE / name).read_text(encoding="utf-8")
-        for name in ("spectra.mgf", "spectra.mzML", "formulas.csv", "structures.csv")
-    }
+    names = ("spectra.mgf", "spectra.mzML", "formulas.csv", "structures.csv")
+    committed = {name: (make_examples.HERE / name).read_text(encoding="utf-8") for name in names}
     committed["selftest.mgf"] = make_examples.SELFTEST.read_text(encoding="utf-8")
     monkeypatch.setattr(make_examples, "HERE", tmp_path)
     monkeypatch.setattr(make_examples, "SELFTEST", tmp_path / "selftest.mgf")
@@ -29,15 +78,18 @@ def test_fragments_are_parts_of_their_precursor_and_the_demo_knows_its_structure
     for ion in made.peaks.split()[::2]:
         fragment = Formula.parse(ion.removesuffix("+Na"))
         assert all(f <= p for f, p in zip(fragment.counts, parent.counts, strict=True)), ion
-    known = CalcMolFormula(parse_smiles(demo.STRUCTURES[made.molecule]))
-    assert Formula.parse(known) == Formula.parse(made.formula)
+    formula = CalcMolFormula(parse_smiles(demo.STRUCTURES[made.molecule]))
+    assert Formula.parse(formula) == Formula.parse(made.formula)
 
 
-def test_nothing_in_the_files_says_what_they_are():
-    text = (make_examples.HERE / "spectra.mgf").read_text().upper()
+@pytest.mark.parametrize("path", [EXAMPLES / "spectra.mgf", selftest.SPECTRA])
+def test_nothing_in_the_files_says_what_they_are(path):
+    text = path.read_text(encoding="utf-8").upper()
 
-    for word in ("SMILES", "INCHI", *(made.molecule.upper() for made in make_examples.SPECTRA)):
-        assert word not in text
+    names = {"SMILES", "INCHI", *(made.molecule.upper() for made in make_examples.SPECTRA)}
+    assert [name for name in names if name in text] == []
+    if path == selftest.SPECTRA:
+        assert len(selftest.EXPECTED) == text.count("BEGIN IONS")
 
 
 @pytest.mark.slow
@@ -52,16 +104,14 @@ def test_the_demo_tells_right_from_wrong_and_known_from_new(tmp_path, capsys):
 
     rows = demo.compared(tmp_path / "demo.csv")
     demo.show(rows)
-    told = {row["molecule"]: row for row in rows}
 
+    columns = ("true structure", "from", "certain to")
+    told = {row["molecule"]: tuple(row[name] for name in columns) for row in rows}
     assert set(told) == set(demo.STRUCTURES)
-    assert told["caffeine"]["true structure"] == "first"
-    assert told["tryptophan"]["true structure"] == "rank 2"
-    assert told["quercetin"]["true structure"] == "not found"
-    assert (told["caffeine"]["from"], told["tryptophan"]["from"]) == ("database noise", "templates")
-    assert told["caffeine"]["certain to"] == "structure 0.90"
-    assert told["tryptophan"]["certain to"] == "family 0.75"
-    assert {row["trained on"] for row in told.values()} == {"yes", "no"}
+    assert told["caffeine"] == ("first", "database noise", "structure 0.90")
+    assert told["tryptophan"] == ("rank 2", "templates", "family 0.75")
+    assert told["quercetin"][0] == "not found"
+    assert {row["trained on"] for row in rows} == {"yes", "no"}
     shown = capsys.readouterr().out
     assert "1 of 11 first candidates are right" in shown
     assert "c1cc[nH]c1" in shown

@@ -8,6 +8,7 @@ import pytest
 from tests.made_runs import rows_of
 from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
 
+FEW = ("--quiet", "--samples", "4")
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`{{7*7}}&lt;" + "A" * 10_000
 )
@@ -29,11 +30,9 @@ def test_the_page_lies_beside_the_output_loads_nothing_and_is_always_the_same(du
 
     text = own_run.with_suffix(".html").read_text(encoding="utf-8")
     assert (done.code, again.code) == (0, 0), done.err
-    assert "11 features" in done.err
-    assert "out.html; open it in a browser" in done.err
+    assert re.search(r"11 features, .*out\.html; open it in a browser", done.err)
     assert text.startswith("<!doctype html>")
-    assert text.count("text/plain") == 11
-    assert "default-src 'none'" in text
+    assert (text.count("text/plain"), text.count("default-src 'none'")) == (11, 1)
     assert re.search(r"script-src 'sha256-[\w+/=]+'", text)
     assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", text)
     assert Path("again.html").read_text(encoding="utf-8") == text
@@ -41,17 +40,15 @@ def test_the_page_lies_beside_the_output_loads_nothing_and_is_always_the_same(du
 
 def test_nothing_of_a_hostile_file_is_markup(duallgd, tmp_path):
     (tmp_path / "bad.mgf").write_text(hostile_mgf(HOSTILE), encoding="utf-8")
-    duallgd("predict", "bad.mgf", "-o", "out.csv", "--quiet", "--samples", "4")
 
+    duallgd("predict", "bad.mgf", "-o", "out.csv", *FEW)
     done = duallgd("report", "out.csv", "-o", "out.html")
-    text = (tmp_path / "out.html").read_text(encoding="utf-8")
 
+    text = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert done.code == 0, done.err
-    assert "<img" not in text
-    assert "alert(1)</script>" not in text
-    assert len(re.findall(r"<script", text)) == 2 + 1 + 2  # two features, the script, two of data
-    assert "\x1b" not in text
-    assert "A" * 400 not in text
+    assert text.count("<script") == 2 + 1 + 2  # two features, the script, two of data
+    for word in ("<img", "alert(1)</script>", "\x1b", "A" * 400):
+        assert word not in text
 
 
 @pytest.mark.parametrize("journal", ["b.csv.journal.jsonl", "kept.jsonl"])
@@ -61,16 +58,15 @@ def test_predict_writes_a_page_at_once_wherever_its_journal_is(duallgd, tmp_path
 
     done = duallgd("predict", made, "-o", "b.csv", *given)
 
-    assert done.code == 0, done.err
-    assert duallgd("merge", journal, "-o", "again.csv").code == 0
-    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     assert "b.html; open it in a browser" in done.err
     assert (tmp_path / "b.html").read_text(encoding="utf-8").count("text/plain") == 2
+    assert duallgd("merge", journal, "-o", "again.csv").code == 0
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
 def test_an_input_that_is_gone_and_one_that_has_changed_are_told_apart(duallgd, tmp_path):
     names = {how: mgf(tmp_path / f"{how}.mgf", block(ALANINE)) for how in ("gone", "changed")}
-    duallgd("predict", *names.values(), "-o", "out.csv", "--quiet", "--samples", "4")
+    duallgd("predict", *names.values(), "-o", "out.csv", *FEW)
     Path(names["gone"]).unlink()
     mgf(tmp_path / "changed.mgf", block(CAFFEINE))
 
@@ -85,39 +81,18 @@ def test_an_input_that_is_gone_and_one_that_has_changed_are_told_apart(duallgd, 
 
 def test_names_stand_in_the_table_and_on_the_page(duallgd, tmp_path):
     made = mgf(tmp_path / "in.mgf", block(ALANINE))
-    duallgd("predict", made, "-o", "a.csv", "--samples", "4")
+    duallgd("predict", made, "-o", "a.csv", *FEW)
     key = rows_of(tmp_path / "a.csv")[0]["inchikey"]
-    (tmp_path / "names.tsv").write_text(
-        f"inchikey\tname\tclass\n{key[:14]}\tmy alanine\tamino acids\nbad\t\t\n"
-    )
-    given = ("--names", "names.tsv")
+    table = f"inchikey\tname\tclass\n{key[:14]}\tmy alanine\tamino acids\nbad\t\t\n"
+    (tmp_path / "names.tsv").write_text(table)
+    names, page = ("--names", "names.tsv"), ("--report", "b.html", "--samples", "4")
 
-    done = duallgd("predict", made, "-o", "b.csv", "--report", "b.html", "--samples", "4", *given)
-    merged = duallgd("merge", "a.csv", "-o", "c.csv", *given)
-    reported = duallgd("report", "a.csv", *given)
+    done = duallgd("predict", made, "-o", "b.csv", *page, *names)
 
-    assert (done.code, merged.code, reported.code) == (0, 0, 0)
+    assert duallgd("merge", "a.csv", "-o", "c.csv", *names).code == 0
+    assert duallgd("report", "a.csv", *names).code == 0
     assert rows_of(tmp_path / "b.csv")[0]["candidate_name"] == "my alanine"
     assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     assert (tmp_path / "b.html").read_text("utf-8").count("my alanine \\u00b7 amino acids") == 1
     warned = "names.tsv: 1 of 2 rows left out, the first in line 3: 'bad' is no InChIKey"
     assert done.err.count(warned) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("--names", "in.mgf"), 65, "in.mgf has no column inchikey"),
-        (("--names", "x.tsv", "--shard", "1/2"), 2, "--names needs a whole run; join it with"),
-    ],
-)
-def test_names_that_cannot_be_are_refused_before_anything_is_computed(
-    duallgd, tmp_path, arguments, code, message
-):
-    mgf(tmp_path / "in.mgf", block(ALANINE))
-
-    done = duallgd("predict", "in.mgf", "-o", "out.csv", *arguments)
-
-    assert done.code == code
-    assert message in done.err
-    assert not (tmp_path / "out.csv").exists()

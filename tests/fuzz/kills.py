@@ -1,127 +1,55 @@
 """Commands that are ended at random moments, begun again, and compared with undisturbed ones."""
 
-import hashlib
+import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import safe_open
-
-from duallgd_cli.chem.identity import inchikey, parse_smiles
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from tests import labelled_table
-from tests.fuzz.weights import sound_weights
-from tests.labelled_table import rows
+from tests.conftest import EXAMPLES
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "examples"
-STUB = (sys.executable, "-m", "tests.fuzz.stub_command")
-REAL = (sys.executable, "-m", "duallgd_cli")
-SHORT = ("-q", "--samples", "4")
+ROOT = EXAMPLES.parent
+STUB = "tests.fuzz.stub_command"
+PREDICT = f"predict {EXAMPLES / 'spectra.mgf'} -q --samples 4 --group-by none"
+# What is run, what goes on with it, and the files that are the same whatever happened meanwhile;
+# the one that does most is first.
+JOBS = {
+    "predict, with all that is known, parts, report": (
+        f"{STUB} 0.1 {PREDICT} -o parts.csv --workers 2 --parts --report parts.html --guide "
+        "guide.csv --library library.mgf --analogues mine.smi --database mine.smi",
+        "--resume",
+        "parts.csv parts.parts.csv",
+    ),
+    "predict": (f"{STUB} 0.1 {PREDICT} -o out.csv", "--resume", "out.csv"),
+    "merge": (f"{STUB} 0 merge finished.csv -o merged.csv", "--force", "merged.csv"),
+    "report": (f"{STUB} 0 report finished.csv -o page.html", "--force", "page.html"),
+    "evaluate": (
+        f"{STUB} 0.1 evaluate --benchmark labelled.tsv --fold test -o r --workers 2 --samples 4 "
+        "--no-mces --train-hashes none.hashes",
+        "--resume",
+        "r/predictions.csv r/results.json",
+    ),
+}
 WAYS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGKILL of a worker")
-# What a command may end with: as the signal leaves it, as it says that it was stopped, as it says
-# that a worker was, or on its own because it was done.
+# What a command ends with: as the signal leaves it, or as it says that it, or a worker, was ended.
 CODES = {
     "SIGKILL": {-signal.SIGKILL},
     "SIGTERM": {130, -signal.SIGTERM},
     "SIGINT": {130, -signal.SIGINT},
     "SIGKILL of a worker": {75},
 }
-ENDS_IN_S = 300  # on a machine where others are at work; it takes two
-
-
-@dataclass(frozen=True)
-class Job:
-    """A command that may be ended, and what it leaves.
-
-    Attributes:
-        command: In its folder.
-        outputs: Files that are the same whatever happened meanwhile.
-        again: What is added to go on, if anything.
-        before: A command that makes what it reads.
-        read: What of such a file is compared.
-    """
-
-    command: tuple[str, ...]
-    outputs: tuple[str, ...]
-    again: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()
-    read: object = Path.read_bytes
-
-
-def figures(path):
-    """Results of an evaluation without its times and places."""
-    found = json.loads(path.read_text())
-    return {name: found[name] for name in ("metrics", "groups", "statuses")}
-
-
-def tensors(path):
-    """A weights file without its record, which says how long that took; its order is by chance."""
-    with safe_open(path, "np") as stored:
-        names = stored.keys()
-        found = {n: hashlib.sha256(stored.get_tensor(n).tobytes()).hexdigest() for n in names}
-        return found | {name: stored.metadata()[name] for name in ("ranking",)}
-
-
-def jobs(folder):
-    """All commands that take long, on inputs made here; the one that does most is first."""
-    (folder / "mine.smi").write_text("Oc1ccccc1 phenol\nCCO\nCC(=O)Oc1ccccc1C(=O)O aspirin\n")
-    (folder / "guide.csv").write_text("feature_id,require,analogue\n1,[OX2],CCCO\n2,,CCO\n")
-    text = (EXAMPLES / "spectra.mgf").read_text()
-    formula, smiles = "FORMULA=C8H10N4O2\n", "SMILES=Cn1cnc2c1c(=O)n(C)c(=O)n2C\n"
-    (folder / "library.mgf").write_text(text.replace(formula, formula + smiles))
-    labelled_table.write(folder / "labelled.tsv")
-    TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(folder / "none.hashes")
-    sound_weights(folder / "tiny.safetensors")
-    keys = ((row["identifier"], inchikey(parse_smiles(row["smiles"]))) for row in rows())
-    lines = ("identifier\tinchikey", *map("\t".join, keys))
-    (folder / "truth.tsv").write_text("\n".join(lines))
-    predict = ("predict", str(EXAMPLES / "spectra.mgf"), *SHORT, "--group-by", "none", "-o")
-    stub, over = (*STUB, "0.1"), ("--force",)  # what was finished before is not replaced otherwise
-    finished = (*STUB, "0", *predict, "finished.csv", "--force")  # two jobs read it
-    run = "predict labelled.tsv -q -o run.csv --weights tiny.safetensors --samples 4 --steps 1"
-    many = "--guide guide.csv --library library.mgf --analogues mine.smi --database mine.smi"
-    parts = f"{many} --workers 2 --parts --report parts.html".split()
-    evaluate = "evaluate --benchmark labelled.tsv --fold test -o r --workers 2 --samples 4"
-    return {
-        "predict, with all that is known, parts, report": Job(
-            (*stub, *predict, "parts.csv", *parts), ("parts.csv", "parts.parts.csv"), ("--resume",)
-        ),
-        "predict": Job((*stub, *predict, "out.csv"), ("out.csv",), ("--resume",)),
-        "merge": Job(
-            (*stub, "merge", "finished.csv", "-o", "merged.csv"), ("merged.csv",), over, finished
-        ),
-        "report": Job(
-            (*stub, "report", "finished.csv", "-o", "page.html"), ("page.html",), over, finished
-        ),
-        "evaluate": Job(
-            (*stub, *evaluate.split(), "--no-mces", "--train-hashes", "none.hashes"),
-            ("r/predictions.csv", "r/results.json"),
-            ("--resume",),
-            read=lambda path: figures(path) if path.suffix == ".json" else path.read_bytes(),
-        ),
-        "calibrate": Job(
-            (
-                *(*REAL, "calibrate", "tiny.safetensors", "--run", "run.csv"),
-                *("--truth", "truth.tsv", "-o", "fitted.safetensors"),
-            ),
-            ("fitted.safetensors",),
-            over,
-            (*REAL, *run.split(), "--workers", "1"),
-            tensors,
-        ),
-    }
 
 
 def kill_and_resume(kills, seed, folder):
-    """End commands at random moments until `kills` have hit; each goes on to its end.
+    """End so many commands, each at a random moment; every one goes on to its end.
 
     Returns:
         How often each ended in which way.
@@ -129,98 +57,106 @@ def kill_and_resume(kills, seed, folder):
     Raises:
         AssertionError: One ended otherwise than it should, or gave other bytes in the end.
     """
-    rng, seen = random.Random(seed), Counter()
-    made = jobs(folder)
-    names = list(made)
-    whole, lasts_s = {}, {}
-    for turn in range(20 * kills):
-        if seen.total() >= kills:
-            break
-        name = names[turn % len(names)]
+    rng, seen, whole, lasts_s = random.Random(seed), Counter(), {}, {}
+    _prepare(folder / "inputs")
+    for turn in range(kills):
+        name = list(JOBS)[turn % len(JOBS)]
+        command, go_on, outputs = JOBS[name]
         if name not in whole:
-            if made[name].before:
-                command = made[name].before
-                subprocess.run(command, cwd=folder, env=_environment(folder), check=True)
             started = time.monotonic()
-            _run(made[name], folder)
+            whole[name] = _outputs(command, _copy(folder), outputs)
             lasts_s[name] = time.monotonic() - started
-            whole[name] = _left(made[name], folder)
-        _clear(made[name], folder)
-        how = rng.choice(WAYS)
-        if _ended(made[name], folder, how, rng.uniform(0.02, 1) * lasts_s[name]):
-            _run(made[name], folder, again=True)
-            assert _left(made[name], folder) == whole[name], f"{name} after {how}"
-            seen[f"{name}: {how}"] += 1
+        how, after_s = rng.choice(WAYS), rng.uniform(0, 1) * lasts_s[name]
+        # The machine may be faster by now; as soon as it is ready, a command is not yet done.
+        while not (ended := _end(command, place := _copy(folder), how, after_s)):
+            after_s /= 2
+        again = _outputs(f"{command} {go_on}", place, outputs)
+        assert again == whole[name], f"{name} after {ended}"
+        seen[f"{name}: {ended}"] += 1
     return seen
 
 
-def _ended(job, folder, how, after_s):
-    """Begin a command and end it; False if it was done before."""
-    run = subprocess.Popen(
-        job.command, cwd=folder, env=_environment(folder),
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    time.sleep(after_s)
-    target = run.pid
-    if how == "SIGKILL of a worker":
-        target = next(iter(workers_of(run.pid)), None)
-    if target is not None:
-        try:
-            os.kill(target, getattr(signal, how.split()[0]))
-        except ProcessLookupError:
-            target = None
-    asked = time.monotonic()
-    _, err = run.communicate()
-    if run.returncode == 0 or target is None:
-        return False
-    what = f"{job.command} after {how}: {run.returncode}, {err}"
-    assert time.monotonic() - asked < ENDS_IN_S, what
-    assert run.returncode in CODES[how], what
-    said = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert "Traceback" not in err, what
-    # What is killed outright cleans up nothing; Python's tracker does, and says so.
-    assert how == "SIGKILL" or "leaked" not in err, what
-    assert len(said) == (run.returncode > 0), what
-    return True
+def _prepare(folder):
+    """All that the commands read."""
+    folder.mkdir()
+    (folder / "mine.smi").write_text("Oc1ccccc1 phenol\nCCO\nCC(=O)Oc1ccccc1C(=O)O aspirin\n")
+    (folder / "guide.csv").write_text("feature_id,require,analogue\n1,[OX2],CCCO\n2,,CCO\n")
+    text = (EXAMPLES / "spectra.mgf").read_text()
+    formula, smiles = "FORMULA=C8H10N4O2\n", "SMILES=Cn1cnc2c1c(=O)n(C)c(=O)n2C\n"
+    (folder / "library.mgf").write_text(text.replace(formula, formula + smiles))
+    labelled_table.write(folder / "labelled.tsv")
+    TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(folder / "none.hashes")
+    _outputs(f"{STUB} 0 {PREDICT} -o finished.csv", folder, "")
 
 
-def _run(job, folder, *, again=False):
-    command = (*job.command, *job.again) if again else job.command
-    done = subprocess.run(
-        command, cwd=folder, env=_environment(folder), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
+def _copy(folder):
+    """A folder of its own for a command."""
+    shutil.rmtree(folder / "here", ignore_errors=True)
+    return Path(shutil.copytree(folder / "inputs", folder / "here"))
 
 
-def _left(job, folder):
-    return {name: job.read(folder / name) for name in job.outputs}
-
-
-def _clear(job, folder):
-    """What a run of the command has left."""
-    for name in job.outputs:
-        place = folder / name
-        parent = place.parent if place.parent != folder else None
-        for path in sorted(folder.glob("**/*"), reverse=True):
-            is_inside = parent is not None and parent in path.parents
-            if is_inside or (path.parent == folder and path.name.startswith(place.stem + ".")):
-                path.rmdir() if path.is_dir() else path.unlink()
-
-
-def _environment(folder):
-    return os.environ | {
+def _begin(command, folder):
+    environment = os.environ | {
         "PYTHONPATH": str(ROOT),
-        "DUALLGD_CACHE": str(folder / "cache"),
-        "DUALLGD_DATABASES": str(folder / "databases"),
+        "DUALLGD_CACHE": str(folder.parent / "cache"),
+        "DUALLGD_DATABASES": str(folder.parent / "databases"),
         "OMP_NUM_THREADS": "2",
     }
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    words = [sys.executable, "-m", *command.split()]
+    return subprocess.Popen(words, cwd=folder, env=environment, **pipes)
+
+
+def _outputs(command, folder, names):
+    """What a command that nobody disturbs leaves in these files."""
+    run = _begin(command, folder)
+    said = run.communicate()[1]
+    assert (run.returncode, "Traceback" in said) == (0, False), said
+    return {name: _content(folder / name) for name in names.split()}
+
+
+def _content(path):
+    """Bytes of a file; results of an evaluation without times and places."""
+    if path.suffix == ".json":
+        results = json.loads(path.read_text())
+        return {name: results[name] for name in ("metrics", "groups", "statuses")}
+    return path.read_bytes()
+
+
+def _end(command, folder, how, after_s):
+    """Begin a command and end it some time after it is ready; how, or None: it was done before."""
+    run = _begin(command, folder)
+    while run.poll() is None and not _is_ready(run.pid):
+        time.sleep(0.01)
+    time.sleep(after_s)
+    workers = workers_of(run.pid) if "worker" in how else []
+    how = how if workers else how.removesuffix(" of a worker")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill((workers or [run.pid])[0], getattr(signal, how.split()[0]))
+    said = run.communicate()[1]
+    if run.returncode == 0:
+        return None
+    what = f"{command} after {how}: {run.returncode}, {said}"
+    assert run.returncode in CODES[how], what
+    assert "Traceback" not in said, what
+    # What is killed outright cleans up nothing; Python's tracker does, and says so.
+    assert how == "SIGKILL" or "leaked" not in said, what
+    assert said.count("error: ") == (run.returncode > 0), what
+    return how
+
+
+def _is_ready(pid):
+    """Whether a command has a say in how it ends: Python alone takes SIGTERM as it comes."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:  # it ended, or this system says nothing
+        return not Path("/proc/self/status").exists()
+    caught = int(status.split("SigCgt:")[1].split()[0], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
 def workers_of(pid):
     """Processes that share the work of a command."""
-    listed = subprocess.run(
-        ["ps", "-ww", "-o", "pid=", "-o", "args=", "--ppid", str(pid)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "spawn_main" in line]
+    command = ["ps", "-ww", "-o", "pid=", "-o", "args=", "--ppid", str(pid)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if "spawn_main" in line]

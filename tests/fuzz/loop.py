@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import random
+import re
 import sys
 import zipfile
 from collections import Counter
@@ -22,8 +23,6 @@ _WORDS = (
     "TITLE=Пример µ 例 \u202e".encode(), b"\xff\xfe\xfa", b"\xef\xbb\xbf", b'"', b">compound",
     b"100.0", b"COLLISION_ENERGY=NaN eV", b"SMILES=CCO",
 )  # fmt: skip
-
-
 _PACKERS = {
     "gz": partial(gzip.compress, compresslevel=1, mtime=0),
     "xz": partial(lzma.compress, preset=0),
@@ -38,35 +37,25 @@ def packed_as(ending, content, rng):
     Once in a while it is one that unfolds to hundreds of megabytes.
     """
     if ending == "zip":
-        return _flip(_zipped(content), rng)
-    pack = _PACKERS[ending]
-    chance = rng.random()
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("spectra", content)
+        return _flip(stream.getvalue(), rng)
+    pack, chance = _PACKERS[ending], rng.random()
     if chance < 0.01:
         return pack(content) + pack(bytes([rng.choice(b"0 \n\t1a")]) * _BOMB_BYTES) * 20
     if chance < 0.3:
         half = rng.randrange(len(content) + 1)
         between = rng.choice((b"", b"\0" * 99, b"\n", rng.randbytes(9)))
         return pack(content[:half]) + between + pack(content[half:])
-    packed = pack(content)
-    return rng.choice((_flip, _cut, _cut, _splice, _splice, _splice, _double))(packed, rng)
-
-
-def _zipped(content):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("spectra", content)
-    return stream.getvalue()
-
-
-def _double(content, rng):
-    """Packed again, by mistake, as the same or otherwise."""
-    return _PACKERS[rng.choice(sorted(_PACKERS))](content)
+    if chance < 0.4:  # packed again, by mistake, as the same or otherwise
+        return _PACKERS[rng.choice(sorted(_PACKERS))](pack(content))
+    return rng.choice((_flip, _cut, _cut, _splice, _splice, _splice))(pack(content), rng)
 
 
 def mutate(content, rng):
     """Break a file's bytes in one to four ways; packed files also before packing."""
-    packed = content[:2] == b"\x1f\x8b"
-    if packed and rng.random() < 0.7:
+    if content[:2] == b"\x1f\x8b" and rng.random() < 0.7:
         return gzip.compress(mutate(gzip.decompress(content), rng), mtime=0)
     for _ in range(rng.randint(1, 4)):
         content = rng.choice(_WAYS)(content, rng)
@@ -75,9 +64,8 @@ def mutate(content, rng):
 
 def _flip(content, rng):
     broken = bytearray(content)
-    for _ in range(rng.randint(1, 8)):
-        if broken:
-            broken[rng.randrange(len(broken))] = rng.randrange(256)
+    for _ in range(rng.randint(1, 8) if broken else 0):
+        broken[rng.randrange(len(broken))] = rng.randrange(256)
     return bytes(broken)
 
 
@@ -94,7 +82,7 @@ def _splice(content, rng):
 
 
 def _line(content, rng):
-    """Put a line that means something where it does not belong, or replace one by it."""
+    """A line that means something stands where it does not belong, or in place of one."""
     lines = content.split(b"\n")
     at = rng.randrange(len(lines))
     lines[at : at + rng.randint(0, 1)] = [rng.choice(_WORDS)]
@@ -109,15 +97,11 @@ def _swap(content, rng):
 
 
 def _number(content, rng):
-    """Replace one run of digits by a number that nobody expects."""
-    digits = [at for at, byte in enumerate(content) if 48 <= byte <= 57]
-    if not digits:
+    """A number that nobody expects stands in place of another."""
+    numbers = list(re.finditer(rb"[\d.]*\d[\d.]*", content))
+    if not numbers:
         return content
-    start = end = rng.choice(digits)
-    while start and chr(content[start - 1]) in "0123456789.":
-        start -= 1
-    while end < len(content) and chr(content[end]) in "0123456789.":
-        end += 1
+    start, end = rng.choice(numbers).span()
     return content[:start] + rng.choice(_NUMBERS) + content[end:]
 
 
@@ -157,15 +141,18 @@ def assert_sentence(text):
     assert len(text) < 600, f"too long: {text!r}"
 
 
-def run(*arguments):
-    """`duallgd` in this process: exit code and what went to standard error."""
-    err = io.StringIO()
+def run(*arguments, codes):
+    """`duallgd` in this process: its exit code, one of `codes`, with a sentence if it is not 0."""
+    said = io.StringIO()
     argv, sys.argv = sys.argv, ["duallgd", *map(str, arguments)]
     try:
-        with contextlib.redirect_stderr(err):
+        with contextlib.redirect_stderr(said):
             __main__.main()
     except SystemExit as stopped:
-        return stopped.code or 0, err.getvalue()
+        code = stopped.code or 0
     finally:
         sys.argv = argv
-    raise AssertionError("the command did not exit")
+    assert code in codes, f"exit code {code}: {said.getvalue()}"
+    if code:
+        assert_sentence(said.getvalue().splitlines()[-1])
+    return code

@@ -29,7 +29,6 @@ from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import SMILES, spectra_folder
 from tests.made_spectra import CAFFEINE, block, mgf
 
-ROOT = Path(__file__).resolve().parents[2]
 GUARD = Path(__file__).with_name("guard")
 # Programs that libraries ask about the machine: its processor, and its fonts for plots.
 LOCAL_PROGRAMS = {"uname", "fc-list"}
@@ -52,13 +51,12 @@ decoder:
   model: {denoiser: {layers: 1, atom_width: 16, pair_width: 16, global_width: 16, cross_width: 16}}
   training: {steps: 2, data: {pairs_per_batch: 200}}
 """
-# What is run of a command, or of some that go together, one after the other.
-QUICK = {
+# What is run of a command, or of some that go together, one after the other; the first few are
+# quick.
+COMMANDS = {
     "version": ["version"],
     "config": ["config"],
     "formulas": ["formulas spectra.mgf -o found.csv"],
-}
-SLOW = {
     "predict": [
         f"predict spectra.mgf {SMALL} -o out.csv --parts --report out.html --workers 2",
         f"predict spectra.mzML {SMALL} -o out.mztab --summary sirius"
@@ -82,9 +80,7 @@ SLOW = {
     "bench": ["bench --atoms 4..6 --threads 1 -o made"],
     "bench predict": ["bench predict --made 1 --atoms 8 --samples 2 --steps 1 --profile -o made"],
 }
-
-
-NO_NAMESPACE = "no network namespace can be made here: unshare -rn fails"
+QUICK = {"version", "config", "formulas"}
 # Runs a program and keeps the kernel's counters of this namespace in the folder that is $0.
 KEEP_COUNTERS = (
     '"$@"; code=$?; cat /proc/net/snmp > "$0/snmp"; touch "$0/snmp6"; '
@@ -126,19 +122,17 @@ def guarded(program, folder, *, is_counted=True):
     outside = folder.with_name(f"{folder.name}-outside")
     shutil.rmtree(outside, ignore_errors=True)
     home, temporary, counters = (outside / name for name in ("home", "temporary", "counters"))
+    for made in (home, temporary, counters):
+        made.mkdir(parents=True)
     if (folder / "home").exists():
-        shutil.copytree(folder / "home", home)
-    home.mkdir(exist_ok=True, parents=True)
+        shutil.copytree(folder / "home", home, dirs_exist_ok=True)
     before = set(home.rglob("*"))
-    for made in (temporary, counters):
-        made.mkdir()
-    seen = outside / "record"
     from_user = ("XDG_", "MPL", "DUALLGD_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(from_user)} | {
         "HOME": str(home),
         "TMPDIR": str(temporary),
-        "PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]),
-        "DUALLGD_TEST_RECORD": str(seen),
+        "PYTHONPATH": os.pathsep.join([str(GUARD), str(EXAMPLES.parent)]),
+        "DUALLGD_TEST_RECORD": str(outside / "record"),
         "OMP_NUM_THREADS": "1",
     }
     is_counted = is_counted and bool(namespace())
@@ -147,28 +141,20 @@ def guarded(program, folder, *, is_counted=True):
         [*within, sys.executable, *program],
         cwd=folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    notes = [loads(line) for line in seen.read_text().splitlines()]
-    network, programs, starts = (
-        [note["what"] for note in notes if note["event"] == event]
-        for event in ("network", "program", "start")
-    )
+    seen = {"network": [], "program": [], "start": []}
+    for note in map(loads, (outside / "record").read_text().splitlines()):
+        seen[note["event"]].append(note["what"])
     written = (path for path in home.rglob("*") if path not in before and path.is_file())
-    files = [path.relative_to(home) for path in written]
     return SimpleNamespace(
         code=done.returncode,
         said=done.stdout + done.stderr,
-        network=network,
+        network=seen["network"],
         packets=packets(counters) if is_counted else None,
-        programs={Path(name).name for name in programs},
-        processes=len(starts),
-        home={"/".join(path.parts[:2]) for path in files},
+        programs={Path(name).name for name in seen["program"]},
+        processes=len(seen["start"]),
+        home={"/".join(path.relative_to(home).parts[:2]) for path in written},
         left=[path.name for path in temporary.rglob("*") if path.is_file()],
     )
-
-
-def duallgd(command, folder):
-    """Run a command line below the guard."""
-    return guarded(["-m", "duallgd_cli", *command.split()], folder)
 
 
 @pytest.fixture(scope="session")
@@ -187,71 +173,62 @@ def inputs(tmp_path_factory, example_run):
         patch.setenv("DUALLGD_DATABASES", str(databases))
         database.add(folder / "structures.smi", "mine")
     mgf(folder / "library.mgf", block(CAFFEINE, smiles="Cn1c(=O)c2c(ncn2C)n(C)c1=O"))
-    for seed, name in enumerate(("small", "other")):
-        model = stirred(small_settings(), seed=seed)
-        checkpoint = Checkpoint(model.settings, dict(model.state_dict()), {"step": 7})
-        save(folder / f"{name}.safetensors", checkpoint)
+    model = stirred(small_settings())
+    checkpoint = Checkpoint(model.settings, dict(model.state_dict()), {"step": 7})
+    save(folder / "small.safetensors", checkpoint)
     return folder
 
 
 @pytest.fixture
-def folder(inputs, tmp_path):
-    shutil.copytree(inputs, tmp_path / "here")
-    return tmp_path / "here"
+def duallgd(inputs, tmp_path):
+    """Run a command line below the guard."""
+    folder = Path(shutil.copytree(inputs, tmp_path / "here"))
+    return lambda command: guarded(["-m", "duallgd_cli", *command.split()], folder)
 
 
-def commands_of(group, before=""):
+def names_of(group, before=""):
     """The names of all commands below a group of Typer, each with those that it is called with."""
     for name, command in group.commands.items():
-        whole = f"{before} {name}".strip()
-        if getattr(command, "commands", None):
-            yield from commands_of(command, whole)
-        if not getattr(command, "commands", None) or command.invoke_without_command:
+        whole, inner = f"{before} {name}".strip(), getattr(command, "commands", None)
+        if inner:
+            yield from names_of(command, whole)
+        if not inner or command.invoke_without_command:
             yield whole
 
 
 def test_every_command_is_among_those_that_are_guarded():
-    names = set(commands_of(typer.main.get_command(app)))
+    names = set(names_of(typer.main.get_command(app)))
 
-    run = set()
-    for line in chain(*QUICK.values(), *SLOW.values()):
-        run.add(max((name for name in names if f"{line} ".startswith(f"{name} ")), key=len))
+    run = {
+        max((name for name in names if f"{line} ".startswith(f"{name} ")), key=len)
+        for line in chain(*COMMANDS.values())
+    }
 
     assert run == names
 
 
-def check(name, commands, folder):
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in COMMANDS],
+)
+def test_a_command_sends_nothing_and_leaves_the_home_directory_alone(name, duallgd):
     kept = set()
-    for command in commands:
-        done = duallgd(command, folder)
+    for command in COMMANDS[name]:
+        done = duallgd(command)
 
         assert done.code == 0, done.said
-        assert done.network == []
-        assert done.packets in (0, None)
+        assert (done.network, done.packets or 0, done.left) == ([], 0, [])
         assert done.programs <= LOCAL_PROGRAMS
-        assert done.left == []
         assert done.processes > int("--workers 2" in command)
         kept |= done.home
     assert kept == CACHES.get(name, set())
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_command_sends_nothing_and_leaves_the_home_directory_alone(name, folder):
-    check(name, QUICK[name], folder)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
-def test_a_command_that_loads_a_network_or_data_sends_nothing(name, folder):
-    check(name, SLOW[name], folder)
-
-
-def test_the_one_download_is_asked_for_by_name(folder):
+def test_the_one_download_is_asked_for_by_name(duallgd):
     """What README says of `evaluate --benchmark massspecgym`; and the guard sees and stops it."""
-    done = duallgd("evaluate --benchmark massspecgym -o made", folder)
+    done = duallgd("evaluate --benchmark massspecgym -o made")
 
-    assert done.network == ["socket.getaddrinfo huggingface.co"]
-    assert done.code == 66
+    assert (done.code, done.network) == (66, ["socket.getaddrinfo huggingface.co"])
     assert "give the file with --benchmark" in done.said
 
 
@@ -290,7 +267,9 @@ def test_the_guard_sees_a_process_and_its_children_and_lets_loopback_through(pro
 
     done = guarded([program], tmp_path, is_counted=False)
 
-    assert done.code == 0, done.said
+    has_child = program == "start.py"
+    assert (done.code, done.processes) == (0, 1 + has_child), done.said
+    assert done.programs == ({Path(sys.executable).name} if has_child else set())
     assert done.network == [
         "socket.getaddrinfo 192.0.2.1",
         "socket.connect ('2001:db8::1', 80)",
@@ -299,15 +278,10 @@ def test_the_guard_sees_a_process_and_its_children_and_lets_loopback_through(pro
         "socket.getaddrinfo example.org",
         "socket.gethostbyname example.org",
     ]
-    has_child = program == "start.py"
-    assert done.processes == 1 + has_child
-    assert done.programs == ({Path(sys.executable).name} if has_child else set())
 
 
+@pytest.mark.skipif(not namespace(), reason="no network namespace here: unshare -rn fails")
 def test_the_kernel_counts_what_is_sent_below_python(tmp_path):
-    if not namespace():
-        pytest.skip(NO_NAMESPACE)
-
     done = guarded(["-c", BELOW_PYTHON], tmp_path)
 
     assert (done.code, done.network, done.packets) == (0, [], 1)

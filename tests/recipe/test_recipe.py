@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +74,7 @@ def whole(tmp_path_factory):
 @pytest.mark.slow
 def test_the_tiny_recipe_makes_weights_that_predict(tmp_path):
     run = tmp_path / "run"
-    made = command("-m", "duallgd_cli", "train", TINY, "-o", run, "--device", "cpu", timeout=900)
+    made = command("-m", "duallgd_cli", "train", TINY, "-o", run, "--device", "cpu")
     assert made.returncode == 0, made.stderr
     assert "stage 15 of 15: card" in made.stderr
     assert f"done: weights are {run / 'duallgd.safetensors'}" in made.stderr
@@ -272,7 +271,6 @@ def test_a_polite_kill_in_a_stage_loses_nothing(whole, tmp_path):
         text=True,
     ) as process:
         next(line for line in process.stderr if line.startswith("stage "))
-        time.sleep(0.3)
         process.send_signal(signal.SIGTERM)
         ended = process.stderr.read()
 
@@ -293,7 +291,7 @@ def test_two_ranks_follow_a_recipe_together(tmp_path):
     done = command(
         "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "duallgd_cli",
         "train", tmp_path / "recipe.yaml", "--data", TINY.parent, "-o", tmp_path / "run",
-        "--device", "cpu", "--threads", "1", timeout=600,
+        "--device", "cpu", "--threads", "1",
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

@@ -6,20 +6,21 @@ from duallgd_cli.errors import LONGEST_QUOTE, counted, quote
 
 
 @pytest.mark.parametrize(
-    "found", ["x" * 100_000, "\x1b" * 150, ["y" * 999] * 9999, 10**4000, {"a": "b" * 999}]
+    "given",
+    [*("x" * 100_000, "\x1b" * 150, ["y" * 999] * 9999, 10**4000, {"a": "b" * 999})]
+    + [f"a{sign}b" for sign in "\x1b\n\x85\u2028\x00\udc80"],
 )
-def test_what_is_long_is_cut_to_200_characters(found):
-    assert len(quote(found)) <= LONGEST_QUOTE
+def test_a_quotation_is_short_and_steers_no_terminal(given):
+    assert len(quote(given)) <= LONGEST_QUOTE
+    assert quote(given).isprintable()
 
 
-@pytest.mark.parametrize("sign", ["\x1b", "\n", "\x85", "\u2028", "\x00", "\udc80"])
-def test_control_characters_are_written_out(sign):
-    assert quote(f"a{sign}b").isprintable()
+def test_one_thing_is_not_called_several():
+    given = (0, "spectrum", "spectra"), (1, "spectrum", "spectra"), (1, "peak"), (1200, "peak")
 
-
-@pytest.mark.parametrize(
-    ("number", "words"), [(0, "0 spectra"), (1, "1 spectrum"), (1200, "1200 spectra")]
-)
-def test_one_thing_is_not_called_several(number, words):
-    assert counted(number, "spectrum", "spectra") == words
-    assert counted(number, "peak") == words.replace("spectrum", "peak").replace("spectra", "peaks")
+    assert [counted(*words) for words in given] == [
+        "0 spectra",
+        "1 spectrum",
+        "1 peak",
+        "1200 peaks",
+    ]

@@ -1,8 +1,6 @@
 """What the machine offers and what the user asks for become one frozen record."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -10,6 +8,7 @@ import torch
 from duallgd_cli import runtime
 from duallgd_cli.errors import UsageError
 from duallgd_cli.runtime import Runtime
+from tests.cli.conftest import python
 
 
 @pytest.fixture
@@ -17,13 +16,23 @@ def no_cuda(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
-def test_a_machine_without_cuda_runs_in_float32_uncompiled_on_its_cpu(no_cuda, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ({}, "device cpu, precision float32, threads 1, compile off"),
+        (
+            {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"},  # as torchrun sets them
+            "device cpu, precision float32, threads 1, compile off, rank 1 of 2",
+        ),
+    ],
+)
+def test_a_machine_without_cuda_runs_in_float32_uncompiled_on_its_cpu(
+    no_cuda, monkeypatch, ranks, said
+):
+    for name, value in ({"OMP_NUM_THREADS": "1"} | ranks).items():
+        monkeypatch.setenv(name, value)
 
-    resolved = Runtime.resolve()
-
-    assert str(resolved) == "device cpu, precision float32, threads 1, compile off"
-    assert resolved.rank == 0
+    assert str(Runtime.resolve()) == said
     assert torch.get_num_threads() == 1
 
 
@@ -44,60 +53,42 @@ def test_an_impossible_request_is_refused_in_a_sentence(no_cuda, arguments, mess
         Runtime.resolve(**arguments)
 
 
-def test_torchrun_tells_the_rank(no_cuda, monkeypatch):
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_autocast_is_for_matrix_products_only(no_cuda, precision):
+    with Runtime.resolve(precision=precision).autocast():
+        product = torch.eye(3) @ torch.eye(3)
 
-    resolved = Runtime.resolve()
-
-    assert (resolved.rank, resolved.world_size) == (1, 2)
+    assert product.dtype is getattr(torch, precision)
 
 
-def test_autocast_is_for_matrix_products_only(no_cuda):
-    matrix = torch.eye(3)
-
-    with Runtime.resolve(precision="bfloat16").autocast():
-        low = matrix @ matrix
-    with Runtime.resolve(precision="float32").autocast():
-        full = matrix @ matrix
-
-    assert low.dtype is torch.bfloat16
-    assert full.dtype is torch.float32
-
-
-def test_hardware_threads_of_one_core_count_once(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("quota", "cores"), [(None, 2), ("150000 100000\n", 1), ("50000 100000\n", 1), ("max 1\n", 2)]
+)
+def test_hardware_threads_of_one_core_count_once(monkeypatch, tmp_path, quota, cores):
     for cpu, siblings in enumerate(("0,2", "1,3", "0,2", "1,3")):
         (tmp_path / str(cpu)).write_text(siblings)
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(quota)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
     monkeypatch.setattr(runtime, "_SIBLINGS", str(tmp_path / "{cpu}"))
-    monkeypatch.setattr(runtime, "_CGROUP_QUOTA", tmp_path / "absent")
-    assert runtime.available_cores() == 2
-
-    (tmp_path / "cpu.max").write_text("150000 100000\n")
     monkeypatch.setattr(runtime, "_CGROUP_QUOTA", tmp_path / "cpu.max")
-    assert runtime.available_cores() == 1
 
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert runtime.available_cores() == 2
+    assert runtime.available_cores() == cores
 
 
-def test_threads_sleep_and_few_kernels_are_kept_unless_the_user_decides(monkeypatch):
+def test_the_environment_is_prepared_before_torch_unless_the_user_decides(monkeypatch):
     environment = {"GOMP_SPINCOUNT": "99", "LRU_CACHE_CAPACITY": "7"}
     monkeypatch.setattr(os, "environ", environment)
 
     runtime.prepare_environment()
 
     assert environment["OMP_WAIT_POLICY"] == "PASSIVE"
-    assert environment["GOMP_SPINCOUNT"] == "99"
     assert environment["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "96"
-    assert environment["LRU_CACHE_CAPACITY"] == "7"
-
-
-def test_the_environment_is_prepared_before_torch_is_there():
-    program = "import sys, duallgd_cli.runtime; sys.exit('torch' in sys.modules)"
-
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert (environment["GOMP_SPINCOUNT"], environment["LRU_CACHE_CAPACITY"]) == ("99", "7")
+    monkeypatch.undo()
+    assert not python(
+        "-c", "import sys, duallgd_cli.runtime; sys.exit('torch' in sys.modules)"
+    ).returncode
 
 
 @pytest.mark.parametrize(

@@ -284,11 +284,13 @@ def test_what_differs_in_the_placement_of_charges_alone_shares_a_placement():
     [
         ("log_prevalence", None, r"log_prevalence.*take the weights that come with"),
         ("worth.weight", None, r"worth.weight.*take the weights that come with"),
-        (
-            "hidden.0.weight",
-            np.zeros((8, N_INPUTS - 2), np.float32),
-            "another version.*the weights that come with",
-        ),
+        ("hidden.0.weight", np.zeros((8, N_INPUTS - 2)), "another version.*that come with this"),
+        ("hidden.2.weight", np.zeros((0, 8)), "another version.*that come with this"),
+        ("worth.bias", np.zeros(4), "another version.*that come with this"),
+        ("log_prevalence", np.zeros(0), "another version.*that come with this"),
+        ("log_prevalence", np.zeros((1, 4096)), "another version.*that come with this"),
+        ("environments", np.zeros(0, np.uint8), "another version.*that come with this"),
+        ("environments", np.zeros(64), "another version.*that come with this"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused_in_a_sentence(name, value, said):

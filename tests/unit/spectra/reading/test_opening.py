@@ -162,7 +162,7 @@ def test_standard_input_is_recognised_by_its_content(monkeypatch, pack):
 
 @pytest.mark.parametrize(("is_watched", "is_late"), [(True, True), (True, False), (False, True)])
 def test_who_watches_is_told_what_is_waited_for(monkeypatch, caplog, is_watched, is_late):
-    monkeypatch.setattr(reading, "_PATIENCE_S", 0.01 if is_late else 60)
+    monkeypatch.setattr(reading, "_PATIENCE_S", 0.01 if is_late else 3600)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_watched)
     source, sink = os.pipe()
     caplog.set_level(logging.INFO)
@@ -170,7 +170,8 @@ def test_who_watches_is_told_what_is_waited_for(monkeypatch, caplog, is_watched,
     with ThreadPoolExecutor(1) as threads, os.fdopen(source) as pipe:
         monkeypatch.setattr(sys, "stdin", pipe)
         found = threads.submit(lambda: list(read("-")))
-        time.sleep(0.3)
+        while is_watched and is_late and "from standard input" not in caplog.text:
+            time.sleep(0.01)
         with os.fdopen(sink, "wb") as file:
             file.write(mgf_of(2))
         assert len(found.result()) == 2

@@ -1,0 +1,133 @@
+"""Commands as processes: they are stopped, lose a process, or write where nobody reads."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.fuzz.kills import workers_of
+from tests.made_spectra import ASPIRIN, CAFFEINE, block, mgf
+
+pytestmark = pytest.mark.slow
+STUB = (sys.executable, "-m", "tests.fuzz.stub_command")
+BOMB = ".".join(f"[#{n},#6]" for n in range(20, 30))  # of nine and of eight carbons
+HOUR_S = 3600
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Begin to predict 18 spectra, each of which takes its process so many seconds.
+
+    The first few are predicted by the command itself, in a second at most.
+    """
+    spectra = (block(one, scale=1 + n) for n in range(9) for one in (ASPIRIN, CAFFEINE))
+    inputs = mgf(tmp_path / "in.mgf", *spectra)
+
+    def start(name, delay_s, *options):
+        words = (delay_s, "predict", inputs, "-o", tmp_path / name, "-q", "--group-by", "none")
+        command = [*STUB, *map(str, words), *options, "--workers", "2"]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    return start
+
+
+def wait_for(run, output, n_lines, n_processes=0):
+    """Processes of a run, once its journal has so many lines and there are so many of them."""
+    journal = output.with_name(output.name + ".journal.jsonl")
+    while run.poll() is None:
+        lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
+        if lines >= n_lines and len(processes := workers_of(run.pid)) >= n_processes:
+            return processes
+        time.sleep(0.02)
+    raise AssertionError(f"it ended before: {run.communicate()[1]}")
+
+
+@pytest.mark.parametrize("after_s", [0, 5])  # while they load libraries, mostly, or are at work
+def test_a_killed_worker_is_a_sentence_and_the_run_goes_on_to_the_same_bytes(
+    begin, tmp_path, after_s
+):
+    options, whole, killed = ("--samples", "4"), tmp_path / "whole.csv", tmp_path / "killed.csv"
+    assert begin("whole.csv", 0, *options).communicate()[1] == ""
+
+    run = begin("killed.csv", HOUR_S, *options)
+    processes = wait_for(run, killed, 2, 2)
+    time.sleep(after_s)
+    os.kill(processes[-1], signal.SIGKILL)
+    said = run.communicate()[1]
+    again = begin("killed.csv", 0, *options, "--resume").communicate()[1]
+
+    assert (run.returncode, said, again) == (
+        75,
+        "error: a process was ended from outside, probably for want of memory; finished work is "
+        "kept, and --resume with fewer --workers goes on\n",
+        "",
+    )
+    assert killed.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize(("how", "resume"), [(signal.SIGINT, ()), (signal.SIGTERM, ["--resume"])])
+def test_a_run_with_workers_ends_when_it_is_asked_to(begin, tmp_path, how, resume):
+    output = tmp_path / "out.csv"
+    if resume:
+        first = begin("out.csv", HOUR_S)
+        wait_for(first, output, 2)
+        first.kill()
+        first.communicate()
+    run = begin("out.csv", HOUR_S, *resume)
+    wait_for(run, output, 1, 2)
+    time.sleep(1)  # mostly at work by then; it ends alike where not
+
+    run.send_signal(how)
+    said = run.communicate()[1]
+
+    assert run.returncode == 130  # not on its own, after hours
+    assert (said[:16], said.count("\n")) == ("error: stopped; ", 1)  # nothing of semaphores
+
+
+def test_a_pattern_without_end_is_a_row_in_seconds(begin, tmp_path):
+    run = begin("out.csv", 0, "--require", BOMB, "--samples", "8")
+    run.communicate()
+
+    rows = (tmp_path / "out.csv").read_text().splitlines()[1:]
+    assert (run.returncode, len(rows)) == (0, 18)
+    assert all("no_candidate" in row and "takes more than 100,000 steps" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [
+        ("| head -n 1", 0, ""),
+        (">/dev/full", 2, "error: cannot write to standard output: No space left on device"),
+        (">&-", 2, "error: standard output is closed; name a file with -o"),
+    ],
+)
+def test_standard_output_that_takes_no_more_is_one_sentence_at_most(
+    spectra, redirected, code, said
+):
+    command = f"{' '.join(STUB)} 0 predict {spectra} -o - --samples 2 --quiet {redirected}"
+
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr.strip()) == (code, said)
+    assert done.stdout.startswith("spectrum_id,") is (code == 0)
+
+
+def test_ctrl_c_while_the_weights_load_is_one_sentence_at_once(spectra, tmp_path):
+    program = (
+        "import time; from duallgd_cli.predict import api\n"
+        f"api.load = lambda *_, **__: (print('loading', flush=True), time.sleep({HOUR_S}))\n"
+        "from duallgd_cli.__main__ import run; run()"
+    )
+    command = [sys.executable, "-c", program, "predict", spectra, "-o", tmp_path / "out.csv"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as run:
+        run.stdout.readline()
+        run.send_signal(signal.SIGINT)
+        said = run.stderr.read()
+
+    assert (run.returncode, "Traceback" in said) == (130, False)
+    assert said.splitlines()[-1] == "error: stopped before anything was computed"
+    assert not list(tmp_path.iterdir())
