@@ -1,10 +1,19 @@
-"""Attention, exact and by random features, and along the line graph, against the formulas."""
+"""Linear maps, attention, exact and by random features, and along the line graph, by formulas."""
 
 import pytest
 import torch
 from torch.nn import functional
 
-from duallgd_cli.model.layers import AtomsFromPairs, PairsFromAtoms, incident_mask, line_graph
+from duallgd_cli.model.layers import (
+    AtomsFromPairs,
+    PairsFromAtoms,
+    endpoint_atoms,
+    incident_mask,
+    incident_pairs,
+    line_graph,
+    pair_mask,
+    to_square,
+)
 from duallgd_cli.model.tensors import (
     favor_attention,
     linear,
@@ -15,13 +24,15 @@ from duallgd_cli.model.tensors import (
 from tests.made_graphs import dense_attention, incidence
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 7, 2, 8
-PRECISIONS = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 
 
-def made(scale=1.0, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(2)
-    shape = (BATCH, TOKENS, HEADS * WIDTH)
-    query, key, value = (torch.randn(shape, generator=generator) for _ in range(3))
+def made(*shape, seed=2, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def tokens(scale, dtype=torch.float32):
+    """Queries, keys, values and the mask of two graphs, the second one shorter."""
+    query, key, value = made(3, BATCH, TOKENS, HEADS * WIDTH)
     mask = torch.ones(BATCH, TOKENS, dtype=torch.bool)
     mask[1, 5:] = False
     return (query * scale).to(dtype), (key * scale).to(dtype), value.to(dtype), mask
@@ -32,47 +43,39 @@ def favor(query, key, value, mask, drawn):
     return favor_attention(linear(query, weight), linear(key, weight), key, value, mask, len(drawn))
 
 
-def features(n_features):
-    generator = torch.Generator().manual_seed(3)
-    return torch.stack([orthogonal_features(n_features, WIDTH, generator) for _ in range(HEADS)])
-
-
 def test_softmax_attention_is_the_textbook_formula_which_favor_approaches_as_features_grow():
-    query, key, value, mask = made(0.7)
+    query, key, value, mask = tokens(0.7)
     exact = softmax_attention(query, key, value, mask, HEADS)
 
     def error(n_features):
-        drawn = torch.randn(8, HEADS, n_features, WIDTH, generator=torch.Generator().manual_seed(3))
-        found = [favor(query, key, value, mask, one) - exact for one in drawn]
-        return float(torch.stack(found).abs().mean())
-
-    few, more, most = error(16), error(256), error(4096)
+        drawn = made(8, HEADS, n_features, WIDTH, seed=3)
+        by_draw = torch.stack([favor(query, key, value, mask, features) for features in drawn])
+        return float((by_draw - exact).abs().mean())
 
     torch.testing.assert_close(exact, dense_attention(query, key, value, mask[:, None], HEADS))
-    assert few > 2 * more > 4 * most
-    assert most < 0.05
+    assert error(16) > 2 * error(256) > 4 * error(4096)
+    assert error(4096) < 0.05
 
 
-@PRECISIONS
-def test_favor_attention_is_its_formula_head_by_head(dtype):
-    *given, mask = made(dtype=dtype)
-    query, key, value = (x.float() for x in given)
-    drawn, parts = features(10), []
-    for head in range(HEADS):
-        own = slice(head * WIDTH, (head + 1) * WIDTH)
-        q, k = (x[..., own] * WIDTH**-0.25 for x in (query, key))
-        q_phi, k_phi = (
-            torch.exp(x @ drawn[head].T - x.square().sum(-1, keepdim=True) / 2) for x in (q, k)
-        )
-        weight = q_phi @ (k_phi * mask[..., None]).transpose(1, 2)
-        parts.append(weight @ value[..., own] / (weight.sum(-1, keepdim=True) + 1e-6))
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 0.03)])
+def test_favor_attention_is_its_formula_head_by_head(dtype, near):
+    *given, mask = tokens(1.0, dtype)
+    query, key, value = (x.float().unflatten(-1, (HEADS, WIDTH)).transpose(1, 2) for x in given)
+    generator = torch.Generator().manual_seed(3)
+    drawn = torch.stack([orthogonal_features(10, WIDTH, generator) for _ in range(HEADS)])
 
+    def phi(x):
+        x = x * WIDTH**-0.25
+        return torch.exp(x @ drawn.transpose(1, 2) - x.square().sum(-1, keepdim=True) / 2)
+
+    weight = phi(query) @ (phi(key) * mask[:, None, :, None]).transpose(2, 3)
+    expected = weight @ value / (weight.sum(-1, keepdim=True) + 1e-6)
     got = favor(*given, mask, drawn)
 
-    near = {torch.float32: 1e-5, torch.bfloat16: 0.03}[dtype]
     assert got.dtype == dtype
-    torch.testing.assert_close(got.float(), torch.cat(parts, -1), atol=near, rtol=10 * near)
-    assert favor(*made(40.0, dtype), drawn).isfinite().all()  # large states
+    expected = expected.transpose(1, 2).flatten(2)
+    torch.testing.assert_close(got.float(), expected, atol=near, rtol=10 * near)
+    assert favor(*tokens(40.0, dtype), drawn).isfinite().all()  # large states
 
 
 def test_random_features_are_orthogonal_as_long_as_gaussian_rows_and_have_no_preferred_side():
@@ -85,87 +88,82 @@ def test_random_features_are_orthogonal_as_long_as_gaussian_rows_and_have_no_pre
     assert drawn.mean(0).abs().max() < 5 / 200
 
 
-CPU = torch.device("cpu")
-ATOM, PAIR, INNER = 6, 10, 8
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_pairs_stand_in_row_major_order_and_gathers_have_right_gradients(n):
+    graph = line_graph(n, torch.device("cpu"))
+    order = [(low, high) for low in range(n) for high in range(low + 1, n)]
+    atoms, pairs = (made(2, k, 2, dtype=torch.float64) for k in (n, len(order)))
 
+    square, ends = to_square(pairs, graph), endpoint_atoms(atoms, graph)
 
-def states(n, cls):
-    """Atoms and pairs, the line graph, and a module that attends along it."""
-    generator = torch.Generator().manual_seed(n)
-    atoms = torch.randn(BATCH, n, ATOM, generator=generator, dtype=torch.float64)
-    pairs = torch.randn(BATCH, n * (n - 1) // 2, PAIR, generator=generator, dtype=torch.float64)
-    torch.manual_seed(1)
-    widths = (ATOM, PAIR) if cls is AtomsFromPairs else (PAIR, ATOM)
-    return atoms, pairs, line_graph(n, CPU), cls(*widths, INNER, HEADS).double()
+    for pair, (low, high) in enumerate(order):
+        assert torch.equal(square[:, low, high], pairs[:, pair])
+        assert torch.equal(square[:, high, low], pairs[:, pair])
+        assert torch.equal(ends[:, pair], atoms[:, [low, high]])
+    assert not square.diagonal(dim1=1, dim2=2).any()
+    others = [[other for other in range(n) if other != atom] for atom in range(n)]
+    near = torch.stack([square[:, atom, rest] for atom, rest in enumerate(others)], 1)
+    assert torch.equal(incident_pairs(pairs, graph), near)
+    real = torch.arange(n)[None] != 1
+    assert incident_mask(real, graph)[0].tolist() == [[n != 1 for n in rest] for rest in others]
+    assert pair_mask(real, graph)[0].tolist() == [1 not in ends for ends in order]
+    for gather, rows in ((incident_pairs, pairs), (endpoint_atoms, atoms), (to_square, pairs)):
+        assert torch.autograd.gradcheck(lambda x, f=gather: f(x, graph), rows.requires_grad_())
 
 
 @pytest.mark.parametrize(("n", "n_real"), [(2, 2), (3, 2), (9, 8)])
-def test_an_atom_attends_to_its_pairs_as_under_the_dense_mask(n, n_real):
-    """But not to those with padded atoms."""
-    atoms, pairs, graph, attention = states(n, AtomsFromPairs)
-    real = torch.ones(BATCH, n, dtype=torch.bool)
+def test_attention_along_the_line_graph_is_that_under_the_dense_mask(n, n_real):
+    """An atom attends to its pairs, but not to those with padded atoms; a pair to its two atoms."""
+    torch.manual_seed(1)
+    graph, real = line_graph(n, torch.device("cpu")), torch.ones(BATCH, n, dtype=torch.bool)
     real[1, n_real:] = False
+    atoms = made(BATCH, n, 6, dtype=torch.float64)
+    pairs = made(BATCH, n * (n - 1) // 2, 10, dtype=torch.float64)
+    at_atoms, at_pairs = AtomsFromPairs(6, 10, 8, HEADS), PairsFromAtoms(10, 6, 8, HEADS)
 
-    got = attention(atoms, pairs, incident_mask(real, graph), graph)
+    def dense(attention, own, other, mask):
+        rows = attention.query(own), attention.key(other), attention.value(other)
+        return attention.out(dense_attention(*rows, mask, HEADS))
+
+    new_atoms = at_atoms.double()(atoms, pairs, incident_mask(real, graph), graph)
+    new_pairs = at_pairs.double()(pairs, atoms, graph)
 
     mask = incidence(n) & (real[:, graph.first] & real[:, graph.second])[:, None, :]
     mask = mask | ~real[:, :, None]  # rows of padded atoms mean nothing, and must not be NaN here
-    mixed = dense_attention(
-        attention.query(atoms), attention.key(pairs), attention.value(pairs), mask, HEADS
-    )
+    expected = dense(at_atoms, atoms, pairs, mask)
     # The softmax itself runs in float32, whatever the states are in.
-    torch.testing.assert_close(got[real], attention.out(mixed)[real], atol=1e-6, rtol=1e-6)
-    assert got.isfinite().all()
+    torch.testing.assert_close(new_atoms[real], expected[real], atol=1e-6, rtol=1e-6)
+    assert new_atoms.isfinite().all()
+    torch.testing.assert_close(new_pairs, dense(at_pairs, pairs, atoms, incidence(n).T))
     alone = torch.arange(n).expand(BATCH, n) == 0  # an atom without any real pair
-    got = attention(atoms, pairs, incident_mask(alone, graph), graph)
-    torch.testing.assert_close(got[:, 0], attention.out.bias.expand(BATCH, -1))
-
-
-@pytest.mark.parametrize("n", [2, 3, 9])
-def test_a_pair_attends_to_its_two_atoms_by_a_softmax_over_two(n):
-    atoms, pairs, graph, attention = states(n, PairsFromAtoms)
-
-    got = attention(pairs, atoms, graph)
-
-    mixed = dense_attention(
-        attention.query(pairs), attention.key(atoms), attention.value(atoms), incidence(n).T, HEADS
-    )
-    torch.testing.assert_close(got, attention.out(mixed))
-
-
-def operands(*shape, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(1)
-    parts = (shape, (24, shape[-1]), (24,))
-    return [torch.randn(part, generator=generator).to(dtype) for part in parts]
+    new_atoms = at_atoms(atoms, pairs, incident_mask(alone, graph), graph)
+    torch.testing.assert_close(new_atoms[:, 0], at_atoms.out.bias.expand(BATCH, -1))
 
 
 @pytest.mark.parametrize("shape", [(1, 8), (40, 8), (3, 7, 33), (2, 5, 4, 64), (0, 3, 8)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.float16])
 @torch.inference_mode()
 def test_without_gradients_the_result_is_that_of_the_formula(shape, dtype):
-    x, weight, bias = operands(*shape, dtype=dtype)
-    rest = torch.randn(*shape[:-1], 24).to(dtype)
+    x, weight, bias, rest = (
+        made(*part, dtype=dtype) for part in (shape, (24, shape[-1]), (24,), (*shape[:-1], 24))
+    )
     near = {"atol": 2e-5, "rtol": 1e-5} if dtype.itemsize > 2 else {"atol": 0.05, "rtol": 0.02}
+    plain = functional.linear(x.double(), weight.double())
 
-    for bias_given in (bias, None):
-        double = [None if part is None else part.double() for part in (x, weight, bias_given)]
-        expected = functional.linear(*double)
-        got = linear(x, weight, bias_given)
+    for got, expected in (
+        (linear(x, weight), plain),
+        (linear(x, weight, bias), plain + bias.double()),
+        (linear(x, weight, bias, relu=True), (plain + bias.double()).relu()),
+        (linear(x, weight, relu=True), plain.relu()),
+        (linear(x, weight, bias, onto=rest), plain + bias.double() + rest.double()),
+    ):
         assert got.dtype == dtype
         torch.testing.assert_close(got.double(), expected, **near)
-        got = linear(x, weight, bias_given, relu=True)
-        torch.testing.assert_close(got.double(), expected.relu(), **near)
-    got = linear(x, weight, bias, onto=rest)
-    torch.testing.assert_close(
-        got.double(),
-        rest.double() + functional.linear(*map(torch.Tensor.double, (x, weight, bias))),
-        **near,
-    )
 
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 def test_autocast_decides_the_precision(stored):
-    x, weight, bias = operands(50, 16)
+    x, weight, bias = made(50, 16), made(24, 16), made(24)
 
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         got = linear(x, weight.to(stored), bias.to(stored), relu=True)

@@ -13,41 +13,36 @@ from tests.made_training import cpu
 SAMPLES = 3
 
 
-@pytest.fixture(scope="module")
-def model():
-    return stirred(small_settings())
+def plain(model, known, bonds, t):
+    context = model.denoiser.context(known).expand(len(bonds))
+    return model.denoiser(bonds, torch.full((len(bonds),), t), context)
 
 
-def plain(model, context, bonds, t):
-    steps = torch.full((len(bonds),), t)
-    return model.denoiser(bonds, steps, context.expand(len(bonds)))
-
-
-def bonds_of(n_atoms, seed):
-    return torch.stack([noisy_bonds(n_atoms, seed=seed + k) for k in range(SAMPLES)])
+def bonds_of(seed):
+    return torch.stack([noisy_bonds(13, seed=seed + k) for k in range(SAMPLES)])
 
 
 @torch.inference_mode()
-def test_spectra_of_one_shape_take_turns_and_none_sees_another(model):
+def test_spectra_of_one_shape_take_turns_and_none_sees_another():
+    model = stirred(small_settings())
     denoiser = CapturedDenoiser(model.denoiser, cpu())
 
     for seed, formula in enumerate(["C9H8O4", "C6H10N4O3", "C9H8O4"]):
-        context = model.denoiser.context(condition([formula], seed=seed))
-        denoise = denoiser.bound(context, SAMPLES)
+        known = condition([formula], seed=seed)
+        denoise = denoiser.bound(model.denoiser.context(known), SAMPLES)
         for t in (500, 250, 3):
-            bonds = bonds_of(13, seed + t)
-            assert torch.equal(denoise(bonds, t), plain(model, context, bonds, t))
+            bonds = bonds_of(seed + t)
+            assert torch.equal(denoise(bonds, t), plain(model, known, bonds, t))
 
 
 @pytest.mark.parametrize(
     ("room_for", "captures"), [(9, [1, 2, 3]), (2, [1, 2, 3, 2]), (0, [1, 2, 1, 3, 1, 2])]
 )
 @torch.inference_mode()
-def test_graphs_longest_unused_are_dropped_when_memory_is_full(
-    model, monkeypatch, room_for, captures
-):
+def test_graphs_longest_unused_are_dropped_when_memory_is_full(monkeypatch, room_for, captures):
+    model, made = stirred(small_settings()), []
     context = model.denoiser.context(condition(["C6H12O6"]))
-    denoiser, made = CapturedDenoiser(model.denoiser, cpu()), []
+    denoiser = CapturedDenoiser(model.denoiser, cpu())
     capture = denoiser._capture
     sizes = [capture(context, samples)[2] for samples in (3, 2, 1)]
     each = 66 * (8 + 5 * 4) + 8  # a class and five logits a pair, and the step
@@ -65,11 +60,10 @@ def test_graphs_longest_unused_are_dropped_when_memory_is_full(
 def test_weights_cast_once_give_what_autocast_gives():
     low = Runtime(torch.device("cpu"), torch.bfloat16, compile=False, threads=1)
     cast, kept = for_inference(stirred(small_settings()), low), stirred(small_settings())
-    known, bonds = condition(["C9H8O4"]), bonds_of(13, 7)
 
     with low.autocast():
-        found = [plain(net, net.denoiser.context(known), bonds, 100) for net in (cast, kept)]
+        logits = [plain(net, condition(["C9H8O4"]), bonds_of(7), 100) for net in (cast, kept)]
 
-    assert torch.equal(*found)
-    assert cast.denoiser.readout.weight.dtype == torch.bfloat16
-    assert cast.denoiser.readout_norm.weight.dtype == torch.float32
+    assert torch.equal(*logits)
+    readout = (cast.denoiser.readout, cast.denoiser.readout_norm)
+    assert [part.weight.dtype for part in readout] == [torch.bfloat16, torch.float32]

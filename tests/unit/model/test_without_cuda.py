@@ -4,7 +4,7 @@ Tensors lie on the meta device: it takes the paths of a GPU, refuses products wi
 CPU, and holds no values, so whatever asks for one fails.
 """
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
@@ -26,23 +26,29 @@ from tests.made_training import small_model
 META = torch.device("meta")
 
 
-class Moved(TorchDispatchMode):
+class _Moved(TorchDispatchMode):
     """Notes operations whose results lie elsewhere than their inputs."""
 
     def __init__(self):
         super().__init__()
-        self.found = []
+        self.moved = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        inputs, outputs = (devices(values) for values in ((args, kwargs), result))
+        inputs, outputs = (
+            {leaf.device.type for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)}
+            for values in ((args, kwargs), result)
+        )
         if inputs and outputs and inputs != outputs:
-            self.found.append(str(func))
+            self.moved.append(str(func))
         return result
 
 
-def devices(values):
-    return {value.device.type for value in tree_leaves(values) if isinstance(value, torch.Tensor)}
+@contextmanager
+def nothing_waits():
+    with _Moved() as seen:
+        yield
+    assert not seen.moved
 
 
 def there(batch):
@@ -56,11 +62,6 @@ def no_autocast(monkeypatch):
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
 
 
-@pytest.fixture(scope="module")
-def spectra(tmp_path_factory):
-    return made_spectra(tmp_path_factory.mktemp("made") / "spectra")
-
-
 @torch.inference_mode()
 @pytest.mark.parametrize("given", [False, True], ids=["from noise", "from graphs"])
 def test_an_evaluation_waits_for_nothing(given, monkeypatch):
@@ -70,43 +71,40 @@ def test_an_evaluation_waits_for_nothing(given, monkeypatch):
     network = stirred(small_settings(layers=1)).to(META)
     sampler = Sampler(network, Runtime(META, None, False, 1))
     context = network.denoiser.context(there(condition(["C9H8O4"])))
-    start = torch.zeros(20, 78, dtype=torch.long, device=META) if given else None
-    process = torch.full((5,), 0.2, device=META), alpha_bar(500).to(META)
-    task = SamplingTask((500, 200, 0), *process, 3, 20, 78, start=start)
+    process = there((torch.full((5,), 0.2), alpha_bar(500)))
+    task = SamplingTask((500, 200, 0), *process, 3, 20, 78, start=numbers.long() if given else None)
 
-    for _ in range(2):  # the first fills the tables
-        with Moved() as moved:
-            got = sample(sampler.denoiser(context, 20), task, slice(0, 20))
+    sample(sampler.denoiser(context, 20), task, slice(0, 20))  # fills the tables
+    with nothing_waits():
+        drawn = sample(sampler.denoiser(context, 20), task, slice(0, 20))
 
-    assert (got.bond_class.device, got.bond_class.shape) == (META, (20, 78))
-    assert not moved.found
+    assert (drawn.bond_class.device, drawn.bond_class.shape) == (META, (20, 78))
 
 
 def test_what_captured_graphs_know_by_address_is_never_dropped():
-    kept = (line_graph, same_head, constants)
-
-    assert [function.cache_parameters()["maxsize"] for function in kept] == [None, None, None]
+    for function in (line_graph, same_head, constants):
+        assert function.cache_parameters()["maxsize"] is None
 
 
 @pytest.mark.parametrize("name", ["decoder", "encoder"])
-def test_loss_and_gradients_wait_for_nothing_and_are_in_the_precision_of_the_weights(spectra, name):
+def test_loss_and_gradients_wait_for_nothing_and_are_in_the_precision_of_the_weights(
+    tmp_path, name
+):
     settings = TrainingSettings(data=TrainingData(spectra_per_batch=3))
-    molecules = made_molecules(40)
-    stage = {
-        "decoder": lambda: DecoderStage(molecules, settings),
-        "encoder": lambda: EncoderStage(spectra, None, settings),
-    }[name]()
+    if name == "decoder":
+        stage = DecoderStage(made_molecules(40), settings)
+    else:
+        stage = EncoderStage(made_spectra(tmp_path / "spectra"), None, settings)
     network = small_model().to(META)
     batch = there(stage.collate(next(iter(stage.plan(0))), 0))
-    stage.loss(network, batch)  # fills the tables
 
-    with Moved() as moved:
+    stage.loss(network, batch)  # fills the tables
+    with nothing_waits():
         summed, count = stage.loss(network, batch)
         (summed / count).backward()
 
-    part = {"decoder": network.denoiser, "encoder": network.encoder}[name]
+    part = network.denoiser if name == "decoder" else network.encoder
     assert all(p.grad.is_meta and p.grad.dtype == torch.float32 for p in part.parameters())
-    assert not moved.found
 
 
 def test_an_optimiser_step_waits_for_nothing():
@@ -116,10 +114,9 @@ def test_an_optimiser_step_waits_for_nothing():
         parameter.grad = torch.ones_like(parameter)
     muon, _ = optimisers(network, OptimiserSettings(matrices="muon"))
 
-    with Moved() as moved:
+    with nothing_waits():
         norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         muon.step()
         update_average(average, network, 0.9, 5)
 
     assert norm.device == META
-    assert not moved.found
