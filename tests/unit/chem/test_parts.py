@@ -1,4 +1,4 @@
-"""Parts: every pattern of the catalogue, ring systems and acyl chains as they are read."""
+"""Parts that molecules have, and what a chemist demands of them."""
 
 from collections import Counter
 
@@ -6,7 +6,12 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem import parts
-from duallgd_cli.chem.parts import FATTY_ACYL, RING_SYSTEM
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import Guide, read_core
+from duallgd_cli.chem.identity import parse_smiles, smiles_of_inchi
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.chem.parts import FATTY_ACYL, RING_SYSTEM, catalogue
+from duallgd_cli.errors import MoleculeError, RefusedError, UsageError
 
 ROWS = parts.catalogue()
 PATTERNS = [row for row in ROWS if row["kind"] != RING_SYSTEM]
@@ -125,3 +130,125 @@ def test_tautomers_of_a_ring_system_are_one_part(first, second):
 
     assert parts_in(first, RING_SYSTEM) == parts_in(second, RING_SYSTEM) == alike
     assert parts.ring_system(second) == alike[0]
+
+
+FLAVONE, OPEN = "O=c1cc(-c2ccccc2)oc2ccccc12", "*c1ccc(-c2ccccc2)cc1OC"
+
+
+@pytest.mark.parametrize(
+    ("guide", "formula", "status", "message"),
+    [
+        (Guide(FLAVONE), "C14H10O2", "core_mismatch", f"the core {FLAVONE!r}: it lacks 1 C"),
+        (Guide(OPEN), "C10H10N2", "core_mismatch", f"the core {OPEN!r}: it lacks 3 C, 1 O"),
+        (Guide(require=("sulfonamide",)), "C8H9NO2", "no_candidate",
+         "the required 'sulfonamide': it lacks 1 S"),
+        (Guide(require=("CCO", "[Fe]~[#7]NCl")), "C2H6NO", "no_candidate",
+         "the required '[Fe]~[#7]NCl': it lacks 1 N, 1 Cl, 1 Fe"),
+        # Each could be read alone.
+        (Guide("C" * 60).and_also(Guide("N" * 60)), "C80H162", "core_mismatch",
+         "has 120 heavy atoms, and molecules here at most 100; give a part of it"),
+    ],
+)  # fmt: skip
+def test_a_formula_without_the_atoms_that_are_required_is_refused(guide, formula, status, message):
+    with pytest.raises(RefusedError) as refused:
+        guide.require_room(Formula.parse(formula))
+
+    failure, cannot = refused.value.failure, f"{formula} cannot hold "
+    assert failure.status == status
+    assert failure.message.endswith(message)
+    assert failure.message.startswith("core 'CCC" if "120" in message else cannot + message[:8])
+
+
+def test_no_formula_is_refused_that_has_a_molecule_with_the_part():
+    """Patterns with several elements for an atom, or with conditions on what is beside it."""
+    asked = [(row["name"], row["example"]) for row in catalogue() if row["example"]]
+    asked += [("[O,S]", "CS"), ("[!#7]", "CO"), ("[$([#7]),$([#8])]", "CO"), ("[#6;!R]", "CC")]
+
+    for text, smiles in asked:
+        Guide(require=(text,)).require_room(formula_of(Chem.MolFromSmiles(smiles)))
+
+
+@pytest.mark.parametrize(
+    "text", ["c1cc", "", "[Fe]", "*", "C~C", "[Na+].[Cl-]", "[H][H]", "C:C", "CC:C"]
+)
+def test_what_is_no_core_is_refused_by_name(text):
+    with pytest.raises(UsageError, match="core"):
+        read_core(text)
+
+
+# Whatever patterns are tried on, one of them is wanting.
+CROWDED = "CC(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)CN"
+HALF = "CCCCCCCCCCNNNNNNNNNNNN"
+GRID = (
+    "C1CC2CC3CC4CC5CCC6CC7CC8CC9CC%10CCC%11CC%12CC%13CC%14CCC1C1C2C2C3C3C4C4C5C6C5C7C6C8C7C9"
+    "C%10C%11C8C%12C9C%13C%14C1C1C2C3C2C4C5C6C7C8C9C12"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "there", "not_there"),
+    [
+        ("core c1ccccc1", "OCc1ccccc1", "CCO"),
+        ("core *c1ccccc1", "OCc1ccccc1", "CCc1ccc(O)cc1"),
+        # As any of its tautomers, and in an aromatic form.
+        ("core Oc1ccccn1", "O=c1cccc[nH]1", "Oc1ccccc1"), ("core Oc1ccccn1", "O=c1ccccn1C", "CC"),
+        ("core C=CC=C", "c1ccccc1", "CCCC"),
+        ("indole", "c1ccc2[nH]ccc2c1", "c1ccccc1"), ("indole", "Cn1ccc2ccccc12", "CC"),
+        ("Hexose", "OCC1OC(O)C(O)C(O)C1O", "CCO"),
+        ("[#6]C(=O)[OX2H1]", "CC(=O)O", "OCC1OC(O)C(O)C(O)C1O"),
+        ("[N+](=O)[O-]", "Cc1ccccc1[N+](=O)[O-]", "Cc1ccccc1N"),
+        ("[OX2H]." * 8 + "[OX2H]", "OCC(O)C(O)C(O)C(O)C(O)C(O)C(O)CO",
+         "OCC(O)C(O)C(O)C(O)C(O)C(O)CO"),
+        ("[c,C,O,o]." * 10 + "[c,C,O,o]", "Cc1ccc(CC(=O)O)cc1", HALF),
+        ("C(=O)O.C(=O)O", "OC(=O)CC(=O)O", "CC(=O)O"),
+        ("CO.CO", "COCOC", "COC"),  # the two share an atom
+        ("C" * 21, "C" * 21, CROWDED), ("[$(CO),$(CN)]", "CCO", "CCS"),
+        ("[#6]1~[#6]~[#6]~[#6]~[#6]~[#6]~1", "C1CCCCC1", "CCCCCC"),
+    ],
+)  # fmt: skip
+def test_molecules_without_a_core_or_part_or_with_one_that_is_forbidden_are_told_so(
+    text, there, not_there
+):
+    core = text.removeprefix("core ")
+    guides = [Guide(core)] if core != text else [Guide(require=(text,)), Guide(forbid=(text,))]
+
+    faults = []
+    for guide in (Guide(), *guides):
+        guide.check()
+        faults.append([guide.fault(Chem.MolFromSmiles(smiles)) for smiles in (there, not_there)])
+
+    without = "without the core" if core != text else f"without {text}"
+    assert faults == [["", ""], ["", without], [f"with {text}", ""]][: len(faults)]
+
+
+BOMBS = {
+    "parts apart": (".".join(["[c,C,O,o]"] * 8 + ["[Pt,N;H0]"]), HALF),
+    "parts apart, each another": (".".join(f"[#{n},C]" for n in range(20, 31)), HALF),
+    "wildcards in a row": ("~".join(["*"] * 40 + ["[Pt]"]), GRID),
+    "wildcards in a ring": ("*1" + "~*" * 37 + "~[#7]~1", GRID),
+    "branches": ("CC(C)(C)" + "C(C)(C)" * 9 + "C[Pt]", CROWDED),
+    "one inside another": ("[$([#6]~[$(*.*.*.*.*.*.*.*.*.[Pt])])]", HALF),
+    "not that": ("[!$(" + ".".join(["*"] * 12 + ["[Pt]"]) + ")]", HALF),
+    "many fragments": ("CCC.CC.CO.CNC.CC.CCCC.CCO.CCC", CROWDED + "CCCCC"),
+}
+
+
+@pytest.mark.parametrize(("smarts", "smiles"), BOMBS.values(), ids=BOMBS.keys())
+def test_a_pattern_that_takes_for_ever_is_refused_in_time(smarts, smiles):
+    """Else hours: the time limit of the run would end it."""
+    for guide in (Guide(require=(smarts,)), Guide(forbid=(smarts,))):
+        with pytest.raises(RefusedError, match=r"than 100,000 steps; .*fewer wildcards"):
+            guide.fault(Chem.MolFromSmiles(smiles))  # what was cut short before leaves nothing
+
+
+@pytest.mark.parametrize("text", ["C" * 100_000, "[$(" * 900 + "C"])
+def test_texts_of_absurd_length_are_refused_at_once(text):
+    for guide, message in (
+        (Guide(require=(text,)), "characters; write at most 2,000"),
+        (Guide(core=text), "is too long for one"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            guide.check()
+    with pytest.raises(MoleculeError, match="of more than 2,000 characters"):
+        parse_smiles(text)
+    assert smiles_of_inchi("InChI=1S/" + text) == ""

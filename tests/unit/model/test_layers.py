@@ -1,9 +1,18 @@
-"""Linear maps, attention, exact and by random features, and along the line graph, by formulas."""
+"""The network's parts by their formulas: attention, the line graph, graph features, the encoder."""
 
+import math
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
+from scipy.sparse.csgraph import shortest_path
 from torch.nn import functional
 
+from duallgd_cli.chem.elements import HEAVY, LOWEST_VALENCES
+from duallgd_cli.data.peaks import peak_batch
+from duallgd_cli.model.duallgd import MAX_HOPS, MIN_PROBABILITY, graph_features, keep_bits
+from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch
 from duallgd_cli.model.layers import (
     AtomsFromPairs,
     PairsFromAtoms,
@@ -14,6 +23,7 @@ from duallgd_cli.model.layers import (
     pair_mask,
     to_square,
 )
+from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.model.tensors import (
     favor_attention,
     linear,
@@ -21,7 +31,7 @@ from duallgd_cli.model.tensors import (
     projection,
     softmax_attention,
 )
-from tests.made_graphs import dense_attention, incidence
+from tests.made_graphs import dense_attention, incidence, made_peaks, some_rows
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 7, 2, 8
 
@@ -171,3 +181,124 @@ def test_autocast_decides_the_precision(stored):
 
     assert got.dtype == torch.bfloat16
     assert torch.equal(got, expected)
+
+
+def features(bonds, atoms, hydrogens=0.0):
+    """Of one graph without padding."""
+    n = len(atoms)
+    whole = torch.ones(1, n, dtype=torch.bool), torch.tensor([hydrogens])
+    graph = line_graph(n, torch.device("cpu"))
+    seen = graph_features(torch.tensor([bonds]), torch.tensor([atoms]), *whole, graph)
+    return [part[0].numpy() for part in seen]
+
+
+def random_bonds(n, seed, density):
+    rng, m = np.random.default_rng(seed), n * (n - 1) // 2
+    return np.where(rng.random(m) < density, rng.integers(1, 5, m), 0).tolist()
+
+
+CHAIN = [int(high == low + 1) for low in range(9) for high in range(low + 1, 9)]
+CASES = [(n, seed, density) for n in (2, 5, 9, 14) for seed in (1, 2) for density in (0.12, 0.35)]
+
+
+@pytest.mark.parametrize("bonds", [*(random_bonds(*case) for case in CASES), CHAIN])
+def test_features_are_those_of_paths_walks_and_sums_over_bonds(bonds):
+    n = math.isqrt(2 * len(bonds)) + 1
+    low, high = np.triu_indices(n, 1)
+    square = np.zeros((n, n), int)
+    square[low, high] = square[high, low] = bonds
+    adjacency, atoms = (square > 0).astype(int), [row % len(HEAVY) for row in range(n)]
+    power = [np.linalg.matrix_power(adjacency, length) for length in range(6)]
+    hops = np.minimum(shortest_path(adjacency, unweighted=True), MAX_HOPS)[low, high]
+    valence = np.array([0, 1, 2, 3, 1.5])[square].sum(1)
+    free = np.array(LOWEST_VALENCES)[atoms] - valence
+    closed = [*(power[k].diagonal() for k in (3, 4, 5)), (power[3] ** 2).sum(1)]
+    sums = [adjacency.sum(1), valence, free, (square == 4).sum(1)]
+
+    pair_token, walks, by_atom, _ = features(bonds, atoms)
+
+    assert pair_token.tolist() == (np.array(bonds) * (MAX_HOPS + 1) + hops).tolist()
+    np.testing.assert_allclose(by_atom, np.stack([*sums, *map(np.log1p, closed)], 1), rtol=1e-6)
+    between = [np.log1p(power[k][low, high]) for k in (2, 3, 4, 5)]
+    np.testing.assert_allclose(walks, np.stack(between, 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bonds", "atoms", "hydrogens", "totals"),
+    [
+        # C, C, O: two single bonds, six hydrogens. An atom counts as far from itself.
+        ([1, 0, 1], [0, 0, 2], 6.0, [2 / 3, 2 / 3, 0, 0, 3 / 9, 0]),
+        # O bonded twice to one carbon and twice to the other: two valences too many; N is alone.
+        ([0, 0, 2, 0, 2, 0], [0, 0, 1, 2], 0.0, [2 / 4, 1, 5 / 4, -2 / 4, 10 / 16, 1 / 4]),
+    ],
+)
+def test_totals_see_bonds_free_valences_and_atoms_apart(bonds, atoms, hydrogens, totals):
+    np.testing.assert_allclose(features(bonds, atoms, hydrogens)[-1], totals, atol=1e-6)
+
+
+def test_the_most_probable_bits_are_kept_and_improbable_ones_shut_out():
+    probability = torch.tensor([[0.1, 0.9, 0.0, 0.5], [0.3, 0.2, 0.25, 0.01]], requires_grad=True)
+    low = torch.tensor([[0.5, MIN_PROBABILITY, MIN_PROBABILITY * 0.99, 0.0]])
+
+    bit, log_prob = keep_bits(probability, 2)
+    every, shut = keep_bits(low, 10)
+    keep_bits(probability, 4)[1].exp().sum().backward()
+
+    assert bit.tolist() == [[1, 3], [0, 2]]
+    torch.testing.assert_close(log_prob.exp(), torch.tensor([[0.9, 0.5], [0.3, 0.25]]))
+    assert (every.shape, shut[0].isfinite().tolist()) == ((1, 4), [True, True, False, False])
+    assert probability.grad.isfinite().all()
+    assert probability.grad[0, 2] == 0
+
+
+NEAR = {"atol": 1e-5, "rtol": 1e-5}
+
+
+def encoder(**changes):
+    torch.manual_seed(1)
+    return FormulaTransformer(
+        EncoderSettings(layers=2, width=16, heads=4, fingerprint_bits=64, **changes)
+    ).eval()
+
+
+def test_a_spectrum_in_a_batch_has_the_logits_it_has_alone_its_peaks_in_any_order():
+    net, spectra = encoder(), [made_peaks(n, seed=n) for n in (0, 1, 4, 17, 30)]
+
+    together = net(peak_batch(spectra))
+
+    assert together.isfinite().all()
+    for row, spectrum in enumerate(spectra):
+        turned = some_rows(spectrum, np.random.default_rng(5).permutation(len(spectrum.carrier)))
+        torch.testing.assert_close(together[row], net(peak_batch([turned]))[0], **NEAR)
+
+
+def test_many_spectra_have_the_logits_and_gradients_of_one_padded_batch(monkeypatch):
+    net = encoder(dropout=0.0).train()
+    batch = peak_batch([made_peaks(n % 23, seed=n) for n in range(40)])
+
+    def gradients():
+        net.zero_grad()
+        logits = net(batch)
+        (logits * torch.linspace(-1, 1, logits.numel()).view_as(logits)).sum().backward()
+        return logits.detach(), [p.grad for p in net.parameters()]
+
+    logits, parts = gradients()
+    monkeypatch.setattr(PeakBatch, "by_length", lambda own, _: [(torch.arange(40), own)])
+    expected, whole = gradients()
+
+    torch.testing.assert_close(logits, expected, **NEAR)
+    torch.testing.assert_close(parts, whole, atol=1e-4, rtol=1e-4)
+
+
+def test_the_formula_and_a_missing_energy_are_told_and_gradients_are_finite():
+    net, known, empty = encoder(), made_peaks(4), made_peaks(0)
+    missing, zero = known.numbers.copy(), known.numbers.copy()
+    missing[:, 4], zero[:, 4] = np.nan, 0
+
+    without = net(peak_batch([replace(known, numbers=missing), empty]))
+    without.sum().backward()
+
+    others = [replace(known, numbers=zero), replace(empty, parent=empty.parent + 1)]
+    assert without.isfinite().all()
+    assert ((without - net(peak_batch(others))).abs().max(1).values > 1e-4).all()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
