@@ -2,12 +2,13 @@
 
 import itertools
 import math
+import string
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from duallgd_cli.chem.elements import HYDROGEN, N_ELEMENTS
+from duallgd_cli.chem.elements import HYDROGEN, LOWEST_VALENCES, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.peaks import PeakRows
 from duallgd_cli.data.prepared import Molecules
@@ -16,7 +17,6 @@ from duallgd_cli.model.settings import DenoiserSettings, EncoderSettings, ModelS
 
 N_BITS = 4096
 FORMULAS = ("C6H12O6", "C9H8O4", "C4H7NO2S", "C7H5ClN2", "C12H10")
-_BONDS_OF = (4, 3, 2, 3, 2, 1, 1, 1, 1, 3, 4, 2)
 
 
 def small_settings(**denoiser):
@@ -46,16 +46,16 @@ def condition(formulas, size=None, seed=1, n_bits=12):
     parsed = [Formula.parse(text) for text in formulas]
     size = size or max(formula.n_heavy for formula in parsed)
     atom_class = torch.zeros(len(parsed), size, dtype=torch.long)
-    for row, formula in zip(atom_class, parsed, strict=True):
-        row[: formula.n_heavy] = torch.from_numpy(formula.atom_class)
     n_heavy = torch.tensor([formula.n_heavy for formula in parsed])
+    mask = torch.arange(size) < n_heavy[:, None]
+    atom_class[mask] = torch.from_numpy(np.concatenate([f.atom_class for f in parsed]))
     generator = torch.Generator().manual_seed(seed)
     bit = torch.stack([torch.randperm(N_BITS, generator=generator)[:n_bits] for _ in parsed])
     return Condition(
         atom_class=atom_class,
-        atom_mask=torch.arange(size) < n_heavy[:, None],
+        atom_mask=mask,
         formula=torch.from_numpy(np.stack([f.array for f in parsed]).astype(np.float32)),
-        charge=torch.tensor([float(formula.charge) for formula in parsed]),
+        charge=torch.tensor([float(f.charge) for f in parsed]),
         bit=bit,
         bit_log_prob=torch.rand(bit.shape, generator=generator).clamp_min(0.02).log(),
     )
@@ -71,18 +71,12 @@ def noisy_bonds(n_atoms, size=None, seed=1):
     generator = torch.Generator().manual_seed(seed)
     square = torch.randint(0, 5, (n_atoms, n_atoms), generator=generator)
     square *= torch.rand(n_atoms, n_atoms, generator=generator) < 0.4
-    return pad_bonds(upper(square), n_atoms, size or n_atoms)
+    return pad_bonds(square[tuple(torch.triu_indices(n_atoms, n_atoms, 1))], n_atoms, size)
 
 
-def upper(square):
-    """The pairs of a matrix, (N, N, ...) to (M, ...)."""
-    low, high = torch.triu_indices(len(square), len(square), 1)
-    return square[low, high]
-
-
-def pad_bonds(pairs, n_atoms, size):
+def pad_bonds(pairs, n_atoms, size=None):
     """Pairs of `n_atoms` atoms among those of `size` atoms."""
-    low, high = torch.triu_indices(size, size, 1)
+    low, high = torch.triu_indices(size or n_atoms, size or n_atoms, 1)
     padded = pairs.new_zeros(len(low), *pairs.shape[1:])
     padded[(low < n_atoms) & (high < n_atoms)] = pairs
     return padded
@@ -97,34 +91,27 @@ def real_pairs(values, n_atoms, size):
 def made_molecules(count, seed=1, smallest=3, largest=9, fold=None):
     """Random trees with hydrogens to fill them up, as prepared arrays."""
     rng = np.random.default_rng(seed)
-    counts = np.zeros((count, N_ELEMENTS), np.uint8)
-    pairs, bits, n_bonds = [], [], []
-    for row in range(count):
+    counts, pairs, bits, n_bonds = np.zeros((count, N_ELEMENTS), np.uint8), [], [], []
+    for row in counts:
         n = int(rng.integers(smallest, largest + 1))
         elements = np.sort(rng.choice([0, 0, 0, 0, 1, 2, 4], n))
-        bonds = [(int(rng.integers(b)), b) for b in range(1, n)]
-        counts[row] = np.bincount(elements, minlength=N_ELEMENTS)
-        free = sum(_BONDS_OF[e] for e in elements) - 2 * len(bonds)
-        counts[row, HYDROGEN] = max(0, free)
-        pairs += bonds
-        n_bonds.append(len(bonds))
+        pairs += [(int(rng.integers(b)), b) for b in range(1, n)]
+        n_bonds.append(n - 1)
+        row[:] = np.bincount(elements, minlength=N_ELEMENTS)
+        row[HYDROGEN] = max(0, sum(LOWEST_VALENCES[e] for e in elements) - 2 * (n - 1))
         bits.append(np.sort(rng.choice(N_BITS, int(rng.integers(4, 12)), replace=False)))
-    keys = ["".join(letters) for letters in itertools.islice(_keys(), count)]
+    keys = itertools.islice(itertools.product(string.ascii_uppercase, repeat=14), count)
     return Molecules(
         atom_counts=counts,
         charge=np.zeros(count, np.int8),
-        bond_offset=np.concatenate([[0], np.cumsum(n_bonds)]),
+        bond_offset=np.cumsum([0, *n_bonds]),
         bond_pair=np.array(pairs, np.uint8),
         bond_type=rng.integers(1, 5, len(pairs)).astype(np.uint8),
-        bit_offset=np.concatenate([[0], np.cumsum([len(b) for b in bits])]),
+        bit_offset=np.cumsum([0, *map(len, bits)]),
         bits=np.concatenate(bits).astype(np.uint16),
         fold=np.zeros(count, np.uint8) if fold is None else np.asarray(fold, np.uint8),
-        inchikey=np.array(keys, "S14"),
+        inchikey=np.array(list(map("".join, keys)), "S14"),
     )
-
-
-def _keys():
-    return itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=14)
 
 
 def made_peaks(n_rows, seed=1):
@@ -143,8 +130,8 @@ def made_peaks(n_rows, seed=1):
 
 def some_rows(spectrum, index):
     """Some rows of a spectrum, in this order."""
-    parts = ("subformula", "numbers", "carrier")
-    return replace(spectrum, **{name: getattr(spectrum, name)[index] for name in parts})
+    parts = (spectrum.subformula[index], spectrum.numbers[index], spectrum.carrier[index])
+    return replace(spectrum, **dict(zip(("subformula", "numbers", "carrier"), parts, strict=True)))
 
 
 def transition_matrix(alpha, marginal):
@@ -155,19 +142,13 @@ def transition_matrix(alpha, marginal):
 
 
 def dense_attention(query, key, value, mask, heads):
-    """softmax(Q K^T / sqrt(D)) V under a mask, head by head."""
-    parts = []
-    width = query.shape[-1] // heads
-    for head in range(heads):
-        own = slice(head * width, (head + 1) * width)
-        score = query[..., own] @ key[..., own].transpose(1, 2) / math.sqrt(width)
-        weight = torch.softmax(score.masked_fill(~mask, -torch.inf), -1)
-        parts.append(weight @ value[..., own])
-    return torch.cat(parts, -1)
+    """softmax(Q K^T / sqrt(D)) V of each head under a mask, (rows, columns) or (B, ...)."""
+    query, key, value = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, key, value))
+    score = query @ key.transpose(2, 3) / math.sqrt(query.shape[-1])
+    weight = torch.softmax(score.masked_fill(~mask.unsqueeze(-3), -torch.inf), -1)
+    return (weight @ value).transpose(1, 2).flatten(2)
 
 
 def incidence(n):
     """The paper's (N, M) matrix: true where an atom belongs to a pair."""
-    low, high = torch.triu_indices(n, n, 1)
-    atoms = torch.arange(n)[:, None]
-    return (atoms == low) | (atoms == high)
+    return (torch.arange(n)[:, None, None] == torch.triu_indices(n, n, 1)).any(1)

@@ -45,27 +45,36 @@ def exact_products():
     torch.set_float32_matmul_precision(before)
 
 
-def on(device, settings=None):
-    return stirred(settings or small_settings()).to(device)
+def logits(bonds, t, known, settings, runtimes):
+    """Of the same noisy graphs on the devices of two runtimes, each with its precision."""
+    for runtime in runtimes:
+        net = for_inference(stirred(settings), runtime).denoiser
+        with runtime.autocast():
+            context = net.context(known.to(runtime.device))
+            yield net(bonds.to(runtime.device), t.to(runtime.device), context).cpu()
 
 
-@pytest.mark.parametrize("pair_features", [8, 0])
+def runtimes(dtype=None, captured=False):
+    return Runtime(CPU, None, False, 1), Runtime(CUDA, dtype, captured, 1)
+
+
+@pytest.mark.parametrize(
+    ("pair_features", "dtype", "near"),
+    [(8, None, 1e-4), (0, None, 1e-4), (8, torch.bfloat16, 2e-2)],
+)
 @torch.no_grad()
-def test_logits_are_those_of_the_cpu(pair_features):
+def test_logits_are_those_of_the_cpu(pair_features, dtype, near):
     known, size = condition(FORMULAS), 13
     n_heavy = known.atom_mask.sum(1).tolist()
     bonds = torch.stack([noisy_bonds(n, size, seed=n) for n in n_heavy])
     t = torch.tensor([20, 120, 200, 350, 500])
+    settings = small_settings(pair_features=pair_features)
 
-    found = []
-    for device in (CPU, CUDA):
-        net = on(device, small_settings(pair_features=pair_features)).denoiser
-        context = net.context(known.to(device))
-        found.append(net(bonds.to(device), t.to(device), context).cpu())
+    expected, got = logits(bonds, t, known, settings, runtimes(dtype))
 
     for row, n in enumerate(n_heavy):
-        expected, got = (real_pairs(logits[row], n, size) for logits in found)
-        torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
+        both = [real_pairs(part[row], n, size) for part in (got, expected)]
+        torch.testing.assert_close(*both, atol=near, rtol=near)
 
 
 def without_padding(peaks):
@@ -90,59 +99,40 @@ def without_padding(peaks):
 def test_fingerprints_are_those_of_the_cpu_with_padding_or_without():
     peaks = peak_batch([made_peaks(n_rows) for n_rows in (0, 3, 20)])
     packed = map_tensors(without_padding(peaks), lambda tensor: tensor.to(CUDA))
-    network = on(CUDA).encoder
+    network = stirred(small_settings()).encoder.to(CUDA)
 
-    expected = on(CPU).encoder(peaks)
+    expected = stirred(small_settings()).encoder(peaks)
 
     torch.testing.assert_close(network(peaks.to(CUDA)).cpu(), expected, atol=1e-4, rtol=1e-4)
     # Attention in half precision.
     torch.testing.assert_close(network(packed).cpu(), expected, atol=3e-2, rtol=3e-2)
 
 
-@torch.no_grad()
-def test_logits_in_bfloat16_are_close_to_those_of_the_cpu_in_float32():
-    known, bonds = condition(["C9H8O4"] * 2), torch.stack([noisy_bonds(13, seed=s) for s in (1, 2)])
-    t = torch.tensor([60, 400])
-
-    found = []
-    for runtime in (Runtime(CPU, None, False, 1), Runtime(CUDA, torch.bfloat16, False, 1)):
-        net = for_inference(stirred(small_settings()), runtime).denoiser
-        with runtime.autocast():
-            context = net.context(known.to(runtime.device))
-            found.append(net(bonds.to(runtime.device), t.to(runtime.device), context).cpu())
-
-    torch.testing.assert_close(found[1], found[0], atol=2e-2, rtol=2e-2)
+FINGERPRINTS = torch.rand(2, 4096, generator=torch.Generator().manual_seed(1)) ** 8
 
 
-def settings_of(**values):
-    return SamplingSettings(steps=10, samples=200, **values)
+def sampler_of(runtime):
+    return Sampler(for_inference(stirred(small_settings()), runtime), runtime)
 
 
-def drawn(device, *, captured=False, formula="C9H8O4", settings=None):
-    """Samples of a formula; `captured` replays the network, where the device can."""
-    run = Runtime(device, None, captured, 1)
-    sampler = Sampler(for_inference(stirred(small_settings()), run), run)
-    fingerprint = torch.rand(4096, generator=torch.Generator().manual_seed(1)) ** 8
-    samples, notes = from_noise(sampler, formula, fingerprint, settings or settings_of(), seed=3)
-    assert notes == []
-    return samples
-
-
-def from_noise(sampler, formula, fingerprint, settings, seed):
-    """Samples of a formula from pure noise, and notes."""
-    parsed = Formula.parse(formula)
+def drawn(sampler, formula="C9H8O4", fingerprint=FINGERPRINTS[0], seed=3):
+    """Samples of a formula from pure noise."""
+    settings, parsed = SamplingSettings(steps=10, samples=200), Formula.parse(formula)
     n_pairs = parsed.n_heavy * (parsed.n_heavy - 1) // 2
     task = sampler.task(settings, seed, settings.samples, n_pairs)
-    return sampler.draw(sampler.context(parsed, fingerprint), [task], settings)
+    samples, notes = sampler.draw(sampler.context(parsed, fingerprint), [task], settings)
+    assert notes == []
+    return samples
 
 
 @pytest.mark.parametrize("captured", [False, True])
 @pytest.mark.parametrize("formula", ["C9H8O4", "C24H30N3O3"])
 def test_one_seed_is_one_trajectory_on_both_devices(formula, captured):
     """A draw on the edge between two classes may fall either way: one in a hundred samples may."""
-    expected, got = drawn(CPU, formula=formula), drawn(CUDA, formula=formula, captured=captured)
+    cpu, cuda = map(sampler_of, runtimes(captured=captured))
 
-    again = drawn(CUDA, formula=formula, captured=captured)
+    expected, got, again = (drawn(sampler, formula) for sampler in (cpu, cuda, cuda))
+
     assert torch.equal(again.bond_class, got.bond_class)
     assert torch.equal(again.log_likelihood, got.log_likelihood)
     same = (got.bond_class == expected.bond_class).all(1)
@@ -154,15 +144,11 @@ def test_one_seed_is_one_trajectory_on_both_devices(formula, captured):
 
 def test_spectra_take_turns_in_captured_graphs():
     """Sizes come and go and come back; what one spectrum left behind reaches no other."""
-    run = Runtime(CUDA, None, True, 1)
-    sampler = Sampler(for_inference(stirred(small_settings()), run), run)
-    fingerprints = torch.rand(2, 4096, generator=torch.Generator().manual_seed(1)) ** 8
+    _, captured = runtimes(captured=True)
+    sampler = sampler_of(captured)
     turns = [("C9H8O4", 0), ("C6H12O6", 1), ("C9H8O4", 1), ("C12H10", 0), ("C9H8O4", 0)]
 
-    found = [
-        from_noise(sampler, formula, fingerprints[which], settings_of(), seed=5)[0]
-        for formula, which in turns
-    ]
+    found = [drawn(sampler, formula, FINGERPRINTS[which], seed=5) for formula, which in turns]
 
     assert torch.equal(found[0].bond_class, found[4].bond_class)
     assert not torch.equal(found[0].bond_class, found[2].bond_class)

@@ -1,4 +1,6 @@
-"""Laws of formulas, and of molecules taken apart and put together."""
+"""Laws of formulas and adducts, and of molecules taken apart and put together."""
+
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -6,18 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rdkit import Chem
 
+from duallgd_cli.chem.adduct import ADDUCTS, fits, infer_adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import canonical_smiles, charge_free_smiles, parse_smiles, tanimoto
 from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
 from duallgd_cli.chem.repair import repair
-from duallgd_cli.errors import FormulaError
+from duallgd_cli.errors import Failure, FormulaError
 from tests.made_molecules import another_order, moved
 
 FORMULAS = st.builds(
     Formula, st.tuples(*[st.integers(0, 60)] * N_ELEMENTS).filter(any), st.integers(-3, 3)
 )
+SEEDS = st.integers(0, 1 << 30)
 # Building blocks with an open valence at both ends; a chain of them is a molecule.
 PIECES = (
     "C", "N", "O", "S", "CC", "C=C", "C#C", "C(=O)", "NC(=O)", "S(=O)(=O)", "P(=O)(O)",
@@ -25,13 +29,9 @@ PIECES = (
     "C(N=[N+]=[N-])", "C([N+](=O)[O-])", "[N+](C)(C)CC([O-])=NC", "C1CC(CC1)", "C(Cl)",
     "[Si](C)(C)",
 )  # fmt: skip
-
-
-@st.composite
-def molecules(draw):
-    """Chains of building blocks, capped with methyl groups."""
-    pieces = draw(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6))
-    return parse_smiles("C" + "".join(pieces) + "C")
+MOLECULES = st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map(
+    lambda pieces: parse_smiles("C" + "".join(pieces) + "C")
+)
 
 
 @st.composite
@@ -49,50 +49,41 @@ def matrices(draw):
     return formula, np.array(bonds, dtype=np.int8)
 
 
-@given(FORMULAS)
-def test_a_printed_formula_reads_back_as_itself(formula):
+@given(FORMULAS, st.text(max_size=20))
+def test_a_printed_formula_reads_back_as_itself_and_any_text_is_one_or_an_error(formula, text):
     assert Formula.parse(str(formula)) == formula
+    with suppress(FormulaError):
+        assert min(Formula.parse(text).counts) >= 0
 
 
-@given(st.text(max_size=20))
-def test_any_text_is_a_formula_or_a_formula_error(text):
-    try:
-        formula = Formula.parse(text)
-    except FormulaError:
-        return
-    assert min(formula.counts) >= 0
+@given(MOLECULES, SEEDS)
+def test_a_molecule_has_one_bond_matrix_and_comes_back_from_it(mol, seed):
+    rng = np.random.default_rng(seed)
+    turned = Chem.RenumberAtoms(mol, rng.permutation(mol.GetNumAtoms()).tolist())
 
-
-@given(molecules(), st.integers(0, 1 << 30))
-def test_a_molecule_taken_apart_and_shuffled_comes_back(mol, seed):
-    parts = disassemble(mol)
-    order = another_order(parts.atom_class, np.random.default_rng(seed))
-
+    parts, other = disassemble(mol), disassemble(turned)
+    order = another_order(parts.atom_class, rng)
     found = assemble(parts.formula, moved(parts.bond_class, order))
 
+    assert parts.formula == other.formula == formula_of(mol) == formula_of(found)
+    np.testing.assert_array_equal(parts.atom_class, parts.formula.atom_class)
+    np.testing.assert_array_equal(parts.bond_class, other.bond_class)
     assert charge_free_smiles(found) == charge_free_smiles(mol)  # or a tautomer of the molecule
-    assert formula_of(found) == formula_of(mol)
 
 
-@given(molecules(), st.randoms(use_true_random=False))
-def test_a_molecule_has_one_bond_matrix(mol, random):
-    order = list(range(mol.GetNumAtoms()))
-    random.shuffle(order)
-
-    one, other = disassemble(mol), disassemble(Chem.RenumberAtoms(mol, order))
-
-    assert one.formula == other.formula == formula_of(mol)
-    np.testing.assert_array_equal(one.atom_class, one.formula.atom_class)
-    np.testing.assert_array_equal(one.bond_class, other.bond_class)
-
-
-@given(matrices(), st.integers(0, 1 << 30))
-def test_any_matrix_is_rejected_or_becomes_a_molecule_of_the_formula(case, seed):
+@given(matrices(), SEEDS)
+def test_any_matrix_is_rejected_or_becomes_a_molecule_of_the_formula_and_so_does_a_repair(
+    case, seed
+):
     formula, bond_class = case
-    order = another_order(formula.atom_class, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 3, (bond_class.size, 5))
+    order = another_order(formula.atom_class, rng)
 
     mol, again = assemble(formula, bond_class), assemble(formula, moved(bond_class, order))
+    fixed = repair(formula, bond_class, logits - np.logaddexp.reduce(logits, 1, keepdims=True))
 
+    assert fixed is None or not isinstance(assemble(formula, fixed), Rejection)
     if isinstance(mol, Rejection):
         assert again == mol
         return
@@ -102,23 +93,69 @@ def test_any_matrix_is_rejected_or_becomes_a_molecule_of_the_formula(case, seed)
     assert canonical_smiles(mol) == canonical_smiles(again)
 
 
-@given(matrices(), st.integers(0, 1 << 30))
-def test_a_repair_gives_nothing_or_a_molecule_of_the_formula(case, seed):
-    formula, bond_class = case
-    logits = np.random.default_rng(seed).normal(0, 3, (bond_class.size, 5))
-    log_prob = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-
-    fixed = repair(formula, bond_class, log_prob)
-
-    assert fixed is None or not isinstance(assemble(formula, fixed), Rejection)
+BITS = st.sets(st.integers(0, 4095))
 
 
-@given(st.sets(st.integers(0, 4095)), st.sets(st.integers(0, 4095)))
-def test_similarity_is_symmetric_and_between_zero_and_one(one, other):
+@given(BITS, BITS)
+def test_similarity_is_that_of_sets(one, other):
     a, b = (np.array(sorted(bits), dtype=np.uint16) for bits in (one, other))
 
-    assert tanimoto(a, b) == tanimoto(b, a)
-    assert 0.0 <= tanimoto(a, b) <= 1.0
-    assert tanimoto(a, b) == pytest.approx(
-        len(one & other) / len(one | other) if one | other else 1.0
-    )
+    expected = len(one & other) / len(one | other) if one | other else 1.0
+    assert tanimoto(a, b) == tanimoto(b, a) == pytest.approx(expected)
+
+
+@st.composite
+def closed_shells(draw):
+    """Formulas of C, N, O, S, H with something for every adduct to take."""
+    c, n, o, s = (draw(st.integers(*span)) for span in ((1, 40), (0, 8), (1, 12), (0, 3)))
+    return Formula.parse(f"C{c}H{2 * c + n + 2 - 2 * draw(st.integers(0, c))}N{n}O{o}S{s}")
+
+
+@given(closed_shells(), st.sampled_from(ADDUCTS), st.integers(0, 5), st.data())
+def test_an_adduct_comes_back_from_a_precursor_and_from_any_case_and_blanks(
+    formula, adduct, at, data
+):
+    text = "".join(data.draw(st.sampled_from([c.lower(), c.upper()])) for c in adduct.name)
+
+    assert parse_adduct(text) == parse_adduct(f"{adduct.name[:at]} {adduct.name[at:]} ") == adduct
+    if fits(formula, adduct):
+        mz = precursor_mz(formula, adduct)
+        assert adduct in infer_adduct(formula, mz, adduct.polarity, 1)
+
+
+NEUTRAL = st.sampled_from(["ACN", "H2O", "NH3", "MeOH", "FA", "CO2", "DMSO", "HBr"])
+CHARGED = {1: ["H", "Na", "K", "Li", "NH4", "Ag"], -1: ["Cl", "Br", "CF3COO", "HCOO", "NO3"]}
+
+
+@st.composite
+def adducts(draw):
+    """Texts of adducts: molecules, up to two neutral groups, and groups that carry a charge."""
+    polarity, size = draw(st.sampled_from([1, -1])), draw(st.integers(1, 3))
+    neutral = draw(st.lists(st.tuples(st.sampled_from("+-"), NEUTRAL).map("".join), max_size=2))
+    carriers = [f"+{draw(st.sampled_from(CHARGED[polarity]))}" for _ in range(size)]
+    if polarity < 0 and draw(st.booleans()):
+        carriers = [f"-{size}H"]
+    groups = "".join(draw(st.permutations([*neutral, *carriers])))
+    return f"[{draw(st.sampled_from(['', '2', '3']))}M{groups}]{size}{'+' if polarity > 0 else '-'}"
+
+
+@given(closed_shells(), adducts())
+def test_an_adduct_is_read_back_from_its_name_and_a_mass_from_its_mz(formula, text):
+    adduct = parse_adduct(text)
+
+    again, mass = parse_adduct(adduct.name), adduct.neutral_mass(precursor_mz(formula, adduct))
+
+    assert (again, again.name) == (adduct, adduct.name)
+    assert abs(adduct.charge) == int(text[-2])
+    assert adduct.trained.polarity == adduct.polarity
+    assert mass == pytest.approx(formula.mass, abs=1e-9)
+    first, whole = adduct.carriers[0], adduct.carriers[-1]
+    assert first[:3] == (0, "", 0)
+    assert (whole.molecules, whole.charge) == (adduct.molecules - 1, adduct.charge)
+
+
+@given(st.text(max_size=30) | st.text("M[]()+-0123456789HNaKClOC2.* ", max_size=40))
+def test_any_text_is_an_adduct_or_a_failure(text):
+    adduct = parse_adduct(text)
+
+    assert isinstance(adduct, Failure) or parse_adduct(adduct.name) == adduct

@@ -1,4 +1,4 @@
-"""Laws of the enumeration of molecular formulas by mass."""
+"""Laws of formulas by mass: of molecules, and of fragments within an ion."""
 
 import itertools
 
@@ -20,15 +20,12 @@ from duallgd_cli.formulas.composition import (
     decoded,
     parse_elements,
 )
+from duallgd_cli.spectra.annotation import SubformulaTable
 
 MASSES = np.array(MASSES_DA)
 # Any P S F Cl Br of at most three atoms together.
 RARER_PARTS = np.array(
-    [
-        (p, s, f, cl, br, 0, 0, 0, 0)
-        for p, s, f, cl, br in itertools.product(range(4), repeat=5)
-        if p + s + f + cl + br <= 3
-    ]
+    [(*few, 0, 0, 0, 0) for few in itertools.product(range(4), repeat=5) if sum(few) <= 3]
 )
 SPACE = FormulaSpace(RARER_PARTS)
 
@@ -37,28 +34,27 @@ SPACE = FormulaSpace(RARER_PARTS)
 def molecules(draw):
     """Counts of closed-shell molecules of C, H, N, O and at most three rarer atoms."""
     counts = np.zeros(N_ELEMENTS, dtype=np.int16)
-    counts[0] = draw(st.integers(1, 40))
-    counts[INDEX["N"]], counts[INDEX["O"]] = draw(st.integers(0, 6)), draw(st.integers(0, 9))
+    for symbol, span in (("C", (1, 40)), ("N", (0, 6)), ("O", (0, 9))):
+        counts[INDEX[symbol]] = draw(st.integers(*span))
     counts[RARER] = RARER_PARTS[draw(st.integers(0, len(RARER_PARTS) - 1))]
-    trivalent = int(counts[INDEX["N"]] + counts[INDEX["P"]])
-    monovalent = int(counts[[INDEX["F"], INDEX["Cl"], INDEX["Br"]]].sum())
-    most = 2 * int(counts[0]) + 2 + trivalent - monovalent
-    counts[HYDROGEN] = max(most - 2 * draw(st.integers(0, 20)), 0)
+    formula = Formula(tuple(counts.tolist()))
+    counts[HYDROGEN] = max(int(2 * formula.unsaturation) - 2 * draw(st.integers(0, 20)), 0)
     return counts
 
 
-def text(counts):
-    return str(Formula(tuple(int(n) for n in counts)))
-
-
-@given(molecules(), st.floats(-1, 1))
-def test_a_molecule_the_rules_allow_is_found_by_its_mass(counts, error):
-    mass = float(counts @ MASSES)
+@given(molecules(), st.floats(-1, 1), st.sampled_from(("CHNO", "CHNOPS", "CHNOCl2", "C, H, O")))
+def test_a_molecule_the_rules_allow_is_found_by_its_mass_if_it_has_no_other_elements(
+    counts, error, elements
+):
+    mass, largest = float(counts @ MASSES), np.array(parse_elements(elements))
     tolerance = 5e-6 * mass
+    asked = mass + error * tolerance * 0.999, tolerance
 
-    found = SPACE.find(mass + error * tolerance * 0.999, tolerance)
+    found = SPACE.find(*asked)
+    few = FormulaSpace(RARER_PARTS, largest.tolist()).find(*asked)
 
     assert (found == counts).all(axis=1).any() == are_possible(counts[None], 0)[0]
+    assert few.tolist() == found[(found <= largest).all(axis=1)].tolist()
 
 
 @given(st.floats(30, 900), st.floats(1e-4, 5e-3), st.sampled_from((0, 1)))
@@ -68,45 +64,70 @@ def test_what_is_found_has_the_mass_obeys_the_rules_and_comes_once(mass, toleran
     assert (np.abs(found @ MASSES - mass) <= tolerance + 1e-9).all()
     assert are_possible(found, charge).all()
     assert np.unique(codes(found)).size == len(found)
-    for counts in found[:20]:
-        formula = Formula(tuple(int(n) for n in counts), charge)
+    for counts in found[:20].tolist():
+        formula = Formula(tuple(counts), charge)
         assert formula.has_even_electrons
         assert formula.unsaturation >= 0
 
 
-@given(molecules(), st.sampled_from(("CHNO", "CHNOS", "CHNOPS", "CHNOCl2", "C, H, O")))
-def test_elements_restrict_what_is_found_and_nothing_else(counts, elements):
-    largest = np.array(parse_elements(elements))
-    mass = float(counts @ MASSES)
-
-    found = FormulaSpace(RARER_PARTS, largest.tolist()).find(mass, 2e-3)
-
-    everything = SPACE.find(mass, 2e-3)
-    expected = everything[(everything <= largest).all(axis=1)]
-    assert (found == expected).all()
-
-
 @given(st.tuples(*(st.integers(0, largest) for largest in LARGEST)))
-def test_a_code_names_one_formula(counts):
-    array = np.array([counts])
+def test_a_code_names_one_formula_and_too_large_a_count_has_none(counts):
+    large, negative = [LARGEST[0] + 1, *counts[1:]], [counts[0], -1, *counts[2:]]
 
-    assert (decoded(codes(array)) == array).all()
+    code = codes(np.array([counts, large, negative]))
 
-
-def test_a_count_too_large_for_a_code_has_none():
-    counts = np.zeros((2, N_ELEMENTS), dtype=np.int64)
-    counts[0, 0], counts[1, 1] = LARGEST[0] + 1, -1
-
-    assert codes(counts).tolist() == [-1, -1]
+    assert decoded(code[:1]).tolist() == [[*counts]]
+    assert code[1:].tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        *("", "HNO", "CHX", "CHNO!", "12", "CC'", "C H N O Uuo"),
-        *("CHNOPt", "CH-N", "chno", "C0H4"),
-    ],
+    ["", "HNO", "CHX", "CHNO!", "12", "CC'", "C H N O Uuo", "CHNOPt", "CH-N", "chno", "C0H4"],
 )
 def test_elements_that_make_no_molecule_are_refused_in_a_sentence(text):
     with pytest.raises(ConfigError, match="elements must be symbols with C among them"):
         FormulaSettings(elements=text)
+
+
+# Twice the rings and double bonds, less 2, of an atom; by lowest valences, written out again.
+EXCESS = np.array([2, 1, 0, 1, 0, -1, -1, -1, -1, 1, 2, 0, -1])  # C N O P S F Cl Br I B Si Se H
+SMALL_IONS = st.tuples(
+    st.integers(0, 6),
+    *(st.integers(0, 2) for _ in range(4)),
+    *(st.integers(0, 1) for _ in range(N_ELEMENTS - 6)),
+    st.integers(0, 14),
+).filter(lambda counts: 0 < sum(map(bool, counts)) <= 6)
+
+
+@given(SMALL_IONS, st.data(), st.sampled_from([2e-4, 0.02, 0.6]))
+def test_the_search_of_fragments_equals_brute_force(ion, data, tolerance_da):
+    mass = float(np.array([data.draw(st.integers(0, n)) for n in ion]) @ MASSES) + 1e-4
+    every = np.array(list(itertools.product(*(range(n + 1) for n in ion))))
+    fits = (np.abs(mass - every @ MASSES) <= tolerance_da) & (every @ EXCESS >= -3)
+
+    matches = SubformulaTable(ion, float(ion @ MASSES)).find(
+        np.array([mass]), np.array([tolerance_da])
+    )
+
+    found = matches.counts.astype(int)
+    assert sorted(found.tolist()) == sorted(every[fits].tolist())
+    assert matches.excess.tolist() == (found @ EXCESS).tolist()
+
+
+@given(
+    st.tuples(*(st.integers(0, 12) for _ in range(N_ELEMENTS - 1)), st.integers(0, 60)),
+    st.lists(st.floats(1, 600), min_size=1, max_size=4),
+    st.floats(1e-5, 2e-3),
+)
+def test_every_fragment_lies_within_the_ion_and_the_tolerance(ion, masses, tolerance_da):
+    wanted = np.array(masses)
+
+    table = SubformulaTable(ion, min(float(ion @ MASSES), 200.0))
+    matches = table.find(wanted, np.full(wanted.size, tolerance_da))
+
+    error_da = wanted[matches.owner] - matches.counts @ MASSES
+    assert (matches.counts >= 0).all()
+    assert (matches.counts <= np.array(ion)).all()
+    np.testing.assert_allclose(matches.error_da, error_da, atol=1e-9)
+    assert (np.abs(error_da) <= tolerance_da + 1e-9).all()
+    assert (np.diff(matches.owner) >= 0).all()

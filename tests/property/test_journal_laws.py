@@ -1,3 +1,5 @@
+"""A journal that was torn, changed or shuffled is completed, noticed or refused."""
+
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,69 +15,70 @@ FEATURES = [feature(0), feature(1, n_hypotheses=3), feature(2, text="timeout"), 
 START = '{"duallgd_journal":5,'
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """The bytes of a finished journal."""
-    return run(tmp_path_factory.mktemp("written") / "j")
-
-
-def run(path, header=HEADER):
+def finish(path):
     """Resume a journal and finish it; its bytes."""
-    with Journal.resume(path, header) as journal:
+    with Journal.resume(path, HEADER) as journal:
         fill(journal, *FEATURES)
         if not journal.end:
             journal.finish({"cases": len(FEATURES), "ms1": 0})
     return path.read_bytes()
 
 
-@given(st.lists(st.integers(min_value=0), min_size=1, max_size=3), st.binary(max_size=40))
-def test_a_journal_torn_at_any_byte_is_completed_to_the_same_content(written, tears, garbage):
-    """A crash of the machine may leave any bytes in the last block, but no whole further line."""
+@pytest.fixture(scope="module")
+def path():
+    """The file whose content each example writes anew."""
     with TemporaryDirectory() as folder:
-        path = Path(folder, "j")
-        path.write_bytes(written)
-        for tear in tears:
-            path.write_bytes(path.read_bytes()[: tear % (len(written) + 1)])
-        kept = path.read_bytes()
-        if kept[-1:] == b"\n":
-            path.write_bytes(kept + garbage.replace(b"\n", b""))
-        assert run(path) == written
+        yield Path(folder, "j")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The bytes of a finished journal."""
+    return finish(tmp_path_factory.mktemp("written") / "j")
+
+
+@given(st.lists(st.integers(min_value=0), min_size=1, max_size=3), st.binary(max_size=40))
+def test_a_journal_torn_at_any_byte_is_completed_to_the_same_content(path, written, tears, garbage):
+    """A crash of the machine may leave any bytes in the last block, but no whole further line."""
+    kept = written
+    for tear in tears:
+        kept = kept[: tear % (len(kept) + 1)]
+    path.write_bytes(kept + garbage.replace(b"\n", b"") if kept[-1:] == b"\n" else kept)
+
+    assert finish(path) == written
 
 
 @given(st.integers(min_value=0, max_value=3), st.permutations(range(4)))
-def test_features_are_read_the_same_in_whatever_order_they_were_finished(stop, order):
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "j")
-        with Journal.create(path, HEADER) as journal:
-            fill(journal, *(FEATURES[number] for number in order[:stop]))
-        run(path)
-        finished = FinishedRun([path])
-        assert list(finished.features()) == FEATURES
+def test_features_are_read_the_same_in_whatever_order_they_were_finished(path, stop, order):
+    path.unlink(missing_ok=True)
+    with Journal.create(path, HEADER) as journal:
+        fill(journal, *(FEATURES[number] for number in order[:stop]))
+
+    finish(path)
+
+    assert list(FinishedRun([path]).features()) == FEATURES
 
 
 @given(st.data())
-def test_a_byte_that_changed_is_noticed_wherever_it_is(written, data):
+def test_a_byte_that_changed_is_noticed_wherever_it_is(path, written, data):
     """What stands before it counts as it was written, what comes after does not count."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "j")
-        place = data.draw(st.integers(len(START), len(written) - 1))
-        other = data.draw(st.integers(0, 255).filter(lambda byte: byte != written[place]))
-        path.write_bytes(written[:place] + bytes([other]) + written[place + 1 :])
+    place = data.draw(st.integers(len(START), len(written) - 1))
+    other = data.draw(st.integers(0, 255).filter(lambda byte: byte != written[place]))
+    path.write_bytes(written[:place] + bytes([other]) + written[place + 1 :])
+    n_lines = written[:place].count(b"\n")
 
-        kept = scan(path)
+    kept = scan(path)
 
-        n_lines = written[:place].count(b"\n")
-        assert (kept.end, len(kept.finished)) == (None, max(0, n_lines - 1))
-        assert kept.good_bytes <= place
-        if kept.header is not None:
-            partial = FinishedRun([path], partial=True)
-            assert list(partial.features()) == FEATURES[: n_lines - 1]
-        if not kept.is_damaged:  # as a crash leaves it
-            assert n_lines >= written.count(b"\n") - 2
-            assert run(path) == written
-        else:
-            with pytest.raises(UsageError, match=f"is damaged after byte {kept.good_bytes}"):
-                run(path)
+    assert (kept.end, len(kept.finished)) == (None, max(0, n_lines - 1))
+    assert kept.good_bytes <= place
+    if kept.header is not None:
+        assert list(FinishedRun([path], partial=True).features()) == FEATURES[: n_lines - 1]
+    if not kept.is_damaged:  # as a crash leaves it
+        assert n_lines >= written.count(b"\n") - 2
+        assert finish(path) == written
+    else:
+        with pytest.raises(UsageError, match=f"is damaged after byte {kept.good_bytes}"):
+            finish(path)
 
 
 @pytest.mark.parametrize("place", range(len(START)))
@@ -85,27 +88,23 @@ def test_a_file_whose_first_bytes_changed_is_refused_and_left_as_it_is(tmp_path,
         changed = written[:place] + bytes([other]) + written[place + 1 :]
         path.write_bytes(changed)
 
-        with pytest.raises(DuallgdError, match="journal"):
-            run(path)
-        with pytest.raises(DuallgdError, match="journal"):
-            FinishedRun([path], partial=True)
+        for opened in (finish, lambda path: FinishedRun([path], partial=True)):
+            with pytest.raises(DuallgdError, match="journal"):
+                opened(path)
 
         assert path.read_bytes() == changed
 
 
 @given(st.permutations(range(6)), st.integers(0, 6))
-def test_lines_that_are_moved_or_taken_out_are_noticed(written, order, n_kept):
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "j")
-        lines = written.splitlines(keepends=True)
-        same = next((n for n in range(n_kept) if order[n] != n), n_kept)
-        path.write_bytes(b"".join(lines[number] for number in order[:n_kept]))
+def test_lines_that_are_moved_or_taken_out_are_noticed(path, written, order, n_kept):
+    lines = written.splitlines(keepends=True)
+    same = next((n for n in range(n_kept) if order[n] != n), n_kept)
+    path.write_bytes(b"".join(lines[number] for number in order[:n_kept]))
 
-        if n_kept and order[0] != 0:
-            with pytest.raises(UsageError, match="is not a duallgd journal"):
-                scan(path)
-            return
+    if n_kept and order[0] != 0:
+        with pytest.raises(UsageError, match="is not a duallgd journal"):
+            scan(path)
+    else:
         kept = scan(path)
-
         assert len(kept.finished) == max(0, min(same, len(lines) - 1) - 1)
         assert (kept.end is not None) == (same == len(lines))

@@ -1,4 +1,4 @@
-"""Parts: every pattern of the catalogue, ring systems and acyl chains as they are read."""
+"""Parts that molecules have, and what a chemist demands of them."""
 
 from collections import Counter
 
@@ -6,32 +6,31 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem import parts
+from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.guide import Guide, read_core
+from duallgd_cli.chem.identity import parse_smiles, smiles_of_inchi
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.chem.parts import FATTY_ACYL, RING_SYSTEM, catalogue
+from duallgd_cli.errors import MoleculeError, RefusedError, UsageError
 
 ROWS = parts.catalogue()
-PATTERNS = [row for row in ROWS if row["kind"] != parts.RING_SYSTEM]
-RINGS = [row for row in ROWS if row["kind"] == parts.RING_SYSTEM]
+PATTERNS = [row for row in ROWS if row["kind"] != RING_SYSTEM]
+RINGS = [row["smarts"] for row in ROWS if row["kind"] == RING_SYSTEM]
 
 
-def names_in(smiles, kind=None):
-    """Names of the parts of one molecule."""
-    found, _ = parts.find([smiles])
-    return {part.name for part in found if kind in (None, part.kind)}
+def parts_in(smiles, kind):
+    return [part for part in parts.find([smiles])[0] if part.kind == kind]
 
 
 def test_every_pattern_is_in_its_example_and_in_no_counterexample():
-    molecules = [row["example"] for row in PATTERNS] + [row["counterexample"] for row in PATTERNS]
+    molecules = [row[which] for which in ("example", "counterexample") for row in PATTERNS]
 
     found, present = parts.find(molecules)
 
-    has = {(part.kind, part.name): row for part, row in zip(found, present, strict=True)}
-    missed, wrong = [], []
+    has = {(part.kind, part.name): row.tolist() for part, row in zip(found, present, strict=True)}
     for number, row in enumerate(PATTERNS):
-        molecules_with = has.get((row["kind"], row["name"]))
-        if molecules_with is None or not molecules_with[number]:
-            missed.append(row["name"])
-        elif molecules_with[number + len(PATTERNS)]:
-            wrong.append(row["name"])
-    assert (missed, wrong) == ([], [])
+        with_part = has[row["kind"], row["name"]]
+        assert (with_part[number], with_part[number + len(PATTERNS)]) == (True, False), row["name"]
 
 
 def substituted(smiles):
@@ -43,62 +42,51 @@ def substituted(smiles):
             mol.GetAtomWithIdx(atom.GetIdx()).SetNumExplicitHs(0)
             mol.AddBond(atom.GetIdx(), mol.AddAtom(Chem.Atom("C")), Chem.BondType.SINGLE)
             Chem.SanitizeMol(mol)
-            yield mol
+            yield Chem.MolToSmiles(mol)
 
 
+@pytest.mark.slow
 def test_a_ring_system_and_its_pattern_are_found_alone_and_with_a_substituent_anywhere():
-    for row in RINGS:
-        bare = Chem.MolFromSmiles(row["smarts"])
-        pattern = Chem.MolFromSmarts(parts.ring_system(row["smarts"]).smarts)
-        assert Chem.MolToSmiles(bare) == row["smarts"]
-        molecules = [bare, *substituted(row["smarts"])]
-        assert all(mol.HasSubstructMatch(pattern) for mol in molecules), row["name"]
-        found, present = parts.find(list(map(Chem.MolToSmiles, molecules)))
-        rings = [part.kind == parts.RING_SYSTEM for part in found]
-        assert [part.name for part in found if part.kind == parts.RING_SYSTEM] == [row["name"]]
-        assert present[rings].all()
+    for smiles in RINGS:
+        part = parts.ring_system(smiles)
+        assert Chem.CanonSmiles(smiles) == smiles
+        for molecule in (smiles, *substituted(smiles)):
+            assert parts_in(molecule, RING_SYSTEM) == [part], molecule
+            assert parts.matches(part.smarts, molecule), molecule
 
 
 @pytest.mark.parametrize(
-    ("smiles", "expected"),
+    ("smiles", "kind", "names"),
     [
-        ("CCCCCCCCC=CCCCCCCCC(=O)OC", {"C18:1"}),
-        ("CCCCCC=CCC=CCCCCCCCC(=O)OCC(O)COC(=O)CCCCCCCCCCCCCCC", {"C18:2", "C16:0"}),
-        ("CCCC(=O)NC", {"C4:0"}),
-        ("CC(=O)OC", set()),  # acetyl is a group
-        ("CCC(C)CCCC(=O)O", set()),  # branched
-        ("OCCCCCCC(=O)O", set()),  # not plain to its end
-        ("C1CCCCCCCCC(=O)O1", set()),  # a ring
+        ("CCCCCCCCC=CCCCCCCCC(=O)OC", FATTY_ACYL, "C18:1"),
+        ("CCCCCC=CCC=CCCCCCCCC(=O)OCC(O)COC(=O)CCCCCCCCCCCCCCC", FATTY_ACYL, "C16:0 C18:2"),
+        ("CCCC(=O)NC", FATTY_ACYL, "C4:0"),
+        ("CC(=O)OC", FATTY_ACYL, ""),  # acetyl is a group
+        ("CCC(C)CCCC(=O)O", FATTY_ACYL, ""),  # branched
+        ("OCCCCCCC(=O)O", FATTY_ACYL, ""),  # not plain to its end
+        ("C1CCCCCCCCC(=O)O1", FATTY_ACYL, ""),  # a ring
+        ("C1CCC2(CC1)CCCC2", RING_SYSTEM, "C1CCC2(CC1)CCCC2"),  # rings that share one atom are one
+        ("c1ccccc1-c1ccccn1", RING_SYSTEM, "benzene pyridine"),  # rings that share none are two
+        ("Cn1cnc2c1c(=O)n(C)c(=O)n2C", RING_SYSTEM, "xanthine"),  # with what is doubly bound
+        ("Cn1cnc2c1n(C)c(=O)n(C)c2=O", RING_SYSTEM, "xanthine"),  # wherever its hydrogens would be
+        ("Nc1ncnc2c1ncn2C1CCCO1", RING_SYSTEM, "purine tetrahydrofuran"),  # 9H
+        ("Cn1cnc2ncncc21", RING_SYSTEM, "purine"),  # 7H
+        ("Cn1nc2ccccc2n1", RING_SYSTEM, "benzotriazole"),
+        ("Cn1cnc(=O)cc1", RING_SYSTEM, "pyrimidinone"),
+        ("Cn1ccc(=O)nc1", RING_SYSTEM, "pyrimidinone"),
+        ("C[n+]1ccccc1", RING_SYSTEM, "c1cc[nH+]cc1"),
+        ("CN(C)c1ccc(C=C2C=CC(=[N+](C)C)C=C2)cc1", RING_SYSTEM, "C=C1C=CC(=[NH2+])C=C1 benzene"),
+        ("CCOC(=O)C1=NC=NC1=[N+]=[N-]", RING_SYSTEM, "[NH2+]=C1C=NC=N1"),
+        ("CCCC", RING_SYSTEM, ""),
     ],
 )
-def test_acyl_chains_are_counted(smiles, expected):
-    assert names_in(smiles, parts.FATTY_ACYL) == expected
+def test_acyl_chains_and_ring_systems_are_read_from_the_molecule_and_found_in_it(
+    smiles, kind, names
+):
+    found = parts_in(smiles, kind)
 
-
-@pytest.mark.parametrize(
-    ("smiles", "expected"),
-    [
-        ("C1CCC2(CC1)CCCC2", {"C1CCC2(CC1)CCCC2"}),  # rings that share one atom are one system
-        ("c1ccccc1-c1ccccn1", {"benzene", "pyridine"}),  # rings that share none are two
-        ("Cn1cnc2c1c(=O)n(C)c(=O)n2C", {"xanthine"}),  # what is doubly bound belongs to it
-        ("Cn1cnc2c1n(C)c(=O)n(C)c2=O", {"xanthine"}),  # wherever its hydrogens would be
-        ("Nc1ncnc2c1ncn2C1CCCO1", {"purine", "tetrahydrofuran"}),  # 9H
-        ("Cn1cnc2ncncc21", {"purine"}),  # 7H
-        ("Cn1nc2ccccc2n1", {"benzotriazole"}),
-        ("Cn1cnc(=O)cc1", {"pyrimidinone"}),
-        ("Cn1ccc(=O)nc1", {"pyrimidinone"}),
-        ("C[n+]1ccccc1", {"c1cc[nH+]cc1"}),
-        ("CN(C)c1ccc(C=C2C=CC(=[N+](C)C)C=C2)cc1", {"benzene", "C=C1C=CC(=[NH2+])C=C1"}),
-        ("CCOC(=O)C1=NC=NC1=[N+]=[N-]", {"[NH2+]=C1C=NC=N1"}),
-        ("CCCC", set()),
-    ],
-)
-def test_ring_systems_are_read_from_the_molecule_and_found_in_it(smiles, expected):
-    found, _ = parts.find([smiles])
-    rings = [part for part in found if part.kind == parts.RING_SYSTEM]
-
-    assert {part.name for part in rings} == expected
-    assert all(parts.matches(part.smarts, smiles) for part in rings)
+    assert [part.name for part in found] == names.split()
+    assert all(parts.matches(part.smarts, smiles) for part in found)
 
 
 def test_parts_of_a_molecule_do_not_depend_on_its_company():
@@ -108,9 +96,8 @@ def test_parts_of_a_molecule_do_not_depend_on_its_company():
     found, present = parts.find(molecules)
 
     assert not present[:, 1].any()
-    for number, smiles in enumerate(molecules):
-        alone, _ = parts.find([smiles])
-        assert [found[row] for row in present[:, number].nonzero()[0]] == alone
+    for smiles, with_part in zip(molecules, present.T, strict=True):
+        assert [found[row] for row in with_part.nonzero()[0]] == parts.find([smiles])[0]
 
 
 def test_equal_bonds_have_equal_environments():
@@ -118,30 +105,150 @@ def test_equal_bonds_have_equal_environments():
         ["c1ccccc1", "no molecule", "CCCCO", "[Na+]"]
     )
 
-    assert len(set(benzene)) == 1
-    assert len(set(butanol)) == len(butanol) == 4
+    assert (len(set(benzene)), len(set(butanol)), len(butanol)) == (1, 4, 4)
     assert broken == ion == []
 
 
 def test_a_name_and_a_pattern_stand_for_one_part():
     names = Counter(row["name"].lower() for row in ROWS)
     patterns = Counter(row["smarts"] for row in PATTERNS)
-    patterns.update(parts.ring_system(row["smarts"]).smarts for row in RINGS)
+    patterns.update(parts.ring_system(smiles).smarts for smiles in RINGS)
 
-    assert [name for name, count in names.items() if count > 1] == []
-    assert [smarts for smarts, count in patterns.items() if count > 1] == []
+    assert [text for text, count in (names + patterns).items() if count > 1] == []
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("c1ncc2[nH]cnc2n1", "c1ncc2nc[nH]c2n1"),
-        ("c1ccc2[nH]ncc2c1", "c1ccc2n[nH]cc2c1"),
+        ("c1ncc2[nH]cnc2n1", "c1ncc2nc[nH]c2n1"), ("c1ccc2[nH]ncc2c1", "c1ccc2n[nH]cc2c1"),
         ("O=c1nc[nH]c2[nH]cnc12", "O=c1[nH]cnc2nc[nH]c12"),
-        ("O=c1[nH]cnc2nccnc12", "O=c1nc[nH]c2nccnc12"),
-        ("c1nn[nH]n1", "c1nnn[nH]1"),
+        ("O=c1[nH]cnc2nccnc12", "O=c1nc[nH]c2nccnc12"), ("c1nn[nH]n1", "c1nnn[nH]1"),
     ],
-)
+)  # fmt: skip
 def test_tautomers_of_a_ring_system_are_one_part(first, second):
-    assert names_in(first, parts.RING_SYSTEM) == names_in(second, parts.RING_SYSTEM)
-    assert parts.ring_system(first) == parts.ring_system(second)
+    alike = [parts.ring_system(first)]
+
+    assert parts_in(first, RING_SYSTEM) == parts_in(second, RING_SYSTEM) == alike
+    assert parts.ring_system(second) == alike[0]
+
+
+FLAVONE, OPEN = "O=c1cc(-c2ccccc2)oc2ccccc12", "*c1ccc(-c2ccccc2)cc1OC"
+
+
+@pytest.mark.parametrize(
+    ("guide", "formula", "status", "message"),
+    [
+        (Guide(FLAVONE), "C14H10O2", "core_mismatch", f"the core {FLAVONE!r}: it lacks 1 C"),
+        (Guide(OPEN), "C10H10N2", "core_mismatch", f"the core {OPEN!r}: it lacks 3 C, 1 O"),
+        (Guide(require=("sulfonamide",)), "C8H9NO2", "no_candidate",
+         "the required 'sulfonamide': it lacks 1 S"),
+        (Guide(require=("CCO", "[Fe]~[#7]NCl")), "C2H6NO", "no_candidate",
+         "the required '[Fe]~[#7]NCl': it lacks 1 N, 1 Cl, 1 Fe"),
+        # Each could be read alone.
+        (Guide("C" * 60).and_also(Guide("N" * 60)), "C80H162", "core_mismatch",
+         "has 120 heavy atoms, and molecules here at most 100; give a part of it"),
+    ],
+)  # fmt: skip
+def test_a_formula_without_the_atoms_that_are_required_is_refused(guide, formula, status, message):
+    with pytest.raises(RefusedError) as refused:
+        guide.require_room(Formula.parse(formula))
+
+    failure, cannot = refused.value.failure, f"{formula} cannot hold "
+    assert failure.status == status
+    assert failure.message.endswith(message)
+    assert failure.message.startswith("core 'CCC" if "120" in message else cannot + message[:8])
+
+
+def test_no_formula_is_refused_that_has_a_molecule_with_the_part():
+    """Patterns with several elements for an atom, or with conditions on what is beside it."""
+    asked = [(row["name"], row["example"]) for row in catalogue() if row["example"]]
+    asked += [("[O,S]", "CS"), ("[!#7]", "CO"), ("[$([#7]),$([#8])]", "CO"), ("[#6;!R]", "CC")]
+
+    for text, smiles in asked:
+        Guide(require=(text,)).require_room(formula_of(Chem.MolFromSmiles(smiles)))
+
+
+@pytest.mark.parametrize(
+    "text", ["c1cc", "", "[Fe]", "*", "C~C", "[Na+].[Cl-]", "[H][H]", "C:C", "CC:C"]
+)
+def test_what_is_no_core_is_refused_by_name(text):
+    with pytest.raises(UsageError, match="core"):
+        read_core(text)
+
+
+# Whatever patterns are tried on, one of them is wanting.
+CROWDED = "CC(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)C(C)(C)CN"
+HALF = "CCCCCCCCCCNNNNNNNNNNNN"
+GRID = (
+    "C1CC2CC3CC4CC5CCC6CC7CC8CC9CC%10CCC%11CC%12CC%13CC%14CCC1C1C2C2C3C3C4C4C5C6C5C7C6C8C7C9"
+    "C%10C%11C8C%12C9C%13C%14C1C1C2C3C2C4C5C6C7C8C9C12"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "there", "not_there"),
+    [
+        ("core c1ccccc1", "OCc1ccccc1", "CCO"),
+        ("core *c1ccccc1", "OCc1ccccc1", "CCc1ccc(O)cc1"),
+        # As any of its tautomers, and in an aromatic form.
+        ("core Oc1ccccn1", "O=c1cccc[nH]1", "Oc1ccccc1"), ("core Oc1ccccn1", "O=c1ccccn1C", "CC"),
+        ("core C=CC=C", "c1ccccc1", "CCCC"),
+        ("indole", "c1ccc2[nH]ccc2c1", "c1ccccc1"), ("indole", "Cn1ccc2ccccc12", "CC"),
+        ("Hexose", "OCC1OC(O)C(O)C(O)C1O", "CCO"),
+        ("[#6]C(=O)[OX2H1]", "CC(=O)O", "OCC1OC(O)C(O)C(O)C1O"),
+        ("[N+](=O)[O-]", "Cc1ccccc1[N+](=O)[O-]", "Cc1ccccc1N"),
+        ("[OX2H]." * 8 + "[OX2H]", "OCC(O)C(O)C(O)C(O)C(O)C(O)C(O)CO",
+         "OCC(O)C(O)C(O)C(O)C(O)C(O)CO"),
+        ("[c,C,O,o]." * 10 + "[c,C,O,o]", "Cc1ccc(CC(=O)O)cc1", HALF),
+        ("C(=O)O.C(=O)O", "OC(=O)CC(=O)O", "CC(=O)O"),
+        ("CO.CO", "COCOC", "COC"),  # the two share an atom
+        ("C" * 21, "C" * 21, CROWDED), ("[$(CO),$(CN)]", "CCO", "CCS"),
+        ("[#6]1~[#6]~[#6]~[#6]~[#6]~[#6]~1", "C1CCCCC1", "CCCCCC"),
+    ],
+)  # fmt: skip
+def test_molecules_without_a_core_or_part_or_with_one_that_is_forbidden_are_told_so(
+    text, there, not_there
+):
+    core = text.removeprefix("core ")
+    guides = [Guide(core)] if core != text else [Guide(require=(text,)), Guide(forbid=(text,))]
+
+    faults = []
+    for guide in (Guide(), *guides):
+        guide.check()
+        faults.append([guide.fault(Chem.MolFromSmiles(smiles)) for smiles in (there, not_there)])
+
+    without = "without the core" if core != text else f"without {text}"
+    assert faults == [["", ""], ["", without], [f"with {text}", ""]][: len(faults)]
+
+
+BOMBS = {
+    "parts apart": (".".join(["[c,C,O,o]"] * 8 + ["[Pt,N;H0]"]), HALF),
+    "parts apart, each another": (".".join(f"[#{n},C]" for n in range(20, 31)), HALF),
+    "wildcards in a row": ("~".join(["*"] * 40 + ["[Pt]"]), GRID),
+    "wildcards in a ring": ("*1" + "~*" * 37 + "~[#7]~1", GRID),
+    "branches": ("CC(C)(C)" + "C(C)(C)" * 9 + "C[Pt]", CROWDED),
+    "one inside another": ("[$([#6]~[$(*.*.*.*.*.*.*.*.*.[Pt])])]", HALF),
+    "not that": ("[!$(" + ".".join(["*"] * 12 + ["[Pt]"]) + ")]", HALF),
+    "many fragments": ("CCC.CC.CO.CNC.CC.CCCC.CCO.CCC", CROWDED + "CCCCC"),
+}
+
+
+@pytest.mark.parametrize(("smarts", "smiles"), BOMBS.values(), ids=BOMBS.keys())
+def test_a_pattern_that_takes_for_ever_is_refused_in_time(smarts, smiles):
+    """Else hours: the time limit of the run would end it."""
+    for guide in (Guide(require=(smarts,)), Guide(forbid=(smarts,))):
+        with pytest.raises(RefusedError, match=r"than 100,000 steps; .*fewer wildcards"):
+            guide.fault(Chem.MolFromSmiles(smiles))  # what was cut short before leaves nothing
+
+
+@pytest.mark.parametrize("text", ["C" * 100_000, "[$(" * 900 + "C"])
+def test_texts_of_absurd_length_are_refused_at_once(text):
+    for guide, message in (
+        (Guide(require=(text,)), "characters; write at most 2,000"),
+        (Guide(core=text), "is too long for one"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            guide.check()
+    with pytest.raises(MoleculeError, match="of more than 2,000 characters"):
+        parse_smiles(text)
+    assert smiles_of_inchi("InChI=1S/" + text) == ""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import binary_cross_entropy_with_logits as entropy
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.data.peaks import peak_batch
@@ -29,11 +30,11 @@ KNOWN = [made_peaks(6, seed) for seed in range(4)]
 
 def kernel_of(**changes):
     """A kernel of known molecules with one spectrum each, its arrays changed or left out."""
-    own = [places(peak_batch([one])) for one in KNOWN]
+    place, weight = zip(*(places(peak_batch([one])) for one in KNOWN), strict=True)
     tensors = {
-        "n_places": torch.tensor([place.shape[1] for place, _ in own]),
-        "place": torch.cat([place[0] for place, _ in own]),
-        "weight": torch.cat([weight[0] for _, weight in own]),
+        "n_places": torch.tensor([part.shape[1] for part in place]),
+        "place": torch.cat(place, 1)[0],
+        "weight": torch.cat(weight, 1)[0],
         "mixing": UNMIXED,
     } | changes
     tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
@@ -43,38 +44,30 @@ def kernel_of(**changes):
 
 def literal(query):
     """Chances by a dense kernel matrix and a solver, weights from the definition of tf-idf."""
-    vectors = np.zeros((5, N_PLACES))
+    vectors, truth = np.zeros((5, N_PLACES)), np.zeros((4, FINGERPRINT_BITS))
     for row, one in enumerate([*KNOWN, query]):
         place, weight = places(peak_batch([one]))
         np.add.at(vectors[row], place[0].numpy(), weight[0].numpy())
-    vectors *= np.sqrt(np.log(5 / ((vectors[:4] > 0).sum(0) + 1)))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    truth = np.zeros((4, FINGERPRINT_BITS))
     for row, bits in enumerate(BITS):
         truth[row, bits] = 1
-    kernel = vectors[:4] @ vectors[:4].T + 0.5 * np.eye(4)
-    mean = truth.mean(0)
+    vectors *= np.sqrt(np.log(5 / ((vectors[:4] > 0).sum(0) + 1)))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    kernel, mean = vectors[:4] @ vectors[:4].T + 0.5 * np.eye(4), truth.mean(0)
     found = mean + vectors[4] @ vectors[:4].T @ np.linalg.solve(kernel, truth - mean)
     return found.clip(0.003, 0.97)
 
 
 def test_chances_are_those_of_ridge_regression_whatever_the_order_and_the_batch():
     kernel, query = kernel_of(), some_rows(KNOWN[2], [0, 3, 4])
+    nothing = some_rows(made_peaks(6, 77), [])
 
-    (found,) = kernel.chance(peak_batch([query])).numpy()
-    beside = kernel.chance(peak_batch([KNOWN[0], some_rows(query, [2, 0, 1])]))[1]
+    (alone,) = kernel.chance(peak_batch([query]))
+    both = kernel.chance(peak_batch([nothing, some_rows(query, [2, 0, 1])]))
 
-    np.testing.assert_allclose(found, literal(query), atol=1e-5)
-    np.testing.assert_allclose(beside.numpy(), found, atol=1e-6, rtol=1e-5)
-    assert found[[2, 4095]].min() > found[[3, 6, 9]].max()  # it is the third molecule's
-
-
-def test_what_shares_nothing_with_known_molecules_gets_their_mean():
-    kernel = kernel_of()
-
-    (found,) = kernel.chance(peak_batch([some_rows(made_peaks(6, 77), [])]))
-
-    torch.testing.assert_close(found, kernel.mean.clamp(0.003, 0.97))
+    np.testing.assert_allclose(alone, literal(query), atol=1e-5)
+    torch.testing.assert_close(both[1], alone, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(both[0], kernel.mean.clamp(0.003, 0.97))  # it shares nothing
+    assert alone[[2, 4095]].min() > alone[[3, 6, 9]].max()  # it is the third molecule's
 
 
 def test_isomers_of_a_fragment_meet_and_its_loss_is_another_place():
@@ -90,7 +83,6 @@ def test_the_encoder_alone_is_unmixed_and_a_fit_is_never_worse_and_stays_finite(
     truth = (torch.rand(20, 50) < 0.3).float()
     logits = 3 * truth - 2 + torch.randn(20, 50)
     chance = (0.5 * truth + 0.5 * torch.rand(20, 50)).clamp(0.01, 0.97)
-    entropy = torch.nn.functional.binary_cross_entropy_with_logits
 
     mixing = fitted_mixing(logits, chance, truth)
 
@@ -104,14 +96,11 @@ def test_the_encoder_alone_is_unmixed_and_a_fit_is_never_worse_and_stays_finite(
 @pytest.mark.parametrize(
     "change",
     [
-        {"n_places": torch.tensor([1, 2])},
-        {"n_places": torch.tensor([12, 12, 12, 13])},
+        {"n_places": torch.tensor([1, 2])}, {"n_places": torch.tensor([12, 12, 12, 13])},
         *({"place": torch.full((48,), value)} for value in (N_PLACES, -1, 0.5)),
-        {"weight": torch.zeros(48)},
-        {"mixing": torch.zeros(2)},
-        {"weight": None},
+        {"weight": torch.zeros(48)}, {"weight": None}, {"mixing": torch.zeros(2)},
     ],
-)
+)  # fmt: skip
 def test_broken_and_missing_arrays_are_refused(change):
     with pytest.raises(WeightsError, match="the spectra of known molecules in the weights"):
         kernel_of(**change)
@@ -127,19 +116,18 @@ def kept(path, *rows):
 
 
 def test_each_fragment_and_loss_of_fold_train_is_kept_once(tmp_path, monkeypatch):
-    tensors, known, _ = kept(tmp_path / "every")
+    every, known, _ = kept(tmp_path / "every")
     train, _, _ = kept(tmp_path / "train", *TRAIN)
-
-    assert tensors.keys() == {"n_places", "place", "weight"}
-    for name, tensor in train.items():  # nothing of folds val and test
-        assert torch.equal(tensors[name], tensor), name
-    each = tensors["place"].split(tensors["n_places"].tolist())
-    assert all(len(own.unique()) == len(own) > 0 for own in each)
-    assert len(known) == len(each) == 3
     monkeypatch.setattr(module, "_KEPT", 2)  # the most telling
     short, _, _ = kept(tmp_path / "short")
+
+    each = every["place"].split(every["n_places"].tolist())
+    assert [len(own.unique()) for own in each] == every["n_places"].tolist()
+    assert (len(known), min(map(len, each)) > 0) == (len(each), True) == (3, True)
+    torch.testing.assert_close(every, train, rtol=0, atol=0)  # nothing of folds val and test
+    assert every.keys() == {"n_places", "place", "weight"}
     assert short["n_places"].tolist() == [2, 2, 2]
-    assert set(short["place"].tolist()) < set(tensors["place"].tolist())
+    assert set(short["place"].tolist()) < set(every["place"].tolist())
 
 
 @pytest.mark.parametrize("rows", [SPECTRA, TRAIN])
