@@ -422,9 +422,14 @@ def drawn_from(case: Case, generator: np.random.Generator) -> Case:
 def fragments_of(case: Case) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
     """Features and peaks of the first spectrum over fragments of each molecule; see `scores_of`."""
     ion, subformula, intensity = case.spectra[0]
-    result = []
-    for molecule in case.molecules:
-        made = fragments_of_isomers([molecule.graph], SCORED_TRIPLES)
+    n_bonds = np.array([len(molecule.graph.pair) for molecule in case.molecules])
+    result: dict[int, tuple[NDArray[np.float32], NDArray[np.bool_]]] = {}
+    for n in np.unique(n_bonds):  # those with as many are made at once
+        rows = np.flatnonzero(n_bonds == n).tolist()
+        graphs = [case.molecules[row].graph for row in rows]
+        made = fragments_of_isomers(graphs, SCORED_TRIPLES)
         there = measured_intensity(made, ion, subformula, intensity) > 0
-        result.append((fragment_features(made, ion), there))
-    return result
+        ends = np.searchsorted(made.molecule, np.arange(1, len(rows)))
+        parts = (np.split(columns, ends) for columns in (fragment_features(made, ion), there))
+        result |= dict(zip(rows, zip(*parts, strict=True), strict=True))
+    return [result[row] for row in range(len(n_bonds))]
