@@ -9,7 +9,13 @@ from duallgd_cli.data import prepared
 from duallgd_cli.data.alike import domain_classifier, log_odds, morgan_bits, select_alike
 from duallgd_cli.data.prepared import Molecules, load_molecules, read_manifest
 from duallgd_cli.errors import UnreadableError
-from tests.made_prepared import bond_class, molecules_of, spectra_folder, structures_folder
+from tests.made_prepared import (
+    bond_class,
+    molecules_of,
+    spectra_folder,
+    structures_folder,
+    verify,
+)
 
 ESTERS = [f"{'C' * n}OC(=O){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
 CHLORIDES = [f"{'C' * n}C(Cl){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
@@ -48,6 +54,12 @@ def test_molecules_like_measured_ones_are_chosen_in_blocks_as_all_at_once(tmp_pa
     assert places == sorted(places)
     assert whole["mean_log_odds"] > whole["mean_log_odds_before"]
     assert blocks == whole == read_manifest(tmp_path / "alike")
+    assert (whole["kind"], whole["molecules"], whole["made_from"]["limit"]) == (
+        "structures",
+        18,
+        15,
+    )
+    verify(tmp_path / "alike")
 
 
 def test_measured_molecules_are_kept_once_if_wanted(tmp_path):
