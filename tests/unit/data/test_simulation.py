@@ -13,19 +13,13 @@ from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, fragments
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import from_prepared
 from duallgd_cli.data.prepared import FOLDS, load_molecules, load_spectra
-from duallgd_cli.data.simulation import (
-    LOG_INTENSITY_SPREAD,
-    FragmentModel,
-    Simulator,
-    fragment_loss,
-    prepare_simulated,
-)
+from duallgd_cli.data.simulation import FragmentModel, prepare_simulated
 from duallgd_cli.data.structures import prepare_structures
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.spectra.annotation import LEAST_EXCESS, AnnotationSettings, excess
 from duallgd_cli.spectra.types import INSTRUMENTS
 from tests.made_prepared import SMILES, molecules_of, structures_folder, verify
-from tests.made_simulation import ORBITRAP, QTOF, drawn_by, ion, model_of, simulator
+from tests.made_simulation import ORBITRAP, QTOF, drawn_by, ion, simulator
 
 ASPIRIN = 4
 
@@ -73,17 +67,6 @@ def test_mass_errors_are_those_of_the_instrument(molecules, instrument, least, m
     assert abs(np.median(drawn)) < np.std(drawn) / 4
     allowed = AnnotationSettings().tolerance_ppm(INSTRUMENTS[instrument])
     assert np.abs(drawn).max() <= allowed + 1e-3
-
-
-def test_ions_are_drawn_by_their_weights(molecules):
-    weights = {("[M+H]+", 10): 0.5, ("[M+H]+", 20): 0.2, ("[M-H]-", 20): 0.3}
-    draw = Simulator(model_of(-50), [ion(*one) for one in weights], np.array([*weights.values()]))
-
-    generator = seeded()
-    drawn = [drawn_by(draw, molecules, 0, generator) for _ in range(150)]
-
-    seen = [(ADDUCTS[rows.adduct].name, float(rows.numbers[0, 4])) for rows in drawn]
-    assert {one: seen.count(one) / 150 for one in weights} == pytest.approx(weights, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +188,10 @@ def test_the_loss_is_read_peak_by_peak():
         chance = 1 / (1 + math.exp(-log_odds))
         expected -= math.log(chance if value else 1 - chance)
         if value:  # fainter than a thousandth counts as a thousandth
-            expected += 0.5 * ((mean - math.log(max(value, 1e-3))) / LOG_INTENSITY_SPREAD) ** 2
+            expected += (
+                0.5 * ((mean - math.log(max(value, 1e-3))) / simulation.LOG_INTENSITY_SPREAD) ** 2
+            )
 
-    assert float(fragment_loss(model, features, intensity)) == pytest.approx(expected / 3)
+    assert float(simulation.fragment_loss(model, features, intensity)) == pytest.approx(
+        expected / 3
+    )

@@ -85,28 +85,41 @@ def test_a_column_of_ours_comes_before_another_name_of_it(tmp_path, text, name):
     assert (row.smiles, row.name) == ("CCO", name)
 
 
+SIZE, ABOVE = "number of heavy atoms outside 2 to 100", "InChIKey block seen above"
+ROWS = (  # the fold that is kept, or the reason why none is
+    (ETHANOL, "val", "val"),
+    ("not_smiles", "", "not a molecule"),
+    ("C[Hg]C", "", "unsupported element"),
+    ("C", "", SIZE),
+    ("CCO.Cl", "", "the molecule has 2 fragments; exactly one is needed"),
+    ("OCC", "train", ABOVE),
+    ("C" * 101, "", SIZE),
+    (ALANINE, "Test", "test"),
+    ("C[C@H](N)C(=O)O", "", ABOVE),  # stereo and explicit hydrogens are left out
+    ("CC([H])([H])O", "", ABOVE),
+    (ACETIC, "train", "on the hold-out list"),
+    (PYRROLE, "validation", "unknown fold"),
+    (GLYCINE, "", "train"),
+)
+
+
 def test_rows_become_molecules_or_are_listed_with_line_and_reason(tmp_path):
-    """Stereo and explicit hydrogens are left out."""
-    size, above = "number of heavy atoms outside 2 to 100", "InChIKey block seen above"
-    mixture = "the molecule has 2 fragments; exactly one is needed"
-    rows = {
-        ETHANOL: "", "not_smiles": "not a molecule", "C[Hg]C": "unsupported element", "C": size,
-        "CCO.Cl": mixture, "OCC": above, "C" * 101: size, ALANINE: "", "C[C@H](N)C(=O)O": above,
-        "CC([H])([H])O": above, ACETIC: "on the hold-out list", GLYCINE: "",
-    }  # fmt: skip
     told, holdout = [], frozenset({key(ACETIC), "A" * 14})
+    text = "smiles\tfold\n" + "".join(f"{smiles}\t{fold}\n" for smiles, fold, _ in ROWS)
 
     manifest, molecules, report = prepared(
-        tmp_path, "\n".join(rows), holdout=holdout, advance=told.append
+        tmp_path, text, "in.tsv", holdout=holdout, advance=told.append
     )
 
-    assert [*molecules] == [key(smiles) for smiles, reason in rows.items() if reason == ""]
-    found = {int(row["line"]): (row["smiles"], row["reason"]) for row in report}
-    assert found == {number: row for number, row in enumerate(rows.items(), 1) if row[1]}
-    assert manifest["rejected"] == Counter(reason for reason in rows.values() if reason)
+    rejected = [
+        (str(n), smiles, end) for n, (smiles, _, end) in enumerate(ROWS, 2) if end not in FOLDS
+    ]
+    assert molecules == {key(smiles): end for smiles, _, end in ROWS if end in FOLDS}
+    assert [(row["line"], row["smiles"], row["reason"]) for row in report] == rejected
+    assert manifest["rejected"] == Counter(reason for *_, reason in rejected)
     figures = ("kind", "molecules", "holdout_keys", "holdout_removed")
     assert [manifest[name] for name in figures] == ["structures", 3, 2, 1]
-    assert (manifest["source"]["file"], sum(told)) == ("in.smi", 12)
+    assert (manifest["source"]["file"], sum(told)) == ("in.tsv", len(ROWS))
 
 
 def test_a_broken_record_of_an_sdf_is_reported_where_it_starts(tmp_path):
@@ -116,17 +129,6 @@ def test_a_broken_record_of_an_sdf_is_reported_where_it_starts(tmp_path):
 
     assert [*molecules] == [key(ETHANOL), key(ACETIC)]
     assert [row["line"] for row in report] == [str(sdf(ETHANOL).count("\n") + 1)]
-
-
-def test_folds_are_kept_and_unknown_ones_are_not_trained_on(tmp_path):
-    rows = {ETHANOL: "val", ACETIC: "Test", GLYCINE: "", PYRROLE: "validation", "CCN": "train"}
-    text = "smiles\tfold\n" + "".join(f"{smiles}\t{fold}\n" for smiles, fold in rows.items())
-
-    _, molecules, report = prepared(tmp_path, text, "in.tsv")
-
-    kept = {ETHANOL: "val", ACETIC: "test", GLYCINE: "train", "CCN": "train"}
-    assert molecules == {key(smiles): fold for smiles, fold in kept.items()}
-    assert [(row["line"], row["reason"]) for row in report] == [("5", "unknown fold")]
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,7 @@ from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.train import encoder as module
-from duallgd_cli.train.encoder import (
-    EncoderStage,
-    Isomers,
-    SpectrumSampler,
-    bit_sums,
-    fingerprint_figures,
-    fit_isomer_encoder,
-    isomer_entropy,
-)
+from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
 from tests.made_prepared import ESTERS, SPECTRA, made_spectra, molecules_of
 
@@ -53,7 +45,7 @@ def of_folds(path, *folds):
 
 
 def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
-    sampler, generator = SpectrumSampler(spectra), np.random.default_rng(1)
+    sampler, generator = module.SpectrumSampler(spectra), np.random.default_rng(1)
     seen = set()
 
     for draw in range(300):
@@ -120,7 +112,7 @@ def test_figures_are_those_of_the_threshold_that_serves_best():
     probability = truth * 0.32 + 0.01
     probability[0, 20] = 0.28
 
-    figures = fingerprint_figures(probability, truth)
+    figures = module.fingerprint_figures(probability, truth)
 
     entropy = [3 * np.log(0.33) + n * np.log(0.99) for n in (4092, 4093)]
     common, guessed = 0.99, np.array([0.99 + 40.92 + 0.28, 0.99 + 40.93])
@@ -131,7 +123,7 @@ def test_figures_are_those_of_the_threshold_that_serves_best():
 
 
 def test_isomers_have_the_formula_and_are_other_molecules(structures):
-    known, rows = Isomers(structures), np.array([0, 4, 6, 0])
+    known, rows = module.Isomers(structures), np.array([0, 4, 6, 0])
 
     for most in (1, 2, 50):
         own = structures.atom_counts[rows], structures.inchikey[rows]
@@ -147,12 +139,14 @@ def test_isomers_have_the_formula_and_are_other_molecules(structures):
 def test_sums_are_of_the_bits_of_each_isomer_and_the_entropy_that_of_a_softmax(structures):
     logits, isomer, owner = torch.randn(2, 4096), torch.tensor([2, 5, 0]), torch.tensor([0, 0, 1])
 
-    sums = Isomers(structures).sums(logits, isomer, owner)
+    sums = module.Isomers(structures).sums(logits, isomer, owner)
 
     bits = [structures.fingerprint_bits(row).astype(np.int64) for row in isomer.tolist()]
     expected = [logits[b, own].sum() for b, own in zip(owner.tolist(), bits, strict=True)]
     torch.testing.assert_close(sums, torch.stack(expected), atol=1e-4, rtol=1e-5)
-    summed = isomer_entropy(torch.tensor([30.0, -900, 4]), torch.tensor([10.0, 50, 1000]), owner)
+    summed = module.isomer_entropy(
+        torch.tensor([30.0, -900, 4]), torch.tensor([10.0, 50, 1000]), owner
+    )
     cases = ([30.0, 10, 50], [-900.0, 1000], [4.0])  # the truth first
     expected = -sum(float((0.14 * torch.tensor(case)).log_softmax(0)[0]) for case in cases)
     assert float(summed) == pytest.approx(expected)
@@ -202,7 +196,7 @@ def test_an_encoder_learns_to_tell_molecules_from_decoys_by_their_peaks(tmp_path
         for one in ESTERS
     }  # fmt: skip
 
-    tensors, record = fit_isomer_encoder(encoder, esters, decoys, 1, told.append, steps=150)
+    tensors, record = module.fit_isomer_encoder(encoder, esters, decoys, 1, told.append, steps=150)
 
     assert (record["contrasted"], told) == (150 * 16, [1] * 150)
     assert record["first_of_isomers"] > 0.9
@@ -212,6 +206,6 @@ def test_an_encoder_learns_to_tell_molecules_from_decoys_by_their_peaks(tmp_path
     rows = esters.molecule.tolist()
     with torch.no_grad():
         said = encoder(prepared_batch(esters, range(len(rows))))
-    for scores in bit_sums(said, [[one.bits for one in decoys[row]] for row in rows]):
+    for scores in module.bit_sums(said, [[one.bits for one in decoys[row]] for row in rows]):
         assert (scores[0] > scores[1:]).all()
-    assert fit_isomer_encoder(encoder, esters, {0: decoys[0][:1], 1: ()}) == ({}, {})
+    assert module.fit_isomer_encoder(encoder, esters, {0: decoys[0][:1], 1: ()}) == ({}, {})

@@ -65,3 +65,15 @@ def test_muon_by_shape_is_torch_s_muon(steps):
         torch.testing.assert_close(momentum, expected)
         # Products in bfloat16 round by their order.
         torch.testing.assert_close(one, other, atol=0.05 * 0.1 * steps, rtol=0.01)
+
+
+def test_the_average_follows_the_weights_fast_at_first():
+    averaged, model = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    expected = averaged.weight.detach().clone()
+    for step, decay in enumerate((1 / 10, 2 / 11, 3 / 12, 0.3, 0.3)):
+        torch.nn.init.normal_(model.weight)
+        expected = decay * expected + (1 - decay) * model.weight
+
+        module.update_average(averaged, model, 0.3, step)
+
+        torch.testing.assert_close(averaged.weight, expected)

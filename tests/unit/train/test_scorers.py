@@ -15,20 +15,8 @@ from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.scores import environments, known_environments
 from duallgd_cli.sources.collection import known_molecules, molecule_of
-from duallgd_cli.train.scorers import (
-    Case,
-    ScorerModel,
-    decoys_of,
-    decoys_of_all,
-    drawn_from,
-    fit_against_decoys,
-    fit_evidence,
-    fit_simulator,
-    fragments_of,
-    list_measured,
-    scores_of,
-    simulator_of,
-)
+from duallgd_cli.train import scorers
+from duallgd_cli.train.scorers import Case, fit_simulator, fragments_of
 from tests.made_prepared import ESTERS, made_spectra, molecules_of
 from tests.made_simulation import ORBITRAP, drawn_by, ion
 from tests.made_training import small_model
@@ -71,7 +59,7 @@ def test_a_fragment_that_is_always_seen_becomes_the_likeliest(tmp_path):
     best, second = torch.sigmoid(log_odds).flatten().topk(2).values
     assert best > 0.5 > 2 * second
     assert float(mean[row, column]) == pytest.approx(0, abs=0.5)  # always the base peak
-    draw = simulator_of(fitted.state_dict(), spectra)
+    draw = scorers.simulator_of(fitted.state_dict(), spectra)
     drawn = [drawn_by(draw, molecules, 0, np.random.default_rng(n)).subformula for n in range(40)]
     assert np.mean([(rows == acyl).all(1).any() for rows in drawn]) > 0.5
 
@@ -82,7 +70,7 @@ def test_a_fit_remembers_the_ions_of_fold_train_molecules_alike_and_says_how_wel
 
     assert (record["spectra"], record["steps"], record["seed"], told) == (5, 3, 7, [1, 1, 1])
     assert 0 < record["val"]["cosine"] < 1
-    draw, share = simulator_of(fitted.state_dict(), spectra), {}
+    draw, share = scorers.simulator_of(fitted.state_dict(), spectra), {}
     for one, weight in zip(draw.ions, np.diff(draw.share_up_to, prepend=0), strict=True):
         assert one.instrument == ORBITRAP
         key = f"{ADDUCTS[one.adduct].name} {one.energy_ev}"
@@ -95,12 +83,12 @@ def test_a_fit_remembers_the_ions_of_fold_train_molecules_alike_and_says_how_wel
 
 def test_measured_spectra_are_those_of_a_fold_that_can_be_simulated(spectra, tmp_path):
     numbers = [
-        len(list_measured(spectra, fold, np.random.default_rng(1)))
+        len(scorers.list_measured(spectra, fold, np.random.default_rng(1)))
         for fold in ("train", "val", "dev")
     ]
     # Two oxygens at the ends of a chain: no cut leaves them alone.
     rows = [("CC(=O)O",), ("CC(=O)O", "C2H", "40"), ("OCCO", "H3O2")]
-    found = list_measured(made(tmp_path / "some", *rows), "train", np.random.default_rng(1))
+    found = scorers.list_measured(made(tmp_path / "some", *rows), "train", np.random.default_rng(1))
 
     assert numbers == [5, 1, 0]
     assert [(one.ion.energy_ev, one.weight) for one in found] == [(20.0, 0.5), (40.0, 0.5)]
@@ -127,9 +115,8 @@ def first(model, cases):
     """How many molecules have a higher score than all their decoys."""
     with torch.no_grad():
         generator = np.random.default_rng(1)
-        drawn = [fragments_of(drawn_from(case, generator)) for case in cases]
-        as_tensors = [[tuple(map(torch.from_numpy, one)) for one in case] for case in drawn]
-        scores, _ = scores_of(model.eval(), as_tensors)
+        drawn = [fragments_of(scorers.drawn_from(case, generator)) for case in cases]
+        scores, _ = scorers.scores_of(model.eval(), drawn)
     return sum(bool(one[0] > one[1:].max() + 0.05) for one in scores)
 
 
@@ -139,10 +126,10 @@ def test_molecules_are_told_from_decoys_that_were_never_seen():
     known = [*cases_of("CCCC(=O)OCC", "CCC(=O)OCCC", "CC(=O)OCCCC", "CCCCC(=O)OC")]
     unseen = [*cases_of("CCC(=O)OCCCC", "CC(=O)OCCCCC", "CCCCC(=O)OCC", "CCCC(=O)OCCC")]
     torch.manual_seed(1)
-    model = ScorerModel(FragmentModel(96))
+    model = scorers.ScorerModel(FragmentModel(96))
     before = first(model, known)
 
-    record = fit_against_decoys(model, known * 40)
+    record = scorers.fit_against_decoys(model, known * 40)
 
     assert record["told_apart"] == 160
     assert record["first_of_rivals"] > 0.8  # of which chance would give 0.25
@@ -178,9 +165,9 @@ def test_the_record_says_how_many_were_told_apart(esters):
     decoys[0] = ()  # of one there are none
 
     known = known_environments(environments(parse_smiles(one)) for one in ESTERS)
-    tensors, record = fit_evidence(structures, known, esters, decoys, 3, 1, told.append)
-    by_two, _ = fit_evidence(structures, known, esters, decoys, 3, workers=2)
-    plain, alone = fit_evidence(structures, known, esters, {}, 3)
+    tensors, record = scorers.fit_evidence(structures, known, esters, decoys, 3, 1, told.append)
+    by_two, _ = scorers.fit_evidence(structures, known, esters, decoys, 3, workers=2)
+    plain, alone = scorers.fit_evidence(structures, known, esters, {}, 3)
 
     assert all(torch.equal(tensor, by_two[name]) for name, tensor in tensors.items())
     assert (record["told_apart"], "told_apart" in alone) == (len(ESTERS) - 1, False)
@@ -203,7 +190,7 @@ def test_decoys_are_made_of_one_spectrum_of_each_molecule_of_fold_train_by_any_p
     save(weights, Checkpoint(model.settings, model.state_dict(), templates=templates))
 
     by_one, by_two = (
-        decoys_of_all(spectra, model.encoder.eval(), weights, 1, workers, told.append)
+        scorers.decoys_of_all(spectra, model.encoder.eval(), weights, 1, workers, told.append)
         for workers in (1, 2)
     )
 
@@ -224,7 +211,7 @@ def decoys_by_smiles(smiles, seed=1, known=CLASSMATES):
     logits = np.full(4096, -6.0, np.float32)
     logits[fingerprint(parse_smiles(CLASSMATES[3]))] = 6.0
     templates, formula = known_molecules(molecules_of(*known), 99), formula_of(parse_smiles(smiles))
-    made = decoys_of(rival(smiles).graph, formula, logits, (seed, 0), templates)
+    made = scorers.decoys_of(rival(smiles).graph, formula, logits, (seed, 0), templates)
     assert all((fingerprint(molecule_of(one.graph)) == one.bits).all() for one in made)
     return [charge_free_smiles(molecule_of(one.graph)) for one in made]
 
