@@ -7,18 +7,9 @@ from duallgd_cli.chem.formula import Formula
 
 PROTON_DA = 1.00727646688
 COLUMNS = (
-    "identifier",
-    "mzs",
-    "intensities",
-    "smiles",
-    "inchikey",
-    "formula",
-    "precursor_mz",
-    "adduct",
-    "instrument_type",
-    "collision_energy",
-    "fold",
-)
+    "identifier", "mzs", "intensities", "smiles", "inchikey", "formula", "precursor_mz", "adduct",
+    "instrument_type", "collision_energy", "fold",
+)  # fmt: skip
 # SMILES, formula, sub-formulas of fragments; the fold is the last entry.
 MOLECULES = (
     ("CC(=O)Oc1ccccc1C(=O)O", "C9H8O4", ("C7H6O3", "C7H4O2", "C2H2O"), "test"),
@@ -57,18 +48,11 @@ def packed(path, names, lines):
 
 def _row(number, copy, smiles, formula, fragments, fold):
     mz = sorted(Formula.parse(text).mass + PROTON_DA for text in fragments)
-    precursor = Formula.parse(formula).mass + PROTON_DA
-    intensity = [1.0 / (1 + place + copy) for place in range(len(mz))]
-    return {
-        "identifier": f"S{number}{copy}",
-        "mzs": ",".join(f"{value:.5f}" for value in mz),
-        "intensities": ",".join(f"{value:.4f}" for value in intensity),
-        "smiles": smiles,
-        "inchikey": "",
-        "formula": formula,
-        "precursor_mz": f"{precursor:.5f}",
-        "adduct": "[M+H]+",
-        "instrument_type": "Orbitrap",
-        "collision_energy": str(10 + 20 * copy),
-        "fold": fold,
-    }
+    cells = (
+        f"S{number}{copy}",
+        ",".join(f"{value:.5f}" for value in mz),
+        ",".join(f"{1 / (1 + place + copy):.4f}" for place in range(len(mz))),
+        *(smiles, "", formula, f"{Formula.parse(formula).mass + PROTON_DA:.5f}", "[M+H]+"),
+        *("Orbitrap", str(10 + 20 * copy), fold),
+    )
+    return dict(zip(COLUMNS, cells, strict=True))

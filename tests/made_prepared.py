@@ -17,19 +17,10 @@ from duallgd_cli.data.structures import pack, prepare_molecule
 from duallgd_cli.files import sha256
 
 SMILES = (
-    "CCO",
-    "CC(=O)O",
-    "NCC(=O)O",
-    "c1cc[nH]c1",
-    "CC(=O)Oc1ccccc1C(=O)O",
-    "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
-    "O=[N+]([O-])c1ccccc1",
-    "CS(C)(=O)=O",
-    "C[N+](C)(C)CCO",
-    "OB(O)c1ccc(Cl)cc1Br",
-    "CC(C)(C)OC(=O)NCCS",
-    "OC1CCCCC1CN",
-)
+    "CCO", "CC(=O)O", "NCC(=O)O", "c1cc[nH]c1", "CC(=O)Oc1ccccc1C(=O)O",
+    "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "O=[N+]([O-])c1ccccc1", "CS(C)(=O)=O", "C[N+](C)(C)CCO",
+    "OB(O)c1ccc(Cl)cc1Br", "CC(C)(C)OC(=O)NCCS", "OC1CCCCC1CN",
+)  # fmt: skip
 # SMILES, adduct, fragment ions, collision energy, fold: never measured.
 SPECTRA = (
     ("CC(=O)Oc1ccccc1C(=O)O", "[M+H]+", "C7H5O2 C9H7O3 C6H7O C7H7O3", "20", "train"),
@@ -45,18 +36,11 @@ COLUMNS = (
     "collision_energy", "fold",
 )  # fmt: skip
 
-
 # Esters that show their acyl cation, and nothing else.
 ESTERS = {
-    "CC(=O)OCC": "C2H3O",
-    "CCC(=O)OC": "C3H5O",
-    "CC(=O)OCCC": "C2H3O",
-    "CCC(=O)OCC": "C3H5O",
-    "CCCC(=O)OC": "C4H7O",
-    "CCCC(=O)OCC": "C4H7O",
-    "CCCCC(=O)OC": "C5H9O",
-    "CC(=O)OCCCC": "C2H3O",
-}
+    "CC(=O)OCC": "C2H3O", "CCC(=O)OC": "C3H5O", "CC(=O)OCCC": "C2H3O", "CCC(=O)OCC": "C3H5O",
+    "CCCC(=O)OC": "C4H7O", "CCCC(=O)OCC": "C4H7O", "CCCCC(=O)OC": "C5H9O", "CC(=O)OCCCC": "C2H3O",
+}  # fmt: skip
 
 
 def molecules_of(*smiles, fold=None):
@@ -110,19 +94,13 @@ def _arrays(smiles, fold):
 def cells_of(number, smiles, adduct, fragments, energy, fold):
     """Cells of one row of the table."""
     ion = BY_NAME[adduct]
-    masses = sorted(
+    peaks = sorted(
         (Formula.parse(text).atoms_mass - ion.charge * ELECTRON_MASS_DA, 1 / (place + 1))
         for place, text in enumerate(fragments.split())
     )
-    precursor = precursor_mz(formula_of(parse_smiles(smiles)), ion)
-    return (
-        f"made{number}",
-        ",".join(f"{mz:.5f}" for mz, _ in masses),
-        ",".join(f"{intensity:.4f}" for _, intensity in masses),
-        smiles,
-        adduct,
-        f"{precursor:.5f}",
-        "Orbitrap",
-        energy,
-        fold,
+    mzs, intensities = (
+        ",".join(f"{x:.{n}f}" for x in of)
+        for of, n in zip(zip(*peaks, strict=True), (5, 4), strict=True)
     )
+    precursor = f"{precursor_mz(formula_of(parse_smiles(smiles)), ion):.5f}"
+    return f"made{number}", mzs, intensities, smiles, adduct, precursor, "Orbitrap", energy, fold

@@ -53,7 +53,6 @@ def run(out, settings=None, *, stage=None, model=None, runtime=None, until=None,
 
     Until a step, if one is given: the run is interrupted then. What it tells is added to a list.
     """
-    settings = settings or made_settings()
 
     def on_step(step, figures):
         if told is not None:
@@ -61,8 +60,9 @@ def run(out, settings=None, *, stage=None, model=None, runtime=None, until=None,
         if step == until:
             raise KeyboardInterrupt
 
+    settings = settings or made_settings()
+    whole = Run(model or small_model(), settings, out, runtime or cpu(), on_step, {})
     with nullcontext() if until is None else suppress(InterruptedRunError):
-        whole = Run(model or small_model(), settings, out, runtime or cpu(), on_step, {})
         return whole.train(stage or decoder_stage(settings))
 
 

@@ -20,11 +20,8 @@ def resolve_weights(given: str | Path | None) -> Path:
     """The weights file that is meant by a file, a folder, or a name such as ``duallgd``.
 
     Of the folder of a training run, or one with a single weights file, that is meant; None stands
-    for $DUALLGD_WEIGHTS, and else for the weights of the package.
-
-    Raises:
-        WeightsError: Nothing of that name, with the paths that were looked at; or it may not be
-            read.
+    for $DUALLGD_WEIGHTS, and else for the weights of the package. A WeightsError says where it was
+    looked for, or why the file cannot be read.
     """
     try:
         path = _find(given)

@@ -65,16 +65,11 @@ class Checkpoint:
     membership: dict[str, Any] = field(default_factory=dict)  # values of a `Membership`
 
     def contrast_encoder(self) -> FormulaTransformer | None:
-        """The second encoder, which tells isomers apart (see `train.scorers`), or None without one.
-
-        Raises:
-            WeightsError: A tensor is missing, unknown or of another shape.
-        """
+        """The second encoder, which tells isomers apart (see `train.encoder`), or None without."""
         if not self.contrast:
             return None
         if _FIRST not in self.contrast:  # its lower layers are those of the network's encoder
-            n = len("encoder.")
-            lower = {name[n:]: t for name, t in self.tensors.items() if name[:n] == "encoder."}
+            lower = {n[8:]: t for n, t in self.tensors.items() if n.startswith("encoder.")}
             encoder = FormulaTransformer(self.settings.encoder)
             load_strictly(encoder, lower | self.contrast)
             return encoder.eval()
@@ -92,11 +87,7 @@ class Checkpoint:
         return encoder.eval()
 
     def build(self) -> DualLGD:
-        """The network in float32 with these weights, in evaluation mode.
-
-        Raises:
-            WeightsError: A tensor is missing, unknown or of another shape; the message lists them.
-        """
+        """The network in float32 with these weights, in evaluation mode; see `load_strictly`."""
         # Before memory is taken for the sizes that a broken file names: none is larger than what
         # the file holds.
         most = max((len(self.tensors), *(n for t in self.tensors.values() for n in t.shape)))
@@ -144,11 +135,7 @@ def save(
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint; floating-point tensors come back in float32.
-
-    Raises:
-        WeightsError: No such file, not such a file, or of another format version.
-    """
+    """Read a checkpoint, its floating-point tensors in float32; what is no such file is said."""
     with reading(path) as (tensors, metadata):
         if _FOREIGN in metadata:
             raise WeightsError(

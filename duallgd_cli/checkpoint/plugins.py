@@ -41,8 +41,7 @@ class Plugin(Protocol):
 def plugin_for(path: Path) -> Plugin | None:
     """The installed plug-in that reads a weights file; None for a file in our format.
 
-    Raises:
-        WeightsError: The file does not exist, or nothing that is installed can read it.
+    That nothing which is installed reads it is a WeightsError with the next step.
     """
     try:
         network = foreign_network(path)

@@ -9,7 +9,7 @@ Letters: G molecules, F fingerprint bits.
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -25,14 +25,12 @@ from duallgd_cli.data.prepared import (
     Molecules,
     load_molecules,
     load_spectra,
-    offsets,
     read_manifest,
     write_blocks,
 )
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.files import sha256
 from duallgd_cli.model.tensors import minimum
-from duallgd_cli.spectra.annotation import index_ranges
 
 _COMPARED: Final = 40_000
 _DECAY: Final = 0.002
@@ -41,12 +39,11 @@ _OF_A_FOLDER: Final = ("format_version", "arrays")  # in a manifest, not of its 
 Bits = tuple[Tensor, Tensor]
 
 
-def morgan_bits(molecules: Molecules, rows: NDArray[np.integer[Any]]) -> Bits:
+def morgan_bits(molecules: Molecules, rows: NDArray[np.int64]) -> Bits:
     """Set Morgan bits of G molecules, int64, one after the other, and where each begins, (G,)."""
-    start, stop = molecules.bit_offset[rows], molecules.bit_offset[rows + 1]
-    _, index = index_ranges(start, stop)
-    bits = torch.from_numpy(molecules.bits[index].astype(np.int64))
-    return bits, torch.from_numpy(offsets(stop - start)[:-1])
+    owner, bits = molecules.bits_of(rows)
+    start = np.searchsorted(owner, np.arange(len(rows)))
+    return torch.from_numpy(bits), torch.from_numpy(start)
 
 
 def log_odds(bits: Bits, weight: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ from torch import Tensor
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, MASSES_DA
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.files import replaced
-from duallgd_cli.spectra.annotation import index_ranges
 
 _N_NEIGHBOURS: Final = 64
 _WINDOW: Final = 10_000  # molecules lighter, and as many heavier, among which neighbours are sought
@@ -70,25 +69,23 @@ def load_neighbours(folder: Path, molecules: Molecules, device: torch.device) ->
 
 @torch.no_grad()
 def neighbours(molecules: Molecules, device: torch.device) -> NDArray[np.int32]:
-    """The molecules most alike by Tanimoto similarity among those of about the same mass.
+    """The molecules of fold train most alike by Tanimoto similarity, of about the same mass.
 
-    Two seconds for half a million molecules on a GPU, half an hour on a core.
-
-    Returns:
-        Rows of fold train, the most similar first, (G, K), zeros for molecules of other folds. K is
-        64, or the number of molecules, each of which is then its own last neighbour.
+    Rows, the most similar first, (G, K), zeros for molecules of other folds. K is 64, or the number
+    of molecules, each of which is then its own last neighbour. For half a million it takes two
+    seconds on a GPU, half an hour on a core.
     """
     order = by_mass(molecules)
     n = len(order)
     n_kept = min(_N_NEIGHBOURS, n)
     alike = np.zeros((len(molecules), n_kept), np.int32)
     n_bits = torch.from_numpy(np.diff(molecules.bit_offset)[order]).float().to(device)
-    low, held = 0, _dense(molecules, order[:0], device)
+    low, held = 0, dense_bits(molecules, order[:0], device)
     for first in range(0, n, _AT_ONCE):
         last = min(first + _AT_ONCE, n)
         start, stop = max(0, first - _WINDOW), min(n, last + _WINDOW)
         # The window moves on: what it holds already is not made again.
-        new = _dense(molecules, order[low + len(held) : stop], device)
+        new = dense_bits(molecules, order[low + len(held) : stop], device)
         low, held = start, torch.cat([held[start - low :], new])
         common = (held[first - low : last - low] @ held.T).float()
         similarity = common / (n_bits[first:last, None] + n_bits[start:stop] - common)
@@ -98,13 +95,11 @@ def neighbours(molecules: Molecules, device: torch.device) -> NDArray[np.int32]:
     return alike
 
 
-def _dense(molecules: Molecules, rows: NDArray[np.int64], device: torch.device) -> Tensor:
+def dense_bits(molecules: Molecules, rows: NDArray[np.integer], device: torch.device) -> Tensor:
     """Fingerprints of some molecules, 0 or 1, (rows, F); counts in bfloat16 are exact to 256."""
-    owner, index = index_ranges(molecules.bit_offset[rows], molecules.bit_offset[rows + 1])
     kind = torch.bfloat16 if device.type == "cuda" else torch.float32
     dense = torch.zeros(len(rows), FINGERPRINT_BITS, dtype=kind, device=device)
-    bit = molecules.bits[index].astype(np.int64)
-    dense[torch.from_numpy(owner).to(device), torch.from_numpy(bit).to(device)] = 1
+    dense[*(torch.from_numpy(each).to(device) for each in molecules.bits_of(rows))] = 1
     return dense
 
 
@@ -179,9 +174,7 @@ class Imitation:
     ) -> NDArray[np.float64]:
         """Summed weights of the members with each bit, by owner, (owners, F)."""
         used = weight > 1e-9
-        owner, member, weight = owner[used], member[used], weight[used]
-        offset = self.molecules.bit_offset
-        part, index = index_ranges(offset[member], offset[member + 1])
-        place = owner[part] * FINGERPRINT_BITS + self.molecules.bits[index]
-        summed = np.bincount(place, weight[part], n_owners * FINGERPRINT_BITS).astype(np.float64)
-        return summed.reshape(n_owners, FINGERPRINT_BITS)
+        part, bits = self.molecules.bits_of(member[used])
+        place = owner[used][part] * FINGERPRINT_BITS + bits
+        summed = np.bincount(place, weight[used][part], n_owners * FINGERPRINT_BITS)
+        return summed.astype(np.float64).reshape(n_owners, FINGERPRINT_BITS)

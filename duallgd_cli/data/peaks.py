@@ -169,8 +169,7 @@ def _packed(
     values[(generator.random(len(groups)) < ENERGY_DROP)[owner], 4] = np.nan
     molecule, adduct = spectra.molecule[first], spectra.adduct[first].astype(np.int64)
     change = np.array([one.change for one in ADDUCTS], np.float32)
-    bit_offset = spectra.molecules.bit_offset
-    bit_spectrum, bit = index_ranges(bit_offset[molecule], bit_offset[molecule + 1])
+    bit_spectrum, bit = spectra.molecules.bits_of(molecule)
     nameless = generator.random(len(groups)) < INSTRUMENT_DROP
     return {
         "subformula": spectra.subformula[index],
@@ -180,6 +179,6 @@ def _packed(
         "parent": spectra.molecules.atom_counts[molecule].astype(np.float32) + change[adduct],
         "adduct": adduct,
         "instrument": np.where(nameless, 0, spectra.instrument[first].astype(np.int64)),
-        "bit": spectra.molecules.bits[bit].astype(np.int64),
+        "bit": bit,
         "bit_spectrum": bit_spectrum,
     }

@@ -88,6 +88,11 @@ class Molecules:
         """On-bits of one molecule's fingerprint, ascending."""
         return self.bits[self.bit_offset[molecule] : self.bit_offset[molecule + 1]]
 
+    def bits_of(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """On-bits of some molecules, one after the other, each after its place among the rows."""
+        owner, index = index_ranges(self.bit_offset[rows], self.bit_offset[rows + 1])
+        return owner, self.bits[index].astype(np.int64)
+
 
 MOLECULE_ARRAYS: Final = tuple(one.name for one in fields(Molecules) if one.init)
 
@@ -181,12 +186,9 @@ def write_blocks(
     """Write arrays that come in blocks of rows, of which one is in memory at a time.
 
     Offsets of ragged rows begin at 0 in every block, and an array need not be in each. Until the
-    last block is there, nothing that the folder held is touched; the manifest is written last, so
-    that a broken run is not mistaken for a whole one. The record, of sources, settings and counts,
-    is asked for then.
-
-    Returns:
-        The manifest: the record with a description of the arrays.
+    last block is there, nothing that the folder held is touched; the manifest, which describes the
+    arrays beside the record of sources, settings and counts, is written last, so that a broken run
+    is not mistaken for a whole one.
     """
     streams: dict[str, IO[bytes]] = {}
     shapes: dict[str, tuple[np.dtype[Any], int, tuple[int, ...]]] = {}
@@ -212,14 +214,10 @@ def write_blocks(
             stream.seek(0)
             _write_header(stream, *shapes[name])
         (folder / MANIFEST).unlink(missing_ok=True)
-    described = {
-        name: {
-            "shape": [rows, *inner],
-            "dtype": str(dtype),
-            "sha256": sha256(folder / f"{name}.npy"),
-        }
-        for name, (dtype, rows, inner) in shapes.items()
-    }
+    described = {}
+    for name, (dtype, rows, inner) in shapes.items():
+        digest = sha256(folder / f"{name}.npy")
+        described[name] = {"shape": [rows, *inner], "dtype": str(dtype), "sha256": digest}
     manifest = {"format_version": FORMAT_VERSION, "arrays": described, **record()}
     write_atomically(folder / MANIFEST, [json.dumps(manifest, indent=1), "\n"])
     return manifest

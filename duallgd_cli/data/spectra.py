@@ -51,12 +51,12 @@ _ANNOTATION: Final = AnnotationSettings()
 
 
 class RejectedSpectrum(NamedTuple):
-    """A record that did not become training data."""
+    """A record that did not become training data, and why."""
 
-    number: int  # position of the record in its source, from 1
-    spectrum_id: str  # identifier as written, else ""
-    reason: str  # a short phrase, the same for all records with this trouble
-    detail: str  # what was found in this one
+    number: int  # in its source, from 1
+    spectrum_id: str
+    reason: str  # the same for all records with this trouble
+    detail: str  # what is so in this one
 
 
 class UnusableRecordError(Exception):
@@ -104,23 +104,18 @@ def gather_spectra(
     validation: float = 0.0,
     seed: int = 1,
 ) -> dict[str, int]:
-    """Write the spectra of all files that may be looked at as one table.
+    """Write the spectra of files, and of folders of them, that may be looked at as one table.
 
-    Args:
-        sources: Files of spectra with structures, or folders of them.
-        table: To write; ``report.tsv`` beside it says of each record left out why.
-        keys: To write: InChIKey first blocks that must not be trained on.
-        holdout: First blocks that are left out altogether.
-        validation: Share of the molecules of fold train that are moved to fold val.
-        seed: Of that choice, which depends on nothing else but the molecule.
+    ``report.tsv`` beside it says of each record left out why. First blocks of the hold-out are left
+    out altogether; those that must not be trained on are written, too. Of the molecules of fold
+    train a share is moved to fold val, by the seed and the molecule alone.
 
     Returns:
-        Numbers of spectra by fold, of molecules that are held out (``held out``), of those that
-        stand in several folds (``in several folds``), and of records left out by reason.
+        Numbers of spectra by fold, of molecules that are held out or in several folds, and of
+        records left out by reason.
     """
-    counts, held, trained = Counter[str](), set(holdout), set[str]()
+    counts, names, held, trained = Counter[str](), Counter[str](), set(holdout), set[str]()
     left_out: list[tuple[object, ...]] = []
-    names = Counter[str]()
 
     def rows() -> Iterator[Sequence[str]]:
         for path in _files_of(sources):
@@ -130,22 +125,20 @@ def gather_spectra(
                     counts[row.reason] += 1
                     left_out.append((path.name, *row))
                     continue
-                block = row["inchikey"]
-                # A number that depends on the molecule and the seed alone.
+                block, name = row["inchikey"], row["identifier"]
                 digest = hashlib.sha256(f"{seed} {block}".encode()).digest()
                 is_drawn = int.from_bytes(digest[:4], "big") / _HASHED < validation
                 if row["fold"] == "train" and is_drawn:
                     row["fold"] = "val"
                 (trained if row["fold"] == "train" else held).add(block)
                 counts[row["fold"]] += 1
-                names[row["identifier"]] += 1
-                if names[row["identifier"]] > 1:  # the truth is looked up by it
-                    row["identifier"] += f"-{names[row['identifier']]}"
+                names[name] += 1
+                if names[name] > 1:  # the truth is looked up by it
+                    row["identifier"] += f"-{names[name]}"
                 if row["fold"] in ("train", "val"):
                     yield [row[name] for name in COLUMNS]
 
-    lines = ("\t".join(cells) + "\n" for cells in chain([COLUMNS], rows()))
-    write_atomically(table, lines)
+    write_atomically(table, ("\t".join(cells) + "\n" for cells in chain([COLUMNS], rows())))
     report = table.with_name("report.tsv")
     write_report(report, ("file", *RejectedSpectrum._fields), left_out)
     if not trained - held:
@@ -177,19 +170,14 @@ def _cells(spectrum: Spectrum, holdout: frozenset[str]) -> dict[str, str]:
         "" if number is None else repr(float(number))
         for number in (spectrum.collision_energy_ev, spectrum.precursor_mz)
     )
-    return {
-        "identifier": spectrum.spectrum_id,
-        "mzs": ",".join(map(repr, spectrum.mz.tolist())),
-        "intensities": ",".join(map(repr, spectrum.intensity.tolist())),
-        "smiles": smiles,
-        "inchikey": molecule.inchikey,
-        "formula": str(molecule.formula),
-        "precursor_mz": precursor,
-        "adduct": spectrum.adduct_text,
-        "instrument_type": spectrum.instrument,
-        "collision_energy": energy,
-        "fold": fold,
-    }
+    mzs, intensities = (
+        ",".join(map(repr, values.tolist())) for values in (spectrum.mz, spectrum.intensity)
+    )
+    cells = (
+        spectrum.spectrum_id, mzs, intensities, smiles, molecule.inchikey, str(molecule.formula),
+        precursor, spectrum.adduct_text, spectrum.instrument, energy, fold,
+    )  # fmt: skip
+    return dict(zip(COLUMNS, cells, strict=True))
 
 
 def prepare_spectra(
@@ -198,12 +186,10 @@ def prepare_spectra(
     holdout: frozenset[str] = frozenset(),
     advance: Callable[[int], None] = lambda records: None,
 ) -> dict[str, object]:
-    """Prepare labelled spectra for training, and return the manifest.
+    """Prepare labelled spectra for training, a block in memory at a time; return the manifest.
 
-    No more of them than a block are in memory. A molecule of several folds counts as of the one
-    that is farthest from training. The folder gets ``report.tsv`` of rejected records, too. Spectra
-    of fold train of held-out molecules, by InChIKey first block, are left out and counted; those of
-    other folds stay.
+    A molecule of several folds counts as of the one that is farthest from training. Of held-out
+    molecules, by first block, spectra of fold train are left out; ``report.tsv`` says so.
     """
     rejected: list[RejectedSpectrum] = []
     folds: dict[str, set[int]] = {}  # of each molecule, by its first block, in the order of rows

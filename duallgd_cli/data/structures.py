@@ -108,12 +108,10 @@ def prepare_structures(
 ) -> dict[str, object]:
     """Prepare structure files for the decoder, one molecule a first block; return the manifest.
 
-    The folder gets ``report.tsv`` of rejected rows, too. InChIKey first blocks of the hold-out are
-    left out and counted.
+    First blocks of the hold-out are left out and counted; ``report.tsv`` lists rejected rows.
     """
     rows = chain.from_iterable(map(read_rows, sources))
-    done, reasons = set[str](), Counter[str]()
-    rejected: list[tuple[int, str, str]] = []
+    done, reasons, rejected = set[str](), Counter[str](), list[tuple[int, str, str]]()
 
     def usable() -> Iterator[tuple[PreparedMolecule, int]]:
         for row, result in in_order(_prepare_row, rows, available_cores()):
@@ -316,13 +314,8 @@ def _sdf_rows(stream: IO[str]) -> Iterator[StructureRow]:
             with rdBase.BlockLogs():
                 mol = None if is_long else Chem.MolFromMolBlock(record)
             feature = _FEATURE_OF_SDF.search(record)
-            yield StructureRow(
-                smiles=Chem.MolToSmiles(mol) if mol else "",
-                fold="train",
-                line=start,
-                name=record.split("\n", 1)[0].strip(),
-                feature_id=feature[1].strip() if feature else "",
-            )
+            smiles, name = Chem.MolToSmiles(mol) if mol else "", record.partition("\n")[0].strip()
+            yield StructureRow(smiles, "train", start, name, feature[1].strip() if feature else "")
         start, lines = line + 1, []
 
 

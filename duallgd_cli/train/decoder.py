@@ -111,13 +111,11 @@ class MoleculeCollator:
         formula = self.formula(rows, size)
         if self.imitation is not None:
             return Condition(*formula, *keep_bits(self.imitation(rows, generator), _KEPT))
-        offset = self.molecules.bit_offset
-        owner, index = index_ranges(offset[rows], offset[rows + 1])
-        n_bits = offset[rows + 1] - offset[rows]
-        _, position = index_ranges(np.zeros_like(n_bits), n_bits)
-        bits = np.zeros((len(rows), max(1, int(n_bits.max(initial=0)))), np.int64)
+        owner, set_bits = self.molecules.bits_of(rows)
+        position = np.arange(len(owner)) - np.searchsorted(owner, owner)
+        bits = np.zeros((len(rows), 1 + position.max(initial=0)), np.int64)
         log_prob = np.full(bits.shape, -np.inf, np.float32)
-        bits[owner, position], log_prob[owner, position] = self.molecules.bits[index], 0.0
+        bits[owner, position], log_prob[owner, position] = set_bits, 0.0
         return Condition(*formula, torch.from_numpy(bits), torch.from_numpy(log_prob))
 
     def formula(self, rows: NDArray[np.int64], size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, MASSES_DA
-from duallgd_cli.data.imitation import by_mass
+from duallgd_cli.chem.elements import MASSES_DA
+from duallgd_cli.data.imitation import by_mass, dense_bits
 from duallgd_cli.data.molecular_graph import Rival
 from duallgd_cli.data.peaks import packed_batch, prepared_batch
 from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
@@ -83,11 +83,8 @@ class Isomers:
     ) -> tuple[Tensor, Tensor]:
         """Structures that molecules are to be told from, at most so many of each, at random.
 
-        Molecules are element counts, (B, N_ELEMENTS), and InChIKey first blocks, (B,).
-
-        Returns:
-            Rows of the structures, and the number of the molecule that each is an isomer of,
-            ascending; both int64 (I,).
+        Molecules are element counts, (B, N_ELEMENTS), and first blocks, (B,). Rows of structures
+        come with the number of the molecule that each is an isomer of, ascending; both int64 (I,).
         """
         mass = (counts @ np.array(MASSES_DA))[:, None]
         first, end = (self.mass.searchsorted(mass + sign * _SAME_MASS_DA) for sign in (-1, 1))
@@ -142,11 +139,7 @@ def isomer_entropy(own: Tensor, others: Tensor, owner: Tensor) -> Tensor:
 
 
 class SpectrumSampler:
-    """Draws spectra of fold train: a molecule first, then one or more of its spectra of one ion.
-
-    Raises:
-        UnreadableError: No spectrum is of that fold.
-    """
+    """Draws spectra of fold train: a molecule first, then one or more of its spectra of one ion."""
 
     def __init__(self, spectra: PreparedSpectra) -> None:
         self.spectra = spectra
@@ -290,10 +283,7 @@ def by_molecule(
 
 def true_bits(spectra: PreparedSpectra, rows: NDArray[np.int64]) -> Tensor:
     """On-bits of the molecules of some spectra as float 0/1, (B, F)."""
-    dense = torch.zeros(len(rows), FINGERPRINT_BITS)
-    for b, molecule in enumerate(spectra.molecule[rows].tolist()):
-        dense[b, spectra.molecules.fingerprint_bits(molecule).astype(np.int64)] = 1
-    return dense
+    return dense_bits(spectra.molecules, spectra.molecule[rows], torch.device("cpu"))
 
 
 def fingerprint_figures(probability: Tensor, truth: Tensor) -> dict[str, float]:
@@ -318,15 +308,13 @@ def fingerprint_figures(probability: Tensor, truth: Tensor) -> dict[str, float]:
 def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tensor]:
     """Fragments and losses of known molecules, each at its brightest in any spectrum of fold train.
 
-    Returns:
-        All that `FragmentKernel` takes but ``mixing``.
+    They are all that `FragmentKernel` takes but ``mixing``.
     """
     row_of = {key: row for row, key in enumerate(known.inchikey.tolist())}
     owner = np.array([row_of.get(key, -1) for key in spectra.molecules.inchikey.tolist()])
     owner = owner[spectra.molecule]
     chosen = np.flatnonzero((owner >= 0) & (spectra.spectrum_fold == FOLDS.index("train")))
-    kept: list[Tensor] = []
-    weights: list[Tensor] = []
+    kept, weights = list[Tensor](), list[Tensor]()
     for part, peaks in _batches(spectra, chosen):
         place, weight = places(peaks)
         spectrum, column = weight.nonzero(as_tuple=True)
@@ -394,11 +382,8 @@ def fit_isomer_encoder(
 
     The chance of a fingerprint bit says nothing of what it is worth among molecules of one formula:
     many bits go together and count again and again, others all of the molecules have. So the loss
-    is contrastive, on sums of bits of a molecule and of its decoys, which are by its row.
-
-    Returns:
-        Tensors of these layers, with which the logits are what bits speak for a molecule, and what
-        to keep on record; nothing where no molecule has decoys.
+    is contrastive, on sums of bits of a molecule and of its decoys, which are by its row. Tensors
+    of these layers come with what to keep on record; nothing where no molecule has decoys.
     """
     sampler = SpectrumSampler(spectra)
     rows = enumerate(sampler.molecules.tolist())

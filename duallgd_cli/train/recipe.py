@@ -311,10 +311,7 @@ def _card(run: RecipeRun) -> None:
         "core_hours": round(sum(cost["core_s"] for cost in costs.values()) / 3600, 3),
         "cost": costs,
         "sources": {path.name: sha256(path) for path in files if path.is_file()},
-        "hold_outs": {
-            "molecules": len(run.held_out()),
-            "sha256": sha256(run.out / _HELD_OUT),
-        },
+        "hold_outs": {"molecules": len(run.held_out()), "sha256": sha256(run.out / _HELD_OUT)},
         "table_sha256": sha256(run.out / _TABLE),
     }
     made = replace(fitted, record=fitted.record | record)
@@ -376,12 +373,8 @@ def read_recipe(
 def follow(run: RecipeRun, until: str = NAMES[-1], first: str | None = None) -> None:
     """Follow a recipe, from the first stage that is not done to the last that is asked for.
 
-    A stage may be made again with all after it, by this recipe.
-
-    Raises:
-        UsageError: No stage is called so, or the folder belongs to another recipe.
-        InterruptedRunError: Ctrl-C or a polite kill.
-        DuallgdError: A stage cannot do its work; those before it stay done.
+    A stage may be made again with all after it, by this recipe. Where one is stopped or cannot do
+    its work, those before it stay done.
     """
     for name in (until, first):
         if name is not None and name not in NAMES:

@@ -59,19 +59,10 @@ def run_training(
 ) -> Checkpoint:
     """Train as asked, going on with an interrupted run in the same folder; see `trainer.Run`.
 
-    Args:
-        run: Network and settings.
-        data: Prepared spectra (encoder) or molecules (decoder).
-        out: Folder of the run.
-        runtime: Device, precision and ranks.
-        on_step: Told step and figures.
-        structures: Folders of further molecules, which take turns (decoder), or of structures that
-            those of the spectra are told from (encoder).
-        simulated: Prepared simulated spectra beside measured ones, or None (encoder).
-        held_out: Molecules whose fold val judges, where the first ones have none (decoder).
-        start: Weights to start from, which bring their sizes; or None.
-        sizes: What was said of the network, such as ``{"denoiser": {"fade_to": 0}}``, which holds
-            for weights to start from, too.
+    The encoder is trained on prepared spectra, beside simulated ones and structures that molecules
+    are told from, if there are any; the decoder on prepared molecules, with which those of further
+    folders take turns, and judged by those held out where the first have no fold val. Weights to
+    start from bring their sizes, but for those that are given.
     """
     settings, part = run.training, PARTS[run.training.stage]
     torch.manual_seed(settings.seed)
@@ -116,17 +107,12 @@ def both_parts(encoder: Path, decoder: Path) -> Checkpoint:
     trained = {stage: load(path) for stage, path in (("encoder", encoder), ("decoder", decoder))}
     settings = replace(trained["decoder"].settings, encoder=trained["encoder"].settings.encoder)
     tensors = {
-        name: tensor
+        f"{part}.{name}": tensor
         for stage, part in PARTS.items()
-        for name, tensor in trained[stage].tensors.items()
-        if name.startswith(f"{part}.")
+        for name, tensor in _of_part(trained[stage], part).items()
     }
-    record = {
-        **trained["decoder"].record,
-        "trained": sorted(PARTS.values()),
-        "encoder": trained["encoder"].record,
-    }
-    return Checkpoint(settings, tensors, record)
+    both = {"trained": sorted(PARTS.values()), "encoder": trained["encoder"].record}
+    return Checkpoint(settings, tensors, trained["decoder"].record | both)
 
 
 def compile_layers(model: DualLGD, backend: str = "inductor") -> None:
@@ -149,19 +135,20 @@ def _network(
         settings = replace(settings, **brought)
     model = DualLGD(parse(ModelSettings, merge(dump(settings), said), "model."))
     if checkpoint is not None:
-        own = {
-            name.removeprefix(f"{part}."): tensor
-            for name, tensor in checkpoint.tensors.items()
-            if name.startswith(f"{part}.")
-        }
         try:
-            load_strictly(model.get_submodule(part), own)
+            load_strictly(model.get_submodule(part), _of_part(checkpoint, part))
         except WeightsError as error:
             raise WeightsError(
                 f"the {part} of {start} is not the one asked for: {error}; "
                 "leave its sizes out of the recipe"
             ) from None
     return model
+
+
+def _of_part(checkpoint: Checkpoint, part: str) -> dict[str, torch.Tensor]:
+    """Tensors of a part of the network, by their names in it."""
+    own, before = checkpoint.tensors, f"{part}."
+    return {n.removeprefix(before): own[n] for n in own if n.startswith(before)}
 
 
 def _described(folder: Path) -> dict[str, Any]:

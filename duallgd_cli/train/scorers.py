@@ -57,7 +57,7 @@ Advance: TypeAlias = Callable[[int], None]
 # What decoys are made of: a molecule, its formula, logits of its fingerprint, and a seed.
 Doubted: TypeAlias = tuple[MolecularGraph, Formula, NDArray[np.float32], tuple[int, int]]
 # Features (C, N_INPUTS) of a molecule's fragments and which are peaks (C, H).
-Seen: TypeAlias = tuple[Tensor, Tensor]
+Seen: TypeAlias = tuple[NDArray[np.float32], NDArray[np.bool_]]
 # By the row of a molecule: itself, then its decoys; nothing where none is made.
 Decoys: TypeAlias = Mapping[int, Sequence[Rival]]
 
@@ -112,9 +112,8 @@ def fit_simulator(
 ) -> tuple[FragmentModel, dict[str, Any]]:
     """Fit a fragment model of some channels on fold train, and judge it on fold val.
 
-    Returns:
-        The model, and what to keep on record: sizes, seed and, if there is a fold val, the cosine
-        similarity of expected and measured roots of intensity there.
+    With the model comes what to keep on record: sizes, seed and, if there is a fold val, the cosine
+    similarity of expected and measured roots of intensity there.
     """
     torch.manual_seed(seed)
     generator = np.random.default_rng(seed)
@@ -232,7 +231,6 @@ def decoys_of_all(
 
 
 def _decoys(weights: Path, case: Doubted) -> tuple[Rival, ...]:
-    """Decoys of a case, by any process."""
     return decoys_of(*case, _templates(weights))
 
 
@@ -327,20 +325,17 @@ def fit_evidence(
 ) -> tuple[dict[str, Tensor], dict[str, object]]:
     """Count bits of the structures of fold train, and fit a fragment model to its spectra.
 
-    The bits stand beside the filter of their environments (see `scores`). The model
-    is fitted to the spectra, in so many steps, and then against the decoys.
-
-    Returns:
-        Tensors for a weights file, and what to keep on record.
+    The model is fitted to the spectra, in so many steps, and then against the decoys. The tensors
+    for a weights file, with the filter of environments (see `scores`), and what to keep on record.
     """
     train = structures.in_folds("train")
     if not train.any():
         raise UnreadableError("the prepared structures hold none of fold train")
     model, record = fit_simulator(spectra, steps, seed, advance, width=_WIDTH)
-    of_train = zip(*by_molecule(spectra, simulated_rows(spectra, "train")), strict=True)
+    of_train = by_molecule(spectra, simulated_rows(spectra, "train"))
     cases = [
         Case(decoys[row], [explained_peaks(spectra, spectrum) for spectrum in own])
-        for row, own in ((int(molecule), own) for molecule, own in of_train)
+        for row, own in zip(of_train[0].tolist(), of_train[1], strict=True)
         if len(decoys.get(row, ())) > 1
     ]
     scorer = ScorerModel(model)
@@ -380,11 +375,7 @@ def fit_against_decoys(
     made = in_order(fragments_of, drawn(), workers, at_a_time=1)
 
     def batch_of(step: int) -> list[list[Seen]]:
-        n_cases = min(_AT_ONCE, len(cases) - step % a_round * _AT_ONCE)
-        return [
-            [(torch.from_numpy(features), torch.from_numpy(there)) for features, there in case]
-            for case in islice(made, n_cases)
-        ]
+        return [*islice(made, min(_AT_ONCE, len(cases) - step % a_round * _AT_ONCE))]
 
     def loss(model: ScorerModel, batch: list[list[Seen]]) -> tuple[Tensor, Tensor]:
         scores, likelihood = scores_of(model, batch)
@@ -401,7 +392,9 @@ def fit_against_decoys(
 def scores_of(model: ScorerModel, cases: Sequence[Sequence[Seen]]) -> tuple[list[Tensor], Tensor]:
     """Score of each molecule of each case, (D,), and the loss of the peaks of the true ones."""
     molecules = [molecule for case in cases for molecule in case]
-    features, there = (torch.cat(part) for part in zip(*molecules, strict=True))
+    features, there = (
+        torch.from_numpy(np.concatenate(part)) for part in zip(*molecules, strict=True)
+    )
     log_odds, values = model(features, there)
     sizes = [len(rows) for rows, _ in molecules]
     sums = torch.stack([part.sum() for part in values.sum(1).split(sizes)])
@@ -419,12 +412,17 @@ def drawn_from(case: Case, generator: np.random.Generator) -> Case:
     return Case([case.molecules[place] for place in (0, *some.tolist())], [spectrum])
 
 
-def fragments_of(case: Case) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+def fragments_of(case: Case) -> list[Seen]:
     """Features and peaks of the first spectrum over fragments of each molecule; see `scores_of`."""
     ion, subformula, intensity = case.spectra[0]
-    result = []
-    for molecule in case.molecules:
-        made = fragments_of_isomers([molecule.graph], SCORED_TRIPLES)
+    n_bonds = np.array([len(molecule.graph.pair) for molecule in case.molecules])
+    result: dict[int, Seen] = {}
+    for n in np.unique(n_bonds):  # those with as many are made at once
+        rows = np.flatnonzero(n_bonds == n).tolist()
+        graphs = [case.molecules[row].graph for row in rows]
+        made = fragments_of_isomers(graphs, SCORED_TRIPLES)
         there = measured_intensity(made, ion, subformula, intensity) > 0
-        result.append((fragment_features(made, ion), there))
-    return result
+        ends = np.searchsorted(made.molecule, np.arange(1, len(rows)))
+        parts = (np.split(columns, ends) for columns in (fragment_features(made, ion), there))
+        result |= dict(zip(rows, zip(*parts, strict=True), strict=True))
+    return [result[row] for row in range(len(n_bonds))]

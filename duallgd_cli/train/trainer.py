@@ -160,10 +160,8 @@ def fit(
 ) -> None:
     """Train a small model in memory on the CPU, in place; it is in evaluation mode then.
 
-    Of the settings seed, steps and optimiser count.
-
-    Raises:
-        DivergenceError: Loss or gradient became NaN or infinite.
+    Of the settings seed, steps and optimiser count. Figures that are no numbers are a
+    `DivergenceError`.
     """
     steps = _Steps(model, settings, Runtime(torch.device("cpu"), None, compile=False, threads=1))
     for step in range(settings.steps):
@@ -357,8 +355,8 @@ def verdict(figures: dict[str, float]) -> float | None:
 def interruptible() -> Iterator[threading.Event]:
     """Take SIGINT and SIGTERM as requests to stop; yields what is set once somebody asked.
 
-    Python raises KeyboardInterrupt anywhere, and half-way through an optimiser's step there is no
-    state worth saving. Asked again a second later, it is raised all the same.
+    KeyboardInterrupt comes anywhere, and half-way through an optimiser's step no state is worth
+    saving. Asked again a second later, it is raised all the same.
     """
     asked, first_s = threading.Event(), math.inf
 

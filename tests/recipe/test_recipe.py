@@ -7,9 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -24,113 +22,74 @@ from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.predict.model import load_model
 from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.train import recipe as recipe_module
-from duallgd_cli.train.recipe import HASHES, NAMES, STAGES, follow, read_recipe
-from duallgd_cli.train.run import Displays
+from duallgd_cli.train.recipe import HASHES, NAMES, STAGES, follow
+from duallgd_cli.train.run import PARTS
 from duallgd_cli.train.settings import DrawSettings, RecipeSettings
 from tests.made_training import cpu
+from tests.recipe.conftest import SHORT, TINY, recipe_run
 
-ROOT = Path(__file__).resolve().parents[2]
-TINY = ROOT / "recipes" / "tiny.yaml"
-# Steps that are enough to see that a stage was there.
-SHORT = {
-    "alike": {"limit": 20}, "large": {"limit": 5}, "cations": 4, "evidence_steps": 2,
-    "contrast_steps": 2, "simulate": {"limit": 12, "steps": 2},
-    "decoder": {"training": {"steps": 4}}, "encoder": {"training": {"steps": 4}},
-    "draws": [{"samples": 4, "steps": 2}],
+ENVIRONMENT = os.environ | {
+    "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TINY.parents[1]), "PYTHONUNBUFFERED": "1"
 }  # fmt: skip
 
 
-def told(lines):
-    """Displays that keep what is said in a list."""
-
-    @contextmanager
-    def silent(_):
-        yield lambda *_: None
-
-    return Displays(lines.append, silent, silent)
-
-
-def recipe_run(out, overrides=SHORT, lines=None, runtime=None):
-    says = told([] if lines is None else lines)
-    return read_recipe(TINY, overrides, None, out, runtime or cpu(), says)
-
-
-def command(*arguments, **options):
-    said = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)], env=os.environ | said, capture_output=True,
-        text=True, check=False, **options,
+def command(*arguments):
+    """Run Python in a process of its own, which must not fail."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], env=ENVIRONMENT, capture_output=True, text=True,
+        check=False,
     )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A short run of the whole recipe, and what it said."""
-    out, lines = tmp_path_factory.mktemp("whole") / "run", []
-    follow(recipe_run(out, lines=lines))
-    return out, lines
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.mark.slow
 def test_the_tiny_recipe_makes_weights_that_predict(tmp_path):
     run = tmp_path / "run"
-    made = command("-m", "duallgd_cli", "train", TINY, "-o", run, "--device", "cpu")
-    assert made.returncode == 0, made.stderr
-    assert "stage 15 of 15: card" in made.stderr
-    assert f"done: weights are {run / 'duallgd.safetensors'}" in made.stderr
     weights = run / "duallgd.safetensors"
+    made = command("-m", "duallgd_cli", "train", TINY, "-o", run, "--device", "cpu")
+    assert "stage 15 of 15: card" in made.stderr
+    assert f"done: weights are {weights}" in made.stderr
 
-    info = command("-m", "duallgd_cli", "info", "--weights", weights)
-    predicted = command(
+    info = command("-m", "duallgd_cli", "info", "--weights", weights).stdout
+    command(
         "-m", "duallgd_cli", "predict", TINY.parent / "tiny" / "spectra.mgf", "--weights", weights,
         "--samples", "4", "-o", tmp_path / "out.csv",
     )  # fmt: skip
 
-    assert "recipe: tiny.yaml" in info.stdout
-    for shown in ("core_hours", "hold_outs", "spectra.msp", "cost"):
-        assert shown in info.stdout
-    assert predicted.returncode == 0, predicted.stderr
-    rows = (tmp_path / "out.csv").read_text().splitlines()
-    assert sum(",ok," in row for row in rows) > 60
+    for shown in ("recipe: tiny.yaml", "core_hours", "hold_outs", "spectra.msp", "cost"):
+        assert shown in info
+    assert (tmp_path / "out.csv").read_text().count(",ok,") > 60
 
 
 @pytest.mark.slow
 def test_the_record_says_what_the_weights_are_made_of_and_nothing_held_out_is(whole):
-    out, _ = whole
-
-    record = load(out / "duallgd.safetensors").record
+    record = load(whole / "duallgd.safetensors").record
 
     assert record["recipe"] == "tiny.yaml"
     assert record["made_by"]["decoder"]["training"]["steps"] == 4
     assert record["cost"].keys() == set(NAMES) - {"card"}
     assert 0 < record["core_hours"] < 1
-    assert record["sources"].keys() == {
-        "spectra.mgf",
-        "spectra.msp",
-        "structures.smi",
-        "holdout.txt",
-    }
-    held = set((out / "held-out.keys").read_text().split())
-    assert record["hold_outs"]["molecules"] == len(held) > 10
+    files = {"spectra.mgf", "spectra.msp", "structures.smi", "holdout.txt"}
+    assert record["sources"].keys() == files
     assert record["data"].keys() == {"alike", "large", "cations"}
     assert record["encoder"]["data"].keys() == {"measured", "simulated", "alike"}
-    assert yaml.safe_load((out / "card.md").read_text().partition("\n")[2])["recipe"] == "tiny.yaml"
-    held = {key.encode() for key in held}  # nothing of these is trained on
-    for name in ("structures", "alike", "large", "cations", "simulated"):
-        assert not held & set(load_molecules(out / name).inchikey.tolist()), name
-    molecules = load_spectra(out / "measured").molecules
-    assert not held & set(molecules.inchikey[molecules.in_folds("train")].tolist())
-    assert read_manifest(out / "measured")["holdout_keys"] == len(held)
+    card = (whole / "card.md").read_text().partition("\n")[2]
+    assert yaml.safe_load(card)["recipe"] == "tiny.yaml"
+    held = {key.encode() for key in (whole / "held-out.keys").read_text().split()}
+    assert record["hold_outs"]["molecules"] == len(held) > 10
+    assert read_manifest(whole / "measured")["holdout_keys"] == len(held)
+    for name in ("structures", "alike", "large", "cations", "simulated", "measured"):
+        molecules = load_molecules(whole / name)  # nothing of these is trained on
+        assert not held & set(molecules.inchikey[molecules.in_folds("train")].tolist()), name
+        assert name == "measured" or not held & set(molecules.inchikey.tolist()), name
 
 
 @pytest.mark.slow
 def test_later_stages_add_to_the_network_and_leave_it_as_it_is(whole):
-    out, _ = whole
-    parts = {"encoder": "encoder", "decoder": "denoiser"}
-    stages = {part: load(out / stage / "model.safetensors") for stage, part in parts.items()}
-    known, scored, fitted = (
-        load(out / f"{name}.safetensors") for name in ("templates", "evidence", "fitted")
-    )
+    stages = {part: load(whole / stage / "model.safetensors") for stage, part in PARTS.items()}
+    names = ("templates", "evidence", "fitted")
+    known, scored, fitted = (load(whole / f"{name}.safetensors") for name in names)
 
     for after in (known, scored):
         for name, tensor in after.tensors.items():
@@ -139,7 +98,7 @@ def test_later_stages_add_to_the_network_and_leave_it_as_it_is(whole):
     assert known.settings.encoder == stages["encoder"].settings.encoder
     assert known.kernel.keys() == {"n_places", "place", "weight", "mixing"}
     templates = Collection.of(known.templates)
-    measured, structures = load_molecules(out / "measured"), load_molecules(out / "structures")
+    measured, structures = (load_molecules(whole / name) for name in ("measured", "structures"))
     trained = set(measured.inchikey[measured.in_folds("train")].tolist())
     assert set(templates.molecules.inchikey.tolist()) == trained
     # Building blocks of structures count with those of the templates.
@@ -151,48 +110,56 @@ def test_later_stages_add_to_the_network_and_leave_it_as_it_is(whole):
     assert (scored.reranker["log_prevalence"] <= 0).all()
     assert (scored.ranking, bool(fitted.ranking)) == ({}, True)
     assert fitted.tensors.keys() == known.tensors.keys()
-    loaded = load_model(out / "duallgd.safetensors", cpu())
+    loaded = load_model(whole / "duallgd.safetensors", cpu())
     assert loaded.database.n_spectra > 0
     assert dump(loaded.membership) == fitted.membership != {}
     assert fitted.record["database_validation"]["n_spectra"] > 0
-    listed = TrainingHashes.read(out / "duallgd.train.hashes")
+    listed = TrainingHashes.read(whole / "duallgd.train.hashes")
     assert listed.contains([key.decode() for key in trained]).all()
-    held = (out / "held-out.keys").read_text().split()
-    assert not listed.contains(held).any()
+    assert not listed.contains((whole / "held-out.keys").read_text().split()).any()
+
+
+def stages_in(lines):
+    return [line.partition(": ")[2] for line in lines if line.startswith("stage ")]
 
 
 @pytest.mark.slow
-def test_finished_stages_are_skipped_and_damaged_output_is_made_again(whole, tmp_path):
-    out = tmp_path / "run"
-    shutil.copytree(whole[0], out)
-    before = (out / "simulated" / "mz.npy").read_bytes()
-    (out / "simulated" / "mz.npy").write_bytes(b"damaged")
+def test_finished_stages_are_skipped_and_damaged_or_unwanted_output_is_made_again(whole, tmp_path):
+    out, lines = tmp_path / "run", []
+    shutil.copytree(whole, out)
+    peaks = out / "simulated" / "mz.npy"
+    before = peaks.read_bytes()
+    peaks.write_bytes(b"damaged")
     (out / "templates.safetensors").unlink()
-    lines = []
 
     follow(recipe_run(out, lines=lines))
 
-    stages = [line.partition(": ")[2] for line in lines if line.startswith("stage ")]
-    assert stages == ["simulate", "templates"]
-    assert f"{out / 'simulated' / 'mz.npy'} is missing or damaged; it is made again" in lines
-    assert (out / "simulated" / "mz.npy").read_bytes() == before
+    assert stages_in(lines) == ["simulate", "templates"]
+    assert f"{peaks} is missing or damaged; it is made again" in lines
+    assert peaks.read_bytes() == before
 
-
-@pytest.mark.slow
-def test_from_makes_a_stage_again_by_a_changed_recipe_and_until_stops(whole, tmp_path):
-    out = tmp_path / "run"
-    shutil.copytree(whole[0], out)
-    changed = merge(SHORT, {"encoder": {"training": {"steps": 3}}})
-    lines = []
-
+    changed, lines = merge(SHORT, {"encoder": {"training": {"steps": 3}}}), []
     with pytest.raises(UsageError, match="begun with another recipe; give another folder, or"):
         follow(recipe_run(out, changed))
     follow(recipe_run(out, changed, lines), until="encoder", first="encoder")
 
-    assert [line for line in lines if line.startswith("stage ")] == ["stage 5 of 15: encoder"]
+    assert stages_in(lines) == ["encoder"]
     assert load(out / "encoder" / "model.safetensors").record["step"] == 3
     assert not (out / "decoder").exists()
     assert not (out / "duallgd.safetensors").exists()
+
+
+@pytest.fixture
+def acting(monkeypatch):
+    """Stages that make nothing: a function of their name is called."""
+
+    def replace_all(act):
+        stages = (
+            replace(stage, make=lambda _, name=stage.name: act(name), makes=()) for stage in STAGES
+        )
+        monkeypatch.setattr(recipe_module, "STAGES", tuple(stages))
+
+    return replace_all
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -204,20 +171,16 @@ def test_from_makes_a_stage_again_by_a_changed_recipe_and_until_stops(whole, tmp
     ],
 )
 def test_a_stage_that_is_stopped_says_so_and_goes_on_later(
-    tmp_path, monkeypatch, name, trouble, error, message
+    tmp_path, acting, name, trouble, error, message
 ):
     done, troubles = [], [trouble]
 
     def act(stage):
-        def make(_):
-            if stage == name and troubles:
-                raise troubles.pop()
-            done.append(stage)
+        if stage == name and troubles:
+            raise troubles.pop()
+        done.append(stage)
 
-        return make
-
-    acting = tuple(replace(stage, make=act(stage.name), makes=()) for stage in STAGES)
-    monkeypatch.setattr(recipe_module, "STAGES", acting)
+    acting(act)
 
     with pytest.raises(error, match=message.format(name)):
         follow(recipe_run(tmp_path))
@@ -227,15 +190,24 @@ def test_a_stage_that_is_stopped_says_so_and_goes_on_later(
     assert json.loads((tmp_path / "cost.json").read_text()).keys() == set(NAMES)
 
 
-def test_who_stops_a_stage_on_a_full_disk_is_not_told_of_the_disk(tmp_path, monkeypatch):
-    def stopped(_):
-        raise InterruptedRunError("stopped; go on")
+@pytest.mark.parametrize(
+    ("trouble", "free", "error", "message"),
+    [
+        (InterruptedRunError("stopped; go on"), 0, InterruptedRunError, "^stopped; go on$"),
+        (ValueError("a bug"), 0, DuallgdError, "is full in stage spectra"),
+        (ValueError("a bug"), 1 << 30, ValueError, "^a bug$"),
+    ],
+)
+def test_the_disk_is_named_where_it_is_full_and_nobody_asked_to_stop(
+    tmp_path, acting, monkeypatch, trouble, free, error, message
+):
+    def act(_):
+        raise trouble
 
-    acting = tuple(replace(stage, make=stopped, makes=()) for stage in STAGES)
-    monkeypatch.setattr(recipe_module, "STAGES", acting)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    acting(act)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
 
-    with pytest.raises(InterruptedRunError, match=r"^stopped; go on$"):
+    with pytest.raises(error, match=message):
         follow(recipe_run(tmp_path))
 
 
@@ -255,46 +227,39 @@ def test_no_molecule_of_the_weights_a_run_starts_from_is_predicted(tmp_path, mon
     assert share is None or sampling.database_share == share
 
 
-@pytest.mark.slow
-def test_a_polite_kill_in_a_stage_loses_nothing(whole, tmp_path):
-    out = tmp_path / "run"
-    shutil.copytree(whole[0], out)
-    said = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+@pytest.fixture
+def train(tmp_path):
+    """Arguments of Python to follow the short recipe in a folder of its own."""
     settings = yaml.safe_dump(merge(yaml.safe_load(TINY.read_text()), SHORT))
     (tmp_path / "recipe.yaml").write_text(settings)
-    arguments = ["-m", "duallgd_cli", "train", tmp_path / "recipe.yaml", "--data", TINY.parent]
-    arguments += ["-o", out, "--device", "cpu", "--from", "encoder", "--until", "encoder"]
-    with subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        env=os.environ | said,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    return [
+        "-m", "duallgd_cli", "train", str(tmp_path / "recipe.yaml"), "--data", str(TINY.parent),
+        "-o", str(tmp_path / "run"), "--device", "cpu",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_polite_kill_in_a_stage_loses_nothing(whole, tmp_path, train):
+    shutil.copytree(whole, tmp_path / "run")
+    begun = [sys.executable, *train, "--from", "encoder", "--until", "encoder"]
+    with subprocess.Popen(begun, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
         next(line for line in process.stderr if line.startswith("stage "))
         process.send_signal(signal.SIGTERM)
         ended = process.stderr.read()
 
-    again = command(*arguments[:-4], "--until", "encoder")
+    command(*train, "--until", "encoder")
 
     assert process.returncode in (130, 0), ended
     assert "Traceback" not in ended
-    if process.returncode:
-        assert "run the same command" in ended.splitlines()[-1]
-    assert again.returncode == 0, again.stderr
+    assert not process.returncode or "run the same command" in ended.splitlines()[-1]
 
 
 @pytest.mark.slow
-def test_two_ranks_follow_a_recipe_together(tmp_path):
-    settings = merge(yaml.safe_load(TINY.read_text()), SHORT)
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings))
+def test_two_ranks_follow_a_recipe_together(tmp_path, train):
+    ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
-    done = command(
-        "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "duallgd_cli",
-        "train", tmp_path / "recipe.yaml", "--data", TINY.parent, "-o", tmp_path / "run",
-        "--device", "cpu", "--threads", "1",
-    )  # fmt: skip
+    command(*ranks, *train, "--threads", "1")
 
-    assert done.returncode == 0, done.stderr
     record = load(tmp_path / "run" / "duallgd.safetensors").record
     assert "rank 0 of 2" in record["runtime"]
     lines = (tmp_path / "run" / "encoder" / "metrics.jsonl").read_text().splitlines()
@@ -311,6 +276,7 @@ def test_two_ranks_follow_a_recipe_together(tmp_path):
         ({"joint": {"training": {"steps": 4}}}, "unknown setting joint"),
         ({"decoder": {"training": {"data": {"max_atoms": 9}}}}, "large.min_atoms must .* 9"),
         ({"draws": [{"samples": 0}]}, r"draws\[0\]: samples must be at least 1"),
+        ({"draws": []}, "draws must hold a run"),
     ],
 )
 def test_a_recipe_that_makes_no_sense_is_refused(tmp_path, overrides, message):
@@ -323,18 +289,16 @@ def test_a_recipe_that_makes_no_sense_is_refused(tmp_path, overrides, message):
 def test_without_held_out_spectra_the_recipe_says_what_to_do(tmp_path):
     text = (TINY.parent / "tiny" / "spectra.mgf").read_text().replace("FOLD=val", "FOLD=train")
     (tmp_path / "in.mgf").write_text(text)
+    drawn = {"spectra": [str(tmp_path / "in.mgf")]}
 
     with pytest.raises(DuallgdError, match=r"give the recipe validation: 0\.1"):
-        follow(recipe_run(tmp_path / "run", {"spectra": [str(tmp_path / "in.mgf")]}), "spectra")
-    drawn = {"spectra": [str(tmp_path / "in.mgf")], "validation": 0.2}
-    follow(recipe_run(tmp_path / "run2", drawn), "spectra")
+        follow(recipe_run(tmp_path / "run", drawn), "spectra")
+    follow(recipe_run(tmp_path / "run2", drawn | {"validation": 0.2}), "spectra")
 
     folds = load_spectra(tmp_path / "run2" / "measured").spectrum_fold
     assert 0 < int((folds == 1).sum()) < len(folds) / 2
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted(TINY.parent.glob("*.yaml")), ids=lambda path: path.name)
 def test_every_recipe_in_the_repository_is_sound(path, tmp_path):
-    run = read_recipe(path, {}, None, tmp_path, cpu(), told([]))
-
-    assert isinstance(run.settings, RecipeSettings)
+    assert isinstance(recipe_run(tmp_path, {}, path=path).settings, RecipeSettings)

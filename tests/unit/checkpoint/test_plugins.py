@@ -1,6 +1,7 @@
 """Weights files that are not in our format go to plug-ins, or are refused with the next step."""
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -42,41 +43,34 @@ def test_a_file_of_another_format_is_loaded_by_the_plug_in_that_can(made):
     assert load_model(made, cpu()).name == "stub"
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda path: named(path, "reference"),
-            r"hold the authors' network, .* 'pip install \./plugins/authors_network'$",
-        ),
-        (
-            lambda path: named(path, "\x1b[1m"),
-            r"the network '\\x1b\[1m', which nothing .* install the package that wrote them",
-        ),
-        (
-            lambda path: torch.save({"a": torch.ones(1)}, path),
-            r"torch\.save.*pip install \./plugins.*'python -m duallgd_authors_network convert'$",
-        ),
-        (lambda path: path.write_bytes(b"damaged"), "are broken"),
-        (lambda path: None, "do not exist; give a .safetensors file"),
-        (lambda path: path.mkdir(), "do not exist; give a .safetensors file"),
-    ],
-    ids=["authors", "others", "torch.save", "damaged", "nothing", "folder"],
-)
-@pytest.mark.parametrize("installed", [False, True], ids=["no plug-in", "another plug-in"])
-def test_what_nothing_reads_is_refused_in_one_sentence(
-    tmp_path, monkeypatch, request, make, message, installed
-):
-    if installed:
-        request.getfixturevalue("made")
-        found = plugins.entry_points(group=plugins.GROUP, name="made")
-        monkeypatch.setattr(plugins, "entry_points", lambda **_: found)
-    else:
-        monkeypatch.setattr(plugins, "entry_points", lambda **_: ())
-    path = tmp_path / "theirs"
+REFUSED = {
+    "authors": (
+        lambda path: named(path, "reference"),
+        r"hold the authors' network, .* 'pip install \./plugins/authors_network'$",
+    ),
+    "others": (
+        lambda path: named(path, "\x1b[1m"),
+        r"the network '\\x1b\[1m', which nothing .* install the package that wrote them",
+    ),
+    "torch.save": (
+        lambda path: torch.save({"a": torch.ones(1)}, path),
+        r"torch\.save.*pip install \./plugins.*'python -m duallgd_authors_network convert'$",
+    ),
+    "damaged": (lambda path: path.write_bytes(b"damaged"), "are broken"),
+    "nothing": (lambda path: None, "do not exist; give a .safetensors file"),
+    "folder": (Path.mkdir, "do not exist; give a .safetensors file"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("others", ["", "made"], ids=["no plug-in", "another plug-in"])
+def test_what_nothing_reads_is_refused_in_one_sentence(tmp_path, monkeypatch, made, kind, others):
+    found = plugins.entry_points(group=plugins.GROUP, name=others)
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: found)
+    (make, said), path = REFUSED[kind], tmp_path / "theirs"
     make(path)
 
-    with pytest.raises(WeightsError, match=message) as refused:
+    with pytest.raises(WeightsError, match=said) as refused:
         plugin_for(path)
 
     assert "\n" not in str(refused.value)

@@ -2,42 +2,44 @@
 
 import numpy as np
 import pytest
-import torch
+from torch.nn.functional import softplus
 
 from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.data import prepared
 from duallgd_cli.data.alike import domain_classifier, log_odds, morgan_bits, select_alike
 from duallgd_cli.data.prepared import Molecules, load_molecules, read_manifest
 from duallgd_cli.errors import UnreadableError
-from tests.made_prepared import SPECTRA, bond_class, molecules_of, spectra_folder, structures_folder
+from tests.made_prepared import (
+    bond_class,
+    molecules_of,
+    spectra_folder,
+    structures_folder,
+    verify,
+)
 
 ESTERS = [f"{'C' * n}OC(=O){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
 CHLORIDES = [f"{'C' * n}C(Cl){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
 
 
-def measured(path, *smiles):
-    return spectra_folder(path, *((one, "[M+H]+", "C2H5", "20", "train") for one in smiles))
-
-
-def bits_of(*smiles):
-    molecules = molecules_of(*smiles)
-    return morgan_bits(molecules, np.arange(len(molecules)))
+def measured(path, *smiles, fold="train"):
+    return spectra_folder(path, *((one, "[M+H]+", "C2H5", "20", fold) for one in smiles))
 
 
 def test_the_classifier_is_where_the_penalised_loss_is_least():
-    known, others = bits_of("CCO", "CCCO", "CCN"), bits_of("CCCl", "CCCCl", "CCO")
+    known, others = (
+        morgan_bits(molecules_of(*smiles), np.arange(3))
+        for smiles in (("CCO", "CCCO", "CCN"), ("CCCl", "CCCCl", "CCO"))
+    )
     weight = domain_classifier(known, others).requires_grad_()
 
-    loss = torch.nn.functional.softplus(-log_odds(known, weight)).mean()
-    loss = loss + torch.nn.functional.softplus(log_odds(others, weight)).mean()
+    loss = softplus(-log_odds(known, weight)).mean() + softplus(log_odds(others, weight)).mean()
     (loss + 0.001 * weight[:-1].square().sum()).backward()
 
-    assert weight.grad.abs().max() < 1e-4
+    assert weight.grad.abs().max() < 1e-4 < weight[-1].abs()  # the constant is no bit's
 
 
 def test_molecules_like_measured_ones_are_chosen_in_blocks_as_all_at_once(tmp_path, monkeypatch):
-    folds = [0] * 60 + [1, 2, 3]
-    texts = (*ESTERS[::2], *CHLORIDES, "CCO", "CCN", "CCC")
+    texts, folds = (*ESTERS[::2], *CHLORIDES, "CCO", "CCN", "CCC"), [0] * 60 + [1, 2, 3]
     structures = structures_folder(tmp_path / "all", *texts, fold=folds)
     like = measured(tmp_path / "measured", *ESTERS[1::2])
 
@@ -52,6 +54,12 @@ def test_molecules_like_measured_ones_are_chosen_in_blocks_as_all_at_once(tmp_pa
     assert places == sorted(places)
     assert whole["mean_log_odds"] > whole["mean_log_odds_before"]
     assert blocks == whole == read_manifest(tmp_path / "alike")
+    assert (whole["kind"], whole["molecules"], whole["made_from"]["limit"]) == (
+        "structures",
+        18,
+        15,
+    )
+    verify(tmp_path / "alike")
 
 
 def test_measured_molecules_are_kept_once_if_wanted(tmp_path):
@@ -68,12 +76,10 @@ def test_measured_molecules_are_kept_once_if_wanted(tmp_path):
             np.testing.assert_array_equal(one(chosen, place), one(expected, place))
 
 
-@pytest.mark.parametrize("held_out", ["structures", "spectra"])
-def test_what_cannot_be_chosen_from_is_refused(tmp_path, held_out):
-    folds = [3] * 12 if held_out == "structures" else None
-    structures = structures_folder(tmp_path / "structures", fold=folds)
-    rows = [(*row[:-1], "val") if held_out == "spectra" else row for row in SPECTRA]
-    like = spectra_folder(tmp_path / "spectra", *rows)
+@pytest.mark.parametrize(("held_out", "folds"), [("structures", [3, 3]), ("spectra", [0, 0])])
+def test_what_cannot_be_chosen_from_is_refused(tmp_path, held_out, folds):
+    structures = structures_folder(tmp_path / "structures", "CCO", "CCN", fold=folds)
+    like = measured(tmp_path / "spectra", "CCO", fold="val" if held_out == "spectra" else "train")
 
     with pytest.raises(UnreadableError, match=rf"{held_out} holds no molecule of fold train of 1 "):
         select_alike(structures, tmp_path / "alike", like, 3)

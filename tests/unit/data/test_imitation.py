@@ -12,7 +12,6 @@ from duallgd_cli.data.prepared import write_blocks
 from tests.made_graphs import made_molecules
 
 CPU = torch.device("cpu")
-FOLDS = [0, 0, 3, 0, 1] * 20
 
 
 def dense(molecules):
@@ -24,16 +23,15 @@ def dense(molecules):
 
 @pytest.fixture(scope="module")
 def molecules():
-    return made_molecules(100, fold=FOLDS)
+    return made_molecules(100, fold=[0, 0, 3, 0, 1] * 20)
 
 
 @pytest.mark.parametrize(("at_once", "window"), [(1024, 10_000), (7, 10_000), (7, 20), (100, 5)])
 def test_neighbours_are_the_most_similar_molecules_of_fold_train_of_a_like_mass(
     molecules, monkeypatch, at_once, window
 ):
-    monkeypatch.setattr(module, "_AT_ONCE", at_once)
-    monkeypatch.setattr(module, "_WINDOW", window)
-    monkeypatch.setattr(module, "_N_NEIGHBOURS", 5)
+    for name, value in {"_AT_ONCE": at_once, "_WINDOW": window, "_N_NEIGHBOURS": 5}.items():
+        monkeypatch.setattr(module, name, value)
     order, bits = module.by_mass(molecules), dense(molecules)
 
     alike = neighbours(molecules, CPU)
@@ -51,72 +49,50 @@ def test_neighbours_are_the_most_similar_molecules_of_fold_train_of_a_like_mass(
 
 
 def test_a_few_molecules_are_neighbours_of_each_other_and_of_themselves_last():
-    alike = neighbours(made_molecules(3), CPU)
+    alike = neighbours(made_molecules(3), CPU).tolist()
 
-    assert [sorted(row) for row in alike.tolist()] == [[0, 1, 2]] * 3
-    assert alike[:, -1].tolist() == [0, 1, 2]
+    assert [(sorted(row), row[-1]) for row in alike] == [([0, 1, 2], last) for last in range(3)]
 
 
 def test_neighbours_are_kept_beside_the_data_and_found_anew_when_those_change(molecules, tmp_path):
     write_blocks(tmp_path, [molecules.arrays()], lambda: {"kind": "structures"})
-    first = load_neighbours(tmp_path, molecules, CPU)
-    kept = tmp_path / "neighbours.npy"
-    np.save(kept, first[:, ::-1])
+    first, kept = load_neighbours(tmp_path, molecules, CPU), tmp_path / "neighbours.npy"
 
-    assert np.array_equal(load_neighbours(tmp_path, molecules, CPU), first[:, ::-1])
+    def loaded():
+        return load_neighbours(tmp_path, molecules, CPU)
+
+    np.save(kept, first[:, ::-1])
+    assert np.array_equal(loaded(), first[:, ::-1])
     manifest = (tmp_path / "manifest.json").stat().st_mtime_ns
     os.utime(kept, ns=(manifest - 1, manifest - 1))
-    assert np.array_equal(load_neighbours(tmp_path, molecules, CPU), first)
-    kept.write_bytes(b"broken")
-    assert np.array_equal(load_neighbours(tmp_path, molecules, CPU), first)
+    assert np.array_equal(loaded(), first)
+    for broken in (lambda: kept.write_bytes(b"broken"), lambda: np.save(kept, first[1:])):
+        broken()
+        assert np.array_equal(loaded(), first)
 
 
-def imitated(molecules, clean_share=0.0, seed=2):
+def imitated(molecules, clean_share=0.0):
+    """Rows of fold train, their true bits and their imitated predictions."""
     imitation = Imitation(molecules, neighbours(molecules, CPU), clean_share)
     rows = np.flatnonzero(molecules.in_folds("train"))
-    return rows, imitation(rows, np.random.default_rng(seed)).numpy()
+    return rows, dense(molecules)[rows], imitation(rows, np.random.default_rng(2)).numpy()
 
 
 def test_no_bit_of_a_held_out_molecule_alone_is_ever_likely(molecules):
-    rows, chance = imitated(molecules)
+    _, truth, chance = imitated(molecules)
 
-    bits = dense(molecules).astype(bool)
-    only_held_out = ~bits[rows].any(0) & bits.any(0)
+    only_held_out = ~truth.any(0) & dense(molecules).any(0)
     assert only_held_out.sum() > 20
     assert chance[:, only_held_out].max() < 0.02
 
 
-def test_bits_that_all_molecules_share_or_lack_together_are_lost_together(molecules, monkeypatch):
-    monkeypatch.setattr(module, "_DEVIATION", 0.0)
-    bits = dense(molecules)
+def test_likely_bits_are_the_more_often_true_and_a_clean_share_is_the_truth():
+    _, truth, chance = imitated(made_molecules(1000))
 
-    _, chance = imitated(molecules)
-
-    _, first, inverse = np.unique(bits, axis=1, return_index=True, return_inverse=True)
-    assert len(first) < bits.shape[1] - 100  # there are such bits
-    np.testing.assert_allclose(chance, chance[:, first[inverse]], rtol=1e-5)
-
-
-def test_likely_bits_are_the_more_often_true_and_some_true_ones_are_missed():
-    molecules = made_molecules(1000)
-    rows, chance = imitated(molecules)
-    truth = dense(molecules)[rows].astype(bool)
-
-    shares = [
-        truth[(chance >= low) & (chance < high)].mean()
-        for low, high in ((0, 0.02), (0.02, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 1))
-    ]
-
+    ranges = (0, 0.02), (0.02, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 1)
+    shares = [truth[(chance >= low) & (chance < high)].mean() for low, high in ranges]
     assert shares == sorted(shares)
-    assert shares[0] < 0.01
-    assert shares[-1] > 0.8
-    assert 0.5 < (chance[truth] < 0.1).mean() < 0.9  # made molecules are hardly alike
-
-
-def test_a_clean_share_is_the_truth():
-    molecules = made_molecules(400)
-    rows, chance = imitated(molecules, clean_share=0.25)
-
-    is_true = (np.abs(chance - dense(molecules)[rows]) < 1e-6).all(1)
-
-    assert 0.17 < is_true.mean() < 0.33
+    assert shares[0] < 0.01 < 0.8 < shares[-1]
+    assert 0.5 < (chance[truth > 0] < 0.1).mean() < 0.9  # made molecules are hardly alike
+    _, truth, chance = imitated(made_molecules(400), clean_share=0.25)
+    assert 0.17 < (np.abs(chance - truth) < 1e-6).all(1).mean() < 0.33

@@ -5,11 +5,12 @@ Peaks are made from formulas.
 
 import gzip
 import math
+from collections import Counter
 from dataclasses import asdict
 
 import pytest
 
-from duallgd_cli.chem.adduct import BY_NAME
+from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.data import prepared
 from duallgd_cli.data.prepared import FOLDS, load_spectra, read_manifest
 from duallgd_cli.data.spectra import gather_spectra, prepare_spectra
@@ -26,27 +27,25 @@ KEYS = {ASPIRIN: "BSYNRYMUTXBXSQ", CATECHOL: "YCIMNLLNPGFGHC", CAFFEINE: "RYYVLZ
 PYRIDONE = "UBQKCCHYAOITMY"
 
 
-def row(name, smiles, fragments, *, adduct="[M+H]+", fold="train", **changes):
-    """Cells of a spectrum by column."""
-    cells = cells_of(0, smiles, adduct, " ".join(fragments), "20", fold)
-    return dict(zip(COLUMNS, cells, strict=True)) | {"identifier": name} | changes
+def row(name, smiles, fragments, ion="[M+H]+", /, **changes):
+    """A line of a table of spectra, some cells of it changed."""
+    cells = zip(COLUMNS, cells_of(0, smiles, ion, fragments, "20", "train"), strict=True)
+    return "\t".join((dict(cells) | {"identifier": name, **changes}).values())
 
 
-def table(path, *rows, columns=COLUMNS):
-    """A table of cells by column, or of lines as they are, packed if its name says so."""
-    lines = [row if isinstance(row, str) else "\t".join(row.values()) for row in rows]
-    text = ("\n".join(["\t".join(columns), *lines]) + "\n").encode()
+def table(path, *lines):
+    """A table of spectra, packed if its name says so."""
+    text = "\n".join(["\t".join(COLUMNS), *lines, ""]).encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
 
 
-LINE = f"A1\t121.0284,163.0390\t1,0.5\t{ASPIRIN}\t[M+H]+\t181.0495\tOrbitrap\t30.0\tval"
 GOOD = (
-    row("A1", ASPIRIN, ["C7H5O2", "C9H7O3", "C6H7O"]),
-    row("A2", ASPIRIN, ["C9H7O3"], collision_energy="", instrument_type="QTOF"),
-    row("C1", CATECHOL, ["C6H5O"], adduct="[M-H]-", fold="val", precursor_mz=""),
-    row("K1", CAFFEINE, ["C6H8N3O", "C5H8N3"], fold="test"),
-    row("K2", CAFFEINE, ["C6H5S"]),
+    row("A1", ASPIRIN, "C7H5O2 C9H7O3 C6H7O"),
+    row("A2", ASPIRIN, "C9H7O3", collision_energy="", instrument_type="QTOF"),
+    row("C1", CATECHOL, "C6H5O", "[M-H]-", fold="val", precursor_mz=""),
+    row("K1", CAFFEINE, "C6H8N3O C5H8N3", fold="test"),
+    row("K2", CAFFEINE, "C6H5S"),
 )
 BAD = (
     ("unusable structure", {"smiles": "not a molecule"}),
@@ -56,31 +55,35 @@ BAD = (
     ("adduct does not fit the molecule", {"adduct": "[M]+"}),
     ("precursor m/z differs", {"precursor_mz": "200.0"}),
     ("no usable peaks", {"mzs": "500.0", "intensities": "1"}),
+    ("unreadable", {"intensities": "1,0.5"}),
+    ("unreadable", {"mzs": "peak"}),
+    ("no structure", {"smiles": ""}),
+    ("unknown fold", {"fold": "everything"}),
 )
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
-    bad = (row(f"B{n}", ASPIRIN, ["C7H5O2"]) | changes for n, (_, changes) in enumerate(BAD))
+    bad = (row(f"B{n}", ASPIRIN, "C7H5O2", **changed) for n, (_, changed) in enumerate(BAD))
     prepare_spectra(table(folder / "set.tsv", *bad, *GOOD), folder / "out")
     verify(folder / "out")
     return folder / "out"
 
 
 def test_molecules_and_conditions_of_the_measurement_are_kept(folder):
-    prepared = load_spectra(folder)
-    molecules = prepared.molecules
+    spectra = load_spectra(folder)
 
-    assert molecules.inchikey.tolist() == [key.encode() for key in KEYS.values()]
-    assert prepared.molecule.tolist() == [0, 0, 1, 2, 2]
+    assert spectra.molecules.inchikey.tolist() == [key.encode() for key in KEYS.values()]
     # A molecule of two folds counts as the one that is farther from training.
-    assert [FOLDS[f] for f in molecules.fold] == ["train", "val", "test"]
-    assert [FOLDS[f] for f in prepared.spectrum_fold] == ["train", "train", "val", "test", "train"]
-    instruments = [INSTRUMENTS[i] for i in prepared.instrument]
+    assert [FOLDS[f] for f in spectra.molecules.fold] == ["train", "val", "test"]
+    assert spectra.molecule.tolist() == [0, 0, 1, 2, 2]
+    assert [FOLDS[f] for f in spectra.spectrum_fold] == ["train", "train", "val", "test", "train"]
+    instruments = [INSTRUMENTS[i] for i in spectra.instrument]
     assert instruments == ["orbitrap", "qtof", "orbitrap", "orbitrap", "orbitrap"]
-    assert prepared.adduct.tolist() == [0, 0, BY_NAME["[M-H]-"].index, 0, 0]
-    assert (prepared.energy_ev[0], math.isnan(prepared.energy_ev[1])) == (20, True)
+    assert [ADDUCTS[i].name for i in spectra.adduct] == ["[M+H]+"] * 2 + ["[M-H]-"] + ["[M+H]+"] * 2
+    # The column of numbers is in eV, also on an Orbitrap.
+    assert spectra.energy_ev.tolist() == [20, pytest.approx(math.nan, nan_ok=True), 20, 20, 20]
 
 
 def test_what_is_left_out_is_reported_and_what_is_in_is_recorded(folder):
@@ -89,22 +92,26 @@ def test_what_is_left_out_is_reported_and_what_is_in_is_recorded(folder):
     found = [(line["number"], line["spectrum_id"], line["reason"]) for line in report]
     assert found == [(str(n + 1), f"B{n}", reason) for n, (reason, _) in enumerate(BAD)]
     assert all(line["detail"] for line in report)
-    assert manifest["rejected"] == {reason: 1 for reason, _ in BAD}
+    assert manifest["rejected"] == Counter(reason for reason, _ in BAD)
     assert manifest["settings"]["annotation"] == asdict(AnnotationSettings())
     assert (manifest["source"]["file"], len(manifest["source"]["sha256"])) == ("set.tsv", 64)
-    assert (manifest["spectra"], manifest["molecules_in_several_folds"]) == (5, 1)
-    assert manifest["without_explained_peak"] == 1
+    figures = ("spectra", "molecules", "molecules_in_several_folds", "without_explained_peak")
+    assert [manifest[name] for name in figures] == [5, 3, 1, 1]
     assert manifest["mean_intensity_explained"] == pytest.approx(4 / 5)
 
 
 def test_spectra_are_written_in_blocks_to_the_same_folder(folder, tmp_path, monkeypatch):
-    """A block may hold no molecule that is new."""
+    """A block may hold no molecule that is new; a packed table is the same."""
     monkeypatch.setattr(prepared, "BLOCK", 1)
+    packed = tmp_path / "set.tsv.gz"
+    packed.write_bytes(gzip.compress(folder.with_name("set.tsv").read_bytes()))
 
-    prepare_spectra(folder.with_name("set.tsv"), tmp_path / "blocks")
+    prepare_spectra(packed, tmp_path / "blocks")
 
-    one, other = ({p.name: p.read_bytes() for p in f.iterdir() if p.suffix == ".npy"}
-                  for f in (folder, tmp_path / "blocks"))  # fmt: skip
+    one, other = (
+        {path.name: path.read_bytes() for path in made.glob("*.npy")}
+        for made in (folder, tmp_path / "blocks")
+    )
     assert one == other
 
 
@@ -113,76 +120,49 @@ def test_molecules_on_the_holdout_list_never_reach_training(tmp_path):
 
     manifest = prepare_spectra(table(tmp_path / "set.tsv", *GOOD), tmp_path / "out", holdout=held)
 
-    prepared = load_spectra(tmp_path / "out")
-    assert FOLDS.index("train") not in prepared.molecules.fold
-    assert [FOLDS[fold] for fold in prepared.spectrum_fold] == ["val", "test"]
+    spectra = load_spectra(tmp_path / "out")
+    assert FOLDS.index("train") not in spectra.molecules.fold
+    assert [FOLDS[fold] for fold in spectra.spectrum_fold] == ["val", "test"]
     assert (manifest["holdout_keys"], manifest["holdout_removed"]) == (2, 3)
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("A1\t100.0\t1", "unreadable"),
-        (LINE.replace("1,0.5", "1"), "unreadable"),
-        (LINE.replace("121.0284", "peak"), "unreadable"),
-        (LINE.replace(ASPIRIN, ""), "no structure"),
-        (LINE.replace("\tval", "\teverything"), "unknown fold"),
-    ],
-)
-def test_a_bad_row_is_rejected_with_its_reason_and_the_next_is_read(tmp_path, line, reason):
-    prepare_spectra(table(tmp_path / "set.tsv.gz", line, LINE), tmp_path / "out")
-
-    (report,) = rows_of(tmp_path / "out" / "report.tsv")
-    assert (report["reason"], report["number"], bool(report["detail"])) == (reason, "1", True)
-    prepared = load_spectra(tmp_path / "out")
-    # The column of numbers is in eV, also on an Orbitrap.
-    assert (prepared.energy_ev.tolist(), prepared.spectrum_fold.tolist()) == ([30.0], [1])
-
-
-def test_what_holds_no_labelled_spectra_is_refused(tmp_path):
-    useless = table(tmp_path / "set.tsv", row("B1", ASPIRIN, ["C7H5O2"]) | {"smiles": "nothing"})
+@pytest.mark.parametrize("line", ["A1\t100.0\t1", row("B1", ASPIRIN, "C7H5O2", smiles="nothing")])
+def test_what_holds_no_labelled_spectra_is_refused(tmp_path, line):
     with pytest.raises(UnreadableError, match="no spectrum that can be used"):
-        prepare_spectra(useless, tmp_path / "out")
+        prepare_spectra(table(tmp_path / "set.tsv", line), tmp_path / "out")
 
 
 ENTRY = f"PEPMASS=181.0495\nADDUCT=[M+H]+\nSMILES={ASPIRIN}\n163.0390 100\nEND IONS\n"
-MGF = (
-    f"BEGIN IONS\nTITLE=aspirin\n121.0284 50\n{ENTRY}"
-    f"BEGIN IONS\nTITLE=aspirin\nFOLD=test\n{ENTRY}"
-    "BEGIN IONS\nTITLE=nameless\nPEPMASS=181.0495\nADDUCT=[M+H]+\n163.0390 100\nEND IONS\n"
-    "BEGIN IONS\nMSLEVEL=1\nPEPMASS=181.0495\n181.0495 1\nEND IONS\n"
-)
-MSP = """Name: catechol
-Precursor_type: [M-H]-
-PrecursorMZ: 109.0295
-SMILES: N/A
-InChI: InChI=1S/C6H6O2/c7-5-3-1-2-4-6(5)8/h1-4,7-8H
-Num Peaks: 1
-108.0217 999
-
-Name: broken
-Precursor_type: [M-H]-
-PrecursorMZ: 109.0295
-SMILES: C1CC
-Num Peaks: 1
-108.0217 999
-"""
-JSON = """[{"spectrum_id": "glycine", "smiles": "NCC(=O)O", "adduct": "[M+H]+",
-"collision_energy": "30 eV", "precursor_mz": 76.0393, "peaks": [[30.033812345, 1], [76.0393, 1]]}]
-"""
-TSV = (
-    "identifier\tmzs\tintensities\tsmiles\tadduct\tprecursor_mz\tinstrument_type\tfold\n"
-    "T1\t96.0444\t1\tOc1ccccn1\t[M+H]+\t96.0444\tOrbitrap\tval\n"
-)
+FILES = {
+    "a.mgf": (
+        f"BEGIN IONS\nTITLE=aspirin\n121.0284 50\n{ENTRY}"
+        f"BEGIN IONS\nTITLE=aspirin\nFOLD=test\n{ENTRY}"
+        "BEGIN IONS\nTITLE=nameless\nPEPMASS=181.0495\nADDUCT=[M+H]+\n163.0390 100\nEND IONS\n"
+        "BEGIN IONS\nMSLEVEL=1\nPEPMASS=181.0495\n181.0495 1\nEND IONS\n"
+    ),
+    "b.msp": (
+        "Name: catechol\nPrecursor_type: [M-H]-\nPrecursorMZ: 109.0295\nSMILES: N/A\n"
+        "InChI: InChI=1S/C6H6O2/c7-5-3-1-2-4-6(5)8/h1-4,7-8H\nNum Peaks: 1\n108.0217 999\n\n"
+        "Name: broken\nPrecursor_type: [M-H]-\nPrecursorMZ: 109.0295\nSMILES: C1CC\n"
+        "Num Peaks: 1\n108.0217 999\n"
+    ),
+    "c.json": (
+        '[{"spectrum_id": "glycine", "smiles": "NCC(=O)O", "adduct": "[M+H]+", "precursor_mz":'
+        ' 76.0393, "collision_energy": "30 eV", "peaks": [[30.033812345, 1], [76.0393, 1]]}]'
+    ),
+    "d.tsv": (
+        "identifier\tmzs\tintensities\tsmiles\tadduct\tprecursor_mz\tinstrument_type\tfold\n"
+        "T1\t96.0444\t1\tOc1ccccn1\t[M+H]+\t96.0444\tOrbitrap\tval\n"
+    ),
+}
 
 
 @pytest.fixture
 def sources(tmp_path):
-    folder = tmp_path / "spectra"
-    folder.mkdir()
-    for name, text in {"a.mgf": MGF, "b.msp": MSP, "c.json": JSON, "d.tsv": TSV}.items():
-        (folder / name).write_text(text)
-    return folder
+    (tmp_path / "spectra").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / "spectra" / name).write_text(text)
+    return tmp_path / "spectra"
 
 
 def gathered(sources, out, **settings):
@@ -208,14 +188,13 @@ def test_every_format_gives_its_spectra_and_no_record_is_lost_in_silence(sources
     assert "a.mgf\t3\tnameless\tno structure\tno SMILES or InChI\n" in report
     assert "b.msp\t2\tbroken\tunusable structure\t" in report
     # A molecule in two folds is not trained on.
-    manifest = prepare_spectra(
-        tmp_path / "table.tsv", tmp_path / "prepared", holdout=frozenset(held)
-    )
+    keys = frozenset(held)
+    manifest = prepare_spectra(tmp_path / "table.tsv", tmp_path / "prepared", holdout=keys)
     assert manifest["rejected"] == {"on the hold-out list": 1}
 
 
 def test_spectra_of_one_name_are_told_apart(tmp_path):
-    (tmp_path / "in.mgf").write_text(MGF.replace("FOLD=test\n", ""))
+    (tmp_path / "in.mgf").write_text(FILES["a.mgf"].replace("FOLD=test\n", ""))
 
     names = [row["identifier"] for row in gathered(tmp_path / "in.mgf", tmp_path)[1]]
 
@@ -227,8 +206,8 @@ def test_molecules_on_a_list_are_left_out_and_stay_held_out(sources, tmp_path):
 
     counts, rows, held = gathered(sources, tmp_path, holdout=given)
 
-    assert not {"catechol", "T1"} & {row["identifier"] for row in rows}
-    assert given <= set(held)
+    assert [row["identifier"] for row in rows] == ["aspirin", "glycine"]
+    assert set(held) == given | {KEYS[ASPIRIN]}
     assert counts["on the hold-out list"] == 2
 
 
@@ -239,7 +218,7 @@ def test_a_share_of_the_molecules_is_moved_to_fold_val_whatever_else_there_is(so
     _, fewer, _ = gathered(sources, tmp_path, validation=0.5, seed=1)
 
     folds = {row["smiles"]: row["fold"] for row in rows}
-    assert {"train", "val"} == set(folds.values())
+    assert set(folds.values()) == {"train", "val"}
     assert [row["identifier"] for row in none if row["fold"] == "val"] == ["T1"]  # as it says
     assert all(folds[row["smiles"]] == row["fold"] for row in fewer)
     assert {row["inchikey"] for row in rows if row["fold"] == "val"} <= set(held)
@@ -255,9 +234,8 @@ def test_a_share_of_the_molecules_is_moved_to_fold_val_whatever_else_there_is(so
     ],
 )
 def test_what_cannot_be_trained_on_is_said(tmp_path, name, error, message):
-    unlabelled = (line for line in MGF.splitlines() if not line.startswith("SMILES"))
-    (tmp_path / "b.mgf").write_text("\n".join(unlabelled))
-    (tmp_path / "test.mgf").write_text(MGF)  # its only molecule is of fold test, too
+    (tmp_path / "b.mgf").write_text(FILES["a.mgf"].replace("SMILES=", "REMARK="))
+    (tmp_path / "test.mgf").write_text(FILES["a.mgf"])  # its only molecule is of fold test, too
     (tmp_path / "empty").mkdir()
 
     with pytest.raises(error, match=message):

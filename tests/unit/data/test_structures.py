@@ -4,22 +4,21 @@ import bz2
 import gzip
 import lzma
 import re
+from collections import Counter
 
-import numpy as np
 import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data import prepared as stored
-from duallgd_cli.data.prepared import FOLDS, FORMAT_VERSION, load_molecules
+from duallgd_cli.data.prepared import FOLDS, load_molecules
 from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError
 from tests.made_prepared import SMILES, bond_class, structures_folder, verify
 from tests.made_runs import rows_of
 
-ETHANOL, ACETIC, GLYCINE, PYRROLE = "CCO", "CC(=O)O", "NCC(=O)O", "c1cc[nH]c1"
-GOOD = (ETHANOL, ACETIC, GLYCINE, PYRROLE)
+ETHANOL, ACETIC, GLYCINE, PYRROLE = GOOD = ("CCO", "CC(=O)O", "NCC(=O)O", "c1cc[nH]c1")
 ALANINE = "CC(N)C(=O)O"
 
 
@@ -40,16 +39,15 @@ def sdf(*smiles, end="$$$$\n"):
 
 
 def prepared(tmp_path, text, name="in.smi", **options):
+    """Manifest, first blocks and folds, and the report of a file with this text."""
     manifest = prepare_structures([write(tmp_path / name, text)], tmp_path / "out", **options)
     verify(tmp_path / "out")
-    return manifest, load_molecules(tmp_path / "out"), rows_of(tmp_path / "out" / "report.tsv")
+    molecules, report = load_molecules(tmp_path / "out"), rows_of(tmp_path / "out" / "report.tsv")
+    folds = [FOLDS[index] for index in molecules.fold]
+    return manifest, dict(zip(molecules.inchikey.astype(str), folds, strict=True)), report
 
 
-def keys_of(molecules):
-    return [one.decode() for one in molecules.inchikey]
-
-
-TEXTS = {
+FILES = {
     "in.smi": "".join(f"{s} name of it\n" for s in GOOD),
     "in.smiles": "\n\n".join(GOOD),
     "in.txt": "\r\n".join(GOOD),
@@ -65,12 +63,11 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", [*TEXTS, "in.smi.gz", "in.csv.xz", "in.sdf.bz2"])
+@pytest.mark.parametrize("name", [*FILES, "in.smi.gz", "in.csv.xz", "in.sdf.bz2"])
 def test_every_kind_of_file_holds_the_same_molecules(tmp_path, name):
-    text = TEXTS.get(name) or TEXTS[name.rpartition(".")[0]]
-    path = write(tmp_path / name, text)
+    text = FILES.get(name) or FILES[name.rpartition(".")[0]]
 
-    found = [key(row.smiles) for row in read_rows(path)]
+    found = [key(row.smiles) for row in read_rows(write(tmp_path / name, text))]
 
     assert found == [key(smiles) for smiles in GOOD]
 
@@ -88,52 +85,50 @@ def test_a_column_of_ours_comes_before_another_name_of_it(tmp_path, text, name):
     assert (row.smiles, row.name) == ("CCO", name)
 
 
+SIZE, ABOVE = "number of heavy atoms outside 2 to 100", "InChIKey block seen above"
+ROWS = (  # the fold that is kept, or the reason why none is
+    (ETHANOL, "val", "val"),
+    ("not_smiles", "", "not a molecule"),
+    ("C[Hg]C", "", "unsupported element"),
+    ("C", "", SIZE),
+    ("CCO.Cl", "", "the molecule has 2 fragments; exactly one is needed"),
+    ("OCC", "train", ABOVE),
+    ("C" * 101, "", SIZE),
+    (ALANINE, "Test", "test"),
+    ("C[C@H](N)C(=O)O", "", ABOVE),  # stereo and explicit hydrogens are left out
+    ("CC([H])([H])O", "", ABOVE),
+    (ACETIC, "train", "on the hold-out list"),
+    (PYRROLE, "validation", "unknown fold"),
+    (GLYCINE, "", "train"),
+)
+
+
 def test_rows_become_molecules_or_are_listed_with_line_and_reason(tmp_path):
-    told, rows = [], [ETHANOL, "not_smiles", "C[Hg]C", "C", "CCO.Cl", "OCC", "C" * 101, ALANINE]
-    rows += ["C[C@H](N)C(=O)O", "CC([H])([H])O"]  # stereo and explicit hydrogens are left out
-    rows += [ACETIC, GLYCINE]
-    holdout = frozenset({key(ACETIC), "A" * 14})
+    told, holdout = [], frozenset({key(ACETIC), "A" * 14})
+    text = "smiles\tfold\n" + "".join(f"{smiles}\t{fold}\n" for smiles, fold, _ in ROWS)
 
     manifest, molecules, report = prepared(
-        tmp_path, "\n".join(rows), holdout=holdout, advance=told.append
+        tmp_path, text, "in.tsv", holdout=holdout, advance=told.append
     )
 
-    assert keys_of(molecules) == [key(ETHANOL), key(ALANINE), key(GLYCINE)]
-    assert (manifest["kind"], manifest["molecules"], sum(told)) == ("structures", 3, 12)
-    assert (manifest["holdout_keys"], manifest["holdout_removed"]) == (2, 1)
-    assert manifest["source"]["file"] == "in.smi"
-    found = {int(row["line"]): row["reason"] for row in report}
-    assert list(found) == [2, 3, 4, 5, 6, 7, 9, 10, 11]
-    assert found[2] == "not a molecule"
-    assert found[3] == "unsupported element"
-    assert found[4] == found[7] == "number of heavy atoms outside 2 to 100"
-    assert found[6] == found[9] == found[10] == "InChIKey block seen above"
-    assert found[11] == "on the hold-out list"
-    assert sum(manifest["rejected"].values()) == 9
-    assert {row["smiles"] for row in report} == {*rows[:11]} - {ETHANOL, ALANINE}
+    rejected = [
+        (str(n), smiles, end) for n, (smiles, _, end) in enumerate(ROWS, 2) if end not in FOLDS
+    ]
+    assert molecules == {key(smiles): end for smiles, _, end in ROWS if end in FOLDS}
+    assert [(row["line"], row["smiles"], row["reason"]) for row in report] == rejected
+    assert manifest["rejected"] == Counter(reason for *_, reason in rejected)
+    figures = ("kind", "molecules", "holdout_keys", "holdout_removed")
+    assert [manifest[name] for name in figures] == ["structures", 3, 2, 1]
+    assert (manifest["source"]["file"], sum(told)) == ("in.tsv", len(ROWS))
 
 
 def test_a_broken_record_of_an_sdf_is_reported_where_it_starts(tmp_path):
     text = sdf(ETHANOL) + "nonsense\n$$$$\n" + sdf(ACETIC)
-    start = sdf(ETHANOL).count("\n") + 1
 
     _, molecules, report = prepared(tmp_path, text, "in.sdf")
 
-    assert keys_of(molecules) == [key(ETHANOL), key(ACETIC)]
-    assert [row["line"] for row in report] == [str(start)]
-
-
-def test_folds_are_kept_and_unknown_ones_are_not_trained_on(tmp_path):
-    text = (
-        "smiles\tfold\n"
-        f"{ETHANOL}\tval\n{ACETIC}\tTest\n{GLYCINE}\t\n{PYRROLE}\tvalidation\nCCN\ttrain\n"
-    )
-
-    _, molecules, report = prepared(tmp_path, text, "in.tsv")
-
-    assert keys_of(molecules) == [key(s) for s in (ETHANOL, ACETIC, GLYCINE, "CCN")]
-    assert [FOLDS[index] for index in molecules.fold] == ["val", "test", "train", "train"]
-    assert [(row["line"], row["reason"]) for row in report] == [("5", "unknown fold")]
+    assert [*molecules] == [key(ETHANOL), key(ACETIC)]
+    assert [row["line"] for row in report] == [str(sdf(ETHANOL).count("\n") + 1)]
 
 
 @pytest.mark.parametrize(
@@ -162,44 +157,33 @@ def test_molecules_read_back_as_they_were(folder):
     assert len(molecules) == len(SMILES)
     for row, smiles in enumerate(SMILES):
         mol = parse_smiles(smiles)
-        parts = disassemble(mol)
-        assert np.array_equal(bond_class(molecules, row), parts.bond_class)
-        assert molecules.formula(row) == parts.formula
-        assert np.array_equal(molecules.formula(row).atom_class, parts.atom_class)
+        parts, formula = disassemble(mol), molecules.formula(row)
+        assert formula == parts.formula
+        assert formula.atom_class.tolist() == parts.atom_class.tolist()
+        assert bond_class(molecules, row).tolist() == parts.bond_class.tolist()
         assert molecules.n_heavy[row] == len(parts.atom_class)
         assert molecules.fingerprint_bits(row).tolist() == sorted(fingerprint(mol))
 
 
-def replaced(name, change):
-    """What changes the bytes of a file of a folder."""
-
-    def spoil(folder):
-        (folder / name).write_bytes(change((folder / name).read_bytes()))
-
-    return spoil
-
-
-def with_an_element_less(folder):
-    np.save(folder / "atom_counts.npy", np.load(folder / "atom_counts.npy")[:, :-1].copy())
-
-
-VERSION = f'"format_version": {FORMAT_VERSION}'.encode()
-
-
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("name", "change", "said"),
     [
-        (lambda folder: (folder / "bits.npy").unlink(), r"bits\.npy is missing; prepare the dat"),
-        (replaced("manifest.json", lambda raw: raw.replace(VERSION, b'"format_version": 99')),
-         f"version 99, this version reads {FORMAT_VERSION}"),
-        (replaced("bond_pair.npy", lambda raw: raw[:-7]), r"bond_pair\.npy is broken .*prepare t"),
-        (with_an_element_less, r"count \(12,\) elements, expected 13"),
-        *((replaced("manifest.json", lambda _, text=text: text), "prepare the data again")
+        ("bits.npy", None, r"bits\.npy is missing; prepare the dat"),
+        ("manifest.json", lambda raw: raw.replace(b'version": 1', b'version": 99'),
+         "version 99, this version reads 1"),
+        ("bond_pair.npy", lambda raw: raw[:-7], r"bond_pair\.npy is broken .*prepare t"),
+        # An element less.
+        ("atom_counts.npy", lambda raw: raw.replace(b"(12, 13)", b"(13, 12)"),
+         r"count \(12,\) elements, expected 13"),
+        *(("manifest.json", lambda _, text=text: text, "prepare the data again")
           for text in (b"", b'{"format_version": 1, "arr', b"[1, 2]", b"\x00\x01")),
     ],
 )  # fmt: skip
-def test_broken_and_foreign_folders_are_refused_in_a_sentence(folder, spoil, said):
-    spoil(folder)
+def test_broken_and_foreign_folders_are_refused_in_a_sentence(folder, name, change, said):
+    raw = (folder / name).read_bytes()
+    (folder / name).unlink()
+    if change is not None:
+        (folder / name).write_bytes(change(raw))
 
     with pytest.raises(UnreadableError, match=said):
         load_molecules(folder)
@@ -213,14 +197,12 @@ def test_preparing_again_leaves_no_manifest_of_the_old_data_behind(folder):
     structures_folder(folder, "CCCC", "CCN")
 
     verify(folder)
-    assert len(load_molecules(folder)) == 2
-    assert len(before) == len(SMILES), "what is mapped stays"
+    assert (len(load_molecules(folder)), len(before)) == (2, len(SMILES)), "what is mapped stays"
     assert before.fingerprint_bits(0).tolist() == sorted(fingerprint(parse_smiles(SMILES[0])))
     assert not list(folder.glob(".*"))
 
 
 INCHIS = ("InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "InChI=1S/C2H4O2/c1-2(3)4/h1H3,(H,3,4)")
-KEYS = {"LFQSCWFLJHTTHZ", "QTBSBXVTEAMEQO"}  # ethanol, acetic acid
 
 
 @pytest.mark.parametrize(
@@ -233,11 +215,9 @@ KEYS = {"LFQSCWFLJHTTHZ", "QTBSBXVTEAMEQO"}  # ethanol, acetic acid
         ("a.tsv", f"inchi\tname\n{INCHIS[0]}\ta\n{INCHIS[1]}\tb\n"),
         ("a.tsv", "InChIKey\tsmiles\nLFQSCWFLJHTTHZ-UHFFFAOYSA-N\t?\nQTBSBXVTEAMEQO\t\n"),
     ],
-)  # fmt: skip
+)
 def test_hold_out_lists_of_several_formats_name_the_same_molecules(tmp_path, name, text):
-    (tmp_path / name).write_text(text)
-
-    assert read_holdout([tmp_path / name]) == KEYS
+    assert read_holdout([write(tmp_path / name, text)]) == {key(ETHANOL), key(ACETIC)}
 
 
 @pytest.mark.parametrize(
@@ -253,10 +233,8 @@ def test_hold_out_lists_of_several_formats_name_the_same_molecules(tmp_path, nam
 def test_a_line_of_a_hold_out_list_that_names_no_molecule_is_never_passed_over(
     tmp_path, name, text, place
 ):
-    (tmp_path / name).write_text(text)
-
     with pytest.raises(UnreadableError, match=re.escape(place)):
-        read_holdout([tmp_path / name])
+        read_holdout([write(tmp_path / name, text)])
 
 
 def test_structures_are_written_in_blocks_to_the_same_folder(tmp_path, monkeypatch):

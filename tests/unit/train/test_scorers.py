@@ -1,6 +1,4 @@
-"""A fragment model learns what spectra show; fragments and bits learn to tell molecules apart."""
-
-from dataclasses import replace
+"""A fragment model learns what spectra show, and fragments learn to tell molecules apart."""
 
 import numpy as np
 import pytest
@@ -13,46 +11,23 @@ from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_
 from duallgd_cli.chem.molecule import disassemble, formula_of
 from duallgd_cli.data.fragmentation import SHIFTS, fragment_features, fragments
 from duallgd_cli.data.molecular_graph import Rival, graph_of, graph_of_bonds
-from duallgd_cli.data.peaks import from_prepared, peak_batch
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
-from duallgd_cli.model.encoder import FormulaTransformer
-from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.scores import environments, known_environments
 from duallgd_cli.sources.collection import known_molecules, molecule_of
-from duallgd_cli.train import encoder as module
-from duallgd_cli.train.encoder import bit_sums, fit_isomer_encoder
-from duallgd_cli.train.scorers import (
-    Case,
-    ScorerModel,
-    decoys_of,
-    decoys_of_all,
-    drawn_from,
-    fit_against_decoys,
-    fit_evidence,
-    fit_simulator,
-    fragments_of,
-    list_measured,
-    scores_of,
-    simulator_of,
-)
+from duallgd_cli.train import scorers
+from duallgd_cli.train.scorers import Case, fit_simulator, fragments_of
 from tests.made_prepared import ESTERS, made_spectra, molecules_of
 from tests.made_simulation import ORBITRAP, drawn_by, ion
 from tests.made_training import small_model
 
 # Acids that show one peak each: what is left when hydroxide goes.
 ACIDS = {
-    "CC(=O)O": "C2H3O",
-    "CCC(=O)O": "C3H5O",
-    "CCCC(=O)O": "C4H7O",
-    "CC(C)C(=O)O": "C4H7O",
-    "CCCCC(=O)O": "C5H9O",
-    "OC(=O)c1ccccc1": "C7H5O",
-    "OC(=O)Cc1ccccc1": "C8H7O",
+    "CC(=O)O": "C2H3O", "CCC(=O)O": "C3H5O", "CCCC(=O)O": "C4H7O", "CC(C)C(=O)O": "C4H7O",
+    "CCCCC(=O)O": "C5H9O", "OC(=O)c1ccccc1": "C7H5O", "OC(=O)Cc1ccccc1": "C8H7O",
     "OC(=O)C1CCCCC1": "C7H11O",
-}
+}  # fmt: skip
 CLASSMATES = ("CC(=O)OCC", "CCC(=O)OC", "CC(=O)OCCC", "CCCC(=O)OCC", "CC(=O)OCCCC", "CCCC(=O)OCCO")
-LARGE = "C" * 48 + "(=O)OCC"
 
 
 def made(folder, *rows):
@@ -63,68 +38,59 @@ def made(folder, *rows):
 
 
 @pytest.fixture(scope="module")
-def of_acids(tmp_path_factory):
-    spectra = made(tmp_path_factory.mktemp("acids") / "a", *ACIDS.items())
-    return *fit_simulator(spectra, steps=80), spectra
-
-
-@pytest.fixture(scope="module")
 def esters(tmp_path_factory):
     return made(tmp_path_factory.mktemp("esters") / "e", *ESTERS.items())
 
 
-def test_a_fragment_that_is_always_seen_becomes_the_likeliest(of_acids):
-    fitted, record, spectra = of_acids
+def test_a_fragment_that_is_always_seen_becomes_the_likeliest(tmp_path):
+    spectra = made(tmp_path / "acids", *ACIDS.items())
+    fitted, record = fit_simulator(spectra, steps=80)
     molecules = molecules_of("CCCCCC(=O)O")
     found = fragments(graph_of(molecules, 0), np.random.default_rng(1))
 
     with torch.no_grad():
-        presence, mean = fitted(torch.from_numpy(fragment_features(found, ion())))
+        log_odds, mean = fitted(torch.from_numpy(fragment_features(found, ion())))
 
-    assert not fitted.training, "nothing is dropped any more"
-    row, column = divmod(int(presence.argmax()), len(SHIFTS))
-    acyl = molecules_of("CCCCCC=O").atom_counts[0] - np.eye(13, dtype=int)[12]
+    assert (fitted.training, record["val"]) == (False, {})  # nothing is dropped any more
+    row, column = divmod(int(log_odds.argmax()), len(SHIFTS))
+    acyl = Formula.parse("C6H11O").array
     np.testing.assert_array_equal(found.counts[row], acyl)
     assert SHIFTS[column] == -1
-    chance = torch.sigmoid(presence).flatten().sort(descending=True).values
-    assert chance[0] > 0.5 > 2 * chance[1]
+    best, second = torch.sigmoid(log_odds).flatten().topk(2).values
+    assert best > 0.5 > 2 * second
     assert float(mean[row, column]) == pytest.approx(0, abs=0.5)  # always the base peak
-    draw = simulator_of(fitted.state_dict(), spectra)
+    draw = scorers.simulator_of(fitted.state_dict(), spectra)
     drawn = [drawn_by(draw, molecules, 0, np.random.default_rng(n)).subformula for n in range(40)]
     assert np.mean([(rows == acyl).all(1).any() for rows in drawn]) > 0.5
-    assert record["val"] == {}
 
 
 def test_a_fit_remembers_the_ions_of_fold_train_molecules_alike_and_says_how_well_it_does(spectra):
     told = []
     fitted, record = fit_simulator(spectra, 3, 7, told.append)
 
-    assert (record["spectra"], record["steps"], record["seed"]) == (5, 3, 7)
+    assert (record["spectra"], record["steps"], record["seed"], told) == (5, 3, 7, [1, 1, 1])
     assert 0 < record["val"]["cosine"] < 1
-    assert told == [1, 1, 1]
-    share = {}
-    draw = simulator_of(fitted.state_dict(), spectra)
+    draw, share = scorers.simulator_of(fitted.state_dict(), spectra), {}
     for one, weight in zip(draw.ions, np.diff(draw.share_up_to, prepend=0), strict=True):
         assert one.instrument == ORBITRAP
-        key = ADDUCTS[one.adduct].name, str(one.energy_ev)
+        key = f"{ADDUCTS[one.adduct].name} {one.energy_ev}"
         share[key] = share.get(key, 0) + weight
-    third, ninth = pytest.approx(1 / 3), pytest.approx(1 / 9)
-    assert share == {
-        ("[M+H]+", "20.0"): ninth,
-        ("[M+H]+", "40.0"): ninth,
-        ("[M-H]-", "nan"): ninth,
-        ("[M+H]+", "30.0"): third,
-        ("[M+H]+", "10.0"): third,
-    }
+    assert share == pytest.approx({
+        "[M+H]+ 20.0": 1 / 9, "[M+H]+ 40.0": 1 / 9, "[M-H]- nan": 1 / 9,
+        "[M+H]+ 30.0": 1 / 3, "[M+H]+ 10.0": 1 / 3,
+    })  # fmt: skip
 
 
 def test_measured_spectra_are_those_of_a_fold_that_can_be_simulated(spectra, tmp_path):
-    for fold, expected in (("train", 5), ("val", 1), ("dev", 0)):
-        assert len(list_measured(spectra, fold, np.random.default_rng(1))) == expected
+    numbers = [
+        len(scorers.list_measured(spectra, fold, np.random.default_rng(1)))
+        for fold in ("train", "val", "dev")
+    ]
     # Two oxygens at the ends of a chain: no cut leaves them alone.
     rows = [("CC(=O)O",), ("CC(=O)O", "C2H", "40"), ("OCCO", "H3O2")]
-    found = list_measured(made(tmp_path / "some", *rows), "train", np.random.default_rng(1))
+    found = scorers.list_measured(made(tmp_path / "some", *rows), "train", np.random.default_rng(1))
 
+    assert numbers == [5, 1, 0]
     assert [(one.ion.energy_ev, one.weight) for one in found] == [(20.0, 0.5), (40.0, 0.5)]
     with pytest.raises(UnreadableError, match="none of fold train that can be simulated"):
         fit_simulator(made(tmp_path / "none", ("CC(=O)O", "C2H3O", "20", "[M+Na]+")), 1)
@@ -149,9 +115,8 @@ def first(model, cases):
     """How many molecules have a higher score than all their decoys."""
     with torch.no_grad():
         generator = np.random.default_rng(1)
-        drawn = [fragments_of(drawn_from(case, generator)) for case in cases]
-        as_tensors = [[tuple(map(torch.from_numpy, one)) for one in case] for case in drawn]
-        scores, _ = scores_of(model.eval(), as_tensors)
+        drawn = [fragments_of(scorers.drawn_from(case, generator)) for case in cases]
+        scores, _ = scorers.scores_of(model.eval(), drawn)
     return sum(bool(one[0] > one[1:].max() + 0.05) for one in scores)
 
 
@@ -161,10 +126,10 @@ def test_molecules_are_told_from_decoys_that_were_never_seen():
     known = [*cases_of("CCCC(=O)OCC", "CCC(=O)OCCC", "CC(=O)OCCCC", "CCCCC(=O)OC")]
     unseen = [*cases_of("CCC(=O)OCCCC", "CC(=O)OCCCCC", "CCCCC(=O)OCC", "CCCC(=O)OCCC")]
     torch.manual_seed(1)
-    model = ScorerModel(FragmentModel(96))
+    model = scorers.ScorerModel(FragmentModel(96))
     before = first(model, known)
 
-    record = fit_against_decoys(model, known * 40)
+    record = scorers.fit_against_decoys(model, known * 40)
 
     assert record["told_apart"] == 160
     assert record["first_of_rivals"] > 0.8  # of which chance would give 0.25
@@ -172,26 +137,41 @@ def test_molecules_are_told_from_decoys_that_were_never_seen():
     assert first(model, unseen) >= 3
 
 
-def rows_of(spectra, smiles):
-    """Row of a molecule."""
-    names = [name.decode() for name in spectra.molecules.inchikey.tolist()]
-    return names.index(inchikey_block(parse_smiles(smiles)))
+def test_fragments_of_a_case_are_those_of_each_of_its_molecules():
+    """Also of molecules with other numbers of bonds, which are not made together."""
+    mixed = ("CCCC(=O)OCC", "C1CCCC(O)C1O", "CC(=O)OCCCC", "C1CCC(O)C1CO")
+    (case, *_) = cases_of(*mixed)
+
+    together = fragments_of(case)
+
+    for molecule, (features, there) in zip(case.molecules, together, strict=True):
+        ((alone, peaks),) = fragments_of(Case([molecule], case.spectra))
+        np.testing.assert_array_equal(features, alone)
+        np.testing.assert_array_equal(there, peaks)
+
+
+def rows_of(spectra, *smiles):
+    """Row of each molecule."""
+    names = spectra.molecules.inchikey.astype(str).tolist()
+    return [names.index(inchikey_block(parse_smiles(text))) for text in smiles]
 
 
 def test_the_record_says_how_many_were_told_apart(esters):
     structures, told = molecules_of(*ESTERS), []
     acids = [*map(rival, ("CCCCC(=O)O", "CC(C)C(=O)O"))]
-    decoys = {rows_of(esters, smiles): (rival(smiles), *acids) for smiles in ESTERS}
+    decoys = {
+        row: (rival(one), *acids) for row, one in zip(rows_of(esters, *ESTERS), ESTERS, strict=True)
+    }
     decoys[0] = ()  # of one there are none
 
     known = known_environments(environments(parse_smiles(one)) for one in ESTERS)
-    tensors, record = fit_evidence(structures, known, esters, decoys, 3, 1, told.append)
-    by_two, _ = fit_evidence(structures, known, esters, decoys, 3, workers=2)
-    plain, alone = fit_evidence(structures, known, esters, {}, 3)
+    tensors, record = scorers.fit_evidence(structures, known, esters, decoys, 3, 1, told.append)
+    by_two, _ = scorers.fit_evidence(structures, known, esters, decoys, 3, workers=2)
+    plain, alone = scorers.fit_evidence(structures, known, esters, {}, 3)
 
     assert all(torch.equal(tensor, by_two[name]) for name, tensor in tensors.items())
     assert (record["told_apart"], "told_apart" in alone) == (len(ESTERS) - 1, False)
-    assert len(told) == 3 + 6  # rounds of one step
+    assert told == [1] * (3 + 6)  # rounds of one step
     assert tensors.keys() == plain.keys()
     assert (plain["worth.weight"] == 0).all()
     assert not any(name.startswith("intensity") for name in tensors)
@@ -205,17 +185,17 @@ def test_decoys_are_made_of_one_spectrum_of_each_molecule_of_fold_train_by_any_p
         ("CCCCCC(=O)OCC", "C6H11O", "20", "[M+Na]+"),
     ]
     spectra, told = made(tmp_path / "spectra", *train, *others), []
-    model = small_model()
+    model, weights = small_model(), tmp_path / "w"
     templates = known_molecules(spectra.molecules, 99).tensors()
-    save(tmp_path / "w", Checkpoint(model.settings, model.state_dict(), {}, templates=templates))
-    encoder, weights = model.encoder.eval(), tmp_path / "w"
+    save(weights, Checkpoint(model.settings, model.state_dict(), templates=templates))
 
     by_one, by_two = (
-        decoys_of_all(spectra, encoder, weights, 1, workers, told.append) for workers in (1, 2)
+        scorers.decoys_of_all(spectra, model.encoder.eval(), weights, 1, workers, told.append)
+        for workers in (1, 2)
     )
 
     assert len(told) == 2 * 2 * len(ESTERS)  # two of each, where there are
-    assert by_one.keys() == by_two.keys() == {rows_of(spectra, smiles) for smiles in ESTERS}
+    assert by_one.keys() == by_two.keys() == set(rows_of(spectra, *ESTERS))
     assert max(map(len, by_one.values())) > 2
     for row, rivals in by_one.items():
         named, again = (
@@ -226,45 +206,12 @@ def test_decoys_are_made_of_one_spectrum_of_each_molecule_of_fold_train_by_any_p
         assert named.count(named[0]) == 1  # the molecule itself is no decoy
 
 
-def test_molecules_are_told_from_isomers_by_their_peaks(esters, monkeypatch):
-    """Chance would put 3 of 8 first; the encoder itself is left as it was."""
-    rates = replace(module._CONTRAST_RATES, learning_rate=3e-3)
-    for name, value in {"_CONTRASTED": 16, "_CONTRAST_RATES": rates, "_DROPOUT": 0.0}.items():
-        monkeypatch.setattr(module, name, value)
-    torch.manual_seed(1)
-    encoder = FormulaTransformer(EncoderSettings(layers=3, width=32, heads=2, summary=32)).eval()
-    encoder.peak_out.weight.data *= 30  # a trained one tells peaks apart
-    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    bits = {smiles: fingerprint(parse_smiles(smiles)) for smiles in ESTERS}
-    decoys = {
-        rows_of(esters, one): [Rival(None, bits[one])]
-        + [Rival(None, bits[two]) for two in ESTERS if len(two) == len(one) and two != one]
-        for one in ESTERS
-    }
-    told = []
-
-    tensors, record = fit_isomer_encoder(encoder, esters, decoys, 1, told.append, steps=150)
-
-    assert (record["contrasted"], len(told)) == (150 * 16, 150)
-    assert all(torch.equal(before[name], one) for name, one in encoder.state_dict().items())
-    assert not [name for name in tensors if name.startswith(("layers.0", "peak_in"))]
-    encoder.load_state_dict(before | tensors)
-    for spectrum, molecule in enumerate(esters.molecule.tolist()):
-        with torch.no_grad():
-            said = encoder(peak_batch([from_prepared(esters, [spectrum])]))
-        (scores,) = bit_sums(said, [[one.bits for one in decoys[molecule]]])
-        assert (scores[0] > scores[1:]).all()
-    alone = {0: (Rival(None, bits["CC(=O)OCC"]),), 1: ()}
-    assert fit_isomer_encoder(encoder, esters, alone) == ({}, {})
-
-
 def decoys_by_smiles(smiles, seed=1, known=CLASSMATES):
     """What `decoys_of` makes by logits that know the fourth ester by heart."""
     logits = np.full(4096, -6.0, np.float32)
     logits[fingerprint(parse_smiles(CLASSMATES[3]))] = 6.0
-    mol = parse_smiles(smiles)
-    templates = known_molecules(molecules_of(*known), max_atoms=99)
-    made = decoys_of(rival(smiles).graph, formula_of(mol), logits, (seed, 0), templates)
+    templates, formula = known_molecules(molecules_of(*known), 99), formula_of(parse_smiles(smiles))
+    made = scorers.decoys_of(rival(smiles).graph, formula, logits, (seed, 0), templates)
     assert all((fingerprint(molecule_of(one.graph)) == one.bits).all() for one in made)
     return [charge_free_smiles(molecule_of(one.graph)) for one in made]
 
@@ -277,14 +224,14 @@ def test_the_molecule_comes_first_and_its_decoys_are_others_of_its_formula():
     assert len({itself, *others}) == 1 + len(others) > 9
     assert {(text.count("C"), text.count("O")) for text in others} == {(6, 2)}
     assert one == again != other
-    assert decoys_by_smiles(LARGE) == []
+    assert decoys_by_smiles("C" * 48 + "(=O)OCC") == []  # too large
 
 
 def test_no_decoy_is_a_change_of_the_molecule_itself():
     """Ethyl butyrate, if no other is known, has blocks that are put together to nothing else."""
     alone, (one, *others) = (
-        decoys_by_smiles(CLASSMATES[3], known=known)
-        for known in ([CLASSMATES[3], "c1ccccc1"], [CLASSMATES[3], CLASSMATES[4]])
+        decoys_by_smiles(CLASSMATES[3], known=(CLASSMATES[3], other))
+        for other in ("c1ccccc1", CLASSMATES[4])
     )
 
     assert one not in others

@@ -19,32 +19,27 @@ from duallgd_cli.checkpoint.format import load
 from duallgd_cli.errors import InterruptedRunError, UnreadableError, UsageError, WorkerDiedError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.train import trainer
+from duallgd_cli.train.decoder import bond_loss
 from duallgd_cli.train.settings import OptimiserSettings
-from duallgd_cli.train.trainer import (
-    BEST,
-    DivergenceError,
-    batches,
-    default_workers,
-    fit,
-    interruptible,
-    sum_gradients,
-    verdict,
-)
+from duallgd_cli.train.trainer import BEST, MODEL, STATE, DivergenceError, batches
 from tests.made_graphs import small_settings
 from tests.made_training import (
     METRICS,
-    MODEL,
-    STATE,
     cpu,
     decoder_stage,
     figures,
     made_settings,
     run,
-    small_model,
     state,
 )
 
 CPU = torch.device("cpu")
+ALONE = made_settings()
+
+
+def helped(workers):
+    """Settings with so many processes that make batches."""
+    return replace(ALONE, data=replace(ALONE.data, workers=workers))
 
 
 def assert_same_tensors(one, other):
@@ -60,28 +55,23 @@ def whole(tmp_path_factory):
     return SimpleNamespace(out=out, told=told, checkpoint=made)
 
 
-class Spy:
+def spoilt(spoil, at):
     """A stage whose loss goes wrong at one step."""
+    stage, steps = decoder_stage(ALONE), count()
 
-    def __init__(self, spoil, at):
-        self.stage, self.spoil, self.at = decoder_stage(made_settings()), spoil, at
-        self.plan, self.validate = self.stage.plan, self.stage.validate
+    def loss(model, batch):
+        summed, number = bond_loss(model, batch)
+        return (spoil(summed, model) if next(steps) == at else summed), number
 
-    def collate(self, planned, step):
-        return SimpleNamespace(graphs=self.stage.collate(planned, step), n_samples=1, step=step)
-
-    def loss(self, model, batch):
-        summed, count = self.stage.loss(model, batch.graphs)
-        return (self.spoil(summed, model) if batch.step == self.at else summed), count
+    stage.loss = loss
+    return stage
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, whole):
     """Also with processes that make batches, for a while."""
-    alone = made_settings()
-    helped = replace(alone, data=replace(alone.data, workers=2))
-    run(tmp_path, alone, until=1)
-    run(tmp_path, helped, until=7)
-    run(tmp_path, alone)
+    run(tmp_path, until=1)
+    run(tmp_path, helped(2), until=7)
+    run(tmp_path)
 
     assert_same_tensors(state(tmp_path), state(whole.out))
     assert_same_tensors(load(tmp_path / MODEL).tensors, load(whole.out / MODEL).tensors)
@@ -89,7 +79,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, whole):
     for name in ("loss", "nll_250"):
         assert figures(tmp_path, name) == figures(whole.out, name)
     record = load(tmp_path / MODEL).record
-    planned = islice(decoder_stage(made_settings()).plan(0), 12)
+    planned = islice(decoder_stage(ALONE).plan(0), 12)
     assert (record["step"], record["samples"]) == (12, sum(len(rows) for rows, _ in planned))
     assert record["seconds"] > 0
     assert record["validation"] == {n: figures(tmp_path, n)[12] for n in record["validation"]}
@@ -110,7 +100,7 @@ def test_a_request_to_stop_is_answered_between_two_steps(tmp_path, whole, number
     done = 7 if number is None else 8
     told = rf"stopped at step {done} of 12; run the same command to go on, weights so .*/model\.saf"
     with pytest.raises(InterruptedRunError, match=told):
-        run(tmp_path, stage=Spy(ask, at=7))
+        run(tmp_path, stage=spoilt(ask, at=7))
 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert load(tmp_path / MODEL).record["step"] == done
@@ -123,27 +113,24 @@ def test_asked_again_later_a_run_stops_at_once(monkeypatch):
     clock = iter([10.0, 12.0])
     monkeypatch.setattr("duallgd_cli.train.trainer.time.monotonic", lambda: next(clock))
 
-    with interruptible() as asked:
+    with trainer.interruptible() as asked:
         os.kill(os.getpid(), signal.SIGINT)
         assert asked.is_set()
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "what"),
-    [
-        (lambda summed, model: summed * math.nan, "the loss became nan"),
-        # The same loss, but its slope is not finite.
-        (
-            lambda summed, model: summed + (0 * model.denoiser.readout.weight.sum()).sqrt(),
-            "the gradient became nan",
-        ),
-    ],
-)
-def test_what_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, spoil, what):
-    with pytest.raises(DivergenceError, match=f"{what} at step 8; lower optim"):
-        run(tmp_path, stage=Spy(spoil, at=8))
+NOT_FINITE = {
+    "loss": lambda summed, model: summed * math.nan,
+    # The same loss, but its slope is not finite.
+    "gradient": lambda summed, model: summed + (0 * model.denoiser.readout.weight.sum()).sqrt(),
+}
+
+
+@pytest.mark.parametrize("what", NOT_FINITE)
+def test_what_is_no_number_stops_the_run_and_keeps_the_last_state(tmp_path, what):
+    with pytest.raises(DivergenceError, match=f"the {what} became nan at step 8; lower optim"):
+        run(tmp_path, stage=spoilt(NOT_FINITE[what], at=8))
 
     assert load(tmp_path / MODEL).record["step"] == 5
     assert all(tensor.isfinite().all() for tensor in state(tmp_path).values())
@@ -162,33 +149,19 @@ def test_a_state_of_another_run_and_a_broken_one_are_refused(tmp_path):
         run(tmp_path)
 
 
-def test_the_model_that_is_saved_is_the_moving_average(tmp_path):
-    settings = made_settings(steps=4, checkpoint_every=1)
-    average = {n: p.detach().clone() for n, p in small_model().named_parameters()}
-
-    for step in range(4):
-        run(tmp_path, settings, until=step + 1)
-        decay = min(settings.optimiser.ema, (1 + step) / (10 + step))
-        kept = state(tmp_path)
-        for name, value in average.items():
-            average[name] = decay * value + (1 - decay) * kept[f"model/{name}"]
-
-    saved = load(tmp_path / MODEL).tensors
-    for name, value in average.items():
-        torch.testing.assert_close(kept[f"averaged/{name}"], value, atol=1e-6, rtol=1e-5)
-        torch.testing.assert_close(saved[name], value, atol=1e-6, rtol=1e-3)  # in half precision
-
-
 def test_the_callback_and_the_file_say_the_same_and_figures_are_the_averages(tmp_path, whole):
-    expected = decoder_stage(made_settings()).validate(whole.checkpoint.build())
-    run(tmp_path, made_settings(validate_every=1, steps=12), until=3)
-
+    expected = decoder_stage(ALONE).validate(whole.checkpoint.build())
+    run(tmp_path, made_settings(validate_every=1), until=3)
     lines = (whole.out / METRICS).read_text().splitlines()
     assert whole.told == [json.loads(line) for line in lines]
     assert {"loss", "norm", "count", "rate", "s"} < whole.told[0].keys()
-    found = {name: figures(whole.out, name)[12] for name in expected}
-    assert found == pytest.approx(expected)
+    assert {name: figures(whole.out, name)[12] for name in expected} == pytest.approx(expected)
     assert sorted(figures(whole.out, "nll_50")) == [6, 12]
+    # What is saved, in half precision, is the moving average.
+    kept, saved = state(whole.out), load(whole.out / MODEL).tensors
+    for name, tensor in saved.items():
+        assert torch.equal(tensor, kept[f"averaged/{name}"].half().float())
+    assert any((kept[f"model/{name}"].half().float() != saved[name]).any() for name in saved)
     # A look at held-out molecules changes nothing.
     losses = figures(whole.out, "loss")
     assert figures(tmp_path, "loss") == {step: losses[step] for step in (1, 2, 3)}
@@ -196,28 +169,29 @@ def test_the_callback_and_the_file_say_the_same_and_figures_are_the_averages(tmp
 
 def test_a_fit_in_memory_counts_its_steps_and_ends_in_evaluation_mode():
     model, told = torch.nn.Linear(1, 1), []
-    settings = made_settings(
-        steps=60, optimiser=OptimiserSettings("adamw", learning_rate=0.3, weight_decay=0.0)
-    )
-    batch = torch.tensor([[0.0], [1.0], [2.0]])
+    rates = OptimiserSettings("adamw", learning_rate=0.3, weight_decay=0.0)
+    settings, batch = made_settings(steps=60, optimiser=rates), torch.arange(3.0)[:, None]
 
     def loss(model, batch):
         return (model(batch) - 3 * batch - 1).square().sum(), torch.tensor(len(batch))
 
-    fit(model, lambda step: batch, loss, settings, told.append)
+    trainer.fit(model, lambda step: batch, loss, settings, told.append)
 
-    assert told == [1] * 60
-    assert not model.training
+    assert (told, model.training) == ([1] * 60, False)
     assert float(loss(model, batch)[0].detach()) < 0.1
     with pytest.raises(DivergenceError, match="the loss became nan at step 0"):
-        fit(model, lambda step: batch * math.nan, loss, settings, told.append)
+        trainer.fit(model, lambda step: batch * math.nan, loss, settings, told.append)
 
 
 def test_two_processes_train_as_one_with_both_their_batches(tmp_path, whole, monkeypatch):
-    """Where both have the same batch, sums over ranks are twice as much, and nothing changes."""
+    """Where both have the same batch, sums over ranks are twice as much, and nothing changes.
+
+    What no rank used keeps no gradient: weight decay and momentum would move it, in several
+    processes but not in one.
+    """
     monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor: tensor.mul_(2))
 
-    run(tmp_path, stage=decoder_stage(made_settings()), runtime=replace(cpu(), world_size=2))
+    run(tmp_path, runtime=replace(cpu(), world_size=2))
 
     ranks, alone = state(tmp_path), state(whole.out)
     assert ranks.keys() == alone.keys()
@@ -226,36 +200,25 @@ def test_two_processes_train_as_one_with_both_their_batches(tmp_path, whole, mon
     counts = figures(whole.out, "count")
     assert figures(tmp_path, "count") == {step: 2 * n for step, n in counts.items()}
     assert figures(tmp_path, "loss") == pytest.approx(figures(whole.out, "loss"), rel=1e-5)
-
-
-def test_what_no_rank_used_keeps_no_gradient(monkeypatch):
-    """Else weight decay and momentum would move it, in several processes but not in one."""
-    monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor: tensor.mul_(2))
     model = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "idle": torch.nn.Linear(2, 1)})
     model["used"](torch.ones(2)).backward()
-
-    sum_gradients(model)
-
-    assert model["used"].weight.grad.tolist() == [[2, 2]]
-    assert model["idle"].weight.grad is None
+    trainer.sum_gradients(model)
+    assert (model["used"].weight.grad.tolist(), model["idle"].weight.grad) == ([[2, 2]], None)
 
 
 def test_the_best_network_is_kept_beside_the_last(tmp_path, monkeypatch):
     """Also over an interruption: what was best before still is."""
-    settings = made_settings(validate_every=2)
+    settings, told = made_settings(validate_every=2), iter([5.0, 3.0, 4.0, 3.5, 9.0, 8.0])
     stage = decoder_stage(settings)
-    told = iter([5.0, 3.0, 4.0, 3.5, 9.0, 8.0])
     monkeypatch.setattr(stage, "validate", lambda model: {"nll_50": next(told)})
 
     run(tmp_path, settings, stage=stage, until=5)
     run(tmp_path, settings, stage=stage)
 
-    best, last = (load(tmp_path / name) for name in (BEST, MODEL))
-    assert (best.record["step"], best.record["best"]) == (4, 3.0)
-    assert (last.record["step"], last.record["best"]) == (12, 3.0)
-    assert verdict({"fp_bce": 9.0, "nll_50": 1.0, "nll_250": 3.0}) == 2.0
-    assert verdict({"fp_bce": 9.0, "fp_tanimoto": 0.4}) == 9.0
-    assert verdict({}) is None
+    records = (load(tmp_path / name).record for name in (BEST, MODEL))
+    assert [(record["step"], record["best"]) for record in records] == [(4, 3.0), (12, 3.0)]
+    figures = {"fp_bce": 9.0, "nll_50": 1.0, "nll_250": 3.0}, {"fp_bce": 9.0, "fp_tanimoto": 0.4}
+    assert [*map(trainer.verdict, (*figures, {}))] == [2.0, 9.0, None]
 
 
 class Steps:
@@ -283,6 +246,16 @@ def be_asked_to_stop():
         os.kill(os.getpid(), number)
 
 
+def all_end(*process_ids):
+    """Whether these processes end; an hour is no bound of theirs but one of a test that hangs."""
+    until = time.monotonic() + 3600
+    while any(Path(f"/proc/{each}").exists() for each in process_ids):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 @pytest.mark.parametrize("workers", [0, 3])
 def test_batches_come_in_the_order_of_their_steps_and_processes_end_with_them(workers):
     """A process leaves requests to stop to its parent."""
@@ -294,12 +267,7 @@ def test_batches_come_in_the_order_of_their_steps_and_processes_end_with_them(wo
     assert [int(tensor[0, 0]) for tensor in values] == list(range(5, 25))
     assert list(planned) == [10 * step for step in range(5, 25)]
     assert (set(makers) == {os.getpid()}) == (workers == 0)
-    wait_for_the_end(*set(makers) - {os.getpid()})
-
-
-def wait_for_the_end(*process_ids):
-    while any(Path(f"/proc/{each}").exists() for each in process_ids):
-        time.sleep(0.05)
+    assert all_end(*set(makers) - {os.getpid()})
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -312,12 +280,11 @@ def test_what_goes_wrong_in_a_batch_is_raised_where_it_is_asked_for(workers):
 
 
 def test_a_killed_process_is_named(tmp_path):
-    settings = made_settings()
-    stage = decoder_stage(settings)
+    stage = decoder_stage(ALONE)
     stage.collate = lambda planned, step: os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(WorkerDiedError, match=r"ended from outside.*--set decoder\.tr"):
-        run(tmp_path, replace(settings, data=replace(settings.data, workers=1)), stage=stage)
+        run(tmp_path, helped(1), stage=stage)
 
 
 @pytest.mark.slow
@@ -329,7 +296,7 @@ def test_a_run_that_leaves_its_processes_open_ends_all_the_same():
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
     assert ended.stderr == b""
-    wait_for_the_end(int(ended.stdout))
+    assert all_end(int(ended.stdout))
 
 
 @pytest.mark.parametrize(("kind", "cores", "workers"), [
@@ -339,4 +306,4 @@ def test_processes_by_default_leave_the_loop_a_core(kind, cores, workers, monkey
     monkeypatch.setattr(trainer, "available_cores", lambda: 2 * cores)
     runtime = replace(cpu(), device=torch.device(kind), world_size=2)
 
-    assert default_workers(runtime) == workers
+    assert trainer.default_workers(runtime) == workers
