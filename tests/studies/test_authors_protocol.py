@@ -4,18 +4,9 @@ import importlib
 import json
 import sys
 
+import authors_protocol as protocol
 import numpy as np
 import pytest
-from authors_protocol import (
-    TRUE_ORDER,
-    TrueOrder,
-    authors,
-    elements_in_smiles_order,
-    keep_elements,
-    main,
-    pairs_of_order,
-    reference_scores,
-)
 
 from duallgd_authors_network.settings import ReferenceSettings
 from duallgd_cli.chem.adduct import BY_NAME
@@ -34,15 +25,19 @@ ISOMER = "COC(=O)c1ccccc1C(=O)O"
 
 
 def test_the_network_is_shown_the_true_sequence_of_the_formula_s_atoms():
-    elements = elements_in_smiles_order(ASPIRIN)
+    elements = protocol.elements_in_smiles_order(ASPIRIN)
     spectrum = Spectrum(Source("made.tsv", 0), "S1", np.array([50.0]), np.ones(1))
 
     def shown(formula):
         hypothesis = Hypothesis(Feature((spectrum,)), Formula.parse(formula), BY_NAME["[M+H]+"])
-        return TrueOrder({"S1": elements})(hypothesis)
+        return protocol.TrueOrder({"S1": elements})(hypothesis)
 
     order, listed = shown("C9H8O4"), Formula.parse("C9H8O4").atom_class
-    assert elements_in_smiles_order("OC(=O)c1ccccc1OC(C)=O") == elements == (*"CCOOCCCCCCCOO",)
+    assert (
+        protocol.elements_in_smiles_order("OC(=O)c1ccccc1OC(C)=O")
+        == elements
+        == (*"CCOOCCCCCCCOO",)
+    )
     assert tuple(SYMBOLS[element] for element in listed[order]) == elements
     for symbol in "CO":  # atoms of one element stay in their order
         own = [place for place, element in zip(order, elements, strict=True) if element == symbol]
@@ -59,7 +54,7 @@ def test_bonds_come_back_in_the_order_of_the_formula_whatever_was_shown():
     square[upper] = np.arange(15)
     square += square.T
 
-    back[upper] = square[upper][pairs_of_order(shown)]
+    back[upper] = square[upper][protocol.pairs_of_order(shown)]
 
     np.testing.assert_array_equal((back + back.T)[np.ix_(shown, shown)], square)
 
@@ -68,14 +63,14 @@ def test_molecules_of_other_elements_are_left_out_and_counted_and_other_weights_
     truths = [Truth(s, s, s) for s in ("CCO", "CCBr", "CC[N+](C)(C)C")]
     inputs = EvaluationInputs(source=tmp_path, truths=truths, predictions=tmp_path)
 
-    keep_elements(inputs, ReferenceSettings().atom_symbols)
+    protocol.keep_elements(inputs, ReferenceSettings().atom_symbols)
 
     assert [kept.smiles for kept in inputs.truths] == ["CCO", "CC[N+](C)(C)C"]
     assert "1 of 3 spectra are left out" in inputs.remarks[0]
     with pytest.raises(UsageError, match="all 2 molecules hold elements other than"):
-        keep_elements(inputs, ["F"])
+        protocol.keep_elements(inputs, ["F"])
     with pytest.raises(UsageError, match="for the authors' weights, and stub holds others"):
-        authors(stub_model())
+        protocol.authors(stub_model())
 
 
 @pytest.mark.parametrize(
@@ -92,7 +87,7 @@ def test_molecules_of_other_elements_are_left_out_and_counted_and_other_weights_
 def test_scores_are_by_the_authors_rules(truth, candidates, expected):
     truths, predicted = [Truth("a", truth, "m")], [Predicted(tuple(candidates), ())]
 
-    columns = reference_scores(truths, predicted, EvaluateSettings(top_k=(1, 2))).columns
+    columns = protocol.reference_scores(truths, predicted, EvaluateSettings(top_k=(1, 2))).columns
 
     assert {name: columns[name][0] for name in expected} == expected
 
@@ -107,23 +102,27 @@ def test_the_true_order_changes_what_is_drawn_and_is_said_everywhere(study, tabl
     few = ("--samples", "4", "--steps", "5", "--device", "cpu", "--workers", "1")
 
     def drawn(order):
-        done = study(main, *given, *few, "--atom-order", order, "-o", order)
+        done = study(protocol.main, *given, *few, "--atom-order", order, "-o", order)
         assert done.code == 0, done.err
         return done.out, rows_of((tmp_path / order / "predictions.csv").read_text())
 
     (plain_said, plain), (said, told) = drawn("formula"), drawn("truth")
 
     assert [row["smiles"] for row in told] != [row["smiles"] for row in plain]
-    assert all(TRUE_ORDER in row["warnings"] for row in told)
+    assert all(protocol.TRUE_ORDER in row["warnings"] for row in told)
     assert "TRUE ATOM" not in plain_said + str(plain)
     assert "TRUE ATOM ORDER" in said
     assert "1 of 7 spectra are left out, as the" in said
-    assert TRUE_ORDER in json.loads((tmp_path / "truth/results.json").read_text())["remarks"]
+    assert (
+        protocol.TRUE_ORDER in json.loads((tmp_path / "truth/results.json").read_text())["remarks"]
+    )
     record = json.loads((tmp_path / "truth/predictions.csv.run.json").read_text())
     assert record["weights"]["name"] == "ref.safetensors, told the true atom order"
-    assert record["notes"] == {TRUE_ORDER: 6}
+    assert record["notes"] == {protocol.TRUE_ORDER: 6}
     assert (tmp_path / "truth/reference.tsv").read_text().startswith("metric\tmean\tlow\thigh")
-    resumed = study(main, *given, *few, "--atom-order", "formula", "-o", "truth", "--resume")
+    resumed = study(
+        protocol.main, *given, *few, "--atom-order", "formula", "-o", "truth", "--resume"
+    )
     assert (resumed.code, "TRUE ATOM ORDER" in resumed.err) == (2, True)
 
 

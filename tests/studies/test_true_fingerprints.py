@@ -19,17 +19,10 @@ from tests.scored_entries import scored
 SMILES = ("CCO", "CCN", "CCC", "CC(=O)O")
 
 
-@pytest.mark.parametrize(
-    ("smiles", "recovered"),
-    [
-        ("CC(=O)Oc1ccccc1C(=O)O", True),
-        ("c1ccc2[nH]ccc2c1", True),
-        ("CCO.CC", False),  # a bond matrix cannot say that there are two molecules
-        ("[Fe]", False),
-    ],
-)
-def test_a_perfect_matrix_is_worth_the_molecule_wherever_it_can_express_it(smiles, recovered):
-    assert assembly_recovers(smiles) is recovered
+def test_a_perfect_matrix_is_worth_the_molecule_wherever_it_can_express_it():
+    assert assembly_recovers("CC(=O)Oc1ccccc1C(=O)O")
+    assert not assembly_recovers("CCO.CC")  # it cannot say that there are two molecules
+    assert not assembly_recovers("[Fe]")
 
 
 def test_shares_fall_from_the_perfect_matrix_to_the_first_candidate():

@@ -17,12 +17,7 @@ from duallgd_authors_network.encoder import ReferenceEncoder
 from duallgd_authors_network.settings import ReferenceEncoderSettings
 from duallgd_cli.__main__ import exit_codes
 from duallgd_cli.predict import api
-from plugins.authors_network.tests.made_reference import (
-    converted,
-    decoder_file,
-    fine_tuned_file,
-    theirs,
-)
+from plugins.authors_network.tests import made_reference as made
 from tests.cli.conftest import Done, python
 from tests.made_plugins import GROUP
 from tests.made_runs import rows_of
@@ -60,7 +55,7 @@ def convert(monkeypatch, capsys, tmp_path):
 @pytest.fixture
 def weights(convert, network, saved):
     """Their checkpoint, converted by the command."""
-    saved(fine_tuned_file(network))
+    saved(made.fine_tuned_file(network))
     done = convert("authors.ckpt", "-o", "ref.safetensors")
     assert done.code == 0, done.err
     return "ref.safetensors"
@@ -89,7 +84,7 @@ def test_a_converted_checkpoint_predicts_what_it_knows_and_says_what_not(
 
 def test_an_encoder_is_converted_and_described(convert, duallgd, saved):
     settings = ReferenceEncoderSettings(width=8, heads=2, fragment_bits=4, fingerprint_sizes=(4, 8))
-    saved(theirs(ReferenceEncoder(settings)), "encoder.pt")
+    saved(made.theirs(ReferenceEncoder(settings)), "encoder.pt")
 
     done = convert("encoder.pt", "-o", "out/encoder.safetensors")
     shown = duallgd("info", "--weights", "out/encoder.safetensors")
@@ -109,10 +104,10 @@ def test_info_refuses_a_file_that_lacks_a_tensor(weights, duallgd, tmp_path):
 
 
 def test_converted_weights_are_described_whole_or_in_part(duallgd, network, tmp_path):
-    files = {"whole": fine_tuned_file(network), "part": decoder_file(network)}
+    files = {"whole": made.fine_tuned_file(network), "part": made.decoder_file(network)}
     facts, decoder = (
         json.loads(duallgd("info", "--weights", path, "--parameters", "--json").out)
-        for path in (converted(tmp_path, content, name) for name, content in files.items())
+        for path in (made.converted(tmp_path, content, name) for name, content in files.items())
     )
 
     assert facts["weights"]["network"] == "the authors' denoiser, encoder, projection"
@@ -175,7 +170,7 @@ def test_an_entry_point_of_the_group_is_this_module():
 @pytest.mark.slow
 def test_what_pip_installs_is_found_by_the_program(saved, network, tmp_path):
     site, spectra = tmp_path / "site", mgf(tmp_path / "s.mgf", block(CAFFEINE))
-    saved(fine_tuned_file(network))
+    saved(made.fine_tuned_file(network))
     options = ("-q", "--no-deps", "--no-build-isolation", "--root-user-action=ignore")
     python("-m", "pip", "install", *options, "--target", site, PLUGIN).check_returncode()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
@@ -193,7 +188,7 @@ def test_what_pip_installs_is_found_by_the_program(saved, network, tmp_path):
 def test_converting_sends_nothing_and_leaves_the_home_directory_alone(network, tmp_path):
     folder = tmp_path / "here"
     folder.mkdir()
-    torch.save(fine_tuned_file(network), folder / "authors.ckpt")
+    torch.save(made.fine_tuned_file(network), folder / "authors.ckpt")
     program = (
         f"import sys; sys.path.insert(0, {str(PLUGIN)!r})\n"
         "from duallgd_authors_network.__main__ import app\n"

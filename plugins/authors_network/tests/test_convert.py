@@ -14,20 +14,14 @@ from duallgd_authors_network.convert import convert, variant_of
 from duallgd_authors_network.encoder import FormulaPeaks
 from duallgd_authors_network.features import with_features
 from duallgd_cli.errors import WeightsError
-from plugins.authors_network.tests.made_reference import (
-    SETTINGS,
-    decoder_file,
-    encoder_file,
-    fine_tuned_file,
-    hyper_parameters,
-)
+from plugins.authors_network.tests import made_reference as made
 
 FEATURES = "denoiser.dual_layers.{}.attn.feature_map.random_features"
 
 
 @pytest.fixture
 def fine_tuned(network):
-    return fine_tuned_file(network)
+    return made.fine_tuned_file(network)
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +39,13 @@ def test_a_converted_checkpoint_gives_the_source_network_s_numbers(
     atom_class, mask = torch.tensor([[0, 0, 3, 1, 0]]), torch.ones(1, 5, dtype=torch.bool)
     bond = torch.tensor([[1, 0, 0, 2, 1, 0, 4, 0, 1, 0]])
     condition = torch.linspace(0, 1, 24)[None]
-    graphs = with_features(SETTINGS, atom_class, mask, bond, torch.tensor([0.4]), condition)
+    graphs = with_features(made.SETTINGS, atom_class, mask, bond, torch.tensor([0.4]), condition)
 
     reference.save(target, convert(saved(fine_tuned), seed=5))
     checkpoint = reference.load(target)
     got = checkpoint.build()
 
-    assert checkpoint.settings == SETTINGS
+    assert checkpoint.settings == made.SETTINGS
     same = {
         name: tensor.equal(got.state_dict()[name]) for name, tensor in network.state_dict().items()
     }
@@ -60,7 +54,7 @@ def test_a_converted_checkpoint_gives_the_source_network_s_numbers(
     }
     assert torch.equal(got.condition(peaks), network.condition(peaks))
     drawn = {FEATURES.format(n): checkpoint.tensors[FEATURES.format(n)] for n in (0, 1)}
-    whole = reference.ReferenceDualLGD(SETTINGS).eval()
+    whole = reference.ReferenceDualLGD(made.SETTINGS).eval()
     whole.load_state_dict({**network.state_dict(), **drawn})
     assert torch.equal(got.denoiser(graphs), whole.denoiser(graphs))
     record = checkpoint.record
@@ -80,10 +74,10 @@ def test_the_random_features_come_from_the_recorded_seed_at_the_reference_s_scal
     assert torch.equal(rows, again[FEATURES.format(1)])
     assert not torch.equal(rows, other[FEATURES.format(1)])
     assert not torch.equal(rows, first[FEATURES.format(0)])
-    assert rows.norm(dim=1) == pytest.approx([(SETTINGS.denoiser.n_features / 4) ** -0.5] * 6)
+    assert rows.norm(dim=1) == pytest.approx([(made.SETTINGS.denoiser.n_features / 4) ** -0.5] * 6)
 
     # Those that the authors call iid are plain Gaussian rows.
-    fine_tuned["hyper_parameters"] = hyper_parameters({"performer_feature_type": "iid"})
+    fine_tuned["hyper_parameters"] = made.hyper_parameters({"performer_feature_type": "iid"})
     rows = convert(saved(fine_tuned), seed=5).tensors[FEATURES.format(0)]
     plain = torch.randn(rows.shape, generator=torch.Generator().manual_seed(5))
     assert torch.equal(rows, plain)
@@ -91,16 +85,16 @@ def test_the_random_features_come_from_the_recorded_seed_at_the_reference_s_scal
 
 @torch.no_grad()
 def test_a_pretrained_part_is_converted_alone(network, saved, peaks, tmp_path):
-    reference.save(tmp_path / "w.safetensors", convert(saved(decoder_file(network))))
+    reference.save(tmp_path / "w.safetensors", convert(saved(made.decoder_file(network))))
     decoder = reference.load(tmp_path / "w.safetensors")
-    encoder = convert(saved(encoder_file(network)))
+    encoder = convert(saved(made.encoder_file(network)))
 
-    assert (decoder.parts, decoder.settings.marginal) == (("denoiser",), SETTINGS.marginal)
+    assert (decoder.parts, decoder.settings.marginal) == (("denoiser",), made.SETTINGS.marginal)
     built = decoder.build(decoder.parts).denoiser
     assert torch.equal(built.mlp_in_X[0].weight, network.denoiser.mlp_in_X[0].weight)
     with pytest.raises(WeightsError, match="no encoder and no projection"):
         decoder.build()
-    assert (encoder.parts, encoder.settings.encoder) == (("encoder",), SETTINGS.encoder)
+    assert (encoder.parts, encoder.settings.encoder) == (("encoder",), made.SETTINGS.encoder)
     assert torch.equal(encoder.build(["encoder"]).encoder(peaks), network.encoder(peaks))
 
 
@@ -147,7 +141,7 @@ def test_tensors_that_do_not_fit_are_named(fine_tuned, saved, name, size, messag
 )
 def test_what_is_not_supported_or_missing_is_refused_by_name(fine_tuned, saved, changes, message):
     if isinstance(changes, dict):
-        fine_tuned["hyper_parameters"] = hyper_parameters(**changes)
+        fine_tuned["hyper_parameters"] = made.hyper_parameters(**changes)
     else:
         del fine_tuned["hyper_parameters"][changes]
 

@@ -18,12 +18,7 @@ from duallgd_cli.results import HypothesisResult, Structure
 from duallgd_cli.sources import Query
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
-from plugins.authors_network.tests.made_reference import (
-    converted,
-    decoder_file,
-    encoder_file,
-    fine_tuned_file,
-)
+from plugins.authors_network.tests import made_reference as made
 from tests.made_spectra import made_spectrum
 from tests.made_training import cpu
 
@@ -32,7 +27,7 @@ SAMPLING = SamplingSettings(steps=4, samples=9)
 
 @pytest.fixture(scope="module")
 def weights(network, tmp_path_factory):
-    return converted(tmp_path_factory.mktemp("weights"), fine_tuned_file(network))
+    return made.converted(tmp_path_factory.mktemp("weights"), made.fine_tuned_file(network))
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +101,13 @@ def test_autocast_leaves_the_features_alone(weights):
 
 @pytest.mark.parametrize(
     ("content", "missing"),
-    [(decoder_file, "no encoder and no projection"), (encoder_file, "no denoiser and no proj")],
+    [
+        (made.decoder_file, "no encoder and no projection"),
+        (made.encoder_file, "no denoiser and no proj"),
+    ],
 )
 def test_a_part_of_the_system_cannot_predict(network, tmp_path, content, missing):
-    path = converted(tmp_path, content(network))
+    path = made.converted(tmp_path, content(network))
 
     with pytest.raises(WeightsError, match=f"{missing}.* so they cannot predict"):
         load_model(path, cpu())

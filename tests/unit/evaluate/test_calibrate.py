@@ -5,16 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from duallgd_cli.evaluate.calibrate import (
-    ScoredCase,
-    fit,
-    fit_calibration,
-    fit_ranking,
-    judge,
-    logistic,
-    record_of,
-    scored_case,
-)
+from duallgd_cli.evaluate import calibrate
+from duallgd_cli.evaluate.calibrate import ScoredCase, fit, fit_ranking, judge, logistic
 from duallgd_cli.ranking.ranking import FEATURES, RankingModel, SampleStatistics, sigmoid
 from tests.unit.predict.test_ranking import outcome, structure
 
@@ -67,7 +59,7 @@ def test_what_says_nothing_leaves_the_weights_where_they_were():
 
     assert fit_ranking(synthetic(50), RankingModel(log_prior=0.4)).log_prior == 0.4  # never varies
     assert fit_ranking(synthetic(5, present=0.0), start) == start
-    assert fit_ranking([], start) == fit_calibration([], start) == start
+    assert fit_ranking([], start) == calibrate.fit_calibration([], start) == start
     assert fit_ranking(synthetic(3), near).weights == pytest.approx(near.weights, abs=0.1)
 
 
@@ -109,7 +101,7 @@ def test_a_logistic_curve_is_finite_on_degenerate_data(scores, happened):
 def test_a_case_is_scored_with_its_truth_by_first_block_each_molecule_once_at_its_best():
     outcomes = (outcome(structure("A", 10), structure("B", 3)), outcome(structure("A", 5)))
 
-    scored = scored_case(outcomes, "BXXXXXXXXXXXXX", RankingModel(log_share=1.0))
+    scored = calibrate.scored_case(outcomes, "BXXXXXXXXXXXXX", RankingModel(log_share=1.0))
 
     assert scored.features.shape == (2, len(FEATURES))
     assert scored.is_right.tolist() == [False, True]
@@ -143,6 +135,6 @@ def test_accuracy_is_that_of_the_settings_that_most_spectra_have_none_left_out()
     assert (half.top10, half.n_spectra) == (alone.top10 / 2, 120)  # no candidate is a wrong one
     assert sum(part.count for part in half.first.bins) == 120
     record = {"top1": 0.159, "top10": 0.264, "first": {"count": 522.0}}
-    kept, new = (record_of(alone, known) for known in (record, {}))
+    kept, new = (calibrate.record_of(alone, known) for known in (record, {}))
     assert (kept["top1"], kept["top10"], kept["n_spectra"]) == (0.159, 0.264, 522)
     assert (new["top1"], new["n_spectra"], new["first"]) == (alone.top1, 60, kept["first"])
