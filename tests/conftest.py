@@ -22,10 +22,12 @@ SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 if hypothesis is not None:
-    hypothesis.settings.register_profile(
-        "default", deadline=None, derandomize=True, max_examples=50
-    )
-    hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+    profiles = {
+        "default": {"derandomize": True, "max_examples": 50},
+        "thorough": {"max_examples": 1000},
+    }
+    for name, how in profiles.items():
+        hypothesis.settings.register_profile(name, deadline=None, **how)
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
@@ -64,13 +66,10 @@ def pytest_make_parametrize_id(val):
 
 
 def pytest_collection_modifyitems(items):
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if not marked:
-        return
     import torch
 
-    if not torch.cuda.is_available():
-        for item in marked:
+    for item in items:
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
@@ -84,14 +83,10 @@ def example_run(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("example")
     shutil.copy(EXAMPLES / "spectra.mgf", folder)
-    request = PredictRequest(
-        inputs=(str(folder / "spectra.mgf"),),
-        output=str(folder / "out.csv"),
-        formulas=EXAMPLES / "formulas.csv",
-        settings=PredictSettings(sampling=SamplingSettings(samples=20)),
-        parts=True,
-    )
-    predict(request, stub_model())
+    files = (str(folder / "spectra.mgf"),), str(folder / "out.csv")
+    settings = PredictSettings(sampling=SamplingSettings(samples=20))
+    more = {"formulas": EXAMPLES / "formulas.csv", "settings": settings, "parts": True}
+    predict(PredictRequest(*files, **more), stub_model())
     return folder / "out.csv"
 
 

@@ -2,9 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -13,14 +11,10 @@ from typer.cli import get_docs_for_click
 from duallgd_cli.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = sorted(
-    path
-    for pattern in ("*.md", "docs/**/*.md", "weights/**/*.md", "examples/**/*.md", "plugins/*/*.md")
-    for path in ROOT.glob(pattern)
-)
+PATTERNS = ("*.md", "docs/**/*.md", "weights/**/*.md", "examples/**/*.md", "plugins/*/*.md")
+DOCUMENTS = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
 PAGES = [ROOT / "README.md", *(path for path in DOCUMENTS if path.is_relative_to(ROOT / "docs"))]
-PAGE_BYTES = 6_144
-MOST_BYTES = {"README.md": 7_168, "speed.md": 4_096}
+PAGE_BYTES, MOST_BYTES = 6_144, {"README.md": 7_168, "speed.md": 4_096}
 # Words of the makers that no user has, and of a diary; what stands in code is a name.
 PRIVATE = re.compile(
     r"\b(by hand|fold val|releases? \d+|as asked for|re-?rankers?|rivals?|judges?|likeliest"
@@ -31,9 +25,12 @@ _CODE = re.compile(r"^```.*?^```|^(?: {4}[^\n]*\n)+|`[^`\n]+`", re.MULTILINE | r
 _COMMAND = re.compile(r"(?:^|[|;&`] ?|\s{4}|taskset -c 0 )duallgd (?P<line>[^`|;>#\n]*)")
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 _PATH = re.compile(r"`((?:docs|duallgd_cli|examples|plugins|tests|weights)/[\w./-]+)`")
+every_document = pytest.mark.parametrize(
+    "path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
+)
 
 
-def commands(text: str) -> Iterator[list[str]]:
+def commands(text):
     """The words after ``duallgd`` of every command in code, lines that go on joined."""
     for code in _CODE.findall(text.replace("\\\n", " ")):
         for found in _COMMAND.finditer(code):
@@ -41,7 +38,7 @@ def commands(text: str) -> Iterator[list[str]]:
             yield [word for word in shlex.split(found["line"].rstrip(" )")) if word != "..."]
 
 
-def parse(words: list[str]) -> None:
+def parse(words):
     """Refuse a command or an option that does not exist, without running anything."""
     command = typer.main.get_command(app)
     context = command.context_class(command, info_name="duallgd")
@@ -55,18 +52,12 @@ def parse(words: list[str]) -> None:
         command, words = inner, rest[1:]
 
 
-def anchors(path: Path) -> set[str]:
-    """What a link may name after ``#``: the headings, as the site makes ids of them."""
-    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", line).strip().lower().replace(" ", "-") for line in headings}
-
-
-def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
-    """The help of a command, its options and its own commands, as one text each."""
-    options = (getattr(option, "help", None) for option in command.params)
-    yield name, " ".join(text or "" for text in (command.help, command.epilog, *options))
+def every_command(command=None, name="duallgd"):
+    """Each command, groups too, with its full name."""
+    command = command or typer.main.get_command(app)
+    yield name, command
     for inner, below in getattr(command, "commands", {}).items():
-        yield from helps(below, f"{name} {inner}")
+        yield from every_command(below, f"{name} {inner}")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -77,33 +68,25 @@ def test_a_page_is_short_and_in_plain_words(path):
     assert PRIVATE.findall(_CODE.sub("", text)) == []
 
 
-def test_help_is_in_plain_words():
-    texts = dict(helps(typer.main.get_command(app), "duallgd"))
-
-    private = {name for name, text in texts.items() if PRIVATE.search(re.sub("`.*?`", "", text))}
-
-    assert len(texts) > 15
-    assert private == set()
-
-
-def test_the_page_of_commands_has_a_section_for_each_with_all_its_options():
-    """What `make docs` writes as ``commands.md``, by the same function of Typer."""
-    command = typer.main.get_command(app)
-    page = get_docs_for_click(obj=command, ctx=typer.Context(command), name="duallgd")
-    sections = dict(
-        re.findall(r"^#+ `([\w -]+)`\n(.*?)(?=^#+ `|\Z)", page, re.MULTILINE | re.DOTALL)
+def test_help_is_in_plain_words_and_its_page_has_all_commands_and_options():
+    """The page is what `make docs` writes as ``commands.md``, by the same function of Typer."""
+    named = dict(every_command())
+    page = get_docs_for_click(
+        obj=named["duallgd"], ctx=typer.Context(named["duallgd"]), name="duallgd"
     )
-
-    def missing(inner: Any, name: str) -> Iterator[str]:
-        words = (word for option in inner.params for word in option.opts if word[:1] == "-")
-        shown = set(re.findall(r"(?<=[` /])-[\w-]+", sections[name]))
-        yield from (f"{name} {word}" for word in words if word not in shown)
-        for inmost, below in getattr(inner, "commands", {}).items():
-            yield from missing(below, f"{name} {inmost}")
+    sections = re.findall(r"^#+ `([\w -]+)`\n(.*?)(?=^#+ `|\Z)", page, re.MULTILINE | re.DOTALL)
+    shown = {name: set(re.findall(r"(?<=[` /])-[\w-]+", text)) for name, text in sections}
+    missing, private = [], []
+    for name, command in named.items():
+        helps = [command.help, command.epilog, *(getattr(p, "help", "") for p in command.params)]
+        private += PRIVATE.findall(re.sub("`.*?`", "", " ".join(filter(None, helps))))
+        options = {word for option in command.params for word in option.opts if word[:1] == "-"}
+        missing += [f"{name} {word}" for word in options - shown.get(name, set())]
 
     assert "docs --name duallgd --output build/docs/commands.md" in (ROOT / "Makefile").read_text()
-    assert set(sections) == {name for name, _ in helps(command, "duallgd")}
-    assert list(missing(command, "duallgd")) == []
+    assert len(named) > 15
+    assert set(shown) == set(named)
+    assert (missing, private) == ([], [])
 
 
 def test_the_messages_that_a_page_explains_are_those_of_the_program():
@@ -115,25 +98,25 @@ def test_the_messages_that_a_page_explains_are_those_of_the_program():
     assert [words for words in quoted if words not in source and not words.startswith("--")] == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@every_document
 def test_its_commands_exist_with_their_options(path):
     for words in commands(path.read_text(encoding="utf-8")):
         parse(words)
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@every_document
 def test_its_links_and_paths_lead_somewhere(path):
     text = path.read_text(encoding="utf-8")
     linked = [link for link in _LINK.findall(text) if "://" not in link[0]]
     targets = [(path.parent / name if name else path, anchor) for name, anchor in linked]
-    named = [ROOT / name for name in _PATH.findall(text)]
+    targets += [(ROOT / name, "") for name in _PATH.findall(text)]
 
-    assert [str(target) for target in [t for t, _ in targets] + named if not target.exists()] == []
-    assert [
-        f"{target.name}#{anchor}"
-        for target, anchor in targets
-        if anchor and target.suffix == ".md" and anchor not in anchors(target)
-    ] == []
+    assert [str(target) for target, _ in targets if not target.exists()] == []
+    for target, anchor in targets:
+        if anchor and target.suffix == ".md":  # the headings, as the site makes ids of them
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            bare = (re.sub(r"[^\w -]", "", line).strip().lower() for line in headings)
+            assert anchor in {line.replace(" ", "-") for line in bare}, target
 
 
 def test_wrong_commands_are_noticed():

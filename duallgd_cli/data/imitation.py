@@ -7,8 +7,6 @@ spectrum shows and differ in what it leaves open, so a substructure is missed wi
 Bits that are lost each by itself would still tell a molecule from its isomers (84 % of them rather
 than 34 %), and a denoiser that learns from those trusts a prediction too much.
 
-``examples/studies/imitation.py`` compares imitated predictions with those for fold val.
-
 Letters: G molecules, K neighbours, B molecules of a batch, F fingerprint bits.
 """
 

@@ -52,26 +52,16 @@ def fit_membership(weights: Path, run: Path, truth: Path, out: Path) -> Membersh
 
 
 def without_truth(results: Results, truth: str) -> list[HypothesisResult]:
-    """The same with a database that lacks one molecule.
+    """The same with a database that lacks one molecule, of this first block of an InChIKey."""
 
-    Args:
-        results: Of all hypotheses of a feature.
-        truth: First block of its InChIKey.
-    """
-    return [
-        replace(
-            result,
-            structures=tuple(filter(None, (_taken(one, truth) for one in result.structures))),
-        )
-        for result in results
-    ]
+    def taken(structure: Structure) -> Structure | None:
+        if structure.block != truth or DATABASE not in structure.sources:
+            return structure
+        others = tuple(name for name in structure.sources if name != DATABASE)
+        return structure._replace(sources=others) if others else None
 
-
-def _taken(structure: Structure, truth: str) -> Structure | None:
-    if structure.block != truth or DATABASE not in structure.sources:
-        return structure
-    others = tuple(name for name in structure.sources if name != DATABASE)
-    return structure._replace(sources=others) if others else None
+    left = [tuple(filter(None, map(taken, result.structures))) for result in results]
+    return [replace(result, structures=own) for result, own in zip(results, left, strict=True)]
 
 
 def both_worlds(
@@ -79,24 +69,18 @@ def both_worlds(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], list[str]]:
     """What candidates say where a database has the truth and where it lacks it.
 
-    Args:
-        features: Results of each with the first block of the truth's InChIKey.
-        generated: Ranking of generated molecules.
-        database: Ranking of structures of a database.
+    Given are results with the first block of the truth's InChIKey, and the rankings of generated
+    molecules and of structures of a database.
 
     Returns:
         Evidence (X, 5), whether the truth is in the database (X,), the truth of each row.
     """
     rows, inside, names = [], [], []
     for results, truth in features:
-        is_there = any(
-            one.block == truth and DATABASE in one.sources
-            for result in results
-            for one in result.structures
-        )
+        listed = (structure for result in results for structure in result.structures)
+        is_there = any(one.block == truth and DATABASE in one.sources for one in listed)
         worlds = [(results, is_there)]
-        if is_there:
-            worlds.append((without_truth(results, truth), False))
+        worlds += [(without_truth(results, truth), False)] if is_there else []
         for world, label in worlds:
             told = evidence(world, generated, database)
             if told is not None:

@@ -102,7 +102,7 @@ def answering(linked: Sequence[OfCompound], heights: Sequence[float]) -> dict[in
     """For features whose compound another ion answers for, the number of that feature.
 
     A feature takes part whose adduct is hardly in doubt. The best is the protonated, then the
-    deprotonated molecule, then the strongest ion (``examples/studies/together.py``).
+    deprotonated molecule, then the strongest ion.
     """
     members: defaultdict[int, list[int]] = defaultdict(list)
     for number, (compound, adducts) in enumerate(linked):

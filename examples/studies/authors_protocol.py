@@ -76,24 +76,16 @@ TRUE_ORDER: Final = (
 
 
 def elements_in_smiles_order(smiles: str) -> tuple[str, ...]:
-    """Element of each heavy atom, in the order of the canonical SMILES without stereochemistry.
-
-    Raises:
-        MoleculeError: The text is not a SMILES.
-    """
+    """Element of each heavy atom, in the order of the canonical SMILES without stereochemistry."""
     canonical = identity.canonical_smiles(identity.parse_smiles(smiles))
     return tuple(atom.GetSymbol() for atom in identity.parse_smiles(canonical).GetAtoms())
 
 
 @dataclass(frozen=True, eq=False)
 class TrueOrder:
-    """Lists a formula's atoms as the true molecule's canonical SMILES does.
+    """Lists a formula's atoms as the true molecule's canonical SMILES does."""
 
-    Attributes:
-        elements: Element of each heavy atom of the true molecule in that order, by spectrum.
-    """
-
-    elements: Mapping[str, Sequence[str]]
+    elements: Mapping[str, Sequence[str]]  # of its heavy atoms in that order, by spectrum
 
     def __call__(self, hypothesis: Hypothesis) -> NDArray[np.int64]:
         """Which atom of the formula's list stands at each index, int64 (N,).
@@ -117,11 +109,7 @@ class TrueOrder:
 
 @dataclass(frozen=True, eq=False)
 class ToldNoise(generator.AuthorsNoise):
-    """The authors' network when it is shown the true order of the atoms, and says so.
-
-    Attributes:
-        order: That order.
-    """
+    """The authors' network when it is shown the true order of the atoms, and says so."""
 
     order: TrueOrder = field(kw_only=True)
 
@@ -144,8 +132,7 @@ class ToldNoise(generator.AuthorsNoise):
 def pairs_of_order(shown: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where the pairs of the formula's atoms are among those of the atoms as shown, int64 (M,).
 
-    Args:
-        shown: Index in the formula's list of each atom as shown, a permutation (N,).
+    Given is the index in the formula's list of each atom as shown, a permutation (N,).
     """
     ends = np.argsort(shown)[np.stack(np.triu_indices(len(shown), 1))]
     low, high = np.sort(ends, axis=0)
@@ -172,11 +159,7 @@ def told(model: LoadedModel, truths: Iterable[Truth]) -> LoadedModel:
 
 
 def authors(model: LoadedModel) -> generator.AuthorsNoise:
-    """The authors' network.
-
-    Raises:
-        UsageError: The weights are others.
-    """
+    """The authors' network; other weights are refused."""
     for source in model.sources:
         if isinstance(source, generator.AuthorsNoise):
             return source
@@ -187,11 +170,7 @@ def authors(model: LoadedModel) -> generator.AuthorsNoise:
 
 
 def keep_elements(inputs: EvaluationInputs, known: Iterable[str]) -> None:
-    """Leave molecules of other elements out, as the authors do.
-
-    Raises:
-        UsageError: None is left.
-    """
+    """Leave molecules of other elements out, as the authors do."""
     vocabulary, truths = {*known, "H"}, inputs.truths
     listed = " ".join(sorted(vocabulary))
     inputs.truths = [
@@ -227,13 +206,7 @@ def canonical_tautomer(smiles: str) -> MoleculeFigures | None:
 def reference_scores(
     truths: Sequence[Truth], predicted: Sequence[Predicted], settings: EvaluateSettings
 ) -> Scores:
-    """Scores by the authors' rules, under the names of the columns of `duallgd evaluate`.
-
-    Args:
-        truths: What the spectra are.
-        predicted: Ranked structures of the same spectra.
-        settings: Ranks, and whether and how long MCES distances are searched for.
-    """
+    """Scores by the authors' rules, under the names of the columns of `duallgd evaluate`."""
     rows = [_scored(*pair, settings) for pair in zip(truths, predicted, strict=True)]
     names = rows[0] if rows else {}
     return Scores(tuple(truths), {name: np.array([row[name] for row in rows]) for name in names})

@@ -1,6 +1,5 @@
 """What the commands of the studies share: options, how they end, and what they say meanwhile."""
 
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from duallgd_cli.errors import DuallgdError, UsageError, printable
+from duallgd_cli.errors import DuallgdError, printable
 from duallgd_cli.runtime import prepare_environment
 
 _WIDTH_WITHOUT_TERMINAL = 180
@@ -33,11 +32,6 @@ def run(command: Callable[..., Any]) -> None:
         sys.exit(error.exit_code)
 
 
-def typed() -> str:
-    """The command as it was typed, for captions."""
-    return shlex.join(["python", *sys.argv])
-
-
 def say(text: str) -> None:
     """One line on standard error: how the study goes."""
     typer.echo(text, err=True)
@@ -51,16 +45,3 @@ def show(table: Table, *sentences: str) -> None:
     console.print(table)
     for sentence in sentences:
         console.print(sentence, markup=False)
-
-
-def names_in(text: str | None, kind: str, known: dict[str, Any]) -> tuple[str, ...]:
-    """Names with commas between them, each a known one; all of them where the text is empty.
-
-    Raises:
-        UsageError: One is unknown.
-    """
-    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UsageError(f"no {kind} {', '.join(unknown)}; there are {', '.join(known)}")
-    return names or tuple(known)

@@ -56,9 +56,8 @@ def without(case: ScoredCase, names: Sequence[str]) -> ScoredCase:
 def judged(cases: Sequence[ScoredCase]) -> Iterator[tuple[str, float, bool, bool]]:
     """How well each case is ranked by a fit on the cases of other molecules.
 
-    Yields:
-        The molecule, the log-probability of the right candidate (NaN where there is none), whether
-        it is first, and whether it is among the first ten.
+    That is its molecule, the log-probability of the right candidate (NaN where there is none),
+    whether it is first, and whether it is among the first ten.
     """
     for rest, fold in folds(cases):
         model = fit(rest)

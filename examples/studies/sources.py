@@ -103,14 +103,7 @@ def scored(
     ranking: RankingModel,
     seconds: Sequence[float] = (),
 ) -> NDArray:
-    """What is right: found, first, among ten, log-probability, seconds; float64 (B, 5).
-
-    Args:
-        features: Results of the B spectra.
-        truths: Of the spectra, in any order.
-        ranking: Ranks what was proposed.
-        seconds: Processor seconds of each spectrum, as far as they are known.
-    """
+    """What is right: found, first, among ten, log-probability, seconds; float64 (B, 5)."""
     rows = {}
     blocks = {truth.spectrum_id: truth.molecule for truth in truths}
     for number, results in enumerate(features):
@@ -152,11 +145,9 @@ def groups(truths: Sequence[Truth], model: LoadedModel) -> Iterator[tuple[str, N
 
 
 def lines(values: Mapping[str, NDArray], kept: NDArray) -> Iterator[str]:
-    """The table of some of the molecules, a row an arm.
+    """The table of the molecules that are kept, bool (B,), a row an arm.
 
-    Args:
-        values: As `scored` gives them, by arm; seconds are NaN where nothing was predicted anew.
-        kept: Which molecules, bool (B,).
+    Values are as `scored` gives them; seconds are NaN where nothing was predicted anew.
     """
     yield f"| {' | '.join(_HEADER)} |"
     yield "|---" * len(_HEADER) + "|"

@@ -39,7 +39,6 @@ from duallgd_cli.diffusion.sampler import Sampler, on_one_thread, sample
 from duallgd_cli.errors import Failure, UsageError, clip, printable, quote
 from duallgd_cli.files import claim, write_atomically
 from duallgd_cli.predict import api
-from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean, resolved
 from duallgd_cli.spectra.features import Inputs
@@ -93,33 +92,20 @@ show(0);
 
 
 class Step(NamedTuple):
-    """All candidates at one step.
+    """All candidates at one step."""
 
-    Attributes:
-        noise: Proportion of the bonds that are still random.
-        bond_class: The bonds there, int64 (S, M).
-        bond_prob: What the network expects of the finished bonds, float32 (S, M, C).
-    """
-
-    noise: float
-    bond_class: NDArray[np.int64]
-    bond_prob: NDArray[np.float32]
+    noise: float  # proportion of the bonds that are still random
+    bond_class: NDArray[np.int64]  # the bonds there, (S, M)
+    bond_prob: NDArray[np.float32]  # what the network expects of the finished bonds, (S, M, C)
 
 
 class Ending(NamedTuple):
-    """What a candidate became.
+    """What a candidate became."""
 
-    Attributes:
-        mol: The molecule, its atoms in the order of the bonds; None where the bonds are none.
-        words: What it is, for the caption.
-        at: Where its atoms are drawn, (N, 2).
-        drawing: Clean drawing as SVG elements.
-    """
-
-    mol: Chem.Mol | None
-    words: str
-    at: NDArray[np.float64]
-    drawing: str
+    mol: Chem.Mol | None  # its atoms in the order of the bonds; None where these are no molecule
+    words: str  # what it is, for the caption
+    at: NDArray[np.float64]  # where its atoms are drawn, (N, 2)
+    drawing: str  # clean, as SVG elements
 
 
 def chosen(spectra: str, which: str, formula: str | None) -> AnnotatedSpectrum:
@@ -298,7 +284,8 @@ def substructures(endings: Sequence[Ending], fingerprint: NDArray[np.float32]) -
         morgan.GetFingerprint(end.mol, additionalOutput=seen)
         for bit, ((atom, radius), *_) in seen.GetBitInfoMap().items():
             bonds = Chem.FindAtomEnvironmentOfRadiusN(end.mol, radius, atom)
-            atoms = {atom, *(a for b in bonds for a in _ends(end.mol.GetBondWithIdx(b)))}
+            found = [end.mol.GetBondWithIdx(bond) for bond in bonds]
+            atoms = {atom, *(a for b in found for a in (b.GetBeginAtomIdx(), b.GetEndAtomIdx()))}
             names[bit] = Chem.MolFragmentToSmiles(end.mol, list(atoms), list(bonds))
             holders.setdefault(bit, []).append(number)
     large = [bit for bit in names if len(names[bit]) > 2 and bit < len(fingerprint)]
@@ -306,10 +293,6 @@ def substructures(endings: Sequence[Ending], fingerprint: NDArray[np.float32]) -
         which = ", ".join(map(str, holders[bit]))
         yield f"<tr><td><code>{escape(names[bit])}</code></td><td>{fingerprint[bit]:.0%}</td>"
         yield f"<td>{which}</td></tr>"
-
-
-def _ends(bond: Chem.Bond) -> tuple[int, int]:
-    return bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
 
 
 def page(
@@ -364,32 +347,6 @@ it</th><th>Probability</th><th>In candidate</th></tr>"""
 """
 
 
-def follow(
-    model: LoadedModel,
-    spectra: str,
-    output: Path,
-    *,
-    which: str = "1",
-    formula: str | None = None,
-    settings: SamplingSettings,
-    seed: int = 0,
-) -> None:
-    """Draw candidates of one spectrum step by step and write the page.
-
-    Raises:
-        UsageError: The spectrum cannot be drawn, or the weights are not those of this network.
-    """
-    if model.sampler is None:
-        raise UsageError(f"weights {model.name} cannot be followed; take weights of duallgd")
-    annotated = chosen(spectra, which, formula)
-    fingerprint, _ = model.encode(annotated)
-    formula_drawn = annotated.hypothesis.formula
-    steps, log_prob = drawn(model.sampler, fingerprint, formula_drawn, settings, seed)
-    bonds = zip(steps[-1].bond_class, log_prob, strict=True)
-    endings = [ending(formula_drawn, *graph) for graph in bonds]
-    write_atomically(output, page(annotated, steps, endings, fingerprint))
-
-
 def trace(
     spectra: Annotated[str, typer.Argument(help="File of spectra.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="HTML file to write.")],
@@ -403,11 +360,16 @@ def trace(
 ) -> None:
     """Write a page that shows how the structures of one spectrum come about."""
     claim({"the output": output}, [("an input, the spectra", spectra)], force=force)
-    settings = SamplingSettings(samples=samples, steps=steps)
-    follow(
-        *(api.load(weights), spectra, output),
-        **{"which": spectrum, "formula": formula, "settings": settings, "seed": seed},
-    )
+    model, settings = api.load(weights), SamplingSettings(samples=samples, steps=steps)
+    if model.sampler is None:
+        raise UsageError(f"weights {model.name} cannot be followed; take weights of duallgd")
+    annotated = chosen(spectra, spectrum, formula)
+    fingerprint, _ = model.encode(annotated)
+    atoms = annotated.hypothesis.formula
+    recorded, log_prob = drawn(model.sampler, fingerprint, atoms, settings, seed)
+    bonds = zip(recorded[-1].bond_class, log_prob, strict=True)
+    endings = [ending(atoms, *graph) for graph in bonds]
+    write_atomically(output, page(annotated, recorded, endings, fingerprint))
     command.say(f"-> {output}; open it in a browser")
 
 

@@ -44,15 +44,10 @@ from duallgd_cli.tables import table_rows
 
 @dataclass(frozen=True, eq=False)
 class TrueFingerprints:
-    """An encoder that knows the answer.
+    """An encoder that knows the answer."""
 
-    Attributes:
-        bits: Set Morgan bits of the true molecule, by spectrum.
-        encode: The trained encoder, for what each bit speaks for a molecule beside its isomers.
-    """
-
-    bits: Mapping[str, NDArray[np.uint16]]
-    encode: Encode
+    bits: Mapping[str, NDArray[np.uint16]]  # set Morgan bits of the true molecule, by spectrum
+    encode: Encode  # the trained one: what each bit speaks for a molecule beside its isomers
 
     def __call__(self, annotated: AnnotatedSpectrum) -> Encoded:
         """Zeros and ones of the true molecule, float32 (4096,); the rest as the spectrum says."""
@@ -62,12 +57,7 @@ class TrueFingerprints:
 
 
 def knowing(model: LoadedModel, truths: Sequence[Truth]) -> LoadedModel:
-    """A model whose sources and scores are given the true fingerprints.
-
-    Args:
-        model: Whose encoder is replaced.
-        truths: What the spectra are.
-    """
+    """A model whose sources and scores are given the true fingerprints."""
     bits = {
         truth.spectrum_id: identity.fingerprint(identity.parse_smiles(truth.smiles))
         for truth in truths
@@ -81,13 +71,7 @@ def predicted_by(
 ) -> dict[str, Predicted]:
     """What a model makes of the spectra of an evaluation; what is finished of it is kept.
 
-    Args:
-        model: Predicts with the settings and the seed of the evaluation.
-        folder: Of the evaluation.
-        found: Contents of its results.json.
-
-    Raises:
-        UsageError: It took formulas from a table.
+    It predicts with the settings and the seed of results.json, of which `found` is the contents.
     """
     given = dict(found["prediction"]["settings"])
     if given.pop("formulas"):
@@ -121,11 +105,7 @@ def steps(ours: Scores, bound: Scores) -> dict[str, Estimate]:
 
     Shares of spectra, each at most about the one before it: a perfect bond matrix is assembled into
     the right molecule; that is drawn from its true fingerprint, and first there; it is drawn at
-    all; it is among the first ten; it is first.
-
-    Args:
-        ours: Of the predictions.
-        bound: Of predictions of the same spectra from their true fingerprints.
+    all; it is among the first ten; it is first. The bound is of true fingerprints.
     """
     recovered = [float(assembly_recovers(truth.smiles)) for truth in ours.truths]
     right = {

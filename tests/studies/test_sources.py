@@ -1,6 +1,7 @@
 """What each source is worth: what is put together, figures, and a run on a stand-in."""
 
 from dataclasses import replace
+from itertools import chain
 from math import log
 
 import numpy as np
@@ -10,6 +11,7 @@ from rdkit import Chem
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.identity import inchikey_block, parse_smiles
+from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.predict.pipeline import merge
 from duallgd_cli.ranking.ranking import RankingModel
@@ -18,9 +20,7 @@ from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.spectra.types import Source
 from tests.stub_model import StubNoise, stub_model
 
-pytest.importorskip("scipy", reason="needs the evaluate extra")
-DRAWN = ("CCCO", "CCOC", "CCCO", "CC(C)O")
-LISTED = ("CC(C)O", "CCOC")
+DRAWN, LISTED = ("CCCO", "CCOC", "CCCO", "CC(C)O"), ("CC(C)O", "CCOC")
 
 
 def merged(*proposals):
@@ -37,29 +37,30 @@ def proposed(source, smiles, log_likelihood=None):
 
 def test_what_sources_gave_apart_is_what_they_give_together():
     noise = [*proposed("noise", DRAWN, -3.0), *proposed("noise", ["CCCO"], -9.0)]
-    analogues = [*proposed("analogues", DRAWN[:2], -1.0), Proposal("analogues", None)]
-    listed = proposed("enumerated", LISTED)
+    parts = (
+        noise,
+        [*proposed("analogues", DRAWN[:2], -1.0), Proposal("analogues", None)],
+        proposed("enumerated", LISTED),
+    )
 
-    together = sources.joined([merged(*noise), merged(*analogues), merged(*listed)])
+    together = sources.joined([merged(*part) for part in parts])
 
-    expected = merged(*noise, *analogues, *listed)
-    assert together.structures == expected.structures
-    assert (together.sampled, together.distinct) == (expected.sampled, expected.distinct) == (10, 3)
+    assert together.structures == merged(*chain.from_iterable(parts)).structures
+    assert (together.sampled, together.distinct) == (10, 3)
 
 
 def test_the_truth_is_found_first_among_ten_or_not():
     results = [[merged(*proposed("noise", DRAWN))]]
-    neutral = RankingModel()
 
-    def of(smiles):
+    def row(smiles):
         truth = Truth("S", smiles, inchikey_block(parse_smiles(smiles)))
-        return sources.scored(results, [truth], neutral, [2.0])[0]
+        return sources.scored(results, [truth], RankingModel(), [2.0])[0].tolist()
 
-    found, first, ten, log_p, seconds = of("CCCO")
+    found, first, ten, log_p, seconds = row("CCCO")
     assert (found, first, ten, seconds) == (1, 1, 1, 2.0)
     assert log(1e-4) < log_p < 0
-    assert of("CCOC")[:3].tolist() == [1, 0, 1]
-    assert of("C1CCC1").tolist() == [0, 0, 0, log(1e-4), 2.0]
+    assert row("CCOC")[:3] == [1, 0, 1]
+    assert row("C1CCC1") == [0, 0, 0, log(1e-4), 2.0]
 
 
 def test_a_row_has_paired_differences_to_all_sources():
@@ -79,9 +80,8 @@ def test_a_row_has_paired_differences_to_all_sources():
 
 @pytest.mark.slow
 def test_every_source_has_its_rows_and_a_second_run_predicts_nothing(
-    study, table, hashes, tmp_path, monkeypatch
+    study, table, tmp_path, monkeypatch
 ):
-    own = stub_model()
     asked = []
 
     class Counted(StubNoise):
@@ -90,18 +90,17 @@ def test_every_source_has_its_rows_and_a_second_run_predicts_nothing(
             return super().propose(query, n, seed)
 
     named = tuple(Counted(name=name) for name in ("enumerated", "templates", "noise"))
-    model = replace(own, sources=named)
+    model = replace(stub_model(), sources=named)
     monkeypatch.setattr(sources.api, "load", lambda *_, **__: model)
-    options = "--fold test --molecules 3 -o out --train-hashes"
+    TrainingHashes.of(["AAAAAAAAAAAAAA"]).write(tmp_path / "none.train.hashes")
+    options = "--fold test --molecules 3 -o out --train-hashes none.train.hashes"
 
-    first = study(sources.main, table, *options.split(), hashes)
-    assert first.code == 0, first.err
+    first = study(sources.main, table, *options.split())
     predicted = len(asked)
-    again = study(sources.main, table, *options.split(), hashes)
+    again = study(sources.main, table, *options.split())
 
-    assert again.out == first.out
-    times = (tmp_path / "out" / "noise" / "cpu_s.txt").read_text().split()
-    assert len(times) == 3
+    assert (first.code, again.out) == (0, first.out), first.err
+    assert len((tmp_path / "out/noise/cpu_s.txt").read_text().split()) == 3
     assert len(asked) == predicted == 3 * (3 + 3)
     whole = first.out.partition("at most 20 heavy atoms")[0].splitlines()
     assert [line.split(" | ")[0].removeprefix("| ") for line in whole[5:-1]] == [

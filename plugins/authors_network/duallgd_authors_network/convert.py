@@ -105,9 +105,7 @@ _DEPTH: Final = 50
 def convert(source: Path, seed: int = DEFAULT_SEED) -> ReferenceCheckpoint:
     """Read one of the authors' files: fine-tuned system, pre-trained decoder or encoder.
 
-    Args:
-        source: Their .ckpt or .pt file.
-        seed: Seed of the random features, which their files do not hold.
+    The random features, which their files do not hold, are drawn from the seed.
 
     Raises:
         WeightsError: Not such a file, a tensor is missing or left over (all are listed), or the
@@ -175,15 +173,7 @@ def _of_part(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
 def _of_denoiser(
     content: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> tuple[ReferenceSettings, dict[str, object]]:
-    """Settings of a system with a decoder, and the authors' switches that they follow from.
-
-    Args:
-        content: Top level of the file.
-        tensors: Those of the denoiser.
-
-    Raises:
-        WeightsError: Settings or statistics are missing, or of a form that is not supported.
-    """
+    """Settings of a system with a decoder, and the authors' switches that they follow from."""
     given: Any = plain(content.get("hyper_parameters"))
     if not isinstance(given, Mapping):
         raise WeightsError(
@@ -244,9 +234,6 @@ def plain(value: object, depth: int = 0) -> object:
 def variant_of(switches: Mapping[str, object]) -> dict[str, Any]:
     """Settings that the authors' switches ask for, where they differ from the released ones.
 
-    Args:
-        switches: Values by the authors' names; unknown names are ignored.
-
     Raises:
         WeightsError: A value whose network is not built here: dense bond layers, a network without
             an atom stream, diffusion over atoms.
@@ -267,13 +254,7 @@ def variant_of(switches: Mapping[str, object]) -> dict[str, Any]:
 def denoiser_settings(
     tensors: Mapping[str, Tensor], heads: int, n_features: int, variant: Mapping[str, Any]
 ) -> ReferenceDenoiserSettings:
-    """Settings of the denoiser that fits some tensors.
-
-    Args:
-        tensors: Of one denoiser.
-        heads: Attention heads, which no shape shows.
-        n_features: Random features of a head, which no shape shows.
-        variant: As from `variant_of`.
+    """Settings of the denoiser that fits some tensors; no shape shows heads and features.
 
     Raises:
         WeightsError: A tensor that every denoiser has is missing.
@@ -346,14 +327,10 @@ def draw_projection(
     Reference: its rows have norm 1/4 (for 128 features of width 8) instead of about sqrt(width),
     which makes the kernel nearly independent of the query. Weights trained with it need it.
 
-    Args:
-        n_features: R.
-        width: D.
-        generator: Source of randomness; record its seed beside the weights.
-        orthogonal: Without it the rows are plain Gaussian ones, which the authors call "iid".
+    Without `orthogonal` they are plain Gaussian ones, which the authors call "iid".
 
     Returns:
-        float32 (R, D).
+        float32 (n_features, width).
     """
     if not orthogonal:
         return torch.randn(n_features, width, generator=generator)

@@ -43,33 +43,20 @@ _EPSILON: Final = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class NoisyGraphs:
-    """What the reference denoiser reads.
+    """What the reference denoiser reads."""
 
-    Attributes:
-        atoms: Atom features, (B, N, atom_inputs).
-        bond_class: Noisy classes, int64 (B, M); none at padded pairs.
-        condition: Projected fingerprint, (B, condition_width), or one row for all graphs.
-        whole: Features of the graph and its noise level, (B, global_inputs).
-        atom_mask: Real atoms, bool (B, N).
-        diagonal: Bond class shown on the diagonal: none after any draw, `NO_CLASS` before the
-            first.
-    """
-
-    atoms: Tensor
-    bond_class: Tensor
-    condition: Tensor
-    whole: Tensor
-    atom_mask: Tensor
-    diagonal: int = 0
+    atoms: Tensor  # features, (B, N, atom_inputs)
+    bond_class: Tensor  # noisy classes, int64 (B, M); none at padded pairs
+    condition: Tensor  # projected fingerprint, (B, condition_width), or one row for all graphs
+    whole: Tensor  # features of the graph and its noise level, (B, global_inputs)
+    atom_mask: Tensor  # real atoms, bool (B, N)
+    diagonal: int = 0  # class shown there: none after any draw, `NO_CLASS` before the first
 
 
 def post_norm(x: Tensor, change: Tensor, parts: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
     """Residual and norm around an attention's change, then around a feed-forward network.
 
-    Args:
-        x: States, (..., width).
-        change: From attention, (..., width).
-        parts: The feed-forward network's two linear maps, then the two norms.
+    Parts are the feed-forward network's two linear maps, then the two norms.
     """
     up, down, after_attention, after_feed = parts
     x = after_attention(x + change)
@@ -77,12 +64,7 @@ def post_norm(x: Tensor, change: Tensor, parts: Sequence[Callable[[Tensor], Tens
 
 
 class ReferenceFilm(nn.Module):
-    """Feature-wise linear modulation by the global state (equation 8).
-
-    Args:
-        global_width: Channels of the global state.
-        width: Channels of the stream.
-    """
+    """Feature-wise linear modulation of a stream by the global state (equation 8)."""
 
     def __init__(self, global_width: int, width: int) -> None:
         super().__init__()
@@ -95,12 +77,7 @@ class ReferenceFilm(nn.Module):
 
 
 class Pooled(nn.Module):
-    """A linear map of the mean, minimum, maximum and variance over real rows.
-
-    Args:
-        width: Channels of a row.
-        outputs: Output channels.
-    """
+    """A linear map of the mean, minimum, maximum and variance over real rows."""
 
     def __init__(self, width: int, outputs: int) -> None:
         super().__init__()
@@ -143,14 +120,7 @@ class EdgeModulatedAttention(nn.Module):
     def forward(
         self, atoms: Tensor, edges: Tensor, y: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Change of the atoms, of the edges and of the global state.
-
-        Args:
-            atoms: (B, N, C).
-            edges: (B, N, N, E).
-            y: (B, global_width).
-            mask: Real atoms, bool (B, N).
-        """
+        """Change of the atoms (B, N, C), edges (B, N, N, E) and global state (B, global_width)."""
         scores = (self.q(atoms) * self.scale).unsqueeze(2) * self.k(atoms).unsqueeze(1)
         scores = scores * (self.e_mul(edges) + 1) + self.e_add(edges)  # (B, N, N, C)
         gain, shift = 1 + self.y_e_mul(y), self.y_e_add(y)
@@ -194,11 +164,8 @@ class PrimalLayer(nn.Module):
 class RandomFeatures(nn.Module):
     """Features of queries and keys whose products stand for attention weights.
 
-    Args:
-        kernel: One of "elu", "positive" (those of FAVOR+) and "waves" (sines and cosines, whose
-            products may be negative).
-        n_features: R; "elu" has none.
-        width: D.
+    The kernel is "elu", "positive" (FAVOR+) or "waves" (sines and cosines, whose products may be
+    negative).
     """
 
     random_features: Tensor
@@ -225,13 +192,7 @@ class RandomFeatures(nn.Module):
 
 
 class StreamAttention(nn.Module):
-    """Attention of one stream to another, or to itself, as far as a mask lets it see.
-
-    Args:
-        width: Channels of the stream that attends, and is changed.
-        other_width: Channels of the stream that it attends to.
-        heads: Number of heads.
-    """
+    """Attention of one stream to another, or to itself, as far as a mask lets it see."""
 
     def __init__(self, width: int, other_width: int, heads: int) -> None:
         super().__init__()
@@ -242,12 +203,9 @@ class StreamAttention(nn.Module):
         self.heads = heads
 
     def forward(self, target: Tensor, source: Tensor, mask: Tensor) -> Tensor:
-        """Change of the target, (B, L, width).
+        """Change of the target (B, L, width), whose rows attend to the source (B, S, other_width).
 
-        Args:
-            target: Rows that attend, (B, L, width).
-            source: Rows that they attend to, (B, S, other_width).
-            mask: Which they see, bool (B or 1, L or 1, S), at least one each.
+        The mask says which they see, bool (B or 1, L or 1, S), at least one each.
         """
         query, key, value = (
             project(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -303,11 +261,7 @@ class DualLayer(nn.Module):
 
 
 class ReferenceDenoiser(nn.Module):
-    """The authors' dual-stream denoiser.
-
-    Args:
-        settings: Sizes and variant.
-    """
+    """The authors' dual-stream denoiser."""
 
     def __init__(self, settings: ReferenceDenoiserSettings) -> None:
         super().__init__()
@@ -343,14 +297,7 @@ class ReferenceDenoiser(nn.Module):
         self.mlp_out_y = perceptron(width, settings.global_hidden, settings.condition_width)
 
     def forward(self, graphs: NoisyGraphs) -> Tensor:
-        """Logits of the clean bond classes.
-
-        Args:
-            graphs: Noisy graphs with their features.
-
-        Returns:
-            (B, M, classes); meaningless at padded pairs.
-        """
+        """Logits of the clean bond classes, (B, M, classes); meaningless at padded pairs."""
         mask = graphs.atom_mask
         line = line_graph(mask.shape[1], graphs.bond_class.device)
         real = pair_mask(mask, line)
@@ -379,9 +326,7 @@ class ReferenceDenoiser(nn.Module):
     def embedded(self, square: Tensor) -> Tensor:
         """Ordered pairs of atoms by bond class, hop distance and degrees, (B, N, N, E).
 
-        Args:
-            square: Class of every ordered pair or `NO_CLASS`, int64 (B, N, N), symmetric; padded
-                atoms have no bonds.
+        The square of classes, int64 (B, N, N), is symmetric; padded atoms have no bonds.
         """
         dtype = self.primal_struct_proj.weight.dtype
         shown = one_hot(square, N_CLASSES + 1)[..., :N_CLASSES].to(dtype)
@@ -446,16 +391,7 @@ def incidence(line: LineGraph) -> Tensor:
 
 
 def square_of(bond_class: Tensor, diagonal: int, line: LineGraph) -> Tensor:
-    """Classes of all ordered pairs.
-
-    Args:
-        bond_class: int64 (B, M).
-        diagonal: Class of an atom with itself, or `NO_CLASS`.
-        line: Line graph of N atoms.
-
-    Returns:
-        int64 (B, N, N).
-    """
+    """Classes of all ordered pairs, int64 (B, N, N), from (B, M) and one for the diagonal."""
     n = line.n_atoms
     return pad(bond_class, (0, 1), value=diagonal)[:, line.square].view(-1, n, n)
 

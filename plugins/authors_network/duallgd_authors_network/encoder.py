@@ -71,21 +71,13 @@ ADDUCT_INDEX: Final = {parse_adduct(name): index for index, name in enumerate(_A
 
 @dataclass(frozen=True, eq=False)
 class FormulaPeaks:
-    """Annotated spectra as the reference reads them; the last real token is the whole ion.
+    """Annotated spectra as the reference reads them; the last real token is the whole ion."""
 
-    Attributes:
-        counts: Atoms of each sub-formula in the reference's element order, (B, K, N_ELEMENTS).
-        token_type: 0 for peaks, `WHOLE_TYPE` for the whole, int64 (B, K).
-        adduct: Index of the adduct, int64 (B, K).
-        intensity: (B, K); 1 for the whole.
-        n_tokens: Real tokens, int64 (B,), at least 1.
-    """
-
-    counts: Tensor
-    token_type: Tensor
-    adduct: Tensor
-    intensity: Tensor
-    n_tokens: Tensor
+    counts: Tensor  # atoms of each sub-formula in the reference's order, (B, K, N_ELEMENTS)
+    token_type: Tensor  # 0 for peaks, `WHOLE_TYPE` for the whole, int64 (B, K)
+    adduct: Tensor  # index, int64 (B, K)
+    intensity: Tensor  # (B, K); 1 for the whole
+    n_tokens: Tensor  # real ones, int64 (B,), at least 1
 
     def to(self, device: torch.device) -> "FormulaPeaks":
         """The same on another device."""
@@ -136,13 +128,7 @@ class DifferenceAttention(nn.Module):
         nn.init.xavier_uniform_(self.in_proj_weight)
 
     def forward(self, tokens: Tensor, differences: Tensor, mask: Tensor) -> Tensor:
-        """Change of the tokens, (B, K, C).
-
-        Args:
-            tokens: (B, K, C).
-            differences: (B, K, K, C).
-            mask: Real tokens, bool (B, K).
-        """
+        """Change of the tokens, (B, K, C), from them, their differences (B, K, K, C) and a mask."""
         heads, width = self.bias_u.shape
         projected = linear(tokens, self.in_proj_weight, self.in_proj_bias)
         query, key, value = projected.unflatten(-1, (3, heads, width)).unbind(2)
@@ -173,11 +159,7 @@ class TokenLayer(nn.Module):
 
 
 class PeakTransformer(nn.Module):
-    """Annotated spectra to the state of the token that stands for the whole.
-
-    Args:
-        settings: Sizes.
-    """
+    """Annotated spectra to the state of the token that stands for the whole."""
 
     def __init__(self, settings: ReferenceEncoderSettings) -> None:
         super().__init__()
@@ -238,11 +220,7 @@ class GrowingFingerprint(nn.Module):
 
 
 class ReferenceEncoder(nn.Module):
-    """Annotated spectra to fingerprint probabilities.
-
-    Args:
-        settings: Sizes.
-    """
+    """Annotated spectra to fingerprint probabilities."""
 
     def __init__(self, settings: ReferenceEncoderSettings) -> None:
         super().__init__()
@@ -268,12 +246,7 @@ def reordered(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
 def process_peaks(
     mz: NDArray[np.float64], intensity: NDArray[np.float64], precursor_mz: float | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Merge, cut, scale and choose peaks as the reference does.
-
-    Args:
-        mz: Of all spectra of one ion, one after another, (P,).
-        intensity: (P,), at least 0.
-        precursor_mz: None where it is not known.
+    """Merge, cut, scale and choose peaks, (P,), of all spectra of one ion as the reference does.
 
     Returns:
         m/z and the square root of the relative intensity, the most intense first.
@@ -303,12 +276,7 @@ def assign(
 
     The reference adds the whole adduct to every sub-formula and allows no negative unsaturation.
 
-    Args:
-        formula: Of the molecule.
-        adduct: Of its ion.
-        mz: (P,).
-        tolerance_ppm: Deviations must be below it, in ppm of the peak's m/z or of 200, whichever is
-            more.
+    Deviations are in ppm of the peak's m/z or of 200, whichever is more, and below the tolerance.
 
     Returns:
         For those peaks that have a sub-formula, in the order given: index of the peak, (K,); atoms
@@ -334,14 +302,7 @@ def reference_peaks(
     intensity: NDArray[np.float64],
     precursor_mz: float | None = None,
 ) -> FormulaPeaks:
-    """What the reference's encoder reads of one ion, as a batch of one.
-
-    Args:
-        formula: Formula of the molecule, whose charge is not looked at.
-        adduct: How it was ionised.
-        mz: Raw peaks, (P,).
-        intensity: (P,).
-        precursor_mz: None where it is not known.
+    """What the reference's encoder reads of the raw peaks, (P,), of one ion, as a batch of one.
 
     Raises:
         ValueError: An adduct that the reference does not know.

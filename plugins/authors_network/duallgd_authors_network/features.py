@@ -41,11 +41,6 @@ def atoms_of(
     The network sees their order. In the order of the true molecule's canonical SMILES, as the
     authors test, it reads part of the answer; in any order that a formula determines, it does not.
 
-    Args:
-        symbols: Element of each heavy atom, in the order to be used.
-        settings: Settings of the network, which name its elements.
-        device: Where the tensor shall lie; the CPU if None.
-
     Raises:
         UnsupportedElementError: Elements that the network was not trained on.
     """
@@ -68,16 +63,9 @@ def with_features(
     condition: Tensor,
     diagonal: int = 0,
 ) -> NoisyGraphs:
-    """The denoiser's input for noisy graphs.
+    """The denoiser's input for noisy graphs; see `NoisyGraphs`.
 
-    Args:
-        settings: Settings of the network, which name its elements and its largest graph.
-        atom_class: Elements as indices into `settings.atom_symbols`, int64 (B, N).
-        atom_mask: Real atoms, bool (B, N).
-        bond_class: Noisy classes, int64 (B, M).
-        time: Noise level t / T, (B,).
-        condition: Projected fingerprint, (B or 1, condition_width).
-        diagonal: Class shown on the diagonal, as in `NoisyGraphs`.
+    Atoms are indices into the settings' `atom_symbols`, int64 (B, N), time is t / T, (B,).
     """
     mask, symbols = atom_mask, settings.atom_symbols
     line = line_graph(mask.shape[1], bond_class.device)
@@ -102,12 +90,9 @@ def with_features(
 
 
 def cycles(adjacency: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers of cycles, divided by ten and at most one.
+    """Numbers of cycles, divided by ten and at most one, from adjacency without diagonal (B, N, N).
 
     Closed walks of a length, less those that are no cycle (formulas of Harary and Manvel).
-
-    Args:
-        adjacency: 0 and 1 without a diagonal, (B, N, N).
 
     Returns:
         Cycles of 3, 4 and 5 atoms through each atom, (B, N, 3), and of 3 to 6 in each graph (B, 4).

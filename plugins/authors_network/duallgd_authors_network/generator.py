@@ -56,15 +56,9 @@ BY_FREQUENCY: Final = RankingModel(fingerprint_tanimoto=0.0)
 
 @dataclass(frozen=True, eq=False)
 class AuthorsNoise:
-    """A source that draws bond matrices with the authors' network.
+    """A source that draws bond matrices with the authors' network."""
 
-    Attributes:
-        model: On the runtime's device, in evaluation mode.
-        runtime: Device and precision.
-        name: Of the source.
-    """
-
-    model: ReferenceDualLGD
+    model: ReferenceDualLGD  # on the runtime's device, in evaluation mode
     runtime: Runtime
     name: str = "noise"
 
@@ -146,13 +140,8 @@ def bound(
 ) -> Denoise:
     """The denoiser of one ion: noisy classes (S, M) and a step t to logits (S, M, classes).
 
-    Args:
-        denoiser: On the device of the condition.
-        settings: Of the whole system.
-        atom_class: Atoms of one graph as `atoms_of` gives them, (1, N), on that device.
-        condition: Its projected fingerprint, (1, condition_width).
-        precision: Context of the network's own products; the features, which are counts and
-            eigenvectors, stay in float32.
+    Atoms are as `atoms_of` gives them, (1, N). The precision is that of the network's own products;
+    the features, which are counts and eigenvectors, stay in float32.
     """
 
     def denoise(bond_class: Tensor, t: int) -> Tensor:
@@ -170,10 +159,6 @@ def bound(
 
 def load_for_prediction(path: Path, runtime: Runtime) -> LoadedModel:
     """Load converted weights of the authors' fine-tuned system for prediction.
-
-    Args:
-        path: As the command `convert` writes it.
-        runtime: Where to run.
 
     Raises:
         WeightsError: Broken, or only an encoder or only a decoder.

@@ -15,54 +15,31 @@ from duallgd_authors_network.core import (
 
 @dataclass(frozen=True, slots=True)
 class ReferenceDenoiserSettings:
-    """The reference denoiser. Defaults are the released configuration.
+    """The reference denoiser. Defaults are the released configuration."""
 
-    Attributes:
-        layers: Number of dual-stream layers.
-        atom_inputs: Features of an atom.
-        condition_width: Channels of the projected fingerprint, the first part of the global input.
-        global_inputs: Features of the whole graph, the second part of the global input.
-        atom_width: Channels of an atom, d_x.
-        edge_width: Channels of an atom pair in either stream, d_e.
-        global_width: Channels of the global state, d_y.
-        atom_hidden: Hidden channels of the perceptron that reads atoms.
-        edge_hidden: Hidden channels of those that read bonds and write logits.
-        global_hidden: Hidden channels of those that read and write the global state.
-        atom_feed: Hidden channels of the atoms' feed-forward network.
-        edge_feed: Hidden channels of the edges' feed-forward network.
-        global_feed: Hidden channels of the global state's feed-forward network; the paper says
-            2048, its counts say 1024.
-        pair_feed: Hidden channels of the bond stream's feed-forward network.
-        heads: Heads of every attention.
-        n_features: Random features of a head of the bond stream; 0 where the kernel needs none.
-        kernel: Attention of the bond stream: FAVOR+ with positive features, with sines and
-            cosines, linear attention with elu + 1, or exact softmax.
-        synchronisation: Cross-attention between the streams: both directions, atoms from pairs
-            alone, pairs from atoms alone, none, or both without the incidence mask.
-        readout: Logits from the bond stream, or from the edges of the atom stream.
-        streams: Both streams, or the atom stream alone ("without line graph").
-    """
-
-    layers: int = 5
-    atom_inputs: int = 16
-    condition_width: int = 2048
-    global_inputs: int = 13
-    atom_width: int = 256
-    edge_width: int = 64
-    global_width: int = 1024
-    atom_hidden: int = 256
-    edge_hidden: int = 128
-    global_hidden: int = 2048
-    atom_feed: int = 256
+    layers: int = 5  # dual-stream layers
+    atom_inputs: int = 16  # features of an atom
+    condition_width: int = 2048  # of the projected fingerprint, first part of the global input
+    global_inputs: int = 13  # features of the whole graph, its second part
+    atom_width: int = 256  # d_x
+    edge_width: int = 64  # of an atom pair in either stream, d_e
+    global_width: int = 1024  # d_y
+    atom_hidden: int = 256  # of the perceptron that reads atoms
+    edge_hidden: int = 128  # of those that read bonds and write logits
+    global_hidden: int = 2048  # of those that read and write the global state
+    atom_feed: int = 256  # hidden channels of the feed-forward networks
     edge_feed: int = 128
-    global_feed: int = 1024
-    pair_feed: int = 256
-    heads: int = 8
-    n_features: int = 128
+    global_feed: int = 1024  # the paper says 2048, its counts say 1024
+    pair_feed: int = 256  # of the bond stream
+    heads: int = 8  # of every attention
+    n_features: int = 128  # random ones of a head of the bond stream; 0 where the kernel needs none
+    # of the bond stream: FAVOR+ with positive features, with sines and cosines, elu + 1, or exact
     kernel: Literal["positive", "waves", "elu", "softmax"] = "positive"
+    # cross-attention in both directions, atoms from pairs alone, pairs from atoms alone, none, or
+    # both without the incidence mask
     synchronisation: Literal["both", "atoms", "pairs", "none", "unmasked"] = "both"
-    readout: Literal["pairs", "edges"] = "pairs"
-    streams: Literal["both", "atoms"] = "both"
+    readout: Literal["pairs", "edges"] = "pairs"  # stream of the logits: of bonds or of atoms
+    streams: Literal["both", "atoms"] = "both"  # the atom stream alone: "without line graph"
 
     def __post_init__(self) -> None:
         sizes = {size.name for size in fields(self) if size.type is int} - {"layers", "n_features"}
@@ -80,20 +57,13 @@ class ReferenceDenoiserSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceEncoderSettings:
-    """The reference's spectrum encoder (MIST). Defaults are those of the smaller release.
-
-    Attributes:
-        layers: Transformer layers.
-        width: Channels of a peak: 256 for NPLIB1, 512 for MassSpecGym.
-        heads: Attention heads.
-        fragment_bits: Outputs of the fragment head, which nothing uses: 512 or 2048.
-        fingerprint_sizes: Bits of the growing fingerprint predictions, each twice the one before.
-    """
+    """The reference's spectrum encoder (MIST). Defaults are those of the smaller release."""
 
     layers: int = 2
-    width: int = 256
+    width: int = 256  # of a peak: 256 for NPLIB1, 512 for MassSpecGym
     heads: int = 8
-    fragment_bits: int = 512
+    fragment_bits: int = 512  # of a head that nothing uses: 512 or 2048
+    # bits of the growing fingerprint predictions, each twice the one before
     fingerprint_sizes: tuple[int, ...] = (256, 512, 1024, 2048, 4096)
 
     def __post_init__(self) -> None:
@@ -108,23 +78,15 @@ class ReferenceEncoderSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSettings:
-    """Everything that fixes the reference network and the meaning of its input.
-
-    Attributes:
-        denoiser: The dual-stream denoiser.
-        encoder: The spectrum encoder.
-        n_steps: Number of noise steps T.
-        marginal: Share of each bond class among ordered atom pairs of the training set.
-        max_atoms: Largest number of atoms in its data, which divides the atom count it reads.
-        atom_symbols: Element of each atom class, in its order.
-    """
+    """Everything that fixes the reference network and the meaning of its input."""
 
     denoiser: ReferenceDenoiserSettings = field(default_factory=ReferenceDenoiserSettings)
     encoder: ReferenceEncoderSettings = field(default_factory=ReferenceEncoderSettings)
-    n_steps: int = 500
+    n_steps: int = 500  # T
+    # share of each bond class among ordered atom pairs of the training set
     marginal: tuple[float, ...] = (0.924, 0.044, 0.0055, 0.0002, 0.0263)
-    max_atoms: int = 150
-    atom_symbols: tuple[str, ...] = ("C", "O", "P", "N", "S", "Cl", "F", "H")
+    max_atoms: int = 150  # largest number in its data, which divides the atom count it reads
+    atom_symbols: tuple[str, ...] = ("C", "O", "P", "N", "S", "Cl", "F", "H")  # by atom class
 
     def __post_init__(self) -> None:
         require_range(self, "max_atoms", least=1, most=MOST)

@@ -27,14 +27,10 @@ class InertRecord(dict[Any, Any]):
     """An object of a class that is not known here: what it was made of, and nothing it could do.
 
     It maps its attributes, or its keys if it was a mapping, to their values.
-
-    Attributes:
-        class_name: Name of the class, module first.
-        contents: Elements, if it was a list or a set.
     """
 
-    class_name: str = ""
-    contents: list[Any]
+    class_name: str = ""  # module first
+    contents: list[Any]  # elements, if it was a list or a set
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __new__(cls, *_: object, **__: object) -> "InertRecord":
@@ -66,13 +62,7 @@ class InertRecord(dict[Any, Any]):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a file written by ``torch.save``, with inert records in place of unknown objects.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its top level.
+    """The top level of a file of ``torch.save``, with inert records in place of unknown objects.
 
     Raises:
         WeightsError: No such file, not such a file, or damaged.

@@ -37,12 +37,7 @@ NETWORK: Final = "reference"  # what the metadata call it
 
 
 class ReferenceDualLGD(nn.Module):
-    """The authors' fine-tuned system: encoder, projection of its fingerprint, denoiser.
-
-    Args:
-        settings: Sizes and process.
-        parts: Which of `PARTS` it has; the others are not there.
-    """
+    """The authors' fine-tuned system, or some parts of it: the others are not there."""
 
     encoder: ReferenceEncoder
     projection: nn.Linear
@@ -70,16 +65,11 @@ class ReferenceDualLGD(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class ReferenceCheckpoint:
-    """What a weights file of the reference network holds.
-
-    Attributes:
-        settings: Sizes, variant and noise process.
-        tensors: Parameters and persistent buffers by name, of all parts or of some.
-        record: Source file and its digest, seed of the random features, the authors' switches.
-    """
+    """What a weights file of the reference network holds."""
 
     settings: ReferenceSettings
-    tensors: dict[str, Tensor]
+    tensors: dict[str, Tensor]  # parameters and persistent buffers by name, of some parts or all
+    # source file and its digest, seed of the random features, the authors' switches
     record: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -120,12 +110,7 @@ def shapes_of(settings: ReferenceSettings, parts: Sequence[str]) -> dict[str, to
 
 
 def save(path: Path, checkpoint: ReferenceCheckpoint) -> None:
-    """Write a checkpoint in float32; the file appears only when it is complete.
-
-    Args:
-        path: Ends in .safetensors.
-        checkpoint: To write.
-    """
+    """Write a checkpoint in float32; the file appears only when it is complete."""
     metadata = {
         "format_version": str(FORMAT_VERSION),
         "preset": NETWORK,

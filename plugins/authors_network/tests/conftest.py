@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from plugins.authors_network.tests.made_reference import stirred_network
 from tests import made_plugins
 from tests.cli.conftest import duallgd  # noqa: F401 - a fixture
 from tests.conftest import own_logging, own_threads  # noqa: F401 - fixtures
@@ -17,13 +18,18 @@ def installed(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session")
+def network():
+    """A small network of the authors' shape, which nobody changes."""
+    return stirred_network()
+
+
 @pytest.fixture
 def saved(tmp_path):
     """A function that writes a checkpoint as the authors do, and gives its path."""
 
-    def save(content):
-        path = tmp_path / "authors.ckpt"
-        torch.save(content, path)
-        return path
+    def save(content, name="authors.ckpt"):
+        torch.save(content, tmp_path / name)
+        return tmp_path / name
 
     return save

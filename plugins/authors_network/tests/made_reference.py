@@ -15,20 +15,10 @@ EDGE_COUNTS = (900.0, 60.0, 20.0, 1.0, 19.0)
 SYMBOLS = ["C", "O", "P", "N", "S", "Cl", "F", "H"]
 SETTINGS = ReferenceSettings(
     ReferenceDenoiserSettings(
-        layers=2,
-        condition_width=24,
-        atom_width=16,
-        edge_width=8,
-        global_width=20,
-        atom_hidden=12,
-        edge_hidden=10,
-        global_hidden=14,
-        atom_feed=18,
-        edge_feed=6,
-        global_feed=22,
-        pair_feed=26,
-        heads=2,
-        n_features=6,
+        **{"layers": 2, "condition_width": 24, "heads": 2, "n_features": 6, "pair_feed": 26},
+        **{"atom_width": 16, "edge_width": 8, "global_width": 20},
+        **{"atom_hidden": 12, "edge_hidden": 10, "global_hidden": 14},
+        **{"atom_feed": 18, "edge_feed": 6, "global_feed": 22},
     ),
     ReferenceEncoderSettings(width=16, heads=4, fragment_bits=12, fingerprint_sizes=(8, 16, 32)),
     n_steps=20,
@@ -48,10 +38,8 @@ class DictConfig:
     """Stands for a branch of a settings tree."""
 
     def __init__(self, values):
-        branch = {
-            k: DictConfig(v) if isinstance(v, dict) else AnyNode(v) for k, v in values.items()
-        }
-        self._content = branch
+        inner = {dict: DictConfig}
+        self._content = {k: inner.get(type(v), AnyNode)(v) for k, v in values.items()}
         self._parent = self
 
 
@@ -65,26 +53,25 @@ class DatasetInfos:
         self.secret = DictConfig({"deep": 1})
 
 
-def their_model(**changes):
+def hyper_parameters(duallgd=(), **changes):
+    """Their settings and statistics, with changes to the model's and to the line graph's."""
+    denoiser = SETTINGS.denoiser
+    chosen = {
+        "performer_num_features": denoiser.n_features,
+        "dual_heads": denoiser.heads,
+        "linear_attention_type": "performer",
+        "cross_attention_mode": "bidirectional",
+    }
     model = {
         "diffusion_steps": SETTINGS.n_steps,
         "transition": "marginal",
         "diffusion_noise_schedule": "cosine",
         "extra_features": "all",
-        "hidden_dims": {"n_head": SETTINGS.denoiser.heads},
-        "duallgd": {
-            "performer_num_features": SETTINGS.denoiser.n_features,
-            "dual_heads": SETTINGS.denoiser.heads,
-            "linear_attention_type": "performer",
-            "cross_attention_mode": "bidirectional",
-        },
+        "hidden_dims": {"n_head": denoiser.heads},
+        "duallgd": chosen | dict(duallgd),
     }
-    return {**model, **changes}
-
-
-def hyper_parameters(**changes):
     return {
-        "cfg": DictConfig({"model": their_model(**changes), "general": {"name": "x"}}),
+        "cfg": DictConfig({"model": model | changes, "general": {"name": "x"}}),
         "dataset_infos": DatasetInfos(),
         "visualization_tools": AnyNode(None),
     }
@@ -105,18 +92,20 @@ def theirs(module, prefix=""):
     return {prefix + name: tensor for name, tensor in state if "random_features" not in name}
 
 
+BETAS = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
+
+
 def fine_tuned_file(network):
     """The authors' fine-tuned file as Python values."""
+    parts = ((network.denoiser, "decoder."), (network.encoder, "encoder."))
+    state = BETAS | theirs(network.projection, "merge_function.")
+    for module, prefix in parts:
+        state |= theirs(module, prefix)
     return {
         "epoch": 49,
         "global_step": 1000,
         "pytorch-lightning_version": "2.0.4",
-        "state_dict": {
-            "noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1),
-            **theirs(network.denoiser, "decoder."),
-            **theirs(network.encoder, "encoder."),
-            **theirs(network.projection, "merge_function."),
-        },
+        "state_dict": state,
         "hyper_parameters": hyper_parameters(),
         "callbacks": {"ModelCheckpoint": {"best": torch.tensor(1.0)}},
     }
@@ -124,8 +113,7 @@ def fine_tuned_file(network):
 
 def decoder_file(network):
     """The authors' pre-trained decoder as Python values."""
-    state = {"noise_schedule.betas": torch.zeros(SETTINGS.n_steps + 1)}
-    state |= theirs(network.denoiser, "model.")
+    state = BETAS | theirs(network.denoiser, "model.")
     return {**fine_tuned_file(network), "state_dict": state}
 
 

@@ -1,38 +1,28 @@
+"""Distances in bonds, against those that can be counted and those of myopic-mces."""
+
 import subprocess
 import sys
 
 import pytest
 
-from duallgd_cli.evaluate import metrics as mces
+from duallgd_cli.evaluate import metrics
 from duallgd_cli.evaluate.metrics import Minima, minima, search
 
-pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
+myopic_mces = pytest.importorskip("myopic_mces", reason="needs the evaluate extra")
 pulp = pytest.importorskip("pulp", reason="needs the evaluate extra")
 
 ASPIRIN, ISOMER = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)c1ccc(OC(C)=O)cc1"  # acetoxy group moved
-OTHERS = (
-    "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
-    "O=S(=O)(O)c1ccccc1",
-    "C#CCN",
-    ISOMER,
-    "COC(=O)c1ccccc1C(=O)O",
-)
+OTHERS = ("Cn1cnc2c1c(=O)n(C)c(=O)n2C", "O=S(=O)(O)c1ccccc1", "C#CCN", ISOMER)
 HARD = ("O=C(O)C1=CC(O)C(O)C(O)C1C(=O)NCCc1ccccc1", "NC(Cc1ccc(O)cc1)C(=O)OC1CC(O)=CC(O)C1CO")
-PAIR = ("CCO", "COC")
+QUIET = {"msg": False, "threads": 1}
 
 
 def theirs(first, second, threshold=15):
-    """Distance and bound as myopic-mces gives them, in one call where one suffices."""
-    from myopic_mces import MCES
-
+    """Distance or bound as myopic-mces gives them."""
     if hasattr(pulp, "LpSolveStatus"):
         pytest.skip("myopic-mces cannot ask PuLP 4 how it ended")
-    quiet = {"msg": False, "threads": 1}
-    answer = MCES(
-        *(first, second), threshold=threshold, solver="HiGHS", solver_options=quiet,
-        always_stronger_bound=True,
-    )  # fmt: skip
-    return round(answer[1], 6)
+    how = {"solver": "HiGHS", "solver_options": QUIET, "always_stronger_bound": True}
+    return round(myopic_mces.MCES(first, second, threshold=threshold, **how)[1], 6)
 
 
 def distance(first, second, **limits):
@@ -55,19 +45,14 @@ def test_a_distance_that_can_be_counted_is_found(first, second, counted):
     assert distance(first, second) == distance(second, first) == counted
 
 
-def test_the_minimum_is_that_of_single_pairs_of_myopic_mces_for_every_k():
+def test_distances_are_those_of_myopic_mces_up_to_the_threshold():
     single = [theirs(ASPIRIN, other) for other in OTHERS]
+    bound, exact = theirs(*HARD, threshold=0), distance(*HARD)
 
     assert [distance(ASPIRIN, other) for other in OTHERS] == single
-    found = minima(ASPIRIN, OTHERS, [1, 2, 3, 4, 5]).values
-    assert list(found) == [min(single[:k]) for k in (1, 2, 3, 4, 5)]
-
-
-def test_above_the_threshold_the_bound_stands_and_below_it_the_threshold():
-    bound, exact = theirs(*HARD, threshold=0), distance(*HARD)
+    assert minima(ASPIRIN, OTHERS, [1, 2, 4]).values == (*single[:1], min(single[:2]), min(single))
     assert bound < exact - 0.5
-
-    assert distance(*HARD, threshold=bound - 1) == bound
+    assert distance(*HARD, threshold=bound - 1) == bound  # above it the bound stands
     assert distance(*HARD, threshold=exact - 0.5) == exact - 0.5
 
 
@@ -80,7 +65,6 @@ def test_above_the_threshold_the_bound_stands_and_below_it_the_threshold():
         (["COC"], 100.0, (2.0, 2.0)),
         (["CCO", "COC", "CC=O"], 100.0, (0.0, 0.0)),
     ],
-    ids=["no candidate", "no molecule", "at most the ceiling", "fewer than k", "a hit"],
 )
 def test_what_there_is_counts_up_to_the_ceiling(candidates, ceiling, expected):
     found = minima("CCO", candidates, [1, 10], ceiling=ceiling)
@@ -90,50 +74,39 @@ def test_what_there_is_counts_up_to_the_ceiling(candidates, ceiling, expected):
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("answer", "distances", "timeouts"),
     [
-        ((2.5, False), Minima((2.5,), 1, 0)),
-        ((None, False), Minima((15.0,), 1, 0)),
-        ((None, True), Minima((15.0,), 1, 1)),
-        ((3.0, True), Minima((3.0,), 1, 1)),
+        ((2.5, False), (2.5,), 0),
+        ((None, False), (15.0,), 0),  # above the cutoff
+        ((None, True), (15.0,), 1),  # out of time: the worst
+        ((3.0, True), (3.0,), 1),  # a mapping
     ],
-    ids=["proven", "above the cutoff", "out of time: the worst", "a mapping"],
 )
-def test_a_pair_counts_as_its_answer_or_as_the_worst_it_may_be(monkeypatch, answer, expected):
+def test_a_pair_counts_as_its_answer_or_as_the_worst_it_may_be(
+    monkeypatch, answer, distances, timeouts
+):
     asked = []
-    monkeypatch.setattr(mces, "search", lambda *given: asked.append(given) or answer)
+    monkeypatch.setattr(metrics, "search", lambda *given: asked.append(given) or answer)
 
-    assert minima("COC", ["CCO"], [1]) == expected
-    assert asked == [(*PAIR, 15.0)]
-
-
-def test_only_what_can_lower_the_minimum_is_looked_for(monkeypatch):
-    asked = []
-    monkeypatch.setattr(mces, "search", lambda *given: asked.append(given[2]) or (2.0, False))
-
-    minima("CCO", ["COC", "CC=O"], [1, 2])
-
-    assert asked == [15.0, 1.5]
+    assert minima("COC", ["CCO"], [1]) == Minima(distances, 1, timeouts)
+    minima("CCO", ["COC", "CC=O"], [1, 2])  # only what can lower the minimum is looked for
+    assert asked[:2] == [("CCO", "COC", 15.0)] * 2
+    assert [cutoff for *_, cutoff in asked[2:]] == [min(15.0, distances[0] - 0.5)]
 
 
-@pytest.mark.parametrize("limit_s", [0.001, 0.1])
-def test_a_solver_stopped_early_never_beats_the_truth(limit_s):
+def test_a_cutoff_is_inclusive_and_a_solver_stopped_early_never_beats_the_truth():
     exact = theirs(*HARD)
 
-    found, is_late = search(*sorted(HARD), 15.0, limit_s)
-
-    assert found is None or exact <= found <= 15.0
-    assert found == exact or is_late
-
-
-def test_just_within_the_cutoff_is_proven_and_just_above_is_not_there():
     assert search(ASPIRIN, ISOMER, 2.0) == (2.0, False)
     assert search(ISOMER, ASPIRIN, 1.5) == (None, False)
+    for limit_s in (0.001, 0.1):
+        found, is_late = search(*sorted(HARD), 15.0, limit_s)
+        assert found is None or exact <= found <= 15.0
+        assert found == exact or is_late
 
 
 def test_solvers_say_nothing():
-    solve = f"from duallgd_cli.evaluate.metrics import search; search{(*PAIR, 15.0)}"
+    solve = "from duallgd_cli.evaluate.metrics import search; search('CCO', 'COC', 15.0)"
 
     done = subprocess.run([sys.executable, "-c", solve], capture_output=True, check=True)
-
     assert (done.stdout, done.stderr) == (b"", b"")

@@ -1,4 +1,4 @@
-import math
+"""Tables of the truth and of predictions."""
 
 import pytest
 
@@ -17,19 +17,18 @@ ROWS = (
 
 @pytest.fixture
 def write(tmp_path):
-    def written(text, name="t.tsv"):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return tmp_path / name
+    def written(text):
+        (tmp_path / "p.csv").write_text(text, encoding="utf-8")
+        return tmp_path / "p.csv"
 
     return written
 
 
 @pytest.fixture
 def read_truth(write):
-    def read(text=HEADER + ROWS, fold=""):
-        return truths_of(table_rows(write(text), required=("smiles",)), fold, "t.tsv")
-
-    return read
+    return lambda text=HEADER + ROWS, fold="": truths_of(
+        table_rows(write(text), required=("smiles",)), fold, "t.tsv"
+    )
 
 
 def ids(truths):
@@ -46,15 +45,13 @@ def test_spectra_of_one_molecule_share_its_name_however_it_is_written(read_truth
 
 
 def test_the_panels_of_a_fold_are_halves_by_molecule(read_truth):
-    rows = "".join(
-        f"{n}{k}\t50.1\t1\t{n * 'C'}O\tval\t[M+H]+\n" for n in range(1, 60) for k in "ab"
-    )
-    text = HEADER + ROWS + rows
+    names = [(f"{n}{k}", n * "C") for n in range(1, 60) for k in "ab"]
+    text = HEADER + ROWS + "".join(f"{name}\t50\t1\t{c}O\tval\t[M+H]+\n" for name, c in names)
 
     a, b = (read_truth(text, f"val:{panel}") for panel in "AB")
 
-    assert {*ids(a + b)} == {*ids(read_truth(text, "val"))}
-    assert not {one.molecule for one in a} & {one.molecule for one in b}
+    assert sorted(ids(a + b)) == sorted(ids(read_truth(text, "val")))
+    assert not {truth.molecule for truth in a} & {truth.molecule for truth in b}
     assert 30 < len(a) < 88
     assert ids(a)[:8:2] == ["1a", "2a", "3a", "7a"]  # which half is which never changes
 
@@ -63,10 +60,7 @@ def test_the_panels_of_a_fold_are_halves_by_molecule(read_truth):
     ("text", "fold", "error", "message"),
     [
         (HEADER + ROWS, "dev", UsageError, r"no fold 'dev'; its folds are test, train"),
-        *(
-            (HEADER + ROWS, fold, UsageError, "has the panels A and B, as in val:A")
-            for fold in ("val:C", "val:", "val:AB")
-        ),
+        (HEADER + ROWS, "val:AB", UsageError, "has the panels A and B, as in val:A"),
         ("identifier\tfold\nx\ttest\n", "", UnreadableError, r"no column smiles; it has ident"),
         ("smiles\tfold\nCCO\ttest\n", "", UnreadableError, r"none of the columns identifier, sp"),
         ("identifier\tsmiles\nx\tnope\n", "", UnreadableError, r"'nope' as the structure of 'x'"),
@@ -87,10 +81,9 @@ def test_a_choice_of_spectra_depends_on_nothing_but_the_identifiers(read_truth):
 
     one_each, two, three = choose(truths, "1", None), *(choose(truths, "all", n) for n in (2, 3))
 
-    assert len(one_each) == len({truth.molecule for truth in truths}) == 3
-    assert ids(one_each) == sorted(ids(one_each))
-    assert {*ids(choose(truths[::-1], "1", None))} == {*ids(one_each)}
-    assert (len(two), len(three)) == (2, 3)
+    assert len(one_each) == len({truth.molecule for truth in truths}) == len(three) == 3
+    assert ids(one_each) == sorted(ids(one_each)) == sorted(ids(choose(truths[::-1], "1", None)))
+    assert len(two) == 2
     assert {*ids(two)} < {*ids(three)}
 
 
@@ -98,70 +91,56 @@ def test_what_is_predicted_from_has_no_structure_and_a_formula_only_where_it_is_
     read_truth, tmp_path
 ):
     (truth, *_) = read_truth()
-    rows = [truth.fields | {"mzs": "59.01", "formula": "C2H6O", "inchikey": "LFQSCWFLJHTTHZ"}]
-    texts = []
+    row = truth.fields | {"mzs": "59.01", "formula": "C2H6O", "inchikey": "LFQSCWFLJHTTHZ"}
+    tables = []
     for with_formula in (False, True):
-        write_unlabelled(rows, [truth], tmp_path / "spectra.tsv", with_formula=with_formula)
-        texts.append((tmp_path / "spectra.tsv").read_text())
+        write_unlabelled([row], [truth], tmp_path / "s.tsv", with_formula=with_formula)
+        tables.append([line.split("\t") for line in (tmp_path / "s.tsv").read_text().splitlines()])
 
-    assert texts[0].splitlines()[0].split("\t") == [
-        *("identifier", "mzs", "intensities", "precursor_mz", "adduct", "ion_mode"),
-        *("instrument_type", "instrument", "resolution"),
-        *("collision_energy", "collision_energy_text"),
-    ]
-    assert not any(word in texts[0] for word in ("CCO", "C2H6O", "LFQSCWFLJHTTHZ"))
-    assert ("C2H6O" in texts[1], "CCO" in texts[1]) == (True, False)
-
-
-def test_predictions_are_ordered_by_rank_and_failures_kept(write):
-    found = read_predictions(
-        write(
-            "spectrum_id,file,index,rank,smiles,confidence,status\n"
-            "a,f.mgf,0,2,CCO,0.25,ok\na,f.mgf,0,1,COC,0.5,ok\nb,f.mgf,1,,,,no_formula\n",
-            "p.csv",
-        )
-    )
-
-    assert (found["a"].smiles, found["a"].confidence) == (("COC", "CCO"), (0.5, 0.25))
-    assert (found["b"].smiles, found["b"].status) == ((), "no_formula")
-
-
-def test_another_program_s_table_without_ranks_is_read_in_its_order(write):
-    found = read_predictions(write("identifier\tsmiles\na\tCCO\na\tCOC\n"))
-
-    assert found["a"].smiles == ("CCO", "COC")
-    assert all(math.isnan(value) for value in found["a"].confidence)
-    assert found["a"].status == "ok"
-
-
-@pytest.mark.parametrize(
-    ("header", "expected"), [("feature_id\tsmiles", "7"), ("identifier\tsmiles", "scan 3")]
-)
-def test_a_truth_by_feature_finds_the_predictions_of_features(write, header, expected):
-    (truth,) = truths_of(table_rows(write(f"{header}\n{expected}\tCCO\n")), "", "t.tsv")
-    table = write("spectrum_id,feature_id,rank,smiles\nscan 3,7,1,CCO\n", "p.csv")
-
-    assert list(read_predictions(table, truth.fields)) == [expected]
-    without = write("spectrum_id,feature_id,rank,smiles\nscan 3,,1,CCO\n", "p.csv")
-    assert list(read_predictions(without, truth.fields)) == ["scan 3"]
+    (names, cells), (_, with_formula) = tables
+    assert {n: c for n, c in zip(names, cells, strict=True) if c} == {
+        "identifier": "a1", "mzs": "59.01", "adduct": "[M+H]+"
+    }  # fmt: skip
+    assert {"intensities", "precursor_mz", "ion_mode", "collision_energy", "resolution"} < {*names}
+    assert with_formula == [*cells, "C2H6O"]
 
 
 FEATURE = "spectrum_id,file,index,feature_id,rank,smiles,status,indices\n"
+ONE = "7,f,0,7,1,CCO,ok,0 1\n7,f,0,7,2,COC,ok,0 1\n"
 
 
 @pytest.mark.parametrize(
-    "rows",
+    ("table", "expected"),
     [
-        "7,f,0,7,1,CCO,ok,0 1\n7,f,0,7,2,COC,ok,0 1\n",
-        "7,f,0,7,1,CCO,ok,0 1\n7,f,0,7,2,COC,ok,0 1\n7,f,1,7,1,CCO,ok,0 1\n7,f,1,7,2,COC,ok,0 1\n",
-        "7,f,0,7,,,no_peaks,0\n7,f,1,7,1,CCO,ok,1 2\n7,f,1,7,2,COC,ok,1 2\n",
+        (
+            "spectrum_id,file,index,rank,smiles,confidence,status\na,f,0,2,CCO,0.25,ok\n"
+            "a,f,0,1,COC,0.5,ok\nb,f,1,,,,no_formula\n",
+            {"a": "COC CCO ok 0.5 0.25", "b": "no_formula"},
+        ),
+        ("identifier\tsmiles\na\tCCO\na\tCOC\n", {"a": "CCO COC ok nan nan"}),  # no ranks
+        (FEATURE + ONE, {"7": "CCO COC ok nan nan"}),
+        # Spectra that were read together are one prediction; one of them was not used.
+        (FEATURE + ONE + ONE.replace("f,0", "f,1"), {"7": "CCO COC ok nan nan"}),
+        (
+            FEATURE + "7,f,0,7,,,no_peaks,0\n" + ONE.replace("f,0", "f,1"),
+            {"7": "CCO COC ok nan nan"},
+        ),
     ],
-    ids=["one block a feature", "one block a spectrum", "a spectrum of it was not used"],
 )
-def test_spectra_that_were_read_together_are_one_prediction(write, rows):
-    found = read_predictions(write(FEATURE + rows, "p.csv"))
+def test_predictions_are_ordered_by_rank_and_failures_kept(write, table, expected):
+    found = read_predictions(write(table))
 
-    assert (found["7"].smiles, found["7"].status) == (("CCO", "COC"), "ok")
+    shown = {n: " ".join(map(str, (*p.smiles, p.status, *p.confidence))) for n, p in found.items()}
+    assert shown == expected
+
+
+def test_a_truth_by_feature_finds_the_predictions_of_features(write):
+    by_feature, by_name = {"feature_id": "7"}, {"identifier": "scan 3"}
+    table = "spectrum_id,feature_id,rank,smiles\nscan 3,7,1,CCO\n"
+
+    assert list(read_predictions(write(table), by_feature)) == ["7"]
+    assert list(read_predictions(write(table), by_name)) == ["scan 3"]
+    assert list(read_predictions(write(table.replace(",7,", ",,")), by_feature)) == ["scan 3"]
 
 
 TWO = r"2 spectra named '7'; .*a different identifier"
@@ -179,4 +158,4 @@ TWO = r"2 spectra named '7'; .*a different identifier"
 )
 def test_ambiguous_predictions_are_refused(write, rows, error, message):
     with pytest.raises(error, match=message):
-        read_predictions(write(FEATURE + rows, "p.csv"))
+        read_predictions(write(FEATURE + rows))
