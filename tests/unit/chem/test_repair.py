@@ -1,3 +1,5 @@
+from itertools import islice
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,7 @@ from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles
 from duallgd_cli.chem.molecule import assemble
-from duallgd_cli.chem.repair import repair
+from duallgd_cli.chem.repair import _ATTEMPTS, _EditSearch, repair
 from tests.made_molecules import another_order, damaged, disassembled, moved
 
 MOLECULES = (
@@ -88,3 +90,23 @@ def test_a_search_finds_what_it_found_before(smiles, n_flips):
     fixed = repair(parts.formula, *sample)
 
     assert canonical_smiles(assemble(parts.formula, fixed)) == FOUND[smiles, n_flips]
+
+
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_what_a_search_keeps_of_bonds_is_that_of_the_changed_matrix(smiles):
+    parts = disassembled(smiles)
+    sample, log_prob = damaged(parts.bond_class, 8, np.random.default_rng(3))
+    nats = -log_prob.astype(np.float64)
+
+    def search(bond_class):
+        return _EditSearch(parts.formula, bond_class.astype(np.int64), nats, _ATTEMPTS[0])
+
+    for state in islice(search(sample)._states(), 20):
+        edited = sample.copy()
+        edited[list(state.edits)] = list(state.edits.values())
+        anew = search(edited)._first()
+
+        assert state.kind.tolist() == anew.kind.tolist()
+        for name in ("bonds", "fragments", "unpaired", "faults", "least", "most"):
+            assert getattr(state, name) == getattr(anew, name), name
+        assert state.nats == pytest.approx(anew.nats)
