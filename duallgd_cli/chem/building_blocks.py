@@ -142,10 +142,28 @@ class BuildingBlocks:
 
     def bits_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
         """Bits of some blocks, one block after the other, and which of them each is of."""
+        bits, length = self._bits(rows)
+        return bits, np.repeat(np.arange(len(rows)), length)
+
+    def sums_of(
+        self, rows: NDArray[np.int64], bit_scores: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The summed scores of the bits of some blocks; what each bit scores is given, (F,)."""
+        if not len(rows):
+            return np.zeros(0)
+        bits, length = self._bits(rows)
+        return np.add.reduceat(bit_scores[bits], np.cumsum(length) - length)
+
+    def _bits(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
         length = self.n_bits[rows].astype(np.int64)
-        within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-        own = np.repeat(np.arange(len(rows)), length)
-        return self.bits[self._starts[rows][own] + within], own
+        index = counted_to(length)
+        index += np.repeat(self._starts[rows], length)
+        return self.bits[index], length
+
+
+def counted_to(n: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0 to n[0] - 1, then 0 to n[1] - 1, and so on."""
+    return np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
 
 
 _ARRAYS: Final = ("smiles", "counts", "seen", "n_bits", "bits")

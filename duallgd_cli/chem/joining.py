@@ -10,7 +10,7 @@ K molecules, F fingerprint bits.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors
 
-from duallgd_cli.chem.building_blocks import ATOM_KEY, BIT_KEY, OPEN, BuildingBlocks, KnownEnds
+from duallgd_cli.chem.building_blocks import (
+    ATOM_KEY,
+    BIT_KEY,
+    OPEN,
+    BuildingBlocks,
+    KnownEnds,
+    counted_to,
+)
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, HYDROGEN, INDEX_OF_NUMBER, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import bits_away, surroundings
@@ -38,9 +45,12 @@ _OF_A_KIND: Final = 20
 _COMPARED: Final = 20_000
 _CODES: Final = 1 << 20  # that are told apart before they are looked up
 _ROUNDING: Final = 1e-6
-# Kinds that are listed together, at first and later: the first, with nothing to compare them with,
-# have up to 8,000 choices each.
-_FIRST, _AT_ONCE = 4, 256
+# Linkers for which pairs of ends are looked up together.
+_LINKERS_AT_ONCE: Final = 64
+# Kinds of which blocks are chosen together, at most; and so many times what is compared is at
+# hand before the best of it are chosen.
+_AT_ONCE: Final = 256
+_SURPLUS: Final = 1.25
 
 _STAR: Final = Chem.MolFromSmarts("[#0]")
 _AS_IT_STANDS: Final = Chem.SmilesParserParams()
@@ -212,32 +222,43 @@ def _read(smiles: str) -> BuildingBlock:
 
 
 class _Kinds(NamedTuple):
-    """Blocks by kind, those of a kind having the same atoms."""
+    """Blocks by kind, those of a kind having the same atoms; the likeliest kinds first."""
 
-    code: Rows  # of the atoms of each, ascending
+    code: Rows  # of the atoms of each
     # Of the blocks that are tried, the likeliest first: their rows, and the summed scores of the
     # bits of each, -inf beyond the last; (kinds, `_OF_A_KIND`).
     row: Rows
     value: Floats
+
+    def some(self, which: slice) -> "_Kinds":
+        """Some of the kinds."""
+        return _Kinds(self.code[which], self.row[which], self.value[which])
+
+
+# In place of a linker, where there is none.
+_NO_LINKER: Final = _Kinds(
+    np.zeros(1, np.int64),
+    np.full((1, _OF_A_KIND), -1),
+    np.where(np.arange(_OF_A_KIND) == 0, 0.0, -np.inf)[None],
+)
 
 
 def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most: int) -> Rows:
     """A linker, -1 for none, and the ends at its first and second open bond, best first, (K, 3).
 
     They have the formula's atoms between them; bit scores are what each Morgan bit speaks for a
-    molecule, (F,). K is ``most`` at most, of 20,000.
+    molecule, (F,). K is ``most`` at most, of 20,000. Of like ones those of frequent blocks come
+    first.
     """
     # Sums of three codes are equal only where the atoms are.
     radix = np.cumprod(np.concatenate([[1], 3 * formula.array[:-1] + 1]))
     n_ends = blocks.n_ends
     ends = _fitting(blocks, slice(0, n_ends), formula, radix, bit_scores)
-    code, row, value = _fitting(blocks, slice(n_ends, None), formula, radix, bit_scores)
-    none = np.where(np.arange(_OF_A_KIND) == 0, 0.0, -np.inf)
-    no_row = np.full(_OF_A_KIND, -1)
-    linkers = _Kinds(np.append(0, code), np.vstack([no_row, row]), np.vstack([none, value]))
+    linkers = _fitting(blocks, slice(n_ends, None), formula, radix, bit_scores)
     rows = _listed(linkers, ends, int(formula.array @ radix))
     if not len(rows):
         return rows
+    rows = rows[np.lexsort(rows.T[::-1])]
     # Each by its blocks and by their bits, each bit once.
     owner, of_block = np.nonzero(rows >= 0)
     block = rows[owner, of_block]
@@ -266,79 +287,101 @@ def _fitting(
     fewer = map(np.less_equal, blocks.counts[part].T, formula.array)
     fits = np.flatnonzero(reduce(np.logical_and, fewer)) + (part.start or 0)
     code = blocks.counts[fits].astype(np.int64) @ radix
-    bits, own = blocks.bits_of(fits)
-    value = np.bincount(own, bit_scores[bits], len(fits)) + blocks.worth[fits]
+    value = blocks.sums_of(fits, bit_scores) + blocks.worth[fits]
     order = np.lexsort((-value, code))
-    code, start, kind = np.unique(code[order], return_index=True, return_inverse=True)
-    place = np.arange(len(order)) - start[kind]
+    fits, code, value = fits[order], code[order], value[order]
+    is_new = np.diff(code, prepend=-1) != 0
+    start, kind = np.flatnonzero(is_new), np.cumsum(is_new) - 1
+    place = np.arange(len(code)) - start[kind]
     tried = place < _OF_A_KIND
-    rows = np.full((len(code), _OF_A_KIND), -1)
+    rows = np.full((len(start), _OF_A_KIND), -1)
     values = np.full(rows.shape, -np.inf)
     at = kind[tried], place[tried]
-    rows[at], values[at] = fits[order[tried]], value[order[tried]]
-    return _Kinds(code, rows, values)
+    rows[at], values[at] = fits[tried], value[tried]
+    best = np.argsort(-values[:, 0], kind="stable")
+    return _Kinds(code[start[best]], rows[best], values[best])
 
 
-def _sums(linkers: _Kinds, ends: _Kinds, whole: int) -> Rows:
-    """Kinds of a linker and of two ends whose codes sum up to the whole, (Q, 3)."""
-    firsts, others, codes = [], [], ends.code
-    # To look an end up takes longer than to see that there is none.
-    may_be = np.zeros(_CODES, np.bool_)
-    may_be[codes & (_CODES - 1)] = True
-    for rest in (whole - linkers.code).tolist():
-        lower = codes[: codes.searchsorted(rest // 2, "right")]  # the other end is no smaller
-        first = may_be[(rest - lower) & (_CODES - 1)].nonzero()[0]
-        wanted = rest - lower[first]
-        other = codes.searchsorted(wanted)
-        is_end = codes.take(other, mode="clip") == wanted
-        firsts.append(first[is_end])
-        others.append(other[is_end])
-    number = np.repeat(np.arange(len(linkers.code)), [len(first) for first in firsts])
-    return np.stack([number, np.concatenate(firsts), np.concatenate(others)], 1)
+class _Pairs:
+    """Pairs of kinds of ends, by the atoms that they have between them."""
+
+    def __init__(self, ends: _Kinds) -> None:
+        self._code, self._value = ends.code, ends.value[:, 0]
+        self._by_code = np.argsort(ends.code)
+        self._ascending = ends.code[self._by_code]
+        # To look an end up takes longer than to see that there is none.
+        self._may_be = np.zeros(_CODES, np.bool_)
+        self._may_be[ends.code & (_CODES - 1)] = True
+
+    def beside(self, linkers: _Kinds, whole: int, least: float) -> tuple[Rows, Floats]:
+        """Kinds of linkers and two ends whose codes sum up to the whole, (Q, 3), and their values.
+
+        The values, (Q,), are no smaller than the least, the best first.
+        """
+        value, rest = linkers.value[:, 0], whole - linkers.code
+        # The likelier of two ends has half of what is left at least.
+        n = np.searchsorted(-self._value, (value - least) / 2 + _ROUNDING, "right")
+        number, first = np.repeat(np.arange(len(n)), n), counted_to(n)
+        wanted = rest[number] - self._code[first]
+        likely = np.flatnonzero(self._may_be[wanted & (_CODES - 1)])
+        number, first, wanted = number[likely], first[likely], wanted[likely]
+        place = self._ascending.searchsorted(wanted)
+        second = self._by_code.take(place, mode="clip")
+        total = value[number] + self._value[first] + self._value[second]
+        fits = (self._code[second] == wanted) & (second >= first) & (total >= least)
+        kinds, total = np.stack([number, first, second], 1)[fits], total[fits]
+        kinds[:, 1:] = np.take_along_axis(kinds[:, 1:], np.argsort(self._code[kinds[:, 1:]], 1), 1)
+        order = np.argsort(-total, kind="stable")
+        return kinds[order], total[order]
 
 
 def _listed(linkers: _Kinds, ends: _Kinds, whole: int) -> Rows:
-    """Rows of the likeliest of all kinds by their own bits, as many as are compared, (K, 3)."""
+    """Rows of the likeliest of all by their own bits, as many as are compared, (K, 3)."""
+    value, row, least = np.zeros(0), np.zeros((0, 3), np.int64), np.finfo(np.float64).min
     if not len(ends.code):
-        return np.zeros((0, 3), np.int64)
-    kinds = _sums(linkers, ends, whole)
-    sides = linkers, ends, ends
-    bound = sum(side.value[kind, 0] for side, kind in zip(sides, kinds.T, strict=True))
-    if len(kinds) > _COMPARED:  # each has a molecule at least
-        best = np.sort(np.argpartition(-bound, _COMPARED)[:_COMPARED])
-        kinds, bound = kinds[best], bound[best]
-    order = np.argsort(-bound, kind="stable")
-    kinds, bound = kinds[order], bound[order]
-    least = bound[-1] if len(bound) == _COMPARED else np.finfo(np.float64).min
-    value, row, at_once = np.zeros(0), np.zeros((0, 3), np.int64), _FIRST
-    while len(kinds) and bound[0] >= least:
-        here, now = kinds[:at_once], bound[:at_once, None]
-        kinds, bound = kinds[at_once:], bound[at_once:]
-        at_once = min(2 * at_once, _AT_ONCE)
-        each = [side.value[kind] for side, kind in zip(sides, here.T, strict=True)]
-        # Blocks that are too far behind the first are of no use, whatever they are joined to.
-        n = [(now - values[:, :1] + values >= least - _ROUNDING).sum(1) for values in each]
-        owner, places = _combinations(np.stack(n, 1))
-        total = sum(values[owner, place] for values, place in zip(each, places, strict=True))
-        chosen = np.flatnonzero(total >= least)
-        rows = [
-            side.row[kind[owner[chosen]], place[chosen]]
-            for side, kind, place in zip(sides, here.T, places, strict=True)
-        ]
-        value = np.concatenate([value, total[chosen]])
-        row = np.concatenate([row, np.stack(rows, 1)])
-        if len(value) > _COMPARED:
-            best = np.argpartition(-value, _COMPARED)[:_COMPARED]
-            value, row = value[best], row[best]
-            least = value.min()
-    return row
+        return row
+    pairs = _Pairs(ends)
+    starts = range(0, len(linkers.code), _LINKERS_AT_ONCE)
+    in_turn = (linkers.some(slice(start, start + _LINKERS_AT_ONCE)) for start in starts)
+    for some in chain([_NO_LINKER], in_turn):
+        if some.value[0, 0] + 2 * ends.value[0, 0] < least:
+            break
+        kinds, bound = pairs.beside(some, whole, least)
+        sides = some, ends, ends
+        while len(kinds) and bound[0] >= least:
+            here, now = kinds[:_AT_ONCE].T, bound[:_AT_ONCE, None]
+            each = [side.value[kind] for side, kind in zip(sides, here, strict=True)]
+            # Blocks that are too far behind the first are of no use, whatever they are joined to.
+            n = np.stack([(now - v[:, :1] + v >= least - _ROUNDING).sum(1) for v in each], 1)
+            done = max(1, int(np.searchsorted(n.prod(1).cumsum(), _COMPARED)))
+            kinds, bound = kinds[done:], bound[done:]
+            owner, places = _combinations(n[:done])
+            total = sum(v[owner, place] for v, place in zip(each, places, strict=True))
+            chosen = np.flatnonzero(total >= least)
+            rows = [
+                side.row[kind[owner[chosen]], place[chosen]]
+                for side, kind, place in zip(sides, here, places, strict=True)
+            ]
+            value = np.concatenate([value, total[chosen]])
+            row = np.concatenate([row, np.stack(rows, 1)])
+            if len(value) > _SURPLUS * _COMPARED:
+                value, row = _best(value, row)
+                least = value.min()
+    return _best(value, row)[1]
+
+
+def _best(value: Floats, row: Rows) -> tuple[Floats, Rows]:
+    """As many of the largest values as are compared, and their rows."""
+    if len(value) <= _COMPARED:
+        return value, row
+    best = np.argpartition(-value, _COMPARED)[:_COMPARED]
+    return value[best], row[best]
 
 
 def _combinations(n: Rows) -> tuple[Rows, list[Rows]]:
     """Every choice of one of n[q, 0], one of n[q, 1] and one of n[q, 2]; and q of each."""
     total = n.prod(1)
-    owner = np.repeat(np.arange(len(n)), total)
-    rest = np.arange(len(owner)) - np.repeat(np.cumsum(total) - total, total)
+    owner, rest = np.repeat(np.arange(len(n)), total), counted_to(total)
     places = []
     for column in n.T[::-1]:
         rest, place = np.divmod(rest, column[owner])

@@ -27,6 +27,7 @@ from duallgd_cli.chem.valence import (
     ORDINARY,
     Skeleton,
     bonds_of,
+    groups,
     match,
     members,
     pairs,
@@ -50,7 +51,6 @@ _UNUSUAL_CHARGE: Final = 1.0
 
 # Tables of atoms have a row for each element, order sum and number of aromatic bonds.
 _ROWS: Final = (N_HEAVY, 32, 6)
-_LAST: Final = np.array(_ROWS)[:, None] - 1
 # First columns of the three quantities in `_change_table`.
 _COLUMNS: Final = range(0, 3 * N_BOND_CLASSES, N_BOND_CLASSES)
 
@@ -138,11 +138,31 @@ class _Attempt(NamedTuple):
 _ATTEMPTS: Final = (_Attempt(2.0, 40, 6, 0), _Attempt(8.0, 30, 6, 0), _Attempt(40.0, 60, 100, 40))
 
 
+class _Bonds(NamedTuple):
+    """What a `Skeleton` says of the bonds of each atom, (N,); quicker to change than to make."""
+
+    order_sum: list[int]
+    bonded: list[int]
+    ring: list[int]
+
+    def changed(self, low: int, high: int, old: int, new: int) -> "_Bonds":
+        """With one of another class."""
+        order_sum, bonded, ring = (column.copy() for column in self)
+        for end, other in ((low, high), (high, low)):
+            order_sum[end] += ORDERS[new] - ORDERS[old]
+            if BOND_NONE in (old, new):
+                bonded[end] ^= 1 << other
+            if BOND_AROMATIC in (old, new):
+                ring[end] ^= 1 << other
+        return _Bonds(order_sum, bonded, ring)
+
+
 @dataclass(slots=True)
 class _State:
     """A bond matrix on the way."""
 
     bond_class: NDArray[np.int64]  # of the pairs that may change, (P,)
+    bonds: _Bonds
     kind: NDArray[np.int64]  # row of each atom in the tables of atoms, (N,)
     nats: float  # negative log-probability
     edits: dict[int, int]  # changed pairs and their new classes
@@ -206,7 +226,8 @@ class _EditSearch:
         nats: NDArray[np.float64],
         attempt: _Attempt,
     ) -> None:
-        self._elements = formula.atom_class
+        self._elements: list[int] = formula.atom_class.tolist()
+        self._nitrogens = [n for n, element in enumerate(self._elements) if element == NITROGEN]
         self._charge = max(0, formula.charge)
         self._wanted = formula.hydrogens - formula.charge
         self._attempt = attempt
@@ -243,9 +264,8 @@ class _EditSearch:
     def _states(self) -> Iterator[_State]:
         """States, most promising first: the lowest sum of improbability and broken rules."""
         # Energy, order of arrival, state, and the pair still to be changed, if any, to which class.
-        waiting: list[tuple[float, int, _State, tuple[int, int] | None]] = [
-            (0.0, 0, self._state({}, self._start_nats), None)
-        ]
+        first = self._first()
+        waiting: list[tuple[float, int, _State, tuple[int, int] | None]] = [(0.0, 0, first, None)]
         seen: set[frozenset[tuple[int, int]]] = set()
         arrivals = 0
         while waiting:
@@ -260,8 +280,7 @@ class _EditSearch:
                 seen.add(key)
                 if new == self._start[pair]:
                     del edits[pair]
-                more = float(self._nats[place, new] - self._nats[place, state.bond_class[place]])
-                state = self._state(edits, state.nats + more)
+                state = self._changed(state, place, new, edits)
                 broken = state.faults + self._gap(state)
                 energy = state.nats + self._attempt.rule_nats * broken
                 if waiting and energy > waiting[0][0]:
@@ -277,36 +296,81 @@ class _EditSearch:
         """By how much the atoms miss the formula's hydrogens and charge, in bonds."""
         return max(0.0, state.least - self._wanted, self._wanted - state.most) / 2
 
-    def _state(self, edits: dict[int, int], nats: float) -> _State:
-        """The bond matrix with these pairs changed, and all that is to be known of it."""
-        bond_class, elements = self._start.copy(), self._elements.tolist()
-        bond_class[list(edits)] = list(edits.values())
-        skeleton = Skeleton.of(elements, bonds_of(len(elements), bond_class))
-        n_aromatic = [mask.bit_count() for mask in skeleton.ring]
-        kinds = np.array([elements, skeleton.order_sum, n_aromatic], np.int64)
-        kind = np.ravel_multi_index(tuple(np.minimum(kinds, _LAST)), _ROWS)
+    def _first(self) -> _State:
+        """The bond matrix as it was sampled."""
+        skeleton = Skeleton.of(self._elements, bonds_of(len(self._elements), self._start))
+        bonds = _Bonds(*map(list, (skeleton.order_sum, skeleton.bonded, skeleton.ring)))
+        kind = np.array([self._kind(atom, bonds) for atom in range(len(self._elements))])
+        return self._state(
+            self._start[self._open],
+            bonds,
+            kind,
+            skeleton.fragments,
+            self._unpaired(bonds),
+            {},
+            self._start_nats,
+        )
+
+    def _changed(self, state: _State, place: int, new: int, edits: dict[int, int]) -> _State:
+        """A bond matrix with one more pair changed, which makes all of these edits."""
+        old, low, high = (int(row[place]) for row in (state.bond_class, self._low, self._high))
+        bond_class, bonds = state.bond_class.copy(), state.bonds.changed(low, high, old, new)
+        bond_class[place] = new
+        kind = state.kind.copy()
+        kind[low], kind[high] = self._kind(low, bonds), self._kind(high, bonds)
+        fragments, unpaired = state.fragments, state.unpaired
+        if BOND_NONE in (old, new):
+            fragments = list(groups((1 << len(kind)) - 1, bonds.bonded))
+        if BOND_AROMATIC in (old, new) or bonds.ring[low] or bonds.ring[high]:
+            unpaired = self._unpaired(bonds)
+        nats = state.nats + float(self._nats[place, new] - self._nats[place, old])
+        return self._state(bond_class, bonds, kind, fragments, unpaired, edits, nats)
+
+    def _kind(self, atom: int, bonds: _Bonds) -> int:
+        """Row of an atom in the tables of atoms."""
+        _, most_order, most_aromatic = _ROWS
+        order = min(bonds.order_sum[atom], most_order - 1)
+        aromatic = min(bonds.ring[atom].bit_count(), most_aromatic - 1)
+        return (self._elements[atom] * most_order + order) * most_aromatic + aromatic
+
+    def _state(
+        self,
+        bond_class: NDArray[np.int64],
+        bonds: _Bonds,
+        kind: NDArray[np.int64],
+        fragments: list[int],
+        unpaired: list[int],
+        edits: dict[int, int],
+        nats: float,
+    ) -> _State:
+        """A bond matrix with the rules that it breaks; see `_State`."""
         faults, least, most, _ = self._of_atoms[kind].sum(0).tolist()
-        fragments, unpaired = skeleton.fragments, []
-        for system in skeleton.ring_systems:
-            required = optional = 0
-            for atom in members(system):
-                shares = _pi_shares(elements[atom], skeleton.order_sum[atom])
-                required |= (shares == {1}) << atom
-                optional |= (len(shares) != 1) << atom
-            if match(required, skeleton.ring, optional) is None:
-                unpaired.append(system)
         uncompensated = -self._charge
-        for atom in np.flatnonzero(self._elements == NITROGEN).tolist():
-            if skeleton.order_sum[atom] == _CATION_SUM:
+        for atom in self._nitrogens:
+            if bonds.order_sum[atom] == _CATION_SUM:
                 uncompensated += not any(
-                    skeleton.order_sum[n] == _ANION_SUMS.get(elements[n])
-                    for n, _ in skeleton.neighbours[atom]
+                    bonds.order_sum[near] == _ANION_SUMS.get(self._elements[near])
+                    for near in members(bonds.bonded[atom])
                 )
         faults += len(fragments) - 1 + len(unpaired)
         faults += _UNCOMPENSATED_CATION * max(0, uncompensated)
         return _State(
-            bond_class[self._open], kind, nats, edits, fragments, unpaired, faults, least, most
+            bond_class, bonds, kind, nats, edits, fragments, unpaired, faults, least, most
         )
+
+    def _unpaired(self, bonds: _Bonds) -> list[int]:
+        """Aromatic ring systems without a Kekule form."""
+        order_sum, _, ring = bonds
+        unpaired = []
+        for system in groups(sum(1 << atom for atom, mask in enumerate(ring) if mask), ring):
+            required = optional = 0
+            for atom in members(system):
+                shares = _pi_shares(self._elements[atom], order_sum[atom])
+                required |= (shares == {1}) << atom
+                optional |= (len(shares) != 1) << atom
+            if match(required, ring, optional) is None:
+                unpaired.append(system)
+        return unpaired
 
     def _children(self, state: _State) -> list[tuple[float, tuple[int, int]]]:
         """The most promising single changes, with a lower bound of their energies."""

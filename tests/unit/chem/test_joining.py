@@ -177,7 +177,7 @@ def test_all_parts_that_fit_are_listed_and_of_more_than_are_compared_those_of_th
         rows = np.array([block for block in row if block >= 0])
         return log_odds[blocks.bits_of(rows)[0]].sum() + blocks.worth[rows].sum()
 
-    with mock.patch.multiple(joining, _FIRST=1, _AT_ONCE=2):
+    with mock.patch.multiple(joining, _LINKERS_AT_ONCE=2, _AT_ONCE=2):
         every = likeliest(blocks, formula, log_odds, 99_999).tolist()
         with mock.patch.object(joining, "_COMPARED", compared):
             found = likeliest(blocks, formula, log_odds, 99_999).tolist()

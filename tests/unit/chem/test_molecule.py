@@ -17,7 +17,7 @@ from duallgd_cli.chem.molecule import (
     is_internal_salt,
     is_zwitterion,
 )
-from duallgd_cli.chem.repair import repair
+from duallgd_cli.chem.repair import _ATTEMPTS, _EditSearch, repair
 from duallgd_cli.chem.valence import Skeleton, bonds_of, match, pair_index
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 from tests.made_molecules import QUESTIONS, another_order, damaged, disassembled, moved
@@ -246,3 +246,23 @@ def test_a_formula_that_no_molecule_has_gives_nothing(formula):
     nothing = np.zeros(formula.n_heavy * (formula.n_heavy - 1) // 2, dtype=np.int8)
 
     assert repair(formula, nothing, certain(nothing, nats=0.0)) is None
+
+
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_what_a_search_keeps_of_bonds_is_that_of_the_changed_matrix(smiles):
+    parts = disassembled(smiles)
+    sample, log_prob = damaged(parts.bond_class, 8, np.random.default_rng(3))
+    nats = -log_prob.astype(np.float64)
+
+    def search(bond_class):
+        return _EditSearch(parts.formula, bond_class.astype(np.int64), nats, _ATTEMPTS[0])
+
+    for state in itertools.islice(search(sample)._states(), 20):
+        edited = sample.copy()
+        edited[list(state.edits)] = list(state.edits.values())
+        anew = search(edited)._first()
+
+        assert state.kind.tolist() == anew.kind.tolist()
+        for name in ("bonds", "fragments", "unpaired", "faults", "least", "most"):
+            assert getattr(state, name) == getattr(anew, name), name
+        assert state.nats == pytest.approx(anew.nats)
