@@ -6,7 +6,6 @@ words for polarity were read from; where none is public it says so. Dialects of 
 """
 
 import io
-import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,30 +107,38 @@ def words(made):
     }.items()}  # fmt: skip
     z = abs(made.charge)
     numbers = {"z": z, "z_if_many": z if z > 1 else 0, "min": made.rt / 60}
-    return vars(made) | numbers | said | {"count": len(made.peaks)}
+    mzs, intensities = (
+        ",".join(form.format(one) for one in column)
+        for form, column in zip(("{:.4f}", "{}"), zip(*made.peaks, strict=True), strict=True)
+    )
+    count = {"count": len(made.peaks), "mzs": mzs, "intensities": intensities}
+    return vars(made) | numbers | said | count
 
 
-def peaks(made, pattern="{:.4f} {:.1f}", between="\n"):
-    return between.join(pattern.format(*peak) for peak in made.peaks)
+def filled(text, values):
+    """A text with values in place of fields such as ``{mz:.4f}``; braces of JSON are none."""
+    return re.sub(r"\{\w+(?::[^{}]*)?\}", lambda field: field[0].format(**values), text)
 
 
 def template(path):
     """A dialect of text: how one record is written, perhaps with its MS1 spectrum before it."""
     first, *parts = re.split(r"(?m)^== (\w+) ==\n", path.read_text("utf-8"))
     said = dict(line.split(" = ", 1) for line in first.splitlines())
-    texts = dict(zip(parts[::2], parts[1::2], strict=True))
-    levels = {1: texts.get("ms1", ""), 2: texts["record"]}
+    texts = dict.fromkeys(("head", "ms1", "between", "tail"), "")
+    texts |= zip(parts[::2], parts[1::2], strict=True)
 
     def write(made):
-        records = [
-            levels[one.level].format(**words(one) | {"n": n, "peaks": peaks(one, said["peak"])})
-            for place, one in enumerate(made)
-            for n in [(place // 2 if levels[1] else place) + 1]
-        ]
-        return texts.get("head", "") + "".join(records)
+        records = []
+        for place, one in enumerate(made):
+            peaks = said.get("join", "\n").join(said["peak"].format(*peak) for peak in one.peaks)
+            n = (place // 2 if texts["ms1"] else place) + 1
+            values = words(one) | {"n": n, "peaks": peaks}
+            record = texts["ms1" if one.level == 1 else "record"]
+            records.append(filled(record, values))
+        return texts["head"] + texts["between"].join(records) + texts["tail"]
 
     name, dot, ending = path.name.partition(".")
-    made = WITH_MS1 if levels[1] else MADE
+    made = WITH_MS1 if texts["ms1"] else MADE
     dialect(name, f"a{dot}{ending}", write, said.get("unsaid", ""), made)
 
 
@@ -147,17 +154,6 @@ dialect(
 
 
 # fmt: off
-def _table(made):
-    head = "identifier mzs intensities formula precursor_mz adduct instrument_type collision_energy"
-    rows = [(f"MassSpecGymID{n:07}", peaks(m, "{0:.4f}", ","), peaks(m, "{1}", ","), m.formula,
-             f"{m.mz:.4f}", m.adduct, "QTOF", f"{m.energy}") for n, m in enumerate(made)]
-    return "\n".join("\t".join(row) for row in [head.split(), *rows]) + "\n"
-
-
-# MassSpecGym 1.0
-dialect("MassSpecGym TSV", "a.tsv", _table, "polarity charge rt level")
-
-
 def matchms(m):
     return {"compound_name": m.name, "precursor_mz": m.mz, "charge": m.charge, "adduct": m.adduct,
             "ionmode": words(m)["mode"], "retention_time": m.rt, "ms_level": "2",
@@ -179,33 +175,6 @@ dialect("matchms MGF", "a.mgf", by_pyteomics(matchms))
 dialect("pyteomics MGF", "a.mgf", by_pyteomics(lambda m: {
     "title": m.name, "pepmass": (m.mz, 5e4), "charge": m.charge, "rtinseconds": m.rt}),
     "adduct energy level")
-# matchms 0.27 save_as_json
-dialect("matchms JSON", "a.json", lambda made: json.dumps(
-    [matchms(m) | {"peaks_json": [list(p) for p in m.peaks]} for m in made]))
-# library downloads; numbers as texts
-dialect("GNPS JSON", "a.json", lambda made: json.dumps([{
-    "spectrum_id": f"CCMSLIB{n:011}", "scan": str(n), "ms_level": "2", "Instrument": "qTof",
-    "Ion_Source": "LC-ESI", "Compound_Name": m.name, "Adduct": m.adduct, "ExactMass": "0.0",
-    "Precursor_MZ": f"{m.mz:.4f}", "Charge": str(words(m)["z_if_many"]),
-    "Ion_Mode": words(m)["Mode"],
-    "peaks_json": json.dumps([[round(p[0], 4), p[1]] for p in m.peaks]),
-} for n, m in enumerate(made)]), "charge rt energy")
-# mzmine 4.5 MZmineJsonGenerator; an object a line, minutes
-dialect("mzmine 4 JSON", "a.json", lambda made: "\n".join(json.dumps({
-            "softwaresource": "mzmine-4.5.0", "compound_name": m.name, "formula": m.formula,
-            "ms_level": 2, "rt": m.rt / 60, "adduct": m.adduct, "precursor_mz": m.mz,
-            "charge": m.charge, "collision_energy": [m.energy], "polarity": words(m)["Mode"],
-            "num_peaks": len(m.peaks), "peaks": [list(p) for p in m.peaks]}) for m in made))
-# download page of MoNA
-dialect("MoNA JSON", "a.json", lambda made: json.dumps([{
-    "compound": [{"names": [{"name": m.name}], "metaData": [
-        {"name": "molecular formula", "value": m.formula}]}],
-    "id": f"MA{n:06}", "spectrum": peaks(m, "{:.4f}:{:.6f}", " "),
-    "metaData": [{"computed": False, "name": key, "value": value} for key, value in {
-        "instrument type": "LC-ESI-QTOF", "ms level": "MS2", "collision energy": f"{m.energy} eV",
-        "retention time": f"{m.rt / 60:.3f} min", "ionization mode": words(m)["mode"],
-        "precursor m/z": round(m.mz, 4), "precursor type": m.adduct}.items()],
-} for n, m in enumerate(made)]), "charge")
 
 
 def _mzml(time, energy):

@@ -209,22 +209,14 @@ def _one_unit_of_time(spectra: Iterator[Spectrum]) -> Iterator[Spectrum]:
         if in_seconds or len(held) == _MOST_HELD:
             break
     for spectrum in chain(held, spectra):
-        yield _not_minutes(spectrum) if in_seconds else spectrum
-
-
-def _not_minutes(spectrum: Spectrum) -> Spectrum:
-    """The same where a time was taken for minutes that is in seconds, as others of its file are."""
-    corrected = {
-        text: text.replace("as minutes", "as seconds, as others of the file are")
-        for text in spectrum.assumptions
-        if (match := GUESSED_TIME.match(text)) and match[1] == "minutes"
-    }
-    if spectrum.retention_time_s is None or not corrected:
-        return spectrum
-    assumptions = tuple(corrected.get(text, text) for text in spectrum.assumptions)
-    return replace(
-        spectrum, retention_time_s=spectrum.retention_time_s / 60, assumptions=assumptions
-    )
+        # What was taken for minutes is in seconds, as others of the file are.
+        said = [text for text in spectrum.assumptions if GUESSED_TIME.match(text)]
+        time_s, (guess, *_) = spectrum.retention_time_s, (*said, "")
+        if in_seconds and time_s is not None and guess.endswith("minutes"):
+            better = guess.replace("as minutes", "as seconds, as others of the file are")
+            said = [better if text == guess else text for text in spectrum.assumptions]
+            spectrum = replace(spectrum, retention_time_s=time_s / 60, assumptions=tuple(said))
+        yield spectrum
 
 
 def _opened(raw: BinaryIO, name: str) -> tuple[BinaryIO, str, str]:
@@ -344,8 +336,9 @@ def _files_in(folder: Path) -> list[str]:
     if raw and (raw[0] is folder or not files):
         raise UnreadableError(f"{raw[0]} is {_CONVERT}")
     if not files:
-        endings = ", ".join(_SUFFIXES)
-        raise UnreadableError(f"{folder} holds no file of spectra ({endings}); name another folder")
+        raise UnreadableError(
+            f"{folder} holds no file of spectra ({', '.join(_SUFFIXES)}); name another folder"
+        )
     for path in raw:
         logger.warning("%s is left out: %s", path, _CONVERT)
     return files

@@ -61,6 +61,9 @@ _MEANT: Final = frozenset(
 )
 _STRUCTURE: Final = re.compile(r"smiles|inchi|selfies|mol_?(file|block)|^structure$", re.IGNORECASE)
 _STRUCTURE_VALUE: Final = re.compile(r"InChI=1|\b[A-Z]{14}-[A-Z]{10}-[A-Z]\b")
+_LEVEL: Final = re.compile(
+    r"(?:FULL )?MS|(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?", re.ASCII | re.IGNORECASE
+)
 # Canonical names in the order in which they are tried: the first that is present wins.
 PRECURSOR: Final = ("pepmass", "precursor_mz")
 ADDUCT: Final = ("adduct", "ion")
@@ -215,7 +218,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         energy = f"{of_filter[-1]} NCE"
     energy_text = f"{energy} eV" if record.energy_in_ev and number(energy) else energy
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
-    ms_level = level_of(fields) if failure is None else 2  # so that it has a row of its own
+    ms_level = _level(fields) if failure is None else 2  # so that it has a row of its own
     if record.refusal is None:
         remarks.warnings.extend(_remarks(record, ms_level, energy, energy_ev))
         modes = (fields.get(name, "") for name in ("fragmentation_mode", "filter string"))
@@ -352,15 +355,6 @@ def _squeezed(key: str) -> str:
     return _SEPARATORS.sub("", key)
 
 
-@lru_cache(maxsize=4096)
-def _formula_rank(key: str) -> int:
-    """How early a key is asked for a formula: from 0; -1 for a key that names none."""
-    squeezed = _squeezed(key)
-    if not _FORMULA_KEY.search(squeezed) or _FORMULA_OF_ION.search(squeezed):
-        return -1
-    return {"formula": 0, "molecularformula": 1}.get(squeezed, 2)
-
-
 def listed(metadata: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
     """Keys and values under canonical names, in the file's order, missing values left out.
 
@@ -373,7 +367,7 @@ def listed(metadata: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
             continue
         if name == "scans" and text == "-1":  # MS-DIAL
             continue
-        if name == "ms_level" and _level(text) is None:  # SPECTRUMTYPE: Centroid
+        if name == "ms_level" and not _LEVEL.fullmatch(text):  # SPECTRUMTYPE: Centroid
             continue
         unit = _ENERGY_UNITS.get(_squeezed(key)) if name == "collision_energy" else None
         value = f"{text} {unit}" if unit and finite(text) else value
@@ -403,9 +397,10 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
     A text that is no formula is left out under other keys, which is said.
     """
     ranked = [
-        (rank, key, value)
+        ({"formula": 0, "molecularformula": 1}.get(squeezed, 2), key, value)
         for key, value in recorded.items()
-        if (rank := _formula_rank(key)) >= 0 and not is_missing(value)
+        if _FORMULA_KEY.search(squeezed := _squeezed(key))
+        and not (_FORMULA_OF_ION.search(squeezed) or is_missing(value))
     ]
     formulas: list[tuple[str, str, object]] = []
     for rank, key, value in sorted(ranked, key=lambda entry: entry[0]):
@@ -424,18 +419,12 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
     return formulas[0][1] if formulas else ""
 
 
-def level_of(fields: Mapping[str, str]) -> int:
+def _level(fields: Mapping[str, str]) -> int:
     """MS level: the digit of ``2``, ``MS2`` or ``MS1``; 1 for correlated MS blocks; else 2."""
     if fields.get("spectype", "").strip().upper() == "CORRELATED MS":
         return 1
-    return _level(fields.get("ms_level", "")) or 2
-
-
-def _level(text: str) -> int | None:
-    """The MS level that a text gives; None for others, such as ``Centroid`` and ``MSn``."""
-    form = r"(?:FULL )?MS|(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?"
-    match = re.fullmatch(form, text.strip().upper(), re.ASCII)
-    return int(match[1] or 1) if match else None
+    match = _LEVEL.fullmatch(fields.get("ms_level", "MS2"))
+    return int(match[1] or 1) if match else 2
 
 
 def compound_name(metadata: Mapping[str, str]) -> str:

@@ -243,7 +243,14 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
     ]
     is_light = any("wavelength array" in terms for terms, _ in arrays)
     precursors = [*element.iterfind("{*}precursorList/{*}precursor")]
-    level, notes = _mzml_level(values, bool(precursors), is_light)
+    level, notes = values.get("ms level", ""), tuple[str, ...]()
+    if not level.strip("0.") and "MS1 spectrum" in values:
+        level = "1"
+    elif not level.strip("0.") and ("MSn spectrum" in values or precursors):
+        level = "2"
+        notes = ("the file gives no MS level; a spectrum with a precursor is read as MS2",)
+    elif not level.strip("0."):  # images say 0; what has wavelengths is no mass spectrum
+        level = "1" if level or is_light else ""
     metadata = {
         "identifier": scan[1] if scan else native,
         "native_id": native,
@@ -299,21 +306,6 @@ def _time_of(scan: _Element) -> tuple[str, str]:
             seconds = _UNITS_S.get(unit or "minute", 1.0)
             return "" if time is None else f"{time * seconds:.3f}", unit
     return "", ""
-
-
-def _mzml_level(
-    values: Mapping[str, str], has_precursor: bool, is_light: bool
-) -> tuple[str, tuple[str, ...]]:
-    """MS level, by the term for it or by others, and what was assumed; "" where nothing tells."""
-    level = values.get("ms level", "")
-    if level.strip("0."):
-        return level, ()
-    if "MS1 spectrum" in values:
-        return "1", ()
-    if "MSn spectrum" in values or has_precursor:
-        return "2", ("the file gives no MS level; a spectrum with a precursor is read as MS2",)
-    # Images say 0; what has wavelengths is no mass spectrum.
-    return "1" if level or is_light else "", ()
 
 
 def _mzml_precursor(precursor: _Element, header: _Header) -> tuple[dict[str, str], Record]:

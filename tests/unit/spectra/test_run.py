@@ -11,7 +11,7 @@ import pytest
 
 from duallgd_cli.errors import ConfigError, UnreadableError
 from duallgd_cli.spectra.features import Inputs, count_spectra, group
-from duallgd_cli.spectra.ms1 import PrecursorsInMs1, scan_of, valleys
+from duallgd_cli.spectra.ms1 import valleys
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus, left_out
 from tests import made_run
@@ -193,17 +193,6 @@ def test_ms1_says_that_an_ion_eluted_twice():
     assert [*map(members, with_ms1)] == [[100], [101]]
     assert [*map(members, without)] == [[100, 101]]
     assert [one.first.retention_time_s for one in with_ms1] == [20, 40]
-
-
-def test_of_ms1_only_peaks_at_precursors_are_held():
-    mz, height = np.append(np.arange(100.0, 600.0), 301.1), np.full(501, 5.0)
-    survey = made_spectrum(mz, height, 0, "run.mzML", retention_time_s=10.0, ms_level=1)
-    scans = [scan_of(ms2(1, 11.0)), scan_of(ms2(2, 11.0, mz=400.0)), scan_of(ms2(3, 12.0))]
-
-    points = PrecursorsInMs1(scans, [survey]).points
-
-    held = [[column.tolist() for column in of_cluster] for of_cluster in points]
-    assert held == [[[0], [301.1], [5]], [[0], [400], [5]]]
 
 
 @pytest.mark.parametrize(

@@ -253,51 +253,37 @@ def zeros():
     return array(base64.b64encode(packed), b"zlib")
 
 
+def fields():
+    return HEAD + b"".join(b"K%d=v\n" % n for n in range(400_000)) + TAIL
+
+
 LONG = "longer than 32 million characters or has more than 1,000,000 peaks"
 LONG_JSON = "longer than 16 million characters"
-LARGE = "a spectrum of more than 64 MiB"
+LARGE, END = "a spectrum of more than 64 MiB", b"</spectrum>"
+PACKED = "unpack to more than 200 times their size"
 # What is said of each, and whether a sound spectrum follows.
 BOMBS = {
     "line.mgf": (LONG, True, lambda: HEAD + b"1" * (4 * BLOCK) + b"\n" + TAIL),
-    "fields.mgf": (
-        LONG, True, lambda: HEAD + b"".join(b"K%d=v\n" % n for n in range(400_000)) + TAIL
-    ),
+    "fields.mgf": (LONG, True, fields),
     "peaks.mgf": (LONG, True, lambda: HEAD + b"100.5 1\n" * 1_000_001 + TAIL),
-    "packed.mgf.gz": (
-        "unpack to more than 200 times their size", False,
-        lambda: gzipped(HEAD) + gzipped(b"1" * BLOCK) * 32,
-    ),
-    "peaks.msp": (
-        LONG, False, lambda: b"Name: bomb\nNum Peaks: 9\n" + b"41 3; " * BLOCK + b"\n"
-    ),
-    "blocks.ms": (
-        LONG, False, lambda: b">compound bomb\n>ms2\n" + b"41 3\n" * 1_000_001 + b">ms2\n41 3\n"
-    ),
-    "row.tsv": (
-        LONG, True,
-        lambda: b"identifier\tmzs\tintensities\nb\t" + b"1," * BLOCK + b"\t1\ns\t9\t9\n",
-    ),
+    "packed.mgf.gz": (PACKED, False, lambda: gzipped(HEAD) + gzipped(b"1" * BLOCK) * 32),
+    "peaks.msp": (LONG, False, lambda: b"Name: a\nNum Peaks: 9\n" + b"41 3; " * BLOCK + b"\n"),
+    "blocks.ms": (LONG, False,
+        lambda: b">compound a\n>ms2\n" + b"41 3\n" * 1_000_001 + b">ms2\n41 3\n"),
+    "row.tsv": (LONG, True, lambda: b"mzs\tintensities\n" + b"1," * BLOCK + b"\t1\n9\t9\n"),
+    "rows.massbank.txt": (LONG, False,
+        lambda: b"ACCESSION: a\nPK$PEAK: m/z int. rel.int.\n" + b"  100.5 1 9\n" * 1_000_001),
     "peaks.json": (LONG_JSON, False, lambda: b'[{"peaks": [' + b"[50.5, 1.5]," * (5 * BLOCK // 12)),
-    "text.json": (
-        LONG_JSON, True, lambda: b'{"a": "' + b"a" * (5 * BLOCK) + b'"}\n{"peaks": [[41, 3]]}\n'
-    ),
+    "text.json": (LONG_JSON, True,
+        lambda: b'{"a": "' + b"a" * (5 * BLOCK) + b'"}\n{"peaks": [[41, 3]]}\n'),
     "deep.json": ("nested too deeply", False, lambda: b'[{"a": ' + b"[" * BLOCK),
-    "rows.massbank.txt": (
-        LONG, False,
-        lambda: b"ACCESSION: a\nPK$PEAK: m/z int. rel.int.\n" + b"  100.5 1 9\n" * 1_000_001,
-    ),
     "zeros.mzML": ("an array of more than 32 MiB", True, zeros),
     "text.mzML": (LARGE, False, lambda: array(b"A" * (4 * BLOCK), b"no")),
-    "many.mzML": (
-        LARGE, False, lambda: mzml(b">" + b'<cvParam name="a"/>' * 900_000 + b"</spectrum>")
-    ),
-    "attribute.mzML": (
-        "its XML is broken", False, lambda: mzml(b'x="' + b"1" * (6 * BLOCK) + b'"></spectrum>')
-    ),
-    "deep.mzML": (
-        "Excessive depth", False,
-        lambda: mzml(b">" + b"<a>" * 50_000 + b"</a>" * 50_000 + b"</spectrum>"),
-    ),
+    "many.mzML": (LARGE, False, lambda: mzml(b">" + b'<cvParam name="a"/>' * 900_000 + END)),
+    "attribute.mzML": ("its XML is broken", False,
+        lambda: mzml(b'x="' + b"1" * (6 * BLOCK) + b'">' + END)),
+    "deep.mzML": ("Excessive depth", False,
+        lambda: mzml(b">" + b"<a>" * 50_000 + b"</a>" * 50_000 + END)),
 }  # fmt: skip
 # Whose reading would take hours if its time were not in proportion to the text.
 SOUND = {

@@ -1,5 +1,7 @@
 """Records of text formats beyond plain dialects: odd fields and peaks, and what is damaged."""
 
+from pathlib import Path
+
 import pytest
 
 from duallgd_cli.spectra.reading.record import Record, build
@@ -17,32 +19,8 @@ def mgf(fields, peaks=PEAKS):
 MSP = "NAME: x\nPRECURSORMZ: 195.08765\nPRECURSORTYPE: [M+H]+\n"
 SIRIUS = ">compound x\n>parentmass 195.08765\n>ionization [M+H]+\n"
 TABLE = "identifier\tmzs\tintensities\tsmiles\tformula\tprecursor_mz\tadduct\tinstrument_type\t"
-MASSBANK = f"""ACCESSION: XX000001
-RECORD_TITLE: Caffeine; LC-ESI-QFT; MS2
-CH$NAME: Caffeine
-CH$NAME: 1,3,7-trimethylpurine-2,6-dione
-CH$FORMULA: C8H10N4O2
-CH$SMILES: Cn1cnc2c1c(=O)n(C)c(=O)n2C
-CH$IUPAC: InChI=1S/C8H10N4O2/c1-10-4-9-6-5(10)7(13)12(3)8(14)11(6)2/h4H,1-3H3
-CH$LINK: INCHIKEY RYYVLZVUVIJVGH-UHFFFAOYSA-N
-AC$MASS_SPECTROMETRY: ION_MODE POSITIVE
-AC$MASS_SPECTROMETRY: RESOLUTION 17500
-MS$FOCUSED_ION: PRECURSOR_M/Z 195.08765
-PK$ANNOTATION: m/z tentative_formula formula_count mass error(ppm)
-  110.0713 C5H8N3+ 1 110.0713 0.02
-PK$NUM_PEAK: 2
-PK$PEAK: m/z int. rel.int.
-{PEAKS}//
-"""
-LIBRARY = f"""<mzSpecLib>
-MS:1003186|library format version=1.0
-<Spectrum=1>
-MS:1000744|selected ion m/z=195.08765
-MS:1003059|number of peaks=2
-<Analyte=1>
-MS:1002813|adduct ion formula=[M+H]+
-<Peaks>
-{PEAKS}"""
+FOLDER = Path(__file__).parents[3] / "data" / "records"
+MASSBANK, LIBRARY = ((FOLDER / name).read_text() for name in ("massbank.txt", "library.mzlib.txt"))
 
 
 def assert_both(found, warnings=()):
@@ -110,11 +88,9 @@ def test_msp_fields_may_stand_in_any_order(tmp_path, first, gap):
     assert [one.mz[0] for one in found] == [50, 60, 70]
 
 
-NO_COUNT = ("the record has no Num Peaks",)
 TORN = "the record may be incomplete: "
 MS3 = "an MS3 spectrum is read as if it were MS2: its precursor is a fragment, so the formula must "
 STRAY = {"failed": "peaks stand without BEGIN IONS; restore that line"}
-NOMINAL = "Num Peaks: 5\n55 400; 67 300; 82 250; 109 800; 194 999;\n"
 BLOCKS = (
     *((f">{name}\n", 2, ()) for name in ("ms2", "collision 35", "ms2peaks", "msms")),
     (">ms3\n", 3, (f"{MS3}be the fragment's",)),
@@ -128,48 +104,41 @@ BROKEN = (
     ("110.0713", "?", ("1 of 2 peak lines were not readable and left out",)),
     ("110.0713 600\n", "", ("number of peaks says 2, and there are 1",)),
 )
-# Name of the file, text, and of each spectrum what is read of it; what is not named is nothing.
-RECORDS = {
-    "fields in comments of RIKEN end with a semicolon": ("a.msp",
-        "NAME: x\nSCANNUMBER: -1\nComment: DB#=RIKEN-1; origin=R\nNum Peaks: 1\n50 1\n",
-        {"spectrum_id": "RIKEN-1", "scans": "", "peaks": 1}),
-    "comments of MoNA": ("a.msp",
-        'Name: x\nComments: "SMILES=CCO" "author=made up"\nNum Peaks: 1\n50 1\n',
-        {"author": "made up", "peaks": 1}),
-    "the rest of a comment is no peak": ("a.msp",
-        f"{MSP}Comments: of\n 2,4-dinitro and more\n  15 times\nNum Peaks: 1\n50 1\n",
-        {"peaks": 1}),
-    "peaks in the line of their number": ("a.msp", f"{MSP}Peaks: 138.0662:1000 110.0713:600\n",
-        {"peaks": 2}),
-    "peaks in one line are told apart by their number": ("a.msp",
-        f"{MSP}Num Peaks: 2\n138.0662 1000 110.0713 600\n", {"peaks": 2}),
-    "records without blank lines, peaks or the right count": ("a.msp",
-        "NAME: a\nNum Peaks: 3\n50 1\nNAME: b\nNum Peaks: 0\nNAME: c\nNAME: d\nNum Peaks: 1\n60 1",
-        {"spectrum_id": "a", "peaks": 1, "warnings": ("Num Peaks says 3, and there are 1",)},
-        {"spectrum_id": "b"}, {"spectrum_id": "c", "warnings": NO_COUNT},
-        {"spectrum_id": "d", "peaks": 1}),
-    "a blank line between Num Peaks and the peaks": ("a.msp",
-        "NAME: a\nNum Peaks: 2\n\n50 1\n60 2\n", {"peaks": 2}),
-    "a count of peaks that is no number": ("a.msp", "NAME: a\nNum Peaks: \u00b2\n50 1\n",
-        {"peaks": 1}),
-    "nominal masses without a precursor are those of electron ionisation": ("a.msp",
-        f"Name: Caffeine\nFormula: C8H10N4O2\nMW: 194\n{NOMINAL}\n{MSP}{NOMINAL}",
+ODD = {
+    "odd.msp": [
+        {"spectrum_id": "RIKEN-1", "scans": "", "peaks": 1}, {"author": "made up", "peaks": 1},
+        *({"peaks": n} for n in (1, 2, 2)),
+        {"peaks": 1, "warnings": ("Num Peaks says 3, and there are 1",)},
+        {}, {"warnings": ("the record has no Num Peaks",)},
+        *({"peaks": n} for n in (1, 2, 1)),
         {"failed": "as spectra of electron ionisation have", "formula_text": "C8H10N4O2",
-         "peaks": 5}, {"peaks": 5}),
-    "a SIRIUS compound without a block": ("a.ms",
-        ">compound a\n>parentmass 5\n>compound b\n>ms2\n50 1\n", {"spectrum_id": "a"},
-        {"spectrum_id": "b", "peaks": 1}),
-    "blocks of SIRIUS compounds": ("a.ms",
-        f"{SIRIUS}>instrumentation Q Exactive\n#SMILES CCO\n# a comment\n\n>ms1\n195.1 100\n\n"
-        ">collision 35\n121.0284 1000\n\n>ms2\n>collision  10  eV\n163.0390 1000\n\n"
-        ">compound y\n>parentmass 179\n>feature_id 77\n>ms2\n93 5\n",
-        {"ms_level": 1, "peaks": 1},
+         "peaks": 5}, {"peaks": 5},
+    ],
+    "odd.ms": [
+        {"spectrum_id": "a"}, {"spectrum_id": "b", "peaks": 1}, {"ms_level": 1, "peaks": 1},
         {"feature_id": "x", "collision_energy_ev": 35 * 195.08765 / 500, "peaks": 1},
         {"feature_id": "x", "collision_energy_ev": 10, "peaks": 1},
-        {"feature_id": "77", "spectrum_id": "77", "collision_energy_text": "", "peaks": 1}),
-    "a block of SIRIUS that nobody knows does not join the one before": ("a.ms",
-        f"{SIRIUS}>ms1\n195.08765 9\n>other\n{PEAKS}", {"ms_level": 1, "peaks": 1},
-        {"peaks": 2, "warnings": ("peaks below >other are read as MS2",)}),
+        {"feature_id": "77", "spectrum_id": "77", "collision_energy_text": "", "peaks": 1},
+        {"ms_level": 1, "peaks": 1},
+        {"peaks": 2, "warnings": ("peaks below >other are read as MS2",)},
+    ],
+    "odd.mgf": [
+        {"scans": "1-5", "spectrum_id": "what=may stand", "precursor_mz": 195, "peaks": 3,
+         "charge": -1},
+        {"spectrum_id": "odd:1", "charge": -1, "peaks": 1},
+        {"spectrum_id": "odd:2", "charge": 1, "peaks": 1},
+        {"spectrum_id": "open", "peaks": 1, "warnings": (f"{TORN}it has no END IONS",)},
+        {"spectrum_id": "whole", "peaks": 1}, {"failed": "END IONS stands without BEGIN IONS"},
+        {"spectrum_id": "next", "precursor_mz": None, "peaks": 1}, STRAY,
+        {"failed": "no m/z and intensity in 2 peak lines", "spectrum_id": "garbage"},
+        {"ms_level": 3, "peaks": 1, "warnings": (f"{MS3}be the fragment's",)},
+        {"retention_time_s": 61.5, "peaks": 2}, STRAY,
+        {"peaks": 1, "warnings": (f"{TORN}the file ends within it",)},
+    ],
+}  # fmt: skip
+# Name of the file, text, and of each spectrum what is read of it; what is not named is nothing.
+RECORDS = {
+    **{name: (name, (FOLDER / name).read_text("utf-8"), *rows) for name, rows in ODD.items()},
     "MassSpecGym's energies are in eV": ("a.tsv", f"{TABLE}collision_energy\tfold\n"
         "M1\t50.5,60\t0.5,1\tCCO\tC9H8O4\t181.0495\t[M+H]+\tOrbitrap\t30.0\ttrain\n",
         {"spectrum_id": "M1", "collision_energy_ev": 30, "instrument": "orbitrap", "peaks": 2}),
@@ -191,33 +160,6 @@ RECORDS = {
     "a row with an open quotation mark": ("a.csv",
         'identifier,mzs,intensities\na,"1,2\nb,"3,4","5,6"\n', {"failed": "quotation mark"},
         {"spectrum_id": "b", "peaks": 2}),
-    "without any identifier the file and place name the spectrum": ("run.1.mgf",
-        mgf("PEPMASS=1") + mgf("PEPMASS=2 | TITLE=N/A"), {"spectrum_id": "run:0", "peaks": 2},
-        {"spectrum_id": "run:1", "peaks": 2}),
-    "global parameters hold for every record": ("a.mgf",
-        "CHARGE=1-\nCOM=made up\n\n" + mgf("PEPMASS=1") + mgf("PEPMASS=2 | CHARGE=1+"),
-        {"charge": -1, "peaks": 2}, {"charge": 1, "peaks": 2}),
-    "what MGF holds besides peaks": ("a.mgf",
-        "MASS=Monoisotopic\n# a comment\nBEGIN IONS\nTITLE=a=b\nSCANS=1-5\nPEPMASS=195 9\n"
-        f"; a comment\n138.0662\t1000\t1+\n\n{PEAKS}END IONS\n",
-        {"scans": "1-5", "spectrum_id": "a=b", "precursor_mz": 195, "peaks": 3}),
-    "missing ends and beginnings cost no other record": ("a.mgf",
-        "BEGIN IONS\nTITLE=open\n50 1\n" + mgf("TITLE=whole") + "PEPMASS=999\nEND IONS\n"
-        + mgf("TITLE=next") + "BEGIN IONS\nTITLE=last\n50 1",
-        {"spectrum_id": "open", "peaks": 1, "warnings": (f"{TORN}it has no END IONS",)},
-        {"spectrum_id": "whole", "peaks": 2}, {"failed": "END IONS stands without BEGIN IONS"},
-        {"spectrum_id": "next", "precursor_mz": None, "peaks": 2},
-        {"spectrum_id": "last", "peaks": 1, "warnings": (f"{TORN}the file ends within it",)}),
-    "peaks outside of a record": ("a.mgf", f"COM=x\n50 1\n{mgf('PEPMASS=1')}60 2\n70 3\n",
-        STRAY, {"peaks": 2}, STRAY),
-    "a record of garbage": ("a.mgf", mgf("TITLE=bad", "hello world\nfoo\n") + mgf("TITLE=good"),
-        {"failed": "no m/z and intensity in 2 peak lines", "spectrum_id": "bad"}, {"peaks": 2}),
-    "a level of MS beyond the second": ("a.mgf", mgf("MSLEVEL=3"),
-        {"ms_level": 3, "peaks": 2, "warnings": (f"{MS3}be the fragment's",)}),
-    "an MGF of MS-DIAL says how many peaks there are": ("a.mgf",
-        mgf("TITLE=Unknown|ID=9|MZ=195.0877|RT=1.02||PEAKID=9|ISOTOPE=M+0 | PEPMASS=195.08765 | "
-            "ION=[M+H]+ | CHARGE=1+ | RTINMINUTES=1.025 | Num Peaks: 2"),
-        {"retention_time_s": 61.5, "peaks": 2}),
     "an energy of mzSpecLib with its unit": ("a.mzlib.txt", LIBRARY.replace("<Analyte=1>",
         "[1]MS:1000045|collision energy=30\n[1]UO:0|unit=UO:0000266|electronvolt\n<Analyte=1>"),
         {"collision_energy_text": "30 eV", "collision_energy_ev": 30, "peaks": 2}),
