@@ -271,12 +271,13 @@ class FinishedRun:
                 raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
         self.shards = [header.shard for header in headers]  # such as ``2/8``, of each journal
         self.totals = dict(journals[0].end or {})  # of the whole input: ``cases``, ``ms1``
-        numbers = np.repeat(np.arange(len(journals)), [len(one.lines) // 2 for one in journals])
-        lines = np.concatenate([np.array(one.lines, np.int64).reshape(-1, 2) for one in journals])
+        lines = [np.array(one.lines, np.int64).reshape(-1, 2) for one in journals]
+        numbers = np.repeat(np.arange(len(journals)), [*map(len, lines)])
+        features, starts = np.concatenate(lines).T
         # What is there twice counts as it was written last.
-        _, once = np.unique(lines[::-1, 0], return_index=True)
+        _, once = np.unique(features[::-1], return_index=True)
         # Journal and byte of every feature, in the order of their first spectra.
-        self._places = np.column_stack([numbers, lines[:, 1]])[::-1][once]
+        self._places = np.column_stack([numbers, starts])[::-1][once]
         self._paths = tuple(paths)
 
     @property
@@ -287,8 +288,7 @@ class FinishedRun:
     def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
         """The results of each feature, read from the disk in the order of their first spectra."""
         for number, start in self._places:
-            path = self._paths[number]
-            with path.open("rb") as file:
+            with (path := self._paths[number]).open("rb") as file:
                 file.seek(start)
                 line = file.readline()
             try:
@@ -304,9 +304,9 @@ def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
         UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
     """
     run = FinishedRun(journals_of(names), partial=partial)
-    count = Shard.parse(run.header.shard).count
+    count = 0 if partial else Shard.parse(run.header.shard).count
     for shard in (f"{number}/{count}" for number in range(1, count + 1)):
-        if not partial and run.shards.count(shard) != 1:
+        if run.shards.count(shard) != 1:
             problem = "given twice" if shard in run.shards else "absent"
             raise UsageError(f"these journals are not one whole run: shard {shard} is {problem}")
     return run
@@ -320,14 +320,11 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
     """
     journals: list[Path] = []
     for name in names:
-        if name.name.endswith(ENDING) or is_journal(name):
-            journals.append(name)
-            continue
-        shards = sorted(
-            path
-            for path in name.parent.glob(f"*{ENDING}")
-            if path.name.startswith(f"{name.name}.shard-") or path.name == name.name + ENDING
-        )
+        shards = [name]
+        if not (name.name.endswith(ENDING) or is_journal(name)):
+            whole, part = f"{name.name}{ENDING}", f"{name.name}.shard-"
+            beside = sorted(name.parent.glob(f"*{ENDING}"))
+            shards = [one for one in beside if one.name == whole or one.name.startswith(part)]
         if not shards:
             raise UsageError(f"{name} has no journal beside it; name the {ENDING} files to join")
         journals += shards
