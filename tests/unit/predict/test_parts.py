@@ -88,6 +88,12 @@ def test_a_part_within_a_more_telling_one_is_not_repeated():
     chosen = telling([phenyl, flavone, methyl, unlikely], [FLAVONE])
 
     assert [one.name for one in chosen] == ["flavone", "isolated methyl"]
+    # A part tells the more the further it moves from its prior.
+    rare, usual = (
+        part("rare", probability=0.5, prior=0.05),
+        part("usual", smarts="O", probability=0.95, prior=0.3),
+    )
+    assert [one.name for one in telling([rare, usual], [], 1)] == ["usual"]
 
 
 def test_the_sentence_names_what_is_said_with_its_probability():
