@@ -92,8 +92,7 @@ class Journal:
         with _opened(path) as file:
             file.truncate(0)
             journal = cls(path, _file=file)
-            journal._write({"duallgd_journal": FORMAT, **asdict(header)})
-            journal.sync()
+            journal._write({"duallgd_journal": FORMAT, **asdict(header)}, waits=True)
             return journal
 
     @classmethod
@@ -128,44 +127,35 @@ class Journal:
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
-        self._write({"end": dict(totals)})
-        self.sync()
-
-    def sync(self) -> None:
-        """Wait until everything is on the disk.
-
-        Raises:
-            UsageError: The disk takes no more.
-        """
-        with self._disk() as file:
-            os.fsync(file.fileno())
-        self._synced = time.monotonic()
+        self._write({"end": dict(totals)}, waits=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._file is not None and not self._file.closed:
-            self.sync()
+            self._write(None, waits=True)
             self._file.close()
 
-    def _write(self, values: Mapping[str, Any]) -> None:
-        # ASCII and no blanks: equal values give equal bytes, as long as numbers are finite.
-        text = json.dumps(values, separators=(",", ":"), allow_nan=False).encode("ascii")
-        body = text.removesuffix(b"}")
-        self.checksum = zlib.crc32(body, self.checksum)
-        with self._disk() as file:
-            file.write(body + _SEAL % self.checksum)
-            file.flush()
-        if time.monotonic() - self._synced > _SYNC_EVERY_S:
-            self.sync()
+    def _write(self, values: Mapping[str, Any] | None, *, waits: bool = False) -> None:
+        """Write a line, if any, and wait for the disk at times or where it is said.
 
-    @contextmanager
-    def _disk(self) -> "Iterator[BufferedRandom]":
-        """A disk that takes no more ends the run in one sentence; what it has taken is kept."""
+        A disk that takes no more ends the run in one sentence; what it has taken is kept.
+        """
         assert self._file is not None  # it was opened to be written
+        text = b""
+        if values is not None:
+            # ASCII and no blanks: equal values give equal bytes, as long as numbers are finite.
+            line = json.dumps(values, separators=(",", ":"), allow_nan=False).encode("ascii")
+            body = line.removesuffix(b"}")
+            self.checksum = zlib.crc32(body, self.checksum)
+            text = body + _SEAL % self.checksum
         try:
-            yield self._file
+            self._file.write(text)
+            self._file.flush()
+            if waits or time.monotonic() - self._synced > _SYNC_EVERY_S:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
         except OSError as error:
             self._file.raw.close()  # closing the buffer would try again what did not fit
             raise UsageError(
@@ -181,13 +171,12 @@ def scan(path: Path) -> Journal:
         UsageError: The file is something else.
         UnreadableError: It is the journal of another version.
     """
-    header, end, good_bytes, good_sum, is_damaged = None, None, 0, 0, False
-    lines, inputs = array("q"), list[str]()
+    journal, inputs = Journal(path), list[str]()
     with path.open("rb") as file:
         _require_journal(file, path)
         for line in file:
             body = line[:-_SEAL_BYTES]
-            checksum = zlib.crc32(body, good_sum)
+            checksum = zlib.crc32(body, journal.checksum)
             begun = _FORMAT.match(line)
             if begun is not None and int(begun[1]) != FORMAT:
                 raise UnreadableError(
@@ -195,24 +184,26 @@ def scan(path: Path) -> Journal:
                     f"reads {FORMAT}; use the version that wrote it, or predict again with --force"
                 )
             if line[len(body) :] != _SEAL % checksum:
-                is_damaged = bool(file.read(1))
+                journal.is_damaged = bool(file.read(1))
                 break
             try:
                 values = json.loads(line)
-                if header is None:
+                if journal.header is None:
                     given = {n: values[n] for n in values if n not in {"duallgd_journal", "crc32"}}
-                    header = Header(**{**given, "inputs": tuple(map(dict, given["inputs"]))})
-                    inputs = [entry["name"] for entry in header.inputs]
-                elif "end" in values:
-                    end = {name: int(values["end"][name]) for name in ("cases", *values["end"])}
+                    given["inputs"] = tuple(map(dict, given["inputs"]))
+                    journal.header = Header(**given)
+                    inputs = [entry["name"] for entry in given["inputs"]]
+                elif (end := values.get("end")) is not None:
+                    journal.end = {name: int(end[name]) for name in ("cases", *end)}
                 else:
                     first, *_ = values["spectra"]
                     inputs.index(first["source"][0])  # one that the header has
-                    lines.extend((values["feature"], good_bytes))
+                    journal.lines.extend((values["feature"], journal.good_bytes))
             except _UNKNOWN:
                 raise _of_another_version(path) from None
-            good_bytes, good_sum = good_bytes + len(line), checksum
-    return Journal(path, header, end, good_bytes, good_sum, is_damaged, lines)
+            journal.good_bytes += len(line)
+            journal.checksum = checksum
+    return journal
 
 
 def _require_journal(file: "BufferedReader | BufferedRandom", path: Path) -> None:
