@@ -58,13 +58,7 @@ def _ion(formula: str, adduct: str) -> tuple[Formula, tuple[str, ...]] | None:
 
 
 def neutral_loss(formula: str, adduct: str, subformula: str) -> str:
-    """What an ion has lost where a fragment of this sub-formula is left, "" where that is unclear.
-
-    Args:
-        formula: Of the molecule.
-        adduct: Name of the adduct.
-        subformula: Of the fragment.
-    """
+    """What an ion has lost where a fragment of this sub-formula is left, "" if that is unclear."""
     part, whole = _subformula(subformula), _ion(formula, adduct)
     if part is None or whole is None:
         return ""
@@ -85,10 +79,7 @@ def fragments_of(
 ) -> tuple[list[tuple[int, list[int]]], list[tuple[float, float]]]:
     """The fragments of a candidate that explain peaks, and those that are to be expected.
 
-    Args:
-        mol: The candidate, None for what is no molecule.
-        adduct: Name of the adduct; of other adducts than `CARRIED` the charge's sign decides.
-        peaks: Explained by the formula.
+    Of other adducts than `CARRIED` the charge's sign decides; `mol` is None for what is none.
 
     Returns:
         Pairs of a place among `peaks` and the fragment's atoms, by their RDKit numbers; and pairs
@@ -133,12 +124,12 @@ def fragments_of(
         mass = counts @ np.array(MASSES_DA) - ion.polarity * ELECTRON_MASS_DA
         possible = counts[:, HYDROGEN] >= 0
         expected += zip(mass[possible].tolist(), height[likely][possible].tolist(), strict=True)
-    distinct: list[tuple[float, float]] = []
+    distinct = list[tuple[float, float]]()
     for mz, tall in expected:
-        if all(abs(mz - other) > _SAME_DA for other, _ in distinct):
-            distinct.append((round(mz, 4), round(tall, 3)))
         if len(distinct) == len(explained) + _MOST_EXPECTED:
             break
+        if all(abs(mz - other) > _SAME_DA for other, _ in distinct):
+            distinct.append((round(mz, 4), round(tall, 3)))
     return explained, sorted(distinct)
 
 

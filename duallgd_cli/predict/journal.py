@@ -92,8 +92,7 @@ class Journal:
         with _opened(path) as file:
             file.truncate(0)
             journal = cls(path, _file=file)
-            journal._write({"duallgd_journal": FORMAT, **asdict(header)})
-            journal.sync()
+            journal._write({"duallgd_journal": FORMAT, **asdict(header)}, waits=True)
             return journal
 
     @classmethod
@@ -128,44 +127,35 @@ class Journal:
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
-        self._write({"end": dict(totals)})
-        self.sync()
-
-    def sync(self) -> None:
-        """Wait until everything is on the disk.
-
-        Raises:
-            UsageError: The disk takes no more.
-        """
-        with self._disk() as file:
-            os.fsync(file.fileno())
-        self._synced = time.monotonic()
+        self._write({"end": dict(totals)}, waits=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._file is not None and not self._file.closed:
-            self.sync()
+            self._write(None, waits=True)
             self._file.close()
 
-    def _write(self, values: Mapping[str, Any]) -> None:
-        # ASCII and no blanks: equal values give equal bytes, as long as numbers are finite.
-        text = json.dumps(values, separators=(",", ":"), allow_nan=False).encode("ascii")
-        body = text.removesuffix(b"}")
-        self.checksum = zlib.crc32(body, self.checksum)
-        with self._disk() as file:
-            file.write(body + _SEAL % self.checksum)
-            file.flush()
-        if time.monotonic() - self._synced > _SYNC_EVERY_S:
-            self.sync()
+    def _write(self, values: Mapping[str, Any] | None, *, waits: bool = False) -> None:
+        """Write a line, if any, and wait for the disk at times or where it is said.
 
-    @contextmanager
-    def _disk(self) -> "Iterator[BufferedRandom]":
-        """A disk that takes no more ends the run in one sentence; what it has taken is kept."""
+        A disk that takes no more ends the run in one sentence; what it has taken is kept.
+        """
         assert self._file is not None  # it was opened to be written
+        text = b""
+        if values is not None:
+            # ASCII and no blanks: equal values give equal bytes, as long as numbers are finite.
+            line = json.dumps(values, separators=(",", ":"), allow_nan=False).encode("ascii")
+            body = line.removesuffix(b"}")
+            self.checksum = zlib.crc32(body, self.checksum)
+            text = body + _SEAL % self.checksum
         try:
-            yield self._file
+            self._file.write(text)
+            self._file.flush()
+            if waits or time.monotonic() - self._synced > _SYNC_EVERY_S:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
         except OSError as error:
             self._file.raw.close()  # closing the buffer would try again what did not fit
             raise UsageError(
@@ -181,13 +171,12 @@ def scan(path: Path) -> Journal:
         UsageError: The file is something else.
         UnreadableError: It is the journal of another version.
     """
-    header, end, good_bytes, good_sum, is_damaged = None, None, 0, 0, False
-    lines, inputs = array("q"), list[str]()
+    journal, inputs = Journal(path), list[str]()
     with path.open("rb") as file:
         _require_journal(file, path)
         for line in file:
             body = line[:-_SEAL_BYTES]
-            checksum = zlib.crc32(body, good_sum)
+            checksum = zlib.crc32(body, journal.checksum)
             begun = _FORMAT.match(line)
             if begun is not None and int(begun[1]) != FORMAT:
                 raise UnreadableError(
@@ -195,24 +184,26 @@ def scan(path: Path) -> Journal:
                     f"reads {FORMAT}; use the version that wrote it, or predict again with --force"
                 )
             if line[len(body) :] != _SEAL % checksum:
-                is_damaged = bool(file.read(1))
+                journal.is_damaged = bool(file.read(1))
                 break
             try:
                 values = json.loads(line)
-                if header is None:
+                if journal.header is None:
                     given = {n: values[n] for n in values if n not in {"duallgd_journal", "crc32"}}
-                    header = Header(**{**given, "inputs": tuple(map(dict, given["inputs"]))})
-                    inputs = [entry["name"] for entry in header.inputs]
-                elif "end" in values:
-                    end = {name: int(values["end"][name]) for name in ("cases", *values["end"])}
+                    given["inputs"] = tuple(map(dict, given["inputs"]))
+                    journal.header = Header(**given)
+                    inputs = [entry["name"] for entry in given["inputs"]]
+                elif (end := values.get("end")) is not None:
+                    journal.end = {name: int(end[name]) for name in ("cases", *end)}
                 else:
                     first, *_ = values["spectra"]
                     inputs.index(first["source"][0])  # one that the header has
-                    lines.extend((values["feature"], good_bytes))
+                    journal.lines.extend((values["feature"], journal.good_bytes))
             except _UNKNOWN:
                 raise _of_another_version(path) from None
-            good_bytes, good_sum = good_bytes + len(line), checksum
-    return Journal(path, header, end, good_bytes, good_sum, is_damaged, lines)
+            journal.good_bytes += len(line)
+            journal.checksum = checksum
+    return journal
 
 
 def _require_journal(file: "BufferedReader | BufferedRandom", path: Path) -> None:
@@ -271,12 +262,13 @@ class FinishedRun:
                 raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
         self.shards = [header.shard for header in headers]  # such as ``2/8``, of each journal
         self.totals = dict(journals[0].end or {})  # of the whole input: ``cases``, ``ms1``
-        numbers = np.repeat(np.arange(len(journals)), [len(one.lines) // 2 for one in journals])
-        lines = np.concatenate([np.array(one.lines, np.int64).reshape(-1, 2) for one in journals])
+        lines = [np.array(one.lines, np.int64).reshape(-1, 2) for one in journals]
+        numbers = np.repeat(np.arange(len(journals)), [*map(len, lines)])
+        features, starts = np.concatenate(lines).T
         # What is there twice counts as it was written last.
-        _, once = np.unique(lines[::-1, 0], return_index=True)
+        _, once = np.unique(features[::-1], return_index=True)
         # Journal and byte of every feature, in the order of their first spectra.
-        self._places = np.column_stack([numbers, lines[:, 1]])[::-1][once]
+        self._places = np.column_stack([numbers, starts])[::-1][once]
         self._paths = tuple(paths)
 
     @property
@@ -287,8 +279,7 @@ class FinishedRun:
     def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
         """The results of each feature, read from the disk in the order of their first spectra."""
         for number, start in self._places:
-            path = self._paths[number]
-            with path.open("rb") as file:
+            with (path := self._paths[number]).open("rb") as file:
                 file.seek(start)
                 line = file.readline()
             try:
@@ -304,9 +295,9 @@ def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
         UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
     """
     run = FinishedRun(journals_of(names), partial=partial)
-    count = Shard.parse(run.header.shard).count
+    count = 0 if partial else Shard.parse(run.header.shard).count
     for shard in (f"{number}/{count}" for number in range(1, count + 1)):
-        if not partial and run.shards.count(shard) != 1:
+        if run.shards.count(shard) != 1:
             problem = "given twice" if shard in run.shards else "absent"
             raise UsageError(f"these journals are not one whole run: shard {shard} is {problem}")
     return run
@@ -320,14 +311,11 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
     """
     journals: list[Path] = []
     for name in names:
-        if name.name.endswith(ENDING) or is_journal(name):
-            journals.append(name)
-            continue
-        shards = sorted(
-            path
-            for path in name.parent.glob(f"*{ENDING}")
-            if path.name.startswith(f"{name.name}.shard-") or path.name == name.name + ENDING
-        )
+        shards = [name]
+        if not (name.name.endswith(ENDING) or is_journal(name)):
+            whole, part = f"{name.name}{ENDING}", f"{name.name}.shard-"
+            beside = sorted(name.parent.glob(f"*{ENDING}"))
+            shards = [one for one in beside if one.name == whole or one.name.startswith(part)]
         if not shards:
             raise UsageError(f"{name} has no journal beside it; name the {ENDING} files to join")
         journals += shards

@@ -91,18 +91,10 @@ def write_report(
         "drawn": run.drawn,
     }
     place = {
-        "gone": run.gone,
-        "changed": run.changed,
-        "total": run.n_features,
-        "size": LARGE,
-        "drawings": _DRAWINGS,
-        "first": 0,
-        "index": "",
+        **{name: getattr(run, name) for name in ("gone", "changed", "certain", "key")},
+        **{"total": run.n_features, "size": LARGE, "drawings": _DRAWINGS, "levels": LEVELS},
+        **{"first": 0, "index": "", "is_index": False},
         "pages": [path.name for path in report.pages],
-        "is_index": False,
-        "levels": LEVELS,
-        "certain": run.certain,
-        "key": run.key,
     }
     if n_pages:
         _write_many(run.features(), report, about, place)

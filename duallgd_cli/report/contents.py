@@ -8,6 +8,7 @@ endless titles); the page itself never reads a text as anything but text.
 import hashlib
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial as with_arguments
@@ -54,9 +55,10 @@ _LONGEST_LABEL: Final = 40
 _Values: TypeAlias = dict[str, Any]  # for the page
 
 
-def readable(text: str, longest: int = LONGEST_TEXT) -> str:
+def readable(value: object, longest: int = LONGEST_TEXT) -> str:
     """A text from a file on one line, without what steers a reader's eye, cut to a length."""
-    return printable(text[:longest]) + ("…" if len(text) > longest else "")
+    text = str(value)
+    return printable(text[:longest]) + "…" * (len(text) > longest)
 
 
 class _MeasuredPeaks(NamedTuple):
@@ -187,13 +189,12 @@ class ReportedRun:
             record = json.loads(record_path(self._output).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             record = {}
-        texts: dict[str, str] = {}
-        of_option: dict[str, set[str]] = {}
+        texts, of_option = dict[str, str](), defaultdict[str, set[str]](set)
         for name, value in config.flatten(json.loads(json.dumps(dict(header.settings)))).items():
             each = value if isinstance(value, list) else [value]  # files have a name
             words = (str(one["name"] if isinstance(one, dict) else one) for one in each)
             texts[name] = "by default" if value in (None, []) else readable(", ".join(words))
-            of_option.setdefault(options.get(name, name), set()).add(texts[name])
+            of_option[options.get(name, "")].add(texts[name])
         is_setting = config.flatten(config.dump(PredictSettings())).keys()
         settings = {}
         for name, text in texts.items():
@@ -204,15 +205,15 @@ class ReportedRun:
         return {
             "output": readable(self._output.name),
             "version": readable(header.version),
-            "weights": readable(str(model.get("name", ""))),
-            "weights_sha256": readable(str(model.get("sha256", ""))),
-            "remark": readable(str(model.get("remark", ""))),
+            "weights": readable(model.get("name", "")),
+            "weights_sha256": readable(model.get("sha256", "")),
+            "remark": readable(model.get("remark", "")),
             "calibrated_on": self._calibrated_on,
-            "inputs": [[readable(str(i["name"])), i["bytes"], i["sha256"]] for i in header.inputs],
+            "inputs": [[readable(i["name"]), i["bytes"], i["sha256"]] for i in header.inputs],
             "settings": [*settings.items()],
-            "platform": readable(str(record.get("platform", ""))),
+            "platform": readable(record.get("platform", "")),
             **{
-                name: [(readable(k), readable(str(v))) for k, v in record.get(name, {}).items()]
+                name: [[*map(readable, pair)] for pair in record.get(name, {}).items()]
                 for name in ("versions", "times", "notes")
             },
             "ms1": self._run.totals.get("ms1", 0),
@@ -298,9 +299,9 @@ def _candidates(
     shown: Prediction, ranked: Sequence[Candidate], drawn: int | None, names: Names | None
 ) -> _Values:
     """Candidates that are shown, and their families; all that are `ranked` say what is certain."""
-    together: dict[object, list[int]] = {}
+    together = defaultdict[object, list[int]](list)
     for place, one in enumerate(shown.candidates):
-        together.setdefault(one.family or place, []).append(place)
+        together[one.family or place].append(place)
     families = list[tuple[str, float, list[int]]]()
     for members in together.values():
         first = shown.candidates[members[0]]
@@ -370,8 +371,7 @@ def _ladder(prediction: Prediction, certain: float) -> _Values:
         answers["parts"] = parts[0].name
     said = f"nothing is certain: no answer reaches {certain:g}"
     if prediction.level in reached:
-        is_part = prediction.level == "parts"
-        words = "parts of the structure" if is_part else f"the {prediction.level}"
+        words = f"the {prediction.level}".replace("the parts", "parts of the structure")
         said = f"certain to {words}: {reached[prediction.level]:.2f}"
     rungs = ((name, round(value, 4), answers.get(name)) for name, value in reached.items())
     return {

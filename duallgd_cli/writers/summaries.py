@@ -5,7 +5,7 @@ of mzmine's local compound database search; and a node table for molecular netwo
 Cytoscape. A further one is a further entry of `SUMMARIES`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,18 +57,16 @@ SUMMARIES: Final = {
 }
 
 
-def summary_paths(names: Iterable[str], output: Path) -> dict[str, Path]:
+def summary_paths(names: Collection[str], output: Path) -> dict[str, Path]:
     """Where summaries lie: ``out.mzmine.csv`` for ``out.csv``.
 
     Raises:
         UsageError: A name is not one of `SUMMARIES`.
     """
-    paths = {}
     for name in names:
         if name not in SUMMARIES:
             raise UsageError(f"summary {quote(name)} is not known; choose {', '.join(SUMMARIES)}")
-        paths[name] = output.parent / f"{output.stem}.{SUMMARIES[name].ending}"
-    return paths
+    return {name: output.with_name(f"{output.stem}.{SUMMARIES[name].ending}") for name in names}
 
 
 def write_summary(predictions: Iterable[Prediction], name: str, path: Path) -> None:

@@ -47,24 +47,19 @@ def explained(n_rows=4, formula="C4H7NO2S"):
     return annotated(counts, formula, mz=mz, intensity=rng.random(n_rows))
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 4])
-def test_a_spectrum_is_encoded_by_what_explains_its_peaks(network, n_rows):
-    fingerprint, odds = Encoder(network.encoder, cpu())(explained(n_rows))
-
-    assert (fingerprint.shape, fingerprint.dtype, odds) == ((4096,), np.float32, None)
-    assert ((fingerprint > 0) & (fingerprint < 1)).all()
-
-
-def test_the_encoder_runs_on_one_thread_so_that_digits_do_not_depend_on_threads():
+def test_a_spectrum_is_encoded_by_what_explains_its_peaks_on_one_thread(network):
+    for n_rows in (0, 1, 4):
+        fingerprint, odds = Encoder(network.encoder, cpu())(explained(n_rows))
+        assert (fingerprint.shape, fingerprint.dtype, odds) == ((4096,), np.float32, None)
+        assert ((fingerprint > 0) & (fingerprint < 1)).all()
     seen = []
 
     def watched(peaks):
-        seen.append(torch.get_num_threads())
+        seen.append(torch.get_num_threads())  # on which digits must not depend
         return torch.zeros(1, 4096)
 
     torch.set_num_threads(2)
     Encoder(watched, cpu(), isomers=watched)(explained())
-
     assert (seen, torch.get_num_threads()) == ([1, 1], 2)
 
 

@@ -41,24 +41,17 @@ def part(name="hexose", kind="sugar", smarts="C", probability=0.9, prior=0.1):
     return LikelyPart(kind, name, smarts, probability, prior, probability)
 
 
-def test_what_more_of_the_samples_have_is_likelier():
+def test_parts_that_more_of_the_samples_have_are_likelier_and_those_of_the_formula_stay_out():
     many, few = (
-        {one.name: one for one in found_in(case(FLAVONE, OTHER, samples=samples))}
-        for samples in ((80, 10), (10, 80))
+        found_in(case(FLAVONE, OTHER, samples=samples)) for samples in ((80, 10), (10, 80))
     )
 
-    core = many["flavone core"]
-    assert core.probability > (few["flavone core"].probability if "flavone core" in few else 0)
-    assert core.share > 0.5
-
-
-def test_parts_come_likeliest_first_and_those_of_the_formula_stay_out():
-    found = found_in(case(FLAVONE))
-
-    probabilities = [one.probability for one in found]
-    assert found
-    assert probabilities == sorted(probabilities, reverse=True)
-    assert all(LEAST <= one.probability < 1 and one.prior < IMPLIED for one in found)
+    cores = [[one for one in found if one.name == "flavone core"] for found in (many, few)]
+    likely, unlikely = (core[0].probability if core else 0 for core in cores)
+    assert likely > unlikely
+    assert cores[0][0].share > 0.5
+    assert many == tuple(sorted(many, key=lambda one: -one.probability))
+    assert all(LEAST <= one.probability < 1 and one.prior < IMPLIED for one in many)
 
 
 def test_the_fitted_numbers_are_of_the_parts_of_the_catalogue():
@@ -95,6 +88,12 @@ def test_a_part_within_a_more_telling_one_is_not_repeated():
     chosen = telling([phenyl, flavone, methyl, unlikely], [FLAVONE])
 
     assert [one.name for one in chosen] == ["flavone", "isolated methyl"]
+    # A part tells the more the further it moves from its prior.
+    rare, usual = (
+        part("rare", probability=0.5, prior=0.05),
+        part("usual", smarts="O", probability=0.95, prior=0.3),
+    )
+    assert [one.name for one in telling([rare, usual], [], 1)] == ["usual"]
 
 
 def test_the_sentence_names_what_is_said_with_its_probability():

@@ -17,7 +17,6 @@ from duallgd_cli.ranking.one_list import (
     Membership,
     Ranking,
     of_databases,
-    predictions_of,
     with_level,
 )
 from duallgd_cli.ranking.ranking import (
@@ -33,7 +32,6 @@ from duallgd_cli.results import (
     HypothesisResult,
     LikelyPart,
     Prediction,
-    SpectrumReference,
     Structure,
 )
 from duallgd_cli.spectra.types import Source
@@ -277,30 +275,9 @@ def test_each_is_its_confidence_in_its_world_times_the_probability_of_that_world
     predicted = replace(TRIED, formula_source="predicted", log_prior=math.log(0.25))
     quarter = {name: value / 4 for name, value in expected.items()}
     assert confidences(ranking(0.3).rank((predicted,))) == pytest.approx(quarter)
-
-
-def test_who_is_certain_gets_the_structures_of_the_database_alone():
-    candidates, _ = ranking(1.0).rank((TRIED,))
-
-    drawn = {one.smiles: one.log_likelihood for one in candidates}
-    assert drawn == {"D": None, "E": -10.0}
-
-
-@given(
-    share=st.floats(0.01, 0.99),
-    samples=st.lists(st.integers(0, 20), min_size=1, max_size=6),
-    membership=st.tuples(*[st.floats(-3, 3)] * 4),
-)
-def test_all_confidences_are_probabilities_whatever_the_weights(share, samples, membership):
-    structures = [
-        both(f"{n}", count) if count % 3 else in_database(f"{n}") if n % 2 else structure(f"{n}", 1)
-        for n, count in enumerate(samples)
-    ]
-    model = Ranking(GENERATED, OF_DATABASE, Membership(*membership), share)
-
-    found = confidences(model.rank((outcome(*structures, sampled=99),)))
-
-    assert found.keys() == {one.smiles for one in structures}
+    # Who is certain gets the structures of the database alone.
+    alone = {one.smiles: one.log_likelihood for one in ranking(1.0).rank((TRIED,))[0]}
+    assert alone == {"D": None, "E": -10.0}
 
 
 def test_without_weights_the_probability_is_what_the_user_believes():
@@ -335,65 +312,57 @@ def matched(*structures, probability, block="L", **values):
 IN_LIBRARY = structure("L", 0, sources=("library",), log_likelihood=None, fingerprint_tanimoto=0.2)
 DRAWN = (structure("A", 5, fingerprint_tanimoto=0.6), structure("B", 3, fingerprint_tanimoto=0.5))
 PLAIN = confidences(Ranking(GENERATED).rank((outcome(*DRAWN),)))
+DRAWN_TOO = (structure("A", 5, sources=("library", "noise"), fingerprint_tanimoto=0.6), DRAWN[1])
 
 
 def test_the_structure_of_a_matching_spectrum_is_as_probable_as_such_matches_are_right():
-    ranked = Ranking(GENERATED).rank((matched(*DRAWN, IN_LIBRARY, probability=0.9),))
+    def ranked(*structures, **values):
+        return Ranking(GENERATED).rank([matched(*structures, **values)])
 
-    first = ranked[0][0]
+    both = ranked(*DRAWN, IN_LIBRARY, probability=0.9)
+    first = both[0][0]
     assert (first.smiles, first.rank, first.samples, first.sources) == ("L", 1, 0, ("library",))
     assert math.exp(first.score) == pytest.approx(0.9)
     shares = {"L": 0.9} | {name: 0.1 * value for name, value in PLAIN.items()}
-    assert confidences(ranked) == pytest.approx(shares)
-
-
-def test_a_match_that_was_generated_too_keeps_the_higher_probability():
-    generated = structure("A", 5, sources=("library", "noise"), fingerprint_tanimoto=0.6)
-
-    low, high = (
-        confidences(
-            Ranking(GENERATED).rank(
-                (matched(generated, DRAWN[1], block="A", probability=probability),)
-            )
-        )
-        for probability in (PLAIN["A"] / 2, 0.95)
-    )
-
-    assert low == pytest.approx(PLAIN)
+    assert confidences(both) == pytest.approx(shares)
+    # One that was generated too keeps the higher probability.
+    low = ranked(*DRAWN_TOO, block="A", probability=PLAIN["A"] / 2)
+    high = ranked(*DRAWN_TOO, block="A", probability=0.95)
+    assert confidences(low) == pytest.approx(PLAIN)
     others = PLAIN["B"] * 0.05 / (1 - PLAIN["A"])
-    assert high == pytest.approx({"A": 0.95, "B": others})
-
-
-def test_under_a_predicted_formula_a_match_is_as_probable_as_the_formula_lets_it():
+    assert confidences(high) == pytest.approx({"A": 0.95, "B": others})
+    # Under a predicted formula it is as probable as the formula lets it.
     about = {"probability": 0.9, "formula_source": "predicted"}
-
-    found = confidences(
-        Ranking(GENERATED).rank(
-            [
-                matched(*DRAWN, IN_LIBRARY, log_prior=math.log(chance), formula=formula, **about)
-                for chance, formula in ((0.6, "C9H8O4"), (0.4, "C8H4O5"))
-            ]
-        )
-    )
-
-    assert found["L"] == pytest.approx(0.54)
+    two = [
+        matched(*DRAWN, IN_LIBRARY, log_prior=math.log(chance), formula=formula, **about)
+        for chance, formula in ((0.6, "C9H8O4"), (0.4, "C8H4O5"))
+    ]
+    assert confidences(Ranking(GENERATED).rank(two))["L"] == pytest.approx(0.54)
 
 
 @given(
-    probability=st.floats(0, 1),
     share=st.floats(0.01, 0.99),
-    block=st.sampled_from(["A", "D", "E", "L"]),
+    samples=st.lists(st.integers(0, 20), min_size=1, max_size=6),
+    membership=st.tuples(*[st.floats(-3, 3)] * 4),
+    probability=st.floats(0, 1),
+    data=st.data(),
 )
-def test_with_a_database_and_a_library_all_probabilities_sum_to_one_at_most(
-    probability, share, block
+def test_all_confidences_are_probabilities_whatever_the_weights(
+    share, samples, membership, probability, data
 ):
-    structures = MIXED if block != "L" else (*MIXED, IN_LIBRARY)
-    tried = matched(*structures, block=block, probability=probability, sampled=9)
+    structures = [
+        both(f"{n}", count) if count % 3 else in_database(f"{n}") if n % 2 else structure(f"{n}", 1)
+        for n, count in enumerate(samples)
+    ]
+    block = data.draw(st.sampled_from([one.smiles for one in (*structures, IN_LIBRARY)]))
+    structures += [IN_LIBRARY] if block == "L" else []
+    tried = matched(*structures, block=block, probability=probability, sampled=99)
 
-    found = confidences(ranking(share).rank((tried,)))
+    model = Ranking(GENERATED, OF_DATABASE, Membership(*membership), share)
+    found = confidences(model.rank((tried,)))
 
+    assert found.keys() == {one.smiles for one in structures}
     assert found[block] >= probability - 1e-9
-    assert len(found) == len(structures)
 
 
 PART = LikelyPart("sugar", "hexose", "O", 0.8, 0.1, 0.9)
@@ -453,20 +422,3 @@ def test_confidence_of_a_family_is_the_sum_of_its_candidates_written_or_not():
     sums = [one.family_confidence for one in (a, b, c, first)]
     assert sums == pytest.approx([pair, pair, c.confidence, pair])
     assert c.scaffold_confidence == pytest.approx(pair + c.confidence)
-
-
-@pytest.mark.parametrize(
-    ("spectrum", "chance", "level"),
-    [("ok", 0.8, "formula"), ("ok", 0.6, "nothing"), ("unreadable", 1.0, "")],
-)
-def test_a_predicted_formula_is_as_certain_as_it_is_probable(spectrum, chance, level):
-    """A spectrum that was not predicted has no level."""
-    result = HypothesisResult(
-        "unreadable" if spectrum == "unreadable" else "no_candidate",
-        formula="CH4", adduct="[M+H]+", log_prior=math.log(chance), formula_source="predicted",
-        spectra=(SpectrumReference(Source("a.mgf", 0), "a", status=spectrum),),
-    )  # fmt: skip
-
-    (one,) = predictions_of((result,), (), 0.0, 10, 0.7)
-
-    assert (one.level, bool(one.schymanski)) == (level, bool(level))

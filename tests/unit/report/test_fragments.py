@@ -6,8 +6,9 @@ from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.parts import molecule
 from duallgd_cli.predict.explanation import fragments_of, isotopes_of, neutral_loss
-from duallgd_cli.results import ExplainedPeak
+from duallgd_cli.results import ExplainedPeak, HypothesisResult
 from duallgd_cli.spectra.types import IsotopePattern
+from tests.made_spectra import annotated
 
 PARACETAMOL = "CC(=O)Nc1ccc(O)cc1"
 
@@ -32,6 +33,18 @@ def fragments(smiles, adduct="[M+H]+", *formulas, mz=100.0, ppm=0.0):
 )
 def test_the_neutral_loss_is_what_the_ion_lacks(formula, adduct, fragment, loss):
     assert neutral_loss(formula, adduct, fragment) == loss
+
+
+@pytest.mark.parametrize(
+    ("adduct", "formulas"),
+    [("[M+2H]2+", ["C6H10O5", "C6H10O5+2"]), ("[M+Na]+", ["C6H10O5", "C6H10O5Na"])],
+)
+def test_an_explained_peak_names_the_metal_and_the_charge_that_is_not_one(adduct, formulas):
+    rows = [Formula.parse("C6H10O5").counts] * 2
+
+    tried = HypothesisResult.of(annotated(rows, "C6H12O6", adduct, carrier=[0, 1]))
+
+    assert [peak.formula for peak in tried.peaks] == formulas
 
 
 @pytest.mark.parametrize(
