@@ -262,7 +262,10 @@ def test_a_polite_kill_in_a_stage_loses_nothing(whole, tmp_path):
     said = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     settings = yaml.safe_dump(merge(yaml.safe_load(TINY.read_text()), SHORT))
     (tmp_path / "recipe.yaml").write_text(settings)
-    arguments = ["-m", "duallgd_cli", "train", tmp_path / "recipe.yaml", "--data", TINY.parent]
+    program = (
+        "from duallgd_cli import __main__, stopping; stopping._ENDING_S = 3600; __main__.run()"
+    )
+    arguments = ["-c", program, "train", tmp_path / "recipe.yaml", "--data", TINY.parent]
     arguments += ["-o", out, "--device", "cpu", "--from", "encoder", "--until", "encoder"]
     with subprocess.Popen(
         [sys.executable, *map(str, arguments)],
