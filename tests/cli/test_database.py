@@ -70,7 +70,8 @@ def test_a_reading_that_is_ended_leaves_nothing(tmp_path, databases, how, worker
     (tmp_path / "large.smi").write_text(rows)
     # As the command, but telling sooner how far it is, and then waiting for what comes.
     program = (
-        "import time; from duallgd_cli.sources import database\n"
+        "import time; from duallgd_cli import stopping; from duallgd_cli.sources import database\n"
+        "stopping._ENDING_S = 3600\n"
         "database._TOLD, say = 5000, database.logger.info\n"
         "database.logger.info = lambda *said: (say(*said), time.sleep(3600))\n"
         "from duallgd_cli.__main__ import run; run()"

@@ -168,3 +168,14 @@ def test_an_output_that_cannot_be_written_is_refused_beforehand(
 
     with pytest.raises(UsageError, match=said):
         claim({"the output": name}, INPUTS, force=True, makes_folders=makes_folders)
+
+
+@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="this system does not tell")
+def test_memory_is_that_of_the_machine_or_as_much_as_the_container_allows(monkeypatch, tmp_path):
+    monkeypatch.setattr(files, "_CGROUP_MEMORY", tmp_path / "memory.max")
+
+    whole = files.memory_bytes()
+    (tmp_path / "memory.max").write_text("max\n")
+    assert files.memory_bytes() == whole > 1 << 20
+    (tmp_path / "memory.max").write_text("1048576\n")
+    assert files.memory_bytes() == 1 << 20

@@ -60,8 +60,10 @@ def test_a_process_that_is_killed_ends_the_work_in_a_sentence(fatal):
 STOPPED = """
 import os, signal, threading
 from multiprocessing import resource_tracker
+from duallgd_cli import stopping
 from duallgd_cli.runtime import in_order
 from duallgd_cli.stopping import end_at_once, stoppable
+stopping._ENDING_S = 3600
 register = resource_tracker.register
 def stopped(name, kind):
     register(name, kind)
@@ -82,3 +84,22 @@ def test_sigterm_while_processes_are_started_leaves_no_semaphore_behind():
     done = python("-c", STOPPED)
 
     assert (done.returncode, done.stderr) == (130, "")
+
+
+HANGING = """
+import os, signal, time
+from duallgd_cli import stopping
+stopping._ENDING_S = 0.1
+with stopping.stoppable():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(3600)
+    except KeyboardInterrupt:
+        time.sleep(3600)
+"""
+
+
+def test_a_command_that_does_not_end_when_it_is_asked_to_is_ended():
+    done = python("-c", HANGING)
+
+    assert (done.returncode, done.stderr) == (130, "error: stopped\n")
