@@ -57,27 +57,20 @@ class _Option(NamedTuple):
 _Unit: TypeAlias = tuple[Sequence[int], Sequence[_Option]]  # atoms, and ways to complete them
 
 
-class _Range(NamedTuple):
-    """Least and greatest hydrogen count and charge that something can take."""
+# Least and greatest hydrogen count, and least and greatest charge, of some atoms together.
+_Spans: TypeAlias = tuple[tuple[int, int], ...]
 
-    least_hydrogens: int
-    most_hydrogens: int
-    least_charge: int
-    most_charge: int
 
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[State]]) -> "_Range":
-        """Of atoms that have these states each."""
-        hydrogens = [[state.hydrogens for state in row] for row in rows]
-        charges = [[state.charge for state in row] for row in rows]
-        sums = ((sum(map(min, each)), sum(map(max, each))) for each in (hydrogens, charges))
-        return cls(*chain.from_iterable(sums))
+def _spans(rows: Sequence[Sequence[State]]) -> _Spans:
+    """Of atoms that have these states each."""
+    hydrogens = [[state.hydrogens for state in row] for row in rows]
+    charges = [[state.charge for state in row] for row in rows]
+    return tuple((sum(map(min, each)), sum(map(max, each))) for each in (hydrogens, charges))
 
-    def admits(self, hydrogens: int, charge: int) -> bool:
-        return (
-            self.least_hydrogens <= hydrogens <= self.most_hydrogens
-            and self.least_charge <= charge <= self.most_charge
-        )
+
+def _admit(spans: _Spans, hydrogens: int, charge: int) -> bool:
+    (fewest, most), (least, greatest) = spans
+    return fewest <= hydrogens <= most and least <= charge <= greatest
 
 
 def complete(
@@ -98,7 +91,7 @@ def complete(
         atom_states = states(skeleton, tier)
         if not all(atom_states):
             continue
-        if not _Range.of(atom_states).admits(hydrogens, charge):
+        if not _admit(_spans(atom_states), hydrogens, charge):
             reason = reason or "hydrogens"
             continue
         units = _units(skeleton, atom_states, hydrogens, charge)
@@ -125,7 +118,7 @@ def _units(
     for system in skeleton.ring_systems:
         atoms = members(system)
         rows = [atom_states[atom] for atom in atoms]
-        rest = _Range.of([row for atom, row in enumerate(atom_states) if not system >> atom & 1])
+        rest = _spans([row for atom, row in enumerate(atom_states) if not system >> atom & 1])
         selections = islice(_selections(rows, rest, hydrogens, charge), _MAX_MATCHINGS)
         options = _ring_options(skeleton, atoms, selections)
         if not options:
@@ -159,7 +152,7 @@ def _ring_options(
 
 
 def _selections(
-    rows: list[tuple[State, ...]], rest: _Range, hydrogens: int, charge: int
+    rows: list[tuple[State, ...]], rest: _Spans, hydrogens: int, charge: int
 ) -> Iterator[_Option]:
     """States for all atoms of a ring system, few departures from the cheapest first.
 
@@ -183,7 +176,7 @@ def _selections(
         for _, _, more_hydrogens, more_charge in changed:
             left_hydrogens -= more_hydrogens
             left_charge -= more_charge
-        if rest.admits(left_hydrogens, left_charge):
+        if _admit(rest, left_hydrogens, left_charge):
             chosen = list(usual.states)
             for place, state, *_ in changed:
                 chosen[place] = state

@@ -97,8 +97,9 @@ def read_back(mol: Chem.Mol) -> Disassembled:
     It must have been named last by `canonical_smiles`, whose order of the atoms is taken.
     """
     formula = formula_of(mol)
-    numbers = [atom.GetAtomicNum() for atom in _atoms(mol)]
-    element = np.array([INDEX_OF_NUMBER[number] for number in numbers], dtype=np.int64)
+    # Looked up one by one: RDKit's own iteration is several times slower.
+    atoms = map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))
+    element = np.array([INDEX_OF_NUMBER[atom.GetAtomicNum()] for atom in atoms], dtype=np.int64)
     text = mol.GetProp("_smilesAtomOutputOrder")  # such as [2,0,1,]
     traversal = np.array([int(number) for number in text[1:-1].split(",") if number])
     order = traversal[np.argsort(element[traversal], kind="stable")]
@@ -184,20 +185,17 @@ def is_internal_salt(mol: Chem.Mol) -> bool:
     return bool(mol.HasSubstructMatch(_STRAY))
 
 
-def _atoms(mol: Chem.Mol) -> list[Chem.Atom]:
-    # Looked up one by one: RDKit's own iteration is several times slower.
-    return [mol.GetAtomWithIdx(index) for index in range(mol.GetNumAtoms())]
-
-
 def formula_of(mol: Chem.Mol) -> Formula:
     """Molecular formula of a molecule, implicit hydrogens and the net charge included.
 
     Raises:
         UnsupportedElementError: An element outside the vocabulary.
     """
-    if mol.HasSubstructMatch(_FOREIGN):
-        for atom in _atoms(mol):
-            _refuse_element(atom)
+    if foreign := mol.GetSubstructMatch(_FOREIGN):
+        raise UnsupportedElementError(
+            f"the molecule holds {mol.GetAtomWithIdx(foreign[0]).GetSymbol()}; "
+            f"supported elements are {' '.join(SYMBOLS)}"
+        )
     return _read(rdMolDescriptors.CalcMolFormula(mol))
 
 
@@ -213,26 +211,16 @@ def require_expressible(mol: Chem.Mol) -> None:
     if fragments != 1:
         raise MoleculeError(f"the molecule has {fragments} fragments; exactly one is needed")
     if mol.HasSubstructMatch(_SUSPICIOUS) or mol.GetAtomsMatchingQuery(_RADICAL):
-        for atom in _atoms(mol):
-            if atom.GetIsotope():
-                raise MoleculeError("the molecule holds isotope labels; remove them first")
-            if atom.GetAtomicNum() == ATOMIC_NUMBERS[HYDROGEN]:
-                raise MoleculeError("the molecule holds explicit hydrogen atoms; remove them first")
-            _refuse_element(atom)
-            if atom.GetNumRadicalElectrons():
-                raise MoleculeError(
-                    "the molecule has unpaired electrons; radicals are not supported"
-                )
+        formula_of(mol)  # refuses elements
+        fault = "has unpaired electrons; radicals are not supported"
+        if any(atom.GetAtomicNum() == ATOMIC_NUMBERS[HYDROGEN] for atom in mol.GetAtoms()):
+            fault = "holds explicit hydrogen atoms; remove them first"
+        if any(atom.GetIsotope() for atom in mol.GetAtoms()):
+            fault = "holds isotope labels; remove them first"
+        raise MoleculeError(f"the molecule {fault}")
     for bond in mol.GetBonds() if mol.HasSubstructMatch(ODD_BOND) else ():
         if bond.GetBondType() not in _EXPRESSIBLE:
             raise MoleculeError(
                 f"the molecule has a {str(bond.GetBondType()).lower()} bond; "
                 "single, double, triple and aromatic bonds are supported"
             )
-
-
-def _refuse_element(atom: Chem.Atom) -> None:
-    if atom.GetAtomicNum() not in INDEX_OF_NUMBER:
-        raise UnsupportedElementError(
-            f"the molecule holds {atom.GetSymbol()}; supported elements are {' '.join(SYMBOLS)}"
-        )

@@ -43,11 +43,6 @@ class LineGraph:
     at: Tensor  # index into `incident` of each pair at its lower and its higher atom, int64 (2, M)
     endpoint: Tensor  # index of each `incident` entry in a list of 2 M endpoints, int64 (N, N - 1)
 
-    @property
-    def n_pairs(self) -> int:
-        """M."""
-        return self.first.numel()
-
 
 @cache  # never dropped: captured CUDA graphs know these tensors by their address alone
 @torch.inference_mode(False)  # kept for training too, whichever asks first

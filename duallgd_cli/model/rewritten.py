@@ -18,26 +18,9 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, one_hot, pad
 
 from duallgd_cli.chem.elements import N_BOND_CLASSES
-from duallgd_cli.model.duallgd import (
-    Context,
-    Denoiser,
-    DualLGD,
-    graph_features,
-    time_waves,
-)
-from duallgd_cli.model.layers import (
-    AtomAttention,
-    AtomsFromPairs,
-    BitAttention,
-    DualStreamLayer,
-    FeedForward,
-    Film,
-    Fusion,
-    LineGraph,
-    PairAttention,
-    PairsFromAtoms,
-    line_graph,
-)
+from duallgd_cli.model import layers
+from duallgd_cli.model.duallgd import Context, Denoiser, DualLGD, graph_features, time_waves
+from duallgd_cli.model.layers import AtomsFromPairs, LineGraph, PairsFromAtoms, line_graph
 from duallgd_cli.model.tensors import (
     LARGEST_EXPONENT,
     LEAST_TOTAL,
@@ -110,7 +93,7 @@ def _by_head(weight: Tensor, heads: int) -> Tensor:
 class _Modulation:
     """`layers.Film` of both streams: one map of the global state."""
 
-    def __init__(self, atoms: Film, pairs: Film, dtype: torch.dtype) -> None:
+    def __init__(self, atoms: layers.Film, pairs: layers.Film, dtype: torch.dtype) -> None:
         maps = (atoms.linear, pairs.linear)
         one = [torch.arange(len(m.bias)) < len(m.bias) // 2 for m in maps]  # gamma comes first
         bias = [m.bias + first for m, first in zip(maps, one, strict=True)]
@@ -125,7 +108,7 @@ class _Modulation:
 class _BitLookup:
     """`layers.BitAttention`: p exp(s) in place of exp(s + log p), its sum one more value."""
 
-    def __init__(self, part: BitAttention, dtype: torch.dtype) -> None:
+    def __init__(self, part: layers.BitAttention, dtype: torch.dtype) -> None:
         weight, bias = _after(part.norm, part.query)
         scale = (len(bias) // part.heads) ** -0.5
         self.query, self.out = _Map(weight * scale, bias * scale, dtype), _plain(part.out, dtype)
@@ -154,7 +137,7 @@ class _BitLookup:
 class _AtomMixing:
     """`layers.AtomAttention`."""
 
-    def __init__(self, part: AtomAttention, dtype: torch.dtype) -> None:
+    def __init__(self, part: layers.AtomAttention, dtype: torch.dtype) -> None:
         weight, bias = _after(part.norm, part.qkv)
         width = len(bias) // 3
         scale = torch.ones_like(bias)
@@ -177,7 +160,7 @@ class _AtomMixing:
 class _Feed:
     """`layers.FeedForward`."""
 
-    def __init__(self, part: FeedForward, dtype: torch.dtype) -> None:
+    def __init__(self, part: layers.FeedForward, dtype: torch.dtype) -> None:
         self.up, self.down = _Map(*_after(part.norm, part.up), dtype), _plain(part.down, dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -191,7 +174,7 @@ class _PairMixing:
     map of what is mixed is applied to the R D sums of a head in place of the M mixed rows.
     """
 
-    def __init__(self, part: PairAttention, dtype: torch.dtype) -> None:
+    def __init__(self, part: layers.PairAttention, dtype: torch.dtype) -> None:
         heads, features, width = part.features.shape
         (query, key, value), biases = (x.chunk(3) for x in _after(part.norm, part.qkv))
         project = projection(part.features, torch.float32) * _LOG2_E
@@ -286,7 +269,7 @@ class _PairsAsk:
 class _BothStreams:
     """`layers.DualStreamLayer`."""
 
-    def __init__(self, layer: DualStreamLayer, dtype: torch.dtype) -> None:
+    def __init__(self, layer: layers.DualStreamLayer, dtype: torch.dtype) -> None:
         bits, atom, pair = layer.bit_attention, layer.cross_norm_atoms, layer.cross_norm_pairs
         self.modulate = _Modulation(layer.film_atoms, layer.film_pairs, dtype)
         self.bits = None if bits is None else _BitLookup(bits, dtype)
@@ -320,7 +303,7 @@ class _BothStreams:
 class _Fused:
     """`layers.Fusion`, equation 7."""
 
-    def __init__(self, part: Fusion, dtype: torch.dtype) -> None:
+    def __init__(self, part: layers.Fusion, dtype: torch.dtype) -> None:
         self.inner, self.outer = _plain(part.inner, dtype), _plain(part.outer, dtype)
         self.norm = part.norm
 
@@ -349,9 +332,9 @@ class Rewritten:
         self.pair_ends = _Map(weight, bias, dtype)
         self.pair_hidden = _plain(denoiser.pair_hidden, dtype)
         self.pair_start = _plain(denoiser.pair_start, dtype)
-        layers = [part for part in denoiser.layers if isinstance(part, DualStreamLayer)]
-        self.layers = [_BothStreams(part, dtype) for part in layers]
-        fusions = [part for part in denoiser.fusions if isinstance(part, Fusion)]
+        streams = [part for part in denoiser.layers if isinstance(part, layers.DualStreamLayer)]
+        self.layers = [_BothStreams(part, dtype) for part in streams]
+        fusions = [part for part in denoiser.fusions if isinstance(part, layers.Fusion)]
         self.fusions = [_Fused(part, dtype) for part in fusions]
         hidden = _after(denoiser.readout_norm, denoiser.readout_hidden)
         self.readout_hidden = _Map(*hidden, dtype)
@@ -410,7 +393,7 @@ def for_inference(model: DualLGD, runtime: Runtime) -> DualLGD:
             if isinstance(module, nn.Linear):
                 module.to(runtime.autocast_dtype)
     for module in model.modules():
-        if isinstance(module, PairAttention):
+        if isinstance(module, layers.PairAttention):
             module.prepare()
     return model
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.train.decoder import MoleculeCollator
 from tests.made_graphs import (
     FORMULAS,
     condition,
+    made_molecules,
     noisy_bonds,
     pad_bonds,
     real_pairs,
@@ -97,64 +97,35 @@ def test_a_graph_padded_in_a_batch_has_the_logits_it_has_alone(pair_features, gr
         assert_close(real_pairs(whole[row], n, size), alone, atol=1e-5, rtol=1e-5)
 
 
-@FEW
-@given(st.sampled_from(FORMULAS), st.integers(1, 5), st.integers(1, N_STEPS))
-def test_an_expanded_context_is_that_of_the_repeated_condition_and_copies_nothing(
-    formula, samples, t
-):
-    net, known = denoiser(), condition([formula])
-    n = known.atom_class.shape[1]
-    bonds = torch.stack([noisy_bonds(n, seed=seed) for seed in range(samples)])
-    repeated = rows_of(known, torch.zeros(samples, dtype=torch.long))
-
-    with torch.no_grad():
-        context = net.context(known)
-        wide = context.expand(samples)
-        expanded = net(bonds, torch.full((samples,), t), wide)
-
-    assert_close(expanded, logits(bonds, t, repeated), atol=1e-5, rtol=1e-5)
-    assert wide.condition.atom_class.shape == (samples, n)
-    for part, whole in ((wide.atoms, context.atoms), (wide.memory[0], context.memory[0])):
-        assert part.data_ptr() == whole.data_ptr()
-
-
-def context_of(**changes):
-    """Tensors of the context of C3H6O2 as acid; with changes of what the molecule says."""
-    acid = {
-        "atom_counts": np.array([[3, 0, 2, *[0] * 9, 6]], np.uint8),
-        "charge": np.zeros(1, np.int8),
-        "bond_offset": np.array([0, 4]),
-        "bond_pair": np.array([[0, 1], [1, 2], [2, 3], [2, 4]], np.uint8),
-        "bond_type": np.array([1, 1, 2, 1], np.uint8),
-        "bit_offset": np.array([0, 3]),
-        "bits": np.array([7, 80, 3000], np.uint16),
-        "fold": np.zeros(1, np.uint8),
-        "inchikey": np.array(["XBDQKXXYIPTUBI"], "S14"),
-    }
-    acid |= {name: np.array(value, acid[name].dtype) for name, value in changes.items()}
-    collator = MoleculeCollator(Molecules(**acid), None)
-    known, listed = collator.condition(np.array([0]), 5, np.random.default_rng(0)), []
+def context_of(molecules):
+    """Tensors of the context of the first molecule, as training makes it."""
+    collator, listed = MoleculeCollator(molecules, None), []
+    known = collator.condition(np.array([0]), 5, np.random.default_rng(0))
     with torch.no_grad():
         map_tensors(denoiser().context(known), lambda tensor: listed.append(tensor) or tensor)
     return listed
 
 
 @pytest.mark.parametrize(
-    ("changes", "reaches"),
+    ("name", "change", "reaches"),
     [
-        ({"bond_type": [2, 2, 2, 2]}, False),
-        ({"bond_pair": [[0, 4], [1, 3], [0, 3], [0, 1]]}, False),
-        ({"inchikey": ["A" * 14]}, False),
-        ({"fold": [2]}, False),
-        ({"bits": [7, 81, 3000]}, True),
-        ({"atom_counts": [[3, 0, 2, *[0] * 9, 8]]}, True),
-        ({"charge": [1]}, True),
+        ("bond_type", lambda kinds: kinds % 4 + 1, False),
+        ("bond_pair", lambda pairs: pairs * 0 + np.array([0, 4], pairs.dtype), False),
+        ("inchikey", lambda keys: np.full_like(keys, b"Z" * 14), False),
+        ("fold", lambda folds: folds + 2, False),
+        ("bits", lambda bits: np.append(bits[:-1], bits[-1] ^ 1), True),
+        ("atom_counts", lambda counts: counts + (np.arange(13) == 12).astype(np.uint8), True),
+        ("charge", lambda charges: charges + 1, True),
     ],
 )
-def test_formula_charge_and_fingerprint_reach_the_network_and_nothing_else(changes, reaches):
-    pairs = zip(context_of(**changes), context_of(), strict=True)
+def test_formula_charge_and_fingerprint_reach_the_network_and_nothing_else(name, change, reaches):
+    molecules = made_molecules(1, smallest=5, largest=5)
+    value = getattr(molecules, name)
+    other = replace(molecules, **{name: change(value).astype(value.dtype)})
 
-    assert all(torch.equal(one, other) for one, other in pairs) is not reaches
+    pairs = zip(context_of(molecules), context_of(other), strict=True)
+
+    assert all(torch.equal(*both) for both in pairs) is not reaches
 
 
 def test_logits_are_added_to_the_noisy_graph_itself_and_are_float32_under_autocast():

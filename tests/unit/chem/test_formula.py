@@ -52,24 +52,34 @@ def test_a_formula_is_read_however_it_is_written_and_printed_in_hill_order(text,
     assert (str(formula), formula.charge) == (printed, int(size if size else bool(plus)))
 
 
+NO_FORMULA = "is not a molecular formula; write it like"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("read", "text", "reason"),
     [
-        *("", "  ", "c6h6", "C6H6)", "(C6H6", "12", "C--", "hello", "C1e3", "C100000"),
-        "C" + "9" * 5000, "C9H8O4" * 1000, "(" * 200 + "C9" + ")9999" * 99, f"[C9H8O4]{'9' * 400}+",
-        "C\uff19H8O4",
+        *(
+            (Formula.parse, text, NO_FORMULA)
+            for text in (
+                *("", "  ", "c6h6", "C6H6)", "(C6H6", "12", "C--", "hello", "C1e3", "C100000"),
+                *("C\uff19H8O4", "C" + "9" * 5000, "C9H8O4" * 1000, f"[C9H8O4]{'9' * 400}+"),
+                "(" * 200 + "C9" + ")9999" * 99,
+            )
+        ),
+        (Formula.parse, "C10H10FeNa", "holds Fe, Na; supported elements are C N O"),
+        (parse_smiles, "C1CC", "does not parse"), (parse_smiles, "C(C)(C)(C)(C)C", "valence"),
+        (parse_smiles, "c1cccc1", "kekulize"), (parse_smiles, "", "empty"),
+        (parse_smiles, "water", "does not parse"),
     ],
 )  # fmt: skip
-def test_a_text_that_is_no_formula_is_refused_in_a_short_sentence(text):
-    with pytest.raises(FormulaError, match="is not a molecular formula; write it like") as refused:
-        Formula.parse(text)
+def test_a_text_that_is_no_formula_or_molecule_is_refused_in_a_short_sentence(read, text, reason):
+    with pytest.raises(ValueError, match=reason) as refused:
+        read(text)
 
+    is_foreign, kinds = "Fe" in text, (FormulaError, MoleculeError)
+    expected = UnsupportedElementError if is_foreign else kinds[read is parse_smiles]
+    assert refused.type is expected
     assert len(str(refused.value)) < 300
-
-
-def test_a_foreign_element_is_named():
-    with pytest.raises(UnsupportedElementError, match="holds Fe, Na; supported elements are C N O"):
-        Formula.parse("C10H10FeNa")
 
 
 @pytest.mark.parametrize(
@@ -98,18 +108,6 @@ def test_stereochemistry_is_dropped_on_reading_and_by_inchi():
     assert identity.inchikey(left_in) == identity.inchikey(parse_smiles("CC(N)C(=O)O"))
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("C1CC", "does not parse"), ("C(C)(C)(C)(C)C", "valence"), ("c1cccc1", "kekulize"),
-        ("", "empty"), ("water", "does not parse"),
-    ],
-)  # fmt: skip
-def test_a_text_that_is_no_molecule_is_refused_with_the_reason(text, reason):
-    with pytest.raises(MoleculeError, match=reason):
-        parse_smiles(text)
-
-
 def test_inchi_key_and_bits_are_the_standard_ones():
     aspirin = parse_smiles(ASPIRIN)
 
@@ -126,36 +124,32 @@ def test_inchi_key_and_bits_are_the_standard_ones():
 
 
 @pytest.mark.parametrize(
-    ("smiles", "pieces", "name"),
+    ("smiles", "rings", "pieces", "name"),
     [
-        ("CCO", "CCO", "hydroxyethyl or ethoxy"),
-        ("Cc1ccccc1O", "C.O.c1ccccc1", "benzene ring + methyl + hydroxyl, positions open"),
-        (CAFFEINE, "C.C.C.O=c1[nH]c(=O)c2[nH]cnc2[nH]1", "xanthine + 3 methyl, positions open"),
-        ("O=[N+]([O-])c1ccccc1", "O=[NH+][O-].c1ccccc1", "benzene ring + nitro, positions open"),
-        ("C[N+](C)(C)CC(=O)[O-]", "C[N+](C)(C)CC(=O)[O-]", "C[N+](C)(C)CC(=O)[O-]"),
-        ("C[n+]1ccccc1", "C.c1cc[nH+]cc1", "c1cc[nH+]cc1 + methyl, positions open"),
+        ("CCO", "acyclic", "CCO", "hydroxyethyl or ethoxy"),
+        ("Cc1ccccc1O", "c1ccccc1", "C.O.c1ccccc1",
+         "benzene ring + methyl + hydroxyl, positions open"),
+        (CAFFEINE, "O=c1[nH]c(=O)c2[nH]cnc2[nH]1", "C.C.C.O=c1[nH]c(=O)c2[nH]cnc2[nH]1",
+         "xanthine + 3 methyl, positions open"),
+        ("O=[N+]([O-])c1ccccc1", "c1ccccc1", "O=[NH+][O-].c1ccccc1",
+         "benzene ring + nitro, positions open"),
+        ("C[N+](C)(C)CC(=O)[O-]", "acyclic", "C[N+](C)(C)CC(=O)[O-]", "C[N+](C)(C)CC(=O)[O-]"),
+        ("C[n+]1ccccc1", "c1cc[nH+]cc1", "C.c1cc[nH+]cc1",
+         "c1cc[nH+]cc1 + methyl, positions open"),
+        ("O=C(Nc1ccccc1)c1ccncc1", "O=C(Nc1ccccc1)c1ccncc1", "NC=O.c1ccccc1.c1ccncc1",
+         "benzene ring + pyridine ring + carboxamide, positions open"),
     ],
-)
-def test_pieces_and_their_names(smiles, pieces, name):
-    assert family(parse_smiles(smiles)) == pieces
-    assert identity.family_name(pieces) == name
+)  # fmt: skip
+def test_scaffolds_and_pieces_and_their_names(smiles, rings, pieces, name):
+    mol = parse_smiles(smiles)
+
+    assert (scaffold(mol), family(mol), identity.family_name(pieces)) == (rings, pieces, name)
 
 
 def test_every_piece_with_a_name_is_written_as_pieces_are():
     assert [canonical_smiles(parse_smiles(piece)) for piece in identity._NAMES] == [
         *identity._NAMES
     ]
-
-
-@pytest.mark.parametrize(
-    ("smiles", "expected"),
-    [
-        ("CCO", "acyclic"), ("Cc1ccc(O)cc1", "c1ccccc1"), (ASPIRIN, "c1ccccc1"),
-        ("O=C(Nc1ccccc1)c1ccncc1", "O=C(Nc1ccccc1)c1ccncc1"),
-    ],
-)  # fmt: skip
-def test_scaffolds(smiles, expected):
-    assert scaffold(parse_smiles(smiles)) == expected
 
 
 MOLECULES = (

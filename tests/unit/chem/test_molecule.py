@@ -72,6 +72,8 @@ def test_a_molecule_comes_back_from_its_bonds_in_any_order(smiles):
         assert (bond is None) == (parts.bond_class[pair_index(row, other, len(own))] == BOND_NONE)
     assert inchikey_block(plain) == inchikey_block(mol)
     for _ in range(3):
+        turned = Chem.RenumberAtoms(mol, rng.permutation(len(own)).tolist())
+        np.testing.assert_array_equal(disassemble(turned).bond_class, parts.bond_class)
         bond_class = moved(parts.bond_class, another_order(parts.atom_class, rng))
         assert canonical_smiles(assemble(parts.formula, bond_class)) == canonical_smiles(plain)
 
@@ -85,9 +87,10 @@ def test_a_molecule_comes_back_from_its_bonds_in_any_order(smiles):
         ("CC(=O)NCCN", "CC(=O)NCC[NH3+]"),  # an amine, and no amide
         ("OCCC(=O)O", "O=C([O-])CCO"),  # before an alcohol
         ("C[N+](C)(C)[O-]", "C[N+](C)(C)O"),
+        ("Cn1cc[n+]([O-])c1", "Cn1cc[n+]([O-])c1"),  # the cation beside the oxygen
     ],
 )
-def test_a_proton_comes_and_goes_where_it_is_likeliest(smiles, ion):
+def test_protons_and_charges_are_where_they_are_likeliest(smiles, ion):
     bonds, charged = disassembled(smiles).bond_class, formula_of(parse_smiles(ion))
 
     assert canonical_smiles(assemble(charged, bonds)) == ion
