@@ -85,20 +85,12 @@ def test_a_release_becomes_a_table_in_the_published_layout_and_is_not_lost(tmp_p
         ("", "LICENSE", ["CC0", "CC BY", "CC BY-SA", "CC BY 4.0", "dl-de/by-2-0"]),
         ("licence not open", "LICENSE", ["CC BY-NC-SA", "CC BY-ND", None]),
         ("not an MS2 spectrum", "MS_TYPE", ["MS3"]),
-        (
-            "not ESI or APCI on a TOF or FT analyser",
-            "INSTRUMENT_TYPE",
-            ["GC-EI-TOF", "LC-ESI-QQ"],
-        ),
+        ("not ESI or APCI on a TOF or FT analyser", "INSTRUMENT_TYPE", ["GC-EI-TOF", "LC-ESI-QQ"]),
         ("unsupported adduct", "PRECURSOR_TYPE", ["[2M+H]+"]),
-        (
-            "unusable structure",
-            "SMILES",
-            ["N/A", f"{ASPIRIN}.O", "[13CH3]C(=O)Oc1ccccc1C(=O)O"],
-        ),
+        ("unusable structure", "SMILES", ["N/A", f"{ASPIRIN}.O", f"[13CH3]{ASPIRIN[1:]}"]),
         ("unsupported element", "SMILES", ["CC[Hg]CC"]),
         ("too few or too many atoms", "SMILES", ["CCO"]),
-        ("adduct does not fit the molecule", "SMILES", ["CC(=O)Oc1ccccc1C(=O)[O-]"]),
+        ("adduct does not fit the molecule", "SMILES", [f"{ASPIRIN[:-1]}[O-]"]),
         ("precursor m/z differs", "PRECURSOR_M/Z", ["181.1", "nan"]),
         ("no precursor m/z", "PRECURSOR_M/Z", ["N/A"]),
         ("no usable peaks", "peaks", ["", "  100.0 0 0\n"]),
@@ -114,16 +106,9 @@ def test_what_the_data_set_does_not_take_is_rejected_by_reason(tmp_path, reason,
             assert item["license"] == value
 
 
-def test_equal_peaks_of_the_same_ion_are_kept_once(tmp_path):
-    twice = release(tmp_path / "release", record(), record(COLLISION_ENERGY="20(NCE)"))
-
-    kept, duplicate = screen(twice)
-
-    assert (kept["identifier"], duplicate.reason) == ("MSBNK-Made-A1", "duplicate")
-
-
 def test_folds_and_holdouts_are_honoured_and_counted(tmp_path):
-    folder = release(tmp_path / "release", record(), record(SMILES=ISOMER))
+    twice = record(), record(COLLISION_ENERGY="20(NCE)")  # equal peaks of the same ion
+    folder = release(tmp_path / "release", *twice, record(SMILES=ISOMER))
     lines = ("smiles\tInChIKey\tfold", "", "x\tBSYNRYMUTXBXSQ-UHFFFAOYSA-N\tTest", "", "")
     (tmp_path / "folds.tsv").write_text("\n".join(lines), encoding="utf-8")
     folds, held = read_folds(tmp_path / "folds.tsv"), inchikey_block(parse_smiles(ISOMER))
@@ -134,7 +119,7 @@ def test_folds_and_holdouts_are_honoured_and_counted(tmp_path):
     assert (row["inchikey"], row["fold"]) == ("BSYNRYMUTXBXSQ", "test")
     assert totals == {
         "spectra_before_holdout": 2, "molecules_before_holdout": 2, "spectra": 1, "molecules": 1,
-        "holdout_keys": 1, "holdout_removed": 1, "rejected": {},
+        "holdout_keys": 1, "holdout_removed": 1, "rejected": {"duplicate": 1},
     }  # fmt: skip
 
 

@@ -53,7 +53,6 @@ FILES = {
     "in.txt": "\r\n".join(GOOD),
     "in.csv": "Name,SMILES\n" + "".join(f'"a, b",{s}\n' for s in GOOD),
     "in.tsv": "smiles\tsource\n" + "".join(f"{s}\tx\n" for s in GOOD),
-    "coconut.csv": "identifier,canonical_smiles,name\n" + "".join(f"C1,{s},x\n" for s in GOOD),
     "in.sdf": sdf(*GOOD),
     "IN.SDF": sdf(*GOOD),
     "no-end.sdf": sdf(*GOOD, end=""),
@@ -70,19 +69,6 @@ def test_every_kind_of_file_holds_the_same_molecules(tmp_path, name):
     found = [key(row.smiles) for row in read_rows(write(tmp_path / name, text))]
 
     assert found == [key(smiles) for smiles in GOOD]
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("identifier,canonical_smiles,name\nCNP1,CCO,ethanol\n", "ethanol"),
-        ("smiles,canonical_smiles,identifier\nCCO,C,CNP1\n", "CNP1"),
-    ],
-)
-def test_a_column_of_ours_comes_before_another_name_of_it(tmp_path, text, name):
-    (row,) = read_rows(write(tmp_path / "a.csv", text))
-
-    assert (row.smiles, row.name) == ("CCO", name)
 
 
 SIZE, ABOVE = "number of heavy atoms outside 2 to 100", "InChIKey block seen above"
@@ -136,7 +122,6 @@ def test_a_broken_record_of_an_sdf_is_reported_where_it_starts(tmp_path):
     [
         ("in.mol2", "CCO", r"is not \.tsv, \.csv, \.smi or \.sdf; convert it first"),
         ("in.csv", "structure,name\nCCO,x\n", "no column smiles or inchi; it has structure, name"),
-        ("in.csv", "", "no column smiles or inchi; it has no columns"),
         ("in.smi", "", "holds no structure that can be used"),
         ("in.smi", "bad\nworse\n", "holds no structure that can be used"),
     ],

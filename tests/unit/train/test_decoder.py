@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from duallgd_cli.chem.identity import inchikey_block
 from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.data.imitation import Imitation, neighbours
+from duallgd_cli.diffusion.sampler import alpha_bar
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import keep_bits
 from duallgd_cli.model.settings import DiffusionSettings
@@ -93,7 +94,9 @@ def test_a_fingerprint_is_certain_of_its_bits_or_imitated_as_in_use():
     torch.testing.assert_close((imitated.bit, imitated.bit_log_prob), expected, rtol=0, atol=0)
 
 
-def test_the_bond_loss_is_the_cross_entropy_of_real_pairs_at_noise_of_every_level(model):
+def test_the_bond_loss_is_the_cross_entropy_of_real_pairs_at_noise_of_every_level(
+    model, monkeypatch
+):
     molecules = made_molecules(6, smallest=3, largest=7)
     collator = MoleculeCollator(molecules, None)
     batch = decoder.graph_batch(collator, (np.arange(6), 9), np.random.default_rng(2))
@@ -108,17 +111,22 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs_at_noise_of_every_leve
     assert float(again) == pytest.approx(float(summed))
     assert 0.1 < float(summed / count) < 10
     assert sorted((batch.level * 6).floor().int().tolist()) == list(range(6))
+    shares = []
+    monkeypatch.setattr(decoder, "corrupt", lambda clean, share, *_: shares.append(share) or clean)
+    levels = torch.tensor([0.0, 0.001, 0.002, 0.5, 0.999, 1.0], dtype=torch.float64)
+    decoder.bond_loss(model, replace(batch, level=levels))
+    torch.testing.assert_close(shares[0], alpha_bar(500)[[1, 1, 2, 251, 500, 500]])
 
 
 @pytest.mark.parametrize("largest", [100, 5])
 def test_the_decoder_trains_on_fold_train_and_looks_at_dev_and_val(largest):
-    molecules = made_molecules(40, fold=[0, 1, 2, 3] * 10)
+    molecules = made_molecules(40, smallest=1, fold=[0, 1, 2, 3] * 10)
     settings = replace(SETTINGS, data=replace(SETTINGS.data, max_atoms=largest))
     stage = DecoderStage(molecules, settings)
 
     trained = {int(r) for rows, _ in islice(stage.plan(0), 60) for r in rows}
 
-    able = [row for row in range(40) if molecules.n_heavy[row] <= largest]
+    able = [row for row in range(40) if 2 <= molecules.n_heavy[row] <= largest]
     assert trained == {row for row in able if molecules.fold[row] == 0}
     assert set(stage.validation_rows.tolist()) == {r for r in able if molecules.fold[r] in (1, 3)}
 

@@ -44,7 +44,7 @@ def of_folds(path, *folds):
     return made_spectra(path, *(row for row in SPECTRA if row[-1] in folds))
 
 
-def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
+def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra, monkeypatch):
     sampler, generator = module.SpectrumSampler(spectra), np.random.default_rng(1)
     seen = set()
 
@@ -57,6 +57,9 @@ def test_a_drawn_group_is_of_one_ion_of_one_molecule_of_the_fold(spectra):
         assert len(set(numbers)) == len(numbers)
 
     assert seen == {number for number, row in enumerate(SPECTRA) if row[-1] == "train"}
+    assert {len(sampler.draw_from(0, generator)[1]) for _ in range(50)} == {1, 2}
+    monkeypatch.setattr(module, "_MERGED", 0)
+    assert {len(sampler.draw_from(0, generator)[1]) for _ in range(50)} == {1}
     drawn = [int(spectra.molecule[group[0]]) for group in sampler.groups(60, generator)]
     assert min(drawn.count(int(molecule)) for molecule in sampler.molecules) > 10
 

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import logsigmoid
 
 from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import disassemble, formula_of
-from duallgd_cli.data.fragmentation import SHIFTS, fragment_features, fragments
+from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, fragment_features, fragments
 from duallgd_cli.data.molecular_graph import Rival, graph_of, graph_of_bonds
 from duallgd_cli.data.simulation import FragmentModel
 from duallgd_cli.errors import UnreadableError
@@ -135,6 +136,18 @@ def test_molecules_are_told_from_decoys_that_were_never_seen():
     assert record["first_of_rivals"] > 0.8  # of which chance would give 0.25
     assert (before, first(model, known)) == (0, 4)
     assert first(model, unseen) >= 3
+
+
+@torch.no_grad()
+def test_a_fragment_speaks_at_first_by_how_likely_it_is_a_peak():
+    torch.manual_seed(1)
+    model, there = scorers.ScorerModel(FragmentModel(8)).eval(), torch.rand(9, len(SHIFTS)) < 0.5
+    torch.nn.init.normal_(model.presence.weight)
+
+    log_odds, values = model(torch.randn(9, N_INPUTS), there)
+
+    likelihood = torch.where(there, 0.1 * (logsigmoid(log_odds) + 4), 0.3 * logsigmoid(-log_odds))
+    torch.testing.assert_close(values, likelihood)
 
 
 def test_fragments_of_a_case_are_those_of_each_of_its_molecules():
