@@ -169,12 +169,10 @@ def test_every_document_is_in_the_site():
 
 
 @pytest.mark.slow
-def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
-    """What `make docs` does, in a copy; links lead to pages, or to files of the clone."""
+def test_the_site_builds_with_a_page_of_commands(tmp_path):
+    """What `make docs` does, in a copy; where its links lead is tested in its sources."""
     pytest.importorskip("material", reason="mkdocs-material, of the dev extra, is not installed")
-    left_out = shutil.ignore_patterns("*.safetensors", "*.hashes", "*.jsonl", "*.log")
-    for name in ("docs", "weights", "examples/workflow"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=left_out)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
     for name in (*ROOT.glob("*.md"), "Makefile", "mkdocs.yml", "CITATION.cff", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     command = ["make", "docs", "-o", "env", f"BIN={Path(sys.executable).parent}"]
@@ -182,16 +180,8 @@ def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
 
     subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
 
-    site, broken = tmp_path / "build" / "site", []
-    for page in site.rglob("*.html"):
-        for link in re.findall(r'(?:href|src)="([^"#?]+)', page.read_text("utf-8")):
-            target = page.parent / link
-            if "://" in link or link.startswith(("/", "mailto:", "data:")):
-                continue
-            found = target / "index.html" if target.is_dir() else target
-            if not found.exists() and not (ROOT / os.path.relpath(target, site)).exists():
-                broken.append(f"{page.relative_to(site)}: {link}")
-    assert broken == []
+    site = tmp_path / "build" / "site"
+    assert (site / "index.html").is_file()
     assert "duallgd predict" in (site / "commands" / "index.html").read_text("utf-8")
 
 

@@ -8,11 +8,10 @@ quotas of `duallgd predict` and with each of them alone at its own. Of the latte
 without a source is put together. Molecules that the weights were trained on are left out. Each run
 has a folder in the output, and the same command goes on. (What each score is worth: `scores.py`.)
 
-The tables are Markdown: of all molecules, of those of like size, and of those whose nearest known
-molecule of the weights is alike. "log p" is the mean log-probability that is stated for the true
-molecule, at least that of 1 in 10,000, so that one that was not proposed counts as such. Behind
-each figure is the mean of the paired differences to all sources, with its standard error. Seconds
-are those of the processor.
+The tables are Markdown: of all molecules, and of those of like size. "log p" is the mean
+log-probability that is stated for the true molecule, at least that of 1 in 10,000, so that one that
+was not proposed counts as such. Behind each figure is the mean of the paired differences to all
+sources, with its standard error. Seconds are those of the processor.
 """
 
 import time
@@ -28,20 +27,17 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.chem.identity import fingerprint, parse_smiles
+from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.config import SamplingSettings, parse_quotas
 from duallgd_cli.evaluate.run import PREDICTIONS, inputs_of, predict_inputs
 from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.predict import api
 from duallgd_cli.predict.journal import read
-from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.ranking.ranking import FIRST, RankingModel, rank
 from duallgd_cli.results import HypothesisResult, Results, Structure
 from duallgd_cli.runtime import Runtime
-from duallgd_cli.sources.collection import Collection
 
 ALL: Final = "all"
 SECONDS: Final = "cpu_s.txt"
@@ -117,31 +113,13 @@ def scored(
     return np.array([rows[truth.spectrum_id] for truth in truths], np.float64)
 
 
-def nearest(truths: Sequence[Truth], collection: Collection) -> NDArray:
-    """Tanimoto similarity of each true molecule to the nearest of a collection, float64 (B,)."""
-    known, found = collection.molecules, []
-    for truth in truths:
-        bits = np.zeros(FINGERPRINT_BITS)
-        bits[fingerprint(parse_smiles(truth.smiles))] = 1
-        common = np.add.reduceat(bits[known.bits], known.bit_offset[:-1])
-        either = bits.sum() + np.diff(known.bit_offset) - common
-        found.append((common / either).max())
-    return np.array(found)
-
-
-def groups(truths: Sequence[Truth], model: LoadedModel) -> Iterator[tuple[str, NDArray]]:
+def groups(truths: Sequence[Truth]) -> Iterator[tuple[str, NDArray]]:
     """Titles, and which of the true molecules are meant, bool (B,)."""
     yield "all molecules", np.ones(len(truths), np.bool_)
     atoms = np.array([parse_smiles(truth.smiles).GetNumHeavyAtoms() for truth in truths])
     yield "at most 20 heavy atoms", atoms <= 20
     yield "21 to 30 heavy atoms", (atoms > 20) & (atoms <= 30)
     yield "more than 30 heavy atoms", atoms > 30
-    collections = [getattr(source, "collection", None) for source in model.sources]
-    for collection in list(filter(None, collections))[:1]:
-        alike = nearest(truths, collection)
-        yield "nearest known molecule below 0.4", alike < 0.4
-        yield "nearest known molecule 0.4 to 0.7", (alike >= 0.4) & (alike <= 0.7)
-        yield "nearest known molecule above 0.7", alike > 0.7
 
 
 def lines(values: Mapping[str, NDArray], kept: NDArray) -> Iterator[str]:
@@ -215,7 +193,7 @@ def main(
         others = zip(*(runs[other] for other in quotas if other != name), strict=True)
         left = [[joined(same) for same in zip(*parts, strict=True)] for parts in others]
         values[f"without {name}"] = scored(left, truths, ranking)
-    for title, kept in groups(truths, model):
+    for title, kept in groups(truths):
         if kept.any():
             typer.echo(f"\n{title}: {kept.sum()}\n")
             typer.echo("\n".join(lines(values, kept)))

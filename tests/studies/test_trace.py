@@ -66,21 +66,18 @@ def test_the_page_opens_at_the_start_and_ends_with_molecules(study, file, untrai
 
 def test_steps_go_from_noise_to_the_bonds_that_were_drawn(file, untrained):
     annotated = trace.chosen(str(file), "1", None)
-    settings = SamplingSettings(steps=STEPS, samples=SAMPLES)
+    settings, formula = SamplingSettings(steps=STEPS, samples=SAMPLES), annotated.hypothesis.formula
     fingerprint, _ = untrained.encode(annotated)
 
-    steps, log_prob = trace.drawn(
-        untrained.sampler, fingerprint, annotated.hypothesis.formula, settings, seed=0
-    )
+    steps, log_prob = trace.drawn(untrained.sampler, fingerprint, formula, settings, seed=0)
 
     noise = [step.noise for step in steps]
     assert len(noise) == STEPS + 1
     assert noise == sorted(noise, reverse=True)
     assert noise[0] > 0.99 > noise[-1] == 0
-    assert {step.bond_class.shape for step in steps} == {(SAMPLES, 91)}
-    for step in steps:
-        np.testing.assert_allclose(step.bond_prob.sum(-1), 1, atol=1e-5)
-    assert (steps[-1].bond_prob.argmax(-1) == steps[-1].bond_class).all()
+    chances = np.stack([step.bond_prob for step in steps])
+    np.testing.assert_allclose(chances.sum(-1), np.ones((STEPS + 1, SAMPLES, 91)), atol=1e-5)
+    assert (chances[-1].argmax(-1) == steps[-1].bond_class).all()
     assert log_prob.shape == (SAMPLES, 91, 5)
 
 

@@ -51,48 +51,31 @@ def narrow(parity, variants, name):
     return denoiser(weights, drawn, overrides)
 
 
-every_variant = pytest.mark.parametrize("variant", variant_names())
-
-
-@every_variant
+@pytest.mark.parametrize("variant", variant_names())
 @torch.no_grad()
-def test_logits_are_the_reference_s(parity, variants, unpadded, variant):
-    model, _ = narrow(parity, variants, variant)
-    outputs = parity.arrays("narrow_outputs.npz")
+def test_a_variant_has_the_reference_s_tensors_and_logits(
+    parity, variants, batch, unpadded, variant
+):
+    model, taken = narrow(parity, variants, variant)
+    outputs, width = parity.arrays("narrow_outputs.npz"), model.settings.condition_width
+    assert len(taken) == variants[variant]["keys_used"]
 
     for k, single in enumerate(unpadded):
-        seen = graphs(*single, model.settings.condition_width)
+        seen = graphs(*single, width)
         got, where = off_diagonal(model.float()(seen))
         exact, _ = off_diagonal(model.double()(in_double(seen)))
 
-        expected = outputs[f"{variant}/E_unpadded{k}"]
         # Sines and cosines give weights of both signs, whose sum may be near zero: there float32
         # leaves fewer digits, in the reference as in ours.
         rounding = (got - exact)[:, where].abs().max().item()
-        signed = model.settings.kernel == "waves"
-        tolerance = NARROW + (10 * rounding if signed else 0)
+        tolerance = NARROW + (10 * rounding if model.settings.kernel == "waves" else 0)
+        expected = outputs[f"{variant}/E_unpadded{k}"]
         assert_close(got[:, where], expected[:, where], atol=tolerance, rtol=0)
 
-
-@every_variant
-@torch.no_grad()
-def test_logits_are_the_reference_s_in_double_precision(parity, variants, batch, variant):
-    model, _ = narrow(parity, variants, variant)
     k, single = filling(batch)
-
-    got, where = off_diagonal(
-        model.double()(in_double(graphs(*single, model.settings.condition_width)))
-    )
-
-    expected = parity.arrays("narrow_outputs.npz")[f"{variant}/E_f64"][k : k + 1]
+    got, where = off_diagonal(model(in_double(graphs(*single, width))))
+    expected = outputs[f"{variant}/E_f64"][k : k + 1]
     assert_close(got[:, where], expected[:, where], atol=1e-6, rtol=0)
-
-
-@every_variant
-def test_a_variant_has_the_reference_s_tensors(parity, variants, variant):
-    _, taken = narrow(parity, variants, variant)
-
-    assert len(taken) == variants[variant]["keys_used"]
 
 
 def test_loss_and_gradients_are_the_reference_s(parity, variants, unpadded):
@@ -146,27 +129,23 @@ def test_intermediate_states_are_the_reference_s(parity, variants, batch, kernel
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", ["performer_positive", "softmax"])
 @torch.no_grad()
-def test_the_full_configuration_gives_the_reference_s_logits(
-    parity, unpadded, released_weights, kernel
-):
+def test_the_full_configuration_gives_the_reference_s_logits(parity, unpadded):
     outputs = parity.arrays("full_outputs.npz")
-    overrides = {"linear_attention_type": "softmax"} if kernel == "softmax" else {}
-    model, taken = denoiser(released_weights, projections(outputs, ""), overrides)
-
-    assert taken == set(released_weights)
-    for k, single in enumerate(unpadded):
-        got, where = off_diagonal(model(graphs(*single, model.settings.condition_width)))
-        expected = outputs[f"{kernel}/E_unpadded{k}"]
-        assert_close(got[:, where], expected[:, where], atol=FULL, rtol=0)
-
-
-@pytest.fixture(scope="module")
-def released_weights(parity):
     released = ReferenceDenoiser(ReferenceDenoiserSettings())
     shapes = {name: tuple(p.shape) for name, p in released.named_parameters()}
-    return recipe(shapes, parity.recipe_seed(), parity.json("full_recipe_checksums.json"))
+    weights = recipe(shapes, parity.recipe_seed(), parity.json("full_recipe_checksums.json"))
+
+    for kernel, overrides in (
+        ("performer_positive", {}),
+        ("softmax", {"linear_attention_type": "softmax"}),
+    ):
+        model, taken = denoiser(weights, projections(outputs, ""), overrides)
+        assert taken == set(weights)
+        for k, single in enumerate(unpadded):
+            got, where = off_diagonal(model(graphs(*single, model.settings.condition_width)))
+            expected = outputs[f"{kernel}/E_unpadded{k}"]
+            assert_close(got[:, where], expected[:, where], atol=FULL, rtol=0)
 
 
 def filling(batch):

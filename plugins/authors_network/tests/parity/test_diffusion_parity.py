@@ -16,18 +16,13 @@ def tables(parity):
     return parity.arrays("diffusion.npz")
 
 
-@pytest.fixture(scope="module")
-def ours(tables):
-    return alpha_bar(len(tables["alphas_bar"]) - 1)
+def test_the_schedule_and_its_steps_are_the_reference_s(tables):
+    ours, betas = (
+        alpha_bar(len(tables["alphas_bar"]) - 1),
+        tables["betas"].double().clamp(0, 0.9999),
+    )
 
-
-def test_the_schedule_is_the_reference_s(tables, ours):
     assert_close(ours, tables["alphas_bar"], atol=1e-6, rtol=0)
-
-
-def test_the_schedule_s_steps_are_the_reference_s_betas(tables, ours):
-    betas = tables["betas"].double().clamp(0, 0.9999)
-
     assert_close(1 - ours[1:] / ours[:-1], betas[1:].float(), atol=2e-5, rtol=0)
     assert_close(1 - ours[0], betas[0].float(), atol=1e-6, rtol=0)
 
@@ -46,32 +41,23 @@ def test_transition_matrices_are_the_reference_s(tables):
 
 # The posteriors take the stored signal shares: between steps 1 and 2 one float32 unit in a share
 # moves a posterior by 1e-4, in the reference as in ours.
-def test_the_posterior_given_the_clean_bond_is_the_reference_s(tables):
-    marginal = tables["edge_marginals"]
-    share = tables["alphas_bar"]
+def test_posteriors_given_the_clean_bond_and_the_model_s_are_the_reference_s(tables):
+    marginal, share = tables["edge_marginals"], tables["alphas_bar"]
     classes = marginal.numel()
     clean = one_hot(torch.arange(classes).repeat(classes), classes).float()
     noisy = torch.arange(classes).repeat_interleave(classes)
+    probability = torch.softmax(tables["toy_logits"], -1)
 
     for row, (s, t) in enumerate(tables["pairs_s_t"].tolist()):
-        got = skipped_posterior(clean[None], noisy[None], share[s], share[t], marginal)
-
         # In the reference these rows sum to one only up to float32 rounding; ours do exactly.
-        expected = tables["posterior"][row].flatten(0, 1)
-        expected = expected / expected.sum(-1, keepdim=True)
-        assert_close(got[0], expected, atol=1e-5, rtol=0, msg=f"s={s} t={t}")
-
-
-def test_the_model_s_posterior_is_the_reference_s(tables):
-    share = tables["alphas_bar"]
-    marginal = tables["edge_marginals"]
-    probability = torch.softmax(tables["toy_logits"], -1)[None]
-    noisy = tables["toy_e_t"][None]
-
-    for row, (s, t) in enumerate(tables["pairs_s_t"].tolist()):
-        got = skipped_posterior(probability, noisy, share[s], share[t], marginal)
-
-        assert_close(got[0], tables["toy_p_es"][row], atol=1e-5, rtol=0, msg=f"s={s} t={t}")
+        exact = tables["posterior"][row].flatten(0, 1)
+        exact = exact / exact.sum(-1, keepdim=True)
+        for chances, bonds, expected in (
+            (clean, noisy, exact),
+            (probability, tables["toy_e_t"], tables["toy_p_es"][row]),
+        ):
+            got = skipped_posterior(chances[None], bonds[None], share[s], share[t], marginal)
+            assert_close(got[0], expected, atol=1e-5, rtol=0, msg=f"s={s} t={t}")
 
 
 def test_sampling_plans_visit_the_reference_s_steps(parity):

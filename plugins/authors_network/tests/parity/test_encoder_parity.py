@@ -21,19 +21,10 @@ def stored(parity):
 
 @pytest.fixture(scope="module")
 def spectra(stored):
-    names = sorted({name.partition("/")[0] for name in stored if name.startswith("single")})
-    singles = [name for name in names if f"{name}/types" in stored]
-    return {name: peaks(stored, name) for name in singles}
-
-
-def peaks(stored, name):
-    return FormulaPeaks(
-        stored[f"{name}/form_vec"],
-        stored[f"{name}/types"],
-        stored[f"{name}/ion_vec"].long(),
-        stored[f"{name}/intens"],
-        stored[f"{name}/num_peaks"],
-    )
+    fields = ("form_vec", "types", "ion_vec", "intens", "num_peaks")
+    names = {n.partition("/")[0] for n in stored if n.startswith("single") and n.endswith("/types")}
+    values = {name: [stored[f"{name}/{field}"] for field in fields] for name in sorted(names)}
+    return {name: FormulaPeaks(*v[:2], v[2].long(), *v[3:]) for name, v in values.items()}
 
 
 def encoder(weights):
@@ -43,34 +34,29 @@ def encoder(weights):
     return model.eval()
 
 
-@pytest.fixture(scope="module")
-def narrow(parity):
-    return encoder(parity.weights("mist_narrow.safetensors"))
+def same_outputs(model, stored, name, spectra, atol):
+    """Whether states and fingerprints of the spectra are those that are stored."""
+    assert spectra
+    for single, seen in spectra.items():
+        state = model.spectra_encoder[0](seen)
+        assert_close(state, stored[f"{name}/{single}_h0"], atol=atol, rtol=0)
+        assert_close(model(seen), stored[f"{name}/{single}_fp"], atol=atol, rtol=0)
 
 
 @torch.no_grad()
-def test_narrow_fingerprints_are_the_reference_s(stored, spectra, narrow):
-    assert spectra
-    for name, single in spectra.items():
-        assert_close(
-            narrow.spectra_encoder[0](single), stored[f"narrow/{name}_h0"], atol=1e-5, rtol=0
-        )
-        assert_close(narrow(single), stored[f"narrow/{name}_fp"], atol=1e-5, rtol=0)
+def test_narrow_fingerprints_are_the_reference_s(parity, stored, spectra):
+    narrow = encoder(parity.weights("mist_narrow.safetensors"))
+    same_outputs(narrow, stored, "narrow", spectra, 1e-5)
 
 
 @torch.no_grad()
 def test_full_fingerprints_are_the_reference_s(parity, stored, spectra):
     full = sorted({m[1] for m in (re.match(r"(full(\d+))/", name) for name in stored) if m})
+    sums = parity.json("mist_full_recipe_checksums.json")
     assert full
     for name in full:
-        sums = parity.json("mist_full_recipe_checksums.json")
-        model = encoder(released_weights(sums, sizes(stored, name), parity.recipe_seed()))
-
-        for single, seen in spectra.items():
-            assert_close(model(seen), stored[f"{name}/{single}_fp"], atol=1e-3, rtol=0)
-            assert_close(
-                model.spectra_encoder[0](seen), stored[f"{name}/{single}_h0"], atol=1e-3, rtol=0
-            )
+        weights = released_weights(sums, sizes(stored, name), parity.recipe_seed())
+        same_outputs(encoder(weights), stored, name, spectra, 1e-3)
 
 
 def sizes(stored, name):

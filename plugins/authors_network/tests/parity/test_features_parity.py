@@ -41,7 +41,7 @@ def graphs(stored, padded):
 
 
 @pytest.mark.parametrize("padded", [False, True])
-def test_cycles_of_noisy_graphs_are_the_reference_s(stored, symbols, padded):
+def test_features_of_noisy_graphs_are_the_reference_s(stored, symbols, padded):
     types = len(symbols)
     for k, n, real in graphs(stored, padded):
         got = computed(stored, symbols, stored["E_t"], k, n)
@@ -49,13 +49,6 @@ def test_cycles_of_noisy_graphs_are_the_reference_s(stored, symbols, padded):
         theirs = stored["extraX_cycles_nonlcc_eigvec"][k, :real, :3]
         assert_close(got.atoms[0, :real, types : types + 3], theirs, atol=1e-5, rtol=0)
         assert_close(got.whole[0, :11], stored["extra_y_n_cycles_ncomp_eigs"][k], atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_charge_and_valency_are_the_reference_s(stored, symbols, padded):
-    for k, n, real in graphs(stored, padded):
-        got = computed(stored, symbols, stored["E_t"], k, n)
-
         assert_close(got.atoms[0, :real, -2:], stored["extraX_charge_valency"][k, :real])
         assert not got.atoms[0, real:].any()
 
