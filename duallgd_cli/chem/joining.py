@@ -149,18 +149,18 @@ def together(
     Yields:
         A molecule as `joined` makes it, and what its blocks add to the scores of its bits.
     """
+    rows = likeliest(blocks, formula, bit_scores, most)
+    worth = np.where(rows < 0, 0, blocks.worth[rows]).sum(1) if len(rows) else np.zeros(0)
     with rdBase.BlockLogs():
-        for rows in likeliest(blocks, formula, bit_scores, most):
-            worth = float(blocks.worth[rows[rows >= 0]].sum())
-            linker, *ends = rows.tolist()
+        for (linker, *ends), value in zip(rows.tolist(), worth.tolist(), strict=True):
             first, second = (_read(blocks.smiles[end]) for end in ends)
-            if linker >= 0:
+            if linker < 0:
+                made = joined(first.mol, first.places, [second])
+            else:
                 middle = _read(blocks.smiles[linker])
-                half = joined(middle.mol, middle.places[0], first)
-                first = BuildingBlock(half, middle.places[1:])
-            made = joined(first.mol, first.places[0], second)
+                made = joined(middle.mol, middle.places, [first, second])
             if is_of(made, formula):
-                yield made, worth
+                yield made, value
 
 
 def groups(blocks: BuildingBlocks, counts: NDArray[np.int64]) -> list[BuildingBlock]:
@@ -185,16 +185,18 @@ def atoms_of(mol: Chem.Mol) -> NDArray[np.int64]:
     return atoms
 
 
-def joined(one: Chem.Mol, place: int, other: BuildingBlock) -> Chem.RWMol:
-    """Two molecules, an atom of one bonded to the first open end of a block.
+def joined(one: Chem.Mol, places: Sequence[int], others: Sequence[BuildingBlock]) -> Chem.RWMol:
+    """A molecule and blocks, some of its atoms bonded to the first open end of a block each.
 
-    A single bond between them leaves the aromaticity of both as it was: the molecule is not
+    Single bonds between them leave the aromaticity of all as it was: the molecule is not
     sanitised, which takes longer than all else. Hydrogens, valences and what is in a ring are
     there, as its fingerprint needs them.
     """
     made = Chem.RWMol(one)
-    made.InsertMol(other.mol)
-    made.AddBond(place, one.GetNumAtoms() + other.places[0], Chem.BondType.SINGLE)
+    for place, other in zip(places, others, strict=True):
+        n = made.GetNumAtoms()
+        made.InsertMol(other.mol)
+        made.AddBond(place, n + other.places[0], Chem.BondType.SINGLE)
     made.UpdatePropertyCache(strict=False)
     Chem.FastFindRings(made)
     return made

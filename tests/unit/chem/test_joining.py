@@ -174,7 +174,7 @@ def plainly(mol, blocks):
 
 def joined_ends(one, other):
     """A molecule of two known halves, which nobody has seen together."""
-    made = joined(_read(one).mol, _read(one).places[0], _read(other))
+    made = joined(_read(one).mol, _read(one).places[:1], [_read(other)])
     Chem.SanitizeMol(made)
     return made.GetMol()
 
