@@ -53,6 +53,7 @@ _AT_ONCE: Final = 256
 _SURPLUS: Final = 1.25
 
 _STAR: Final = Chem.MolFromSmarts("[#0]")
+_SINGLE_BOND: Final = Chem.MolFromSmarts("*-;!@*")
 _AS_IT_STANDS: Final = Chem.SmilesParserParams()
 _AS_IT_STANDS.sanitize = False  # type: ignore[assignment]
 _AS_IT_STANDS.removeHs = False  # type: ignore[assignment]
@@ -101,10 +102,8 @@ def _counted(molecules: Iterable[Parts]) -> tuple[Counter[str], Counter[str]]:
 
 def _cuttable(mol: Chem.Mol) -> list[int]:
     """Single bonds outside rings."""
-    # Looked up one by one, as atoms are: RDKit's own iteration is several times slower.
-    bonds = map(mol.GetBondWithIdx, range(mol.GetNumBonds()))
-    single = (bond for bond in bonds if bond.GetBondType() == Chem.BondType.SINGLE)
-    return [bond.GetIdx() for bond in single if not bond.IsInRing()]
+    ends = mol.GetSubstructMatches(_SINGLE_BOND, maxMatches=mol.GetNumBonds() + 1)
+    return sorted(mol.GetBondBetweenAtoms(*pair).GetIdx() for pair in ends)
 
 
 def known_halves(mol: Chem.Mol, ends: KnownEnds) -> float:
@@ -178,10 +177,11 @@ def atoms_of(mol: Chem.Mol) -> NDArray[np.int64]:
     """Each heavy atom with its hydrogens, (N, N_ELEMENTS); an open end counts as nothing."""
     n = mol.GetNumAtoms()
     each = [mol.GetAtomWithIdx(index) for index in range(n)]
-    element = [INDEX_OF_NUMBER.get(atom.GetAtomicNum(), HYDROGEN) for atom in each]
+    numbers = [atom.GetAtomicNum() for atom in each]
     atoms = np.zeros((n, N_ELEMENTS), np.int64)
-    atoms[np.arange(n), element] = 1
-    atoms[:, HYDROGEN] = [atom.GetAtomicNum() and atom.GetTotalNumHs() for atom in each]
+    atoms[np.arange(n), [INDEX_OF_NUMBER.get(number, HYDROGEN) for number in numbers]] = 1
+    hydrogens = [atom.GetTotalNumHs() for atom in each]
+    atoms[:, HYDROGEN] = np.where(numbers, hydrogens, 0)
     return atoms
 
 
