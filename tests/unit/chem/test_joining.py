@@ -132,6 +132,18 @@ def test_of_more_than_are_compared_those_of_the_best_sums_stay(name, seed, compa
     assert len(found) >= min(len(best), compared)
 
 
+def test_of_like_molecules_those_of_frequent_blocks_come_first():
+    blocks = of(*MADE_UP)
+    blocks = replace(blocks, seen=np.ones_like(blocks.seen))
+
+    rows = likeliest(blocks, formula_of(parse_smiles(ASPIRIN)), EVEN, 1_000).tolist()
+
+    pairs, linked = ([row for row in rows if (row[0] < 0) == alone] for alone in (True, False))
+    assert rows == sorted(pairs) + linked  # a linker is worth less than none
+    assert len(pairs) > 2
+    assert [row[0] for row in linked] == sorted(row[0] for row in linked)
+
+
 @pytest.mark.parametrize(
     "change",
     [
