@@ -127,7 +127,7 @@ def _exchanged(draft: _Draft, delta: NDArray[np.int64], blocks: BuildingBlocks) 
         bare = Chem.RWMol(draft.whole)
         place = bare.GetAtomWithIdx(atom)
         place.SetNumExplicitHs(place.GetNumExplicitHs() - 1)
-        yield from (joined(bare, atom, group) for group in wanted)
+        yield from (joined(bare, [atom], [group]) for group in wanted)
     far = Chem.GetDistanceMatrix(draft.mol)
     most = min(LARGEST_GROUP, (1 - _LEAST_KEPT) * len(far))
     for stays, goes in draft.unlike(draft.along(_SINGLE)):
@@ -140,7 +140,7 @@ def _exchanged(draft: _Draft, delta: NDArray[np.int64], blocks: BuildingBlocks) 
             yield from _sound([_without(draft.mol, lost)])
         if wanted := groups(blocks, counts):
             kept, end = _without(draft.whole, lost), int((~lost[:stays]).sum())
-            yield from (joined(kept, end, group) for group in wanted)
+            yield from (joined(kept, [end], [group]) for group in wanted)
         if not delta.any():
             yield from _sound(
                 draft.with_bonds((stays, goes, None), (atom, goes, _SINGLE))

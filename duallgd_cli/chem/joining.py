@@ -53,6 +53,7 @@ _AT_ONCE: Final = 256
 _SURPLUS: Final = 1.25
 
 _STAR: Final = Chem.MolFromSmarts("[#0]")
+_SINGLE_BOND: Final = Chem.MolFromSmarts("*-;!@*")
 _AS_IT_STANDS: Final = Chem.SmilesParserParams()
 _AS_IT_STANDS.sanitize = False  # type: ignore[assignment]
 _AS_IT_STANDS.removeHs = False  # type: ignore[assignment]
@@ -101,10 +102,8 @@ def _counted(molecules: Iterable[Parts]) -> tuple[Counter[str], Counter[str]]:
 
 def _cuttable(mol: Chem.Mol) -> list[int]:
     """Single bonds outside rings."""
-    # Looked up one by one, as atoms are: RDKit's own iteration is several times slower.
-    bonds = map(mol.GetBondWithIdx, range(mol.GetNumBonds()))
-    single = (bond for bond in bonds if bond.GetBondType() == Chem.BondType.SINGLE)
-    return [bond.GetIdx() for bond in single if not bond.IsInRing()]
+    ends = mol.GetSubstructMatches(_SINGLE_BOND, maxMatches=mol.GetNumBonds() + 1)
+    return sorted(mol.GetBondBetweenAtoms(*pair).GetIdx() for pair in ends)
 
 
 def known_halves(mol: Chem.Mol, ends: KnownEnds) -> float:
@@ -149,18 +148,18 @@ def together(
     Yields:
         A molecule as `joined` makes it, and what its blocks add to the scores of its bits.
     """
+    rows = likeliest(blocks, formula, bit_scores, most)
+    worth = np.where(rows < 0, 0, blocks.worth[rows]).sum(1) if len(rows) else np.zeros(0)
     with rdBase.BlockLogs():
-        for rows in likeliest(blocks, formula, bit_scores, most):
-            worth = float(blocks.worth[rows[rows >= 0]].sum())
-            linker, *ends = rows.tolist()
+        for (linker, *ends), value in zip(rows.tolist(), worth.tolist(), strict=True):
             first, second = (_read(blocks.smiles[end]) for end in ends)
-            if linker >= 0:
+            if linker < 0:
+                made = joined(first.mol, first.places, [second])
+            else:
                 middle = _read(blocks.smiles[linker])
-                half = joined(middle.mol, middle.places[0], first)
-                first = BuildingBlock(half, middle.places[1:])
-            made = joined(first.mol, first.places[0], second)
+                made = joined(middle.mol, middle.places, [first, second])
             if is_of(made, formula):
-                yield made, worth
+                yield made, value
 
 
 def groups(blocks: BuildingBlocks, counts: NDArray[np.int64]) -> list[BuildingBlock]:
@@ -178,23 +177,26 @@ def atoms_of(mol: Chem.Mol) -> NDArray[np.int64]:
     """Each heavy atom with its hydrogens, (N, N_ELEMENTS); an open end counts as nothing."""
     n = mol.GetNumAtoms()
     each = [mol.GetAtomWithIdx(index) for index in range(n)]
-    element = [INDEX_OF_NUMBER.get(atom.GetAtomicNum(), HYDROGEN) for atom in each]
+    numbers = [atom.GetAtomicNum() for atom in each]
     atoms = np.zeros((n, N_ELEMENTS), np.int64)
-    atoms[np.arange(n), element] = 1
-    atoms[:, HYDROGEN] = [atom.GetAtomicNum() and atom.GetTotalNumHs() for atom in each]
+    atoms[np.arange(n), [INDEX_OF_NUMBER.get(number, HYDROGEN) for number in numbers]] = 1
+    hydrogens = [atom.GetTotalNumHs() for atom in each]
+    atoms[:, HYDROGEN] = np.where(numbers, hydrogens, 0)
     return atoms
 
 
-def joined(one: Chem.Mol, place: int, other: BuildingBlock) -> Chem.RWMol:
-    """Two molecules, an atom of one bonded to the first open end of a block.
+def joined(one: Chem.Mol, places: Sequence[int], others: Sequence[BuildingBlock]) -> Chem.RWMol:
+    """A molecule and blocks, some of its atoms bonded to the first open end of a block each.
 
-    A single bond between them leaves the aromaticity of both as it was: the molecule is not
+    Single bonds between them leave the aromaticity of all as it was: the molecule is not
     sanitised, which takes longer than all else. Hydrogens, valences and what is in a ring are
     there, as its fingerprint needs them.
     """
     made = Chem.RWMol(one)
-    made.InsertMol(other.mol)
-    made.AddBond(place, one.GetNumAtoms() + other.places[0], Chem.BondType.SINGLE)
+    for place, other in zip(places, others, strict=True):
+        n = made.GetNumAtoms()
+        made.InsertMol(other.mol)
+        made.AddBond(place, n + other.places[0], Chem.BondType.SINGLE)
     made.UpdatePropertyCache(strict=False)
     Chem.FastFindRings(made)
     return made

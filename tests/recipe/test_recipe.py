@@ -241,7 +241,9 @@ def train(tmp_path):
 @pytest.mark.slow
 def test_a_polite_kill_in_a_stage_loses_nothing(whole, tmp_path, train):
     shutil.copytree(whole, tmp_path / "run")
-    patient = "from duallgd_cli import __main__, stopping; stopping._ENDING_S = 3600; __main__.run()"
+    patient = (
+        "from duallgd_cli import __main__, stopping; stopping._ENDING_S = 3600; __main__.run()"
+    )
     begun = [sys.executable, "-c", patient, *train[2:], "--from", "encoder", "--until", "encoder"]
     with subprocess.Popen(begun, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
         next(line for line in process.stderr if line.startswith("stage "))

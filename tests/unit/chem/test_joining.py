@@ -190,6 +190,20 @@ def test_all_parts_that_fit_are_listed_and_of_more_than_are_compared_those_of_th
     assert len(found) >= min(len(best), compared)
 
 
+def test_of_like_molecules_those_of_frequent_blocks_come_first():
+    blocks = of(*MADE_UP)
+    blocks = replace(blocks, seen=np.ones_like(blocks.seen))
+
+    rows = likeliest(
+        blocks, formula_of(parse_smiles("CC(=O)Oc1ccccc1C(=O)O")), EVEN, 1_000
+    ).tolist()
+
+    pairs, linked = ([row for row in rows if (row[0] < 0) == alone] for alone in (True, False))
+    assert rows == sorted(pairs) + linked  # a linker is worth less than none
+    assert len(pairs) > 2
+    assert [row[0] for row in linked] == sorted(row[0] for row in linked)
+
+
 SMALL = of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1")
 
 
@@ -229,7 +243,7 @@ def plainly(mol, blocks):
 
 def joined_ends(one, other):
     """A molecule of two known halves, which nobody has seen together."""
-    made = joined(joining._read(one).mol, joining._read(one).places[0], joining._read(other))
+    made = joined(joining._read(one).mol, joining._read(one).places[:1], [joining._read(other)])
     Chem.SanitizeMol(made)
     return made.GetMol()
 
