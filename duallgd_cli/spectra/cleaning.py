@@ -112,22 +112,28 @@ def resolved(spectrum: Spectrum) -> Spectrum:
     """
     if spectrum.failure is not None and spectrum.failure.status != "no_peaks":
         return spectrum
+    of_precursor = precursor_decimals(spectrum)
+    of_peaks = peak_decimals(spectrum.mz, of_precursor)
+    precursor_da, peaks_da = (
+        0.0 if n is None else 0.5 * 10.0**-n for n in (of_precursor, of_peaks)
+    )
+    reason, otherwise = "", "export it with all decimals if this is one"
     if spectrum.instrument == UNIT_RESOLUTION:
         fields = canonical(spectrum.metadata)
         texts = (fields.get(name, "")[:_LONGEST] for name in INSTRUMENT)
         text = next((text for text in texts if instrument_class(text) == UNIT_RESOLUTION), "")
         named = f"the instrument ({quote(text)})" if text else f"an {UNIT_RESOLUTION}"
         reason = f"{named} measures fragments at unit resolution"
-        return _refused(spectrum, reason, "correct the instrument fields if this is one")
-    of_precursor = precursor_decimals(spectrum)
-    of_peaks = peak_decimals(spectrum.mz, of_precursor)
-    precursor_da, peaks_da = (
-        0.0 if n is None else 0.5 * 10.0**-n for n in (of_precursor, of_peaks)
-    )
-    if of_peaks is not None and of_peaks < _MOST_ROUNDED:
-        reason = f"all its peaks have m/z of at most {counted(of_peaks, 'decimal')}"
-        reason = reason if of_peaks else "all its peaks have whole numbers as m/z"
-        return _refused(spectrum, reason, "export it with all decimals if this is one")
+        otherwise = "correct the instrument fields if this is one"
+    elif of_peaks is not None and of_peaks < _MOST_ROUNDED:
+        decimals = f"m/z of at most {counted(of_peaks, 'decimal')}"
+        reason = f"all its peaks have {decimals if of_peaks else 'whole numbers as m/z'}"
+    if reason:
+        message = (
+            f"{reason}, which tells neither formulas nor structures apart; use a spectrum of an "
+            f"Orbitrap or QTOF, or {otherwise}"
+        )
+        return replace(spectrum, failure=Failure(UNSUPPORTED, message, "read"))
     warnings = list(spectrum.warnings)
     if of_precursor is not None:
         warnings.append(
@@ -189,11 +195,3 @@ def _decimals(mz: NDArray[np.float64]) -> int | None:
         if mz.size and (np.abs(mz - np.round(mz, decimals)) <= _FLOAT32 * mz).all():
             return decimals
     return None
-
-
-def _refused(spectrum: Spectrum, reason: str, otherwise: str) -> Spectrum:
-    message = (
-        f"{reason}, which tells neither formulas nor structures apart; use a spectrum of an "
-        f"Orbitrap or QTOF, or {otherwise}"
-    )
-    return replace(spectrum, failure=Failure(UNSUPPORTED, message, "read"))

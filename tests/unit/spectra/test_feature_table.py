@@ -63,6 +63,7 @@ MSDIAL = "Alignment ID\tAverage Rt(min)\tAverage Mz\tAdduct type\n18\t3.8\t195.0
     ("text", "name", "mz", "rt", "place", "adduct"),
     [
         (METABOSCAPE, "31", 195.0877, 61, 0, "[M+H]1+"),
+        ("mzmed\trtmed\n7\t195.08765\t61.5\n", "7", 195.0877, None, 0, ""),  # of R, a single row
         (METABOSCAPE, "7", 195.0877, None, None, ""),  # its number in the table is no id
         (METABOSCAPE, "7", 300.1, None, 1, ""),
         # An MSP of Progenesis QI has the id in the name, no time, and each ion of a compound.
