@@ -97,8 +97,7 @@ class Structure(NamedTuple):
     inchikey: str  # its key
     samples: int  # how many proposals it was; structures of the user's database are none
     repaired: int  # how many of `samples` needed repair to become a molecule
-    # mean over the samples drawn that became it; None where none was drawn
-    log_likelihood: float | None
+    log_likelihood: float | None  # mean over the samples drawn that became it, None of none
     sources: tuple[str, ...] = ()  # names of the sources that proposed it, in alphabetical order
     family: str = ""  # pieces that it shares with its family, see `chem.identity`
     scaffold: str = ""  # SMILES of its Murcko scaffold, or ``acyclic``
@@ -218,12 +217,10 @@ class Candidate:
     log_likelihood: float | None
     score: float  # what candidates are ranked by; the logarithm of a weight
     confidence: float  # calibrated probability that this is the right structure
-    # further numbers by name: the features behind the score, ``repaired`` samples
-    extra_scores: Mapping[str, float] = field(default_factory=dict)
+    extra_scores: Mapping[str, float] = field(default_factory=dict)  # behind the score, by name
     sources: tuple[str, ...] = ()
     family: str = ""
-    # summed confidence of all candidates of its family, written or not
-    family_confidence: float = 0.0
+    family_confidence: float = 0.0  # summed over all candidates of its family, written or not
     scaffold: str = ""
     scaffold_confidence: float = 0.0  # summed confidence of all candidates with its scaffold
 
@@ -251,18 +248,14 @@ class Prediction(SpectrumReference):
 
     formula: str = ""  # of the first hypothesis, else as written in the file
     adduct: str = ""  # likewise
-    # what was tried; their structures are all that the samples gave
-    hypotheses: tuple[HypothesisResult, ...] = ()
+    hypotheses: tuple[HypothesisResult, ...] = ()  # what was tried, with all that samples gave
     candidates: tuple[Candidate, ...] = ()  # ranked, best first, at most top-k
     # calibrated probability that the first ten hold the right structure; not limited by top-k
     confidence_top10: float = 0.0
     group: tuple[Source, ...] = ()  # the spectra read together, this one included
     seconds: float = 0.0  # wall time of the whole feature
-    # what the true structure contains, likeliest first; None if nobody asked
-    parts: tuple[LikelyPart, ...] | None = None
-    # the finest level that is certain, one of `one_list.LEVELS`; "" of a spectrum that was not
-    # predicted
-    level: str = ""
+    parts: tuple[LikelyPart, ...] | None = None  # likeliest first; None if nobody asked
+    level: str = ""  # the finest that is certain, of `one_list.LEVELS`; "" if it was not predicted
     schymanski: str = ""  # the confidence level that it corresponds to
 
     def analogue_of(self, candidate: Candidate) -> Mapping[str, Any]:

@@ -63,24 +63,17 @@ class LoadedModel:
     name: str  # what the user called the weights
     sha256: str  # of the weights file; part of a journal's identity
     max_heavy_atoms: int = 100  # largest molecule that it accepts
-    # training record of the checkpoint, for reports
-    record: Mapping[str, Any] = field(default_factory=dict)
-    # trainable parameters by part of the network, for reports
-    parameters: Mapping[str, int] = field(default_factory=dict)
-    # sentence that must accompany whatever it predicts; part of a journal's identity
-    remark: str = ""
-    # ranking and calibration fitted for structures of a database; None where they never were
-    database: RankingModel | None = None
+    record: Mapping[str, Any] = field(default_factory=dict)  # of the training, for reports
+    parameters: Mapping[str, int] = field(default_factory=dict)  # their number by part, likewise
+    remark: str = ""  # must accompany whatever it predicts; part of a journal's identity
+    database: RankingModel | None = None  # as `ranking`, fitted for structures of a database
     membership: Membership = FITTED  # says whether the molecule is in a database
     # loads it once more on one thread, in a process of its own; None where it must not be
     again: "Callable[[], LoadedModel] | None" = None
-    # first blocks of the InChIKeys of molecules that come with the weights, from which samples
-    # start: none of them may be a test molecule
+    # first InChIKey blocks of the molecules of the weights: none may be a test molecule
     known: tuple[str, ...] = ()
-    # waits for what the device was asked to do, before a look at the clock
-    synchronise: Callable[[], None] = lambda: None
-    # draws with the network, for benches and studies; None without one
-    sampler: Sampler | None = None
+    synchronise: Callable[[], None] = lambda: None  # waits for the device before a look at a clock
+    sampler: Sampler | None = None  # draws with the network, for benches and studies
 
     @property
     def own(self) -> list[str]:
@@ -180,10 +173,8 @@ class Encoder:
 
     network: FormulaTransformer  # the formula transformer of the trained network
     runtime: Runtime  # device and precision
-    # what known molecules with like spectra say of the fingerprint, or None
-    kernel: FragmentKernel | None = None
-    # says what each bit speaks for a molecule beside isomers, or None
-    isomers: FormulaTransformer | None = None
+    kernel: FragmentKernel | None = None  # what known molecules with like spectra say, or None
+    isomers: FormulaTransformer | None = None  # what bits speak for a molecule beside isomers
 
     @torch.inference_mode()
     def __call__(self, annotated: AnnotatedSpectrum) -> Encoded:
@@ -192,14 +183,11 @@ class Encoder:
             peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
             with self.runtime.autocast():
                 logits = self.network(peaks)
+                odds = None if self.isomers is None else self.isomers(peaks)[0].float()
             if self.kernel is not None:
                 logits = self.kernel.mixed(logits, peaks)
             fingerprint = torch.sigmoid(logits.float())[0].cpu().numpy()
-            if self.isomers is None:
-                return fingerprint, None
-            with self.runtime.autocast():
-                odds = self.isomers(peaks)[0].float().cpu().numpy()
-            return fingerprint, odds
+            return fingerprint, None if odds is None else odds.cpu().numpy()
 
 
 def load_model(weights: str | Path | None, runtime: Runtime) -> LoadedModel:
