@@ -196,8 +196,8 @@ ATOM_TYPES = list(atom_types(graph_of(molecules_of("CC"), 0), np.zeros(1, bool))
     ],
 )
 def test_atoms_are_what_a_chemist_calls_them(smiles, expected):
-    graph = graph_of(molecules_of(smiles), 0)
-    rings = Chem.MolFromSmiles(smiles).GetRingInfo().NumRings()
+    graph, mol = graph_of(molecules_of(smiles), 0), parse_smiles(smiles)
+    rings = mol.GetRingInfo().NumRings()  # which does not keep the molecule alive
 
     found = atom_types(graph, np.full(len(graph.pair), bool(rings)))
 
