@@ -134,6 +134,8 @@ def test_spectra_are_found_wherever_the_blocks_end(size):
     found = list(json_records.json_records(blocks_of(json.dumps(made | {"clusters": [1]}), size)))
 
     assert [one.metadata for one in found] == [{"title": key}] * 3
+    (number,) = json_records.json_records(["1", "7"])  # whose end a block does not tell
+    assert "17" in number.trouble
 
 
 def test_a_spectrum_that_is_too_long_is_said(monkeypatch):
