@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from duallgd_cli.predict.settings import PredictSettings
 
 logger = logging.getLogger(__name__)
+
+_BY_DEFAULT: Final = SamplingSettings()
 
 # From explained peaks to the predicted probability of each Morgan bit, float32 (F,), and what each
 # speaks for a molecule beside its isomers, likewise or None.
@@ -122,7 +124,7 @@ class LoadedModel:
                 f"{samples} samples and {steps} steps (but {least} to {most} samples and "
                 f"{fitted.least_steps} to {fitted.most_steps} steps)"
             )
-        if share != 1 and sampling.sources != SamplingSettings().sources:
+        if share != 1 and sampling.sources != _BY_DEFAULT.sources:
             reasons.append(f"sources {sampling.sources}")
         is_guided = files is not None and (files.analogues or files.libraries or files.tables)
         if settings.guide is not None or is_guided:

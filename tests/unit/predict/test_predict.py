@@ -114,7 +114,7 @@ def test_a_row_says_what_became_of_its_spectrum(tmp_path, written, options, expe
 
 def test_every_feature_has_an_outcome_in_input_order_and_the_record_counts_them(tmp_path):
     made = mgf(tmp_path / "in.mgf", *TWELVE)
-    summary = predict(request(made, tmp_path / "out.csv"), stub_model())
+    summary = predict(request(made, tmp_path / "out.csv", parts=True), stub_model())
     rows = rows_of(tmp_path / "out.csv")
     record = json.loads((tmp_path / "out.csv.run.json").read_text())
 
@@ -125,6 +125,8 @@ def test_every_feature_has_an_outcome_in_input_order_and_the_record_counts_them(
     assert first == dict.fromkeys(order, "ok") | wrong | {"10": "no_peaks"}
     counts = summary.n_ok, summary.n_spectra, summary.n_ms1, summary.n_features
     assert counts == (8, 12, 1, 11)
+    # Four samples of each are too few to state parts.
+    assert (summary.n_few, rows_of(tmp_path / "out.parts.csv")) == (7, [])
     assert summary.n_candidates == record["candidates"] == sum(row["rank"] != "" for row in rows)
     assert (record["counts_by_status"]["ok"], record["spectra"], record["ms1_skipped"]) == (
         8,
