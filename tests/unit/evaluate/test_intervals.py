@@ -60,6 +60,7 @@ def test_spectra_of_one_molecule_that_differ_as_strangers_do_count_one_by_one():
         2000, rel=0.1
     )
     assert effective_sample_size(2 * right[:1000], counts) == pytest.approx(1000, rel=0.01)
+    assert effective_sample_size(np.ones(1000), counts) == 2000  # one of each two is right
 
 
 def test_a_calibrated_probability_has_hardly_any_error():
