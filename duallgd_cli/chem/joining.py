@@ -8,7 +8,7 @@ K molecules, F fingerprint bits.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
 from itertools import chain, combinations
 from typing import Final, NamedTuple, TypeAlias
@@ -304,37 +304,37 @@ def _fitting(
     return _Kinds(code[start[best]], rows[best], values[best])
 
 
-class _Pairs:
-    """Pairs of kinds of ends, by the atoms that they have between them."""
+def _pairs(ends: _Kinds) -> Callable[[_Kinds, int, float], tuple[Rows, Floats]]:
+    """What looks up pairs of kinds of ends, by the atoms that they have between them."""
+    code, value = ends.code, ends.value[:, 0]
+    by_code = np.argsort(code)
+    ascending = code[by_code]
+    # To look an end up takes longer than to see that there is none.
+    may_be = np.zeros(_CODES, np.bool_)
+    may_be[code & (_CODES - 1)] = True
 
-    def __init__(self, ends: _Kinds) -> None:
-        self._code, self._value = ends.code, ends.value[:, 0]
-        self._by_code = np.argsort(ends.code)
-        self._ascending = ends.code[self._by_code]
-        # To look an end up takes longer than to see that there is none.
-        self._may_be = np.zeros(_CODES, np.bool_)
-        self._may_be[ends.code & (_CODES - 1)] = True
-
-    def beside(self, linkers: _Kinds, whole: int, least: float) -> tuple[Rows, Floats]:
+    def beside(linkers: _Kinds, whole: int, least: float) -> tuple[Rows, Floats]:
         """Kinds of linkers and two ends whose codes sum up to the whole, (Q, 3), and their values.
 
         The values, (Q,), are no smaller than the least, the best first.
         """
-        value, rest = linkers.value[:, 0], whole - linkers.code
+        own, rest = linkers.value[:, 0], whole - linkers.code
         # The likelier of two ends has half of what is left at least.
-        n = np.searchsorted(-self._value, (value - least) / 2 + _ROUNDING, "right")
+        n = np.searchsorted(-value, (own - least) / 2 + _ROUNDING, "right")
         number, first = np.repeat(np.arange(len(n)), n), counted_to(n)
-        wanted = rest[number] - self._code[first]
-        likely = np.flatnonzero(self._may_be[wanted & (_CODES - 1)])
+        wanted = rest[number] - code[first]
+        likely = np.flatnonzero(may_be[wanted & (_CODES - 1)])
         number, first, wanted = number[likely], first[likely], wanted[likely]
-        place = self._ascending.searchsorted(wanted)
-        second = self._by_code.take(place, mode="clip")
-        total = value[number] + self._value[first] + self._value[second]
-        fits = (self._code[second] == wanted) & (second >= first) & (total >= least)
+        place = ascending.searchsorted(wanted)
+        second = by_code.take(place, mode="clip")
+        total = own[number] + value[first] + value[second]
+        fits = (code[second] == wanted) & (second >= first) & (total >= least)
         kinds, total = np.stack([number, first, second], 1)[fits], total[fits]
-        kinds[:, 1:] = np.take_along_axis(kinds[:, 1:], np.argsort(self._code[kinds[:, 1:]], 1), 1)
+        kinds[:, 1:] = np.take_along_axis(kinds[:, 1:], np.argsort(code[kinds[:, 1:]], 1), 1)
         order = np.argsort(-total, kind="stable")
         return kinds[order], total[order]
+
+    return beside
 
 
 def _listed(linkers: _Kinds, ends: _Kinds, whole: int) -> Rows:
@@ -342,13 +342,13 @@ def _listed(linkers: _Kinds, ends: _Kinds, whole: int) -> Rows:
     value, row, least = np.zeros(0), np.zeros((0, 3), np.int64), np.finfo(np.float64).min
     if not len(ends.code):
         return row
-    pairs = _Pairs(ends)
+    pairs_beside = _pairs(ends)
     starts = range(0, len(linkers.code), _LINKERS_AT_ONCE)
     in_turn = (linkers.some(slice(start, start + _LINKERS_AT_ONCE)) for start in starts)
     for some in chain([_NO_LINKER], in_turn):
         if some.value[0, 0] + 2 * ends.value[0, 0] < least:
             break
-        kinds, bound = pairs.beside(some, whole, least)
+        kinds, bound = pairs_beside(some, whole, least)
         sides = some, ends, ends
         while len(kinds) and bound[0] >= least:
             here, now = kinds[:_AT_ONCE].T, bound[:_AT_ONCE, None]
