@@ -13,7 +13,7 @@ from duallgd_cli.chem.elements import HEAVY, LOWEST_VALENCES
 from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.model import layers
 from duallgd_cli.model.duallgd import MAX_HOPS, MIN_PROBABILITY, graph_features, keep_bits
-from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch
+from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch, count_features
 from duallgd_cli.model.layers import AtomsFromPairs, PairsFromAtoms, line_graph
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.model.tensors import (
@@ -283,3 +283,9 @@ def test_the_formula_and_a_missing_energy_are_told_and_gradients_are_finite():
     assert without.isfinite().all()
     assert ((without - net(peak_batch(others))).abs().max(1).values > 1e-4).all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
+
+
+def test_a_count_is_a_ramp_over_thresholds_and_a_twentieth():
+    ramp = [1, 1, 2 / 3, 2 / 5, 2 / 8, 2 / 13, 2 / 21, 2 / 20]
+
+    torch.testing.assert_close(count_features(torch.tensor([[2.0]])), torch.tensor([ramp]))
