@@ -110,7 +110,7 @@ def test_each_score_of_a_molecule_is_what_it_says():
 
     assert of_ethanol["familiarity"] == pytest.approx(-2, abs=1e-4)  # mean log share of the bits
     assert str(of_ethanol["known_environments"]) == "0.0"  # and not -0.0
-    # By hand in tests/unit/chem/test_environments.py.
+    # By hand in tests/unit/chem/test_formula.py.
     assert of_propanol["known_environments"] == -3
     halves = known_halves(identity.parse_smiles("CCCO"), ends)
     assert of_propanol["known_halves"] == round(halves, 4) != 0
