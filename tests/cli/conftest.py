@@ -1,4 +1,4 @@
-"""The command in this process, with a stand-in for the model."""
+"""The command in this process, with a stand-in for the model; and pages in a browser."""
 
 import io
 import subprocess
@@ -9,9 +9,11 @@ import pytest
 
 from duallgd_cli import __main__
 from duallgd_cli.predict import api
+from duallgd_cli.report.contents import ReportedRun
 from tests import made_plugins
 from tests.conftest import EXAMPLES
 from tests.made_runs import rows_of
+from tests.pages import ARGUMENTS, BROWSER, Visit
 from tests.stub_model import stub_model
 
 
@@ -69,3 +71,32 @@ def made_plugin(tmp_path, monkeypatch):
     made_plugins.install(tmp_path / "installed", monkeypatch, "made_plugin", made_plugins.SOURCE)
     yield made_plugins.weights(tmp_path / "made.txt")
     sys.modules.pop("made_plugin", None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=BROWSER, args=ARGUMENTS.split())
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open pages, of which none may complain or ask for anything."""
+    visits = []
+
+    def opened(page, **options):
+        visits.append(Visit(browser, page, **options))
+        return visits[-1]
+
+    yield opened
+    for each in visits:
+        each.close()
+
+
+@pytest.fixture(scope="module")
+def features(example_run):
+    """What the page of the example run should show."""
+    return list(ReportedRun([example_run]).features())
