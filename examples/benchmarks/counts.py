@@ -36,7 +36,7 @@ CALLS: Final = {
     "building blocks joined": "joined",
     "known molecules changed": "edited",
     "hydrogens set": "complete",
-    "molecules cut into fragments": "fragments",
+    "isomers cut into fragments together": "fragments_of_isomers",
     "layers of the network": "linear",
 }
 TALLIES: Final = ("sampled", "assembled", "repaired", "distinct")
@@ -91,7 +91,7 @@ def main(*arguments: str) -> int:
         RECORD.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
     recorded = json.loads(RECORD.read_text(encoding="utf-8"))
     for what, count in now.items():
-        sys.stdout.write(f"{what:30} {count:10,} {recorded.get(what, 0):10,} recorded\n")
+        sys.stdout.write(f"{what:36} {count:10,} {recorded.get(what, 0):10,} recorded\n")
     said = faults(now, recorded)
     sys.stdout.write("".join(f"error: {sentence}\n" for sentence in said))
     return int(bool(said))
