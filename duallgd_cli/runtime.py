@@ -129,6 +129,11 @@ class Runtime:
             for option, size in _MALLOC_OPTIONS:
                 mallopt(option, size)
         _log.info("%s", runtime)
+        if lower and not _multiplies_bfloat16(chosen):
+            _log.warning(
+                "this processor has no arithmetic in bfloat16, which takes it several times as "
+                "long; leave --precision out"
+            )
         return runtime
 
     @property
@@ -389,6 +394,14 @@ def weights_from_environment() -> str | None:
 def shows_tracebacks() -> bool:
     """$DUALLGD_TRACEBACK: whether errors that nobody expected keep their tracebacks."""
     return bool(os.environ.get("DUALLGD_TRACEBACK"))
+
+
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether a device has arithmetic in bfloat16, or nothing is known of it."""
+    import torch
+
+    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    return device.type != "cpu" or bool(supported())
 
 
 def _device(text: str, local_rank: int) -> torch.device:

@@ -29,7 +29,9 @@ _ONEDNN: Final = (
     and platform.machine().lower() in {"x86_64", "amd64"}
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
-_FAST: Final = (torch.float32, torch.bfloat16)
+# What it multiplies in; many processors have no arithmetic in bfloat16, and there it refuses.
+_HAS_BFLOAT16: Final = _ONEDNN and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+_FAST: Final = (torch.float32, torch.bfloat16) if _HAS_BFLOAT16 else (torch.float32,)
 
 
 def linear(

@@ -53,6 +53,23 @@ def test_an_impossible_request_is_refused_in_a_sentence(no_cuda, arguments, mess
         Runtime.resolve(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("has_arithmetic", "precision", "warnings"),
+    [(True, "bfloat16", 0), (False, "bfloat16", 1), (False, "float32", 0), (False, "auto", 0)],
+)
+def test_a_processor_without_bfloat16_says_that_it_is_slow_there(
+    no_cuda, monkeypatch, caplog, has_arithmetic, precision, warnings
+):
+    monkeypatch.setattr(
+        torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: has_arithmetic, raising=False
+    )
+
+    Runtime.resolve(precision=precision)
+
+    said = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert ["leave --precision out" in message for message in said] == [True] * warnings
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_autocast_is_for_matrix_products_only(no_cuda, precision):
     with Runtime.resolve(precision=precision).autocast():
