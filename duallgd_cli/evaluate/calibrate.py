@@ -325,7 +325,13 @@ def _fit_weights(cases: Sequence[ScoredCase], centre: Array, shrinkage: float) -
 
 
 def fit_weights_file(
-    weights: Path, runs: Sequence[Path], truth: Path, out: Path, *, keep_ranking: bool = False
+    weights: Path,
+    runs: Sequence[Path],
+    truth: Path,
+    out: Path,
+    *,
+    keep_ranking: bool = False,
+    drawn_by: Path | None = None,
 ) -> tuple[RankingModel, Validation]:
     """Fit the ranking of a weights file on runs that were made with it, into another such file.
 
@@ -333,7 +339,8 @@ def fit_weights_file(
     confidence holds for these. With a database they give the ranking of its structures, else that
     of drawn ones. Of a run that was stopped, what is there counts. The table of the truth has an
     identifier and an inchikey for every spectrum; with a column smiles, candidates that are like
-    the truth count a little too. With `keep_ranking` the order of candidates stays as it is.
+    the truth count a little too. With `keep_ranking` the order of candidates stays as it is. The
+    runs may be those of `drawn_by`, the same weights with another ranking.
 
     Returns:
         The ranking as stored in the new file, and how well it holds, cross-validated by molecule.
@@ -342,12 +349,12 @@ def fit_weights_file(
         UsageError: Runs, weights and truth do not belong together, or lack what is asked of them.
     """
     checkpoint = load(weights)
-    truths, digest = truths_of(truth), sha256(weights)
+    truths, digest = truths_of(truth), sha256(drawn_by or weights)
     finished = [read([path], partial=True) for path in runs]
     for path, run in zip(runs, finished, strict=True):
         if run.header.model.get("sha256") != digest:
             raise UsageError(
-                f"{path} was predicted with other weights than {weights}; predict again"
+                f"{path} was predicted with other weights than {drawn_by or weights}; predict again"
             )
     searched = {DATABASES in run.header.settings for run in finished}
     if len(searched) > 1:

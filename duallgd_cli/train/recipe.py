@@ -40,6 +40,7 @@ _COSTS: Final = "cost.json"
 _HELD_OUT: Final = "held-out.keys"
 _TABLE: Final = "measured.tsv"
 _SIMULATOR: Final = "simulator.safetensors"
+_PREDICTIONS: Final = "predictions.csv"  # of a run of `predict_known`
 _LOOK_AGAIN_S: Final = 0.2
 _NEARLY_FULL_BYTES: Final = 1 << 20
 
@@ -247,24 +248,25 @@ def _draw(
     )  # fmt: skip
 
 
-def _fit(run: RecipeRun, old: str, runs: Sequence[Path], truth: Path, new: str, keep: bool) -> None:
-    """Fit a ranking of weights on their runs, or with ``keep`` its probabilities alone."""
+def _fit(run: RecipeRun, old: str, drawn_by: str, runs: Sequence[Path], new: str) -> None:
+    """Fit the ranking of weights on runs of fold val, or where it is fitted its probabilities."""
     from duallgd_cli.evaluate.calibrate import fit_weights_file
 
-    before, after = (run.out / f"{name}.safetensors" for name in (old, new))
-    _, held = fit_weights_file(before, runs, truth, after, keep_ranking=keep)
+    before, after, drawn = (run.out / f"{name}.safetensors" for name in (old, new, drawn_by))
+    truth, keeps = runs[0].parent / "truth.tsv", old != drawn_by
+    _, held = fit_weights_file(before, runs, truth, after, keep_ranking=keeps, drawn_by=drawn)
     run.shows.say(f"fold val, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}")
 
 
-def _first_draws(run: RecipeRun) -> None:
-    """What the ranking is fitted on."""
-    _draw(run, "evidence", "draws-evidence/0", run.settings.draws[0])
+def _draws(run: RecipeRun) -> None:
+    """What ranking and confidence are fitted on."""
+    for place, draw in enumerate(run.settings.draws):
+        _draw(run, "evidence", f"draws/{place}", draw)
 
 
 def _ranking(run: RecipeRun) -> None:
-    """The order of candidates."""
-    folder = run.out / "draws-evidence" / "0"
-    _fit(run, "evidence", [folder / "predictions.csv"], folder / "truth.tsv", "ranked", keep=False)
+    """The order of candidates, by the first draws."""
+    _fit(run, "evidence", "evidence", [run.out / "draws" / "0" / _PREDICTIONS], "ranked")
 
 
 def _database(run: RecipeRun) -> None:
@@ -272,8 +274,8 @@ def _database(run: RecipeRun) -> None:
 
     The truth is among them: confidence is for that case.
     """
-    predictions, truth = _draw(run, "ranked", "chosen", DrawSettings(), share=1.0)
-    _fit(run, "ranked", [predictions], truth, "chosen", keep=False)
+    predictions, _ = _draw(run, "ranked", "chosen", DrawSettings(), share=1.0)
+    _fit(run, "ranked", "ranked", [predictions], "chosen")
 
 
 def _membership(run: RecipeRun) -> None:
@@ -287,11 +289,11 @@ def _membership(run: RecipeRun) -> None:
 
 
 def _confidence(run: RecipeRun) -> None:
-    """Probabilities from every draw, each made with the ranking."""
-    draws = enumerate(run.settings.draws)
-    drawn = [_draw(run, "member", f"draws-member/{place}", draw) for place, draw in draws]
-    runs = [predictions for predictions, _ in drawn]
-    _fit(run, "member", runs, drawn[0][1], "fitted", keep=True)
+    """Probabilities from all draws, whose candidates the ranking orders."""
+    runs = [
+        run.out / "draws" / str(place) / _PREDICTIONS for place in range(len(run.settings.draws))
+    ]
+    _fit(run, "member", "evidence", runs, "fitted")
 
 
 def _card(run: RecipeRun) -> None:
@@ -345,11 +347,11 @@ STAGES: Final = (
     RecipeStage("templates", _templates, ("templates.safetensors",)),
     RecipeStage("evidence", _evidence, ("evidence.safetensors",)),
     RecipeStage("hashes", _hashes, (HASHES,)),
-    RecipeStage("draws", _first_draws, ("draws-evidence",)),
+    RecipeStage("draws", _draws, ("draws",)),
     RecipeStage("ranking", _ranking, ("ranked.safetensors",)),
     RecipeStage("database", _database, ("chosen.safetensors", "chosen")),
     RecipeStage("membership", _membership, ("member.safetensors", "together")),
-    RecipeStage("confidence", _confidence, ("fitted.safetensors", "draws-member")),
+    RecipeStage("confidence", _confidence, ("fitted.safetensors",)),
     RecipeStage("card", _card, (WEIGHTS, "card.md")),
 )
 NAMES: Final = tuple(stage.name for stage in STAGES)
