@@ -67,6 +67,16 @@ class SpectrumReference:
         )
 
     @property
+    def file(self) -> str:
+        """Where it was read."""
+        return self.source.file
+
+    @property
+    def index(self) -> int:
+        """Its place in that file, from 0."""
+        return self.source.index
+
+    @property
     def remarks(self) -> str:
         """All that is said of it, for a table that has one column for it."""
         return sentences(self.message, self.warnings, self.assumptions)
