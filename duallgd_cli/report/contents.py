@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial as with_arguments
 from pathlib import Path
@@ -98,43 +98,6 @@ def _label(spectrum: Spectrum) -> str:
     return readable(text, _LONGEST_LABEL) or f"spectrum {spectrum.source.index}"
 
 
-class _Measured:
-    """Cleaned spectra of the run's features, read on as they are asked for."""
-
-    def __init__(self, inputs: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
-        # Inputs that are no longer there, and those that are no longer what they were.
-        self.gone, self.changed = list[str](), list[str]()
-        same = list[str]()
-        for entry in inputs:
-            name = str(entry["name"])
-            try:
-                is_same = Path(name).is_file() and Inputs((name,)).identity() == (entry,)
-            except UnreadableError:
-                is_same = False
-            kind = same if is_same else self.changed if Path(name).exists() else self.gone
-            kind.append(name if is_same else readable(name))
-        self._names, self._settings = tuple(same), settings
-        self._cleaning = config.parse(CleaningSettings, settings["cleaning"])
-        of_runs = config.parse(FeatureSettings, settings.get("features", {}))
-        by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
-        reading = Inputs(self._names, level=logging.DEBUG)
-        self._features = reading.features(by, adduct, of_runs)
-        self._held: dict[Source, _Measurement] = {}
-
-    def take(self, sources: Sequence[Source]) -> _Measurement:
-        """What was measured of the feature read from these; it can be had once."""
-        while sources[0].file in self._names and sources[0] not in self._held:
-            feature = next(self._features, None)
-            if feature is None:
-                break
-            cleaned = (clean(spectrum, self._cleaning) for spectrum in feature.spectra)
-            usable = (one for one in cleaned if one.failure is None)
-            spectra = [_MeasuredPeaks(_label(one), one.mz, one.intensity) for one in usable]
-            measured = _Measurement(spectra, feature.precursor_intensity, feature.isotopes)
-            self._held[references(feature.spectra)[0].source] = measured
-        return self._held.pop(sources[0], _Measurement())
-
-
 class ReportedRun:
     """A finished run, feature by feature, as plain values."""
 
@@ -173,11 +136,22 @@ class ReportedRun:
             certain=self.certain,
             names=None if names is None else Names(names),
         )
-        self._measured = _Measured(header.inputs, header.settings)
-        self.gone, self.changed = self._measured.gone, self._measured.changed
         about = [header.settings, header.model.get("sha256"), header.inputs]
         text = json.dumps(about, default=str, sort_keys=True)
         self.key = hashlib.sha256(text.encode()).hexdigest()[:16]  # the same of the same run alone
+        # Inputs that are no longer there, and those that are no longer what they were.
+        self.gone, self.changed = list[str](), list[str]()
+        self._unchanged = list[str]()
+        for entry in header.inputs:
+            name = str(entry["name"])
+            try:
+                is_same = Path(name).is_file() and Inputs((name,)).identity() == (entry,)
+            except UnreadableError:
+                is_same = False
+            if is_same:
+                self._unchanged.append(name)
+            else:
+                (self.changed if Path(name).exists() else self.gone).append(readable(name))
 
     def about(self, options: Mapping[str, str]) -> _Values:
         """What was run with what: versions, weights, inputs, settings, counts as far as known.
@@ -221,11 +195,28 @@ class ReportedRun:
 
     def features(self) -> Iterator[_Values]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
-        asked = (
-            (results, self._measured.take([one.source for one in results[0].spectra]))
-            for results in self._run.features()
-        )
-        yield from in_order(self._values, asked, self._workers, at_a_time=_AT_ONCE)
+        yield from in_order(self._values, self._measured(), self._workers, at_a_time=_AT_ONCE)
+
+    def _measured(self) -> Iterator[tuple[Results, _Measurement]]:
+        """The results of each feature with what was measured of it, as far as that is read on."""
+        settings, held = self._run.header.settings, dict[Source, _Measurement]()
+        cleaning = config.parse(CleaningSettings, settings["cleaning"])
+        of_runs = config.parse(FeatureSettings, settings.get("features", {}))
+        by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
+        inputs = Inputs(tuple(self._unchanged), level=logging.DEBUG)
+        features = inputs.features(by, adduct, of_runs)
+        for results in self._run.features():
+            first = results[0].spectra[0].source
+            while first.file in self._unchanged and first not in held:
+                feature = next(features, None)
+                if feature is None:
+                    break
+                cleaned = (clean(spectrum, cleaning) for spectrum in feature.spectra)
+                usable = (one for one in cleaned if one.failure is None)
+                spectra = [_MeasuredPeaks(_label(one), one.mz, one.intensity) for one in usable]
+                measured = _Measurement(spectra, feature.precursor_intensity, feature.isotopes)
+                held[references(feature.spectra)[0].source] = measured
+            yield results, held.pop(first, _Measurement())
 
 
 def _values(
