@@ -152,7 +152,7 @@ def predict(
                         tell("predicting", len(together[0].spectra), together[0])
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
                     journal.finish(totals | inputs.runs)
-            finished = FinishedRun([path])
+            finished = read([path], partial=True)  # a shard is whole alone
             tell("writing", 0, None)
             _write_all(finished, summary, request)
         except KeyboardInterrupt:
@@ -282,7 +282,7 @@ def claim_run(
                 raise UsageError(f"{journal} is not a duallgd journal; name another file")
             if request.resume:
                 own += written
-            elif not request.force and not scan(journal).finished:
+            elif not request.force and not scan(journal, 2).finished:  # header, first feature
                 own.append("the journal")
     claim(
         written,
@@ -297,7 +297,7 @@ def claim_run(
 def files_of_runs(names: Sequence[Path]) -> Files:
     """What finished runs are made of, each with what it is; UsageError without a journal."""
     journals = journals_of(names)
-    headers = [scan(path).header for path in journals if path.is_file()]
+    headers = [scan(path, 1).header for path in journals if path.is_file()]
     inputs = {entry["name"]: None for header in headers if header for entry in header.inputs}
     runs = dict.fromkeys(map(_output_of, journals))
     return [

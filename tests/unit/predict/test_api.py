@@ -12,7 +12,7 @@ import pytest
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import MissingInputError, UsageError
 from duallgd_cli.predict.api import predict_spectra, with_own
-from duallgd_cli.predict.journal import FinishedRun
+from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.run import predict, predictions
 from duallgd_cli.sources import Proposal
 from duallgd_cli.spectra.reading import read
@@ -44,7 +44,7 @@ def untimed(predictions):
 
 def test_python_gives_what_the_command_line_writes_however_settings_are_given(spectra, tmp_path):
     predict(request(spectra, tmp_path / "out.csv"), stub_model())
-    written = untimed(predictions(FinishedRun([tmp_path / "out.csv.journal.jsonl"])))
+    written = untimed(predictions(read_journals([tmp_path / "out.csv.journal.jsonl"])))
 
     for settings, changes in (
         (SETTINGS, {}),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.journal import FORMAT, FinishedRun, Journal, journals_of, read, scan
+from duallgd_cli.predict.journal import FORMAT, Journal, journals_of, read, scan
 from duallgd_cli.results import (
     ExplainedPeak,
     Header,
@@ -59,7 +59,7 @@ def finished(path, *features, header=HEADER, total=None):
 
 @pytest.fixture
 def path(tmp_path):
-    return finished(tmp_path / "j", *map(feature, range(3)))
+    return finished(tmp_path / "j.journal.jsonl", *map(feature, range(3)))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_journal_that_is_damaged_or_of_another_version_is_refused(path, change
     change(path)
     before = path.read_bytes()
 
-    for opened in (lambda: FinishedRun([path]), lambda: Journal.resume(path, HEADER)):
+    for opened in (lambda: read([path]), lambda: Journal.resume(path, HEADER)):
         with pytest.raises((UsageError, UnreadableError), match=said):
             opened()
     assert path.read_bytes() == before
@@ -172,8 +172,8 @@ def test_a_journal_that_is_damaged_or_of_another_version_is_refused(path, change
 def test_fields_of_another_version_are_refused_where_they_are_read(path, own):
     values(1, lambda line: line | {"hypotheses": [line["hypotheses"][0] | own]})(path)
 
-    with pytest.raises(UnreadableError, match=f"j was written by {ANOTHER}"):
-        list(FinishedRun([path]).features())
+    with pytest.raises(UnreadableError, match=f"j.journal.jsonl was written by {ANOTHER}"):
+        list(read([path]).features())
 
 
 def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
@@ -230,11 +230,11 @@ def test_shards_that_are_unfinished_or_of_different_runs_are_not_mixed(tmp_path)
     Journal.create(unfinished, replace(HEADER, shard="2/2")).__exit__()
 
     with pytest.raises(UsageError, match=r"shard 2/2\) is not finished"):
-        FinishedRun([first, unfinished])
+        read([first, unfinished])
     other = replace(HEADER, settings={**HEADER.settings, "seed": 9})
     second = shard(tmp_path, 2, 2, feature(1), header=other)
     with pytest.raises(UsageError, match=r"different runs: settings\.seed 1 -> 9"):
-        FinishedRun([first, second])
+        read([first, second])
 
 
 def test_journals_are_found_by_the_name_of_the_output(tmp_path):
@@ -246,4 +246,4 @@ def test_journals_are_found_by_the_name_of_the_output(tmp_path):
     with pytest.raises(UsageError, match="no journal beside it"):
         journals_of([tmp_path / "other.csv"])
     with pytest.raises(UsageError, match="there is no journal"):
-        FinishedRun([tmp_path / "x.journal.jsonl"])
+        read([tmp_path / "x.journal.jsonl"])
