@@ -63,6 +63,7 @@ _OF_A_HYPOTHESIS: Final = (
     "formula", "adduct", "log_prior", "formula_source", "formula_probability", "adduct_source",
     "status", "message", "n_peaks", "n_explained", "explained_intensity",
 )  # fmt: skip
+_TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
 _OF_A_CANDIDATE: Final = (
     "adduct", "formula", "rank", "smiles", "inchi", "inchikey", "inchikey14", "score", "confidence",
     "samples", "log_likelihood",
@@ -227,7 +228,7 @@ def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, A
             **{name: getattr(one, name, None) for name in _OF_A_HYPOTHESIS},
             "formula_probability": math.exp(one.log_prior),  # in the place of its name
             "explained_peaks": [peak._asdict() for peak in one.peaks],
-            **one.tallies,
+            **{name: getattr(one, name) for name in _TALLIES},
         }
         for one in prediction.hypotheses
     ]
