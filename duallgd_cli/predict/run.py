@@ -195,7 +195,18 @@ def _features(
     features = inputs.features(*request.settings.grouping)
     if request.features is not None:
         features = FeatureTable(request.features).applied(features)
-    for number, item in enumerate(_telling_unmatched(features, request.formulas, knowledge)):
+    if request.formulas is not None:
+        names = defaultdict[int, list[str]](list)
+        for by_name in read_table(str(request.formulas)).values():
+            for name, rows in by_name.items():
+                for row in rows:
+                    names[id(row)].append(name)
+        features = _telling_unmatched(features, "--formulas", names_in_tables, [*names.values()])
+    if knowledge is not None:
+        named = (name for one in knowledge.analogues for name in one.features if name)
+        ids = [(name,) for name in (*knowledge.guides, *named)]
+        features = _telling_unmatched(features, "--guide or --analogues", names_in_guides, ids)
+    for number, item in enumerate(features):
         if request.shard.holds(number) and number not in finished:
             yield number, item
         elif request.shard.holds(number):
@@ -203,37 +214,27 @@ def _features(
 
 
 def _telling_unmatched(
-    features: Iterable[Feature], formulas: Path | None, knowledge: Knowledge | None
+    features: Iterable[Feature],
+    option: str,
+    names_of: Callable[[Feature], Iterable[str]],
+    rows: Sequence[Sequence[str]],
 ) -> Iterator[Feature]:
-    """All features; then it is said which ids of tables none had: a typo, or a wrong table."""
-    # Of each option the names of its rows, one of which must be what a feature is called.
-    tables: list[tuple[str, Callable[[Feature], Iterable[str]], list[Sequence[str]]]] = []
-    if formulas is not None:
-        names: defaultdict[int, list[str]] = defaultdict(list)
-        for by_name in read_table(str(formulas)).values():
-            for name, rows in by_name.items():
-                for row in rows:
-                    names[id(row)].append(name)
-        tables.append(("--formulas", names_in_tables, [*names.values()]))
-    if knowledge is not None:
-        named = (name for one in knowledge.analogues for name in one.features if name)
-        of_rows: list[Sequence[str]] = [(name,) for name in (*knowledge.guides, *named)]
-        tables.append(("--guide or --analogues", names_in_guides, of_rows))
-    missing = [set(chain.from_iterable(of_rows)) for _, _, of_rows in tables]
+    """All features; then it is said which ids of a table none had: a typo, or a wrong table.
+
+    Of each row there are its names, one of which must be what a feature is called.
+    """
+    absent = set(chain.from_iterable(rows))
     for feature in features:
-        for (_, names_of, _), absent in zip(tables, missing, strict=True):
-            absent.difference_update(names_of(feature))
+        absent.difference_update(names_of(feature))
         yield feature
-    for (option, _, of_rows), absent in zip(tables, missing, strict=True):
-        ids = list(dict.fromkeys(row[0] for row in of_rows if absent.issuperset(row)))
-        if ids:
-            matches = "match" if len(ids) > 1 else "matches"
-            shown = ", ".join(map(quote, ids[:_SHOWN_IDS]))
-            others = " and others" if len(ids) > _SHOWN_IDS else ""
-            logger.warning(
-                "%s of %s %s no feature of the input: %s%s; check the ids",
-                *(counted(len(ids), "id"), option, matches, shown, others),
-            )
+    if ids := list(dict.fromkeys(row[0] for row in rows if absent.issuperset(row))):
+        matches = "match" if len(ids) > 1 else "matches"
+        shown = ", ".join(map(quote, ids[:_SHOWN_IDS]))
+        others = " and others" if len(ids) > _SHOWN_IDS else ""
+        logger.warning(
+            "%s of %s %s no feature of the input: %s%s; check the ids",
+            *(counted(len(ids), "id"), option, matches, shown, others),
+        )
 
 
 def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) -> str:
