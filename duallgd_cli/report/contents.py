@@ -75,21 +75,19 @@ def _keys(mz: ArrayLike, intensity: ArrayLike) -> list[tuple[float, float]]:
     return [*zip(*single, strict=True)]
 
 
-class _Measurement(NamedTuple):
-    """What was measured of one feature, as far as its input is still there."""
+# Spectra of a feature with peaks, intensity of its precursor, and isotopes of its ion in MS1.
+_Measured: TypeAlias = tuple[Sequence[_MeasuredPeaks], float | None, IsotopePattern | None]
+_GONE: Final[_Measured] = ((), None, None)  # of a feature whose input is no longer there
 
-    spectra: Sequence[_MeasuredPeaks] = ()  # with peaks
-    intensity: float | None = None  # of the precursor
-    isotopes: IsotopePattern | None = None  # of its ion, as MS1 shows them
 
-    def shown(self, results: Results) -> Sequence[_MeasuredPeaks]:
-        """The spectra, or explained peaks alone where the input is gone, and the label says so."""
-        explained = sorted({peak[:2] for result in results for peak in result.peaks})
-        columns = [np.array(values) for values in zip(*explained, strict=True)]
-        measured = {key for one in self.spectra for key in _keys(one.mz, one.intensity)}
-        if not explained or (self.spectra and measured.issuperset(_keys(*columns))):
-            return self.spectra
-        return [_MeasuredPeaks("explained peaks only", *columns)]
+def _shown(spectra: Sequence[_MeasuredPeaks], results: Results) -> Sequence[_MeasuredPeaks]:
+    """The spectra, or explained peaks alone where the input is gone, and the label says so."""
+    explained = sorted({peak[:2] for result in results for peak in result.peaks})
+    columns = [np.array(values) for values in zip(*explained, strict=True)]
+    measured = {key for one in spectra for key in _keys(one.mz, one.intensity)}
+    if not explained or (spectra and measured.issuperset(_keys(*columns))):
+        return spectra
+    return [_MeasuredPeaks("explained peaks only", *columns)]
 
 
 def _label(spectrum: Spectrum) -> str:
@@ -197,9 +195,9 @@ class ReportedRun:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
         yield from in_order(self._values, self._measured(), self._workers, at_a_time=_AT_ONCE)
 
-    def _measured(self) -> Iterator[tuple[Results, _Measurement]]:
+    def _measured(self) -> Iterator[tuple[Results, _Measured]]:
         """The results of each feature with what was measured of it, as far as that is read on."""
-        settings, held = self._run.header.settings, dict[Source, _Measurement]()
+        settings, held = self._run.header.settings, dict[Source, _Measured]()
         cleaning = config.parse(CleaningSettings, settings["cleaning"])
         of_runs = config.parse(FeatureSettings, settings.get("features", {}))
         by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
@@ -214,13 +212,13 @@ class ReportedRun:
                 cleaned = (clean(spectrum, cleaning) for spectrum in feature.spectra)
                 usable = (one for one in cleaned if one.failure is None)
                 spectra = [_MeasuredPeaks(_label(one), one.mz, one.intensity) for one in usable]
-                measured = _Measurement(spectra, feature.precursor_intensity, feature.isotopes)
+                measured = spectra, feature.precursor_intensity, feature.isotopes
                 held[references(feature.spectra)[0].source] = measured
-            yield results, held.pop(first, _Measurement())
+            yield results, held.pop(first, _GONE)
 
 
 def _values(
-    asked: tuple[Results, _Measurement],
+    asked: tuple[Results, _Measured],
     ranking: Ranking,
     top_k: int,
     most: int,
@@ -229,13 +227,13 @@ def _values(
     names: Names | None,
 ) -> _Values:
     """What is shown of a feature; of `top_k` candidates, which say the level, `most` are shown."""
-    results, measured = asked
+    results, (measured, intensity, isotopes) = asked
     candidates, confidence_top10 = ranking.rank(results)
     parts = likely_parts(results, candidates)
     predictions = predictions_of(results, candidates, confidence_top10, top_k, certain, parts)
     best = next((p for p in predictions if p.status == OK), predictions[0])
     shown = replace(best, candidates=best.candidates[:most])
-    spectra = measured.shown(shown.hypotheses)
+    spectra = _shown(measured, shown.hypotheses)
     match = best.library_match
     values = {
         "number": results[0].feature,
@@ -246,7 +244,7 @@ def _values(
         ],
         "mz": shown.precursor_mz,
         "rt": shown.rt_seconds,
-        "intensity": measured.intensity,
+        "intensity": intensity,
         "compound": readable(shown.compound_id),
         "adduct": readable(shown.adduct),
         "formula": readable(shown.formula),
@@ -257,7 +255,7 @@ def _values(
             for text in dict.fromkeys("; ".join(p.remarks for p in predictions).split("; "))
             if text and not text.startswith("read together")  # which is shown otherwise
         ],
-        "isotopes": isotopes_of(measured.isotopes, shown.formula, shown.adduct),
+        "isotopes": isotopes_of(isotopes, shown.formula, shown.adduct),
         "hypotheses": [_hypothesis(outcome, spectra) for outcome in shown.hypotheses],
         "spectra": [
             {"label": label, "mz": mz.round(5).tolist(), "intensity": height.round(5).tolist()}
