@@ -13,7 +13,7 @@ import re
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from heapq import merge
 from itertools import groupby, islice
@@ -33,7 +33,7 @@ from duallgd_cli.results import (
 from duallgd_cli.spectra.types import Source
 
 if TYPE_CHECKING:
-    from io import BufferedRandom, BufferedReader
+    from io import BufferedRandom
 
 logger = logging.getLogger(__name__)
 
@@ -68,44 +68,41 @@ class Journal:
     _file: "BufferedRandom | None" = None
     _synced: float = 0.0
 
-    @classmethod
-    def create(cls, path: Path, header: Header) -> "Journal":
-        """Start a journal, in place of the one that may be there.
+    @staticmethod
+    def opened(path: Path, header: Header, *, resume: bool = False) -> "Journal":
+        """Start a journal, in place of the one that may be there; or continue that one.
 
         Raises:
-            UsageError: The path cannot be written, is in use, or is some other file.
+            UsageError: The path cannot be written, is in use, or is some other file; or the journal
+                to be continued is damaged, or of another run.
         """
-        with _opened(path) as file:
-            file.truncate(0)
-            journal = cls(path, _file=file)
-            journal._write({"duallgd_journal": FORMAT, **asdict(header)}, waits=True)
-            return journal
-
-    @classmethod
-    def resume(cls, path: Path, header: Header) -> "Journal":
-        """Continue a journal, or start one where there is none.
-
-        Raises:
-            UsageError: The journal is of another run, cannot be written, is in use, or is none.
-        """
-        with _opened(path) as file:
-            journal = scan(path)
+        try:
+            # Append mode creates without truncating; the file is then read and written at will.
+            path.open("ab").close()
+            file = path.open("r+b")
+        except OSError as error:
+            raise UsageError(f"cannot write the journal {path}: {error.strerror}") from None
+        with ExitStack() as undo:
+            undo.callback(file.close)
+            _lock(file, path)
+            journal = scan(path, None if resume else 0)
             if journal.is_damaged:
                 raise UsageError(
                     f"journal {path} is damaged after byte {journal.good_bytes}; "
                     "start again with --force instead of --resume"
                 )
-            if journal.header is None:
-                file.close()
-                return cls.create(path, header)
-            if changed := journal.header.differences(header):
+            if journal.header is not None and (changed := journal.header.differences(header)):
                 raise UsageError(
                     f"cannot resume {path}, because of other settings or inputs: {changed}; "
                     "use those it was started with, or start again with --force"
                 )
             file.truncate(journal.good_bytes)
             file.seek(0, os.SEEK_END)
-            return replace(journal, _file=file)
+            journal._file = file
+            if journal.header is None:
+                journal._write({"duallgd_journal": FORMAT, **asdict(header)}, waits=True)
+            undo.pop_all()
+        return journal
 
     def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
         """The results of each feature that was here when the journal was read.
@@ -170,7 +167,7 @@ class Journal:
 
 
 def scan(path: Path, most: int | None = None) -> Journal:
-    """Read a journal up to its first torn or damaged line, or `most` lines of it.
+    """Read a journal up to its first torn or damaged line, or at most so many lines of it.
 
     Raises:
         UsageError: The file is something else.
@@ -178,7 +175,9 @@ def scan(path: Path, most: int | None = None) -> Journal:
     """
     journal, inputs, last = Journal(path), list[str](), -1
     with path.open("rb") as file:
-        _require_journal(file, path)
+        if not _MARK.startswith(file.read(len(_MARK))):  # as far as it goes
+            raise UsageError(f"{path} is not a duallgd journal; name another file")
+        file.seek(0)
         for line in islice(file, most):
             body = line[:-_SEAL_BYTES]
             checksum = zlib.crc32(body, journal.checksum)
@@ -214,13 +213,6 @@ def scan(path: Path, most: int | None = None) -> Journal:
     return journal
 
 
-def _require_journal(file: "BufferedReader | BufferedRandom", path: Path) -> None:
-    """Refuse a file that does not begin as journals do, as far as it goes."""
-    if not _MARK.startswith(file.read(len(_MARK))):
-        raise UsageError(f"{path} is not a duallgd journal; name another file")
-    file.seek(0)
-
-
 def _of_another_version(path: Path) -> UnreadableError:
     return UnreadableError(
         f"{path} was written by another version of duallgd, or changed while it was read; use that "
@@ -228,29 +220,17 @@ def _of_another_version(path: Path) -> UnreadableError:
     )
 
 
-@contextmanager
-def _opened(path: Path) -> "Iterator[BufferedRandom]":
-    try:
-        # Append mode creates without truncating; the file is then read and written at will.
-        path.open("ab").close()
-        file = path.open("r+b")
-    except OSError as error:
-        raise UsageError(f"cannot write the journal {path}: {error.strerror}") from None
-    try:
-        with suppress(ImportError):  # Windows
-            import fcntl
+def _lock(file: "BufferedRandom", path: Path) -> None:
+    """Keep other runs from a journal, where the system can."""
+    with suppress(ImportError):  # Windows
+        import fcntl
 
-            try:
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"the journal {path} is being written by another run") from None
-            except OSError as error:
-                logger.debug("no file locks: %s", error)
-        _require_journal(file, path)
-        yield file
-    except BaseException:
-        file.close()
-        raise
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"the journal {path} is being written by another run") from None
+        except OSError as error:
+            logger.debug("no file locks: %s", error)
 
 
 @dataclass(frozen=True, slots=True)

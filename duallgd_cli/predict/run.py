@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import InterruptedRunError, UsageError, counted, quote
+from duallgd_cli.errors import InterruptedRunError, counted, quote
 from duallgd_cli.files import STANDARD_STREAM, claim, replaced_text, sha256, write_atomically
-from duallgd_cli.predict.journal import FinishedRun, Journal, is_journal, journals_of, read, scan
+from duallgd_cli.predict.journal import FinishedRun, Journal, journals_of, read, scan
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import (
@@ -139,8 +139,8 @@ def predict(
         try:
             tell("reading", 0, None)
             source = formula_source(request.settings, request.formulas, model.max_heavy_atoms)
-            open_journal = Journal.resume if request.resume else Journal.create
-            with open_journal(path, run_header(request, model, inputs)) as journal:
+            header = run_header(request, model, inputs)
+            with Journal.opened(path, header, resume=request.resume) as journal:
                 summary.n_resumed = n_finished = len(journal.finished)
                 if journal.end is None:
                     tell("predicting", 0, None)
@@ -279,11 +279,11 @@ def claim_run(
     if (journal := request.journal_path()) is not None:
         written["the journal"] = journal
         if journal.is_file() and journal.stat().st_size:
-            if not is_journal(journal):
-                raise UsageError(f"{journal} is not a duallgd journal; name another file")
+            is_asked = request.resume or request.force
+            begun = scan(journal, 0 if is_asked else 2)  # the header and the first feature
             if request.resume:
                 own += written
-            elif not request.force and not scan(journal, 2).finished:  # header, first feature
+            elif not request.force and not begun.finished:
                 own.append("the journal")
     claim(
         written,

@@ -17,7 +17,7 @@ START = '{"duallgd_journal":5,'
 
 def finish(path):
     """Resume a journal and finish it; its bytes."""
-    with Journal.resume(path, HEADER) as journal:
+    with Journal.opened(path, HEADER, resume=True) as journal:
         fill(journal, *FEATURES)
         if not journal.end:
             journal.finish({"cases": len(FEATURES), "ms1": 0})
@@ -50,11 +50,11 @@ def test_a_journal_torn_at_any_byte_is_completed_to_the_same_content(path, writt
 
 @given(st.integers(min_value=0, max_value=3), st.permutations(range(4)))
 def test_features_are_read_in_their_order_and_any_other_is_refused(path, stop, order):
-    with Journal.create(path, HEADER) as journal:
+    with Journal.opened(path, HEADER) as journal:
         fill(journal, *FEATURES[:stop])
     finish(path)
     assert list(read([path]).features()) == FEATURES
-    with Journal.create(path, HEADER) as journal:
+    with Journal.opened(path, HEADER) as journal:
         fill(journal, *(FEATURES[number] for number in order))
 
     if order == sorted(order):
