@@ -16,7 +16,6 @@ OK = "ok"
 # Share of the intensity below which the peaks are taken for those of something else, or of an ion
 # trap: 1.2 % of the molecules of fold val are below it, 64 % with errors of 0.12 Da.
 LEAST_EXPLAINED: Final = 0.1
-_TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
 _LONGEST_WORD: Final = 200
 # Fields of a spectrum that name it; those of a spectrum that is part of a consensus come first.
 _OF_A_PART: Final = ("source", "spectrum_id", "scans", "usi")
@@ -49,22 +48,15 @@ class SpectrumReference:
     warnings: str = ""  # what is odd, but nothing that `message` or `assumptions` say
     assumptions: str = ""  # what was guessed, because the file does not say it
 
-    @classmethod
-    def of(cls, spectrum: Spectrum) -> "SpectrumReference":
-        """Name a spectrum, with what there is to say of it: each sentence stands in one field."""
-        failure, guessed = spectrum.failure, spectrum.assumptions
-        odd = [text for text in spectrum.warnings if text not in guessed]
-        return cls(
-            **{name: getattr(spectrum, name) for name in _OF_A_SPECTRUM},
-            adduct_source=spectrum.adduct_source if spectrum.adduct_text else "",
-            status=failure.status if failure else OK,
-            message=sentences(failure.message) if failure else "",
-            name=compound_name(spectrum.metadata),
-            rt_seconds=spectrum.retention_time_s,
-            collision_energy=spectrum.collision_energy_text,
-            warnings=sentences(*odd),
-            assumptions=sentences(*guessed),
-        )
+    @property
+    def file(self) -> str:
+        """Where it was read."""
+        return self.source.file
+
+    @property
+    def index(self) -> int:
+        """Its place in that file, from 0."""
+        return self.source.index
 
     @property
     def remarks(self) -> str:
@@ -75,11 +67,24 @@ class SpectrumReference:
 def references(spectra: Iterable[Spectrum]) -> tuple[SpectrumReference, ...]:
     """Names of all spectra of a feature, those that a consensus was made of in its place.
 
-    What is said of a consensus holds for each of these; they are in the order of their file.
+    What is said of a consensus holds for each of these; they are in the order of their file. Each
+    sentence stands in one field.
     """
     named: list[SpectrumReference] = []
     for spectrum in spectra:
-        whole = SpectrumReference.of(spectrum)
+        failure, guessed = spectrum.failure, spectrum.assumptions
+        odd = [text for text in spectrum.warnings if text not in guessed]
+        whole = SpectrumReference(
+            **{name: getattr(spectrum, name) for name in _OF_A_SPECTRUM},
+            adduct_source=spectrum.adduct_source if spectrum.adduct_text else "",
+            status=failure.status if failure else OK,
+            message=sentences(failure.message) if failure else "",
+            name=compound_name(spectrum.metadata),
+            rt_seconds=spectrum.retention_time_s,
+            collision_energy=spectrum.collision_energy_text,
+            warnings=sentences(*odd),
+            assumptions=sentences(*guessed),
+        )
         parts = spectrum.merged or (spectrum,)
         own = ({name: getattr(part, name) for name in _OF_A_PART} for part in parts)
         named += [replace(whole, **values) for values in own]
@@ -192,11 +197,6 @@ class HypothesisResult:
     def distinct(self) -> int:
         """Distinct molecules."""
         return len(self.structures)
-
-    @property
-    def tallies(self) -> dict[str, Any]:
-        """What became of the samples, by name."""
-        return {name: getattr(self, name) for name in _TALLIES}
 
 
 # Of all hypotheses of one feature, in order.

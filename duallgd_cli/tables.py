@@ -109,39 +109,22 @@ def lines_of(file: Iterator[str], likely: str, known: Collection[str] = ()) -> I
         yield Line(line.number, cells + [""] * missing, fault, missing)
 
 
-class _LineFeed:
-    """Lines for the reader of the standard library, which can be taken back."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self.taken: list[str] = []  # of the row at hand
-        self._lines = lines
-        self._returned: deque[str] = deque()
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        if len(self.taken) >= _MOST_LINES:
-            raise StopIteration
-        line = self._returned.popleft() if self._returned else next(self._lines)
-        self.taken.append(line)
-        return line
-
-    def return_all_but_one(self) -> str:
-        """Give back all lines of the row but its first."""
-        first, *others = self.taken
-        self._returned.extendleft(reversed(others))
-        self.taken = [first]
-        return first
-
-
 def _rows(lines: Iterator[str], delimiter: str, number: int) -> Iterator[Line]:
-    feed = _LineFeed(lines)
-    reader: Iterator[list[str]] | None = None
+    returned = deque[str]()  # lines that were taken for one row, but are rows of their own
+
+    def fed(taken: list[str]) -> Iterator[str]:
+        """Lines of the row at hand, for the reader of the standard library."""
+        while len(taken) < _MOST_LINES:
+            line = returned.popleft() if returned else next(lines, None)
+            if line is None:
+                return
+            taken.append(line)
+            yield line
+
     while True:
-        feed.taken = []
-        reader = reader or csv.reader(
-            feed, delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True
+        taken = list[str]()
+        reader = csv.reader(
+            fed(taken), delimiter=delimiter, skipinitialspace=delimiter != "\t", strict=True
         )
         try:
             cells, fault = next(reader, None), ""
@@ -149,12 +132,15 @@ def _rows(lines: Iterator[str], delimiter: str, number: int) -> Iterator[Line]:
                 raise csv.Error
         except csv.Error:
             # Where tabs divide cells, many programs write quotation marks as they are.
-            cells, reader = feed.return_all_but_one().rstrip("\r\n").split(delimiter), None
+            first, *others = taken
+            returned.extendleft(reversed(others))
+            taken = [first]
+            cells = first.rstrip("\r\n").split(delimiter)
             fault = "" if delimiter == "\t" else "a quotation mark is open or out of place"
         if cells is None:
             return
         yield Line(number, cells, fault)
-        number += len(feed.taken)
+        number += len(taken)
 
 
 def table_rows(path: Path, required: Sequence[str] = ()) -> Iterator[dict[str, str]]:

@@ -124,7 +124,7 @@ def written_run(folder, *results, **settings):
     model["ranking"] = config.dump(RankingModel())
     with Inputs((str(made),)) as inputs:
         header = Header(__version__, about, model, inputs.identity())
-        with Journal.create(folder / f"out.csv{ENDING}", header) as journal:
+        with Journal.opened(folder / f"out.csv{ENDING}", header) as journal:
             for number, result in enumerate(results):
                 source = Source(str(made), number)
                 spectrum = SpectrumReference(source, f"F{number}", precursor_mz=181.05)

@@ -92,7 +92,7 @@ def predict(
     """
     display.configure_logging(quiet)
     with loading():
-        from duallgd_cli.predict.journal import FinishedRun
+        from duallgd_cli.predict.journal import read
         from duallgd_cli.predict.run import check, predictions
         from duallgd_cli.predict.run import predict as predict_files
 
@@ -106,7 +106,7 @@ def predict(
         done = predict_files(request, model, shown, knowledge)
     if done.journal is not None and done.output:
         if watched:
-            display.show_candidates(predictions(FinishedRun([done.journal])))
+            display.show_candidates(predictions(read([done.journal])))
         if report is not None:
             kept = f"{done.output} is whole: duallgd report {done.output} goes on"
             with display.interruptible(kept):  # the page was claimed before the run

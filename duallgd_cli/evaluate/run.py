@@ -186,7 +186,7 @@ def predict_inputs(
     journal = request.journal_path()
     assert journal is not None  # the output is a file
     inputs.track = "formula known" if with_formula else "formula predicted"
-    predictions = _take_journal(inputs, FinishedRun([journal]))
+    predictions = _take_journal(inputs, read_journals([journal]))
     inputs.record["weights"]["record"] = dict(model.record)
     if settings.databases and settings.prediction.sampling.database_share == 1:
         inputs.remark(_CHOSEN)

@@ -195,7 +195,8 @@ class Predictions:
     """Predictions that are computed as they are asked for, and kept.
 
     A loop gets each as soon as it is there, spectra that are read together at the position of the
-    first of them. ``len``, an index, a table or a picture computes the rest.
+    first of them. ``len``, an index, a table or a picture computes the rest. After a Ctrl-C or an
+    error a loop still gives those that are known, and then a `UsageError`.
 
     Attributes:
         record: What was run with what, as in the run record beside an output.
@@ -205,12 +206,13 @@ class Predictions:
         self.record = record
         self._coming = coming
         self._known: list[Prediction] = []
+        self._is_broken = False
 
     def __iter__(self) -> Iterator[Prediction]:
         """Each prediction, computed now unless it is known."""
         for position in count():
             if position == len(self._known):
-                self._known.extend(islice(self._coming, 1))
+                self._compute(1)
             if position == len(self._known):
                 return
             yield self._known[position]
@@ -254,8 +256,19 @@ class Predictions:
         return self.draw()
 
     def _all(self) -> list[Prediction]:
-        self._known.extend(self._coming)
+        self._compute()
         return self._known
+
+    def _compute(self, most: int | None = None) -> None:
+        """Compute what is not yet known; what broke off once is never taken for the whole."""
+        if self._is_broken:
+            n_known = counted(len(self._known), "prediction")
+            raise UsageError(f"computing broke off after {n_known}; predict again")
+        try:
+            self._known.extend(islice(self._coming, most))
+        except BaseException:
+            self._is_broken = True
+            raise
 
 
 def to_dataframe(predictions: Iterable[Prediction]) -> "DataFrame":

@@ -1,7 +1,7 @@
 """The append-only record of a run, and what resuming, shards and writers read from it.
 
-One JSON object a line: first the header (identity of the run), then a line for every feature as it
-is finished, then an end line. Each line ends in a checksum of itself and of all lines before it:
+One JSON object a line: first the header (identity of the run), then a line for every feature, in
+their order, then an end line. Each line ends in a checksum of itself and of all lines before it:
 one that was torn by a crash, changed, moved or taken out is noticed, and nothing counts from there
 on. Every line reaches the operating system at once, and the disk at least every half second.
 """
@@ -12,15 +12,13 @@ import os
 import re
 import time
 import zlib
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
+from heapq import merge
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
-
-import numpy as np
 
 from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.settings import ENDING, Shard
@@ -35,7 +33,7 @@ from duallgd_cli.results import (
 from duallgd_cli.spectra.types import Source
 
 if TYPE_CHECKING:
-    from io import BufferedRandom, BufferedReader
+    from io import BufferedRandom
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +46,9 @@ _OF_THE_FEATURE: Final = frozenset({"feature", "spectra", "position"})
 _N_VALUES: Final = len(Structure._fields) - 1  # before its scores
 _SOURCES: Final = Structure._fields.index("sources")
 _SYNC_EVERY_S: Final = 0.5
+_MOST_FEATURES: Final = 1 << 40
 # What values of an unknown shape raise where they are taken for known ones.
-_UNKNOWN: Final = (
-    AttributeError,
-    LookupError,
-    OverflowError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+_UNKNOWN: Final = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(slots=True, eq=False)
@@ -72,54 +64,64 @@ class Journal:
     good_bytes: int = 0  # where the last whole line ends; a run goes on from there
     checksum: int = 0  # of the file up to there
     is_damaged: bool = False  # whether something unreadable stands before the last line
-    # number of each feature and byte of its line, in turn
-    lines: "array[int]" = field(default_factory=partial(array, "q"))
+    finished: set[int] = field(default_factory=set)  # numbers of the features that are here
     _file: "BufferedRandom | None" = None
     _synced: float = 0.0
 
-    @property
-    def finished(self) -> set[int]:
-        """Numbers of the features that are here."""
-        return set(self.lines[::2])
-
-    @classmethod
-    def create(cls, path: Path, header: Header) -> "Journal":
-        """Start a journal, in place of the one that may be there.
+    @staticmethod
+    def opened(path: Path, header: Header, *, resume: bool = False) -> "Journal":
+        """Start a journal, in place of the one that may be there; or continue that one.
 
         Raises:
-            UsageError: The path cannot be written, is in use, or is some other file.
+            UsageError: The path cannot be written, is in use, or is some other file; or the journal
+                to be continued is damaged, or of another run.
         """
-        with _opened(path) as file:
-            file.truncate(0)
-            journal = cls(path, _file=file)
-            journal._write({"duallgd_journal": FORMAT, **asdict(header)}, waits=True)
-            return journal
-
-    @classmethod
-    def resume(cls, path: Path, header: Header) -> "Journal":
-        """Continue a journal, or start one where there is none.
-
-        Raises:
-            UsageError: The journal is of another run, cannot be written, is in use, or is none.
-        """
-        with _opened(path) as file:
-            journal = scan(path)
+        try:
+            # Append mode creates without truncating; the file is then read and written at will.
+            path.open("ab").close()
+            file = path.open("r+b")
+        except OSError as error:
+            raise UsageError(f"cannot write the journal {path}: {error.strerror}") from None
+        with ExitStack() as undo:
+            undo.callback(file.close)
+            _lock(file, path)
+            journal = scan(path, None if resume else 0)
             if journal.is_damaged:
                 raise UsageError(
                     f"journal {path} is damaged after byte {journal.good_bytes}; "
                     "start again with --force instead of --resume"
                 )
-            if journal.header is None:
-                file.close()
-                return cls.create(path, header)
-            if changed := journal.header.differences(header):
+            if journal.header is not None and (changed := journal.header.differences(header)):
                 raise UsageError(
                     f"cannot resume {path}, because of other settings or inputs: {changed}; "
                     "use those it was started with, or start again with --force"
                 )
             file.truncate(journal.good_bytes)
             file.seek(0, os.SEEK_END)
-            return replace(journal, _file=file)
+            journal._file = file
+            if journal.header is None:
+                journal._write({"duallgd_journal": FORMAT, **asdict(header)}, waits=True)
+            undo.pop_all()
+        return journal
+
+    def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
+        """The results of each feature that was here when the journal was read.
+
+        Raises:
+            UnreadableError: A line is of another version.
+        """
+        with self.path.open("rb") as file:
+            start = len(file.readline())  # of the header
+        for _ in self.finished:
+            with self.path.open("rb") as file:  # closed between features: shards may be thousands
+                file.seek(start)
+                line = file.readline()
+            start += len(line)
+            try:
+                results = _results_of(json.loads(line))
+            except _UNKNOWN:
+                raise _of_another_version(self.path) from None
+            yield results
 
     def append(self, results: Results) -> None:
         """Add what all hypotheses of a feature gave."""
@@ -164,17 +166,19 @@ class Journal:
             ) from None
 
 
-def scan(path: Path) -> Journal:
-    """Read a journal up to its first torn or damaged line.
+def scan(path: Path, most: int | None = None) -> Journal:
+    """Read a journal up to its first torn or damaged line, or at most so many lines of it.
 
     Raises:
         UsageError: The file is something else.
         UnreadableError: It is the journal of another version.
     """
-    journal, inputs = Journal(path), list[str]()
+    journal, inputs, last = Journal(path), list[str](), -1
     with path.open("rb") as file:
-        _require_journal(file, path)
-        for line in file:
+        if not _MARK.startswith(file.read(len(_MARK))):  # as far as it goes
+            raise UsageError(f"{path} is not a duallgd journal; name another file")
+        file.seek(0)
+        for line in islice(file, most):
             body = line[:-_SEAL_BYTES]
             checksum = zlib.crc32(body, journal.checksum)
             begun = _FORMAT.match(line)
@@ -198,19 +202,15 @@ def scan(path: Path) -> Journal:
                 else:
                     first, *_ = values["spectra"]
                     inputs.index(first["source"][0])  # one that the header has
-                    journal.lines.extend((values["feature"], journal.good_bytes))
+                    if not last < values["feature"] < _MOST_FEATURES:
+                        raise ValueError("features are in their order")
+                    last = values["feature"]
+                    journal.finished.add(last)
             except _UNKNOWN:
                 raise _of_another_version(path) from None
             journal.good_bytes += len(line)
             journal.checksum = checksum
     return journal
-
-
-def _require_journal(file: "BufferedReader | BufferedRandom", path: Path) -> None:
-    """Refuse a file that does not begin as journals do, as far as it goes."""
-    if not _MARK.startswith(file.read(len(_MARK))):
-        raise UsageError(f"{path} is not a duallgd journal; name another file")
-    file.seek(0)
 
 
 def _of_another_version(path: Path) -> UnreadableError:
@@ -220,87 +220,64 @@ def _of_another_version(path: Path) -> UnreadableError:
     )
 
 
-@contextmanager
-def _opened(path: Path) -> "Iterator[BufferedRandom]":
-    try:
-        # Append mode creates without truncating; the file is then read and written at will.
-        path.open("ab").close()
-        file = path.open("r+b")
-    except OSError as error:
-        raise UsageError(f"cannot write the journal {path}: {error.strerror}") from None
-    try:
-        with suppress(ImportError):  # Windows
-            import fcntl
+def _lock(file: "BufferedRandom", path: Path) -> None:
+    """Keep other runs from a journal, where the system can."""
+    with suppress(ImportError):  # Windows
+        import fcntl
 
-            try:
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"the journal {path} is being written by another run") from None
-            except OSError as error:
-                logger.debug("no file locks: %s", error)
-        _require_journal(file, path)
-        yield file
-    except BaseException:
-        file.close()
-        raise
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"the journal {path} is being written by another run") from None
+        except OSError as error:
+            logger.debug("no file locks: %s", error)
 
 
+@dataclass(frozen=True, slots=True)
 class FinishedRun:
     """The features of a run, read when asked for."""
 
-    def __init__(self, paths: Sequence[Path], *, partial: bool = False) -> None:
-        """Open the journals of a run; if `partial`, take what is finished in unfinished ones.
-
-        Raises:
-            UsageError: A journal is missing, damaged or unfinished, or belongs to another run.
-        """
-        journals = [_usable(path, partial) for path in paths]
-        headers = [journal.header for journal in journals if journal.header is not None]
-        self.header = headers[0]  # what the run is
-        for path, header in zip(paths, headers, strict=True):
-            if changed := self.header.differences(replace(header, shard=self.header.shard)):
-                raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
-        self.shards = [header.shard for header in headers]  # such as ``2/8``, of each journal
-        self.totals = dict(journals[0].end or {})  # of the whole input: ``cases``, ``ms1``
-        lines = [np.array(one.lines, np.int64).reshape(-1, 2) for one in journals]
-        numbers = np.repeat(np.arange(len(journals)), [*map(len, lines)])
-        features, starts = np.concatenate(lines).T
-        # What is there twice counts as it was written last.
-        _, once = np.unique(features[::-1], return_index=True)
-        # Journal and byte of every feature, in the order of their first spectra.
-        self._places = np.column_stack([numbers, starts])[::-1][once]
-        self._paths = tuple(paths)
+    header: Header  # what the run is
+    totals: Mapping[str, int]  # of the whole input: ``cases``, ``ms1``
+    journals: Sequence[Journal]  # of its shards
 
     @property
     def n_features(self) -> int:
         """Features of the run."""
-        return len(self._places)
+        return len(set().union(*(journal.finished for journal in self.journals)))
 
     def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
         """The results of each feature, read from the disk in the order of their first spectra."""
-        for number, start in self._places:
-            with (path := self._paths[number]).open("rb") as file:
-                file.seek(start)
-                line = file.readline()
-            try:
-                yield _results_of(json.loads(line))
-            except _UNKNOWN:
-                raise _of_another_version(path) from None
+        in_order = merge(*(journal.features() for journal in self.journals), key=_number)
+        for _, same in groupby(in_order, key=_number):
+            *_, last = same  # what is there twice counts as it was written last
+            yield last
+
+
+def _number(results: Results) -> int:
+    return results[0].feature
 
 
 def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
     """All that a run computed, or with `partial` what is finished; for names see `journals_of`.
 
     Raises:
-        UsageError: There is no journal, or it is damaged, unfinished, or one of other shards.
+        UsageError: A journal is missing, damaged or unfinished, or belongs to another run or to
+            other shards.
     """
-    run = FinishedRun(journals_of(names), partial=partial)
-    count = 0 if partial else Shard.parse(run.header.shard).count
+    paths = journals_of(names)
+    journals = [_usable(path, partial) for path in paths]
+    headers = [journal.header for journal in journals if journal.header is not None]
+    first, shards = headers[0], [header.shard for header in headers]
+    for path, header in zip(paths, headers, strict=True):
+        if changed := first.differences(replace(header, shard=first.shard)):
+            raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
+    count = 0 if partial else Shard.parse(first.shard).count
     for shard in (f"{number}/{count}" for number in range(1, count + 1)):
-        if run.shards.count(shard) != 1:
-            problem = "given twice" if shard in run.shards else "absent"
+        if shards.count(shard) != 1:
+            problem = "given twice" if shard in shards else "absent"
             raise UsageError(f"these journals are not one whole run: shard {shard} is {problem}")
-    return run
+    return FinishedRun(first, journals[0].end or {}, journals)
 
 
 def journals_of(names: Sequence[Path]) -> list[Path]:

@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import InterruptedRunError, UsageError, counted, quote
+from duallgd_cli.errors import InterruptedRunError, counted, quote
 from duallgd_cli.files import STANDARD_STREAM, claim, replaced_text, sha256, write_atomically
-from duallgd_cli.predict.journal import FinishedRun, Journal, is_journal, journals_of, read, scan
+from duallgd_cli.predict.journal import FinishedRun, Journal, journals_of, read, scan
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import (
@@ -139,8 +139,8 @@ def predict(
         try:
             tell("reading", 0, None)
             source = formula_source(request.settings, request.formulas, model.max_heavy_atoms)
-            open_journal = Journal.resume if request.resume else Journal.create
-            with open_journal(path, run_header(request, model, inputs)) as journal:
+            header = run_header(request, model, inputs)
+            with Journal.opened(path, header, resume=request.resume) as journal:
                 summary.n_resumed = n_finished = len(journal.finished)
                 if journal.end is None:
                     tell("predicting", 0, None)
@@ -152,7 +152,7 @@ def predict(
                         tell("predicting", len(together[0].spectra), together[0])
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
                     journal.finish(totals | inputs.runs)
-            finished = FinishedRun([path])
+            finished = read([path], partial=True)  # a shard is whole alone
             tell("writing", 0, None)
             _write_all(finished, summary, request)
         except KeyboardInterrupt:
@@ -195,7 +195,18 @@ def _features(
     features = inputs.features(*request.settings.grouping)
     if request.features is not None:
         features = FeatureTable(request.features).applied(features)
-    for number, item in enumerate(_telling_unmatched(features, request.formulas, knowledge)):
+    if request.formulas is not None:
+        names = defaultdict[int, list[str]](list)
+        for by_name in read_table(str(request.formulas)).values():
+            for name, rows in by_name.items():
+                for row in rows:
+                    names[id(row)].append(name)
+        features = _telling_unmatched(features, "--formulas", names_in_tables, [*names.values()])
+    if knowledge is not None:
+        named = (name for one in knowledge.analogues for name in one.features if name)
+        ids = [(name,) for name in (*knowledge.guides, *named)]
+        features = _telling_unmatched(features, "--guide or --analogues", names_in_guides, ids)
+    for number, item in enumerate(features):
         if request.shard.holds(number) and number not in finished:
             yield number, item
         elif request.shard.holds(number):
@@ -203,37 +214,27 @@ def _features(
 
 
 def _telling_unmatched(
-    features: Iterable[Feature], formulas: Path | None, knowledge: Knowledge | None
+    features: Iterable[Feature],
+    option: str,
+    names_of: Callable[[Feature], Iterable[str]],
+    rows: Sequence[Sequence[str]],
 ) -> Iterator[Feature]:
-    """All features; then it is said which ids of tables none had: a typo, or a wrong table."""
-    # Of each option the names of its rows, one of which must be what a feature is called.
-    tables: list[tuple[str, Callable[[Feature], Iterable[str]], list[Sequence[str]]]] = []
-    if formulas is not None:
-        names: defaultdict[int, list[str]] = defaultdict(list)
-        for by_name in read_table(str(formulas)).values():
-            for name, rows in by_name.items():
-                for row in rows:
-                    names[id(row)].append(name)
-        tables.append(("--formulas", names_in_tables, [*names.values()]))
-    if knowledge is not None:
-        named = (name for one in knowledge.analogues for name in one.features if name)
-        of_rows: list[Sequence[str]] = [(name,) for name in (*knowledge.guides, *named)]
-        tables.append(("--guide or --analogues", names_in_guides, of_rows))
-    missing = [set(chain.from_iterable(of_rows)) for _, _, of_rows in tables]
+    """All features; then it is said which ids of a table none had: a typo, or a wrong table.
+
+    Of each row there are its names, one of which must be what a feature is called.
+    """
+    absent = set(chain.from_iterable(rows))
     for feature in features:
-        for (_, names_of, _), absent in zip(tables, missing, strict=True):
-            absent.difference_update(names_of(feature))
+        absent.difference_update(names_of(feature))
         yield feature
-    for (option, _, of_rows), absent in zip(tables, missing, strict=True):
-        ids = list(dict.fromkeys(row[0] for row in of_rows if absent.issuperset(row)))
-        if ids:
-            matches = "match" if len(ids) > 1 else "matches"
-            shown = ", ".join(map(quote, ids[:_SHOWN_IDS]))
-            others = " and others" if len(ids) > _SHOWN_IDS else ""
-            logger.warning(
-                "%s of %s %s no feature of the input: %s%s; check the ids",
-                *(counted(len(ids), "id"), option, matches, shown, others),
-            )
+    if ids := list(dict.fromkeys(row[0] for row in rows if absent.issuperset(row))):
+        matches = "match" if len(ids) > 1 else "matches"
+        shown = ", ".join(map(quote, ids[:_SHOWN_IDS]))
+        others = " and others" if len(ids) > _SHOWN_IDS else ""
+        logger.warning(
+            "%s of %s %s no feature of the input: %s%s; check the ids",
+            *(counted(len(ids), "id"), option, matches, shown, others),
+        )
 
 
 def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) -> str:
@@ -278,11 +279,11 @@ def claim_run(
     if (journal := request.journal_path()) is not None:
         written["the journal"] = journal
         if journal.is_file() and journal.stat().st_size:
-            if not is_journal(journal):
-                raise UsageError(f"{journal} is not a duallgd journal; name another file")
+            is_asked = request.resume or request.force
+            begun = scan(journal, 0 if is_asked else 2)  # the header and the first feature
             if request.resume:
                 own += written
-            elif not request.force and not scan(journal).finished:
+            elif not request.force and not begun.finished:
                 own.append("the journal")
     claim(
         written,
@@ -297,7 +298,7 @@ def claim_run(
 def files_of_runs(names: Sequence[Path]) -> Files:
     """What finished runs are made of, each with what it is; UsageError without a journal."""
     journals = journals_of(names)
-    headers = [scan(path).header for path in journals if path.is_file()]
+    headers = [scan(path, 1).header for path in journals if path.is_file()]
     inputs = {entry["name"]: None for header in headers if header for entry in header.inputs}
     runs = dict.fromkeys(map(_output_of, journals))
     return [

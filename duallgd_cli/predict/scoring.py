@@ -207,9 +207,7 @@ def scored(
     tried: defaultdict[str, list[HypothesisResult]] = defaultdict(list)
     for result in results:
         tried[result.formula].append(result)
-    shared = ("spectrum_id", "feature_id", "scans", "precursor_mz", "adduct")
-    named = dict.fromkeys(COLUMNS) | {name: getattr(prediction, name) for name in shared}
-    named |= {"file": prediction.source.file, "index": prediction.source.index}
+    named = dict.fromkeys(COLUMNS) | {name: getattr(prediction, name) for name in SPECTRUM_COLUMNS}
     rows = list[Row]()
     for one in structures:
         about = {"formula": one.formula or None, "inchikey14": one.block or None}

@@ -99,7 +99,9 @@ def write_report(
     if n_pages:
         _write_many(run.features(), report, about, place)
     else:
-        write_atomically(output, _page_of(run.features(), about, place, [], []))
+        rows = list[_Values]()
+        packed = _each(run.features(), rows, [])
+        write_atomically(output, _page(about, place, "feature", packed, rows))
     return report
 
 
@@ -116,7 +118,8 @@ def _write_many(
             for number, path in enumerate(report.pages):
                 of_page, firsts = list[_Values](), list[Any]()
                 here = {**place, "first": number * LARGE, "index": "../" + quote(output.name)}
-                page = _page_of(islice(features, LARGE), about, here, of_page, firsts)
+                packed = _each(islice(features, LARGE), of_page, firsts)
+                page = _page(about, here, "feature", packed, of_page)
                 write_atomically(Path(unfinished) / path.name, page)
                 blocks = range(0, len(firsts), _DRAWINGS)
                 drawings += [_packed(firsts[start : start + _DRAWINGS]) for start in blocks]
@@ -128,31 +131,21 @@ def _write_many(
         raise UsageError(f"cannot write {folder}: {error.strerror}") from None
     pages = [f"{quote(folder.name)}/{path.name}" for path in report.pages]
     here = {**place, "pages": pages, "is_index": True}
-    values = {"kind": "drawings", "packed": drawings, "table": lambda: _table(rows), "place": here}
-    write_atomically(output, _page({**about, **values}))
+    write_atomically(output, _page(about, here, "drawings", drawings, rows))
 
 
-def _page_of(
-    features: Iterable[_Values],
-    about: _Values,
-    place: _Values,
-    rows: list[_Values],
-    firsts: list[Any],
+def _each(features: Iterable[_Values], rows: list[_Values], firsts: list[Any]) -> Iterator[str]:
+    """Features, each packed by itself; lists learn their rows and first drawings."""
+    for feature in features:
+        rows.append(_row(feature))
+        firsts.append(next((one["drawing"] for one in feature["candidates"]), None))
+        yield _packed(feature)
+
+
+def _page(
+    about: _Values, place: _Values, kind: str, packed: Iterable[str], rows: Sequence[_Values]
 ) -> Iterator[str]:
-    """A page that shows features in full; lists learn their rows and first drawings."""
-
-    def each() -> Iterator[str]:
-        for feature in features:
-            rows.append(_row(feature))
-            firsts.append(next((one["drawing"] for one in feature["candidates"]), None))
-            yield _packed(feature)
-
-    values = {"kind": "feature", "packed": each(), "table": lambda: _table(rows), "place": place}
-    return _page({**about, **values})
-
-
-def _page(values: _Values) -> Iterator[str]:
-    """A page in pieces, made as they are asked for: template, style sheet and scripts."""
+    """A page in pieces, made as they are asked for; rows may be learnt from what is packed."""
     room = files("duallgd_cli.report")
     script = "".join((room / part).read_text("utf-8") for part in ("draw.js", "report.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -164,8 +157,11 @@ def _page(values: _Values) -> Iterator[str]:
         lstrip_blocks=True,
     )
     style = (room / "page.css").read_text(encoding="utf-8")
-    fixed = {"style": style, "script": script, "script_digest": digest}
-    return environment.get_template("report.html").generate(**fixed, **values)
+    return environment.get_template("report.html").generate(
+        **about,
+        **{"style": style, "script": script, "script_digest": digest},
+        **{"kind": kind, "packed": packed, "table": lambda: _table(rows), "place": place},
+    )
 
 
 def _packed(values: object) -> str:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial as with_arguments
 from pathlib import Path
@@ -75,64 +75,25 @@ def _keys(mz: ArrayLike, intensity: ArrayLike) -> list[tuple[float, float]]:
     return [*zip(*single, strict=True)]
 
 
-class _Measurement(NamedTuple):
-    """What was measured of one feature, as far as its input is still there."""
+# Spectra of a feature with peaks, intensity of its precursor, and isotopes of its ion in MS1.
+_Measured: TypeAlias = tuple[Sequence[_MeasuredPeaks], float | None, IsotopePattern | None]
+_GONE: Final[_Measured] = ((), None, None)  # of a feature whose input is no longer there
 
-    spectra: Sequence[_MeasuredPeaks] = ()  # with peaks
-    intensity: float | None = None  # of the precursor
-    isotopes: IsotopePattern | None = None  # of its ion, as MS1 shows them
 
-    def shown(self, results: Results) -> Sequence[_MeasuredPeaks]:
-        """The spectra, or explained peaks alone where the input is gone, and the label says so."""
-        explained = sorted({peak[:2] for result in results for peak in result.peaks})
-        columns = [np.array(values) for values in zip(*explained, strict=True)]
-        measured = {key for one in self.spectra for key in _keys(one.mz, one.intensity)}
-        if not explained or (self.spectra and measured.issuperset(_keys(*columns))):
-            return self.spectra
-        return [_MeasuredPeaks("explained peaks only", *columns)]
+def _shown(spectra: Sequence[_MeasuredPeaks], results: Results) -> Sequence[_MeasuredPeaks]:
+    """The spectra, or explained peaks alone where the input is gone, and the label says so."""
+    explained = sorted({peak[:2] for result in results for peak in result.peaks})
+    columns = [np.array(values) for values in zip(*explained, strict=True)]
+    measured = {key for one in spectra for key in _keys(one.mz, one.intensity)}
+    if not explained or (spectra and measured.issuperset(_keys(*columns))):
+        return spectra
+    return [_MeasuredPeaks("explained peaks only", *columns)]
 
 
 def _label(spectrum: Spectrum) -> str:
     energy = spectrum.collision_energy_ev
     text = spectrum.collision_energy_text if energy is None else f"{energy:.3g} eV"
     return readable(text, _LONGEST_LABEL) or f"spectrum {spectrum.source.index}"
-
-
-class _Measured:
-    """Cleaned spectra of the run's features, read on as they are asked for."""
-
-    def __init__(self, inputs: Iterable[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
-        # Inputs that are no longer there, and those that are no longer what they were.
-        self.gone, self.changed = list[str](), list[str]()
-        same = list[str]()
-        for entry in inputs:
-            name = str(entry["name"])
-            try:
-                is_same = Path(name).is_file() and Inputs((name,)).identity() == (entry,)
-            except UnreadableError:
-                is_same = False
-            kind = same if is_same else self.changed if Path(name).exists() else self.gone
-            kind.append(name if is_same else readable(name))
-        self._names, self._settings = tuple(same), settings
-        self._cleaning = config.parse(CleaningSettings, settings["cleaning"])
-        of_runs = config.parse(FeatureSettings, settings.get("features", {}))
-        by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
-        reading = Inputs(self._names, level=logging.DEBUG)
-        self._features = reading.features(by, adduct, of_runs)
-        self._held: dict[Source, _Measurement] = {}
-
-    def take(self, sources: Sequence[Source]) -> _Measurement:
-        """What was measured of the feature read from these; it can be had once."""
-        while sources[0].file in self._names and sources[0] not in self._held:
-            feature = next(self._features, None)
-            if feature is None:
-                break
-            cleaned = (clean(spectrum, self._cleaning) for spectrum in feature.spectra)
-            usable = (one for one in cleaned if one.failure is None)
-            spectra = [_MeasuredPeaks(_label(one), one.mz, one.intensity) for one in usable]
-            measured = _Measurement(spectra, feature.precursor_intensity, feature.isotopes)
-            self._held[references(feature.spectra)[0].source] = measured
-        return self._held.pop(sources[0], _Measurement())
 
 
 class ReportedRun:
@@ -173,11 +134,22 @@ class ReportedRun:
             certain=self.certain,
             names=None if names is None else Names(names),
         )
-        self._measured = _Measured(header.inputs, header.settings)
-        self.gone, self.changed = self._measured.gone, self._measured.changed
         about = [header.settings, header.model.get("sha256"), header.inputs]
         text = json.dumps(about, default=str, sort_keys=True)
         self.key = hashlib.sha256(text.encode()).hexdigest()[:16]  # the same of the same run alone
+        # Inputs that are no longer there, and those that are no longer what they were.
+        self.gone, self.changed = list[str](), list[str]()
+        self._unchanged = list[str]()
+        for entry in header.inputs:
+            name = str(entry["name"])
+            try:
+                is_same = Path(name).is_file() and Inputs((name,)).identity() == (entry,)
+            except UnreadableError:
+                is_same = False
+            if is_same:
+                self._unchanged.append(name)
+            else:
+                (self.changed if Path(name).exists() else self.gone).append(readable(name))
 
     def about(self, options: Mapping[str, str]) -> _Values:
         """What was run with what: versions, weights, inputs, settings, counts as far as known.
@@ -221,15 +193,32 @@ class ReportedRun:
 
     def features(self) -> Iterator[_Values]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
-        asked = (
-            (results, self._measured.take([one.source for one in results[0].spectra]))
-            for results in self._run.features()
-        )
-        yield from in_order(self._values, asked, self._workers, at_a_time=_AT_ONCE)
+        yield from in_order(self._values, self._measured(), self._workers, at_a_time=_AT_ONCE)
+
+    def _measured(self) -> Iterator[tuple[Results, _Measured]]:
+        """The results of each feature with what was measured of it, as far as that is read on."""
+        settings, held = self._run.header.settings, dict[Source, _Measured]()
+        cleaning = config.parse(CleaningSettings, settings["cleaning"])
+        of_runs = config.parse(FeatureSettings, settings.get("features", {}))
+        by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
+        inputs = Inputs(tuple(self._unchanged), level=logging.DEBUG)
+        features = inputs.features(by, adduct, of_runs)
+        for results in self._run.features():
+            first = results[0].spectra[0].source
+            while first.file in self._unchanged and first not in held:
+                feature = next(features, None)
+                if feature is None:
+                    break
+                cleaned = (clean(spectrum, cleaning) for spectrum in feature.spectra)
+                usable = (one for one in cleaned if one.failure is None)
+                spectra = [_MeasuredPeaks(_label(one), one.mz, one.intensity) for one in usable]
+                measured = spectra, feature.precursor_intensity, feature.isotopes
+                held[references(feature.spectra)[0].source] = measured
+            yield results, held.pop(first, _GONE)
 
 
 def _values(
-    asked: tuple[Results, _Measurement],
+    asked: tuple[Results, _Measured],
     ranking: Ranking,
     top_k: int,
     most: int,
@@ -238,13 +227,13 @@ def _values(
     names: Names | None,
 ) -> _Values:
     """What is shown of a feature; of `top_k` candidates, which say the level, `most` are shown."""
-    results, measured = asked
+    results, (measured, intensity, isotopes) = asked
     candidates, confidence_top10 = ranking.rank(results)
     parts = likely_parts(results, candidates)
     predictions = predictions_of(results, candidates, confidence_top10, top_k, certain, parts)
     best = next((p for p in predictions if p.status == OK), predictions[0])
     shown = replace(best, candidates=best.candidates[:most])
-    spectra = measured.shown(shown.hypotheses)
+    spectra = _shown(measured, shown.hypotheses)
     match = best.library_match
     values = {
         "number": results[0].feature,
@@ -255,7 +244,7 @@ def _values(
         ],
         "mz": shown.precursor_mz,
         "rt": shown.rt_seconds,
-        "intensity": measured.intensity,
+        "intensity": intensity,
         "compound": readable(shown.compound_id),
         "adduct": readable(shown.adduct),
         "formula": readable(shown.formula),
@@ -266,7 +255,7 @@ def _values(
             for text in dict.fromkeys("; ".join(p.remarks for p in predictions).split("; "))
             if text and not text.startswith("read together")  # which is shown otherwise
         ],
-        "isotopes": isotopes_of(measured.isotopes, shown.formula, shown.adduct),
+        "isotopes": isotopes_of(isotopes, shown.formula, shown.adduct),
         "hypotheses": [_hypothesis(outcome, spectra) for outcome in shown.hypotheses],
         "spectra": [
             {"label": label, "mz": mz.round(5).tolist(), "intensity": height.round(5).tolist()}

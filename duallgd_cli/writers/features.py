@@ -143,7 +143,7 @@ def _row(feature: Feature) -> dict[str, object]:
     spectrum, time = feature.first, feature.first.retention_time_s
     scans = [scan for one in feature.spectra for scan in one.merged or (one,)]
     times = [one.retention_time_s for one in scans if one.retention_time_s is not None]
-    indices = [str(one.source.index) for one in references(feature.spectra)]
+    named = references(feature.spectra)
     said = [text for one in feature.spectra for text in (*one.warnings, *one.assumptions)]
     if spectrum.failure:
         said.insert(0, spectrum.failure.message)
@@ -151,14 +151,14 @@ def _row(feature: Feature) -> dict[str, object]:
     return {
         "feature_id": spectrum.feature_id,
         "file": spectrum.source.file,
-        "indices": " ".join(indices),
+        "indices": " ".join(str(one.index) for one in named),
         "polarity": _MODES[spectrum.polarity],
         "charge": abs(spectrum.charge) or None,
         "precursor_mz": spectrum.precursor_mz and float(spectrum.precursor_mz),
         "rt_seconds": None if time is None else f"{time:.6g}",
         "rt_start": f"{min(times):.6g}" if times else None,
         "rt_end": f"{max(times):.6g}" if times else None,
-        "scans": len(indices),
+        "scans": len(named),
         "energies": " ".join(sorted({one.collision_energy_text for one in feature.spectra} - {""})),
         "precursor_intensity": None if intensity is None else f"{intensity:.6g}",
         "compound_id": spectrum.compound_id,
@@ -167,7 +167,7 @@ def _row(feature: Feature) -> dict[str, object]:
         "adduct_probability": f"{spectrum.adducts[0][1]:.4g}" if spectrum.adducts else "",
         "next_adduct": " ".join(f"{name} {share:.2g}" for name, share in spectrum.adducts[1:2]),
         "remarks": sentences(*said),
-        "usi": references(feature.spectra)[0].usi,
+        "usi": named[0].usi,
     }
 
 

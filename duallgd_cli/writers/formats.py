@@ -44,25 +44,31 @@ PART_COLUMNS: Final = (
     "spectrum_id", "file", "index", "feature_id", "formula", "part", "kind", "probability", "prior",
     "share", "smarts",
 )  # fmt: skip
-NUMBERS: Final = (
-    "index", "precursor_mz", "rank", "score", "confidence", "samples", "log_likelihood",
-    "confidence_top10", "rt_seconds", "formula_rank", "formula_probability", "family_confidence",
-    "scaffold_confidence",
-)  # fmt: skip
+# Columns of numbers, with how these are written; "" is as exact as they are.
+NUMBERS: Final = {
+    "index": "", "precursor_mz": "", "rank": "", "score": ".6g", "confidence": ".4g",
+    "samples": "", "log_likelihood": ".6g", "confidence_top10": ".4g", "rt_seconds": ".6g",
+    "formula_rank": "", "formula_probability": ".4g", "family_confidence": ".4g",
+    "scaffold_confidence": ".4g",
+}  # fmt: skip
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 # Fields of a prediction, of a hypothesis and of a candidate that an output has as they are.
 _OF_A_LINE: Final = (
-    "feature_id", "scans", "precursor_mz", "adduct", "formula", "status", "message",
-    "confidence_top10", "name", "rt_seconds", "collision_energy", "warnings", "assumptions",
-    "level", "schymanski", "compound_id", "usi",
+    *SPECTRUM_COLUMNS, "formula", "status", "message", "confidence_top10", "name", "rt_seconds",
+    "collision_energy", "warnings", "assumptions", "level", "schymanski", "compound_id", "usi",
 )  # fmt: skip
 _OF_A_HYPOTHESIS: Final = (
     "formula", "adduct", "log_prior", "formula_source", "formula_probability", "adduct_source",
     "status", "message", "n_peaks", "n_explained", "explained_intensity",
 )  # fmt: skip
-_OF_A_CANDIDATE: Final = ("adduct", "formula", "smiles", "inchi", "inchikey", "inchikey14")
+_TALLIES: Final = ("sampled", "assembled", "repaired", "rejected", "distinct")
+_OF_A_CANDIDATE: Final = (
+    "adduct", "formula", "rank", "smiles", "inchi", "inchikey", "inchikey14", "score", "confidence",
+    "samples", "log_likelihood",
+)  # fmt: skip
+_OF_A_FAMILY: Final = ("family_confidence", "scaffold", "scaffold_confidence")
 _NOT_IN_SDF: Final = {"status", "message", "warnings"}
 
 
@@ -168,51 +174,33 @@ def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[st
     of_formula = {
         (one.formula, one.adduct): {
             "formula_source": one.formula_source,
-            "formula_rank": str(one.position + 1),
-            "formula_probability": f"{math.exp(one.log_prior):.4g}",
+            "formula_rank": one.position + 1,
+            "formula_probability": math.exp(one.log_prior),
             "adduct_source": one.adduct_source,
         }
         for one in reversed(prediction.hypotheses)  # of equal ones the first counts
         if one.formula
     }
-    mz, time = prediction.precursor_mz, prediction.rt_seconds
-    shared = {
-        **dict.fromkeys(COLUMNS, ""),
-        **{name: getattr(prediction, name) for name in _OF_A_LINE if name not in NUMBERS},
-        **_place(prediction),
-        "indices": " ".join(str(source.index) for source in prediction.group),
-        "adduct_source": prediction.adduct_source,
-        "precursor_mz": "" if mz is None else repr(float(mz)),
-        "rt_seconds": "" if time is None else f"{time:.6g}",
-    }
-    if not prediction.candidates:
-        yield shared | of_formula.get((prediction.formula, prediction.adduct), {})
-    for one in prediction.candidates:
-        row = shared | of_formula.get((one.formula, one.adduct), {})
-        row |= {name: getattr(one, name) for name in _OF_A_CANDIDATE}
-        row |= {
-            "rank": str(one.rank),
-            "score": f"{one.score:.6g}",
-            "confidence": f"{one.confidence:.4g}",
-            "confidence_top10": f"{prediction.confidence_top10:.4g}",
-            "samples": str(one.samples),
-            "log_likelihood": "" if one.log_likelihood is None else f"{one.log_likelihood:.6g}",
-            "message": sentences(prediction.message, likeness(prediction.analogue_of(one))),
-            "sources": " ".join(one.sources),
+    shared: dict[str, Any] = {name: getattr(prediction, name) for name in _OF_A_LINE}
+    shared["indices"] = " ".join(str(source.index) for source in prediction.group)
+    shared["adduct_source"] = prediction.adduct_source
+    for one in prediction.candidates or [None]:
+        tried = prediction if one is None else one
+        row = shared | of_formula.get((tried.formula, tried.adduct), {})
+        if one is None:
+            row["confidence_top10"] = None
+        else:
+            row |= {name: getattr(one, name) for name in _OF_A_CANDIDATE}
+            row["message"] = sentences(prediction.message, likeness(prediction.analogue_of(one)))
+            row["sources"] = " ".join(one.sources)
+            if one.family:
+                row |= {name: getattr(one, name) for name in _OF_A_FAMILY}
+                row["family"] = family_name(one.family)
+        written = {
+            name: "" if (value := row.get(name)) is None else format(value, NUMBERS.get(name, ""))
+            for name in COLUMNS
         }
-        if one.family:
-            row |= {
-                "family": family_name(one.family),
-                "family_confidence": f"{one.family_confidence:.4g}",
-                "scaffold": one.scaffold,
-                "scaffold_confidence": f"{one.scaffold_confidence:.4g}",
-            }
-        yield row if names is None else row | names.of(one.inchikey)
-
-
-def _place(prediction: Prediction) -> dict[str, str]:
-    file, index = prediction.source.file, str(prediction.source.index)
-    return {"spectrum_id": prediction.spectrum_id, "file": file, "index": index}
+        yield written if names is None or one is None else written | names.of(one.inchikey)
 
 
 def likeness(analogue: Mapping[str, Any]) -> str:
@@ -240,7 +228,7 @@ def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, A
             **{name: getattr(one, name, None) for name in _OF_A_HYPOTHESIS},
             "formula_probability": math.exp(one.log_prior),  # in the place of its name
             "explained_peaks": [peak._asdict() for peak in one.peaks],
-            **one.tallies,
+            **{name: getattr(one, name) for name in _TALLIES},
         }
         for one in prediction.hypotheses
     ]
@@ -255,9 +243,6 @@ def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, A
         for one in prediction.candidates
     ]
     return {
-        "spectrum_id": prediction.spectrum_id,
-        "file": prediction.source.file,
-        "index": prediction.source.index,
         **{name: getattr(prediction, name) for name in _OF_A_LINE},
         "group": [asdict(one) for one in prediction.group],
         "hypotheses": hypotheses,
@@ -269,7 +254,7 @@ def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, A
 
 def part_lines(prediction: Prediction) -> Iterator[str]:
     """Rows of the table of parts, `PART_COLUMNS`: what the structure of a feature may contain."""
-    of = {**_place(prediction), "feature_id": prediction.feature_id, "formula": prediction.formula}
+    of = {name: getattr(prediction, name) for name in PART_COLUMNS[: PART_COLUMNS.index("part")]}
     for part in prediction.parts or ():
         row = of | {"part": part.name, "kind": part.kind, "smarts": part.smarts}
         row |= {name: f"{getattr(part, name):.4f}" for name in ("probability", "prior", "share")}

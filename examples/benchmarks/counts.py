@@ -21,7 +21,7 @@ import torch
 
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict import api
-from duallgd_cli.predict.journal import FinishedRun
+from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
@@ -60,7 +60,7 @@ def counted() -> dict[str, int]:
         profile.disable()
         journal = request.journal_path()
         assert journal is not None
-        results = [result for feature in FinishedRun([journal]).features() for result in feature]
+        results = [result for feature in read([journal]).features() for result in feature]
     calls = Counter[str]()
     for (file, _, name), (_, times, *_) in pstats.Stats(profile).stats.items():
         calls[name] += times if "duallgd_cli" in file else 0

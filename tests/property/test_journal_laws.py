@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duallgd_cli.errors import DuallgdError, UsageError
-from duallgd_cli.predict.journal import FinishedRun, Journal, scan
+from duallgd_cli.errors import DuallgdError, UnreadableError, UsageError
+from duallgd_cli.predict.journal import Journal, read, scan
 from tests.unit.predict.test_journal import HEADER, feature, fill
 
 FEATURES = [feature(0), feature(1, n_hypotheses=3), feature(2, text="timeout"), feature(3)]
@@ -17,7 +17,7 @@ START = '{"duallgd_journal":5,'
 
 def finish(path):
     """Resume a journal and finish it; its bytes."""
-    with Journal.resume(path, HEADER) as journal:
+    with Journal.opened(path, HEADER, resume=True) as journal:
         fill(journal, *FEATURES)
         if not journal.end:
             journal.finish({"cases": len(FEATURES), "ms1": 0})
@@ -49,14 +49,19 @@ def test_a_journal_torn_at_any_byte_is_completed_to_the_same_content(path, writt
 
 
 @given(st.integers(min_value=0, max_value=3), st.permutations(range(4)))
-def test_features_are_read_the_same_in_whatever_order_they_were_finished(path, stop, order):
-    path.unlink(missing_ok=True)
-    with Journal.create(path, HEADER) as journal:
-        fill(journal, *(FEATURES[number] for number in order[:stop]))
-
+def test_features_are_read_in_their_order_and_any_other_is_refused(path, stop, order):
+    with Journal.opened(path, HEADER) as journal:
+        fill(journal, *FEATURES[:stop])
     finish(path)
+    assert list(read([path]).features()) == FEATURES
+    with Journal.opened(path, HEADER) as journal:
+        fill(journal, *(FEATURES[number] for number in order))
 
-    assert list(FinishedRun([path]).features()) == FEATURES
+    if order == sorted(order):
+        assert scan(path).finished == {*order}
+    else:
+        with pytest.raises(UnreadableError, match="another version"):
+            scan(path)
 
 
 @given(st.data())
@@ -70,7 +75,7 @@ def test_a_byte_that_changed_is_noticed_wherever_it_is(path, written, data):
     n_lines = written[:place].count(b"\n")
 
     if place < len(START):  # it may be any other file, and is left as it is
-        for opened in (finish, lambda path: FinishedRun([path], partial=True)):
+        for opened in (finish, lambda path: read([path], partial=True)):
             with pytest.raises(DuallgdError, match="journal"):
                 opened(path)
         assert path.read_bytes() == changed
@@ -80,7 +85,7 @@ def test_a_byte_that_changed_is_noticed_wherever_it_is(path, written, data):
     assert (kept.end, len(kept.finished)) == (None, max(0, n_lines - 1))
     assert kept.good_bytes <= place
     if kept.header is not None:
-        assert list(FinishedRun([path], partial=True).features()) == FEATURES[: n_lines - 1]
+        assert list(read([path], partial=True).features()) == FEATURES[: n_lines - 1]
     if not kept.is_damaged:  # as a crash leaves it
         assert n_lines >= written.count(b"\n") - 2
         assert finish(path) == written

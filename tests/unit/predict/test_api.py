@@ -12,12 +12,12 @@ import pytest
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import MissingInputError, UsageError
 from duallgd_cli.predict.api import predict_spectra, with_own
-from duallgd_cli.predict.journal import FinishedRun
+from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.run import predict, predictions
 from duallgd_cli.sources import Proposal
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.writers.formats import COLUMNS
-from tests.made_runs import SETTINGS, request
+from tests.made_runs import SETTINGS, Stopping, model_with, request
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 
@@ -44,7 +44,7 @@ def untimed(predictions):
 
 def test_python_gives_what_the_command_line_writes_however_settings_are_given(spectra, tmp_path):
     predict(request(spectra, tmp_path / "out.csv"), stub_model())
-    written = untimed(predictions(FinishedRun([tmp_path / "out.csv.journal.jsonl"])))
+    written = untimed(predictions(read_journals([tmp_path / "out.csv.journal.jsonl"])))
 
     for settings, changes in (
         (SETTINGS, {}),
@@ -93,6 +93,20 @@ def test_predictions_come_as_soon_as_they_are_there(spectra):
     assert (next(iter(found)).status, len(drawn)) == ("ok", 1)
     assert len(found) == len(list(found)) == len(drawn) == 6  # each is computed once
     assert found[0] is next(iter(found))
+
+
+def test_what_broke_off_is_not_taken_for_the_whole(spectra):
+    found = model_with(Stopping(1, KeyboardInterrupt())).predict(spectra, SETTINGS)
+    known = []
+
+    with pytest.raises(KeyboardInterrupt):
+        len(found)
+
+    with pytest.raises(UsageError, match="broke off after 2 predictions; predict again"):
+        len(found)
+    with pytest.raises(UsageError, match="broke off"):
+        known.extend(iter(found))
+    assert [one.spectrum_id for one in known] == ["1", "1"]
 
 
 def test_spectra_of_matchms_and_dictionaries_are_taken_and_told_apart_by_order(spectra):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
-from duallgd_cli.predict.journal import FORMAT, FinishedRun, Journal, journals_of, read, scan
+from duallgd_cli.predict.journal import FORMAT, Journal, journals_of, read, scan
 from duallgd_cli.results import (
     ExplainedPeak,
     Header,
@@ -51,7 +51,7 @@ def fill(journal, *features):
 
 
 def finished(path, *features, header=HEADER, total=None):
-    with Journal.create(path, header) as journal:
+    with Journal.opened(path, header) as journal:
         fill(journal, *features)
         journal.finish({"cases": len(features) if total is None else total, "ms1": 0})
     return path
@@ -59,7 +59,7 @@ def finished(path, *features, header=HEADER, total=None):
 
 @pytest.fixture
 def path(tmp_path):
-    return finished(tmp_path / "j", *map(feature, range(3)))
+    return finished(tmp_path / "j.journal.jsonl", *map(feature, range(3)))
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_a_different_run_is_refused_with_what_changed(path, name, value, said):
     assert HEADER.differences(other) == said
     if said:
         with pytest.raises(UsageError) as refused:
-            Journal.resume(path, other)
+            Journal.opened(path, other, resume=True)
         assert f"because of other settings or inputs: {said}; use those" in str(refused.value)
     else:
-        with Journal.resume(path, other) as journal:
+        with Journal.opened(path, other, resume=True) as journal:
             assert journal.end == {"cases": 3, "ms1": 0}
     assert path.read_bytes() == before
 
@@ -99,14 +99,14 @@ def test_a_journal_that_is_started_again_is_empty_but_no_other_file_is_touched(p
     other = path.with_name("precious.csv")
     other.write_text("spectrum_id,file\n")
 
-    with Journal.create(path, HEADER), pytest.raises(UsageError, match="another run"):
-        Journal.resume(path, HEADER)
+    with Journal.opened(path, HEADER), pytest.raises(UsageError, match="another run"):
+        Journal.opened(path, HEADER, resume=True)
     assert not scan(path).finished
-    for opened in (Journal.create, Journal.resume):
+    for resume in (False, True):
         with pytest.raises(UsageError, match="not a duallgd journal"):
-            opened(other, HEADER)
+            Journal.opened(other, HEADER, resume=resume)
     with pytest.raises(UsageError, match="cannot write the journal"):
-        Journal.create(path.with_name("absent") / "j", HEADER)
+        Journal.opened(path.with_name("absent") / "j", HEADER)
     assert other.read_text() == "spectrum_id,file\n"
 
 
@@ -160,7 +160,7 @@ def test_a_journal_that_is_damaged_or_of_another_version_is_refused(path, change
     change(path)
     before = path.read_bytes()
 
-    for opened in (lambda: FinishedRun([path]), lambda: Journal.resume(path, HEADER)):
+    for opened in (lambda: read([path]), lambda: Journal.opened(path, HEADER, resume=True)):
         with pytest.raises((UsageError, UnreadableError), match=said):
             opened()
     assert path.read_bytes() == before
@@ -172,8 +172,8 @@ def test_a_journal_that_is_damaged_or_of_another_version_is_refused(path, change
 def test_fields_of_another_version_are_refused_where_they_are_read(path, own):
     values(1, lambda line: line | {"hypotheses": [line["hypotheses"][0] | own]})(path)
 
-    with pytest.raises(UnreadableError, match=f"j was written by {ANOTHER}"):
-        list(FinishedRun([path]).features())
+    with pytest.raises(UnreadableError, match=f"j.journal.jsonl was written by {ANOTHER}"):
+        list(read([path]).features())
 
 
 def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
@@ -187,7 +187,7 @@ def test_a_full_disk_is_said_and_what_was_finished_is_kept(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
     assert path.stat().st_size == 3000
-    with Journal.resume(path, HEADER) as journal:
+    with Journal.opened(path, HEADER, resume=True) as journal:
         assert 0 < len(journal.finished) < 20
         fill(journal, *map(feature, range(20)))
     assert scan(path).finished == {*range(20)}
@@ -199,7 +199,7 @@ def test_every_line_is_plain_json_of_finite_numbers(path):
     assert "duallgd_journal" in head
     assert lines == [{"feature", "spectra", "hypotheses", "crc32"}] * 3 + [{"end", "crc32"}]
     broken = [replace(one, seconds=float("nan")) for one in feature(0)]
-    with Journal.create(path, HEADER) as journal, pytest.raises(ValueError, match="JSON"):
+    with Journal.opened(path, HEADER) as journal, pytest.raises(ValueError, match="JSON"):
         journal.append(broken)
 
 
@@ -227,14 +227,14 @@ def test_a_shard_that_is_absent_or_there_twice_is_named(tmp_path, numbers, said)
 def test_shards_that_are_unfinished_or_of_different_runs_are_not_mixed(tmp_path):
     first = shard(tmp_path, 1, 2, feature(0), feature(2))
     unfinished = tmp_path / "out.csv.shard-2-of-2.journal.jsonl"
-    Journal.create(unfinished, replace(HEADER, shard="2/2")).__exit__()
+    Journal.opened(unfinished, replace(HEADER, shard="2/2")).__exit__()
 
     with pytest.raises(UsageError, match=r"shard 2/2\) is not finished"):
-        FinishedRun([first, unfinished])
+        read([first, unfinished])
     other = replace(HEADER, settings={**HEADER.settings, "seed": 9})
     second = shard(tmp_path, 2, 2, feature(1), header=other)
     with pytest.raises(UsageError, match=r"different runs: settings\.seed 1 -> 9"):
-        FinishedRun([first, second])
+        read([first, second])
 
 
 def test_journals_are_found_by_the_name_of_the_output(tmp_path):
@@ -246,4 +246,4 @@ def test_journals_are_found_by_the_name_of_the_output(tmp_path):
     with pytest.raises(UsageError, match="no journal beside it"):
         journals_of([tmp_path / "other.csv"])
     with pytest.raises(UsageError, match="there is no journal"):
-        FinishedRun([tmp_path / "x.journal.jsonl"])
+        read([tmp_path / "x.journal.jsonl"])

@@ -116,6 +116,18 @@ def test_what_is_finished_of_an_interrupted_run_can_be_written(spectra, tmp_path
     assert whole().read_bytes().startswith((tmp_path / "so-far.csv").read_bytes())
 
 
+def test_a_journal_torn_in_its_first_bytes_is_begun_anew(spectra, tmp_path, whole):
+    output, expected = tmp_path / "torn.csv", whole().read_bytes()
+    for resume in (False, True):
+        Path(f"{output}.journal.jsonl").write_text('{"duallgd_')
+
+        predict(request(spectra, output, resume=resume), stub_model())
+
+        assert output.read_bytes() == expected
+        output.unlink()
+        Path(f"{output}.run.json").unlink()
+
+
 def test_resuming_another_run_is_refused_and_says_what_changed(spectra, tmp_path, whole):
     again = request(spectra, whole(), resume=True)
     other_seed = replace(again, settings=replace(SETTINGS, seed=5))
