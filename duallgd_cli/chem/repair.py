@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.hydrogens import Rejection, complete
+from duallgd_cli.chem.molecule import complete
 from duallgd_cli.chem.valence import (
     NITROGEN,
     ORDERS,
@@ -182,7 +182,7 @@ def repair(
     """Find a likely bond matrix near a sampled one that is a molecule of the formula.
 
     The order of the formula's atoms is that of the M pairs; the model's log-probabilities are of
-    each class of each pair, (M, C). Tiers are as of `chem.hydrogens.complete`.
+    each class of each pair, (M, C). Tiers are as of `chem.molecule.complete`.
 
     Returns:
         Bond classes, shape (M,), for which hydrogens, charges and a Kekule form exist; the sampled
@@ -213,7 +213,7 @@ def _is_molecule(formula: Formula, bond_class: NDArray[np.integer], tiers: Seque
     bonds = bonds_of(formula.n_heavy, bond_class)
     skeleton = Skeleton.of(formula.atom_class.tolist(), bonds)
     answer = complete(skeleton, formula.hydrogens, formula.charge, tiers)
-    return not isinstance(answer, Rejection)
+    return not isinstance(answer, str)
 
 
 class _EditSearch:
