@@ -39,6 +39,7 @@ from duallgd_cli.chem.valence import (
     match,
     members,
     pairs,
+    ring_systems,
     states,
 )
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
@@ -273,7 +274,7 @@ def _units(
         elif not skeleton.ring[atom]:
             units.append(((atom,), [_option([state]) for state in row]))
     units.insert(0, (settled, [_option([atom_states[atom][0] for atom in settled])]))
-    for system in skeleton.ring_systems:
+    for system in ring_systems(skeleton.ring):
         options = _ring_options(skeleton, system, atom_states, hydrogens, charge)
         if not options:
             return []

@@ -13,7 +13,6 @@ L spectra of a library, K peaks of all of them.
 
 import logging
 import math
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -47,6 +46,13 @@ Floats = NDArray[np.float64]
 
 _KIND: Final = "library-2"
 _MOST_SPECTRA: Final = 500_000
+# Columns of a library that are numbers, and all that are kept of it.
+_NUMBERS: Final = {
+    "precursor_mz": np.float64, "polarity": np.int8, "n_peaks": np.int64,
+    "mz": np.float64, "intensity": np.float32,
+}  # fmt: skip
+_TEXTS: Final = ("smiles", "names", "left_out")
+_DTYPES: Final = dict.fromkeys(_TEXTS, np.uint8) | _NUMBERS
 # Of a spectrum of the library the most intense peaks, wherever they lie.
 KEPT: Final = CleaningSettings(max_peaks=100, isotope_margin_da=math.inf)
 _LOOKED_UP: Final = 50  # peaks of a spectrum, for which others that share them are looked up
@@ -211,8 +217,7 @@ class Library:
         place = cache_folder() / "guide" / f"{sha256(path)}.{_KIND}.npz"
         arrays = _kept(place) or _made(path, place)
         smiles, names, reasons = (
-            arrays.pop(name).tobytes().decode().splitlines()
-            for name in ("smiles", "names", "left_out")
+            arrays.pop(name).tobytes().decode().splitlines() for name in _TEXTS
         )
         said = "".join(reasons)
         if not smiles:
@@ -346,40 +351,28 @@ def _made(path: Path, place: Path) -> dict[str, NDArray[Any]]:
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Texts are one array, a line each."""
     refused: Counter[str] = Counter()
-    smiles, names = bytearray(), bytearray()
-    precursor_mz, polarity, n_peaks = array("d"), array("b"), array("q")
-    mz, intensity = bytearray(), bytearray()  # objects would take ten times as much
+    n_spectra, columns = 0, {name: bytearray() for name in _DTYPES}  # lists would take ten times
     for spectrum in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
+        n_spectra += 1
         fields = canonical(spectrum.metadata)
         texts = [fields.get(name, "") for name in ("smiles", "inchi")]
         given, inchi = ("" if is_missing(text) else text.strip().strip('"') for text in texts)
         structure = given or identity.smiles_of_inchi(inchi)
         item = clean(spectrum, KEPT)
-        why = _fault(item, structure)
-        if why or item.precursor_mz is None:
+        if why := _fault(item, structure):
             refused[why] += 1
             continue
-        smiles += _line(structure)
-        names += _line(compound_name(item.metadata) or item.spectrum_id)
-        precursor_mz.append(item.precursor_mz)
-        polarity.append(item.polarity)
-        n_peaks.append(item.mz.size)
-        mz += item.mz.astype(np.float64).tobytes()
-        intensity += item.intensity.astype(np.float32).tobytes()
-    if len(n_peaks) + refused.total() > _MOST_SPECTRA:
+        numbers = (item.precursor_mz, item.polarity, item.mz.size, item.mz, item.intensity)
+        columns["smiles"] += _line(structure)
+        columns["names"] += _line(compound_name(item.metadata) or item.spectrum_id)
+        for name, values in zip(_NUMBERS, numbers, strict=True):
+            columns[name] += np.asarray(values, _DTYPES[name]).tobytes()
+    if n_spectra > _MOST_SPECTRA:
         raise UsageError(
             f"{path} holds more than {_MOST_SPECTRA:,} spectra; keep those of likely compounds"
         )
-    return {
-        "smiles": np.frombuffer(smiles, np.uint8),
-        "names": np.frombuffer(names, np.uint8),
-        "left_out": np.frombuffer(_line(left_out(refused, "spectrum", "spectra")), np.uint8),
-        "precursor_mz": np.frombuffer(precursor_mz, np.float64),
-        "polarity": np.frombuffer(polarity, np.int8),
-        "n_peaks": np.frombuffer(n_peaks, np.int64),
-        "mz": np.frombuffer(mz, np.float64),
-        "intensity": np.frombuffer(intensity, np.float32),
-    }
+    columns["left_out"] += _line(left_out(refused, "spectrum", "spectra"))
+    return {name: np.frombuffer(column, _DTYPES[name]) for name, column in columns.items()}
 
 
 def _line(text: str) -> bytes:
