@@ -4,9 +4,9 @@ Spectra are read once and kept. A spectrum is compared by matchms with those tha
 it: by the cosine score where the precursors agree, by the modified cosine score otherwise.
 
 How probable it is that the best hit is right says a logistic model of hits whose structure has the
-formula of the query. It was fitted by the study ``library.py`` on spectra of MassBank, each
-searched in those of all other contributors: half of the weight is on libraries that hold the
-molecule, half on the same libraries without it.
+formula of the query. It was fitted on spectra of MassBank, each searched in those of all other
+contributors: half of the weight is on libraries that hold the molecule, half on the same libraries
+without it.
 
 L spectra of a library, K peaks of all of them.
 """
@@ -64,15 +64,11 @@ _LEAST_PEAKS: Final = 4
 _FOUND: Final = 0.7
 _ALIKE: Final = 0.5
 _MOST_ALIKE: Final = 6
-# Weights of `features_of`, in its order.
-WEIGHTS: Final = {
-    "constant": -0.177,
-    "similarity": 2.062,
-    "similarity_by_peaks": 0.926,
-    "query_peaks": -0.26,
-    "rival": -2.464,
-    "margin": 2.848,
-}
+# Of the logistic model.
+_WEIGHTS: Final = {
+    "constant": -0.177, "similarity": 2.062, "similarity_by_peaks": 0.926, "query_peaks": -0.26,
+    "rival": -2.464, "margin": 2.848,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,27 +160,23 @@ def _named(smiles: str) -> tuple[str, str]:
     return _formula(mol), identity.inchikey_block(mol)
 
 
-def features_of(hit: Hit) -> tuple[float, ...]:
-    """What the probability depends on, in the order of `WEIGHTS`."""
-    has_rival = hit.next_similarity is not None
-    return (
-        1.0,
-        hit.similarity,
-        hit.similarity * math.log(max(1, hit.matched_peaks)),
-        math.log(max(1, hit.query_peaks)),
-        float(has_rival),
-        hit.similarity - (hit.next_similarity or 0.0) if has_rival else 0.0,
-    )
-
-
 def probability_of(hit: Hit) -> float:
     """The probability that the structure of a hit is the right one, between 0 and 1.
 
     It rises with the similarity and with matched peaks, and falls as another structure comes near.
     Before anything is measured, it is taken for even whether the library holds the molecule.
     """
-    terms = zip(WEIGHTS.values(), features_of(hit), strict=True)
-    return 1 / (1 + math.exp(-sum(weight * value for weight, value in terms)))
+    rival = hit.next_similarity
+    log_odds = (
+        _WEIGHTS["constant"]
+        + _WEIGHTS["similarity"] * hit.similarity
+        + _WEIGHTS["similarity_by_peaks"] * hit.similarity * math.log(max(1, hit.matched_peaks))
+        + _WEIGHTS["query_peaks"] * math.log(max(1, hit.query_peaks))
+    )
+    if rival is not None:
+        log_odds += _WEIGHTS["rival"]
+        log_odds += _WEIGHTS["margin"] * (hit.similarity - rival)
+    return 1 / (1 + math.exp(-log_odds))
 
 
 @dataclass(frozen=True, eq=False)
