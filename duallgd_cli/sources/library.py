@@ -128,29 +128,18 @@ def analogues_among(matches: Iterable[Match]) -> list[StructureRow]:
     return list(best.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """The best hit of one spectrum, of the formula of its hypothesis."""
-
-    similarity: float  # score of `Match`, 0 to 1
-    matched_peaks: int
-    query_peaks: int  # of the spectrum that was searched, cleaned
-    # Highest similarity of another structure with this formula and precursor, if there is any.
-    next_similarity: float | None = None
-
-
-def best_hit(matches: Iterable[Match], formula: str, query_peaks: int) -> tuple[Match, Hit] | None:
+def best_hit(matches: Iterable[Match], formula: str) -> tuple[Match, float | None] | None:
     """The best match whose precursor agrees and whose structure has a formula; None without any.
 
-    Matches are of one spectrum of so many peaks, cleaned, as `Library.search` gives them.
+    Matches are as `Library.search` gives them. The score of the best one of another structure with
+    this formula and precursor comes along, if there is any.
     """
     fitting = [match for match in matches if match.is_same and _named(match.smiles)[0] == formula]
     if not fitting:
         return None
-    best = fitting[0]
-    block = _named(best.smiles)[1]
+    block = _named(fitting[0].smiles)[1]
     others = (match.score for match in fitting if _named(match.smiles)[1] != block)
-    return best, Hit(best.score, best.peaks, query_peaks, max(others, default=None))
+    return fitting[0], max(others, default=None)
 
 
 @lru_cache(maxsize=10_000)  # libraries have many spectra of one compound
@@ -160,22 +149,29 @@ def _named(smiles: str) -> tuple[str, str]:
     return _formula(mol), identity.inchikey_block(mol)
 
 
-def probability_of(hit: Hit) -> float:
+def probability_of(
+    similarity: float, matched_peaks: int, query_peaks: int, next_similarity: float | None = None
+) -> float:
     """The probability that the structure of a hit is the right one, between 0 and 1.
 
     It rises with the similarity and with matched peaks, and falls as another structure comes near.
     Before anything is measured, it is taken for even whether the library holds the molecule.
+
+    Args:
+        similarity: Score of its `Match`.
+        matched_peaks: Of it.
+        query_peaks: Of the spectrum that was searched, cleaned.
+        next_similarity: Of the best other structure, see `best_hit`.
     """
-    rival = hit.next_similarity
     log_odds = (
         _WEIGHTS["constant"]
-        + _WEIGHTS["similarity"] * hit.similarity
-        + _WEIGHTS["similarity_by_peaks"] * hit.similarity * math.log(max(1, hit.matched_peaks))
-        + _WEIGHTS["query_peaks"] * math.log(max(1, hit.query_peaks))
+        + _WEIGHTS["similarity"] * similarity
+        + _WEIGHTS["similarity_by_peaks"] * similarity * math.log(max(1, matched_peaks))
+        + _WEIGHTS["query_peaks"] * math.log(max(1, query_peaks))
     )
-    if rival is not None:
+    if next_similarity is not None:
         log_odds += _WEIGHTS["rival"]
-        log_odds += _WEIGHTS["margin"] * (hit.similarity - rival)
+        log_odds += _WEIGHTS["margin"] * (similarity - next_similarity)
     return 1 / (1 + math.exp(-log_odds))
 
 
