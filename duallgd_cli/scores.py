@@ -9,8 +9,8 @@ C candidates, F fingerprint bits, K peaks, G fragments, H hydrogen shifts, E env
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import islice
+from functools import cached_property
+from itertools import chain, islice
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -22,12 +22,7 @@ from duallgd_cli.chem import identity
 from duallgd_cli.chem.building_blocks import KnownEnds
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.joining import known_halves
-from duallgd_cli.chem.molecule import (
-    Mol,
-    is_internal_salt,
-    is_zwitterion,
-    read_back,
-)
+from duallgd_cli.chem.molecule import Mol, is_internal_salt, is_zwitterion, read_back
 from duallgd_cli.data.fragmentation import (
     BY_CHANCE,
     CARRIED,
@@ -56,11 +51,9 @@ Measured = tuple[Ion, NDArray[np.int16], Floats]  # see `_measured`
 
 _DIGITS: Final = 4  # other orders of the same sums differ in later ones
 _LAYERS: Final = ("hidden.0", "hidden.2", "presence", "worth")
-# Which triples of bonds are cut, the same of every molecule; molecules cut at once, which takes
-# some 30 MiB.
-_AT_ONCE: Final = 32
+_AT_ONCE: Final = 32  # molecules whose bonds are cut together, which takes some 30 MiB
 _LEAST_PROBABILITY: Final = 1e-4
-_RADIUS: Final = 3
+_ENVIRONMENTS: Final = rdFingerprintGenerator.GetMorganGenerator(radius=3)
 # What a single structure has says as little as what none has.
 _COMMON: Final = 2
 # Bits of the filter for each environment, and the odd numbers that spread its number over them.
@@ -150,11 +143,10 @@ def score(
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _of_another_version() -> WeightsError:
-    return WeightsError(
-        "the re-ranker in the weights was fitted by another version of duallgd; use that version, "
-        "or the weights that come with this one"
-    )
+_ANOTHER_VERSION: Final = (
+    "the re-ranker in the weights was fitted by another version of duallgd; use that version, "
+    "or the weights that come with this one"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +170,9 @@ class FragmentScorer:
         try:
             of_none = scorer.worth(np.zeros((1, N_INPUTS), np.float32) @ weight.T + bias)
         except ValueError:
-            raise _of_another_version() from None
+            raise WeightsError(_ANOTHER_VERSION) from None
         if {values.shape for values in of_none} != {(1, len(SHIFTS))}:
-            raise _of_another_version()
+            raise WeightsError(_ANOTHER_VERSION)
         return scorer
 
     def worth(self, first: Floats) -> tuple[Floats, Floats]:
@@ -341,9 +333,7 @@ def isomer_log_odds(query: Query, molecule: Molecule) -> float:
 
 def known_environments(molecules: Iterable[Iterable[int]]) -> NDArray[np.uint8]:
     """The filter of all `environments` that at least two have, (B,), B a power of two."""
-    seen: Counter[int] = Counter()
-    for numbers in molecules:
-        seen.update(numbers)
+    seen = Counter(chain.from_iterable(molecules))
     common = [number for number, count in seen.items() if count >= _COMMON]
     n_bits = max(_FEWEST_BITS, 1 << (_BITS_EACH * len(common) - 1).bit_length())
     is_set = np.zeros(n_bits, np.bool_)
@@ -358,14 +348,9 @@ def unknown_environments(mol: Chem.Mol, known: NDArray[np.uint8]) -> int:
     return int(np.count_nonzero(~is_set.astype(np.bool_).all(1)))
 
 
-@cache
-def _generator() -> rdFingerprintGenerator.FingerprintGenerator64:
-    return rdFingerprintGenerator.GetMorganGenerator(radius=_RADIUS)
-
-
 def environments(mol: Chem.Mol) -> list[int]:
     """Numbers of a molecule's environments, of 32 bits, each once."""
-    return list(_generator().GetSparseFingerprint(mol).GetOnBits())
+    return list(_ENVIRONMENTS.GetSparseFingerprint(mol).GetOnBits())
 
 
 def _places(numbers: list[int], n_bits: int) -> NDArray[np.int64]:
@@ -399,7 +384,7 @@ def fitted_scores(
     table = tensors.get("environments")
     is_table = table is None or (table.ndim == 1 and table.size and table.dtype == np.uint8)
     if prevalence.shape != (FINGERPRINT_BITS,) or not is_table:
-        raise _of_another_version()
+        raise WeightsError(_ANOTHER_VERSION)
     scores: dict[str, Callable[[Query, Molecule], float]] = {
         # Substructure prior: mean log share of known molecules with each of the Morgan bits.
         "familiarity": lambda _, one: float(prevalence[one.bits].mean()) if one.bits.size else 0.0,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from duallgd_cli.chem.elements import VALENCES
-from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
@@ -40,8 +39,8 @@ class StubNoise:
             graph = random_graph(query.formula, rng)
             made = assemble(query.formula, graph.astype(np.int8))
             likelihood = float(np.float32(rng.normal(-20, 3)))
-            if isinstance(made, Rejection):
-                yield Proposal(self.name, None, likelihood, rejection=made.reason)
+            if isinstance(made, str):
+                yield Proposal(self.name, None, likelihood, rejection=made)
             else:
                 yield Proposal(self.name, made, likelihood)
 

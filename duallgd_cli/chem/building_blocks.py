@@ -8,7 +8,7 @@ B blocks, F fingerprint bits, K of the blocks.
 
 import io
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
@@ -128,33 +128,18 @@ class BuildingBlocks:
         return _OF_FREQUENCY * np.log(self.seen) - _OF_A_LINKER * (rows >= self.n_ends)
 
     @cached_property
-    def _groups(self) -> Mapping[Counts, list[str]]:
-        groups: dict[Counts, list[str]] = defaultdict(list)
+    def groups(self) -> Mapping[Counts, list[str]]:
+        """SMILES of small ends by their atoms, the most frequent of each."""
+        groups = defaultdict[Counts, list[str]](list)
         counts = self.counts[: self.n_ends]
         n_heavy = counts.sum(1, dtype=np.int64) - counts[:, HYDROGEN]
         for row in np.flatnonzero(n_heavy <= LARGEST_GROUP).tolist():
-            groups[tuple(counts[row].tolist())].append(self.smiles[row])
+            if len(alike := groups[tuple(counts[row].tolist())]) < _TRIED:
+                alike.append(self.smiles[row])
         return groups
 
-    def groups(self, counts: Counts) -> Sequence[str]:
-        """SMILES of small ends that have exactly these atoms, the most frequent."""
-        return self._groups.get(counts, ())[:_TRIED]
-
     def bits_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
-        """Bits of some blocks, one block after the other, and which of them each is of."""
-        bits, length = self._bits(rows)
-        return bits, np.repeat(np.arange(len(rows)), length)
-
-    def sums_of(
-        self, rows: NDArray[np.int64], bit_scores: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """The summed scores of the bits of some blocks; what each bit scores is given, (F,)."""
-        if not len(rows):
-            return np.zeros(0)
-        bits, length = self._bits(rows)
-        return np.add.reduceat(bit_scores[bits], np.cumsum(length) - length)
-
-    def _bits(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+        """Bits of some blocks, one block after the other, and how many of them are of each."""
         length = self.n_bits[rows].astype(np.int64)
         index = counted_to(length)
         index += np.repeat(self._starts[rows], length)

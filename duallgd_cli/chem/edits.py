@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 
-from duallgd_cli.chem.building_blocks import LARGEST_GROUP, BuildingBlocks, Counts
-from duallgd_cli.chem.elements import ATOMIC_NUMBERS, HYDROGEN, N_HEAVY, SYMBOLS
+from duallgd_cli.chem.building_blocks import LARGEST_GROUP, BuildingBlocks
+from duallgd_cli.chem.elements import ATOMIC_NUMBERS, HYDROGEN, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.joining import atoms_of, groups, is_of, joined
 
@@ -33,15 +33,12 @@ _FEWER: Final = {_DOUBLE: _SINGLE, _TRIPLE: _DOUBLE}
 _MORE: Final = {_SINGLE: _DOUBLE, _DOUBLE: _TRIPLE}
 
 
-def _counts(**atoms: int) -> Counts:
-    return tuple(atoms.get(symbol, 0) for symbol in SYMBOLS)
-
-
-_NOTHING: Final = _counts()
-_HYDROGEN: Final = _counts(H=1)
-_TWO_HYDROGENS: Final = _counts(H=2)
+_HYDROGEN, _TWO_HYDROGENS = (Formula.parse(text).counts for text in ("H", "H2"))
 # What can be put into a bond or taken out of a chain: one atom with its hydrogens.
-_LINKERS: Final = {_counts(C=1, H=2): 6, _counts(N=1, H=1): 7, _counts(O=1): 8, _counts(S=1): 16}
+_LINKERS: Final = {
+    Formula.parse(text).counts: number
+    for text, number in (("CH2", 6), ("NH", 7), ("O", 8), ("S", 16))
+}
 
 
 def edited(known: Chem.Mol, formula: Formula, blocks: BuildingBlocks) -> Iterator[Chem.Mol]:
@@ -122,7 +119,7 @@ def _exchanged(draft: _Draft, delta: NDArray[np.int64], blocks: BuildingBlocks) 
     if not delta.any():
         yield from _sound([Chem.RWMol(draft.mol)])
     # A group that stands alone has a hydrogen in place of its bond.
-    wanted = groups(blocks, _HYDROGEN + delta)
+    wanted = groups(blocks, delta + _HYDROGEN)
     for (atom,) in draft.unlike((atom,) for atom in draft.with_hydrogen) if wanted else ():
         bare = Chem.RWMol(draft.whole)
         place = bare.GetAtomWithIdx(atom)
@@ -162,7 +159,7 @@ def _without(mol: Chem.Mol, lost: NDArray[np.bool_]) -> Chem.RWMol:
 def _changed(draft: _Draft, delta: NDArray[np.int64]) -> _Changed:
     """All that is no exchange of groups."""
     more, fewer = tuple(delta.tolist()), tuple((-delta).tolist())
-    if more == _NOTHING:  # a double bond moved by one bond
+    if not delta.any():  # a double bond moved by one bond
         for (far, middle), (beside, near) in product(draft.along(_DOUBLE), draft.along(_SINGLE)):
             if beside == middle and near in draft.with_hydrogen:
                 yield draft.with_bonds((far, middle, _SINGLE), (middle, near, _DOUBLE))

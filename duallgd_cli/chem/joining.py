@@ -10,7 +10,7 @@ K molecules, F fingerprint bits.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -164,7 +164,7 @@ def together(
 
 def groups(blocks: BuildingBlocks, counts: NDArray[np.int64]) -> list[BuildingBlock]:
     """Small ends that have exactly these atoms, the most frequent."""
-    return list(map(_read, blocks.groups(tuple(counts.tolist()))))
+    return list(map(_read, blocks.groups.get(tuple(counts.tolist()), ())))
 
 
 def is_of(mol: Chem.Mol, formula: Formula) -> bool:
@@ -232,10 +232,6 @@ class _Kinds(NamedTuple):
     row: Rows
     value: Floats
 
-    def some(self, which: slice) -> "_Kinds":
-        """Some of the kinds."""
-        return _Kinds(self.code[which], self.row[which], self.value[which])
-
 
 # In place of a linker, where there is none.
 _NO_LINKER: Final = _Kinds(
@@ -264,9 +260,9 @@ def likeliest(blocks: BuildingBlocks, formula: Formula, bit_scores: Floats, most
     # Each by its blocks and by their bits, each bit once.
     owner, of_block = np.nonzero(rows >= 0)
     block = rows[owner, of_block]
-    own, number = blocks.bits_of(block)
+    own, length = blocks.bits_of(block)
     # Sorted here, since numpy's own `unique` hashes first, ten times as long.
-    bits = np.sort(owner.astype(np.int32)[number] * np.int32(FINGERPRINT_BITS) + own)
+    bits = np.sort(np.repeat(owner.astype(np.int32), length) * np.int32(FINGERPRINT_BITS) + own)
     once = bits[np.diff(bits, prepend=-1) != 0]
     score = np.bincount(once // FINGERPRINT_BITS, bit_scores[once % FINGERPRINT_BITS], len(rows))
     score += np.bincount(owner, blocks.worth[block], len(rows))
@@ -289,7 +285,8 @@ def _fitting(
     fewer = map(np.less_equal, blocks.counts[part].T, formula.array)
     fits = np.flatnonzero(reduce(np.logical_and, fewer)) + (part.start or 0)
     code = blocks.counts[fits].astype(np.int64) @ radix
-    value = blocks.sums_of(fits, bit_scores) + blocks.worth[fits]
+    bits, length = blocks.bits_of(fits)
+    value = np.add.reduceat(bit_scores[bits], np.cumsum(length) - length) + blocks.worth[fits]
     order = np.lexsort((-value, code))
     fits, code, value = fits[order], code[order], value[order]
     is_new = np.diff(code, prepend=-1) != 0
@@ -344,8 +341,9 @@ def _listed(linkers: _Kinds, ends: _Kinds, whole: int) -> Rows:
         return row
     pairs_beside = _pairs(ends)
     starts = range(0, len(linkers.code), _LINKERS_AT_ONCE)
-    in_turn = (linkers.some(slice(start, start + _LINKERS_AT_ONCE)) for start in starts)
-    for some in chain([_NO_LINKER], in_turn):
+    parts = [slice(start, start + _LINKERS_AT_ONCE) for start in starts]
+    in_turn = (_Kinds._make(column[part] for column in linkers) for part in parts)
+    for some in (_NO_LINKER, *in_turn):
         if some.value[0, 0] + 2 * ends.value[0, 0] < least:
             break
         kinds, bound = pairs_beside(some, whole, least)

@@ -1,9 +1,16 @@
-"""The border between molecules and bond matrices of N heavy atoms and their M pairs."""
+"""The border between molecules and bond matrices of N heavy atoms and their M pairs.
+
+A bond matrix over heavy atoms says nothing about hydrogens and charges, yet the whole molecule's
+hydrogen count and charge are known. Atoms whose state is open, and aromatic ring systems as a
+whole, are the unknowns of a small exact-sum problem; it is solved cheapest answer first.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeAlias
+from heapq import heappop, heappush
+from itertools import chain, combinations, islice, product
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +30,18 @@ from duallgd_cli.chem.elements import (
     SYMBOLS,
 )
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.hydrogens import Completion, Rejection, complete
 from duallgd_cli.chem.identity import canonical_smiles
-from duallgd_cli.chem.valence import TIERS, Skeleton, bonds_of, pairs
+from duallgd_cli.chem.valence import (
+    TIERS,
+    Skeleton,
+    State,
+    bonds_of,
+    match,
+    members,
+    pairs,
+    ring_systems,
+    states,
+)
 from duallgd_cli.errors import MoleculeError, UnsupportedElementError
 
 # For rooms that pass molecules on without looking into them.
@@ -61,6 +77,37 @@ _EXPRESSIBLE: Final = {*_DRAFT_BOND[BOND_SINGLE:BOND_AROMATIC], Chem.BondType.AR
 _CLASS_OF: Final = np.array(
     [BOND_NONE, BOND_NONE, BOND_SINGLE, BOND_AROMATIC, BOND_DOUBLE, BOND_NONE, BOND_TRIPLE], np.int8
 )
+# Bounds on the states of a ring system that are listed, on those of them whose Kekule form is
+# looked for, and on what has one; and on answers. Far above what molecules need.
+_MAX_SELECTIONS: Final = 4096
+_MAX_MATCHINGS: Final = 256
+_MAX_OPTIONS: Final = 96
+_MAX_SOLUTIONS: Final = 24
+# Answers costlier than the cheapest by more than this are not worth a candidate.
+_COST_WINDOW: Final = 2
+_IMPOSSIBLE: Final = 1 << 20
+
+
+class Completion(NamedTuple):
+    """Everything that a skeleton lacks."""
+
+    cost: int  # how unusual it is
+    charge: list[int]  # of each atom
+    hydrogens: list[int]  # on each atom
+    double: set[tuple[int, int]]  # aromatic bonds that the Kekule form has as double ones
+
+
+class _Option(NamedTuple):
+    """One way to complete some atoms."""
+
+    cost: int
+    charge: int
+    hydrogens: int
+    states: Sequence[State]
+    double: Sequence[tuple[int, int]] = ()
+
+
+_Unit: TypeAlias = tuple[Sequence[int], Sequence[_Option]]  # atoms, and ways to complete them
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,17 +158,19 @@ def read_back(mol: Chem.Mol) -> Disassembled:
 
 def assemble(
     formula: Formula, bond_class: NDArray[np.integer], tiers: Sequence[int] = TIERS
-) -> Chem.Mol | Rejection:
+) -> Chem.Mol | str:
     """Turn bond classes into the likeliest molecule of a formula that has these bonds.
 
     The order of the formula's atoms is that of the M pairs; the result does not depend on the order
-    in which atoms of an element are given. Tiers are as of `chem.hydrogens.complete`.
+    in which atoms of an element are given. Tiers are as of `complete`.
 
     Returns:
-        A sanitised molecule, whose atom i is row i of the bond matrix; or why there is none.
+        A sanitised molecule, whose atom i is row i of the bond matrix; or why there is none, as
+        `complete` says it, radical (the formula has an odd number of electrons) or sanitisation
+        (RDKit refuses the result).
     """
     if not formula.has_even_electrons:
-        return Rejection("radical")
+        return "radical"
     element: list[int] = formula.atom_class.tolist()
     skeleton = Skeleton.of(element, bonds_of(len(element), bond_class))
     draft = Chem.RWMol()
@@ -134,7 +183,7 @@ def assemble(
     Chem.FastFindRings(draft)
     rank = list(Chem.CanonicalRankAtoms(draft, breakTies=True, includeChirality=False))
     answers = complete(skeleton.relabelled(rank), formula.hydrogens, formula.charge, tiers)
-    if isinstance(answers, Rejection):
+    if isinstance(answers, str):
         return answers
     best, least = None, np.inf
     with rdBase.BlockLogs():
@@ -152,7 +201,7 @@ def assemble(
                 best, least = mol, misfit
             if not misfit:
                 break
-    return Rejection("sanitisation") if best is None else best.GetMol()
+    return "sanitisation" if best is None else best.GetMol()
 
 
 def _build(
@@ -168,6 +217,168 @@ def _build(
             ends = min(rank[low], rank[high]), max(rank[low], rank[high])
             mol.GetBondWithIdx(index).SetBondType(_DRAFT_BOND[1 + (ends in answer.double)])
     return None if Chem.SanitizeMol(mol, catchErrors=True) else mol
+
+
+def complete(
+    skeleton: Skeleton, hydrogens: int, charge: int, tiers: Sequence[int] = TIERS
+) -> list[Completion] | str:
+    """Find the hydrogens, charges and Kekule forms that give a hydrogen count and net charge.
+
+    Tiers are kinds of states to try one after the other, the usual ones first. The order of the
+    skeleton's atoms only breaks ties.
+
+    Returns:
+        Answers, cheapest first, at least one; or why there is none: disconnected, valence (an atom
+        has more bonds than it can have), kekule (an aromatic ring system has no Kekule form) or
+        hydrogens (no choice gives this hydrogen count and charge).
+    """
+    if len(skeleton.fragments) != 1:
+        return "disconnected"
+    reason = ""
+    for tier in tiers:
+        atom_states = states(skeleton, tier)
+        if not all(atom_states):
+            continue
+        if not _is_within(_spans(atom_states), hydrogens, charge):
+            reason = reason or "hydrogens"
+            continue
+        units = _units(skeleton, atom_states, hydrogens, charge)
+        if answers := _cheapest(len(atom_states), units, hydrogens, charge) if units else []:
+            return answers
+        # What stands in the way of a usual molecule tells more than what exotic atoms would need.
+        reason = reason or ("hydrogens" if units else "kekule")
+    return reason or "valence"
+
+
+def _spans(rows: Sequence[Sequence[State]]) -> tuple[int, int, int, int]:
+    """Fewest and most hydrogens, least and greatest charge, of atoms that have these states."""
+    hydrogens = [[state.hydrogens for state in row] for row in rows]
+    charges = [[state.charge for state in row] for row in rows]
+    fewest, most = sum(map(min, hydrogens)), sum(map(max, hydrogens))
+    return fewest, most, sum(map(min, charges)), sum(map(max, charges))
+
+
+def _is_within(spans: tuple[int, int, int, int], hydrogens: int, charge: int) -> bool:
+    fewest, most, least, greatest = spans
+    return fewest <= hydrogens <= most and least <= charge <= greatest
+
+
+def _units(
+    skeleton: Skeleton, atom_states: list[tuple[State, ...]], hydrogens: int, charge: int
+) -> list[_Unit]:
+    """Split the atoms into independent units; empty where a ring system has no Kekule form."""
+    settled, units = list[int](), list[_Unit]()
+    for atom, row in enumerate(atom_states):
+        if not skeleton.ring[atom] and len(row) == 1:
+            settled.append(atom)
+        elif not skeleton.ring[atom]:
+            units.append(((atom,), [_option([state]) for state in row]))
+    units.insert(0, (settled, [_option([atom_states[atom][0] for atom in settled])]))
+    for system in ring_systems(skeleton.ring):
+        options = _ring_options(skeleton, system, atom_states, hydrogens, charge)
+        if not options:
+            return []
+        units.append((members(system), options))
+    return units
+
+
+def _option(chosen: Sequence[State]) -> _Option:
+    cost = charge = hydrogens = 0
+    for state in chosen:
+        cost += state[0]
+        charge += state[1]
+        hydrogens += state[2]
+    return _Option(cost, charge, hydrogens, chosen)
+
+
+def _ring_options(
+    skeleton: Skeleton,
+    system: int,
+    atom_states: list[tuple[State, ...]],
+    hydrogens: int,
+    charge: int,
+) -> list[_Option]:
+    """States of all atoms of a ring system that have a Kekule form, cheapest first.
+
+    Few departures from the cheapest states come first, as far as all other atoms can make up for
+    what is left of the hydrogens and the charge.
+    """
+    atoms = members(system)
+    rest = _spans([row for atom, row in enumerate(atom_states) if not system >> atom & 1])
+    usual = _option([atom_states[atom][0] for atom in atoms])
+    # Of each open atom its place, another state, and what that adds to the sums of the usual one.
+    changes: list[list[tuple[int, State, int, int]]] = []
+    for place, atom in enumerate(atoms):
+        first, *others = atom_states[atom]
+        if others:
+            more = [(s, s.hydrogens - first.hydrogens, s.charge - first.charge) for s in others]
+            changes.append([(place, *change) for change in more])
+    departures = chain.from_iterable(combinations(changes, n) for n in range(len(changes) + 1))
+    selections = chain.from_iterable(product(*changed) for changed in departures)
+    options: list[_Option] = []
+    pairings: dict[int, list[tuple[int, int]] | None] = {}
+    n_matched = 0
+    for changed in islice(selections, _MAX_SELECTIONS):
+        # Most are not admitted: what each would change is added up, and no more.
+        left_hydrogens, left_charge = hydrogens - usual.hydrogens, charge - usual.charge
+        for _, _, more_hydrogens, more_charge in changed:
+            left_hydrogens -= more_hydrogens
+            left_charge -= more_charge
+        if not _is_within(rest, left_hydrogens, left_charge):
+            continue
+        chosen = list(usual.states)
+        for place, state, *_ in changed:
+            chosen[place] = state
+        required = 0
+        for atom, state in zip(atoms, chosen, strict=True):
+            required |= state.pi << atom
+        if required not in pairings:
+            pairings[required] = match(required, skeleton.ring)
+        double = pairings[required]
+        if double is not None:
+            options.append(_option(chosen)._replace(double=double))
+        n_matched += 1
+        if n_matched == _MAX_MATCHINGS or len(options) == _MAX_OPTIONS:
+            break
+    return sorted(options, key=lambda option: option.cost)
+
+
+def _cheapest(n_atoms: int, units: list[_Unit], hydrogens: int, charge: int) -> list[Completion]:
+    """Choices of one option per unit that meet the sums, cheapest first."""
+    # Of the units from an index on, the least cost of all hydrogens and charges that they can take.
+    least: list[dict[tuple[int, int], int]] = [{(0, 0): 0}]
+    for _, options in reversed(units):
+        costs: dict[tuple[int, int], int] = {}
+        for (more, rest), cost in least[-1].items():
+            for option in options:
+                sums = more + option.hydrogens, rest + option.charge
+                if sums[0] <= hydrogens and cost + option.cost < costs.get(sums, _IMPOSSIBLE):
+                    costs[sums] = cost + option.cost
+        least.append(costs)
+    least.reverse()
+
+    most = least[0].get((hydrogens, charge), _IMPOSSIBLE) + _COST_WINDOW
+    # Of choices begun the cost with all that must follow, which option of each unit, its cost so
+    # far, and the sums that are left.
+    begun: list[tuple[int, tuple[int, ...], int, int, int]] = [(0, (), 0, hydrogens, charge)]
+    answers: list[Completion] = []
+    while begun and most < _IMPOSSIBLE and len(answers) < _MAX_SOLUTIONS:
+        _, chosen, cost, more, rest = heappop(begun)
+        n = len(chosen)
+        if n < len(units):
+            for number, option in enumerate(units[n][1]):
+                left, spent = (more - option.hydrogens, rest - option.charge), cost + option.cost
+                total = spent + least[n + 1].get(left, _IMPOSSIBLE)
+                if total <= most:
+                    heappush(begun, (total, (*chosen, number), spent, *left))
+            continue
+        answer = Completion(cost, [0] * n_atoms, [0] * n_atoms, set())
+        for (atoms, options), number in zip(units, chosen, strict=True):
+            answer.double.update(options[number].double)
+            for atom, state in zip(atoms, options[number].states, strict=True):
+                answer.charge[atom], answer.hydrogens[atom] = state.charge, state.hydrogens
+        answers.append(answer)
+    return answers
 
 
 def is_zwitterion(mol: Chem.Mol) -> bool:

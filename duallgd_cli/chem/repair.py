@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, BOND_NONE, INDEX, N_BOND_CLASSES, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.hydrogens import Rejection, complete
+from duallgd_cli.chem.molecule import complete
 from duallgd_cli.chem.valence import (
     NITROGEN,
     ORDERS,
@@ -32,6 +32,7 @@ from duallgd_cli.chem.valence import (
     members,
     pairs,
     plain_states,
+    ring_systems,
 )
 
 _CHILDREN: Final = 10
@@ -145,17 +146,6 @@ class _Bonds(NamedTuple):
     bonded: list[int]
     ring: list[int]
 
-    def changed(self, low: int, high: int, old: int, new: int) -> "_Bonds":
-        """With one of another class."""
-        order_sum, bonded, ring = (column.copy() for column in self)
-        for end, other in ((low, high), (high, low)):
-            order_sum[end] += ORDERS[new] - ORDERS[old]
-            if BOND_NONE in (old, new):
-                bonded[end] ^= 1 << other
-            if BOND_AROMATIC in (old, new):
-                ring[end] ^= 1 << other
-        return _Bonds(order_sum, bonded, ring)
-
 
 @dataclass(slots=True)
 class _State:
@@ -168,9 +158,9 @@ class _State:
     edits: dict[int, int]  # changed pairs and their new classes
     fragments: list[int]  # connected ones, as bit masks of atoms
     unpaired: list[int]  # aromatic ring systems without a Kekule form, as bit masks of atoms
-    faults: float  # rules broken by the atoms, each on its own, and by the graph as a whole
-    least: float  # contributions of all atoms, see `_atom_table`
-    most: float
+    faults: float = 0.0  # rules broken by the atoms, each on its own, and by the graph as a whole
+    least: float = 0.0  # contributions of all atoms, see `_atom_table`
+    most: float = 0.0
 
 
 def repair(
@@ -182,7 +172,7 @@ def repair(
     """Find a likely bond matrix near a sampled one that is a molecule of the formula.
 
     The order of the formula's atoms is that of the M pairs; the model's log-probabilities are of
-    each class of each pair, (M, C). Tiers are as of `chem.hydrogens.complete`.
+    each class of each pair, (M, C). Tiers are as of `chem.molecule.complete`.
 
     Returns:
         Bond classes, shape (M,), for which hydrogens, charges and a Kekule form exist; the sampled
@@ -213,7 +203,7 @@ def _is_molecule(formula: Formula, bond_class: NDArray[np.integer], tiers: Seque
     bonds = bonds_of(formula.n_heavy, bond_class)
     skeleton = Skeleton.of(formula.atom_class.tolist(), bonds)
     answer = complete(skeleton, formula.hydrogens, formula.charge, tiers)
-    return not isinstance(answer, Rejection)
+    return not isinstance(answer, str)
 
 
 class _EditSearch:
@@ -301,22 +291,23 @@ class _EditSearch:
         skeleton = Skeleton.of(self._elements, bonds_of(len(self._elements), self._start))
         bonds = _Bonds(*map(list, (skeleton.order_sum, skeleton.bonded, skeleton.ring)))
         kind = np.array([self._kind(atom, bonds) for atom in range(len(self._elements))])
-        return self._state(
-            self._start[self._open],
-            bonds,
-            kind,
-            skeleton.fragments,
-            self._unpaired(bonds),
-            {},
-            self._start_nats,
+        start, unpaired = self._start[self._open], self._unpaired(bonds)
+        return self._judged(
+            _State(start, bonds, kind, self._start_nats, {}, skeleton.fragments, unpaired)
         )
 
     def _changed(self, state: _State, place: int, new: int, edits: dict[int, int]) -> _State:
         """A bond matrix with one more pair changed, which makes all of these edits."""
         old, low, high = (int(row[place]) for row in (state.bond_class, self._low, self._high))
-        bond_class, bonds = state.bond_class.copy(), state.bonds.changed(low, high, old, new)
+        bond_class, kind = state.bond_class.copy(), state.kind.copy()
         bond_class[place] = new
-        kind = state.kind.copy()
+        bonds = _Bonds(*(column.copy() for column in state.bonds))
+        for end, other in ((low, high), (high, low)):
+            bonds.order_sum[end] += ORDERS[new] - ORDERS[old]
+            if BOND_NONE in (old, new):
+                bonds.bonded[end] ^= 1 << other
+            if BOND_AROMATIC in (old, new):
+                bonds.ring[end] ^= 1 << other
         kind[low], kind[high] = self._kind(low, bonds), self._kind(high, bonds)
         fragments, unpaired = state.fragments, state.unpaired
         if BOND_NONE in (old, new):
@@ -324,7 +315,7 @@ class _EditSearch:
         if BOND_AROMATIC in (old, new) or bonds.ring[low] or bonds.ring[high]:
             unpaired = self._unpaired(bonds)
         nats = state.nats + float(self._nats[place, new] - self._nats[place, old])
-        return self._state(bond_class, bonds, kind, fragments, unpaired, edits, nats)
+        return self._judged(_State(bond_class, bonds, kind, nats, edits, fragments, unpaired))
 
     def _kind(self, atom: int, bonds: _Bonds) -> int:
         """Row of an atom in the tables of atoms."""
@@ -333,42 +324,30 @@ class _EditSearch:
         aromatic = min(bonds.ring[atom].bit_count(), most_aromatic - 1)
         return (self._elements[atom] * most_order + order) * most_aromatic + aromatic
 
-    def _state(
-        self,
-        bond_class: NDArray[np.int64],
-        bonds: _Bonds,
-        kind: NDArray[np.int64],
-        fragments: list[int],
-        unpaired: list[int],
-        edits: dict[int, int],
-        nats: float,
-    ) -> _State:
-        """A bond matrix with the rules that it breaks; see `_State`."""
-        faults, least, most, _ = self._of_atoms[kind].sum(0).tolist()
-        uncompensated = -self._charge
+    def _judged(self, state: _State) -> _State:
+        """The same with the rules that it breaks."""
+        faults, state.least, state.most, _ = self._of_atoms[state.kind].sum(0).tolist()
+        uncompensated, order_sum = -self._charge, state.bonds.order_sum
         for atom in self._nitrogens:
-            if bonds.order_sum[atom] == _CATION_SUM:
+            if order_sum[atom] == _CATION_SUM:
                 uncompensated += not any(
-                    bonds.order_sum[near] == _ANION_SUMS.get(self._elements[near])
-                    for near in members(bonds.bonded[atom])
+                    order_sum[near] == _ANION_SUMS.get(self._elements[near])
+                    for near in members(state.bonds.bonded[atom])
                 )
-        faults += len(fragments) - 1 + len(unpaired)
-        faults += _UNCOMPENSATED_CATION * max(0, uncompensated)
-        return _State(
-            bond_class, bonds, kind, nats, edits, fragments, unpaired, faults, least, most
-        )
+        faults += len(state.fragments) - 1 + len(state.unpaired)
+        state.faults = faults + _UNCOMPENSATED_CATION * max(0, uncompensated)
+        return state
 
     def _unpaired(self, bonds: _Bonds) -> list[int]:
         """Aromatic ring systems without a Kekule form."""
-        order_sum, _, ring = bonds
         unpaired = []
-        for system in groups(sum(1 << atom for atom, mask in enumerate(ring) if mask), ring):
+        for system in ring_systems(bonds.ring):
             required = optional = 0
             for atom in members(system):
-                shares = _pi_shares(self._elements[atom], order_sum[atom])
+                shares = _pi_shares(self._elements[atom], bonds.order_sum[atom])
                 required |= (shares == {1}) << atom
                 optional |= (len(shares) != 1) << atom
-            if match(required, ring, optional) is None:
+            if match(required, bonds.ring, optional) is None:
                 unpaired.append(system)
         return unpaired
 

@@ -105,11 +105,6 @@ class Skeleton:
         """Connected sets of atoms, as bit masks."""
         return list(groups((1 << len(self.element)) - 1, self.bonded))
 
-    @property
-    def ring_systems(self) -> Iterator[int]:
-        """Sets of atoms that aromatic bonds connect, as bit masks."""
-        return groups(sum(1 << atom for atom, mask in enumerate(self.ring) if mask), self.ring)
-
     def relabelled(self, rank: Sequence[int]) -> "Skeleton":
         """The same skeleton with atom i called rank[i]."""
         element = [0] * len(self.element)
@@ -140,6 +135,11 @@ def groups(atoms: int, neighbours: Sequence[int]) -> Iterator[int]:
             frontier = (frontier ^ low) | new
         yield group
         atoms &= ~group
+
+
+def ring_systems(ring: Sequence[int]) -> Iterator[int]:
+    """Sets of atoms that aromatic bonds connect, as bit masks; `Skeleton.ring` is given."""
+    return groups(sum(1 << atom for atom, mask in enumerate(ring) if mask), ring)
 
 
 def bonds_of(n: int, bond_class: NDArray[np.integer]) -> list[tuple[int, int, int]]:
@@ -210,21 +210,17 @@ class _Atom(NamedTuple):
 
 def states(skeleton: Skeleton, tier: int) -> list[tuple[State, ...]]:
     """Possible states of every atom, cheapest first; empty where the bonds are too many."""
-    atoms = range(len(skeleton.element))
-    cations = [_is_cation(skeleton, atom) for atom in atoms]
+    cations, of_each = [], []
+    for atom, element in enumerate(skeleton.element):
+        is_ylide = element == PHOSPHORUS and _has_double(skeleton, atom)
+        cations.append(skeleton.order_sum[atom] in _CATION_SUMS[element] and not is_ylide)
+    atoms = range(len(cations))
     has_cations = any(cations) or any(_is_substituted_ring_nitrogen(skeleton, a) for a in atoms)
-    return [
-        _states(
-            _Atom(
-                skeleton.element[atom],
-                skeleton.order_sum[atom],
-                skeleton.ring[atom] > 0,
-                _site(skeleton, atom, cations, has_cations),
-            ),
-            tier,
-        )
-        for atom in atoms
-    ]
+    for atom, element in enumerate(skeleton.element):
+        site = _site(skeleton, atom, cations, has_cations)
+        seen = _Atom(element, skeleton.order_sum[atom], skeleton.ring[atom] > 0, site)
+        of_each.append(_states(seen, tier))
+    return of_each
 
 
 def plain_states(element: int, order_sum: int, aromatic: bool) -> tuple[State, ...]:
@@ -309,12 +305,6 @@ def _anion_is_the_rule(atom: _Atom) -> bool:
     )
 
 
-def _is_cation(skeleton: Skeleton, atom: int) -> bool:
-    element = skeleton.element[atom]
-    is_ylide = element == PHOSPHORUS and _has_double(skeleton, atom)
-    return skeleton.order_sum[atom] in _CATION_SUMS[element] and not is_ylide
-
-
 def _is_substituted_ring_nitrogen(skeleton: Skeleton, atom: int) -> bool:
     is_nitrogen = skeleton.element[atom] == NITROGEN
     return is_nitrogen and skeleton.ring[atom] > 0 and skeleton.order_sum[atom] == 3
@@ -357,7 +347,10 @@ def _site_of_nitrogen(skeleton: Skeleton, atom: int) -> str:
     if not ring[atom]:
         if _has_double(skeleton, atom):
             return "imine"
-        return "amide" if any(_has_double(skeleton, n, (OXYGEN, SULFUR)) for n, _ in row) else ""
+        for neighbour, _ in row:
+            if _has_double(skeleton, neighbour, (OXYGEN, SULFUR)):
+                return "amide"
+        return ""
     for neighbour, bond in row:
         element = skeleton.element[neighbour]
         if bond == BOND_AROMATIC and element == NITROGEN and ring[neighbour].bit_count() == 3:

@@ -115,32 +115,39 @@ def fragments_of_isomers(
         draws: Which triples of bonds are cut in each, random numbers from 0 to 1, (X, 3).
         n_pairs: Of bonds that are cut in each, the cheapest.
     """
-    mols = _Isomers.of(graphs)
-    m, n, b = len(mols.pair), mols.element.shape[1], mols.pair.shape[1]
+    element, pair, bond_class = (
+        np.stack([getattr(graph, name) for graph in graphs])
+        for name in ("element", "pair", "bond_class")
+    )
+    (m, n), b = element.shape, pair.shape[1]
     draws = draws if b else draws[:0]
-    under, closures = _spanning_trees(mols.pair, n)
+    # All of them as one graph that falls apart.
+    ends = (pair + n * np.arange(m)[:, None, None]).reshape(-1, 2)
+    graph = MolecularGraph(element.ravel(), ends, bond_class.ravel(), graphs[0].hydrogens)
+    bond_cost = graph.cost.reshape(m, b)
+    under, closures = _spanning_trees(pair, ends, n)
     one, other = pairs(b)
     if n_pairs < one.size:
-        cheapest = np.argsort(mols.cost[:, one] + mols.cost[:, other], kind="stable")[:, :n_pairs]
+        cheapest = np.argsort(bond_cost[:, one] + bond_cost[:, other], kind="stable")[:, :n_pairs]
         one, other = one[cheapest], other[cheapest]
     first_bond = b * np.arange(m)[:, None]
     twice = (first_bond + one).ravel(), (first_bond + other).ravel()
-    chance = np.exp(-mols.cost)
+    chance = np.exp(-bond_cost)
     # What generator.choice does, without its checks.
     below = np.cumsum((chance / chance.sum(1, keepdims=True)).astype(np.float64), 1)
     below /= below[:, -1:]
     drawn = np.stack([row.searchsorted(draws, "right") for row in below])
     thrice = (first_bond[..., None] + drawn).reshape(-1, 3)
-    molecule, inside = _atom_sets(mols, twice, thrice, under, closures)
+    molecule, inside = _atom_sets(pair, n, twice, thrice, under, closures)
     within, of_each = inside.astype(np.float32), _bounds(molecule, m)
     atoms = np.zeros((m, n, N_ELEMENTS), np.float32)
-    np.put_along_axis(atoms, mols.element[..., None], 1, axis=2)
-    atoms[..., HYDROGEN] = _hydrogens(mols)
+    np.put_along_axis(atoms, element[..., None], 1, axis=2)
+    atoms[..., HYDROGEN] = _hydrogens(graph, m)
     counts = np.rint(_times(within, of_each, atoms))
     crossing = np.empty((len(inside), b), np.float32)
     cost = np.empty(len(inside), np.float32)
     for mine, (low, high), of_bonds in zip(
-        of_each, mols.pair.transpose(0, 2, 1), mols.cost, strict=True
+        of_each, pair.transpose(0, 2, 1), bond_cost, strict=True
     ):
         atoms_in = inside[mine]
         cut = (atoms_in[:, low] != atoms_in[:, high]).astype(np.float32)
@@ -153,34 +160,11 @@ def fragments_of_isomers(
     rows = order[first[by_cost]]
     counts, cost, inside = counts[rows], cost[rows], inside[rows]
     crossing, molecule = crossing[rows], molecule[rows]
-    looks, types = _described(mols, inside, crossing, molecule, closures != 0)
+    looks, types = _described(graph, pair, inside, crossing, molecule, closures != 0)
     sizes = [crossing.sum(1), inside.sum(1) / n, np.full(len(rows), n / _SIZE_SCALE)]
     shared = np.log(same[by_cost])
     cuts = np.column_stack([*looks, cost, *sizes, shared]).astype(np.float32)
     return Fragments(counts, cost, inside, cuts, types, molecule)
-
-
-@dataclass(frozen=True, eq=False)
-class _Isomers:
-    """Molecules of one formula that have as many bonds."""
-
-    together: MolecularGraph  # all of them as one graph that falls apart
-    element: NDArray[np.int64]  # (M, N)
-    pair: NDArray[np.int64]  # atoms of each bond, as numbered in its molecule, (M, b, 2)
-    cost: NDArray[np.float32]  # of cutting each bond, (M, b)
-
-    @classmethod
-    def of(cls, graphs: Sequence[MolecularGraph]) -> "_Isomers":
-        element, pair, bond_class = (
-            np.stack([getattr(graph, name) for graph in graphs])
-            for name in ("element", "pair", "bond_class")
-        )
-        first_atom = element.shape[1] * np.arange(len(graphs))[:, None, None]
-        together = MolecularGraph(
-            element.ravel(), (pair + first_atom).reshape(-1, 2), bond_class.ravel(),
-            graphs[0].hydrogens,
-        )  # fmt: skip
-        return cls(together, element, pair, together.cost.reshape(bond_class.shape))
 
 
 def _bounds(molecule: NDArray[np.int64], m: int) -> list[slice]:
@@ -200,7 +184,8 @@ def _times(
 
 
 def _atom_sets(
-    mols: _Isomers,
+    pair: NDArray[np.int64],
+    n: int,
     twice: tuple[NDArray[np.int64], NDArray[np.int64]],
     thrice: NDArray[np.int64],
     under: NDArray[np.uint64],
@@ -213,7 +198,7 @@ def _atom_sets(
     number, and bonds whose numbers add up to nothing (in the field of two) part it. The side of an
     atom is the parity of the cut bonds between it and the root.
     """
-    (m, n), b, words = mols.element.shape, mols.pair.shape[1], under.shape[1]
+    m, b, words = *pair.shape[:2], under.shape[1]
     everything = np.frombuffer(((1 << n) - 1).to_bytes(8 * words, "little"), np.uint64)
     of_bond, bridge = np.repeat(np.arange(m), b), closures == 0
     of_one = under[bridge]
@@ -224,7 +209,7 @@ def _atom_sets(
     nested = (under[one] & under[two]).any(1)
     of_two[bridge[one] & ~nested] ^= everything
     in_ring = ~bridge[one]
-    three, of_three = _of_three(mols.pair.reshape(-1, 2), thrice, under, closures)
+    three, of_three = _of_three(pair.reshape(-1, 2), thrice, under, closures)
     sides = [of_one, of_one ^ everything, of_two, of_two[in_ring] ^ everything, of_three]
     packed = np.concatenate([*sides, np.broadcast_to(everything, (m, words))]) & everything
     bonds = [of_bond[bridge], of_bond[bridge], of_bond[one], of_bond[one[in_ring]], of_bond[three]]
@@ -273,7 +258,7 @@ def _of_three(
 
 
 def _spanning_trees(
-    pair: NDArray[np.int64], n: int
+    pair: NDArray[np.int64], ends: NDArray[np.int64], n: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Atoms below each bond, none for ring closures; and closures that it lies under, (M b,).
 
@@ -281,7 +266,6 @@ def _spanning_trees(
     and equal for two bonds that only together part the molecule.
     """
     m, b = pair.shape[:2]
-    ends = (pair + n * np.arange(m)[:, None, None]).reshape(-1, 2)
     start, stop = np.concatenate([ends, ends[:, ::-1]]).T  # either way along each bond
     # Of each atom: the next one towards the first atom of its molecule, which is its own, and the
     # bond that leads there.
@@ -317,13 +301,12 @@ def _spanning_trees(
     return under, closures
 
 
-def _hydrogens(mols: _Isomers) -> NDArray[np.float32]:
-    """Of each atom, (M, N), by its valence; what charges and [nH] hide is shared."""
-    graph = mols.together
+def _hydrogens(graph: MolecularGraph, m: int) -> NDArray[np.float32]:
+    """Of each atom of M isomers, (M, N), by its valence; what charges and [nH] hide is shared."""
     orders = _ORDER[graph.bond_class].repeat(2)
     used = np.bincount(graph.pair.ravel(), orders, len(graph.element)).astype(np.float32)
     free = np.clip(np.floor(_VALENCE[graph.element] - used + 0.25), 0, None)
-    free = free.reshape(mols.element.shape)
+    free = free.reshape(m, -1)
     free[~free.any(1)] = 1  # nothing says where they are
     return np.asarray(
         free * (graph.hydrogens / free.sum(1, keepdims=True, dtype=np.float64)).astype(np.float32)
@@ -331,16 +314,17 @@ def _hydrogens(mols: _Isomers) -> NDArray[np.float32]:
 
 
 def _described(
-    mols: _Isomers,
+    graph: MolecularGraph,
+    pair: NDArray[np.int64],
     inside: NDArray[np.bool_],
     crossing: NDArray[np.float32],
     molecule: NDArray[np.int64],
     in_ring: NDArray[np.bool_],
 ) -> tuple[list[NDArray[Any]], NDArray[np.float32]]:
     """Columns of `Fragments.cuts` up to the cost, and the atom types; cut bonds are 1 in (C, b)."""
-    (m, n), graph = mols.element.shape, mols.together
+    m, n = len(pair), inside.shape[1]
     bonded = np.zeros((m, n, n), np.float32)
-    (low, high), each = mols.pair.transpose(2, 0, 1), np.arange(m)[:, None]
+    (low, high), each = pair.transpose(2, 0, 1), np.arange(m)[:, None]
     bonded[each, low, high] = bonded[each, high, low] = 1
     of_each, within = _bounds(molecule, m), inside.astype(np.float32)
     to_inside = _times(within, of_each, bonded)

@@ -17,13 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct
-from duallgd_cli.chem.elements import (
-    ELECTRON_MASS_DA,
-    HYDROGEN,
-    INDEX,
-    N_ELEMENTS,
-    SYMBOLS,
-)
+from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, INDEX, N_ELEMENTS, SYMBOLS
 from duallgd_cli.formulas.composition import RARER, PartTable, hydrocarbons
 from duallgd_cli.spectra.annotation import LEAST_EXCESS, TOLERANCE, excess
 from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum

@@ -15,12 +15,7 @@ from duallgd_cli.results import OK, references, sentences
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean, resolved
 from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.types import PREDICTED, Feature
-from duallgd_cli.writers.formats import (
-    SPECTRUM_COLUMNS,
-    resolve_format,
-    table,
-    write_pieces,
-)
+from duallgd_cli.writers.formats import SPECTRUM_COLUMNS, resolve_format, table, write_pieces
 
 COLUMNS: Final = (
     *SPECTRUM_COLUMNS, "rank", "formula", "probability", "ppm", "explained_intensity",

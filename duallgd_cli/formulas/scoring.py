@@ -98,9 +98,8 @@ def formula_model() -> FormulaModel:
         Table(arrays[f"{name}.code"], arrays[f"{name}.log_odds"])
         for name in ("losses", "fragments")
     )
+    prior, explanation, scorer = map(network, ("prior", "explanation", "scorer"))
     numbers = (float(arrays[name]) for name in ("sharpness", "unlisted"))
-    networks = (network(name) for name in ("prior", "explanation", "scorer"))
-    prior, explanation, scorer = networks
     return FormulaModel(prior, explanation, losses, fragments, scorer, *numbers)
 
 

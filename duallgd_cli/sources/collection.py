@@ -130,7 +130,6 @@ class Collection:
 
 def molecule_of(graph: MolecularGraph) -> "Mol | None":
     """A known molecule with its hydrogens, an odd electron being that of a cation; None if none."""
-    from duallgd_cli.chem.hydrogens import Rejection
     from duallgd_cli.chem.molecule import assemble
 
     n = len(graph.element)
@@ -140,7 +139,7 @@ def molecule_of(graph: MolecularGraph) -> "Mol | None":
     if not formula.has_even_electrons:
         formula = replace(formula, charge=1)
     made = assemble(formula, bonds_between(graph, np.arange(n), n).astype(np.int8))
-    return None if isinstance(made, Rejection) else made
+    return None if isinstance(made, str) else made
 
 
 def _are_sound(kept: Mapping[str, NDArray[Any]]) -> bool:

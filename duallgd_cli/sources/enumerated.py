@@ -70,7 +70,7 @@ class Enumerated:
         if query.constraints is not None:
             most, core = _LOOKED_AT, query.constraints.core_molecule()
         near = mols_of_graphs(self.collection.near(query.fingerprint, query.formula))
-        known = chain(() if core is None else (core,), near)
+        known = near if core is None else [core, *near]
         near_by = query.allowed(changed(known, query.formula, blocks))
         joined = query.allowed(together(blocks, query.formula, bit_scores(query), most))
         first = islice(joined, _PUT_TOGETHER)
@@ -150,13 +150,14 @@ def changed(
     They are made when they are asked for, each with what is added to the log-odds of its bits.
     Blocks may be put in place of a group or a hydrogen.
     """
-    each = (islice(edited(mol, formula, blocks), _MOST_OF_ONE) for mol in known)
-    return ((mol, _OF_A_CHANGE) for mol in chain.from_iterable(each))
+    for mol in known:
+        for made in islice(edited(mol, formula, blocks), _MOST_OF_ONE):
+            yield made, _OF_A_CHANGE
 
 
-def mols_of_graphs(graphs: Iterable[MolecularGraph]) -> Iterable[Mol]:
+def mols_of_graphs(graphs: Iterable[MolecularGraph]) -> list[Mol]:
     """Known molecules with their hydrogens; those that are none are left out."""
-    return filter(None, map(molecule_of, graphs))
+    return list(filter(None, map(molecule_of, graphs)))
 
 
 def bit_scores(query: Query) -> NDArray[np.float64]:

@@ -142,17 +142,18 @@ class Known:
         from duallgd_cli.chem.identity import parse_smiles
         from duallgd_cli.sources.library import best_hit, probability_of
 
-        hit = best_hit(self.matches, str(formula), self.n_peaks)
+        hit = best_hit(self.matches, str(formula))
         if hit is None:
             return {**self.matches[0].values(), "offered": False} if self.matches else None
-        best, about = hit
+        best, rival = hit
         values = best.values()
+        probability = probability_of(best.score, best.peaks, self.n_peaks, rival)
         fault = "" if self.guide is None else self.guide.fault(parse_smiles(values["smiles"]))
         return {
             **values,
             "offered": not fault,
             "found": best.is_found,
-            "probability": round(probability_of(about), 4),
+            "probability": round(probability, 4),
         }
 
 

@@ -4,16 +4,15 @@ Spectra are read once and kept. A spectrum is compared by matchms with those tha
 it: by the cosine score where the precursors agree, by the modified cosine score otherwise.
 
 How probable it is that the best hit is right says a logistic model of hits whose structure has the
-formula of the query. It was fitted by the study ``library.py`` on spectra of MassBank, each
-searched in those of all other contributors: half of the weight is on libraries that hold the
-molecule, half on the same libraries without it.
+formula of the query. It was fitted on spectra of MassBank, each searched in those of all other
+contributors: half of the weight is on libraries that hold the molecule, half on the same libraries
+without it.
 
 L spectra of a library, K peaks of all of them.
 """
 
 import logging
 import math
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -47,6 +46,13 @@ Floats = NDArray[np.float64]
 
 _KIND: Final = "library-2"
 _MOST_SPECTRA: Final = 500_000
+# Columns of a library that are numbers, and all that are kept of it.
+_NUMBERS: Final = {
+    "precursor_mz": np.float64, "polarity": np.int8, "n_peaks": np.int64,
+    "mz": np.float64, "intensity": np.float32,
+}  # fmt: skip
+_TEXTS: Final = ("smiles", "names", "left_out")
+_DTYPES: Final = dict.fromkeys(_TEXTS, np.uint8) | _NUMBERS
 # Of a spectrum of the library the most intense peaks, wherever they lie.
 KEPT: Final = CleaningSettings(max_peaks=100, isotope_margin_da=math.inf)
 _LOOKED_UP: Final = 50  # peaks of a spectrum, for which others that share them are looked up
@@ -58,15 +64,11 @@ _LEAST_PEAKS: Final = 4
 _FOUND: Final = 0.7
 _ALIKE: Final = 0.5
 _MOST_ALIKE: Final = 6
-# Weights of `features_of`, in its order.
-WEIGHTS: Final = {
-    "constant": -0.177,
-    "similarity": 2.062,
-    "similarity_by_peaks": 0.926,
-    "query_peaks": -0.26,
-    "rival": -2.464,
-    "margin": 2.848,
-}
+# Of the logistic model.
+_WEIGHTS: Final = {
+    "constant": -0.177, "similarity": 2.062, "similarity_by_peaks": 0.926, "query_peaks": -0.26,
+    "rival": -2.464, "margin": 2.848,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,29 +128,18 @@ def analogues_among(matches: Iterable[Match]) -> list[StructureRow]:
     return list(best.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """The best hit of one spectrum, of the formula of its hypothesis."""
-
-    similarity: float  # score of `Match`, 0 to 1
-    matched_peaks: int
-    query_peaks: int  # of the spectrum that was searched, cleaned
-    # Highest similarity of another structure with this formula and precursor, if there is any.
-    next_similarity: float | None = None
-
-
-def best_hit(matches: Iterable[Match], formula: str, query_peaks: int) -> tuple[Match, Hit] | None:
+def best_hit(matches: Iterable[Match], formula: str) -> tuple[Match, float | None] | None:
     """The best match whose precursor agrees and whose structure has a formula; None without any.
 
-    Matches are of one spectrum of so many peaks, cleaned, as `Library.search` gives them.
+    Matches are as `Library.search` gives them. The score of the best one of another structure with
+    this formula and precursor comes along, if there is any.
     """
     fitting = [match for match in matches if match.is_same and _named(match.smiles)[0] == formula]
     if not fitting:
         return None
-    best = fitting[0]
-    block = _named(best.smiles)[1]
+    block = _named(fitting[0].smiles)[1]
     others = (match.score for match in fitting if _named(match.smiles)[1] != block)
-    return best, Hit(best.score, best.peaks, query_peaks, max(others, default=None))
+    return fitting[0], max(others, default=None)
 
 
 @lru_cache(maxsize=10_000)  # libraries have many spectra of one compound
@@ -158,27 +149,30 @@ def _named(smiles: str) -> tuple[str, str]:
     return _formula(mol), identity.inchikey_block(mol)
 
 
-def features_of(hit: Hit) -> tuple[float, ...]:
-    """What the probability depends on, in the order of `WEIGHTS`."""
-    has_rival = hit.next_similarity is not None
-    return (
-        1.0,
-        hit.similarity,
-        hit.similarity * math.log(max(1, hit.matched_peaks)),
-        math.log(max(1, hit.query_peaks)),
-        float(has_rival),
-        hit.similarity - (hit.next_similarity or 0.0) if has_rival else 0.0,
-    )
-
-
-def probability_of(hit: Hit) -> float:
+def probability_of(
+    similarity: float, matched_peaks: int, query_peaks: int, next_similarity: float | None = None
+) -> float:
     """The probability that the structure of a hit is the right one, between 0 and 1.
 
     It rises with the similarity and with matched peaks, and falls as another structure comes near.
     Before anything is measured, it is taken for even whether the library holds the molecule.
+
+    Args:
+        similarity: Score of its `Match`.
+        matched_peaks: Of it.
+        query_peaks: Of the spectrum that was searched, cleaned.
+        next_similarity: Of the best other structure, see `best_hit`.
     """
-    terms = zip(WEIGHTS.values(), features_of(hit), strict=True)
-    return 1 / (1 + math.exp(-sum(weight * value for weight, value in terms)))
+    log_odds = (
+        _WEIGHTS["constant"]
+        + _WEIGHTS["similarity"] * similarity
+        + _WEIGHTS["similarity_by_peaks"] * similarity * math.log(max(1, matched_peaks))
+        + _WEIGHTS["query_peaks"] * math.log(max(1, query_peaks))
+    )
+    if next_similarity is not None:
+        log_odds += _WEIGHTS["rival"]
+        log_odds += _WEIGHTS["margin"] * (similarity - next_similarity)
+    return 1 / (1 + math.exp(-log_odds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,8 +205,7 @@ class Library:
         place = cache_folder() / "guide" / f"{sha256(path)}.{_KIND}.npz"
         arrays = _kept(place) or _made(path, place)
         smiles, names, reasons = (
-            arrays.pop(name).tobytes().decode().splitlines()
-            for name in ("smiles", "names", "left_out")
+            arrays.pop(name).tobytes().decode().splitlines() for name in _TEXTS
         )
         said = "".join(reasons)
         if not smiles:
@@ -346,40 +339,28 @@ def _made(path: Path, place: Path) -> dict[str, NDArray[Any]]:
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Texts are one array, a line each."""
     refused: Counter[str] = Counter()
-    smiles, names = bytearray(), bytearray()
-    precursor_mz, polarity, n_peaks = array("d"), array("b"), array("q")
-    mz, intensity = bytearray(), bytearray()  # objects would take ten times as much
+    n_spectra, columns = 0, {name: bytearray() for name in _DTYPES}  # lists would take ten times
     for spectrum in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
+        n_spectra += 1
         fields = canonical(spectrum.metadata)
         texts = [fields.get(name, "") for name in ("smiles", "inchi")]
         given, inchi = ("" if is_missing(text) else text.strip().strip('"') for text in texts)
         structure = given or identity.smiles_of_inchi(inchi)
         item = clean(spectrum, KEPT)
-        why = _fault(item, structure)
-        if why or item.precursor_mz is None:
+        if why := _fault(item, structure):
             refused[why] += 1
             continue
-        smiles += _line(structure)
-        names += _line(compound_name(item.metadata) or item.spectrum_id)
-        precursor_mz.append(item.precursor_mz)
-        polarity.append(item.polarity)
-        n_peaks.append(item.mz.size)
-        mz += item.mz.astype(np.float64).tobytes()
-        intensity += item.intensity.astype(np.float32).tobytes()
-    if len(n_peaks) + refused.total() > _MOST_SPECTRA:
+        numbers = (item.precursor_mz, item.polarity, item.mz.size, item.mz, item.intensity)
+        columns["smiles"] += _line(structure)
+        columns["names"] += _line(compound_name(item.metadata) or item.spectrum_id)
+        for name, values in zip(_NUMBERS, numbers, strict=True):
+            columns[name] += np.asarray(values, _DTYPES[name]).tobytes()
+    if n_spectra > _MOST_SPECTRA:
         raise UsageError(
             f"{path} holds more than {_MOST_SPECTRA:,} spectra; keep those of likely compounds"
         )
-    return {
-        "smiles": np.frombuffer(smiles, np.uint8),
-        "names": np.frombuffer(names, np.uint8),
-        "left_out": np.frombuffer(_line(left_out(refused, "spectrum", "spectra")), np.uint8),
-        "precursor_mz": np.frombuffer(precursor_mz, np.float64),
-        "polarity": np.frombuffer(polarity, np.int8),
-        "n_peaks": np.frombuffer(n_peaks, np.int64),
-        "mz": np.frombuffer(mz, np.float64),
-        "intensity": np.frombuffer(intensity, np.float32),
-    }
+    columns["left_out"] += _line(left_out(refused, "spectrum", "spectra"))
+    return {name: np.frombuffer(column, _DTYPES[name]) for name, column in columns.items()}
 
 
 def _line(text: str) -> bytes:

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.molecule import Mol, assemble, is_internal_salt
 from duallgd_cli.chem.repair import repair
 from duallgd_cli.chem.valence import ORDINARY, TIERS, USUAL
@@ -133,13 +132,13 @@ def _molecule(
     """
     best, is_repaired = assemble(formula, matrix, ORDINARY), False
     for tiers in (ORDINARY, (USUAL,)):
-        if not isinstance(best, Rejection) and (tiers == ORDINARY or not is_internal_salt(best)):
+        if not isinstance(best, str) and (tiers == ORDINARY or not is_internal_salt(best)):
             continue
         fixed = repair(formula, matrix, log_prob, tiers)
         if fixed is None:
             break  # fewer types of atoms mend no more
-        if not isinstance(result := assemble(formula, fixed, tiers), Rejection):
+        if not isinstance(result := assemble(formula, fixed, tiers), str):
             best, is_repaired = result, True
-    if isinstance(best, Rejection):
+    if isinstance(best, str):
         best = assemble(formula, matrix, TIERS)
-    return (None, False, best.reason) if isinstance(best, Rejection) else (best, is_repaired, "")
+    return (None, False, best) if isinstance(best, str) else (best, is_repaired, "")

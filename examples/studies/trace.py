@@ -29,7 +29,6 @@ from duallgd_cli.chem import parts
 from duallgd_cli.chem.adduct import parent_formula
 from duallgd_cli.chem.elements import ATOMIC_NUMBERS, FINGERPRINT_BITS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.hydrogens import Rejection
 from duallgd_cli.chem.identity import FINGERPRINT_RADIUS, canonical_smiles
 from duallgd_cli.chem.molecule import assemble
 from duallgd_cli.chem.repair import repair
@@ -169,16 +168,16 @@ def ending(
 ) -> Ending:
     """The molecule of the drawn bonds, after the smallest repair where they are none."""
     mol, after = assemble(formula, bond_class), ""
-    if isinstance(mol, Rejection):
+    if isinstance(mol, str):
         mended = repair(formula, bond_class, log_prob)
         if mended is not None:
             mol, after = assemble(formula, mended), ", after repair of single bonds"
-    if isinstance(mol, Rejection):
+    if isinstance(mol, str):
         at = places(formula.atom_class, bond_class) * (1, -1)
         first, last = at.min(0), at.max(0)
         room = (np.array([WIDTH, HEIGHT]) - 40) / np.maximum(last - first, 1e-6)
         at = (at - (first + last) / 2) * min(30.0, float(room.min())) + (WIDTH / 2, HEIGHT / 2)
-        return Ending(None, f"no molecule: {mol.reason}", at, "")
+        return Ending(None, f"no molecule: {mol}", at, "")
     rdDepictor.Compute2DCoords(mol)
     canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
     options = canvas.drawOptions()

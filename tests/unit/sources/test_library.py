@@ -12,7 +12,6 @@ from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.sources import library
 from duallgd_cli.sources.known import Known
 from duallgd_cli.sources.library import (
-    Hit,
     Library,
     Match,
     analogues_among,
@@ -159,14 +158,14 @@ def test_a_probability_rises_with_similarity_and_peaks_and_falls_as_another_come
     one, other, first, second, peaks, rival, nearer
 ):
     (lower, higher), (few, many) = sorted((one, other)), sorted((first, second))
-    least = probability_of(Hit(lower, few, peaks, rival))
+    least = probability_of(lower, few, peaks, rival)
 
     assert 0 < least < 1
-    assert least <= probability_of(Hit(higher, few, peaks, rival))
-    assert least <= probability_of(Hit(lower, many, peaks, rival))
+    assert least <= probability_of(higher, few, peaks, rival)
+    assert least <= probability_of(lower, many, peaks, rival)
     if rival is not None:
         far, near = sorted((rival, nearer))
-        of_near, of_far = (probability_of(Hit(one, few, peaks, score)) for score in (near, far))
+        of_near, of_far = (probability_of(one, few, peaks, score) for score in (near, far))
         assert of_near <= of_far
 
 
@@ -185,12 +184,12 @@ MATCHES = (
 
 
 def test_the_best_of_the_formula_is_taken_and_other_structures_are_its_rivals():
-    assert best_hit(MATCHES, "C9H8O4", 12) == (MATCHES[2], Hit(0.9, 7, 12, 0.8))
-    assert best_hit(MATCHES[:4], "C9H8O4", 12) == (MATCHES[2], Hit(0.9, 7, 12, None))
-    assert best_hit(MATCHES, "C2H6O", 1) == (MATCHES[1], Hit(0.98, 9, 1, None))
-    assert best_hit(MATCHES, "CH4", 12) is best_hit([], "C9H8O4", 12) is None
+    assert best_hit(MATCHES, "C9H8O4") == (MATCHES[2], 0.8)
+    assert best_hit(MATCHES[:4], "C9H8O4") == (MATCHES[2], None)
+    assert best_hit(MATCHES, "C2H6O") == (MATCHES[1], None)
+    assert best_hit(MATCHES, "CH4") is best_hit([], "C9H8O4") is None
     others = [match(0.9, smiles) for smiles in ("[Fe]CCO", "CC[Se]C")]  # without a formula here
-    assert best_hit(others, "C9H8O4", 3) is None
+    assert best_hit(others, "C9H8O4") is None
 
 
 @pytest.mark.parametrize(("forbidden", "offered"), [((), True), (("[OX2H]",), False)])
@@ -200,7 +199,7 @@ def test_a_match_is_offered_where_it_is_as_the_guide_says(forbidden, offered):
     found = known.match(Formula.parse("C9H8O4"))
 
     assert (found["smiles"], found["offered"], found["found"]) == (ASPIRIN, offered, True)
-    assert found["probability"] == round(probability_of(Hit(0.9, 7, 12, 0.8)), 4)
+    assert found["probability"] == round(probability_of(0.9, 7, 12, 0.8), 4)
     assert known.match(Formula.parse("CH4"))["offered"] is False
     assert Known(None).match(Formula.parse("CH4")) is None
 
@@ -208,10 +207,10 @@ def test_a_match_is_offered_where_it_is_as_the_guide_says(forbidden, offered):
 @pytest.mark.parametrize(
     ("hit", "probability"),
     [
-        (Hit(0.95, 12, 15), 0.963),  # nothing else of the formula
-        (Hit(0.95, 12, 15, 0.93), 0.702),  # an isomer that is as similar
-        (Hit(0.3, 1, 5, 0.0), 0.170),
+        ((0.95, 12, 15), 0.963),  # nothing else of the formula
+        ((0.95, 12, 15, 0.93), 0.702),  # an isomer that is as similar
+        ((0.3, 1, 5, 0.0), 0.170),
     ],
 )
 def test_hits_as_they_come(hit, probability):
-    assert round(probability_of(hit), 3) == probability
+    assert round(probability_of(*hit), 3) == probability
