@@ -10,9 +10,10 @@ import torch
 
 from duallgd_cli.chem.elements import HYDROGEN, LOWEST_VALENCES, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.peaks import PeakRows
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.duallgd import Condition, DualLGD
+from duallgd_cli.model.encoder import _BY_ROW as BY_ROW
+from duallgd_cli.model.encoder import PeakBatch
 from duallgd_cli.model.settings import DenoiserSettings, EncoderSettings, ModelSettings
 
 N_BITS = 4096
@@ -115,23 +116,39 @@ def made_molecules(count, seed=1, smallest=3, largest=9, fold=None):
 
 
 def made_peaks(n_rows, seed=1):
-    """Rows of a made spectrum: fragments of an ion that holds them all."""
+    """A made spectrum, a batch of its own: fragments of an ion that holds them all."""
     rng = np.random.default_rng(seed)
     parent = rng.integers(1, 20, N_ELEMENTS).astype(np.float32)
-    return PeakRows(
-        subformula=np.floor(parent * rng.random((n_rows, N_ELEMENTS))).astype(np.float32),
-        numbers=(rng.random((n_rows, 5)) * [1, 5, 500, 1, 60]).astype(np.float32),
-        carrier=rng.integers(0, 3, n_rows),
-        parent=parent,
-        adduct=int(rng.integers(5)),
-        instrument=int(rng.integers(3)),
+    subformula = np.floor(parent * rng.random((n_rows, N_ELEMENTS))).astype(np.float32)
+    numbers = (rng.random((n_rows, 5)) * [1, 5, 500, 1, 60]).astype(np.float32)
+    carrier, ion = rng.integers(0, 3, n_rows), (int(rng.integers(5)), int(rng.integers(3)))
+    return PeakBatch(
+        torch.from_numpy(subformula)[None],
+        *torch.from_numpy(numbers.T.copy()).unsqueeze(1)[:4],
+        torch.from_numpy(carrier)[None],
+        torch.from_numpy(numbers[:, 4].copy())[None],
+        torch.ones(1, n_rows, dtype=torch.bool),
+        torch.from_numpy(parent)[None],
+        *(torch.tensor([index]) for index in ion),
     )
 
 
 def some_rows(spectrum, index):
     """Some rows of a spectrum, in this order."""
-    parts = (spectrum.subformula[index], spectrum.numbers[index], spectrum.carrier[index])
-    return replace(spectrum, **dict(zip(("subformula", "numbers", "carrier"), parts, strict=True)))
+    return replace(spectrum, **{name: getattr(spectrum, name)[:, index] for name in BY_ROW})
+
+
+def peak_batch(spectra):
+    """Several spectra as one batch, padded to the longest, and none to one row."""
+    size = max([1, *(s.mask.shape[1] for s in spectra)])
+    parts = {}
+    for name in PeakBatch.__dataclass_fields__:
+        tensors = [getattr(s, name) for s in spectra]
+        if name in BY_ROW:
+            ends = [t.new_zeros(1, size - t.shape[1], *t.shape[2:]) for t in tensors]
+            tensors = [torch.cat(both, 1) for both in zip(tensors, ends, strict=True)]
+        parts[name] = torch.cat(tensors)
+    return PeakBatch(**parts)
 
 
 def transition_matrix(alpha, marginal):

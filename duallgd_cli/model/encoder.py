@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot, relu, scaled_dot_product_attention
 
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.model.settings import EncoderSettings
-from duallgd_cli.model.tensors import constants, map_tensors
+from duallgd_cli.model.tensors import Movable, constants, map_tensors
 
 _N_ADDUCTS: Final = 16
 N_INSTRUMENTS: Final = 3
@@ -37,7 +37,7 @@ _BY_ROW: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class PeakBatch:
+class PeakBatch(Movable):
     """Peaks, padded; see `spectra.types.AnnotatedSpectrum`."""
 
     subformula: Tensor  # counts of the fragment ions, float (B, K, N_ELEMENTS)
@@ -51,10 +51,6 @@ class PeakBatch:
     parent: Tensor  # counts of the whole ion, float (B, N_ELEMENTS)
     adduct: Tensor  # index of the adduct, int64 (B,)
     instrument: Tensor  # 0 unknown, 1 orbitrap, 2 qtof, int64 (B,)
-
-    def to(self, device: torch.device) -> "PeakBatch":
-        """The same on another device."""
-        return map_tensors(self, lambda tensor: tensor.to(device))
 
     def by_length(self, n_spectra: int) -> Iterator[tuple[Tensor, "PeakBatch"]]:
         """Batches of at most so many spectra of like numbers of rows, with hardly any padding left.

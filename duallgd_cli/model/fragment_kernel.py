@@ -22,7 +22,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.encoder import PeakBatch
-from duallgd_cli.model.tensors import map_tensors, minimum
+from duallgd_cli.model.tensors import Movable, minimum
 
 # A sub-formula's place in the table of fragments and losses, a remainder: two of them seldom meet.
 N_PLACES: Final = 262_139
@@ -80,7 +80,7 @@ class _Sparse:
 
 
 @dataclass(frozen=True, eq=False)
-class FragmentKernel:
+class FragmentKernel(Movable):
     """Chances of fingerprint bits by the known molecules whose spectra are alike."""
 
     mixing: Tensor  # factor of the encoder's logits, of these, and what is added, (3,)
@@ -133,10 +133,6 @@ class FragmentKernel:
             bits=_Sparse.of(bits, owner, torch.ones(len(bits)), FINGERPRINT_BITS),
             mean=torch.bincount(bits, minlength=FINGERPRINT_BITS) / n_known,
         )
-
-    def to(self, device: torch.device) -> "FragmentKernel":
-        """The same on another device."""
-        return map_tensors(self, lambda tensor: tensor.to(device))
 
     def chance(self, peaks: PeakBatch) -> Tensor:
         """Chance of each bit, float32 (B, F)."""

@@ -6,7 +6,6 @@ M pairs, K fingerprint bits, C bond classes.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import count, islice
 from typing import Final
 
@@ -22,8 +21,8 @@ from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.diffusion.sampler import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
-from duallgd_cli.model.settings import DiffusionSettings, ModelSettings
-from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.model.settings import ModelSettings
+from duallgd_cli.model.tensors import Movable, constants
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.train.settings import TrainingSettings
 
@@ -134,7 +133,7 @@ class MoleculeCollator:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphBatch:
+class GraphBatch(Movable):
     """What a step of the denoiser needs, on one device."""
 
     bond_class: Tensor  # clean classes, int64 (B, M), none at padding
@@ -157,18 +156,11 @@ def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """
     diffusion, clean, mask = model.settings.diffusion, batch.bond_class, batch.pair_mask
     t = (1 + torch.floor(batch.level * diffusion.n_steps).long()).clamp_max(diffusion.n_steps)
-    share, marginal = _process(diffusion, t.device)
+    marginal, share = constants(diffusion.marginal, t.device), alpha_bar(diffusion.n_steps, t.device)
     noisy = torch.where(mask, corrupt(clean, share[t], marginal, batch.uniform), 0)
     logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
     losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
     return (losses * mask.flatten()).sum(), mask.sum()
-
-
-@lru_cache(maxsize=8)
-@torch.inference_mode(False)
-def _process(settings: DiffusionSettings, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Signal share by step and bond marginal, copied to a device once: a copy waits for the GPU."""
-    return alpha_bar(settings.n_steps).to(device), torch.tensor(settings.marginal, device=device)
 
 
 def graph_batch(
@@ -254,8 +246,8 @@ class DecoderStage:
         totals = torch.zeros(len(steps), 2)
         for number, members in enumerate(plan.epoch(molecules.n_heavy[rows], 0)):
             size = int(plan.padded(molecules.n_heavy[rows[members]]).max())
-            batch = graph_batch(clean, (rows[members], size), np.random.default_rng((7, number)))
-            batch = map_tensors(batch, lambda x: x.to(device))
+            generator = np.random.default_rng((7, number))
+            batch = graph_batch(clean, (rows[members], size), generator).to(device)
             for t, total in zip(steps, totals, strict=True):
                 noised = replace(batch, level=torch.full_like(batch.level, (t - 0.5) / n_steps))
                 total += torch.stack(bond_loss(model, noised)).cpu()

@@ -10,7 +10,6 @@ import torch
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.model.encoder import PackedBatch, PeakBatch
 from duallgd_cli.model.rewritten import for_inference
@@ -24,6 +23,7 @@ from tests.made_graphs import (
     FORMULAS,
     condition,
     made_peaks,
+    peak_batch,
     noisy_bonds,
     real_pairs,
     small_settings,

@@ -6,7 +6,6 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits as entropy
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import (
@@ -21,7 +20,7 @@ from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.sources.collection import known_molecules
 from duallgd_cli.train import encoder as module
 from duallgd_cli.train.encoder import fit_kernel, known_spectra
-from tests.made_graphs import made_peaks, some_rows
+from tests.made_graphs import made_peaks, peak_batch, some_rows
 from tests.made_prepared import SPECTRA, made_spectra
 
 BITS = [[1, 5, 9], [1, 6], [2, 5, 4095], [3]]

@@ -10,7 +10,6 @@ from scipy.sparse.csgraph import shortest_path
 from torch.nn import functional
 
 from duallgd_cli.chem.elements import HEAVY, LOWEST_VALENCES
-from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.model import layers, tensors
 from duallgd_cli.model.duallgd import MAX_HOPS, MIN_PROBABILITY, graph_features, keep_bits
 from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch, count_features
@@ -23,7 +22,7 @@ from duallgd_cli.model.tensors import (
     projection,
     softmax_attention,
 )
-from tests.made_graphs import dense_attention, incidence, made_peaks, some_rows
+from tests.made_graphs import dense_attention, incidence, made_peaks, peak_batch, some_rows
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 7, 2, 8
 
@@ -252,7 +251,7 @@ def test_a_spectrum_in_a_batch_has_the_logits_it_has_alone_its_peaks_in_any_orde
 
     assert together.isfinite().all()
     for row, spectrum in enumerate(spectra):
-        turned = some_rows(spectrum, np.random.default_rng(5).permutation(len(spectrum.carrier)))
+        turned = some_rows(spectrum, np.random.default_rng(5).permutation(spectrum.mask.shape[1]))
         torch.testing.assert_close(together[row], net(peak_batch([turned]))[0], **NEAR)
 
 
@@ -276,13 +275,12 @@ def test_many_spectra_have_the_logits_and_gradients_of_one_padded_batch(monkeypa
 
 def test_the_formula_and_a_missing_energy_are_told_and_gradients_are_finite():
     net, known, empty = encoder(), made_peaks(4), made_peaks(0)
-    missing, zero = known.numbers.copy(), known.numbers.copy()
-    missing[:, 4], zero[:, 4] = np.nan, 0
+    missing, zero = (torch.full_like(known.energy_ev, value) for value in (np.nan, 0))
 
-    without = net(peak_batch([replace(known, numbers=missing), empty]))
+    without = net(peak_batch([replace(known, energy_ev=missing), empty]))
     without.sum().backward()
 
-    others = [replace(known, numbers=zero), replace(empty, parent=empty.parent + 1)]
+    others = [replace(known, energy_ev=zero), replace(empty, parent=empty.parent + 1)]
     assert without.isfinite().all()
     assert ((without - net(peak_batch(others))).abs().max(1).values > 1e-4).all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
