@@ -122,33 +122,30 @@ def made_peaks(n_rows, seed=1):
     subformula = np.floor(parent * rng.random((n_rows, N_ELEMENTS))).astype(np.float32)
     numbers = (rng.random((n_rows, 5)) * [1, 5, 500, 1, 60]).astype(np.float32)
     carrier, ion = rng.integers(0, 3, n_rows), (int(rng.integers(5)), int(rng.integers(3)))
+    intensity, ppm, mz, share, energy = torch.from_numpy(numbers.T.copy())
     return PeakBatch(
-        torch.from_numpy(subformula)[None],
-        *torch.from_numpy(numbers.T.copy()).unsqueeze(1)[:4],
-        torch.from_numpy(carrier)[None],
-        torch.from_numpy(numbers[:, 4].copy())[None],
-        torch.ones(1, n_rows, dtype=torch.bool),
-        torch.from_numpy(parent)[None],
+        torch.from_numpy(subformula), intensity, ppm, mz, share, torch.from_numpy(carrier), energy,
+        torch.zeros(n_rows, dtype=torch.int64), torch.from_numpy(parent)[None],
         *(torch.tensor([index]) for index in ion),
-    )
+        torch.tensor([0, 1 + n_rows], dtype=torch.int32), 1 + n_rows,
+    )  # fmt: skip
 
 
 def some_rows(spectrum, index):
     """Some rows of a spectrum, in this order."""
-    return replace(spectrum, **{name: getattr(spectrum, name)[:, index] for name in BY_ROW})
+    n, parts = len(index), {name: getattr(spectrum, name)[index] for name in BY_ROW}
+    of_one = torch.zeros(n, dtype=torch.int64), torch.tensor([0, 1 + n], dtype=torch.int32)
+    return replace(spectrum, **parts, spectrum=of_one[0], start=of_one[1], longest=1 + n)
 
 
 def peak_batch(spectra):
-    """Several spectra as one batch, padded to the longest, and none to one row."""
-    size = max([1, *(s.mask.shape[1] for s in spectra)])
-    parts = {}
-    for name in PeakBatch.__dataclass_fields__:
-        tensors = [getattr(s, name) for s in spectra]
-        if name in BY_ROW:
-            ends = [t.new_zeros(1, size - t.shape[1], *t.shape[2:]) for t in tensors]
-            tensors = [torch.cat(both, 1) for both in zip(tensors, ends, strict=True)]
-        parts[name] = torch.cat(tensors)
-    return PeakBatch(**parts)
+    """Several spectra, each a batch of its own, as one."""
+    names = (*BY_ROW, "parent", "adduct", "instrument")
+    parts = {name: torch.cat([getattr(s, name) for s in spectra]) for name in names}
+    n_rows = torch.tensor([len(s.mz) for s in spectra])
+    start = torch.nn.functional.pad((1 + n_rows).cumsum(0), (1, 0)).int()
+    spectrum = torch.arange(len(spectra)).repeat_interleave(n_rows)
+    return PeakBatch(**parts, spectrum=spectrum, start=start, longest=1 + int(n_rows.max()))
 
 
 def transition_matrix(alpha, marginal):

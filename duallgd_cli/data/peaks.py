@@ -27,15 +27,16 @@ def from_annotated(annotated: AnnotatedSpectrum) -> PeakBatch:
     columns = (
         annotated.intensity, annotated.ppm, annotated.mz, annotated.share, annotated.energy_ev,
     )  # fmt: skip
-    numbers = np.stack(columns)[:, kept].astype(np.float32)
-    intensity, ppm, mz, share, energy = torch.from_numpy(numbers).unsqueeze(1)
-    subformula = annotated.subformula[kept].astype(np.float32).reshape(1, -1, N_ELEMENTS)
+    numbers = torch.from_numpy(np.stack(columns)[:, kept].astype(np.float32))
+    intensity, ppm, mz, share, energy = numbers
+    subformula = annotated.subformula[kept].astype(np.float32).reshape(-1, N_ELEMENTS)
     return PeakBatch(
         torch.from_numpy(subformula), intensity, ppm, mz, share,
-        torch.from_numpy(carrier[kept])[None], energy, torch.ones_like(intensity, dtype=torch.bool),
+        torch.from_numpy(carrier[kept]), energy, torch.zeros(len(kept), dtype=torch.int64),
         torch.from_numpy(parent.astype(np.float32))[None],
         torch.tensor([hypothesis.adduct.index]),
         torch.tensor([instrument_index(hypothesis.feature.first.instrument)]),
+        torch.tensor([0, 1 + len(kept)], dtype=torch.int32), 1 + len(kept),
     )  # fmt: skip
 
 
@@ -48,42 +49,35 @@ def most_intense(intensity: NDArray[np.floating]) -> NDArray[np.int64]:
 def prepared_batch(spectra: PreparedSpectra, rows: Iterable[int]) -> PeakBatch:
     """Prepared spectra, each by itself as a prediction would see it, as one batch."""
     groups = [[int(row)] for row in rows]
-    return _joined([_arrays(spectra, groups, *_rows(spectra, groups))]).padded()
+    return PeakBatch(**_joined([_arrays(spectra, groups, *_rows(spectra, groups))]))
 
 
 def packed_batch(
     sources: Iterable[tuple[PreparedSpectra, Sequence[Sequence[int]], float]],
     generator: np.random.Generator,
 ) -> PackedBatch:
-    """Prepared spectra without padding, made to look like a lab's own run.
+    """Prepared spectra to train on, made to look like a lab's own run.
 
     Peaks go missing, intensities wobble, masses are off, energy or instrument are not recorded. A
     source is prepared spectra, for each spectrum of the batch the numbers of one or more of the
     same ion, of all of whose peaks the most intense count, and the largest share of rows to drop.
     """
-    return _joined([_noised(*source, generator) for source in sources if len(source[1])])
+    parts = [_noised(*source, generator) for source in sources if len(source[1])]
+    return PackedBatch(**_joined(parts))
 
 
-def _joined(parts: Sequence[dict[str, NDArray[Any]]]) -> PackedBatch:
-    """A batch of the spectra of all parts, see `_arrays`."""
+def _joined(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, Any]:
+    """A batch of the spectra of all parts, see `_arrays`, by the names of its attributes."""
     n_before = np.cumsum([0, *(len(part["adduct"]) for part in parts)])
     for part, before in zip(parts, n_before.tolist(), strict=False):
-        part["spectrum"] += before
-        part["bit_spectrum"] += before
+        for name in part.keys() & {"spectrum", "bit_spectrum"}:
+            part[name] += before
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     n_tokens = 1 + np.bincount(joined["spectrum"], minlength=n_before[-1])
-    start = np.concatenate([[0], np.cumsum(n_tokens)]).astype(np.int32)
-    t = {name: torch.from_numpy(values) for name, values in joined.items()}
-    intensity, ppm, mz, share, energy = t["numbers"].T.contiguous().unsqueeze(-1)
-    none, real = torch.zeros(1, dtype=torch.int64), torch.ones(len(mz), 1, dtype=torch.bool)
-    rows = PeakBatch(
-        t["subformula"][:, None], intensity, ppm, mz, share, t["carrier"][:, None], energy,
-        real, none, none, none,
-    )  # fmt: skip
-    return PackedBatch(
-        rows, t["spectrum"], t["parent"], t["adduct"], t["instrument"], torch.from_numpy(start),
-        int(n_tokens.max()), t["bit"], t["bit_spectrum"],
-    )  # fmt: skip
+    joined["start"] = np.concatenate([[0], np.cumsum(n_tokens)]).astype(np.int32)
+    return {"longest": int(n_tokens.max())} | {
+        name: torch.from_numpy(values) for name, values in joined.items()
+    }
 
 
 def _rows(
@@ -110,20 +104,19 @@ def _arrays(
 ) -> dict[str, NDArray[Any]]:
     """Arrays of some spectra with these peaks, those of each after those of the one before."""
     first = np.array([group[0] for group in groups])
-    molecule, adduct = spectra.molecule[first], spectra.adduct[first].astype(np.int64)
+    adduct = spectra.adduct[first].astype(np.int64)
     change = np.array([one.change for one in ADDUCTS], np.float32)
-    bit_spectrum, bit = spectra.molecules.bits_of(molecule)
-    columns = ("intensity", "ppm", "mz", "share", "peak_energy_ev")
+    counts = spectra.molecules.atom_counts[spectra.molecule[first]].astype(np.float32)
+    names = {name: name for name in ("intensity", "ppm", "mz", "share")}
+    columns = names | {"energy_ev": "peak_energy_ev"}
     return {
         "subformula": spectra.subformula[index],
-        "numbers": np.stack([getattr(spectra, n)[index].astype(np.float32) for n in columns], 1),
+        **{to: getattr(spectra, name)[index].astype(np.float32) for to, name in columns.items()},
         "carrier": spectra.carrier[index].astype(np.int64),
         "spectrum": owner,
-        "parent": spectra.molecules.atom_counts[molecule].astype(np.float32) + change[adduct],
+        "parent": counts + change[adduct],
         "adduct": adduct,
         "instrument": spectra.instrument[first].astype(np.int64),
-        "bit": bit,
-        "bit_spectrum": bit_spectrum,
     }
 
 
@@ -133,19 +126,21 @@ def _noised(
     dropout: float,
     generator: np.random.Generator,
 ) -> dict[str, NDArray[Any]]:
-    """The same with noise."""
+    """The same with noise, and what is true of them."""
     index, owner = _rows(spectra, groups)
     lost = generator.random(len(groups), np.float32) * dropout
     seen = generator.random(len(owner), np.float32) >= lost[owner]
     owner = owner[seen]
     arrays = _arrays(spectra, groups, index[seen], owner)
-    values = arrays["numbers"]
-    values[:, 0] *= np.exp(JITTER * generator.standard_normal(len(owner), np.float32))
+    intensity = arrays["intensity"]
+    intensity *= np.exp(JITTER * generator.standard_normal(len(owner), np.float32))
     brightest_of = np.zeros(len(groups), np.float32)
-    np.maximum.at(brightest_of, owner, values[:, 0])
-    values[:, 0] /= np.maximum(brightest_of, 1e-6)[owner]
+    np.maximum.at(brightest_of, owner, intensity)
+    intensity /= np.maximum(brightest_of, 1e-6)[owner]
     off = NOISE_PPM * generator.standard_normal(len(groups), np.float32)
-    values[:, 1] += NOISE_PPM * generator.standard_normal(len(owner), np.float32) + off[owner]
-    values[(generator.random(len(groups)) < ENERGY_DROP)[owner], 4] = np.nan
+    arrays["ppm"] += NOISE_PPM * generator.standard_normal(len(owner), np.float32) + off[owner]
+    arrays["energy_ev"][(generator.random(len(groups)) < ENERGY_DROP)[owner]] = np.nan
     arrays["instrument"][generator.random(len(groups)) < INSTRUMENT_DROP] = 0
-    return arrays
+    first = np.array([group[0] for group in groups])
+    owner, bit = spectra.molecules.bits_of(spectra.molecule[first])
+    return arrays | {"bit": bit, "bit_spectrum": owner}

@@ -316,11 +316,9 @@ def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tenso
     chosen = np.flatnonzero((owner >= 0) & (spectra.spectrum_fold == FOLDS.index("train")))
     kept, weights = list[Tensor](), list[Tensor]()
     for part, peaks in _batches(spectra, chosen):
-        place, weight = places(peaks)
-        spectrum, column = weight.nonzero(as_tuple=True)
-        key = spectrum * N_PLACES + place[spectrum, column]
-        key, inverse = key.unique(return_inverse=True)
-        weights.append(torch.zeros(len(key)).index_add(0, inverse, weight[spectrum, column]))
+        place, weight, spectrum = places(peaks)
+        key, inverse = (spectrum * N_PLACES + place)[weight > 0].unique(return_inverse=True)
+        weights.append(torch.zeros(len(key)).index_add(0, inverse, weight[weight > 0]))
         molecule = torch.from_numpy(owner[part])[key // N_PLACES]
         kept.append(molecule * N_PLACES + key % N_PLACES)
     key, inverse = torch.cat(kept).unique(return_inverse=True)

@@ -16,7 +16,7 @@ from duallgd_cli.data.peaks import MAX_ROWS, from_annotated, packed_batch, prepa
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from duallgd_cli.train.encoder import true_bits
-from tests.made_graphs import BY_ROW, peak_batch
+from tests.made_graphs import BY_ROW, peak_batch, some_rows
 from tests.made_prepared import SPECTRA, cells_of, made_spectra
 from tests.made_spectra import annotated, made_spectrum
 
@@ -45,7 +45,7 @@ def test_a_prepared_spectrum_is_what_a_prediction_would_see(spectra, number):
     for name in ("intensity", "ppm", "mz", "share", "energy_ev"):
         got, wanted = getattr(seen, name), getattr(stored, name)
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=2e-3, equal_nan=True)
-    for name in ("subformula", "carrier", "mask", "parent", "adduct", "instrument"):
+    for name in ("subformula", "carrier", "parent", "adduct", "instrument"):
         np.testing.assert_array_equal(getattr(seen, name), getattr(stored, name))
 
 
@@ -64,9 +64,9 @@ def test_the_most_intense_rows_are_kept_in_their_order():
     many, rows = made_rows(100)
 
     kept = np.flatnonzero(many.intensity > (100 - MAX_ROWS) / 100 + 1e-6)
-    assert rows.mask.tolist() == [[True] * MAX_ROWS]
-    np.testing.assert_array_equal(rows.mz[0], many.mz[kept].astype(np.float32))
-    np.testing.assert_array_equal(rows.subformula[0], many.subformula[kept])
+    assert rows.n_rows.tolist() == [MAX_ROWS]
+    np.testing.assert_array_equal(rows.mz, many.mz[kept].astype(np.float32))
+    np.testing.assert_array_equal(rows.subformula, many.subformula[kept])
 
 
 def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
@@ -77,34 +77,32 @@ def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
 
     rows = from_annotated(annotate(Hypothesis(feature, molecule, dimer)))
 
-    assert (int(rows.adduct), rows.carrier.tolist()) == (BY_NAME["[M+Na]+"].index, [[0, 1]])
+    assert (int(rows.adduct), rows.carrier.tolist()) == (BY_NAME["[M+Na]+"].index, [0, 1])
     np.testing.assert_array_equal(rows.parent[0], molecule.array)
-    np.testing.assert_allclose(rows.mz[0], mz[:2])
+    np.testing.assert_allclose(rows.mz, mz[:2])
 
 
 def test_rows_are_padded_to_the_longest_spectrum(spectra):
     numbers = [*range(len(SPECTRA))][::-1]
+    batch, index = prepared_batch(spectra, numbers), torch.tensor([3, 0, 2])
 
-    batch = prepared_batch(spectra, numbers)
+    padded, mask = batch.padded(index)
 
-    longest = int(batch.mask.sum(1).max())
-    assert batch.mask.shape == (len(SPECTRA), longest)
-    assert len(set(batch.mask.sum(1).tolist())) > 1
-    for b, number in enumerate(numbers):
-        alone, own = prepared_batch(spectra, [number]), batch.mask[b]
+    assert mask.shape[1] == batch.n_rows[index].max() > batch.n_rows[index].min()
+    for b, number in enumerate(numbers[place] for place in index):
+        alone = prepared_batch(spectra, [number])
         for name in BY_ROW:
-            wanted = getattr(alone, name)[0]
-            torch.testing.assert_close(getattr(batch, name)[b][own], wanted, equal_nan=True)
-        np.testing.assert_array_equal(batch.parent[b], alone.parent[0])
-    assert not batch.intensity[~batch.mask].any()
+            got = getattr(padded, name)[b]
+            torch.testing.assert_close(got[mask[b]], getattr(alone, name), equal_nan=True)
+        np.testing.assert_array_equal(padded.parent[b], alone.parent[0])
 
 
 def merged(spectra, group):
     """The most intense rows of several spectra, in their order, as if they were one."""
     alone = [prepared_batch(spectra, [number]) for number in group]
-    rows = {name: torch.cat([getattr(one, name) for one in alone], 1) for name in BY_ROW}
-    kept = np.sort(np.argsort(-rows["intensity"][0].numpy(), kind="stable")[: peaks_module.MAX_ROWS])
-    return replace(alone[0], **{name: values[:, kept] for name, values in rows.items()})
+    rows = {name: torch.cat([getattr(one, name) for one in alone]) for name in BY_ROW}
+    kept = np.sort(np.argsort(-rows["intensity"].numpy(), kind="stable")[: peaks_module.MAX_ROWS])
+    return some_rows(replace(alone[0], **rows), kept)
 
 
 @pytest.mark.parametrize("most", [64, 3])
@@ -117,12 +115,10 @@ def test_a_packed_batch_is_the_spectra_one_after_the_other(spectra, monkeypatch,
     batch = packed_batch([(spectra, groups[:2], 0.0), (spectra, groups[2:], 0.0)], generator())
 
     expected = [merged(spectra, group) for group in groups]
-    padded = peak_batch(expected)
-    brightest = padded.intensity.amax(1, keepdim=True).clamp_min(1e-6)
-    assert batch.start.diff().tolist() == [1 + rows.mask.shape[1] for rows in expected]
-    for name, values in vars(batch.padded()).items():
-        wanted = padded.intensity / brightest if name == "intensity" else getattr(padded, name)
-        torch.testing.assert_close(values.to(wanted.dtype), wanted, equal_nan=True)
+    for rows in expected:
+        rows.intensity.div_(rows.intensity.max())
+    for name, wanted in vars(peak_batch(expected)).items():
+        torch.testing.assert_close(getattr(batch, name), wanted, equal_nan=True)
     truth = true_bits(spectra, np.array([group[0] for group in groups]))
     assert torch.equal(batch.truth(4096), truth)
 
@@ -132,10 +128,10 @@ def test_noise_takes_peaks_and_moves_the_others_a_little(spectra):
     whole, few = (packed_batch([(spectra, groups, share)], generator()) for share in (0.0, 0.4))
     stored = prepared_batch(spectra, [0])
 
-    n_rows = stored.mask.shape[1]
-    moved = whole.rows.ppm[:, 0].reshape(4000, n_rows) - stored.ppm
+    n_rows = len(stored.mz)
+    moved = whole.ppm.reshape(4000, n_rows) - stored.ppm
     assert 0.75 < len(few.spectrum) / (4000 * n_rows) < 0.85  # each loses up to two fifths
     assert 1.3 < float(moved.std()) < 1.5  # root of two
-    assert 0.17 < float(whole.rows.energy_ev.isnan().float().mean()) < 0.23
+    assert 0.17 < float(whole.energy_ev.isnan().float().mean()) < 0.23
     assert 0.08 < float((whole.instrument == 0).float().mean()) < 0.12
-    assert set(whole.rows.intensity.reshape(4000, n_rows).amax(1).tolist()) == {1.0}
+    assert set(whole.intensity.reshape(4000, n_rows).amax(1).tolist()) == {1.0}
