@@ -1,8 +1,8 @@
 """Formula transformer: peaks as sub-formulas, attended to as a set (after MIST).
 
 Padding is masked with -inf, so a spectrum's result does not depend on its batch; on a GPU large
-batches to train on go without. Letters: B spectra, b of them, P peak rows of all, K of one, T tokens
-(B + P), H heads, F fingerprint bits.
+batches to train on go without. Letters: B spectra, b of them, P peak rows of all, K of one, T
+tokens (B + P), H heads, F fingerprint bits.
 """
 
 from contextlib import nullcontext

@@ -156,8 +156,9 @@ def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """
     diffusion, clean, mask = model.settings.diffusion, batch.bond_class, batch.pair_mask
     t = (1 + torch.floor(batch.level * diffusion.n_steps).long()).clamp_max(diffusion.n_steps)
-    marginal, share = constants(diffusion.marginal, t.device), alpha_bar(diffusion.n_steps, t.device)
-    noisy = torch.where(mask, corrupt(clean, share[t], marginal, batch.uniform), 0)
+    share = alpha_bar(diffusion.n_steps, t.device)[t]
+    marginal = constants(diffusion.marginal, t.device)
+    noisy = torch.where(mask, corrupt(clean, share, marginal, batch.uniform), 0)
     logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
     losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
     return (losses * mask.flatten()).sum(), mask.sum()
