@@ -12,8 +12,7 @@ from duallgd_cli.chem.elements import HYDROGEN, LOWEST_VALENCES, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.duallgd import Condition, DualLGD
-from duallgd_cli.model.encoder import _BY_ROW as BY_ROW
-from duallgd_cli.model.encoder import PeakBatch
+from duallgd_cli.model.encoder import BY_ROW, PeakBatch
 from duallgd_cli.model.settings import DenoiserSettings, EncoderSettings, ModelSettings
 
 N_BITS = 4096

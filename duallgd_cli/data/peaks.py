@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.data.prepared import PreparedSpectra
-from duallgd_cli.model.encoder import PackedBatch, PeakBatch
+from duallgd_cli.model.encoder import BY_ROW, PackedBatch, PeakBatch
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.spectra.types import AnnotatedSpectrum, as_trained, instrument_index
 
@@ -48,8 +48,7 @@ def most_intense(intensity: NDArray[np.floating]) -> NDArray[np.int64]:
 
 def prepared_batch(spectra: PreparedSpectra, rows: Iterable[int]) -> PeakBatch:
     """Prepared spectra, each by itself as a prediction would see it, as one batch."""
-    groups = [[int(row)] for row in rows]
-    return PeakBatch(**_joined([_arrays(spectra, groups, *_rows(spectra, groups))]))
+    return PeakBatch(**_joined([_arrays(spectra, [[int(row)] for row in rows])]))
 
 
 def packed_batch(
@@ -62,7 +61,13 @@ def packed_batch(
     source is prepared spectra, for each spectrum of the batch the numbers of one or more of the
     same ion, of all of whose peaks the most intense count, and the largest share of rows to drop.
     """
-    parts = [_noised(*source, generator) for source in sources if len(source[1])]
+    parts = []
+    for spectra, groups, dropout in sources:
+        if len(groups):
+            molecule = spectra.molecule[[group[0] for group in groups]]
+            owner, bit = spectra.molecules.bits_of(molecule)
+            arrays = _noised(_arrays(spectra, groups), dropout, generator)
+            parts.append(arrays | {"bit": bit, "bit_spectrum": owner})
     return PackedBatch(**_joined(parts))
 
 
@@ -75,15 +80,13 @@ def _joined(parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, Any]:
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     n_tokens = 1 + np.bincount(joined["spectrum"], minlength=n_before[-1])
     joined["start"] = np.concatenate([[0], np.cumsum(n_tokens)]).astype(np.int32)
-    return {"longest": int(n_tokens.max())} | {
-        name: torch.from_numpy(values) for name, values in joined.items()
-    }
+    tensors = {name: torch.from_numpy(values) for name, values in joined.items()}
+    return tensors | {"longest": int(n_tokens.max())}
 
 
-def _rows(
-    spectra: PreparedSpectra, groups: Sequence[Sequence[int]]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The most intense `MAX_ROWS` of the peaks of each group, and the place of its group."""
+def _arrays(spectra: PreparedSpectra, groups: Sequence[Sequence[int]]) -> dict[str, NDArray[Any]]:
+    """Arrays of some spectra, the most intense `MAX_ROWS` of each after those of the one before."""
+    first = np.array([group[0] for group in groups])
     numbers = np.array([number for group in groups for number in group])
     owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     own, index = index_ranges(spectra.peak_offset[numbers], spectra.peak_offset[numbers + 1])
@@ -93,25 +96,14 @@ def _rows(
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)[brightest]
         kept = np.sort(brightest[place < MAX_ROWS])
         owner, index = owner[kept], index[kept]
-    return index, owner
-
-
-def _arrays(
-    spectra: PreparedSpectra,
-    groups: Sequence[Sequence[int]],
-    index: NDArray[np.int64],
-    owner: NDArray[np.int64],
-) -> dict[str, NDArray[Any]]:
-    """Arrays of some spectra with these peaks, those of each after those of the one before."""
-    first = np.array([group[0] for group in groups])
     adduct = spectra.adduct[first].astype(np.int64)
     change = np.array([one.change for one in ADDUCTS], np.float32)
     counts = spectra.molecules.atom_counts[spectra.molecule[first]].astype(np.float32)
-    names = {name: name for name in ("intensity", "ppm", "mz", "share")}
-    columns = names | {"energy_ev": "peak_energy_ev"}
+    columns = {name: getattr(spectra, name) for name in ("intensity", "ppm", "mz", "share")}
+    columns["energy_ev"] = spectra.peak_energy_ev
     return {
+        **{name: values[index].astype(np.float32) for name, values in columns.items()},
         "subformula": spectra.subformula[index],
-        **{to: getattr(spectra, name)[index].astype(np.float32) for to, name in columns.items()},
         "carrier": spectra.carrier[index].astype(np.int64),
         "spectrum": owner,
         "parent": counts + change[adduct],
@@ -121,26 +113,21 @@ def _arrays(
 
 
 def _noised(
-    spectra: PreparedSpectra,
-    groups: Sequence[Sequence[int]],
-    dropout: float,
-    generator: np.random.Generator,
+    arrays: dict[str, NDArray[Any]], dropout: float, generator: np.random.Generator
 ) -> dict[str, NDArray[Any]]:
-    """The same with noise, and what is true of them."""
-    index, owner = _rows(spectra, groups)
-    lost = generator.random(len(groups), np.float32) * dropout
+    """Arrays of spectra with noise, in place but for rows that go missing."""
+    n = len(arrays["adduct"])
+    lost = generator.random(n, np.float32) * dropout
+    owner = arrays["spectrum"]
     seen = generator.random(len(owner), np.float32) >= lost[owner]
-    owner = owner[seen]
-    arrays = _arrays(spectra, groups, index[seen], owner)
-    intensity = arrays["intensity"]
+    arrays |= {name: arrays[name][seen] for name in (*BY_ROW, "spectrum")}
+    owner, intensity = arrays["spectrum"], arrays["intensity"]
     intensity *= np.exp(JITTER * generator.standard_normal(len(owner), np.float32))
-    brightest_of = np.zeros(len(groups), np.float32)
+    brightest_of = np.zeros(n, np.float32)
     np.maximum.at(brightest_of, owner, intensity)
     intensity /= np.maximum(brightest_of, 1e-6)[owner]
-    off = NOISE_PPM * generator.standard_normal(len(groups), np.float32)
+    off = NOISE_PPM * generator.standard_normal(n, np.float32)
     arrays["ppm"] += NOISE_PPM * generator.standard_normal(len(owner), np.float32) + off[owner]
-    arrays["energy_ev"][(generator.random(len(groups)) < ENERGY_DROP)[owner]] = np.nan
-    arrays["instrument"][generator.random(len(groups)) < INSTRUMENT_DROP] = 0
-    first = np.array([group[0] for group in groups])
-    owner, bit = spectra.molecules.bits_of(spectra.molecule[first])
-    return arrays | {"bit": bit, "bit_spectrum": owner}
+    arrays["energy_ev"][(generator.random(n) < ENERGY_DROP)[owner]] = np.nan
+    arrays["instrument"][generator.random(n) < INSTRUMENT_DROP] = 0
+    return arrays

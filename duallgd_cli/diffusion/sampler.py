@@ -268,12 +268,7 @@ class Sampler:
     @torch.inference_mode()
     def context(self, formula: Formula, fingerprint: Tensor) -> Context:
         """What the denoiser is told of a spectrum: its formula and predicted fingerprint (F,)."""
-        bits = self.model.settings.memory_bits
-        return self.context_of(formula_condition(formula, fingerprint, bits))
-
-    @torch.inference_mode()
-    def context_of(self, condition: Condition) -> Context:
-        """The same for a condition of one hypothesis, its atoms in any order."""
+        condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
         with on_one_thread(), self.runtime.autocast():
             return self.model.denoiser.context(condition.to(self.runtime.device))
 

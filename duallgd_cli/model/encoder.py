@@ -29,7 +29,7 @@ _AT_ONCE: Final = 16
 # Devices that have no attention without padding.
 _PADDED_ON: Final = ("cpu", "mps")
 # Attributes of a batch that have a row for each peak.
-_BY_ROW: Final = ("subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev")
+BY_ROW: Final = ("subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class PeakBatch(Movable):
         place = torch.arange(int(n_rows.max()), device=index.device)
         mask = place < n_rows
         row = (self.start[index] - index)[:, None] + place
-        parts = {name: getattr(self, name)[row * mask] for name in _BY_ROW}
+        parts = {name: getattr(self, name)[row * mask] for name in BY_ROW}
         for name in ("parent", "adduct", "instrument"):
             parts[name] = getattr(self, name)[index]
         return replace(self, **parts), mask

@@ -14,7 +14,7 @@ from duallgd_cli.model import encoder as encoder_module
 from duallgd_cli.model import layers, tensors
 from duallgd_cli.model.duallgd import MAX_HOPS, MIN_PROBABILITY, graph_features, keep_bits
 from duallgd_cli.model.encoder import FormulaTransformer, count_features
-from duallgd_cli.model.layers import AtomsFromPairs, PairsFromAtoms, line_graph
+from duallgd_cli.model.layers import AtomsFromPairs, Masks, PairsFromAtoms, line_graph
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.model.tensors import (
     favor_attention,
@@ -95,7 +95,7 @@ def test_pairs_stand_in_row_major_order_and_gathers_have_right_gradients(n):
     others = [[other for other in range(n) if other != atom] for atom in range(n)]
     near = torch.stack([square[:, atom, rest] for atom, rest in enumerate(others)], 1)
     assert torch.equal(layers.incident_pairs(pairs, graph), near)
-    assert torch.equal(layers.incident_mask(real, graph), real[:, torch.tensor(others)])
+    assert torch.equal(Masks.of(real, graph).incident, real[:, torch.tensor(others)])
     for gather, rows in (
         (layers.incident_pairs, pairs), (layers.endpoint_atoms, atoms), (layers.to_square, pairs)
     ):  # fmt: skip
@@ -116,7 +116,7 @@ def test_attention_along_the_line_graph_is_that_under_the_dense_mask(n, n_real):
         rows = attention.query(own), attention.key(other), attention.value(other)
         return attention.out(dense_attention(*rows, mask, HEADS))
 
-    new_atoms = at_atoms.double()(atoms, pairs, layers.incident_mask(real, graph), graph)
+    new_atoms = at_atoms.double()(atoms, pairs, Masks.of(real, graph).incident, graph)
     new_pairs = at_pairs.double()(pairs, atoms, graph)
 
     mask = incidence(n) & (real[:, graph.first] & real[:, graph.second])[:, None, :]
@@ -127,7 +127,7 @@ def test_attention_along_the_line_graph_is_that_under_the_dense_mask(n, n_real):
     assert new_atoms.isfinite().all()
     torch.testing.assert_close(new_pairs, dense(at_pairs, pairs, atoms, incidence(n).T))
     alone = torch.arange(n).expand(BATCH, n) == 0  # an atom without any real pair
-    new_atoms = at_atoms(atoms, pairs, layers.incident_mask(alone, graph), graph)
+    new_atoms = at_atoms(atoms, pairs, Masks.of(alone, graph).incident, graph)
     torch.testing.assert_close(new_atoms[:, 0], at_atoms.out.bias.expand(BATCH, -1))
 
 

@@ -51,7 +51,7 @@ def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
     rng = np.random.default_rng(0)
     for _ in range(20):
         chance = rng.random(4096).astype(np.float32)
-        bits = [molecules.fingerprint_bits(row) for row in (0, 1)]
+        bits = [molecules.bits_of(np.array([row]))[1] for row in (0, 1)]
         common = [chance[own].sum() for own in bits]
         like = [c / (chance.sum() + len(b) - c) for c, b in zip(common, bits, strict=True)]
         expected = [BUTANOL, BUTYLAMINE] if like[0] > like[1] else [BUTYLAMINE, BUTANOL]
