@@ -70,6 +70,22 @@ class BatchPlan:
         yield from islice(batches, first * world_size + rank, None, world_size)
 
 
+@dataclass(frozen=True, eq=False)
+class GraphBatch(Movable):
+    """What a step of the denoiser needs, on one device."""
+
+    bond_class: Tensor  # clean classes, int64 (B, M), none at padding
+    pair_mask: Tensor  # real pairs, bool (B, M)
+    condition: Condition  # what is known of each
+    level: Tensor  # noise level as a share of all steps, in [0, 1), float64 (B,)
+    uniform: Tensor  # uniform numbers for the noise, float32 (B, M)
+
+    @property
+    def n_samples(self) -> int:
+        """B."""
+        return len(self.level)
+
+
 class MoleculeCollator:
     """Turns molecules into tensors; a function of the molecules and a generator alone.
 
@@ -81,6 +97,16 @@ class MoleculeCollator:
         self, molecules: Molecules, imitation: Imitation | None, shuffle_share: float = 0.0
     ) -> None:
         self.molecules, self.imitation, self.shuffle_share = molecules, imitation, shuffle_share
+
+    def batch(self, planned: Planned, generator: np.random.Generator) -> GraphBatch:
+        """Molecules of one padded size as graphs, conditions and the noise to add."""
+        rows, size = planned
+        bond_class, pair_mask = self.graphs(rows, size, generator)
+        condition = self.condition(rows, size, generator)
+        # A stratum of noise levels for each graph, which varies less than a draw.
+        level = (generator.permutation(len(rows)) + generator.random(len(rows))) / len(rows)
+        uniform = torch.from_numpy(generator.random(bond_class.shape, np.float32))
+        return GraphBatch(bond_class, pair_mask, condition, torch.from_numpy(level), uniform)
 
     def graphs(
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
@@ -132,22 +158,6 @@ class MoleculeCollator:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class GraphBatch(Movable):
-    """What a step of the denoiser needs, on one device."""
-
-    bond_class: Tensor  # clean classes, int64 (B, M), none at padding
-    pair_mask: Tensor  # real pairs, bool (B, M)
-    condition: Condition  # what is known of each
-    level: Tensor  # noise level as a share of all steps, in [0, 1), float64 (B,)
-    uniform: Tensor  # uniform numbers for the noise, float32 (B, M)
-
-    @property
-    def n_samples(self) -> int:
-        """B."""
-        return len(self.level)
-
-
 def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """Noise clean graphs and score the denoiser's guess of the clean classes.
 
@@ -162,19 +172,6 @@ def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
     losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
     return (losses * mask.flatten()).sum(), mask.sum()
-
-
-def graph_batch(
-    collator: MoleculeCollator, planned: Planned, generator: np.random.Generator
-) -> GraphBatch:
-    """Molecules of one padded size as graphs, conditions and the noise to add."""
-    rows, size = planned
-    bond_class, pair_mask = collator.graphs(rows, size, generator)
-    condition = collator.condition(rows, size, generator)
-    # A stratum of noise levels for each graph, which varies less than a draw.
-    level = (generator.permutation(len(rows)) + generator.random(len(rows))) / len(rows)
-    uniform = torch.from_numpy(generator.random(bond_class.shape, np.float32))
-    return GraphBatch(bond_class, pair_mask, condition, torch.from_numpy(level), uniform)
 
 
 class DecoderStage:
@@ -229,7 +226,7 @@ class DecoderStage:
     def collate(self, planned: Planned, step: int) -> GraphBatch:
         """Graphs, conditions and noise of one step: a function of seed, step and rank."""
         generator = np.random.default_rng((self.settings.seed, step, self.ranks[0]))
-        return graph_batch(self.collator, planned, generator)
+        return self.collator.batch(planned, generator)
 
     @torch.no_grad()
     def validate(self, model: DualLGD) -> dict[str, float]:
@@ -248,7 +245,7 @@ class DecoderStage:
         for number, members in enumerate(plan.epoch(molecules.n_heavy[rows], 0)):
             size = int(plan.padded(molecules.n_heavy[rows[members]]).max())
             generator = np.random.default_rng((7, number))
-            batch = graph_batch(clean, (rows[members], size), generator).to(device)
+            batch = clean.batch((rows[members], size), generator).to(device)
             for t, total in zip(steps, totals, strict=True):
                 noised = replace(batch, level=torch.full_like(batch.level, (t - 0.5) / n_steps))
                 total += torch.stack(bond_loss(model, noised)).cpu()

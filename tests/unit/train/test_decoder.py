@@ -99,7 +99,7 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs_at_noise_of_every_leve
 ):
     molecules = made_molecules(6, smallest=3, largest=7)
     collator = MoleculeCollator(molecules, None)
-    batch = decoder.graph_batch(collator, (np.arange(6), 9), np.random.default_rng(2))
+    batch = collator.batch((np.arange(6), 9), np.random.default_rng(2))
     # What the loss of padded pairs would be must not matter.
     dirty = replace(batch, bond_class=torch.where(batch.pair_mask, batch.bond_class, 3))
 
