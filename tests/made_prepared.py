@@ -64,6 +64,11 @@ def bond_class(molecules, row):
     return classes
 
 
+def bits_of(molecules, row):
+    """Set bits of a prepared molecule's fingerprint."""
+    return molecules.bits_of(np.array([row]))[1]
+
+
 def structures_folder(path, *smiles, fold=None):
     """A prepared folder of structures."""
     arrays = _arrays(smiles or SMILES, fold)
