@@ -10,9 +10,9 @@ import torch
 
 from duallgd_cli.chem.elements import HYDROGEN, LOWEST_VALENCES, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.peaks import PeakRows
 from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.model.duallgd import Condition, DualLGD
+from duallgd_cli.model.encoder import BY_ROW, PeakBatch
 from duallgd_cli.model.settings import DenoiserSettings, EncoderSettings, ModelSettings
 
 N_BITS = 4096
@@ -115,23 +115,36 @@ def made_molecules(count, seed=1, smallest=3, largest=9, fold=None):
 
 
 def made_peaks(n_rows, seed=1):
-    """Rows of a made spectrum: fragments of an ion that holds them all."""
+    """A made spectrum, a batch of its own: fragments of an ion that holds them all."""
     rng = np.random.default_rng(seed)
     parent = rng.integers(1, 20, N_ELEMENTS).astype(np.float32)
-    return PeakRows(
-        subformula=np.floor(parent * rng.random((n_rows, N_ELEMENTS))).astype(np.float32),
-        numbers=(rng.random((n_rows, 5)) * [1, 5, 500, 1, 60]).astype(np.float32),
-        carrier=rng.integers(0, 3, n_rows),
-        parent=parent,
-        adduct=int(rng.integers(5)),
-        instrument=int(rng.integers(3)),
-    )
+    subformula = np.floor(parent * rng.random((n_rows, N_ELEMENTS))).astype(np.float32)
+    numbers = (rng.random((n_rows, 5)) * [1, 5, 500, 1, 60]).astype(np.float32)
+    carrier, ion = rng.integers(0, 3, n_rows), (int(rng.integers(5)), int(rng.integers(3)))
+    intensity, ppm, mz, share, energy = torch.from_numpy(numbers.T.copy())
+    return PeakBatch(
+        torch.from_numpy(subformula), intensity, ppm, mz, share, torch.from_numpy(carrier), energy,
+        torch.zeros(n_rows, dtype=torch.int64), torch.from_numpy(parent)[None],
+        *(torch.tensor([index]) for index in ion),
+        torch.tensor([0, 1 + n_rows], dtype=torch.int32), 1 + n_rows,
+    )  # fmt: skip
 
 
 def some_rows(spectrum, index):
     """Some rows of a spectrum, in this order."""
-    parts = (spectrum.subformula[index], spectrum.numbers[index], spectrum.carrier[index])
-    return replace(spectrum, **dict(zip(("subformula", "numbers", "carrier"), parts, strict=True)))
+    n, parts = len(index), {name: getattr(spectrum, name)[index] for name in BY_ROW}
+    of_one = torch.zeros(n, dtype=torch.int64), torch.tensor([0, 1 + n], dtype=torch.int32)
+    return replace(spectrum, **parts, spectrum=of_one[0], start=of_one[1], longest=1 + n)
+
+
+def peak_batch(spectra):
+    """Several spectra, each a batch of its own, as one."""
+    names = (*BY_ROW, "parent", "adduct", "instrument")
+    parts = {name: torch.cat([getattr(s, name) for s in spectra]) for name in names}
+    n_rows = torch.tensor([len(s.mz) for s in spectra])
+    start = torch.nn.functional.pad((1 + n_rows).cumsum(0), (1, 0)).int()
+    spectrum = torch.arange(len(spectra)).repeat_interleave(n_rows)
+    return PeakBatch(**parts, spectrum=spectrum, start=start, longest=1 + int(n_rows.max()))
 
 
 def transition_matrix(alpha, marginal):

@@ -11,7 +11,7 @@ from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.chem.valence import pair_index
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.prepared import Molecules, load_spectra, read_manifest, write_blocks
+from duallgd_cli.data.prepared import Decoys, Molecules, load_spectra, read_manifest, write_blocks
 from duallgd_cli.data.spectra import prepare_spectra
 from duallgd_cli.data.structures import pack, prepare_molecule
 from duallgd_cli.files import sha256
@@ -48,12 +48,25 @@ def molecules_of(*smiles, fold=None):
     return Molecules(**_arrays(smiles or SMILES, fold))
 
 
+def made_decoys(smiles_of, n_molecules):
+    """SMILES of molecules, each before its decoys, by the rows of prepared molecules."""
+    flat = [(row, smiles) for row in sorted(smiles_of) for smiles in smiles_of[row]]
+    molecules = molecules_of("CCO", *(smiles for _, smiles in flat)).take(1 + np.arange(len(flat)))
+    owner = np.array([row for row, _ in flat])
+    return Decoys(molecules, np.searchsorted(owner, np.arange(n_molecules + 1)))
+
+
 def bond_class(molecules, row):
     """Classes of all pairs of a prepared molecule, none where no bond is, (M,)."""
     graph, n = graph_of(molecules, row), int(molecules.n_heavy[row])
     classes = np.zeros(n * (n - 1) // 2, np.int8)
     classes[pair_index(*graph.pair.T, n)] = graph.bond_class
     return classes
+
+
+def bits_of(molecules, row):
+    """Set bits of a prepared molecule's fingerprint."""
+    return molecules.bits_of(np.array([row]))[1]
 
 
 def structures_folder(path, *smiles, fold=None):

@@ -34,7 +34,7 @@ def simulator(*ions, log_odds=-3.0, shift=None):
 
 
 def drawn_by(simulator, molecules, molecule, generator):
-    """The peak rows of a spectrum that a molecule might give."""
+    """What a network sees of a spectrum that a molecule might give."""
     return from_annotated(simulator.annotated(molecules, molecule, generator))
 
 

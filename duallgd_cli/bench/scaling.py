@@ -177,14 +177,13 @@ def job_of(cell: Cell, network: DualLGD) -> Callable[[], Tensor]:
     device, process = runtime.device, settings.diffusion
     bits = torch.rand(settings.encoder.fingerprint_bits, generator=cell.generator).pow(8)
     formula = made_formulas(cell.atoms, 1)[0]
-    condition = formula_condition(formula, bits, settings.memory_bits).to(device)
     if cell.part == "loop":
         sampling = SamplingSettings(steps=cell.steps, samples=cell.samples)
         sampler, n_pairs = Sampler(network, runtime), math.comb(cell.atoms, 2)
         task = sampler.task(sampling, cell.seed, cell.samples, n_pairs)
 
         def drawn() -> Tensor:
-            samples, _ = sampler.draw(sampler.context_of(condition), [task], sampling)
+            samples, _ = sampler.draw(sampler.context(formula, bits), [task], sampling)
             return samples.bond_class
 
         return drawn
@@ -209,6 +208,7 @@ def job_of(cell: Cell, network: DualLGD) -> Callable[[], Tensor]:
         uniform = torch.rand(chain.shape, generator=cell.generator)
         bonds = corrupt(chain, share, torch.tensor(process.marginal), uniform).to(device)
         t = torch.full((cell.samples,), halfway, device=device)
+        condition = formula_condition(formula, bits, settings.memory_bits).to(device)
         with torch.no_grad(), runtime.autocast():
             context = denoiser.context(condition).expand(cell.samples)
 

@@ -33,6 +33,7 @@ BLOCK: Final = 20_000  # molecules or spectra that are in memory at once where m
 FOLDS: Final = ("train", "val", "test", "dev")
 
 MANIFEST: Final = "manifest.json"
+DECOY_OF: Final = "decoy_of"  # array of the molecule that each decoy is of, ascending
 # Offsets of ragged rows, and the arrays that they cut into rows.
 RAGGED: Final = {"bond_offset": ("bond_pair", "bond_type"), "bit_offset": ("bits",)}
 
@@ -84,12 +85,8 @@ class Molecules:
         """Which molecules belong to one of these folds, (G,)."""
         return np.isin(self.fold, [FOLDS.index(name) for name in names])
 
-    def fingerprint_bits(self, molecule: int) -> NDArray[np.uint16]:
-        """On-bits of one molecule's fingerprint, ascending."""
-        return self.bits[self.bit_offset[molecule] : self.bit_offset[molecule + 1]]
-
     def bits_of(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """On-bits of some molecules, one after the other, each after its place among the rows."""
+        """On-bits of some molecules, ascending in each, after its place among the rows."""
         owner, index = index_ranges(self.bit_offset[rows], self.bit_offset[rows + 1])
         return owner, self.bits[index].astype(np.int64)
 
@@ -118,6 +115,18 @@ class PreparedSpectra:
 
     def __len__(self) -> int:
         return len(self.molecule)
+
+
+@dataclass(frozen=True, eq=False)
+class Decoys:
+    """Of each of G prepared molecules itself, then others of its formula; or nothing."""
+
+    molecules: Molecules
+    start: NDArray[np.int64]  # of the rows of each, and the end, (G + 1,)
+
+    def rows(self, molecule: int) -> NDArray[np.int64]:
+        """Rows of one molecule and its decoys."""
+        return np.arange(*self.start[molecule : molecule + 2])
 
 
 def offsets(sizes: Iterable[int]) -> NDArray[np.int64]:
@@ -262,17 +271,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def load_molecules(folder: Path) -> Molecules:
     """Memory-map the molecules of a prepared folder."""
     read_manifest(folder)
-    return Molecules(**{name: _load_array(folder, name) for name in MOLECULE_ARRAYS})
+    return Molecules(**{name: load_array(folder, name) for name in MOLECULE_ARRAYS})
 
 
 def load_spectra(folder: Path) -> PreparedSpectra:
     """Memory-map the spectra of a prepared folder and their molecules; see `read_manifest`."""
     molecules = load_molecules(folder)
     names = [one.name for one in fields(PreparedSpectra)][1:]
-    return PreparedSpectra(molecules, **{name: _load_array(folder, name) for name in names})
+    return PreparedSpectra(molecules, **{name: load_array(folder, name) for name in names})
 
 
-def _load_array(folder: Path, name: str) -> NDArray[Any]:
+def load_decoys(folder: Path, n_molecules: int) -> Decoys:
+    """Memory-map the decoys of so many prepared molecules."""
+    owner = load_array(folder, DECOY_OF)
+    return Decoys(load_molecules(folder), np.searchsorted(owner, np.arange(n_molecules + 1)))
+
+
+def load_array(folder: Path, name: str) -> NDArray[Any]:
     """Memory-map one array of a prepared folder, which may be missing or broken."""
     path = folder / f"{name}.npy"
     if not path.is_file():

@@ -19,6 +19,7 @@ from rdkit import Chem, rdBase
 from duallgd_cli.chem.elements import MAX_HEAVY_ATOMS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import (
+    BLOCK_LENGTH,
     MORE_THAN_ONE,
     fingerprint,
     inchikey_block,
@@ -55,7 +56,6 @@ _ABOUT: Final = (
     ("fold",),
 )
 _REPORT_LIMIT: Final = 100_000
-_BLOCK_LETTERS: Final = 14
 logger = logging.getLogger(__name__)
 _FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
 
@@ -162,8 +162,8 @@ def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
     keys: set[str] = set()
     for path in paths:
         for number, key in _held_out(path):
-            block = key[:_BLOCK_LETTERS]
-            if not (len(block) == _BLOCK_LETTERS and block.isalpha() and block.isupper()):
+            block = key[:BLOCK_LENGTH]
+            if not (len(block) == BLOCK_LENGTH and block.isalpha() and block.isupper()):
                 raise UnreadableError(
                     f"{path}:{number} is not an InChIKey: {quote(key)}; correct or remove the "
                     "line, and name a list of SMILES .smi"

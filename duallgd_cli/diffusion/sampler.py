@@ -15,7 +15,7 @@ Letters: B graphs, S samples of one hypothesis, c of them in a chunk, N heavy at
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
@@ -30,16 +30,17 @@ from duallgd_cli.errors import ConfigError, quote
 from duallgd_cli.model.captured import CapturedDenoiser
 from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits
 from duallgd_cli.model.rewritten import Rewritten
-from duallgd_cli.model.tensors import Denoise
+from duallgd_cli.model.tensors import Denoise, constants
 from duallgd_cli.runtime import Runtime
 
 _OFFSET: Final = 0.008
 _MAX_BETA: Final = 0.9999
+_CPU: Final = torch.device("cpu")
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # copied to a device once: a copy waits for a GPU
 @torch.inference_mode(False)  # kept for training too, whichever asks first
-def alpha_bar(n_steps: int) -> Tensor:
+def alpha_bar(n_steps: int, device: torch.device = _CPU) -> Tensor:
     """Cumulative signal share at every step.
 
     The cosine runs over n_steps + 2 points including both ends, as in the released system, so
@@ -53,7 +54,7 @@ def alpha_bar(n_steps: int) -> Tensor:
     beta = torch.from_numpy(1 - share[1:] / share[:-1])
     kept = 1 - beta.float().clamp(0, _MAX_BETA)
     # In float32 and through logarithms, as released: the last bit matters between steps 2 and 1.
-    return torch.exp(torch.cumsum(torch.log(kept), 0))
+    return torch.exp(torch.cumsum(torch.log(kept), 0)).to(device)
 
 
 def evenly_spaced(n_steps: int, evaluations: int) -> tuple[int, ...]:
@@ -236,18 +237,18 @@ BYTES_PER_PAIR: Final = 8_192
 _MOST_PAIRS_ON_CPU: Final = 16_384  # beyond these its caches are too small
 
 
-@dataclass(frozen=True, eq=False)
 class Sampler:
-    """Draws bond matrices with a network, in chunks that fit the memory."""
+    """Draws bond matrices with a network, in chunks that fit the memory.
 
-    model: DualLGD  # on the runtime's device, in evaluation mode
-    runtime: Runtime
-    rewritten: Rewritten | None = None  # the denoiser as a CPU evaluates it faster
-    _captured: CapturedDenoiser = field(init=False, repr=False)
+    The network is on the runtime's device, in evaluation mode; on a CPU its denoiser may come
+    rewritten besides, which is faster.
+    """
 
-    def __post_init__(self) -> None:
-        captured = CapturedDenoiser(self.model.denoiser, self.runtime)
-        object.__setattr__(self, "_captured", captured)
+    def __init__(
+        self, model: DualLGD, runtime: Runtime, rewritten: Rewritten | None = None
+    ) -> None:
+        self.model, self.runtime, self.rewritten = model, runtime, rewritten
+        self._captured = CapturedDenoiser(model.denoiser, runtime)
 
     def task(
         self, settings: SamplingSettings, seed: int, samples: int, n_pairs: int
@@ -256,8 +257,8 @@ class Sampler:
         process, device = self.model.settings.diffusion, self.runtime.device
         return SamplingTask(
             plan=parse_schedule(process.schedule, process.n_steps, settings.steps),
-            marginal=torch.tensor(process.marginal, device=device),
-            alpha_bar=alpha_bar(process.n_steps).to(device),
+            marginal=constants(process.marginal, device),
+            alpha_bar=alpha_bar(process.n_steps, device),
             seed=seed,
             samples=samples,
             n_pairs=n_pairs,
@@ -267,12 +268,7 @@ class Sampler:
     @torch.inference_mode()
     def context(self, formula: Formula, fingerprint: Tensor) -> Context:
         """What the denoiser is told of a spectrum: its formula and predicted fingerprint (F,)."""
-        bits = self.model.settings.memory_bits
-        return self.context_of(formula_condition(formula, fingerprint, bits))
-
-    @torch.inference_mode()
-    def context_of(self, condition: Condition) -> Context:
-        """The same for a condition of one hypothesis, its atoms in any order."""
+        condition = formula_condition(formula, fingerprint, self.model.settings.memory_bits)
         with on_one_thread(), self.runtime.autocast():
             return self.model.denoiser.context(condition.to(self.runtime.device))
 

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.identity import most_alike, parse_smiles
+from duallgd_cli.chem.identity import BLOCK_LENGTH, most_alike, parse_smiles
 from duallgd_cli.chem.molecule import Mol
 from duallgd_cli.errors import MissingInputError, MoleculeError, UnreadableError, UsageError
 from duallgd_cli.evaluate.tables import METRIC_BITS, EvaluationInputs
@@ -26,7 +26,6 @@ from duallgd_cli.tables import table_rows
 
 _HASH_BYTES: Final = 5
 _HASH_BITS: Final = 34
-_BLOCK_LETTERS: Final = 14
 NEAR: Final = 0.7
 
 
@@ -149,7 +148,7 @@ def similarities(tested: Mapping[str, str], tables: Sequence[Path]) -> dict[str,
 def _hashed(blocks: Iterable[str]) -> NDArray[np.uint64]:
     """Hashes of InChIKeys or their first blocks, in their order."""
     digests = (
-        hashlib.blake2b(block[:_BLOCK_LETTERS].encode(), digest_size=_HASH_BYTES).digest()
+        hashlib.blake2b(block[:BLOCK_LENGTH].encode(), digest_size=_HASH_BYTES).digest()
         for block in blocks
     )
     values = (int.from_bytes(digest, "big") & ((1 << _HASH_BITS) - 1) for digest in digests)

@@ -29,7 +29,7 @@ from duallgd_cli.model.layers import (
     line_graph,
 )
 from duallgd_cli.model.settings import DenoiserSettings, ModelSettings
-from duallgd_cli.model.tensors import Linear, constants, map_tensors
+from duallgd_cli.model.tensors import Linear, Movable, constants, map_tensors
 
 MAX_HOPS: Final = 6
 N_PAIR_TOKENS: Final = N_BOND_CLASSES * (MAX_HOPS + 1)
@@ -115,7 +115,7 @@ _RELATIVE_WAVES: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Condition:
+class Condition(Movable):
     """Formula and fingerprint of a batch; the atom list is a function of the formula alone."""
 
     atom_class: Tensor  # elements, sorted, int64 (B, N); 0 at padding
@@ -129,10 +129,6 @@ class Condition:
     def hydrogens(self) -> Tensor:
         """Hydrogen atoms, float (B,)."""
         return self.formula[:, -1]
-
-    def to(self, device: torch.device) -> "Condition":
-        """The same on another device."""
-        return map_tensors(self, lambda tensor: tensor.to(device))
 
 
 def keep_bits(probability: Tensor, n_bits: int) -> tuple[Tensor, Tensor]:

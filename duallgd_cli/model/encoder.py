@@ -1,14 +1,12 @@
 """Formula transformer: peaks as sub-formulas, attended to as a set (after MIST).
 
-Padding is masked with -inf, so a spectrum's result does not depend on its batch. Large batches to
-train on come without padding, one spectrum's rows after the other's. Letters: B spectra, K peak
-rows, P peak rows of all spectra, T tokens (B + P), H heads, F fingerprint bits.
+Padding is masked with -inf, so a spectrum's result does not depend on its batch; on a GPU large
+batches to train on go without. Letters: B spectra, b of them, P peak rows of all, K of one, T
+tokens (B + P), H heads, F fingerprint bits.
 """
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Final
 
 import torch
@@ -18,7 +16,7 @@ from torch.nn.functional import one_hot, relu, scaled_dot_product_attention
 
 from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.model.settings import EncoderSettings
-from duallgd_cli.model.tensors import constants, map_tensors
+from duallgd_cli.model.tensors import Movable, constants
 
 _N_ADDUCTS: Final = 16
 N_INSTRUMENTS: Final = 3
@@ -31,56 +29,48 @@ _AT_ONCE: Final = 16
 # Devices that have no attention without padding.
 _PADDED_ON: Final = ("cpu", "mps")
 # Attributes of a batch that have a row for each peak.
-_BY_ROW: Final = (
-    "subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev", "mask",
-)  # fmt: skip
+BY_ROW: Final = ("subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev")
 
 
 @dataclass(frozen=True, eq=False)
-class PeakBatch:
-    """Peaks, padded; see `spectra.types.AnnotatedSpectrum`."""
+class PeakBatch(Movable):
+    """Peaks, one spectrum's rows after the other's; see `spectra.types.AnnotatedSpectrum`."""
 
-    subformula: Tensor  # counts of the fragment ions, float (B, K, N_ELEMENTS)
-    intensity: Tensor  # relative to the base peak, float (B, K)
-    ppm: Tensor  # signed mass error, float (B, K)
-    mz: Tensor  # measured, float (B, K)
-    share: Tensor  # 1 / alternatives of the peak, float (B, K)
-    carrier: Tensor  # 0 none, 1 sodium, 2 potassium, int64 (B, K)
-    energy_ev: Tensor  # collision energy, NaN if missing, float (B, K)
-    mask: Tensor  # real rows, which come first, bool (B, K)
+    subformula: Tensor  # counts of the fragment ions, (P, N_ELEMENTS)
+    intensity: Tensor  # relative to the base peak, float (P,)
+    ppm: Tensor  # signed mass error, float (P,)
+    mz: Tensor  # measured, float (P,)
+    share: Tensor  # 1 / alternatives of the peak, float (P,)
+    carrier: Tensor  # 0 none, 1 sodium, 2 potassium, int64 (P,)
+    energy_ev: Tensor  # collision energy, NaN if missing, float (P,)
+    spectrum: Tensor  # that each row is of, ascending, int64 (P,)
     parent: Tensor  # counts of the whole ion, float (B, N_ELEMENTS)
     adduct: Tensor  # index of the adduct, int64 (B,)
     instrument: Tensor  # 0 unknown, 1 orbitrap, 2 qtof, int64 (B,)
+    start: Tensor  # of each spectrum's tokens, the whole ion first, and the end, int32 (B + 1,)
+    longest: int  # tokens of a spectrum, at most
 
-    def to(self, device: torch.device) -> "PeakBatch":
-        """The same on another device."""
-        return map_tensors(self, lambda tensor: tensor.to(device))
+    @property
+    def n_rows(self) -> Tensor:
+        """Rows of each spectrum, int64 (B,)."""
+        return self.start.diff().long() - 1
 
-    def by_length(self, n_spectra: int) -> Iterator[tuple[Tensor, "PeakBatch"]]:
-        """Batches of at most so many spectra of like numbers of rows, with hardly any padding left.
-
-        Yields:
-            Indices of its spectra in this one, int64, and the batch.
-        """
-        lengths = self.mask.sum(1)
-        for index in lengths.argsort().split(n_spectra):
-            part = map_tensors(self, itemgetter(index))
-            n_rows = int(lengths[index[-1]])
-            yield index, replace(part, **{n: getattr(part, n)[:, :n_rows] for n in _BY_ROW})
+    def padded(self, index: Tensor) -> tuple["PeakBatch", Tensor]:
+        """Some spectra with their rows as (b, K), and which are real, bool (b, K)."""
+        n_rows = self.n_rows[index, None]
+        place = torch.arange(int(n_rows.max()), device=index.device)
+        mask = place < n_rows
+        row = (self.start[index] - index)[:, None] + place
+        parts = {name: getattr(self, name)[row * mask] for name in BY_ROW}
+        for name in ("parent", "adduct", "instrument"):
+            parts[name] = getattr(self, name)[index]
+        return replace(self, **parts), mask
 
 
 @dataclass(frozen=True, eq=False)
-class PackedBatch:
-    """Peaks of B spectra, one spectrum after the other; `parent` and so on as of `PeakBatch`."""
+class PackedBatch(PeakBatch):
+    """Spectra to train on, which a GPU computes without padding."""
 
-    # The P rows, each as a spectrum of its own with one row, whose whole ion is of no account.
-    rows: PeakBatch
-    spectrum: Tensor  # that each row is of, ascending, int64 (P,)
-    parent: Tensor
-    adduct: Tensor
-    instrument: Tensor
-    start: Tensor  # of each spectrum's tokens, the whole ion first, and the end, int32 (B + 1,)
-    longest: int  # tokens of a spectrum, at most
     bit: Tensor  # true bits of the fingerprints, one spectrum's after the other's, int64
     bit_spectrum: Tensor  # the spectrum of each of them, int64
 
@@ -88,19 +78,6 @@ class PackedBatch:
     def n_samples(self) -> int:
         """B."""
         return len(self.parent)
-
-    def padded(self) -> PeakBatch:
-        """The same with padding, which a CPU computes faster, in parts of like length."""
-        place = torch.arange(self.longest - 1, device=self.start.device)
-        mask = place < self.start.diff()[:, None] - 1
-        rows = {}
-        for name in _BY_ROW[:-1]:
-            flat = getattr(self.rows, name)[:, 0]
-            rows[name] = flat.new_zeros(*mask.shape, *flat.shape[1:])
-            rows[name][mask] = flat
-        return PeakBatch(
-            **rows, mask=mask, parent=self.parent, adduct=self.adduct, instrument=self.instrument
-        )
 
     def truth(self, n_bits: int) -> Tensor:
         """True bits as float 0/1, (B, n_bits)."""
@@ -131,48 +108,46 @@ class FormulaTransformer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         self.fingerprint = nn.Linear(settings.summary, settings.fingerprint_bits)
 
-    def forward(self, peaks: PeakBatch | PackedBatch) -> Tensor:
+    def forward(self, peaks: PeakBatch) -> Tensor:
         """Fingerprint logits, (B, F)."""
-        if isinstance(peaks, PackedBatch) and peaks.start.device.type in _PADDED_ON:
-            peaks = peaks.padded()
-        if isinstance(peaks, PackedBatch):
+        device = peaks.start.device.type
+        if isinstance(peaks, PackedBatch) and device not in _PADDED_ON:
             summary = self.packed_summary(peaks)
-        elif peaks.mask.device.type == "cpu":  # without the padding of a whole batch
-            indices, batches = zip(*peaks.by_length(_AT_ONCE), strict=True)
-            summary = torch.cat([self._summary(batch) for batch in batches])
-            summary = summary[torch.cat(indices).argsort()]
         else:
-            summary = self._summary(peaks)
+            by_length = peaks.n_rows.argsort()
+            parts = by_length.split(_AT_ONCE if device == "cpu" else len(by_length))
+            summary = torch.cat([self._summary(*peaks.padded(part)) for part in parts])
+            summary = summary[by_length.argsort()]
         return self.fingerprint(self.dropout(relu(self.hidden(summary))))
 
-    def _summary(self, peaks: PeakBatch) -> Tensor:
-        """Whole ion and peaks as one vector, (B, 2 width)."""
-        rows = self.peak_out(relu(self.peak_in(peak_features(peaks))))
+    def _summary(self, peaks: PeakBatch, mask: Tensor) -> Tensor:
+        """Whole ions and peaks as one vector, (b, 2 width), of what `PeakBatch.padded` gives."""
+        rows = self.peak_out(relu(self.peak_in(peak_features(peaks, peaks.parent.unsqueeze(1)))))
         rows = rows + self.carrier(peaks.carrier)
         tokens = torch.cat([self._whole_ion(peaks).unsqueeze(1), rows], 1)
-        mask = nn.functional.pad(peaks.mask, (1, 0), value=True)
+        mask = nn.functional.pad(mask, (1, 0), value=True)
         for layer in self.layers:
             tokens = layer(tokens, mask)
         tokens = self.norm(tokens)
         score = self.pool(tokens).float().masked_fill(~mask.unsqueeze(-1), -torch.inf)
-        weight = torch.softmax(score, 1).to(tokens.dtype)  # (B, K+1, H)
+        weight = torch.softmax(score, 1).to(tokens.dtype)  # (b, K+1, H)
         split = tokens.unflatten(-1, (self.heads, -1))
         pooled = torch.flatten((weight.unsqueeze(-1) * split).sum(1), 1)
         return torch.cat([tokens[:, 0], pooled], -1)
 
-    def _whole_ion(self, peaks: PeakBatch | PackedBatch) -> Tensor:
+    def _whole_ion(self, peaks: PeakBatch) -> Tensor:
         """The token of each whole ion, (B, width)."""
         token = self.parent_out(relu(self.parent_in(count_features(peaks.parent.float()))))
         return token + self.adduct(peaks.adduct) + self.instrument(peaks.instrument)
 
     def packed_summary(self, batch: PackedBatch) -> Tensor:
-        """The same as `_summary` of a batch without padding."""
+        """The same of a whole batch, (B, 2 width)."""
         n_spectra = len(batch.parent)
         parent = self._whole_ion(batch)
-        peaks = replace(batch.rows, parent=batch.parent.float()[batch.spectrum])
-        rows = self.peak_out(relu(self.peak_in(peak_features(peaks)[:, 0])))
+        features = peak_features(batch, batch.parent.float()[batch.spectrum])
+        rows = self.peak_out(relu(self.peak_in(features)))
         # The gradient of a product is one; that of an embedding sorts all rows by their carriers.
-        carrier = one_hot(batch.rows.carrier[:, 0], _N_CARRIERS)
+        carrier = one_hot(batch.carrier, _N_CARRIERS)
         rows = rows + carrier.to(rows.dtype) @ self.carrier.weight.to(rows.dtype)
         each = torch.arange(n_spectra, device=rows.device)
         spectrum, order = torch.cat([each, batch.spectrum]).sort(stable=True)
@@ -248,9 +223,9 @@ def count_features(counts: Tensor) -> Tensor:
     return torch.cat([ramps.flatten(-2), counts / 20], -1)
 
 
-def peak_features(peaks: PeakBatch) -> Tensor:
-    """What a peak is known by: its formula, what the ion has lost, and numbers, (B, K, ...)."""
-    loss = peaks.parent.unsqueeze(1) - peaks.subformula
+def peak_features(peaks: PeakBatch, parent: Tensor) -> Tensor:
+    """What a peak is known by: its formula, what its whole ion has lost, and numbers, (P, ...)."""
+    loss = parent - peaks.subformula
     energy = peaks.energy_ev / _ENERGY_SCALE_EV
     known = ~energy.isnan()
     numbers = torch.stack(

@@ -5,7 +5,7 @@ each: known molecules are compared with a spectrum by the fragments and neutral 
 share, rare ones above all, and the bits of those that are alike are added up with the weights of
 ridge regression. Alone it is worse than the encoder; their mean is better than either.
 
-Letters: B spectra, K peak rows, G known molecules, E fragments and losses of all of them, F
+Letters: B spectra, P peak rows, G known molecules, E fragments and losses of all of them, F
 fingerprint bits.
 """
 
@@ -22,7 +22,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.encoder import PeakBatch
-from duallgd_cli.model.tensors import map_tensors, minimum
+from duallgd_cli.model.tensors import Movable, minimum
 
 # A sub-formula's place in the table of fragments and losses, a remainder: two of them seldom meet.
 N_PLACES: Final = 262_139
@@ -43,20 +43,20 @@ _PULL: Final = 1e-6
 _SHORTEST: Final = 1e-9  # of a spectrum none of whose fragments says anything
 
 
-def places(peaks: PeakBatch) -> tuple[Tensor, Tensor]:
-    """Fragments and neutral losses of spectra.
+def places(peaks: PeakBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Fragments of spectra, then their neutral losses.
 
     Returns:
-        The place of each below `N_PLACES`, int64 (B, 2 K), and its weight, 0 for padding, float32.
+        The place of each below `N_PLACES`, its weight, float32, and its spectrum, all (2 P,).
     """
     fragment = peaks.subformula.long()
-    loss = peaks.parent.unsqueeze(1).long() - fragment
+    loss = peaks.parent[peaks.spectrum].long() - fragment
     place = [
         (counts * torch.tensor(factors, device=counts.device)).sum(-1) % N_PLACES
         for counts, factors in zip((fragment, loss), _FACTORS, strict=True)
     ]
-    weight = peaks.intensity.float().clamp_min(0) ** _POWER * peaks.share * peaks.mask
-    return torch.cat(place, 1), weight.repeat(1, 2)
+    weight = peaks.intensity.float().clamp_min(0) ** _POWER * peaks.share
+    return torch.cat(place), weight.repeat(2), peaks.spectrum.repeat(2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class _Sparse:
 
 
 @dataclass(frozen=True, eq=False)
-class FragmentKernel:
+class FragmentKernel(Movable):
     """Chances of fingerprint bits by the known molecules whose spectra are alike."""
 
     mixing: Tensor  # factor of the encoder's logits, of these, and what is added, (3,)
@@ -134,15 +134,12 @@ class FragmentKernel:
             mean=torch.bincount(bits, minlength=FINGERPRINT_BITS) / n_known,
         )
 
-    def to(self, device: torch.device) -> "FragmentKernel":
-        """The same on another device."""
-        return map_tensors(self, lambda tensor: tensor.to(device))
-
     def chance(self, peaks: PeakBatch) -> Tensor:
         """Chance of each bit, float32 (B, F)."""
-        place, weight = places(peaks)
-        query = torch.zeros(len(place), N_PLACES, device=weight.device)
-        query = query.scatter_add(1, place, weight * self.rarity[place]).T
+        place, weight, spectrum = places(peaks)
+        query = torch.zeros(len(peaks.parent) * N_PLACES, device=weight.device)
+        query = query.index_add(0, spectrum * N_PLACES + place, weight * self.rarity[place])
+        query = query.view(-1, N_PLACES).T
         query = query / query.norm(dim=0).clamp_min(_SHORTEST)
         residual = direction = self.known(query[self.used])  # (G, B)
         # Weights of the known molecules by conjugate gradients, all spectra at once.

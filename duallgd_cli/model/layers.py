@@ -106,11 +106,6 @@ def to_square(pairs: Tensor, graph: LineGraph) -> Tensor:
     return torch.unflatten(padded.index_select(1, graph.square), 1, (graph.n_atoms, -1))
 
 
-def incident_mask(atom_mask: Tensor, graph: LineGraph) -> Tensor:
-    """Which incident pairs have a real other atom, bool (B, N) to (B, N, N - 1)."""
-    return atom_mask[:, _others(graph.n_atoms, atom_mask.device)]
-
-
 def _others(n_atoms: int, device: torch.device) -> Tensor:
     """For each atom all others in ascending order, int64 (N, N - 1)."""
     atom = torch.arange(n_atoms, device=device)
@@ -128,7 +123,7 @@ class Masks:
 
     atoms: Tensor  # bool (B, N)
     pairs: Tensor  # bool (B, M)
-    incident: Tensor  # bool (B, N, N - 1)
+    incident: Tensor  # pairs at each atom with a real other one, bool (B, N, N - 1)
     attention: Tensor  # added to atom-to-atom scores, 0 or -inf at padded keys, (B, 1, 1, N)
 
     @classmethod
@@ -136,7 +131,8 @@ class Masks:
         """All masks from that of the atoms, bool (B, N)."""
         scores = torch.zeros_like(atom_mask, dtype=torch.float32)
         scores = scores.masked_fill(~atom_mask, -torch.inf)[:, None, None, :]
-        return cls(atom_mask, pair_mask(atom_mask, graph), incident_mask(atom_mask, graph), scores)
+        incident = atom_mask[:, _others(graph.n_atoms, atom_mask.device)]
+        return cls(atom_mask, pair_mask(atom_mask, graph), incident, scores)
 
 
 class FeedForward(nn.Module):

@@ -12,7 +12,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -114,6 +114,14 @@ def map_tensors(batch: B, change: Callable[[Tensor], Tensor]) -> B:
         parts = {f.name: map_tensors(getattr(batch, f.name), change) for f in fields(batch)}
         return replace(batch, **parts)
     return batch
+
+
+class Movable:
+    """A dataclass of tensors that goes from device to device as one."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on another device."""
+        return map_tensors(self, lambda tensor: tensor.to(device))
 
 
 @cache  # never dropped: captured CUDA graphs know these tensors by their address alone

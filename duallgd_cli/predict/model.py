@@ -19,7 +19,7 @@ from duallgd_cli.checkpoint.plugins import plugin_for
 from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.config import SamplingSettings, dump, parse
-from duallgd_cli.data.peaks import from_annotated, peak_batch
+from duallgd_cli.data.peaks import from_annotated
 from duallgd_cli.diffusion.sampler import Sampler, on_one_thread, parse_schedule
 from duallgd_cli.errors import ConfigError, WeightsError
 from duallgd_cli.files import sha256
@@ -182,7 +182,7 @@ class Encoder:
     def __call__(self, annotated: AnnotatedSpectrum) -> Encoded:
         """See `Encode`."""
         with on_one_thread():
-            peaks = peak_batch([from_annotated(annotated)]).to(self.runtime.device)
+            peaks = from_annotated(annotated).to(self.runtime.device)
             with self.runtime.autocast():
                 logits = self.network(peaks)
                 odds = None if self.isomers is None else self.isomers(peaks)[0].float()

@@ -6,7 +6,6 @@ M pairs, K fingerprint bits, C bond classes.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import count, islice
 from typing import Final
 
@@ -22,8 +21,8 @@ from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.diffusion.sampler import alpha_bar, corrupt
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import Condition, DualLGD, keep_bits
-from duallgd_cli.model.settings import DiffusionSettings, ModelSettings
-from duallgd_cli.model.tensors import map_tensors
+from duallgd_cli.model.settings import ModelSettings
+from duallgd_cli.model.tensors import Movable, constants
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.train.settings import TrainingSettings
 
@@ -71,6 +70,22 @@ class BatchPlan:
         yield from islice(batches, first * world_size + rank, None, world_size)
 
 
+@dataclass(frozen=True, eq=False)
+class GraphBatch(Movable):
+    """What a step of the denoiser needs, on one device."""
+
+    bond_class: Tensor  # clean classes, int64 (B, M), none at padding
+    pair_mask: Tensor  # real pairs, bool (B, M)
+    condition: Condition  # what is known of each
+    level: Tensor  # noise level as a share of all steps, in [0, 1), float64 (B,)
+    uniform: Tensor  # uniform numbers for the noise, float32 (B, M)
+
+    @property
+    def n_samples(self) -> int:
+        """B."""
+        return len(self.level)
+
+
 class MoleculeCollator:
     """Turns molecules into tensors; a function of the molecules and a generator alone.
 
@@ -82,6 +97,16 @@ class MoleculeCollator:
         self, molecules: Molecules, imitation: Imitation | None, shuffle_share: float = 0.0
     ) -> None:
         self.molecules, self.imitation, self.shuffle_share = molecules, imitation, shuffle_share
+
+    def batch(self, planned: Planned, generator: np.random.Generator) -> GraphBatch:
+        """Molecules of one padded size as graphs, conditions and the noise to add."""
+        rows, size = planned
+        bond_class, pair_mask = self.graphs(rows, size, generator)
+        condition = self.condition(rows, size, generator)
+        # A stratum of noise levels for each graph, which varies less than a draw.
+        level = (generator.permutation(len(rows)) + generator.random(len(rows))) / len(rows)
+        uniform = torch.from_numpy(generator.random(bond_class.shape, np.float32))
+        return GraphBatch(bond_class, pair_mask, condition, torch.from_numpy(level), uniform)
 
     def graphs(
         self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
@@ -133,22 +158,6 @@ class MoleculeCollator:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class GraphBatch:
-    """What a step of the denoiser needs, on one device."""
-
-    bond_class: Tensor  # clean classes, int64 (B, M), none at padding
-    pair_mask: Tensor  # real pairs, bool (B, M)
-    condition: Condition  # what is known of each
-    level: Tensor  # noise level as a share of all steps, in [0, 1), float64 (B,)
-    uniform: Tensor  # uniform numbers for the noise, float32 (B, M)
-
-    @property
-    def n_samples(self) -> int:
-        """B."""
-        return len(self.level)
-
-
 def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """Noise clean graphs and score the denoiser's guess of the clean classes.
 
@@ -157,31 +166,12 @@ def bond_loss(model: DualLGD, batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """
     diffusion, clean, mask = model.settings.diffusion, batch.bond_class, batch.pair_mask
     t = (1 + torch.floor(batch.level * diffusion.n_steps).long()).clamp_max(diffusion.n_steps)
-    share, marginal = _process(diffusion, t.device)
-    noisy = torch.where(mask, corrupt(clean, share[t], marginal, batch.uniform), 0)
+    share = alpha_bar(diffusion.n_steps, t.device)[t]
+    marginal = constants(diffusion.marginal, t.device)
+    noisy = torch.where(mask, corrupt(clean, share, marginal, batch.uniform), 0)
     logits = model.denoiser(noisy, t, model.denoiser.context(batch.condition))
     losses = cross_entropy(logits.flatten(0, 1), clean.flatten(), reduction="none")
     return (losses * mask.flatten()).sum(), mask.sum()
-
-
-@lru_cache(maxsize=8)
-@torch.inference_mode(False)
-def _process(settings: DiffusionSettings, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Signal share by step and bond marginal, copied to a device once: a copy waits for the GPU."""
-    return alpha_bar(settings.n_steps).to(device), torch.tensor(settings.marginal, device=device)
-
-
-def graph_batch(
-    collator: MoleculeCollator, planned: Planned, generator: np.random.Generator
-) -> GraphBatch:
-    """Molecules of one padded size as graphs, conditions and the noise to add."""
-    rows, size = planned
-    bond_class, pair_mask = collator.graphs(rows, size, generator)
-    condition = collator.condition(rows, size, generator)
-    # A stratum of noise levels for each graph, which varies less than a draw.
-    level = (generator.permutation(len(rows)) + generator.random(len(rows))) / len(rows)
-    uniform = torch.from_numpy(generator.random(bond_class.shape, np.float32))
-    return GraphBatch(bond_class, pair_mask, condition, torch.from_numpy(level), uniform)
 
 
 class DecoderStage:
@@ -236,7 +226,7 @@ class DecoderStage:
     def collate(self, planned: Planned, step: int) -> GraphBatch:
         """Graphs, conditions and noise of one step: a function of seed, step and rank."""
         generator = np.random.default_rng((self.settings.seed, step, self.ranks[0]))
-        return graph_batch(self.collator, planned, generator)
+        return self.collator.batch(planned, generator)
 
     @torch.no_grad()
     def validate(self, model: DualLGD) -> dict[str, float]:
@@ -254,8 +244,8 @@ class DecoderStage:
         totals = torch.zeros(len(steps), 2)
         for number, members in enumerate(plan.epoch(molecules.n_heavy[rows], 0)):
             size = int(plan.padded(molecules.n_heavy[rows[members]]).max())
-            batch = graph_batch(clean, (rows[members], size), np.random.default_rng((7, number)))
-            batch = map_tensors(batch, lambda x: x.to(device))
+            generator = np.random.default_rng((7, number))
+            batch = clean.batch((rows[members], size), generator).to(device)
             for t, total in zip(steps, totals, strict=True):
                 noised = replace(batch, level=torch.full_like(batch.level, (t - 0.5) / n_steps))
                 total += torch.stack(bond_loss(model, noised)).cpu()

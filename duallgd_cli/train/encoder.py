@@ -9,7 +9,7 @@ B spectra, I isomers of all spectra of a batch, F fingerprint bits.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final, TypeAlias
@@ -18,13 +18,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from duallgd_cli.chem.elements import MASSES_DA
 from duallgd_cli.data.imitation import by_mass, dense_bits
-from duallgd_cli.data.molecular_graph import Rival
 from duallgd_cli.data.peaks import packed_batch, prepared_batch
-from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
+from duallgd_cli.data.prepared import FOLDS, Decoys, Molecules, PreparedSpectra
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.duallgd import DualLGD
 from duallgd_cli.model.encoder import FormulaTransformer, PackedBatch, PeakBatch
@@ -61,8 +60,8 @@ _DROPOUT, _PEAK_DROPOUT = 0.25, 0.3
 _CONTRAST_RATES: Final = OptimiserSettings(
     "adamw", 3e-4, warmup_share=0.2, final_share=0.0, weight_decay=0.05, beta2=0.999, clip=5.0
 )
-# Spectra, and of each the set bits of its molecule and of the decoys.
-_OfBits: TypeAlias = tuple[PackedBatch, list[list[NDArray[np.uint16]]]]
+# Spectra, the rows of the molecule of each and of its decoys, and how many these are.
+_Contrast: TypeAlias = tuple[PackedBatch, NDArray[np.int64], list[int]]
 
 
 class Isomers:
@@ -109,8 +108,16 @@ class Isomers:
         which = torch.arange(len(isomer), device=device).repeat_interleave(length)
         before = length.cumsum(0) - length
         index = torch.arange(len(which), device=device) + (offset[isomer] - before)[which]
-        own = logits.flatten()[owner[which] * logits.shape[1] + bits[index].long()]
-        return own.new_zeros(len(isomer)).index_add(0, which, own)
+        return bit_sums(logits, owner, which, bits[index].long())
+
+
+def bit_sums(logits: Tensor, owner: Tensor, which: Tensor, bits: Tensor) -> Tensor:
+    """Sums of logits (B, F), each of one of B, over the bits that molecules have, (I,).
+
+    Bits of all of them come with the molecule that each is of, int64 both.
+    """
+    own = logits.flatten()[owner[which] * logits.shape[1] + bits]
+    return own.new_zeros(len(owner)).index_add(0, which, own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,11 +323,9 @@ def known_spectra(spectra: PreparedSpectra, known: Molecules) -> dict[str, Tenso
     chosen = np.flatnonzero((owner >= 0) & (spectra.spectrum_fold == FOLDS.index("train")))
     kept, weights = list[Tensor](), list[Tensor]()
     for part, peaks in _batches(spectra, chosen):
-        place, weight = places(peaks)
-        spectrum, column = weight.nonzero(as_tuple=True)
-        key = spectrum * N_PLACES + place[spectrum, column]
-        key, inverse = key.unique(return_inverse=True)
-        weights.append(torch.zeros(len(key)).index_add(0, inverse, weight[spectrum, column]))
+        place, weight, spectrum = places(peaks)
+        key, inverse = (spectrum * N_PLACES + place)[weight > 0].unique(return_inverse=True)
+        weights.append(torch.zeros(len(key)).index_add(0, inverse, weight[weight > 0]))
         molecule = torch.from_numpy(owner[part])[key // N_PLACES]
         kept.append(molecule * N_PLACES + key % N_PLACES)
     key, inverse = torch.cat(kept).unique(return_inverse=True)
@@ -372,7 +377,7 @@ def _batches(
 def fit_isomer_encoder(
     encoder: FormulaTransformer,
     spectra: PreparedSpectra,
-    decoys: Mapping[int, Sequence[Rival]],
+    decoys: Decoys,
     seed: int = 1,
     advance: Callable[[int], None] = lambda steps: None,
     *,
@@ -386,9 +391,8 @@ def fit_isomer_encoder(
     of these layers come with what to keep on record; nothing where no molecule has decoys.
     """
     sampler = SpectrumSampler(spectra)
-    rows = enumerate(sampler.molecules.tolist())
-    able = [place for place, row in rows if len(decoys.get(row, ())) > 1]
-    if not able:
+    able = np.flatnonzero(np.diff(decoys.start)[sampler.molecules] > 1)
+    if not len(able):
         return {}, {}
     # Less sure from the start, and it forgets more of each spectrum.
     model = copy.deepcopy(encoder).requires_grad_(False)
@@ -402,17 +406,20 @@ def fit_isomer_encoder(
             module.p = _DROPOUT
     came_first: list[bool] = []
 
-    def batch_of(step: int) -> _OfBits:
+    def batch_of(step: int) -> _Contrast:
         generator = np.random.default_rng((seed, step))
         places = generator.choice(able, _CONTRASTED).tolist()
         drawn = (sampler.draw_from(place, generator) for place in places)
         molecules, numbers = zip(*drawn, strict=True)
         peaks = packed_batch([(spectra, numbers, _PEAK_DROPOUT)], generator)
-        return peaks, [[molecule.bits for molecule in decoys[row]] for row in molecules]
+        rows = [decoys.rows(row) for row in molecules]
+        return peaks, np.concatenate(rows), list(map(len, rows))
 
-    def loss(model: FormulaTransformer, batch: _OfBits) -> tuple[Tensor, Tensor]:
-        peaks, bits = batch
-        scores = bit_sums(model(peaks), bits)
+    def loss(model: FormulaTransformer, batch: _Contrast) -> tuple[Tensor, Tensor]:
+        peaks, rows, sizes = batch
+        owner = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+        which, bits = map(torch.from_numpy, decoys.molecules.bits_of(rows))
+        scores = bit_sums(model(peaks), owner, which, bits).split(sizes)
         came_first[:] = [int(molecules.argmax()) == 0 for molecules in scores]
         entropy = torch.stack([molecules.logsumexp(0) - molecules[0] for molecules in scores])
         return entropy.sum(), entropy.new_tensor(len(entropy))
@@ -422,15 +429,3 @@ def fit_isomer_encoder(
     record = {"contrasted": steps * _CONTRASTED, "first_of_isomers": float(np.mean(came_first))}
     trained = {name for name, tensor in model.named_parameters() if tensor.requires_grad}
     return {name: model.state_dict()[name] for name in sorted(trained)}, record
-
-
-def bit_sums(bit_scores: Tensor, bits: Sequence[Sequence[NDArray[np.uint16]]]) -> list[Tensor]:
-    """Sums of bits' scores (B, F) over those that each of B lists of D molecules has set: (D,)."""
-    n_bits, sizes = bit_scores.shape[1], [len(molecules) for molecules in bits]
-    every = [own for molecules in bits for own in molecules]
-    length = np.array([len(own) for own in every])
-    spectrum = np.repeat(np.repeat(np.arange(len(bits)), sizes), length)
-    place = torch.from_numpy(spectrum * n_bits + np.concatenate(every).astype(np.int64))
-    start = torch.from_numpy(np.cumsum(length) - length)
-    sums = embedding_bag(place, bit_scores.float().reshape(-1, 1), start, mode="sum")[:, 0]
-    return list(sums.split(sizes))

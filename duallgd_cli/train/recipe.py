@@ -24,7 +24,7 @@ import yaml
 
 from duallgd_cli.checkpoint.format import load, read_tensors, save, write_tensors
 from duallgd_cli.config import SamplingSettings, merge, parse, read_mapping
-from duallgd_cli.data.prepared import load_molecules, load_spectra
+from duallgd_cli.data.prepared import load_decoys, load_molecules, load_spectra
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime, available_cores
@@ -188,24 +188,34 @@ def _templates(run: RecipeRun) -> None:
     save(run.out / "templates.safetensors", added)
 
 
+def _decoys(run: RecipeRun) -> None:
+    """What molecules of fold train are to be told from."""
+    from duallgd_cli.train.scorers import prepare_decoys
+
+    weights, spectra = run.out / "templates.safetensors", load_spectra(run.out / "measured")
+    with run.shows.counting("molecules with their decoys") as advance:
+        prepare_decoys(
+            spectra, load(weights).build().encoder, weights, run.out / "decoys", run.settings.seed,
+            available_cores(), advance,
+        )  # fmt: skip
+
+
 def _evidence(run: RecipeRun) -> None:
     """Scores beside the network, fitted to fold train."""
     from duallgd_cli.scores import environments, known_environments
     from duallgd_cli.sources.collection import of_each
     from duallgd_cli.train.encoder import fit_isomer_encoder
-    from duallgd_cli.train.scorers import decoys_of_all, fit_evidence
+    from duallgd_cli.train.scorers import fit_evidence
 
     settings, seed, counting = run.settings, run.settings.seed, run.shows.counting
-    weights, cores = run.out / "templates.safetensors", available_cores()
-    checkpoint = load(weights)
+    checkpoint, cores = load(run.out / "templates.safetensors"), available_cores()
     structures, spectra = load_molecules(run.out / "structures"), load_spectra(run.out / "measured")
-    encoder = checkpoint.build().encoder
-    with counting("molecules with their decoys") as advance:
-        decoys = decoys_of_all(spectra, encoder, weights, seed, cores, advance)
+    decoys = load_decoys(run.out / "decoys", len(spectra.molecules))
     with counting("steps of the contrastive encoder") as advance:
         contrast, isomers = fit_isomer_encoder(
-            encoder, spectra, decoys, seed, advance, steps=settings.contrast_steps
-        )
+            checkpoint.build().encoder, spectra, decoys, seed, advance,
+            steps=settings.contrast_steps,
+        )  # fmt: skip
     with counting("structures") as advance:
         rows = np.flatnonzero(structures.in_folds("train"))
         known = known_environments(of_each(environments, structures, rows, cores, advance))
@@ -345,6 +355,7 @@ STAGES: Final = (
     RecipeStage("encoder", _encoder, ("encoder/model.safetensors",), together=True),
     RecipeStage("decoder", _decoder, ("decoder/model.safetensors",), together=True),
     RecipeStage("templates", _templates, ("templates.safetensors",)),
+    RecipeStage("decoys", _decoys, ("decoys",)),
     RecipeStage("evidence", _evidence, ("evidence.safetensors",)),
     RecipeStage("hashes", _hashes, (HASHES,)),
     RecipeStage("draws", _draws, ("draws",)),

@@ -8,12 +8,12 @@ made like candidates, for that is what a candidate's score is asked for.
 Letters: C fragments, D the molecule itself and its decoys, F bits, H hydrogen shifts, K peaks.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -42,9 +42,17 @@ from duallgd_cli.data.fragmentation import (
     fragments_of_isomers,
     measured_intensity,
 )
-from duallgd_cli.data.molecular_graph import MolecularGraph, Rival, graph_of, graph_of_bonds
+from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of, graph_of_bonds
 from duallgd_cli.data.peaks import prepared_batch
-from duallgd_cli.data.prepared import FOLDS, Molecules, PreparedSpectra
+from duallgd_cli.data.prepared import (
+    DECOY_OF,
+    FOLDS,
+    Decoys,
+    Molecules,
+    PreparedSpectra,
+    in_blocks,
+    write_blocks,
+)
 from duallgd_cli.data.simulation import FragmentModel, Simulator, expected_intensity, fragment_loss
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.runtime import in_order
@@ -53,19 +61,22 @@ from duallgd_cli.train.encoder import by_molecule
 from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
 from duallgd_cli.train.trainer import fit
 
+if TYPE_CHECKING:
+    from duallgd_cli.data.structures import PreparedMolecule
+
 Advance: TypeAlias = Callable[[int], None]
-# What decoys are made of: a molecule, its formula, logits of its fingerprint, and a seed.
-Doubted: TypeAlias = tuple[MolecularGraph, Formula, NDArray[np.float32], tuple[int, int]]
+# What decoys are made of: a molecule's row, itself, its formula, and two times logits of its
+# fingerprint with a seed.
+Doubt: TypeAlias = tuple[NDArray[np.float32], tuple[int, int]]
+Doubted: TypeAlias = tuple[int, MolecularGraph, Formula, list[Doubt]]
 # Features (C, N_INPUTS) of a molecule's fragments and which are peaks (C, H).
 Seen: TypeAlias = tuple[NDArray[np.float32], NDArray[np.bool_]]
-# By the row of a molecule: itself, then its decoys; nothing where none is made.
-Decoys: TypeAlias = Mapping[int, Sequence[Rival]]
 
 # Of decoys so many are taken, of so many that are likeliest: the first of these and others at
 # random; of those that are put together, the likeliest are made.
 _MADE, _LIKELIEST, _FIRST, _MOST = 24, 300, 10, 300
 _LARGEST: Final = 50  # heavy atoms
-_CASES: Final = 20  # that a process takes at once, some 0.3 s each
+_CASES: Final = 10  # that a process takes at once, some 0.6 s each
 # An encoder knows the molecules it was trained on. Logits are made smaller and noisy, so that they
 # say no more of them than of others.
 _SCALE, _NOISE, _NEVER = (0.3, 0.8), (0.5, 2.0), -5.0
@@ -193,45 +204,55 @@ def explained_peaks(
     return ion, subformula.astype(np.int16), intensity.astype(np.float32)
 
 
-def decoys_of_all(
+def prepare_decoys(
     spectra: PreparedSpectra,
     encoder: nn.Module,
     weights: Path,
+    out: Path,
     seed: int,
     workers: int = 1,
     advance: Advance = lambda molecules: None,
-) -> Decoys:
-    """Decoys of all molecules of fold train, from two spectra of each, doubted in two ways.
+) -> None:
+    """Write decoys of all molecules of fold train, from two spectra of each, doubted in two ways.
 
     The encoder speaks here and processes make the decoys, so that their number changes nothing;
-    each reads the templates that decoys are made of from the weights.
+    each reads the templates that decoys are made of from the weights. A block is in memory.
     """
+    from duallgd_cli.data.structures import PreparedMolecule, pack
+
     _templates.cache_clear()  # the file may have been made again
-    _, spectra_of = by_molecule(spectra, simulated_rows(spectra, "train"))
-    rows: list[int] = []
+    rows, spectra_of = by_molecule(spectra, simulated_rows(spectra, "train"))
+    generators = {number: np.random.default_rng(number) for number in (seed, seed + 1)}
 
-    def cases() -> Iterator[Doubted]:
-        for number in (seed, seed + 1):
-            generator = np.random.default_rng(number)
-            for own in spectra_of:
-                spectrum = int(generator.choice(own))
-                row = int(spectra.molecule[spectrum])
-                rows.append(row)
-                with torch.inference_mode():
-                    logits = encoder(prepared_batch(spectra, [spectrum]))[0].numpy()
-                formula = spectra.molecules.formula(row)
-                yield graph_of(spectra.molecules, row), formula, logits, (number, row)
+    @torch.inference_mode()
+    def doubted(row: int, own: NDArray[np.int64]) -> Doubted:
+        doubts = list[Doubt]()
+        for number, generator in generators.items():
+            peaks = prepared_batch(spectra, [generator.choice(own)])
+            doubts.append((encoder(peaks)[0].numpy(), (number, row)))
+        return row, graph_of(spectra.molecules, row), spectra.molecules.formula(row), doubts
 
-    decoys: dict[int, Sequence[Rival]] = {}
-    made_of_each = in_order(partial(_decoys, weights), cases(), workers, _CASES)
-    for place, made in enumerate(made_of_each):
-        decoys[rows[place]] = (*(decoys.get(rows[place]) or made[:1]), *made[1:])
-        advance(1)
-    return decoys
+    def flat() -> Iterator[tuple[int, PreparedMolecule]]:
+        cases = map(doubted, rows.tolist(), spectra_of)
+        for row, molecules in in_order(partial(_decoys, weights), cases, workers, _CASES):
+            advance(1)
+            yield from ((row, molecule) for molecule in molecules)
+
+    def blocks() -> Iterator[dict[str, NDArray[Any]]]:
+        none = np.zeros(0, np.int64)
+        yield spectra.molecules.take(none).arrays() | {DECOY_OF: none}
+        for block in in_blocks(flat()):
+            owners, molecules = zip(*block, strict=True)
+            fold = np.zeros(len(block), np.uint8)
+            yield pack(molecules) | {"fold": fold, DECOY_OF: np.array(owners)}
+
+    write_blocks(out, blocks(), lambda: {"kind": "decoys", "seed": seed})
 
 
-def _decoys(weights: Path, case: Doubted) -> tuple[Rival, ...]:
-    return decoys_of(*case, _templates(weights))
+def _decoys(weights: Path, case: Doubted) -> "tuple[int, tuple[PreparedMolecule, ...]]":
+    row, itself, formula, doubts = case
+    one, two = (decoys_of(itself, formula, *doubt, _templates(weights)) for doubt in doubts)
+    return row, (*(one or two[:1]), *two[1:])
 
 
 @lru_cache(maxsize=1)
@@ -245,7 +266,7 @@ def decoys_of(
     logits: NDArray[np.float32],
     seed: tuple[int, int],
     templates: Collection,
-) -> tuple[Rival, ...]:
+) -> "tuple[PreparedMolecule, ...]":
     """A molecule, then up to 24 decoys of it; none where nothing is made.
 
     Decoys are likely by the logits of the fingerprint, (F,), and are made of other templates than
@@ -254,6 +275,7 @@ def decoys_of(
     from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
     from duallgd_cli.chem.joining import together
     from duallgd_cli.chem.molecule import disassemble
+    from duallgd_cli.data.structures import PreparedMolecule
     from duallgd_cli.sources.enumerated import changed, likeliest, log_odds, mols_of_graphs
 
     def is_itself(graph: MolecularGraph) -> bool:
@@ -277,7 +299,8 @@ def decoys_of(
     chosen = decoys[:_FIRST] + [decoys[row] for row in further[: _MADE - _FIRST]]
     parts = map(disassemble, chosen)
     graphs = (itself, *(graph_of_bonds(part.formula, part.bond_class) for part in parts))
-    return tuple(map(Rival, graphs, map(fingerprint, (mol, *chosen))))
+    bits = map(fingerprint, (mol, *chosen))
+    return tuple(PreparedMolecule(formula, *own, "") for own in zip(graphs, bits, strict=True))
 
 
 class ScorerModel(nn.Module):
@@ -309,8 +332,26 @@ class ScorerModel(nn.Module):
 class Case(NamedTuple):
     """A molecule, before decoys of its formula, (D,); and spectra as `explained_peaks` of it."""
 
-    molecules: Sequence[Rival]
+    molecules: Sequence[MolecularGraph]
     spectra: Sequence[tuple[Ion, NDArray[np.int16], NDArray[np.float32]]]
+
+
+class Cases(Sequence[Case]):
+    """Molecules of fold train that have decoys, each read when it is asked for."""
+
+    def __init__(self, spectra: PreparedSpectra, decoys: Decoys) -> None:
+        of_train = by_molecule(spectra, simulated_rows(spectra, "train"))
+        both = zip(of_train[0].tolist(), of_train[1], strict=True)
+        self.members = [(row, own) for row, own in both if len(decoys.rows(row)) > 1]
+        self.spectra, self.decoys = spectra, decoys
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __getitem__(self, place: int) -> Case:  # type: ignore[override]
+        row, own = self.members[place]
+        graphs = [graph_of(self.decoys.molecules, decoy) for decoy in self.decoys.rows(row)]
+        return Case(graphs, [explained_peaks(self.spectra, spectrum) for spectrum in own])
 
 
 def fit_evidence(
@@ -332,13 +373,7 @@ def fit_evidence(
     if not train.any():
         raise UnreadableError("the prepared structures hold none of fold train")
     model, record = fit_simulator(spectra, steps, seed, advance, width=_WIDTH)
-    of_train = by_molecule(spectra, simulated_rows(spectra, "train"))
-    cases = [
-        Case(decoys[row], [explained_peaks(spectra, spectrum) for spectrum in own])
-        for row, own in zip(of_train[0].tolist(), of_train[1], strict=True)
-        if len(decoys.get(row, ())) > 1
-    ]
-    scorer = ScorerModel(model)
+    scorer, cases = ScorerModel(model), Cases(spectra, decoys)
     against = fit_against_decoys(scorer, cases, seed, advance, workers) if cases else {}
     tensors = dict(scorer.state_dict())
     # Share of the molecules that have each bit, none of it 0.
@@ -415,12 +450,11 @@ def drawn_from(case: Case, generator: np.random.Generator) -> Case:
 def fragments_of(case: Case) -> list[Seen]:
     """Features and peaks of the first spectrum over fragments of each molecule; see `scores_of`."""
     ion, subformula, intensity = case.spectra[0]
-    n_bonds = np.array([len(molecule.graph.pair) for molecule in case.molecules])
+    n_bonds = np.array([len(graph.pair) for graph in case.molecules])
     result: dict[int, Seen] = {}
     for n in np.unique(n_bonds):  # those with as many are made at once
         rows = np.flatnonzero(n_bonds == n).tolist()
-        graphs = [case.molecules[row].graph for row in rows]
-        made = fragments_of_isomers(graphs, SCORED_TRIPLES)
+        made = fragments_of_isomers([case.molecules[row] for row in rows], SCORED_TRIPLES)
         there = measured_intensity(made, ion, subformula, intensity) > 0
         ends = np.searchsorted(made.molecule, np.arange(1, len(rows)))
         parts = (np.split(columns, ends) for columns in (fragment_features(made, ion), there))

@@ -205,7 +205,7 @@ def test_a_recipe_that_cannot_be_followed_is_told_why(duallgd, tmp_path, recipe,
     done = duallgd("train", "recipe.yaml", "-o", "run")
 
     assert said in done.err
-    assert ("stage 1 of 15: spectra" in done.err) is (recipe is None)
+    assert ("stage 1 of 16: spectra" in done.err) is (recipe is None)
 
 
 @pytest.mark.slow

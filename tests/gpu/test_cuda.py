@@ -10,11 +10,9 @@ import torch
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.model.encoder import PackedBatch, PeakBatch
+from duallgd_cli.model.encoder import PackedBatch
 from duallgd_cli.model.rewritten import for_inference
-from duallgd_cli.model.tensors import map_tensors
 from duallgd_cli.runtime import Runtime
 from duallgd_cli.train.optimisers import optimisers, update_average
 from duallgd_cli.train.run import compile_layers
@@ -25,6 +23,7 @@ from tests.made_graphs import (
     condition,
     made_peaks,
     noisy_bonds,
+    peak_batch,
     real_pairs,
     small_settings,
     stirred,
@@ -77,28 +76,11 @@ def test_logits_are_those_of_the_cpu(pair_features, dtype, near):
         torch.testing.assert_close(*both, atol=near, rtol=near)
 
 
-def without_padding(peaks):
-    """The same spectra one after the other, with no true bits."""
-    spectrum, place = peaks.mask.nonzero(as_tuple=True)
-    flat = {
-        name: getattr(peaks, name)[spectrum, place][:, None]
-        for name in ("subformula", "intensity", "ppm", "mz", "share", "carrier", "energy_ev")
-    }
-    none = torch.zeros(1, dtype=torch.int64)
-    real = torch.ones(len(spectrum), 1, dtype=torch.bool)
-    rows = PeakBatch(**flat, mask=real, parent=none, adduct=none, instrument=none)
-    n_tokens = 1 + peaks.mask.sum(1)
-    start = torch.cat([none, n_tokens.cumsum(0)]).int()
-    return PackedBatch(
-        rows, spectrum, peaks.parent, peaks.adduct, peaks.instrument, start, int(n_tokens.max()),
-        none[:0], none[:0],
-    )  # fmt: skip
-
-
 @torch.no_grad()
 def test_fingerprints_are_those_of_the_cpu_with_padding_or_without():
     peaks = peak_batch([made_peaks(n_rows) for n_rows in (0, 3, 20)])
-    packed = map_tensors(without_padding(peaks), lambda tensor: tensor.to(CUDA))
+    none = torch.zeros(0, dtype=torch.int64)
+    packed = PackedBatch(**vars(peaks), bit=none, bit_spectrum=none).to(CUDA)
     network = stirred(small_settings()).encoder.to(CUDA)
 
     expected = stirred(small_settings()).encoder(peaks)

@@ -48,7 +48,7 @@ def test_the_tiny_recipe_makes_weights_that_predict(tmp_path):
     run = tmp_path / "run"
     weights = run / "duallgd.safetensors"
     made = command("-m", "duallgd_cli", "train", TINY, "-o", run, "--device", "cpu")
-    assert "stage 15 of 15: card" in made.stderr
+    assert "stage 16 of 16: card" in made.stderr
     assert f"done: weights are {weights}" in made.stderr
 
     info = command("-m", "duallgd_cli", "info", "--weights", weights).stdout
@@ -121,6 +121,26 @@ def test_later_stages_add_to_the_network_and_leave_it_as_it_is(whole):
 
 def stages_in(lines):
     return [line.partition(": ")[2] for line in lines if line.startswith("stage ")]
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_goes_on_with_the_decoys_that_were_made(whole, tmp_path, monkeypatch):
+    out, lines = tmp_path / "run", []
+    shutil.copytree(whole, out)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("duallgd_cli.train.scorers.fit_evidence", stop)
+        with pytest.raises(InterruptedRunError, match="stopped in stage evidence; run the same"):
+            follow(recipe_run(out, lines=lines), until="evidence", first="decoys")
+    follow(recipe_run(out, lines=lines), until="evidence")
+
+    assert stages_in(lines) == ["decoys", "evidence", "evidence"]
+    made, before = (load(folder / "evidence.safetensors") for folder in (out, whole))
+    torch.testing.assert_close(made.reranker, before.reranker, rtol=0, atol=0)
+    torch.testing.assert_close(made.contrast, before.contrast, rtol=0, atol=0)
 
 
 @pytest.mark.slow

@@ -7,9 +7,10 @@ from torch.nn.functional import softplus
 from duallgd_cli.chem.elements import INDEX
 from duallgd_cli.data import prepared
 from duallgd_cli.data.alike import domain_classifier, log_odds, morgan_bits, select_alike
-from duallgd_cli.data.prepared import Molecules, load_molecules, read_manifest
+from duallgd_cli.data.prepared import load_molecules, read_manifest
 from duallgd_cli.errors import UnreadableError
 from tests.made_prepared import (
+    bits_of,
     bond_class,
     molecules_of,
     spectra_folder,
@@ -72,7 +73,7 @@ def test_measured_molecules_are_kept_once_if_wanted(tmp_path):
     expected = molecules_of("CCCCCOC(=O)CCC", "CCCCCOC(=O)CC", "CCOC(=O)CCC")
     assert chosen.inchikey.tolist() == expected.inchikey.tolist()
     for place in range(3):
-        for one in (bond_class, Molecules.fingerprint_bits):
+        for one in (bond_class, bits_of):
             np.testing.assert_array_equal(one(chosen, place), one(expected, place))
 
 

@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 def dense(molecules):
     bits = np.zeros((len(molecules), 4096))
     for row in range(len(molecules)):
-        bits[row, molecules.fingerprint_bits(row)] = 1
+        bits[row, molecules.bits_of(np.array([row]))[1]] = 1
     return bits
 
 

@@ -1,5 +1,7 @@
 """Peak rows are the same whether a spectrum comes from a prediction or from prepared data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,10 +12,11 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.data import peaks as peaks_module
-from duallgd_cli.data.peaks import MAX_ROWS, from_annotated, from_prepared, packed_batch, peak_batch
+from duallgd_cli.data.peaks import MAX_ROWS, from_annotated, packed_batch, prepared_batch
 from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from duallgd_cli.train.encoder import true_bits
+from tests.made_graphs import BY_ROW, peak_batch, some_rows
 from tests.made_prepared import SPECTRA, cells_of, made_spectra
 from tests.made_spectra import annotated, made_spectrum
 
@@ -38,8 +41,10 @@ def test_a_prepared_spectrum_is_what_a_prediction_would_see(spectra, number):
     seen = from_annotated(annotate(Hypothesis(Feature((measured,)), molecule, BY_NAME[adduct])))
 
     # Prepared numbers are kept in half precision, m/z in single.
-    stored = from_prepared(spectra, [number])
-    np.testing.assert_allclose(seen.numbers, stored.numbers, rtol=1e-3, atol=2e-3)
+    stored = prepared_batch(spectra, [number])
+    for name in ("intensity", "ppm", "mz", "share", "energy_ev"):
+        got, wanted = getattr(seen, name), getattr(stored, name)
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=2e-3, equal_nan=True)
     for name in ("subformula", "carrier", "parent", "adduct", "instrument"):
         np.testing.assert_array_equal(getattr(seen, name), getattr(stored, name))
 
@@ -59,8 +64,8 @@ def test_the_most_intense_rows_are_kept_in_their_order():
     many, rows = made_rows(100)
 
     kept = np.flatnonzero(many.intensity > (100 - MAX_ROWS) / 100 + 1e-6)
-    assert len(rows.carrier) == MAX_ROWS
-    np.testing.assert_array_equal(rows.numbers[:, 2], many.mz[kept])
+    assert rows.n_rows.tolist() == [MAX_ROWS]
+    np.testing.assert_array_equal(rows.mz, many.mz[kept].astype(np.float32))
     np.testing.assert_array_equal(rows.subformula, many.subformula[kept])
 
 
@@ -72,26 +77,32 @@ def test_a_network_sees_of_another_adduct_what_the_nearest_one_may_have():
 
     rows = from_annotated(annotate(Hypothesis(feature, molecule, dimer)))
 
-    assert (rows.adduct, rows.carrier.tolist()) == (BY_NAME["[M+Na]+"].index, [0, 1])
-    np.testing.assert_array_equal(rows.parent, molecule.array)
-    np.testing.assert_allclose(rows.numbers[:, 2], mz[:2])
+    assert (int(rows.adduct), rows.carrier.tolist()) == (BY_NAME["[M+Na]+"].index, [0, 1])
+    np.testing.assert_array_equal(rows.parent[0], molecule.array)
+    np.testing.assert_allclose(rows.mz, mz[:2])
 
 
-def test_rows_are_padded_to_the_longest_spectrum_and_none_to_one():
-    spectra = [made_rows(n, seed=n)[1] for n in (3, 0, 7)]
+def test_rows_are_padded_to_the_longest_spectrum(spectra):
+    numbers = [*range(len(SPECTRA))][::-1]
+    batch, index = prepared_batch(spectra, numbers), torch.tensor([3, 0, 2])
 
-    batch = peak_batch(spectra)
+    padded, mask = batch.padded(index)
 
-    assert batch.mask.sum(1).tolist() == [3, 0, 7]
-    numbers = (batch.intensity, batch.ppm, batch.mz, batch.share, batch.energy_ev)
-    for b, rows in enumerate(spectra):
-        own = batch.mask[b]
-        got = torch.stack([column[b][own] for column in numbers], 1).numpy()
-        np.testing.assert_array_equal(got, rows.numbers)
-        np.testing.assert_array_equal(batch.subformula[b][own], rows.subformula)
-        np.testing.assert_array_equal(batch.parent[b], rows.parent)
-    assert not batch.intensity[~batch.mask].any()
-    assert peak_batch([spectra[1], spectra[1]]).mask.tolist() == [[False], [False]]
+    assert mask.shape[1] == batch.n_rows[index].max() > batch.n_rows[index].min()
+    for b, number in enumerate(numbers[place] for place in index):
+        alone = prepared_batch(spectra, [number])
+        for name in BY_ROW:
+            got = getattr(padded, name)[b]
+            torch.testing.assert_close(got[mask[b]], getattr(alone, name), equal_nan=True)
+        np.testing.assert_array_equal(padded.parent[b], alone.parent[0])
+
+
+def merged(spectra, group):
+    """The most intense rows of several spectra, in their order, as if they were one."""
+    alone = [prepared_batch(spectra, [number]) for number in group]
+    rows = {name: torch.cat([getattr(one, name) for one in alone]) for name in BY_ROW}
+    kept = np.sort(np.argsort(-rows["intensity"].numpy(), kind="stable")[: peaks_module.MAX_ROWS])
+    return some_rows(replace(alone[0], **rows), kept)
 
 
 @pytest.mark.parametrize("most", [64, 3])
@@ -103,13 +114,11 @@ def test_a_packed_batch_is_the_spectra_one_after_the_other(spectra, monkeypatch,
 
     batch = packed_batch([(spectra, groups[:2], 0.0), (spectra, groups[2:], 0.0)], generator())
 
-    expected = [from_prepared(spectra, group) for group in groups]
-    padded = peak_batch(expected)
-    brightest = padded.intensity.amax(1, keepdim=True).clamp_min(1e-6)
-    assert batch.start.diff().tolist() == [1 + len(rows.carrier) for rows in expected]
-    for name, values in vars(batch.padded()).items():
-        wanted = padded.intensity / brightest if name == "intensity" else getattr(padded, name)
-        torch.testing.assert_close(values.to(wanted.dtype), wanted, equal_nan=True)
+    expected = [merged(spectra, group) for group in groups]
+    for rows in expected:
+        rows.intensity.div_(rows.intensity.max())
+    for name, wanted in vars(peak_batch(expected)).items():
+        torch.testing.assert_close(getattr(batch, name), wanted, equal_nan=True)
     truth = true_bits(spectra, np.array([group[0] for group in groups]))
     assert torch.equal(batch.truth(4096), truth)
 
@@ -117,12 +126,12 @@ def test_a_packed_batch_is_the_spectra_one_after_the_other(spectra, monkeypatch,
 def test_noise_takes_peaks_and_moves_the_others_a_little(spectra):
     groups = [[0]] * 4000
     whole, few = (packed_batch([(spectra, groups, share)], generator()) for share in (0.0, 0.4))
-    stored = from_prepared(spectra, [0])
+    stored = prepared_batch(spectra, [0])
 
-    n_rows = len(stored.carrier)
-    moved = whole.rows.ppm[:, 0].reshape(4000, n_rows) - torch.from_numpy(stored.numbers[:, 1])
+    n_rows = len(stored.mz)
+    moved = whole.ppm.reshape(4000, n_rows) - stored.ppm
     assert 0.75 < len(few.spectrum) / (4000 * n_rows) < 0.85  # each loses up to two fifths
     assert 1.3 < float(moved.std()) < 1.5  # root of two
-    assert 0.17 < float(whole.rows.energy_ev.isnan().float().mean()) < 0.23
+    assert 0.17 < float(whole.energy_ev.isnan().float().mean()) < 0.23
     assert 0.08 < float((whole.instrument == 0).float().mean()) < 0.12
-    assert set(whole.rows.intensity.reshape(4000, n_rows).amax(1).tolist()) == {1.0}
+    assert set(whole.intensity.reshape(4000, n_rows).amax(1).tolist()) == {1.0}

@@ -6,7 +6,6 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits as entropy
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.data.peaks import peak_batch
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.model.encoder import FormulaTransformer
 from duallgd_cli.model.fragment_kernel import (
@@ -21,7 +20,7 @@ from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.sources.collection import known_molecules
 from duallgd_cli.train import encoder as module
 from duallgd_cli.train.encoder import fit_kernel, known_spectra
-from tests.made_graphs import made_peaks, some_rows
+from tests.made_graphs import made_peaks, peak_batch, some_rows
 from tests.made_prepared import SPECTRA, made_spectra
 
 BITS = [[1, 5, 9], [1, 6], [2, 5, 4095], [3]]
@@ -30,11 +29,11 @@ KNOWN = [made_peaks(6, seed) for seed in range(4)]
 
 def kernel_of(**changes):
     """A kernel of known molecules with one spectrum each, its arrays changed or left out."""
-    place, weight = zip(*(places(peak_batch([one])) for one in KNOWN), strict=True)
+    place, weight, _ = zip(*(map(places, KNOWN)), strict=True)
     tensors = {
-        "n_places": torch.tensor([part.shape[1] for part in place]),
-        "place": torch.cat(place, 1)[0],
-        "weight": torch.cat(weight, 1)[0],
+        "n_places": torch.tensor([len(part) for part in place]),
+        "place": torch.cat(place),
+        "weight": torch.cat(weight),
         "mixing": UNMIXED,
     } | changes
     tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
@@ -46,8 +45,8 @@ def literal(query):
     """Chances by a dense kernel matrix and a solver, weights from the definition of tf-idf."""
     vectors, truth = np.zeros((5, N_PLACES)), np.zeros((4, FINGERPRINT_BITS))
     for row, one in enumerate([*KNOWN, query]):
-        place, weight = places(peak_batch([one]))
-        np.add.at(vectors[row], place[0].numpy(), weight[0].numpy())
+        place, weight, _ = places(one)
+        np.add.at(vectors[row], place.numpy(), weight.numpy())
     for row, bits in enumerate(BITS):
         truth[row, bits] = 1
     vectors *= np.sqrt(np.log(5 / ((vectors[:4] > 0).sum(0) + 1)))
@@ -61,7 +60,7 @@ def test_chances_are_those_of_ridge_regression_whatever_the_order_and_the_batch(
     kernel, query = kernel_of(), some_rows(KNOWN[2], [0, 3, 4])
     nothing = some_rows(made_peaks(6, 77), [])
 
-    (alone,) = kernel.chance(peak_batch([query]))
+    (alone,) = kernel.chance(query)
     both = kernel.chance(peak_batch([nothing, some_rows(query, [2, 0, 1])]))
 
     np.testing.assert_allclose(alone, literal(query), atol=1e-5)
@@ -71,11 +70,13 @@ def test_chances_are_those_of_ridge_regression_whatever_the_order_and_the_batch(
 
 
 def test_isomers_of_a_fragment_meet_and_its_loss_is_another_place():
-    place, weight = places(peak_batch([some_rows(KNOWN[0], [1]), some_rows(KNOWN[0], [1, 2])]))
+    one, two = some_rows(KNOWN[0], [1]), some_rows(KNOWN[0], [1, 2])
+    place, weight, spectrum = places(peak_batch([one, two]))
 
-    assert place[weight > 0].unique().numel() == 4  # two fragments, two losses
+    assert place.unique().numel() == 4  # two fragments, two losses
     assert ((place >= 0) & (place < N_PLACES)).all()
-    assert (weight > 0).sum(1).tolist() == [2, 4]
+    assert (weight > 0).all()
+    assert torch.bincount(spectrum).tolist() == [2, 4]
 
 
 def test_the_encoder_alone_is_unmixed_and_a_fit_is_never_worse_and_stays_finite():

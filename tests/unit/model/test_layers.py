@@ -10,11 +10,11 @@ from scipy.sparse.csgraph import shortest_path
 from torch.nn import functional
 
 from duallgd_cli.chem.elements import HEAVY, LOWEST_VALENCES
-from duallgd_cli.data.peaks import peak_batch
+from duallgd_cli.model import encoder as encoder_module
 from duallgd_cli.model import layers, tensors
 from duallgd_cli.model.duallgd import MAX_HOPS, MIN_PROBABILITY, graph_features, keep_bits
-from duallgd_cli.model.encoder import FormulaTransformer, PeakBatch, count_features
-from duallgd_cli.model.layers import AtomsFromPairs, PairsFromAtoms, line_graph
+from duallgd_cli.model.encoder import FormulaTransformer, count_features
+from duallgd_cli.model.layers import AtomsFromPairs, Masks, PairsFromAtoms, line_graph
 from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.model.tensors import (
     favor_attention,
@@ -23,7 +23,7 @@ from duallgd_cli.model.tensors import (
     projection,
     softmax_attention,
 )
-from tests.made_graphs import dense_attention, incidence, made_peaks, some_rows
+from tests.made_graphs import dense_attention, incidence, made_peaks, peak_batch, some_rows
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 7, 2, 8
 
@@ -95,7 +95,7 @@ def test_pairs_stand_in_row_major_order_and_gathers_have_right_gradients(n):
     others = [[other for other in range(n) if other != atom] for atom in range(n)]
     near = torch.stack([square[:, atom, rest] for atom, rest in enumerate(others)], 1)
     assert torch.equal(layers.incident_pairs(pairs, graph), near)
-    assert torch.equal(layers.incident_mask(real, graph), real[:, torch.tensor(others)])
+    assert torch.equal(Masks.of(real, graph).incident, real[:, torch.tensor(others)])
     for gather, rows in (
         (layers.incident_pairs, pairs), (layers.endpoint_atoms, atoms), (layers.to_square, pairs)
     ):  # fmt: skip
@@ -116,7 +116,7 @@ def test_attention_along_the_line_graph_is_that_under_the_dense_mask(n, n_real):
         rows = attention.query(own), attention.key(other), attention.value(other)
         return attention.out(dense_attention(*rows, mask, HEADS))
 
-    new_atoms = at_atoms.double()(atoms, pairs, layers.incident_mask(real, graph), graph)
+    new_atoms = at_atoms.double()(atoms, pairs, Masks.of(real, graph).incident, graph)
     new_pairs = at_pairs.double()(pairs, atoms, graph)
 
     mask = incidence(n) & (real[:, graph.first] & real[:, graph.second])[:, None, :]
@@ -127,7 +127,7 @@ def test_attention_along_the_line_graph_is_that_under_the_dense_mask(n, n_real):
     assert new_atoms.isfinite().all()
     torch.testing.assert_close(new_pairs, dense(at_pairs, pairs, atoms, incidence(n).T))
     alone = torch.arange(n).expand(BATCH, n) == 0  # an atom without any real pair
-    new_atoms = at_atoms(atoms, pairs, layers.incident_mask(alone, graph), graph)
+    new_atoms = at_atoms(atoms, pairs, Masks.of(alone, graph).incident, graph)
     torch.testing.assert_close(new_atoms[:, 0], at_atoms.out.bias.expand(BATCH, -1))
 
 
@@ -252,7 +252,7 @@ def test_a_spectrum_in_a_batch_has_the_logits_it_has_alone_its_peaks_in_any_orde
 
     assert together.isfinite().all()
     for row, spectrum in enumerate(spectra):
-        turned = some_rows(spectrum, np.random.default_rng(5).permutation(len(spectrum.carrier)))
+        turned = some_rows(spectrum, np.random.default_rng(5).permutation(len(spectrum.mz)))
         torch.testing.assert_close(together[row], net(peak_batch([turned]))[0], **NEAR)
 
 
@@ -267,7 +267,7 @@ def test_many_spectra_have_the_logits_and_gradients_of_one_padded_batch(monkeypa
         return logits.detach(), [p.grad for p in net.parameters()]
 
     logits, parts = gradients()
-    monkeypatch.setattr(PeakBatch, "by_length", lambda own, _: [(torch.arange(40), own)])
+    monkeypatch.setattr(encoder_module, "_AT_ONCE", 40)
     expected, whole = gradients()
 
     torch.testing.assert_close(logits, expected, **NEAR)
@@ -276,13 +276,12 @@ def test_many_spectra_have_the_logits_and_gradients_of_one_padded_batch(monkeypa
 
 def test_the_formula_and_a_missing_energy_are_told_and_gradients_are_finite():
     net, known, empty = encoder(), made_peaks(4), made_peaks(0)
-    missing, zero = known.numbers.copy(), known.numbers.copy()
-    missing[:, 4], zero[:, 4] = np.nan, 0
+    missing, zero = (torch.full_like(known.energy_ev, value) for value in (np.nan, 0))
 
-    without = net(peak_batch([replace(known, numbers=missing), empty]))
+    without = net(peak_batch([replace(known, energy_ev=missing), empty]))
     without.sum().backward()
 
-    others = [replace(known, numbers=zero), replace(empty, parent=empty.parent + 1)]
+    others = [replace(known, energy_ev=zero), replace(empty, parent=empty.parent + 1)]
     assert without.isfinite().all()
     assert ((without - net(peak_batch(others))).abs().max(1).values > 1e-4).all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())

@@ -12,7 +12,6 @@ from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
 from duallgd_cli.data.molecular_graph import graph_of
-from duallgd_cli.data.prepared import Molecules
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.sources import collection
 from duallgd_cli.sources.collection import (
@@ -24,7 +23,7 @@ from duallgd_cli.sources.collection import (
     starts,
 )
 from tests.made_graphs import made_molecules
-from tests.made_prepared import bond_class, molecules_of
+from tests.made_prepared import bits_of, bond_class, molecules_of
 
 BUTANOL, BUTYLAMINE, NAPHTHOL = "CCCCO", "CCCCN", "Oc1cccc2ccccc12"
 KNOWN = (BUTANOL, BUTYLAMINE, NAPHTHOL, "CCCCCCCCCCCCCCCC")
@@ -51,7 +50,7 @@ def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
     rng = np.random.default_rng(0)
     for _ in range(20):
         chance = rng.random(4096).astype(np.float32)
-        bits = [molecules.fingerprint_bits(row) for row in (0, 1)]
+        bits = [molecules.bits_of(np.array([row]))[1] for row in (0, 1)]
         common = [chance[own].sum() for own in bits]
         like = [c / (chance.sum() + len(b) - c) for c, b in zip(common, bits, strict=True)]
         expected = [BUTANOL, BUTYLAMINE] if like[0] > like[1] else [BUTYLAMINE, BUTANOL]
@@ -131,7 +130,7 @@ def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
     assert again.names == tuple(molecules.inchikey[[0, 2]].astype(str))
     for row, own in enumerate((0, 2)):
         assert again.molecules.formula(row) == molecules.formula(own)
-        for one in (bond_class, Molecules.fingerprint_bits):
+        for one in (bond_class, bits_of):
             np.testing.assert_array_equal(one(again.molecules, row), one(molecules, own))
     assert again.blocks.smiles == kept.blocks.smiles
     for name in ("counts", "seen", "n_bits", "bits"):

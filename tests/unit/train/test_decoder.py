@@ -88,7 +88,7 @@ def test_a_fingerprint_is_certain_of_its_bits_or_imitated_as_in_use():
 
     for row in range(50):
         own = true.bit_log_prob[row].isfinite()
-        assert true.bit[row][own].tolist() == molecules.fingerprint_bits(row).tolist()
+        assert true.bit[row][own].tolist() == molecules.bits_of(np.array([row]))[1].tolist()
         assert not true.bit_log_prob[row][own].any()
     expected = keep_bits(imitation(rows, np.random.default_rng(1)), 160)
     torch.testing.assert_close((imitated.bit, imitated.bit_log_prob), expected, rtol=0, atol=0)
@@ -99,7 +99,7 @@ def test_the_bond_loss_is_the_cross_entropy_of_real_pairs_at_noise_of_every_leve
 ):
     molecules = made_molecules(6, smallest=3, largest=7)
     collator = MoleculeCollator(molecules, None)
-    batch = decoder.graph_batch(collator, (np.arange(6), 9), np.random.default_rng(2))
+    batch = collator.batch((np.arange(6), 9), np.random.default_rng(2))
     # What the loss of padded pairs would be must not matter.
     dirty = replace(batch, bond_class=torch.where(batch.pair_mask, batch.bond_class, 3))
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
-from duallgd_cli.data.molecular_graph import Rival
+from duallgd_cli.chem.identity import inchikey_block, parse_smiles
 from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.model.encoder import FormulaTransformer
@@ -15,7 +14,7 @@ from duallgd_cli.model.settings import EncoderSettings
 from duallgd_cli.train import encoder as module
 from duallgd_cli.train.encoder import EncoderStage
 from duallgd_cli.train.settings import TrainingData, TrainingSettings
-from tests.made_prepared import ESTERS, SPECTRA, made_spectra, molecules_of
+from tests.made_prepared import ESTERS, SPECTRA, made_decoys, made_spectra, molecules_of
 
 SETTINGS = TrainingSettings(steps=8, data=TrainingData(spectra_per_batch=6, isomers=2))
 # Aspirin's formula four times, glycine's twice, and molecules of their own.
@@ -144,7 +143,7 @@ def test_sums_are_of_the_bits_of_each_isomer_and_the_entropy_that_of_a_softmax(s
 
     sums = module.Isomers(structures).sums(logits, isomer, owner)
 
-    bits = [structures.fingerprint_bits(row).astype(np.int64) for row in isomer.tolist()]
+    bits = [structures.bits_of(np.array([row]))[1].astype(np.int64) for row in isomer.tolist()]
     expected = [logits[b, own].sum() for b, own in zip(owner.tolist(), bits, strict=True)]
     torch.testing.assert_close(sums, torch.stack(expected), atol=1e-4, rtol=1e-5)
     summed = module.isomer_entropy(
@@ -191,13 +190,13 @@ def test_an_encoder_learns_to_tell_molecules_from_decoys_by_their_peaks(tmp_path
     encoder.peak_out.weight.data *= 30  # a trained one tells peaks apart
     before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
     keys, told = esters.molecules.inchikey.astype(str).tolist(), []
-    rivals = {one: Rival(None, fingerprint(parse_smiles(one))) for one in ESTERS}
-    decoys = {
+    smiles = {
         keys.index(inchikey_block(parse_smiles(one))): [
-            rivals[one], *(rivals[two] for two in ESTERS if len(two) == len(one) and two != one)
+            one, *(two for two in ESTERS if len(two) == len(one) and two != one)
         ]
         for one in ESTERS
     }  # fmt: skip
+    decoys, alone = (made_decoys(own, len(keys)) for own in (smiles, {0: smiles[0][:1], 1: ()}))
 
     tensors, record = module.fit_isomer_encoder(encoder, esters, decoys, 1, told.append, steps=150)
 
@@ -209,6 +208,8 @@ def test_an_encoder_learns_to_tell_molecules_from_decoys_by_their_peaks(tmp_path
     rows = esters.molecule.tolist()
     with torch.no_grad():
         said = encoder(prepared_batch(esters, range(len(rows))))
-    for scores in module.bit_sums(said, [[one.bits for one in decoys[row]] for row in rows]):
-        assert (scores[0] > scores[1:]).all()
-    assert module.fit_isomer_encoder(encoder, esters, {0: decoys[0][:1], 1: ()}) == ({}, {})
+    for score, row in zip(said, rows, strict=True):
+        bits = [decoys.molecules.bits_of(np.array([decoy]))[1] for decoy in decoys.rows(row)]
+        itself, *others = (float(score[own].sum()) for own in bits)
+        assert itself > max(others)
+    assert module.fit_isomer_encoder(encoder, esters, alone) == ({}, {})

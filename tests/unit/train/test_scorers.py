@@ -9,16 +9,18 @@ from duallgd_cli.checkpoint.format import Checkpoint, save
 from duallgd_cli.chem.adduct import ADDUCTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import disassemble, formula_of
+from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.data.fragmentation import N_INPUTS, SHIFTS, fragment_features, fragments
-from duallgd_cli.data.molecular_graph import Rival, graph_of, graph_of_bonds
+from duallgd_cli.data.molecular_graph import graph_of
+from duallgd_cli.data.prepared import load_decoys
 from duallgd_cli.data.simulation import FragmentModel
+from duallgd_cli.data.structures import prepare_molecule
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.scores import environments, known_environments
 from duallgd_cli.sources.collection import known_molecules, molecule_of
 from duallgd_cli.train import scorers
 from duallgd_cli.train.scorers import Case, fit_simulator, fragments_of
-from tests.made_prepared import ESTERS, made_spectra, molecules_of
+from tests.made_prepared import ESTERS, made_decoys, made_spectra, molecules_of
 from tests.made_simulation import ORBITRAP, drawn_by, ion
 from tests.made_training import small_model
 
@@ -97,10 +99,8 @@ def test_measured_spectra_are_those_of_a_fold_that_can_be_simulated(spectra, tmp
         fit_simulator(made(tmp_path / "none", ("CC(=O)O", "C2H3O", "20", "[M+Na]+")), 1)
 
 
-def rival(smiles):
-    mol = parse_smiles(smiles)
-    parts = disassemble(mol)
-    return Rival(graph_of_bonds(parts.formula, parts.bond_class), fingerprint(mol))
+def graph_of_smiles(smiles):
+    return prepare_molecule(parse_smiles(smiles)).graph
 
 
 def cases_of(*isomers):
@@ -108,8 +108,8 @@ def cases_of(*isomers):
     for one in isomers:
         acyl = one.partition("O")[0].count("C")
         counts = Formula.parse(f"C{acyl}H{2 * acyl - 1}O").array.astype(np.int16)
-        others = [rival(other) for other in isomers if other != one]
-        yield Case((rival(one), *others), ((ion(), counts[None], np.ones(1, np.float32)),))
+        graphs = map(graph_of_smiles, (one, *(other for other in isomers if other != one)))
+        yield Case([*graphs], ((ion(), counts[None], np.ones(1, np.float32)),))
 
 
 def first(model, cases):
@@ -157,8 +157,8 @@ def test_fragments_of_a_case_are_those_of_each_of_its_molecules():
 
     together = fragments_of(case)
 
-    for molecule, (features, there) in zip(case.molecules, together, strict=True):
-        ((alone, peaks),) = fragments_of(Case([molecule], case.spectra))
+    for graph, (features, there) in zip(case.molecules, together, strict=True):
+        ((alone, peaks),) = fragments_of(Case([graph], case.spectra))
         np.testing.assert_array_equal(features, alone)
         np.testing.assert_array_equal(there, peaks)
 
@@ -171,16 +171,15 @@ def rows_of(spectra, *smiles):
 
 def test_the_record_says_how_many_were_told_apart(esters):
     structures, told = molecules_of(*ESTERS), []
-    acids = [*map(rival, ("CCCCC(=O)O", "CC(C)C(=O)O"))]
-    decoys = {
-        row: (rival(one), *acids) for row, one in zip(rows_of(esters, *ESTERS), ESTERS, strict=True)
-    }
-    decoys[0] = ()  # of one there are none
+    acids, rows = ("CCCCC(=O)O", "CC(C)C(=O)O"), rows_of(esters, *ESTERS)
+    smiles = {row: (one, *acids) for row, one in zip(rows, ESTERS, strict=True)}
+    smiles[0] = ()  # of one there are none
+    decoys, none = (made_decoys(own, len(esters.molecules)) for own in (smiles, {}))
 
     known = known_environments(environments(parse_smiles(one)) for one in ESTERS)
     tensors, record = scorers.fit_evidence(structures, known, esters, decoys, 3, 1, told.append)
     by_two, _ = scorers.fit_evidence(structures, known, esters, decoys, 3, workers=2)
-    plain, alone = scorers.fit_evidence(structures, known, esters, {}, 3)
+    plain, alone = scorers.fit_evidence(structures, known, esters, none, 3)
 
     assert all(torch.equal(tensor, by_two[name]) for name, tensor in tensors.items())
     assert (record["told_apart"], "told_apart" in alone) == (len(ESTERS) - 1, False)
@@ -202,21 +201,39 @@ def test_decoys_are_made_of_one_spectrum_of_each_molecule_of_fold_train_by_any_p
     templates = known_molecules(spectra.molecules, 99).tensors()
     save(weights, Checkpoint(model.settings, model.state_dict(), templates=templates))
 
+    for workers in (1, 2):
+        scorers.prepare_decoys(
+            spectra, model.encoder.eval(), weights, tmp_path / f"by {workers}", 1, workers,
+            told.append,
+        )  # fmt: skip
     by_one, by_two = (
-        scorers.decoys_of_all(spectra, model.encoder.eval(), weights, 1, workers, told.append)
-        for workers in (1, 2)
+        load_decoys(tmp_path / f"by {workers}", len(spectra.molecules)) for workers in (1, 2)
     )
 
-    assert len(told) == 2 * 2 * len(ESTERS)  # two of each, where there are
-    assert by_one.keys() == by_two.keys() == set(rows_of(spectra, *ESTERS))
-    assert max(map(len, by_one.values())) > 2
-    for row, rivals in by_one.items():
-        named, again = (
-            [(charge_free_smiles(molecule_of(one.graph)), one.bits.tolist()) for one in own]
-            for own in (rivals, by_two[row])
-        )
-        assert named == again
+    assert told == [1] * 2 * len(ESTERS)
+    np.testing.assert_equal(*(own.molecules.arrays() for own in (by_one, by_two)))
+    assert by_one.start.tolist() == by_two.start.tolist()
+    counts = np.diff(by_one.start)
+    assert set(np.flatnonzero(counts)) == set(rows_of(spectra, *ESTERS))
+    assert counts.max() > 2
+    for row in np.flatnonzero(counts).tolist():
+        graphs = [graph_of(by_one.molecules, decoy) for decoy in by_one.rows(row)]
+        named = [charge_free_smiles(molecule_of(graph)) for graph in graphs]
+        assert named[0] == charge_free_smiles(molecule_of(graph_of(spectra.molecules, row)))
         assert named.count(named[0]) == 1  # the molecule itself is no decoy
+        for decoy, graph in zip(by_one.rows(row), graphs, strict=True):
+            bits = fingerprint(molecule_of(graph)).tolist()
+            assert by_one.molecules.bits_of(np.array([decoy]))[1].tolist() == bits
+
+
+def test_where_no_decoy_is_made_there_are_none(tmp_path):
+    spectra, model = made(tmp_path / "s", ("CCO", "C2H5O")), small_model()
+    templates = known_molecules(molecules_of("c1ccccc1", "Oc1ccccc1"), 99).tensors()
+    save(tmp_path / "w", Checkpoint(model.settings, model.state_dict(), templates=templates))
+
+    scorers.prepare_decoys(spectra, model.encoder.eval(), tmp_path / "w", tmp_path / "none", 1)
+
+    assert not len(scorers.Cases(spectra, load_decoys(tmp_path / "none", 1)))
 
 
 def decoys_by_smiles(smiles, seed=1, known=CLASSMATES):
@@ -224,7 +241,7 @@ def decoys_by_smiles(smiles, seed=1, known=CLASSMATES):
     logits = np.full(4096, -6.0, np.float32)
     logits[fingerprint(parse_smiles(CLASSMATES[3]))] = 6.0
     templates, formula = known_molecules(molecules_of(*known), 99), formula_of(parse_smiles(smiles))
-    made = scorers.decoys_of(rival(smiles).graph, formula, logits, (seed, 0), templates)
+    made = scorers.decoys_of(graph_of_smiles(smiles), formula, logits, (seed, 0), templates)
     assert all((fingerprint(molecule_of(one.graph)) == one.bits).all() for one in made)
     return [charge_free_smiles(molecule_of(one.graph)) for one in made]
 
