@@ -5,7 +5,7 @@ N atoms, b bonds.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +45,6 @@ class MolecularGraph:
     def cost(self) -> NDArray[np.float32]:
         """Of cutting each bond, (b,)."""
         return (_COST[self.bond_class] - _HETERO_DISCOUNT * self.to_hetero).astype(np.float32)
-
-
-class Rival(NamedTuple):
-    """A molecule that is to be told from others of its formula, or one of these."""
-
-    graph: MolecularGraph
-    bits: NDArray[np.uint16]  # its set Morgan bits
 
 
 def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
