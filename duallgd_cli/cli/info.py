@@ -36,18 +36,15 @@ SELFTEST_EPILOG = options.examples("""
 
 _OPTIONS: Final[options.Options] = {
     options.ARGUMENTS: {
-        "command": (
-            Literal["predict", "train"],
-            "Command whose settings are shown.",
-            {"default": "predict", "show_default": True},
-        ),
+        "command": (Literal["predict", "train"], "Command whose settings are shown.",
+            {"default": "predict", "show_default": True}),
         "text": (str, "Only those whose name or kind holds this.", {"default": ""}),
     },
     options.OPTIONS: {
         "parameters": (bool, "Count the weights by part of the network."),
         "json_": (bool, "Print one JSON object."),
     },
-}
+}  # fmt: skip
 # Of a training record, what is shown.
 _FITS: Final = {
     "ranking_validation": "accuracy", "database_validation": "accuracy with a database",
