@@ -15,10 +15,7 @@ app = typer.Typer(
 )
 
 _OPTIONS: Final[options.Options] = {
-    options.ARGUMENTS: {
-        "file": (Path, "SMI, CSV, TSV or SDF, plain, .gz, .xz or .bz2."),
-        "database": (str, "Of the database.", {"metavar": "NAME"}),
-    },
+    options.ARGUMENTS: {"file": (Path, "SMI, CSV, TSV or SDF, plain, .gz, .xz or .bz2.")},
     options.OPTIONS: {
         "name": (str, "What it is called: letters, digits, . _ and -.",
             {"default": "", "show_default": "the name of the file without its endings"}),
@@ -92,10 +89,10 @@ def list_() -> None:
 
 
 @app.command("remove", epilog="Example: `duallgd database remove coconut`")
-@options.takes("database", _OPTIONS)
-def remove(database: str) -> None:
+@options.takes("name", {options.ARGUMENTS: {"name": (str, "Of the database.")}})
+def remove(name: str) -> None:
     """Delete a database; the file that it was read from stays."""
     from duallgd_cli.sources.database import remove as remove_database
 
-    remove_database(database)
-    typer.echo(f"database {database} is deleted", err=True)
+    remove_database(name)
+    typer.echo(f"database {name} is deleted", err=True)
