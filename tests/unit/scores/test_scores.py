@@ -116,6 +116,7 @@ def test_familiarity_is_the_mean_log_share_of_the_bits():
     [
         ("CCO CCO", "CCO", "0.0"),  # and not -0.0
         ("CCO CCO", "CCCO", "-3.0"),  # by hand in tests/unit/chem/test_formula.py
+        ("CCO", "CCO", "-6.0"),  # what a single structure has says nothing
     ],
 )
 def test_environments_that_no_known_structure_has_speak_against_a_molecule(known, smiles, value):
