@@ -55,11 +55,7 @@ def version() -> None:
 
 
 def _show_version(wanted: bool) -> None:
-    """Answer ``duallgd --version``.
-
-    Raises:
-        typer.Exit: After printing, when the option was given.
-    """
+    """Answer ``duallgd --version``."""
     if wanted:
         typer.echo(f"duallgd {__version__}")
         raise typer.Exit

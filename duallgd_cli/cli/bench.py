@@ -4,34 +4,28 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import typer
 
 from duallgd_cli.cli import display, options
 from duallgd_cli.files import STANDARD_STREAM, claim, require_input, write_atomically
 
-EPILOG: Final = """
-**Examples**
-
-- `duallgd bench --atoms 10..100` (every tenth; `10..100:5`, or a list such as `30,60,100`)
-
-- `duallgd bench --atoms 10..100 --steps 500 --device cuda -o bench/`
+EPILOG = options.examples("""
+`duallgd bench --atoms 10..100` (every tenth; `10..100:5`, or a list such as `30,60,100`)
+`duallgd bench --atoms 10..100 --steps 500 --device cuda -o bench/`
 
 Time and peak memory of the attention over pairs alone, of one evaluation of the denoiser and of
 the whole sampling loop, for exact softmax and FAVOR+. Each figure stands beside the time of its
 matrix products at the rate that this machine reached in the same run.
-"""
-PREDICT_EPILOG: Final = """
-**Examples**
-
-- `duallgd bench predict spectra.mgf --steps 10 --samples 100`
-
-- `duallgd bench predict --atoms 30 --device cuda -o throughput/ --profile`
+""")
+PREDICT_EPILOG = options.examples("""
+`duallgd bench predict spectra.mgf --steps 10 --samples 100`
+`duallgd bench predict --atoms 30 --device cuda -o throughput/ --profile`
 
 Without a file, spectra are made from chemistry. All samples start from pure noise: predict is
 faster where known molecules are near the formula.
-"""
+""")
 _MEASURED: Final = "What is measured"
 _OUTPUT: Final = {
     "output": (Path, "Folder for the results; none without it.", {"short": "-o"}),
@@ -50,14 +44,15 @@ _OPTIONS: Final[options.Options] = {
     "Output": _OUTPUT,
 }  # fmt: skip
 _PREDICT_OPTIONS: Final[options.Options] = {
+    options.ARGUMENTS: {
+        "spectra": (list[str], "Spectrum files, as predict takes them.", {"default": None}),
+    },
     _MEASURED: {
         "atoms": (int, "Heavy atoms of made spectra.", {"default": 30, "min": 2, "max": 100}),
         "made": (int, "Spectra to make without a file.", {"default": 10, "min": 1}),
     },
     "Output": _OUTPUT,
 }
-# Piped output has no width of its own; tables then take what they need.
-_WIDTH_WITHOUT_TERMINAL: Final = 170
 # Columns of the printed table: title, name in a row, factor, format.
 _COLUMNS: Final = (
     ("N", "atoms", 1, "d"), ("cand.", "samples", 1, "d"), ("steps", "steps", 1, "d"),
@@ -65,9 +60,7 @@ _COLUMNS: Final = (
     ("floor / ms", "floor_s", 1000, ".2f"), ("/floor", "over_floor", 1, ".1f"),
     ("MiB", "memory_mib", 1, ".1f"), ("GFLOP", "gflop", 1, ".3f"),
 )  # fmt: skip
-app = typer.Typer(
-    invoke_without_command=True, help="Measure speed and memory of the network and of predict."
-)
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback(epilog=EPILOG)
@@ -114,7 +107,7 @@ def bench(
         for row in rows
     ]
     heads = ["part, kernel", *(title for title, *_ in _COLUMNS)]
-    display.show_table("Time and memory", heads, lines, width=_WIDTH_WITHOUT_TERMINAL)
+    display.show_table("Time and memory", heads, lines)
     for series in study["exponents"]:
         words = []
         for quantity in ("time", "memory"):
@@ -149,17 +142,14 @@ def _sentence(title: str, values: Mapping[str, Any]) -> str:
 
 @app.command("predict", epilog=PREDICT_EPILOG)
 @options.takes(
-    "atoms made samples steps weights device precision threads workers max_memory output profile "
-    "force",
+    "spectra atoms made samples steps weights device precision threads workers max_memory output "
+    "profile force",
     _PREDICT_OPTIONS,
 )
 def predict(
     context: typer.Context,
-    spectra: Annotated[
-        list[str] | None,
-        typer.Argument(help="Spectrum files, as predict takes them.", show_default=False),
-    ] = None,
     *,
+    spectra: list[str] | None,
     atoms: int,
     made: int,
     output: Path | None,

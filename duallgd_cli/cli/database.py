@@ -1,7 +1,7 @@
 """`duallgd database`: files of structures read once, under names that `--database` takes."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -14,8 +14,8 @@ app = typer.Typer(
     help="Read structures once, under a name that --database takes.",
 )
 
-_WIDTH: Final = 200  # of a list that no terminal shows
 _OPTIONS: Final[options.Options] = {
+    options.ARGUMENTS: {"file": (Path, "SMI, CSV, TSV or SDF, plain, .gz, .xz or .bz2.")},
     options.OPTIONS: {
         "name": (str, "What it is called: letters, digits, . _ and -.",
             {"default": "", "show_default": "the name of the file without its endings"}),
@@ -25,27 +25,18 @@ _OPTIONS: Final[options.Options] = {
     }
 }  # fmt: skip
 
-ADD_EPILOG: Final = """
-**Examples**
-
-- `duallgd database add coconut.csv.gz`, then `duallgd predict spectra.mgf --database coconut`
-
-- `duallgd database add PubChemLite_exposomics_20240101.csv --name pubchemlite`
-
-- `duallgd database add pubchemlite.csv --force`, to replace the one of that name
-"""
-LIST_EPILOG: Final = "Example: `duallgd database list`"
-REMOVE_EPILOG: Final = "Example: `duallgd database remove coconut`"
+ADD_EPILOG = options.examples("""
+`duallgd database add coconut.csv.gz`, then `duallgd predict spectra.mgf --database coconut`
+`duallgd database add PubChemLite_exposomics_20240101.csv --name pubchemlite`
+`duallgd database add pubchemlite.csv --force`, to replace the one of that name
+""")
 
 
 @app.command("add", epilog=ADD_EPILOG)
-@options.takes("name force workers quiet", _OPTIONS)
+@options.takes("file name force workers quiet", _OPTIONS)
 def add(
-    file: Annotated[
-        Path,
-        typer.Argument(help="SMI, CSV, TSV or SDF, plain, .gz, .xz or .bz2.", show_default=False),
-    ],
     *,
+    file: Path,
     name: str,
     force: bool,
     workers: int | None,
@@ -75,7 +66,7 @@ def add(
         )
 
 
-@app.command("list", epilog=LIST_EPILOG)
+@app.command("list", epilog="Example: `duallgd database list`")
 def list_() -> None:
     """Show which databases there are, and what they hold."""
     from duallgd_cli.runtime import databases_folder
@@ -94,13 +85,12 @@ def list_() -> None:
         return
     heads = ("name", "structures", "formulas", "MB", "file", "remarks")
     title = f"databases in {databases_folder()}"
-    display.show_table(title, heads, rows, width=_WIDTH, texts=heads[4:])
+    display.show_table(title, heads, rows, texts=heads[4:])
 
 
-@app.command("remove", epilog=REMOVE_EPILOG)
-def remove(
-    name: Annotated[str, typer.Argument(help="Of the database.", show_default=False)],
-) -> None:
+@app.command("remove", epilog="Example: `duallgd database remove coconut`")
+@options.takes("name", {options.ARGUMENTS: {"name": (str, "Of the database.")}})
+def remove(name: str) -> None:
     """Delete a database; the file that it was read from stays."""
     from duallgd_cli.sources.database import remove as remove_database
 

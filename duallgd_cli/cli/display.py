@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 _EVERY_S: Final = 60.0  # between lines of a log, where no tenth of the run is done earlier
 _STYLES: Final = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "red"}
+# Piped output has no width of its own; tables then take what they need.
+_WIDTH_WITHOUT_TERMINAL: Final = 200
 _BAR: Final = 10  # characters of a confidence of 1
 MOST_SHOWN: Final = 20
 
@@ -137,11 +139,10 @@ def show_table(
     heads: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
-    width: int,
     texts: Collection[str] = (),
     caption: str | None = None,
 ) -> None:
-    """Print results as a table on standard output, which has this width where it is piped.
+    """Print results as a table on standard output.
 
     Numbers stand at the right, the first column and texts at the left, these in several lines.
     """
@@ -152,7 +153,7 @@ def show_table(
     for row in rows:
         made.add_row(*row)
     out = Console(highlight=False, markup=False)
-    out.width = out.width if out.is_terminal else width
+    out.width = out.width if out.is_terminal else _WIDTH_WITHOUT_TERMINAL
     out.print(made)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
@@ -12,16 +12,11 @@ from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.settings import MASSSPECGYM, EvaluateSettings
 from duallgd_cli.files import claim, require_input
 
-EPILOG = """
-**Examples**
-
-- `duallgd evaluate --benchmark massspecgym`
-
-- `duallgd evaluate --benchmark labelled.tsv --fold test --spectra-per-molecule 1 --samples 100`
-
-- `duallgd evaluate --predictions out.csv --truth truth.tsv` (predict's output, or anybody's)
-
-"""
+EPILOG = options.examples("""
+`duallgd evaluate --benchmark massspecgym`
+`duallgd evaluate --benchmark labelled.tsv --fold test --spectra-per-molecule 1 --samples 100`
+`duallgd evaluate --predictions out.csv --truth truth.tsv` (predict's output, or anybody's)
+""")
 
 CALIBRATE_EPILOG: Final = (
     "Example: `duallgd evaluate --benchmark massbank.tsv --fold val -o val/ "
@@ -47,6 +42,7 @@ _OPTIONS: Final[options.Options] = {
     },
 }  # fmt: skip
 _CALIBRATE_OPTIONS: Final[options.Options] = {
+    options.ARGUMENTS: {"weights": (Path, "Weights that made the predictions.")},
     options.OPTIONS: {
         "run": (list[Path], "Output of a run, its journal beside it; repeat for other numbers of "
             "samples and steps, so that confidence holds for these too.", options.REQUIRED),
@@ -57,8 +53,6 @@ _CALIBRATE_OPTIONS: Final[options.Options] = {
     },
 }  # fmt: skip
 _SETTINGS: Final = {each.name for each in fields(EvaluateSettings)}
-# Piped output has no width of its own; tables then take what they need.
-_WIDTH_WITHOUT_TERMINAL: Final = 120
 # Options that a finished table has no use for.
 _FOR_A_PREDICTION: Final = (
     "config", "set_", "formula", "analogues", "database", "database_share", "database_only",
@@ -109,8 +103,8 @@ def evaluate(
         mean, low, high = (format(estimate[end], form) for end in ("mean", "low", "high"))
         rows.append((name.replace("_", " "), f"{mean} ({low} to {high})"))
     caption = f"{results['spectra']} spectra of {results['molecules']} molecules"
-    heads, width = ("metric", "mean (95 % interval)"), _WIDTH_WITHOUT_TERMINAL
-    display.show_table(results["title"], heads, rows, width=width, caption=caption)
+    heads = ("metric", "mean (95 % interval)")
+    display.show_table(results["title"], heads, rows, caption=caption)
     for sentence in _sentences(results):
         typer.echo(sentence)
     if not quiet:
@@ -137,10 +131,10 @@ def _sentences(results: Mapping[str, Any]) -> Iterator[str]:
     yield from results["remarks"]
 
 
-@options.takes("run truth output keep_ranking force", _CALIBRATE_OPTIONS)
+@options.takes("weights run truth output keep_ranking force", _CALIBRATE_OPTIONS)
 def calibrate(
-    weights: Annotated[Path, typer.Argument(help="Weights that made the predictions.")],
     *,
+    weights: Path,
     run: list[Path],
     truth: Path,
     output: Path,

@@ -11,18 +11,13 @@ from duallgd_cli.files import STANDARD_STREAM
 
 logger = logging.getLogger(__name__)
 
-EPILOG = """
-**Examples**
-
-- `duallgd features run.mzML -o features.mgf`, then look at features.csv
-
-- `duallgd features run.mzML -o features.mgf --rt 60-600 --min-intensity 1e5`
-
-- `duallgd predict features.mgf -o out.csv` (the same candidates as `duallgd predict run.mzML`)
+EPILOG = options.examples("""
+`duallgd features run.mzML -o features.mgf`, then look at features.csv
+`duallgd features run.mzML -o features.mgf --rt 60-600 --min-intensity 1e5`
+`duallgd predict features.mgf -o out.csv` (the same candidates as `duallgd predict run.mzML`)
 
 Exit codes: 0 written, 2 usage, 65 nothing readable, 66 input missing, 130 interrupted.
-"""
-
+""")
 
 _OPTIONS: Final[options.Options] = {
     "Common options": {
@@ -34,11 +29,12 @@ _OPTIONS: Final[options.Options] = {
 
 
 @options.takes(
-    "output group_by rt_window rt mz min_peaks min_intensity force quiet config set_", _OPTIONS
+    "spectra output group_by rt_window rt mz min_peaks min_intensity force quiet config set_",
+    _OPTIONS,
 )
 def features(
     context: typer.Context,
-    spectra: options.Spectra,
+    spectra: list[str],
     *,
     output: str | None,
     force: bool,

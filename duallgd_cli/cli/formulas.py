@@ -8,18 +8,13 @@ import typer
 from duallgd_cli.cli import display, options
 from duallgd_cli.files import STANDARD_STREAM
 
-EPILOG = """
-**Examples**
-
-- `duallgd formulas spectra.mgf -o formulas.csv`
-
-- `duallgd formulas spectra.mgf --elements CHNOPS --top-k 3`
-
-- `cat spectra.mgf | duallgd formulas - --format jsonl`
+EPILOG = options.examples("""
+`duallgd formulas spectra.mgf -o formulas.csv`
+`duallgd formulas spectra.mgf --elements CHNOPS --top-k 3`
+`cat spectra.mgf | duallgd formulas - --format jsonl`
 
 Exit codes: as for duallgd predict.
-"""
-
+""")
 
 _OPTIONS: Final[options.Options] = {
     "Common options": {
@@ -35,13 +30,12 @@ _OPTIONS: Final[options.Options] = {
 
 
 @options.takes(
-    "output format top_k adduct elements precursor_ppm group_by by rt_window rt mz min_peaks "
-    "min_intensity force strict quiet",
+    "spectra output format top_k adduct elements precursor_ppm group_by by rt_window rt mz "
+    "min_peaks min_intensity force strict quiet",
     _OPTIONS,
 )
 def formulas(
     context: typer.Context,
-    spectra: options.Spectra,
     *,
     output: str | None,
     precursor_ppm: float | None,

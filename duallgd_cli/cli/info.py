@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
@@ -15,44 +15,36 @@ from duallgd_cli.stopping import loading
 if TYPE_CHECKING:
     from duallgd_cli.predict.model import LoadedModel
 
-EPILOG = """
-**Examples**
+EPILOG = options.examples("""
+`duallgd info`
+`duallgd info --weights my.safetensors --parameters`
+`duallgd info --json | jq .weights.sha256`
+""")
 
-- `duallgd info`
-
-- `duallgd info --weights my.safetensors --parameters`
-
-- `duallgd info --json | jq .weights.sha256`
-"""
-
-CONFIG_EPILOG = """
-**Examples**
-
-- `duallgd config > settings.yaml`, then `duallgd predict spectra.mgf --config settings.yaml`
-
-- `duallgd config train > recipe.yaml`, then `duallgd train recipe.yaml -o run`
-"""
-PARTS_EPILOG = """
-**Examples**
-
-- `duallgd parts sugar`
-
-- `duallgd parts | cut -f 1 | sort`
-"""
-SELFTEST_EPILOG = """
-**Examples**
-
-- `duallgd selftest`
-
-- `duallgd selftest --weights my.safetensors --device cuda`
-"""
+CONFIG_EPILOG = options.examples("""
+`duallgd config > settings.yaml`, then `duallgd predict spectra.mgf --config settings.yaml`
+`duallgd config train > recipe.yaml`, then `duallgd train recipe.yaml -o run`
+""")
+PARTS_EPILOG = options.examples("""
+`duallgd parts sugar`
+`duallgd parts | cut -f 1 | sort`
+""")
+SELFTEST_EPILOG = options.examples("""
+`duallgd selftest`
+`duallgd selftest --weights my.safetensors --device cuda`
+""")
 
 _OPTIONS: Final[options.Options] = {
+    options.ARGUMENTS: {
+        "command": (Literal["predict", "train"], "Command whose settings are shown.",
+            {"default": "predict", "show_default": True}),
+        "text": (str, "Only those whose name or kind holds this.", {"default": ""}),
+    },
     options.OPTIONS: {
         "parameters": (bool, "Count the weights by part of the network."),
         "json_": (bool, "Print one JSON object."),
-    }
-}
+    },
+}  # fmt: skip
 # Of a training record, what is shown.
 _FITS: Final = {
     "ranking_validation": "accuracy", "database_validation": "accuracy with a database",
@@ -68,9 +60,8 @@ _SHOWN: Final = (
 )
 
 
-def parts(
-    text: Annotated[str, typer.Argument(help="Only those whose name or kind holds this.")] = "",
-) -> None:
+@options.takes("text", _OPTIONS)
+def parts(text: str) -> None:
     """List the parts that `--require`, `--forbid` and `--parts` know: name, kind and pattern.
 
     Functional groups, sugars, amino acids, ring systems and more, with tabs between the columns.
@@ -104,8 +95,10 @@ def info(
         facts["parameters"] = {**counts, "all": sum(counts.values())}
     if json_:
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))
-    else:
-        typer.echo("\n".join(_lines(facts)))
+        return
+    facts["versions"] = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+    facts["parameters"] = {name: f"{n:,}" for name, n in facts.get("parameters", {}).items()}
+    typer.echo("\n".join(_lines(facts)))
 
 
 def _of_weights(model: "LoadedModel") -> dict[str, Any]:
@@ -130,29 +123,19 @@ def _of_weights(model: "LoadedModel") -> dict[str, Any]:
     }
 
 
-def _lines(
-    facts: Mapping[str, Any], indent: str = "", shown: Callable[[Any], str] = str
-) -> list[str]:
+def _lines(facts: Mapping[str, Any], indent: str = "") -> list[str]:
     """Nested facts as indented lines, one a fact."""
     lines = []
     for name, value in facts.items():
-        if name == "versions":
-            lines.append(f"{indent}{name}: {', '.join(f'{k} {v}' for k, v in value.items())}")
-        elif isinstance(value, Mapping) and not value:
-            continue
-        elif isinstance(value, Mapping):
-            below = "{:,}".format if name == "parameters" else shown
-            lines += [f"{indent}{name}", *_lines(value, indent + "  ", below)]
-        else:
-            lines.append(f"{indent}{name}: {shown(value)}")
+        if not isinstance(value, Mapping):
+            lines.append(f"{indent}{name}: {value}")
+        elif value:
+            lines += [f"{indent}{name}", *_lines(value, indent + "  ")]
     return lines
 
 
-def config(
-    command: Annotated[
-        Literal["predict", "train"], typer.Argument(help="Command whose settings are shown.")
-    ] = "predict",
-) -> None:
+@options.takes("command", _OPTIONS)
+def config(command: str) -> None:
     """Print every setting with its default and what it does, as YAML for `--config` or a recipe.
 
     Lines that you do not change may be deleted. `--set NAME=VALUE` changes one setting by its

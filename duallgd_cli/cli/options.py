@@ -1,4 +1,4 @@
-"""Options that several commands share, each written once, and what comes out of them.
+"""Arguments and options, those that several commands share written once, and what they stand for.
 
 That is settings, a request, and the model that it is for.
 """
@@ -21,12 +21,18 @@ if TYPE_CHECKING:
     from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 
 # Options by panel and name: type, help, and what else `typer.Option` is told. One that is not given
-# is None (False of a flag), unless a default stands here: settings have theirs.
+# is None (False of a flag), unless a default stands here: settings have theirs. What stands in the
+# panel of arguments has no dashes, and must be given unless a default stands here.
 Options: TypeAlias = Mapping[str, Mapping[str, tuple[Any, ...]]]
 REQUIRED: Final = {"default": inspect.Parameter.empty}
+ARGUMENTS: Final = "Arguments"
 OPTIONS: Final = "Options"  # the panel of those that stand in no other
 # What several commands share.
 _SHARED: Final[Options] = {
+    ARGUMENTS: {
+        "spectra": (list[str], "MGF, mzML, mzXML, MSP, SIRIUS .ms, mzSpecLib, JSON or MassSpecGym "
+            "TSV files, plain or .gz, .xz or .bz2, or folders of them; - reads standard input."),
+    },
     "Common options": {
         "formula_col": (str, "Field of the file that holds the molecular formula. By default "
             "FORMULA, then MOLECULAR_FORMULA, then any field with FORMULA in its name."),
@@ -147,50 +153,46 @@ _SHARED: Final[Options] = {
             {"metavar": "NAME=VALUE"}),
     },
 }  # fmt: skip
-Spectra = Annotated[
-    list[str],
-    typer.Argument(
-        help="MGF, mzML, mzXML, MSP, SIRIUS .ms, mzSpecLib, JSON or MassSpecGym TSV files, plain "
-        "or .gz, .xz or .bz2, or folders of them; - reads standard input.",
-        show_default=False,
-    ),
-]
-# The settings that an option stands for.
+# The settings that an option stands for: those of its own name by where they are, and others.
+_BY_PLACE: Final = {
+    "": "top_k certain seed group_by adduct formula formula_candidates require forbid",
+    "sampling.": "core samples steps exclude_known",
+    "features.": "by rt_window rt mz min_peaks min_intensity",
+    "formula_search.": "elements",
+}
 _SETTINGS: Final = {
-    **{name: (name,) for name in ("top_k", "certain", "seed", "group_by", "adduct", "formula")},
-    **{name: (name,) for name in ("formula_candidates", "require", "forbid")},
-    **{name: (f"sampling.{name}",) for name in ("core", "samples", "steps", "exclude_known")},
-    **{name: (f"features.{name}",) for name in ("by", "rt_window", "rt", "mz")},
-    **{name: (f"features.{name}",) for name in ("min_peaks", "min_intensity")},
+    **{name: (place + name,) for place, names in _BY_PLACE.items() for name in names.split()},
     "max_memory": ("sampling.max_memory_mib",),
     "timeout_per_spectrum": ("sampling.timeout_s",),
     "formula_col": ("formula_column",),
-    "elements": ("formula_search.elements",),
     "precursor_ppm": ("limits.precursor_ppm", "formula_search.precursor_ppm"),
     "ppm": ("annotation.ppm", "annotation.orbitrap_ppm", "annotation.qtof_ppm"),
 }
 
 
+def examples(text: str) -> str:
+    """What stands below the help of a command: an example a line, then what is said of them."""
+    lines, _, below = text.strip().partition("\n\n")
+    return "\n\n".join(["**Examples**", *(f"- {line}" for line in lines.split("\n")), below])
+
+
 def takes(
     names: str, own: Options = MappingProxyType({}), settings: type | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options: its own and shared ones by name, one for each annotated setting.
+    """Give a command arguments and options by name, and an option for each annotated setting.
 
-    The command takes them as ``**keywords``, or as parameters with their plain types. Its arguments
-    come first in the help, then the settings, then what is named, in this order.
+    The command takes them as ``**keywords``, or as parameters with their plain types, and the
+    context if it has one. In its help settings come first, then what is named, in this order.
     """
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
-        made = [
-            argument.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for argument in inspect.signature(command).parameters.values()
-            if get_origin(argument.annotation) is Annotated or argument.annotation is typer.Context
-        ]
+        context = inspect.signature(command).parameters.get("context")
+        made = [] if context is None else [context]
         for field in () if settings is None else fields(settings):
             if get_origin(field.type) is Annotated:
                 kind, about = get_args(field.type)
                 kind = list[Path] if kind == Sequence[Path] else kind
-                made.append(_option(field.name, kind, field.default, **about))
+                made.append(_parameter(field.name, kind, {"default": field.default, **about}))
         made += [_listed(name, own) for name in names.split()]
         command.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in made}
@@ -202,23 +204,25 @@ def takes(
 def _listed(name: str, own: Options) -> inspect.Parameter:
     panels = (*own.items(), *_SHARED.items())
     panel, (kind, text, *more) = next((p, each[name]) for p, each in panels if name in each)
-    about = {"default": False if kind is bool else None, **dict(*more)}
-    kind = kind | None if about["default"] is None else kind
-    return _option(name, kind, help=text, rich_help_panel=panel, **about)
+    default = inspect.Parameter.empty if panel == ARGUMENTS else False if kind is bool else None
+    about = {"default": default, "help": text, "rich_help_panel": panel, **dict(*more)}
+    return _parameter(name, kind | None if about["default"] is None else kind, about)
 
 
-def _option(
+def _parameter(
     name: str,
     kind: Any,  # noqa: ANN401 - a type, as annotations write it
-    default: object,
-    short: str = "",
-    **about: Any,  # noqa: ANN401 - what `typer.Option` is told
+    about: dict[str, Any],
 ) -> inspect.Parameter:
-    """The parameter of an option; a flag that is off by default has no ``--no-`` of its own."""
+    """An argument, or an option; a flag that is off by default has no ``--no-`` of its own."""
+    default, short = about.pop("default"), about.pop("short", None)
     names = [f"--{name.strip('_').replace('_', '-')}", *filter(None, [short])]
-    made = Annotated[kind, typer.Option(*(() if default is True else names), **about)]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, keyword, default=default, annotation=made)
+    if about["rich_help_panel"] == ARGUMENTS:
+        described: object = typer.Argument(**{"show_default": False} | about)
+    else:
+        described = typer.Option(*(() if default is True else names), **about)
+    keyword, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[kind, described]
+    return inspect.Parameter(name, keyword, default=default, annotation=annotation)
 
 
 def runtime_of(context: typer.Context, compile: str = "auto") -> Runtime:
@@ -240,11 +244,7 @@ def by_setting() -> dict[str, str]:
 
 
 def reads(values: Mapping[str, Any]) -> tuple[tuple[str, str | Path], ...]:
-    """What a command reads of settings and weights, with what it is, for `files.claim`.
-
-    Raises:
-        WeightsError: There are no such weights.
-    """
+    """What a command reads of settings and weights, with what it is, for `files.claim`."""
     from duallgd_cli.checkpoint import resolve_weights
 
     config, weights = values.get("config"), values.get("weights")
@@ -312,12 +312,7 @@ def request_of(
     results: str = "structures",
     own: Mapping[str, object] = MappingProxyType({}),
 ) -> "PredictRequest":
-    """What the options of a command ask for; see `default_output` and `prediction_of`.
-
-    Raises:
-        UsageError: A setting is wrong, options exclude each other, or the request is impossible.
-        WeightsError: There are no such weights.
-    """
+    """What the options of a command ask for; see `default_output` and `prediction_of`."""
     from duallgd_cli.predict.settings import PredictRequest, Shard
     from duallgd_cli.sources.known import GuideFiles
     from duallgd_cli.spectra.reading import spectrum_files

@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -12,43 +12,27 @@ from duallgd_cli.stopping import loading
 
 logger = logging.getLogger(__name__)
 
-EPILOG = """
-**Examples**
-
-- `duallgd predict spectra.mgf -o structures.csv`
-
-- `duallgd predict run.mzML -o out.csv --report out.html` (one answer for each ion that elutes)
-
-- `duallgd predict spectra.mgf --formula-col MY_FORMULA --steps 10`
-
-- `duallgd predict a.mgf b.mzML --formulas formulas.csv -o out.sdf --top-k 10 --seed 7`
-
-- `duallgd predict spectra.mgf --core 'O=c1cc(-c2ccccc2)oc2ccccc12' --require hexose`
-
-- `cat spectra.mgf | duallgd predict - --formula C9H8O4 -o - | csvsort -c confidence`
-
-- `duallgd predict spectra.mgf -o out.csv --parts`, then see out.parts.csv
-
-- `duallgd predict spectra.mgf -o out.csv --summary gnps`, then import out.gnps.tsv in Cytoscape
-
-- `duallgd predict big.mgf -o out.csv --shard 2/8`, then `duallgd merge out.csv`
+EPILOG = options.examples("""
+`duallgd predict spectra.mgf -o structures.csv`
+`duallgd predict run.mzML -o out.csv --report out.html` (one answer for each ion that elutes)
+`duallgd predict spectra.mgf --formula-col MY_FORMULA --steps 10`
+`duallgd predict a.mgf b.mzML --formulas formulas.csv -o out.sdf --top-k 10 --seed 7`
+`duallgd predict spectra.mgf --core 'O=c1cc(-c2ccccc2)oc2ccccc12' --require hexose`
+`cat spectra.mgf | duallgd predict - --formula C9H8O4 -o - | csvsort -c confidence`
+`duallgd predict spectra.mgf -o out.csv --parts`, then see out.parts.csv
+`duallgd predict spectra.mgf -o out.csv --summary gnps`, then import out.gnps.tsv in Cytoscape
+`duallgd predict big.mgf -o out.csv --shard 2/8`, then `duallgd merge out.csv`
 
 Exit codes: 0 ran (skipped spectra are rows that say why), 1 with --strict if a spectrum was
 skipped, 2 usage, 65 nothing readable, 66 input missing, 69 weights missing or broken, 130
 interrupted.
-"""
-MERGE_EPILOG = """
-**Examples**
-
-- `duallgd merge out.csv -o out.csv` (after `duallgd predict ... -o out.csv --shard 1/8` to `8/8`)
-
-- `duallgd merge out.csv -o out.sdf` (the same results in another format)
-
-- `duallgd merge out.csv -o so-far.csv --partial` (what an interrupted run has finished)
-
-- `duallgd merge node*/out.csv.shard-*.journal.jsonl -o -`
-"""
-
+""")
+MERGE_EPILOG = options.examples("""
+`duallgd merge out.csv -o out.csv` (after `duallgd predict ... -o out.csv --shard 1/8` to `8/8`)
+`duallgd merge out.csv -o out.sdf` (the same results in another format)
+`duallgd merge out.csv -o so-far.csv --partial` (what an interrupted run has finished)
+`duallgd merge node*/out.csv.shard-*.journal.jsonl -o -`
+""")
 
 _OPTIONS: Final[options.Options] = {
     "Common options": {
@@ -58,6 +42,10 @@ _OPTIONS: Final[options.Options] = {
     }
 }  # fmt: skip
 _MERGE_OPTIONS: Final[options.Options] = {
+    options.ARGUMENTS: {
+        "runs": (list[Path], "Outputs named in the runs (all their shards are found beside them), "
+            "or journals by name."),
+    },
     options.OPTIONS: {
         "output": (str, "File to write; - is standard output.",
             {"short": "-o", "show_default": False, **options.REQUIRED}),
@@ -68,16 +56,16 @@ _MERGE_OPTIONS: Final[options.Options] = {
 
 
 @options.takes(
-    "output format top_k certain report parts summary features names force formula_col formula "
-    "formulas adduct formula_candidates elements precursor_ppm ppm group_by by rt_window rt mz "
-    "min_peaks min_intensity core require forbid analogues library database database_share "
-    "database_only guide exclude_known preset samples steps seed weights device precision threads "
-    "workers max_memory timeout_per_spectrum resume shard journal strict quiet config set_",
+    "spectra output format top_k certain report parts summary features names force formula_col "
+    "formula formulas adduct formula_candidates elements precursor_ppm ppm group_by by rt_window "
+    "rt mz min_peaks min_intensity core require forbid analogues library database database_share "
+    "database_only guide exclude_known preset samples steps seed weights device precision "
+    "threads workers max_memory timeout_per_spectrum resume shard journal strict quiet config "
+    "set_",
     _OPTIONS,
 )
 def predict(
     context: typer.Context,
-    spectra: options.Spectra,
     *,
     quiet: bool,
     report: Path | None,
@@ -115,23 +103,9 @@ def predict(
 
 
 @options.takes(
-    "output format partial parts summary features names force strict quiet", _MERGE_OPTIONS
+    "runs output format partial parts summary features names force strict quiet", _MERGE_OPTIONS
 )
-def merge(
-    context: typer.Context,
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Outputs named in the runs (all their shards are found beside them), or "
-            "journals by name.",
-            show_default=False,
-        ),
-    ],
-    *,
-    partial: bool,
-    quiet: bool,
-    **given: object,
-) -> None:
+def merge(context: typer.Context, *, partial: bool, quiet: bool, **given: object) -> None:
     """Join the shards of a run, in the order of the input.
 
     Refuses shards of different settings, weights or inputs, and tells which one is missing. The

@@ -3,29 +3,25 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from duallgd_cli.cli import display, options
 from duallgd_cli.stopping import loading
 
-EPILOG = """
-**Examples**
-
-- `duallgd report out.csv -o out.html`, then open out.html in a browser
-
-- `duallgd report out.csv` (after `duallgd predict ... -o out.csv --shard 1/8` to `8/8`)
-
-- `duallgd predict spectra.mgf -o out.csv --report out.html` (both at once)
-
-- `duallgd report out.csv --names names.tsv` (InChIKey, name and class of what you know)
-"""
+EPILOG = options.examples("""
+`duallgd report out.csv -o out.html`, then open out.html in a browser
+`duallgd report out.csv` (after `duallgd predict ... -o out.csv --shard 1/8` to `8/8`)
+`duallgd predict spectra.mgf -o out.csv --report out.html` (both at once)
+`duallgd report out.csv --names names.tsv` (InChIKey, name and class of what you know)
+""")
 
 logger = logging.getLogger(__name__)
 
-
 _OPTIONS: Final[options.Options] = {
+    options.ARGUMENTS: {
+        "runs": (list[Path], "Output of a finished run, its journal beside it; or the journals by "
+            "name."),
+    },
     options.OPTIONS: {
         "output": (Path, "HTML file to write. By default the output's name with .html at its end.",
             {"short": "-o"}),
@@ -35,16 +31,10 @@ _OPTIONS: Final[options.Options] = {
 }  # fmt: skip
 
 
-@options.takes("output top_k names force quiet", _OPTIONS)
+@options.takes("runs output top_k names force quiet", _OPTIONS)
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Output of a finished run, its journal beside it; or the journals by name.",
-            show_default=False,
-        ),
-    ],
     *,
+    runs: list[Path],
     output: Path | None,
     top_k: int | None,
     names: Path | None,

@@ -8,18 +8,13 @@ import typer
 from duallgd_cli.cli import display, options
 from duallgd_cli.stopping import loading
 
-EPILOG = """
-**Examples**
-
-- `duallgd score spectra.mgf --structures mine.smi`
-
-- `duallgd score spectra.mgf --structures isomers.csv --database coconut -o scores.csv`
-
-- `duallgd score spectra.mgf --structures mine.smi --formula C15H10O7 -o - | column -t -s ,`
+EPILOG = options.examples("""
+`duallgd score spectra.mgf --structures mine.smi`
+`duallgd score spectra.mgf --structures isomers.csv --database coconut -o scores.csv`
+`duallgd score spectra.mgf --structures mine.smi --formula C15H10O7 -o - | column -t -s ,`
 
 Exit codes: as for duallgd predict.
-"""
-
+""")
 
 _OPTIONS: Final[options.Options] = {
     "Common options": {
@@ -33,15 +28,14 @@ _OPTIONS: Final[options.Options] = {
 
 
 @options.takes(
-    "structures output format force formula_col formula formulas adduct precursor_ppm group_by by "
-    "rt_window rt mz min_peaks min_intensity database database_share database_only preset samples "
-    "steps seed weights device precision threads workers timeout_per_spectrum strict quiet config "
-    "set_",
+    "spectra structures output format force formula_col formula formulas adduct precursor_ppm "
+    "group_by by rt_window rt mz min_peaks min_intensity database database_share database_only "
+    "preset samples steps seed weights device precision threads workers timeout_per_spectrum "
+    "strict quiet config set_",
     _OPTIONS,
 )
 def score(
     context: typer.Context,
-    spectra: options.Spectra,
     *,
     structures: Path,
     quiet: bool,

@@ -1,7 +1,7 @@
 """`duallgd train`: a recipe from data to a whole weights file; weights that know your standards."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -19,8 +19,11 @@ EPILOG: Final = (
     "the same command again goes on with an interrupted run"
 )
 
-
 _OPTIONS: Final[options.Options] = {
+    options.ARGUMENTS: {
+        "recipe": (Path, "YAML file: the data and what differs from the defaults.",
+            {"default": None}),
+    },
     options.OPTIONS: {
         "output": (Path, "Folder of the run; resumed if it holds one.", {"short": "-o"}),
         "plot": (Path, "Draw the figures of a run into its folder plots; train nothing.",
@@ -40,15 +43,14 @@ _OPTIONS: Final[options.Options] = {
 
 
 @options.takes(
-    "output plot adapt weights data until from_ set_ device precision compile_ threads force quiet",
+    "recipe output plot adapt weights data until from_ set_ device precision compile_ threads "
+    "force quiet",
     _OPTIONS,
 )
 def train(
     context: typer.Context,
-    recipe: Annotated[
-        Path | None, typer.Argument(help="YAML file: the data and what differs from the defaults.")
-    ] = None,
     *,
+    recipe: Path | None,
     output: Path | None,
     plot: Path | None,
     adapt: Path | None,

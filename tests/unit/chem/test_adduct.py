@@ -67,7 +67,8 @@ def test_an_adduct_is_understood_in_any_style(name):
     terms, charge = name[1:].split("]")
     size, sign = charge[:-1] or "1", charge[-1]
     styles = STYLES if size != "1" or "2M" in name else (*STYLES, *OF_ONE_CHARGE)
-    texts = [style.format(t=terms, n=size, s=sign) for style in styles]
+    sizes = (size, "") if size == "1" else (size,)
+    texts = [style.format(t=terms, n=number, s=sign) for style in styles for number in sizes]
     texts += [f"[{terms}]{sign * int(size)}", name.translate(TYPOGRAPHY)]
     texts += [name.replace("-", dash) for dash in "\u2013\u207b"]
 
@@ -81,26 +82,34 @@ def test_an_adduct_is_understood_in_any_style(name):
 MEANT = {
     "[M+H]+": (
         "MH+ | [MH]+ | M+H[+] | [M+(H)]+ | [M+(H+)]+ | H+ | +H | H | [H]+ | [M+H]+;[M+H]+ | "
-        "[M+1H]+ | [M+H1]+ | M-H+2H | [M-H+2H]+"
+        "[M+1H]+ | [M+H1]+ | M-H+2H | [M-H+2H]+ | [M+h]+ | 1M+H ]1+"
     ),
-    "[M+Na]+": "Na | Na+ | +Na | MNa+ | [MNa]+ | [M+23Na]+ | [Na]+ | [M-H+Na+H]+ | [M+NA]+",
+    "[M+Na]+": (
+        "Na | Na+ | +Na | MNa+ | [MNa]+ | [M+23Na]+ | [Na]+ | [M-H+Na+H]+ | [M+NA]+ | [M+na]+"
+    ),
     "[M+K]+": "K+ | K | MK+ | [M+39K]+",
     "[M+NH4]+": (
-        "MNH4+ | (+NH4)+ | [+NH4]+ | NH4+ | [M+ammonium]+ | [M+NH3+H]+ | M +NH4 | [M+H+NH3]+"
+        "MNH4+ | (+NH4)+ | [+NH4]+ | NH4+ | [M+ammonium]+ | [M+NH3+H]+ | M +NH4 | [M+H+NH3]+ | "
+        "[M+Nh4]+"
     ),
     "[M-H2O+H]+": (
         "[M+H-H2O]+ | [M+H]+[-H2O] | [M+H]+-H2O | [M+H-H20]+ | [M-OH]+ | [M+H-(H2O)]+ | "
-        "[M+H-water]+"
+        "[M+H-water]+ | M-H20+H"
     ),
-    "[M]+": "M+ | [M]1+ | [M]+1 | [M+] | M[1+] | M[+] | [Cat]+ | Cat+ | [CAT]+ | [C]+ | (M)+",
-    "[M-H]-": "M-H[-] | -H | [M-(H)]- | [M-H1]-",
+    "[M]+": (
+        "M+ | [M]1+ | [M]+1 | [M+] | M[1+] | M[+] | [Cat]+ | Cat+ | [CAT]+ | [C]+ | (M)+ | [m]+ | "
+        "[M] +"
+    ),
+    "[M-H]-": "M-H[-] | -H | [M-(H)]- | [M-H1]- | M-H)- | M-H]-1",
     "[M+HCOO]-": (
         "[M+FA-H]- | [M-H+FA]- | [M+HCOOH-H]- | [M+CHO2]- | [M+CH2O2-H]- | [M+FA]- | "
-        "[M+formate]- | [M+formic acid-H]- | HCOO- | [M+HFA-H]- | M+FA | [M-H+HCOOH]-"
+        "[M+formate]- | [M+formic acid-H]- | HCOO- | [M+HFA-H]- | M+FA | [M-H+HCOOH]- | "
+        "[M+Formate]- | [M+Hcoo]-"
     ),
     "[M+CH3COO]-": (
         "[M+HAc-H]- | [M+Hac-H] | [M+OAc]- | [M+AcO]- | [M+Ac]- | [M+acetate]- | [M+C2H3O2]- | "
-        "[M+AcOH-H]- | [M+acetic acid-H]- | CH3COO- | [M+HAc]- | [M+CH3COOH-H]- | [M+C2H4O2-H]-"
+        "[M+AcOH-H]- | [M+acetic acid-H]- | CH3COO- | [M+HAc]- | [M+CH3COOH-H]- | [M+C2H4O2-H]- | "
+        "[M+Oac]- | [M-H+CH3COOH]-"
     ),
     "[M+Cl]-": "[M+CL]- | [M+35Cl]- | [M+Cl35]- | Cl- | MCl- | [M+HCl-H]- | M+Cl[-]",
     "[M+2H]2+": "[M+2H]\xb2\u207a | [MH2]2+ | M+2H++ | [M+H+H]2+ | [M+(2H)]2+",

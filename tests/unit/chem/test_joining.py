@@ -70,6 +70,15 @@ def test_one_change_leads_there_and_back(one, other):
     assert made(other, one)
 
 
+def test_a_group_comes_from_known_molecules_alone():
+    """Quercetin to its glucoside: only where some known molecule has a glucose."""
+    quercetin = "O=c1c(O)c(-c2ccc(O)c(O)c2)oc2cc(O)cc(O)c12"
+    glucoside = quercetin.replace("c(O)c(-c2", "c(OC3OC(CO)C(O)C(O)C3O)c(-c2", 1)
+
+    assert not made(quercetin, glucoside)
+    assert made(quercetin, glucoside, of("COC1OC(CO)C(O)C(O)C1O"))
+
+
 @st.composite
 def known_and_formulas(draw):
     """A known molecule, and a formula near it, if it has the atoms, or of any other molecule."""

@@ -86,6 +86,16 @@ def test_no_bit_of_a_held_out_molecule_alone_is_ever_likely(molecules):
     assert chance[:, only_held_out].max() < 0.02
 
 
+def test_bits_that_all_molecules_share_or_lack_together_are_lost_together(molecules, monkeypatch):
+    monkeypatch.setattr(module, "_DEVIATION", 0.0)
+
+    _, _, chance = imitated(molecules)
+
+    _, first, inverse = np.unique(dense(molecules), axis=1, return_index=True, return_inverse=True)
+    assert len(first) < chance.shape[1] - 100  # there are such bits
+    np.testing.assert_allclose(chance, chance[:, first[inverse]], rtol=1e-5)
+
+
 def test_likely_bits_are_the_more_often_true_and_a_clean_share_is_the_truth():
     _, truth, chance = imitated(made_molecules(1000))
 

@@ -1,208 +1,107 @@
+"""What becomes of a matrix that was drawn: a molecule as it stands, one after repair, or none."""
+
 import numpy as np
 import pytest
 import torch
 
-from duallgd_cli.chem import identity
-from duallgd_cli.chem.molecule import disassemble, is_internal_salt
+from duallgd_cli.chem.identity import canonical_smiles
+from duallgd_cli.chem.molecule import is_internal_salt
 from duallgd_cli.diffusion.sampler import Samples
 from duallgd_cli.errors import OutOfTimeError
 from duallgd_cli.predict.pipeline import merge
 from duallgd_cli.results import HypothesisResult
-from duallgd_cli.scores import FingerprintLikelihood, FingerprintTanimoto
-from duallgd_cli.sources import Proposal, Query, network
-from tests.made_molecules import another_order, moved
-from tests.made_spectra import annotated
+from duallgd_cli.sources import network
+from tests.made_molecules import another_order, disassembled, moved
+from tests.made_queries import query
 
 ASPIRIN, ISOMER = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)c1ccc(C(=O)CO)cc1"
-IMPOSSIBLE = None
-SCORES = (FingerprintLikelihood(), FingerprintTanimoto())
+SALT, ETHER = "C[N+](C)(C)CCC(O)C[O-]", "COCC(O)CCN(C)C"
+CARNITINE = "C[N+](C)(C)CC(O)CC(=O)[O-]"  # also as an alkoxide
 
 
-def query_of(formula, fingerprint=None, **values):
-    if fingerprint is None:
-        fingerprint = np.full(4096, 0.01, np.float32)
-    return Query(annotated([], str(formula)), fingerprint, **values)
+def matrix(smiles):
+    return disassembled(smiles).bond_class
 
 
-def drawn(*smiles, log_likelihood=None, log_prob=None):
-    """Samples that are these molecules; None stands for a matrix without bonds."""
-    parts = [None if text is None else disassemble(identity.parse_smiles(text)) for text in smiles]
-    formula = next(part.formula for part in parts if part is not None)
-    n_pairs = formula.n_heavy * (formula.n_heavy - 1) // 2
-    rows = [np.zeros(n_pairs, np.int8) if part is None else part.bond_class for part in parts]
-    likelihood = np.arange(len(rows)) if log_likelihood is None else log_likelihood
-    return formula, samples(rows, likelihood, log_prob)
+def changed(old, new):
+    """Aspirin with the first bond of a class changed."""
+    bonds = matrix(ASPIRIN).copy()
+    bonds[np.flatnonzero(bonds == old)[0]] = new
+    return bonds
 
 
-def samples(rows, log_likelihood, log_prob=None):
-    """Samples as a network draws them; it is certain of each bond unless it says otherwise."""
-    bonds = torch.as_tensor(np.stack([np.asarray(row) for row in rows])).long()
-    if log_prob is None:
-        log_prob = np.where(np.eye(5, dtype=bool)[bonds], 0.0, -60_000.0)
-    return Samples(
-        bonds,
-        torch.tensor(log_likelihood, dtype=torch.float32),
-        torch.from_numpy(np.array(log_prob, np.float32)),
-    )
+def proposed(formula, rows, log_likelihood=None, knows=None, check=lambda: None):
+    """Proposals of bonds that were drawn; others are all but certain where the network `knows`."""
+    bonds = torch.from_numpy(np.stack(rows)).long()
+    of_bonds, else_ = (bonds.numpy(), -60_000.0) if knows is None else (knows[None], -8.0)
+    certain = np.where(np.eye(5, dtype=bool)[of_bonds], 0.0 if knows is None else -0.01, else_)
+    likelihood = torch.arange(0.0, -len(rows), -1) if log_likelihood is None else log_likelihood
+    drawn = Samples(bonds, likelihood, torch.from_numpy(certain.astype(np.float32)))
+    return network.assembled("noise", query(formula, check=check), drawn)
 
 
-def merged(formula, drawn=None, listed=(), query=None, excluded=frozenset()):
-    """Structures and tallies of samples and of molecules that were listed."""
-    query = query or query_of(formula)
-    proposals = list(listed)
-    if drawn is not None:
-        proposals += network.assembled("noise", query, drawn)
-    found = merge(HypothesisResult("ok"), proposals, query, SCORES, excluded)
-    return found.structures, found
+def facts(proposals):
+    """SMILES, log-likelihood, whether repaired, and why there is none."""
+    smiles = [one.mol and canonical_smiles(one.mol) for one in proposals]
+    return [(text, *one[2:]) for text, one in zip(smiles, proposals, strict=True)]
 
 
-@pytest.fixture
-def never_repaired(monkeypatch):
-    monkeypatch.setattr(network, "repair", lambda *_: None)
+def test_each_sample_is_a_proposal_and_equal_matrices_are_assembled_once(monkeypatch):
+    seen, assemble = [], network.assemble
+    monkeypatch.setattr(network, "assemble", lambda *given: seen.append(1) or assemble(*given))
+    aspirin, nothing = matrix(ASPIRIN), np.zeros_like(matrix(ASPIRIN))
 
+    found = proposed("C9H8O4", [aspirin, nothing, matrix(ISOMER), aspirin, nothing])
 
-def listed(*smiles, source="enumerated"):
-    return [Proposal(source, identity.parse_smiles(text)) for text in smiles]
-
-
-def key(smiles):
-    return identity.inchikey(identity.parse_smiles(smiles))
-
-
-def test_equal_molecules_are_counted_and_their_likelihoods_averaged():
-    probability = np.full(4096, 0.02, np.float32)
-    probability[identity.fingerprint(identity.parse_smiles(ASPIRIN))] = 0.9
-    smiles = (ASPIRIN, IMPOSSIBLE, ISOMER, ASPIRIN, IMPOSSIBLE)
-    formula, generated = drawn(*smiles, log_likelihood=[-1, -9, -5, -3, -9])
-
-    structures, tallies = merged(formula, generated, query=query_of(formula, probability))
-
-    by_key = {structure.inchikey: structure for structure in structures}
-    aspirin, isomer = by_key[key(ASPIRIN)], by_key[key(ISOMER)]
-    assert (aspirin.samples, aspirin.log_likelihood, aspirin.repaired) == (2, -2, 0)
-    assert isomer.samples == 1
-    assert (tallies.sampled, tallies.assembled, tallies.distinct) == (5, 3, 2)
-    assert tallies.rejected == {"disconnected": 2}
-    assert aspirin.scores["fingerprint_tanimoto"] > isomer.scores["fingerprint_tanimoto"]
-    assert all(one.scores["fingerprint_log_likelihood"] <= 0 for one in structures)
-
-
-def pointing_at(bonds):
-    """Log-probabilities of a sample, (1, M, 5), for which these bonds are all but certain."""
-    return np.where(np.eye(5, dtype=bool)[bonds], -0.01, -8.0).astype(np.float16)[None]
-
-
-def changed_aspirin(old, new):
-    """Aspirin with the first bond of a class changed, and log-probabilities that know better."""
-    formula, generated = drawn(ASPIRIN)
-    right = generated.bond_class[0].numpy()
-    wrong = right.copy()
-    wrong[np.flatnonzero(right == old)[0]] = new
-    return formula, samples([wrong], [0.0], pointing_at(right))
+    broken = (None, False, "disconnected")
+    told = [(ASPIRIN, False, ""), broken, (ISOMER, False, ""), (ASPIRIN, False, ""), broken]
+    assert [(text, *more) for text, _, *more in facts(found)] == told
+    assert [(one.source, one.log_likelihood) for one in found] == [("noise", -n) for n in range(5)]
+    assert len(seen) == 4  # and one with rare kinds of atoms for what is broken
 
 
 # Without one of its bonds it falls apart; with a single bond for a double one all valences hold,
 # but two hydrogens are missing, which only rare kinds of atoms make up.
 @pytest.mark.parametrize(("old", "new"), [(1, 0), (2, 1)])
 def test_a_bond_drawn_wrong_is_mended_and_not_made_up_for_by_a_carbocation(old, new):
-    structures, tallies = merged(*changed_aspirin(old, new))
+    found = proposed("C9H8O4", [changed(old, new)], knows=matrix(ASPIRIN))
 
-    assert [structure.inchikey for structure in structures] == [key(ASPIRIN)]
-    assert (structures[0].samples, structures[0].repaired) == (1, 1)
-    assert (tallies.assembled, tallies.repaired, tallies.rejected) == (0, 1, {})
+    assert facts(found) == [(ASPIRIN, 0.0, True, "")]
 
 
-@pytest.mark.usefixtures("never_repaired")
-def test_rare_kinds_of_atoms_are_the_last_resort():
-    structures, tallies = merged(*changed_aspirin(2, 1))
+def test_rare_kinds_of_atoms_are_the_last_resort(monkeypatch):
+    monkeypatch.setattr(network, "repair", lambda *_: None)
 
-    assert (tallies.assembled, tallies.repaired, tallies.rejected) == (1, 0, {})
-    assert all("+]" in one.smiles for one in structures)
+    ((smiles, _, is_repaired, why),) = facts(proposed("C9H8O4", [changed(2, 1)]))
 
-
-def test_permuted_atoms_give_the_same_structures():
-    formula, generated = drawn(ASPIRIN, ISOMER)
-    order = another_order(formula.atom_class, np.random.default_rng(0))
-    permuted = [moved(row, order) for row in generated.bond_class.numpy()]
-
-    again = merged(formula, samples(permuted, generated.log_likelihood.tolist()))
-
-    assert again == merged(formula, generated)
+    assert ("+]" in smiles, is_repaired, why) == (True, False, "")
 
 
-@pytest.mark.parametrize("is_drawn", [True, False])
-def test_merging_stops_when_its_time_is_up(is_drawn):
+def test_a_salt_that_nobody_meant_is_mended_and_another_stays():
+    (mended,) = proposed("C7H17NO2", [matrix(SALT)], knows=matrix(ETHER))
+    (meant,) = facts(proposed("C7H15NO3", [matrix(CARNITINE)]))
+
+    assert (mended.is_repaired, is_internal_salt(mended.mol)) == (True, False)
+    assert meant == (CARNITINE, 0.0, False, "")
+
+
+def test_the_order_of_atoms_makes_no_difference():
+    aspirin = disassembled(ASPIRIN)
+    order = another_order(aspirin.formula.atom_class, np.random.default_rng(0))
+    rows = [aspirin.bond_class, matrix(ISOMER)]
+
+    assert facts(proposed("C9H8O4", [moved(row, order) for row in rows])) == facts(
+        proposed("C9H8O4", rows)
+    )
+
+
+def test_time_that_is_up_is_noticed_while_molecules_are_made_and_while_they_are_merged():
     def late():
         raise OutOfTimeError
 
-    formula, generated = drawn(ASPIRIN)
-    query = query_of(formula, check=late)
+    made = proposed("C9H8O4", [matrix(ASPIRIN)])
 
     with pytest.raises(OutOfTimeError):
-        merged(formula, generated if is_drawn else None, listed(ASPIRIN), query=query)
-
-
-@pytest.mark.parametrize(("source", "samples"), [("enumerated", 1), ("database", 0)])
-def test_molecules_that_are_listed_count_as_proposals_and_those_of_a_database_do_not(
-    source, samples
-):
-    formula, generated = drawn(ASPIRIN, ASPIRIN, log_likelihood=[-1, -3])
-
-    structures, tallies = merged(formula, generated, listed(ASPIRIN, ISOMER, source=source))
-
-    by_key = {structure.inchikey: structure for structure in structures}
-    both, other = by_key[key(ASPIRIN)], by_key[key(ISOMER)]
-    assert (both.samples, both.log_likelihood) == (2 + samples, -2)
-    assert both.sources == tuple(sorted((source, "noise")))
-    assert (other.samples, other.log_likelihood, other.sources) == (samples, None, (source,))
-    counts = (tallies.sampled, tallies.assembled, tallies.distinct)
-    assert counts == (2 + 2 * samples, 2 + 2 * samples, 2)
-
-
-# Both have C7H17NO2: an ammonium opposite an alkoxide, in two placements, and a plain amino diol.
-SALT, SAME_SALT, DIOL = "C[N+](C)(C)CCC(O)C[O-]", "C[N+](C)(C)CCC([O-])CO", "CN(C)CCC(O)CCO"
-
-
-@pytest.mark.usefixtures("never_repaired")
-def test_internal_salts_are_left_out_where_anything_else_was_drawn():
-    formula, generated = drawn(SALT, DIOL, SAME_SALT, SALT)
-
-    structures, tallies = merged(formula, generated)
-
-    assert [structure.inchikey for structure in structures] == [key(DIOL)]
-    assert (tallies.assembled, tallies.rejected) == (1, {"internal salt": 3})
-
-
-def test_excluded_molecules_are_no_candidates_and_are_accounted_for():
-    formula, generated = drawn(ASPIRIN, ISOMER, ASPIRIN)
-    both = frozenset({key(ASPIRIN)[:14], key(SALT)[:14]})
-
-    structures, tallies = merged(formula, generated, excluded=both)
-
-    assert [structure.inchikey for structure in structures] == [key(ISOMER)]
-    assert (tallies.assembled, tallies.distinct) == (1, 1)
-    assert tallies.rejected == {"known molecule": 2}
-
-
-@pytest.mark.usefixtures("never_repaired")
-def test_one_placement_of_charges_stays_where_nothing_else_was_drawn():
-    formula, generated = drawn(SALT, SAME_SALT, SALT, log_likelihood=[-1, -4, -1])
-
-    structures, tallies = merged(formula, generated)
-
-    (only,) = structures
-    assert (only.samples, only.log_likelihood) == (3, -2)
-    assert (tallies.assembled, tallies.rejected) == (3, {})
-
-
-def test_a_salt_is_mended_and_another_placement_of_charges_is_no_candidate_of_its_own():
-    formula, generated = drawn(SALT)
-    right = drawn("CN(C)CCC(O)COC")[1].bond_class[0].numpy()
-    carnitine = "C[N+](C)(C)CC(O)CC(=O)[O-]"  # also as an alkoxide
-
-    structures, tallies = merged(formula, samples(generated.bond_class, [0.0], pointing_at(right)))
-    placed, _ = merged(*drawn(carnitine))
-
-    assert tallies.repaired == 1
-    assert not any(is_internal_salt(identity.parse_smiles(one.smiles)) for one in structures)
-    assert [structure.smiles for structure in placed] == [carnitine]
+        proposed("C9H8O4", [matrix(ASPIRIN)], check=late)
+    with pytest.raises(OutOfTimeError):
+        merge(HypothesisResult("ok"), made, query("C9H8O4", check=late), (), frozenset())

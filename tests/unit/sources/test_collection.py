@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from duallgd_cli.chem.elements import N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
+from duallgd_cli.chem.identity import canonical_smiles
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.sources import collection
@@ -24,59 +24,51 @@ from duallgd_cli.sources.collection import (
 )
 from tests.made_graphs import made_molecules
 from tests.made_prepared import bits_of, bond_class, molecules_of
+from tests.made_queries import chances, collection_of
 
-BUTANOL, BUTYLAMINE, NAPHTHOL = "CCCCO", "CCCCN", "Oc1cccc2ccccc12"
-KNOWN = (BUTANOL, BUTYLAMINE, NAPHTHOL, "CCCCCCCCCCCCCCCC")
-
-
-def known():
-    return known_molecules(molecules_of(*KNOWN), max_atoms=99)
+BUTANOL, BUTYLAMINE = "CCCCO", "CCCCN"
+KNOWN = (BUTANOL, BUTYLAMINE, "Oc1cccc2ccccc12", "CCCCCCCCCCCCCCCC")
 
 
-def predicted(smiles, chance=0.9):
-    probability = np.full(4096, 0.001, np.float32)
-    probability[fingerprint(parse_smiles(smiles))] = chance
-    return probability
-
-
-def near(molecules, chance, formula):
+def near(known, chance, formula):
     """SMILES of the known molecules that are near a formula."""
-    found = molecules.near(chance, Formula.parse(formula))
+    found = known.near(chance, Formula.parse(formula))
     return [canonical_smiles(molecule_of(one)) for one in found]
 
 
 def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
-    molecules = known().molecules
-    rng = np.random.default_rng(0)
+    known, rng = collection_of(BUTANOL, BUTYLAMINE), np.random.default_rng(0)
+    bits = [known.molecules.fingerprint_bits(row) for row in (0, 1)]
     for _ in range(20):
         chance = rng.random(4096).astype(np.float32)
-        bits = [molecules.bits_of(np.array([row]))[1] for row in (0, 1)]
         common = [chance[own].sum() for own in bits]
         like = [c / (chance.sum() + len(b) - c) for c, b in zip(common, bits, strict=True)]
-        expected = [BUTANOL, BUTYLAMINE] if like[0] > like[1] else [BUTYLAMINE, BUTANOL]
 
-        assert near(known(), chance, "C4H11NO") == expected
-    # Naphthol and hexadecane are too far from four carbons and an oxygen.
-    assert near(known(), predicted(BUTANOL), "C4H10O") == [BUTANOL, BUTYLAMINE]
-    assert near(known(), predicted(BUTYLAMINE), "C4H10O") == [BUTYLAMINE, BUTANOL]
+        found = near(known, chance, "C4H11NO")
+
+        assert found == ([BUTANOL, BUTYLAMINE] if like[0] > like[1] else [BUTYLAMINE, BUTANOL])
 
 
-def test_fewer_atoms_to_add_or_cut_off_make_a_molecule_more_alike():
-    pair = known_molecules(molecules_of("CCCCCO", "CCCCCCO"), max_atoms=99)
-    chance = np.full(4096, 0.5, np.float32)  # says nothing
-
-    assert near(pair, chance, "C5H12O") == ["CCCCCO", "CCCCCCO"]
-    assert near(pair, chance, "C6H14O") == ["CCCCCCO", "CCCCCO"]
+@pytest.mark.parametrize(
+    ("known", "chance", "formula", "first"),
+    [
+        # Naphthol and hexadecane are too far from four carbons and an oxygen.
+        (KNOWN, chances(BUTANOL), "C4H10O", [BUTANOL, BUTYLAMINE]),
+        (KNOWN, chances(BUTYLAMINE), "C4H10O", [BUTYLAMINE, BUTANOL]),
+        # Fewer atoms to add or cut off make a molecule more alike, where no bit says anything.
+        (("CCCCCO", "CCCCCCO"), chances(low=0.5), "C5H12O", ["CCCCCO", "CCCCCCO"]),
+        (("CCCCCO", "CCCCCCO"), chances(low=0.5), "C6H14O", ["CCCCCCO", "CCCCCO"]),
+    ],
+)
+def test_the_nearest_come_first_and_the_far_are_left_out(known, chance, formula, first):
+    assert near(collection_of(*known), chance, formula) == first
 
 
 def fitted(graph, atoms, rng):
-    return bonds_between(graph, placed(graph, atoms, rng), len(atoms))
-
-
-def bonds_of(bond_class, n):
-    low, high = np.triu_indices(n, 1)
-    on = np.flatnonzero(bond_class)
-    return list(zip(low[on].tolist(), high[on].tolist(), bond_class[on].tolist(), strict=True))
+    """Bonds of a molecule on the atoms of a formula: its ends and its class."""
+    classes = bonds_between(graph, placed(graph, atoms, rng), len(atoms))
+    ends, on = np.triu_indices(len(atoms), 1), np.flatnonzero(classes)
+    return list(zip(*(values[on].tolist() for values in (*ends, classes)), strict=True))
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -87,10 +79,9 @@ def test_a_molecule_is_put_on_the_atoms_of_a_formula(seed):
     counts[0] += 1 + rng.integers(8)
     atoms = np.repeat(np.arange(N_HEAVY), counts)
 
-    bond_class = fitted(graph, atoms, rng)
+    got = fitted(graph, atoms, rng)
 
     own = np.bincount(graph.element, minlength=N_HEAVY)
-    got = bonds_of(bond_class, len(atoms))
     # Bonds are bonds of the molecule between the same elements, none of them twice.
     left = [
         (*sorted(graph.element[pair]), bond)
@@ -109,36 +100,45 @@ def test_ends_of_chains_are_cut_off_before_what_holds_the_rest_together():
     graph = graph_of(molecules_of("CCCCCCc1ccccc1"), 0)
 
     for seed in range(20):
-        bonds = bonds_of(fitted(graph, np.zeros(7, np.int64), np.random.default_rng(seed)), 7)
+        bonds = fitted(graph, np.zeros(7, np.int64), np.random.default_rng(seed))
 
         assert [kind for *_, kind in bonds].count(4) == 6  # the ring is whole
         assert len(bonds) == 7
-    isomer = molecules_of(BUTANOL)  # starts as it is
+
+
+def test_a_molecule_of_the_formula_starts_as_it_is():
+    isomer = molecules_of(BUTANOL)
+
     start = starts([graph_of(isomer, 0)], Formula.parse("C4H10O"), 3, 0)
+
     assert start.tolist() == [bond_class(isomer, 0).tolist()] * 3
 
 
-def test_known_molecules_are_those_of_fold_train_and_come_back_from_a_file():
+def test_known_molecules_are_those_of_fold_train_up_to_a_size():
     molecules = molecules_of(*KNOWN, fold=[0, 1, 0, 0])
 
     kept = known_molecules(molecules, max_atoms=11)
-    again = Collection.of(kept.tensors())
 
+    assert kept.names == tuple(molecules.inchikey[[0, 2]].astype(str))  # hexadecane is larger
+    assert {"*O", "*CO", "*c1cccc2ccccc12"} <= set(kept.blocks.smiles)
+    assert not any("N" in text for text in kept.blocks.smiles)  # butylamine is of another fold
     with pytest.raises(UsageError, match=r"no molecule of at most 2 heavy atoms.*--max-atoms"):
         known_molecules(molecules, max_atoms=2)
-    assert len(kept.molecules) == len(again.molecules) == 2  # hexadecane is larger
-    assert again.names == tuple(molecules.inchikey[[0, 2]].astype(str))
-    for row, own in enumerate((0, 2)):
-        assert again.molecules.formula(row) == molecules.formula(own)
+
+
+def test_known_molecules_and_blocks_come_back_from_a_file():
+    kept = collection_of(*KNOWN)
+
+    again = Collection.of(kept.tensors())
+
+    assert (again.names, again.blocks.smiles) == (kept.names, kept.blocks.smiles)
+    for row in range(len(KNOWN)):
+        assert again.molecules.formula(row) == kept.molecules.formula(row)
         for one in (bond_class, bits_of):
-            np.testing.assert_array_equal(one(again.molecules, row), one(molecules, own))
-    assert again.blocks.smiles == kept.blocks.smiles
+            np.testing.assert_array_equal(one(again.molecules, row), one(kept.molecules, row))
     for name in ("counts", "seen", "n_bits", "bits"):
-        np.testing.assert_array_equal(
-            getattr(again.blocks, name), getattr(kept.blocks, name), strict=True
-        )
-    assert {"*O", "*CO", "*c1cccc2ccccc12"} <= set(again.blocks.smiles)
-    assert not any("N" in text for text in again.blocks.smiles)  # butylamine is of another fold
+        pair = (getattr(each.blocks, name) for each in (again, kept))
+        np.testing.assert_array_equal(*pair, strict=True)
 
 
 def test_of_other_structures_only_what_several_of_fold_train_have_is_a_block():
@@ -168,12 +168,9 @@ def test_two_processes_cut_molecules_as_one_does(monkeypatch):
     assert sum(told) == 2 * len(KNOWN)
 
 
-def test_an_odd_number_of_electrons_is_that_of_a_cation():
-    molecules = molecules_of("C[N+](C)(C)CCO", BUTANOL)
-
-    choline, butanol = (molecule_of(graph_of(molecules, row)) for row in range(2))
-
-    assert (canonical_smiles(choline), canonical_smiles(butanol)) == ("C[N+](C)(C)CCO", BUTANOL)
+@pytest.mark.parametrize("smiles", ["C[N+](C)(C)CCO", BUTANOL])
+def test_an_odd_number_of_electrons_is_that_of_a_cation(smiles):
+    assert canonical_smiles(molecule_of(graph_of(molecules_of(smiles), 0))) == smiles
 
 
 @pytest.mark.parametrize(
@@ -190,7 +187,7 @@ def test_an_odd_number_of_electrons_is_that_of_a_cation():
     ],
 )
 def test_arrays_that_describe_no_molecules_are_refused(name, value):
-    tensors = known().tensors()
+    tensors = collection_of(*KNOWN).tensors()
     tensors[name] = value(tensors[name]) if callable(value) else value
 
     with pytest.raises(WeightsError, match="the templates in the weights are broken"):

@@ -3,68 +3,39 @@
 import numpy as np
 import pytest
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import (
-    charge_free_smiles,
-    fingerprint,
-    inchikey_block,
-    parse_smiles,
-)
+from duallgd_cli.chem.guide import Guide
+from duallgd_cli.chem.identity import charge_free_smiles, fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.joining import cut, parts_of, together
-from duallgd_cli.chem.molecule import disassemble, formula_of
-from duallgd_cli.data.molecular_graph import graph_of_bonds
-from duallgd_cli.sources import Query, enumerated
-from duallgd_cli.sources.collection import known_molecules
-from duallgd_cli.sources.enumerated import (
-    Enumerated,
-    bit_scores,
-    changed,
-    mols_of_graphs,
-    shortlist,
-)
-from tests.made_prepared import molecules_of
-from tests.made_spectra import annotated
+from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.sources import enumerated
+from duallgd_cli.sources.enumerated import Enumerated, bit_scores, changed, shortlist
+from tests.made_queries import Told, chances, collection_of, key, keys, query
 
-KNOWN = parse_smiles("CC(=O)Nc1ccccc1")
-BLOCKS = cut([parts_of(parse_smiles("Oc1ccccc1"))])
-METHYL = cut([parts_of(parse_smiles("Cc1ccccc1"))])
-PARACETAMOL = parse_smiles("CC(=O)Nc1ccc(O)cc1")
-FORMULA = Formula.parse("C8H9NO2")
+ANILIDE, ORTHO, PARA = "CC(=O)Nc1ccccc1", "CC(=O)Nc1ccccc1O", "CC(=O)Nc1ccc(O)cc1"
+PHENOL, TOLUENE, ANISOLE, CRESOL = "Oc1ccccc1", "Cc1ccccc1", "COc1ccccc1", "Cc1ccccc1O"
 
 
-def graph(mol):
-    parts = disassemble(mol)
-    return graph_of_bonds(parts.formula, parts.bond_class)
+def blocks_of(*smiles):
+    return cut(map(parts_of, map(parse_smiles, smiles)))
 
 
-def graphs(mols):
-    """Different bond matrices among molecules, wherever hydrogens and charges are."""
-    return {charge_free_smiles(mol) for mol in mols}
+HYDROXYL, METHYL = blocks_of(PHENOL), blocks_of(TOLUENE)
 
 
-def told(mol, doubt=0.1):
-    """Chances of the bits of a molecule, nearly certain."""
-    chance = np.full(FINGERPRINT_BITS, doubt, np.float32)
-    chance[fingerprint(mol)] = 1 - doubt
-    return chance
+def asked(formula="C8H9NO2", likely=PARA, doubt=0.1):
+    """The bits of one molecule are nearly certain."""
+    return query(formula, chances(likely, doubt, 1 - doubt))
 
 
-def query(formula, chance, **changes):
-    return Query(annotated([], str(formula)), chance, **changes)
-
-
-def listed(known, formula, chance, blocks, most):
-    """Of known molecules by one change, the likeliest."""
-    made = changed(mols_of_graphs(known), formula, blocks)
-    return shortlist(query(formula, chance), most, None, made)
+def by_one_change(*known, formula="C8H9NO2", blocks=HYDROXYL):
+    return list(changed(map(parse_smiles, known), Formula.parse(formula), blocks))
 
 
 def test_the_molecule_that_the_fingerprint_tells_comes_first():
-    found = listed([graph(KNOWN)], FORMULA, told(PARACETAMOL), BLOCKS, 40)
+    found = shortlist(asked(), 40, None, by_one_change(ANILIDE))
 
-    assert inchikey_block(found[0]) == inchikey_block(PARACETAMOL)
-    assert len(graphs(found)) == len(found)
+    assert keys(found[:1]) == [key(PARA)]
     assert len(found) > 3  # ortho, meta, para and the hydroxamic acid at least
 
 
@@ -74,125 +45,98 @@ def test_the_molecule_that_the_fingerprint_tells_comes_first():
         # Methyl at C4 or C5 of imidazole is one matrix of bonds, and so is whichever N has the H.
         (["c1c[nH]cn1"], "C4H6N2", METHYL, 3),
         # An oxide moved from a nitrogen with its charge is the hydroxyl of another molecule.
-        (["O=[N+]([O-])c1ccccc1", "O=Nc1ccccc1"], "C6H5NO2", BLOCKS, None),
-        ([], "C8H9NO2", BLOCKS, 0),  # without a way there are none
-        (["CCO"], "C8H9NO2", BLOCKS, 0),
+        (["O=[N+]([O-])c1ccccc1", "O=Nc1ccccc1"], "C6H5NO2", HYDROXYL, None),
+        ([ANILIDE], "C8H9NO2", HYDROXYL, None),
+        ([], "C8H9NO2", HYDROXYL, 0),  # without a way there are none
+        (["CCO"], "C8H9NO2", HYDROXYL, 0),
     ],
 )
 def test_tautomers_and_salts_are_one_graph(known, formula, blocks, count):
-    chance = np.full(FINGERPRINT_BITS, 0.01, np.float32)
+    made = by_one_change(*known, formula=formula, blocks=blocks)
 
-    found = listed(
-        [graph(parse_smiles(s)) for s in known], Formula.parse(formula), chance, blocks, 40
-    )
+    found = shortlist(query(formula), 40, None, made)
 
-    assert len(graphs(found)) == len(found) == (count if count is not None else len(found))
+    assert len(set(map(charge_free_smiles, found))) == len(found)
+    assert count is None or len(found) == count
 
 
 def test_molecules_of_parts_are_ordered_by_their_bits_and_what_their_parts_are_worth():
     """Of toluene and phenol, joined in any way; blocks that more molecules have are worth more."""
-    blocks = cut(
-        map(parts_of, map(parse_smiles, ["Cc1ccccc1", "Oc1ccccc1", "CC(=O)NCC", "CC(=O)O"]))
-    )
-    formula, chance = Formula.parse("C8H9NO"), told(KNOWN)
-    asked = query(formula, chance)
+    told = asked("C8H9NO", ANILIDE)
+    blocks = blocks_of(TOLUENE, PHENOL, "CC(=O)NCC", "CC(=O)O")
+    made = list(together(blocks, told.formula, bit_scores(told), 1_000))
 
-    made = list(together(blocks, formula, bit_scores(asked), 1_000))
-    found = shortlist(asked, 40, None, made)
+    found = keys(shortlist(told, 40, None, made))
 
-    odds = np.log(chance.astype(float) / (1 - chance))
+    odds = np.log(told.fingerprint.astype(float) / (1 - told.fingerprint))
     best = {}
     for mol, worth in made:
-        value = worth + odds[fingerprint(mol)].sum()
-        best[inchikey_block(mol)] = max(value, best.get(inchikey_block(mol), -np.inf))
-    keys = list(map(inchikey_block, found))
-    assert sorted(keys) == sorted(best)
-    assert [best[key] for key in keys] == sorted(best.values(), reverse=True)
-    assert keys[0] == inchikey_block(KNOWN)
+        block = inchikey_block(mol)
+        best[block] = max(worth + odds[fingerprint(mol)].sum(), best.get(block, -np.inf))
+    assert sorted(found) == sorted(best)
+    assert [best[block] for block in found] == sorted(best.values(), reverse=True)
+    assert found[0] == key(ANILIDE)
 
 
-def test_the_better_way_to_a_molecule_counts():
-    """A molecule that several ways lead to costs what the best does, whichever comes first."""
-    asked = query(FORMULA, told(PARACETAMOL))
-    other = parse_smiles("CC(=O)Nc1ccccc1O")
-    ways = [(PARACETAMOL, -50.0), (other, 0.0), (PARACETAMOL, 50.0)]
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_molecule_costs_what_the_best_way_to_it_does_whichever_comes_first(step):
+    para, ortho = map(parse_smiles, (PARA, ORTHO))
+    ways = [(para, -50.0), (ortho, 0.0), (para, 50.0)]
 
-    for made in (ways, ways[::-1]):
-        first, second = shortlist(asked, 9, None, made)
-
-        assert inchikey_block(first) == inchikey_block(PARACETAMOL)
-        assert inchikey_block(second) == inchikey_block(other)
+    assert keys(shortlist(asked(), 9, None, ways[::step])) == [key(PARA), key(ORTHO)]
 
 
-def test_of_more_than_are_compared_at_once_the_likeliest_stay(monkeypatch):
-    made, asked = (
-        list(changed(mols_of_graphs([graph(KNOWN)]), FORMULA, BLOCKS)),
-        query(FORMULA, told(PARACETAMOL)),
-    )
-    whole = shortlist(asked, 3, None, made)
+@pytest.mark.parametrize("step", [1, -1])
+def test_of_more_than_are_compared_at_once_the_likeliest_stay(monkeypatch, step):
+    made = by_one_change(ANILIDE)
+    whole = keys(shortlist(asked(), 3, None, made))
     monkeypatch.setattr(enumerated, "_AT_ONCE", 2)
 
-    for order in (made, made[::-1]):
-        found = shortlist(asked, 3, None, order)
-        assert list(map(inchikey_block, found)) == list(map(inchikey_block, whole))
-    assert shortlist(asked, 0, None, made) == []
+    assert keys(shortlist(asked(), 3, None, made[::step])) == whole
+    assert shortlist(asked(), 0, None, made) == []
 
 
-class Peaks:
-    """A spectrum that the fragments of one molecule explain, and how often it is looked at."""
-
-    def __init__(self, smiles, worth):
-        self.block, self.worth, self.asked = inchikey_block(parse_smiles(smiles)), worth, 0
+class Para:
+    """A spectrum that the fragments of one molecule explain."""
 
     def peaks(self, query, molecules):
-        self.asked += len(molecules)
-        is_it = [inchikey_block(mol) == self.block for _, mol in molecules]
-        return self.worth * np.outer(is_it, [1.0, 0.0])
-
-
-def ortho_and_para(**changes):
-    """That the fingerprint tells ortho from para, and not by much."""
-    chance = told(parse_smiles("CC(=O)Nc1ccccc1O"), doubt=0.4)
-    made = list(changed(mols_of_graphs([graph(KNOWN)]), FORMULA, BLOCKS))
-    return made, query(FORMULA, chance, **changes)
+        return 100 * np.outer([inchikey_block(mol) == key(PARA) for _, mol in molecules], [1, 0])
 
 
 def test_peaks_that_fragments_explain_decide_where_the_fingerprint_is_in_doubt():
-    made, asked = ortho_and_para()
-    para = Peaks("CC(=O)Nc1ccc(O)cc1", worth=100.0)
+    doubtful, made = asked(likely=ORTHO, doubt=0.4), by_one_change(ANILIDE)
 
-    without = shortlist(asked, 40, None, made)
-    found = shortlist(asked, 40, para, made)
+    without, found = (keys(shortlist(doubtful, 40, peaks, made)) for peaks in (None, Para()))
 
-    assert inchikey_block(without[0]) == inchikey_block(parse_smiles("CC(=O)Nc1ccccc1O"))
-    assert inchikey_block(found[0]) == para.block
-    assert sorted(map(inchikey_block, found)) == sorted(map(inchikey_block, without))
+    assert (without[0], found[0]) == (key(ORTHO), key(PARA))
+    assert sorted(found) == sorted(without)
 
 
-@pytest.fixture(scope="module")
-def collection():
+def test_the_source_lists_changes_and_what_is_put_together_best_first():
     """Cresols, anisole and benzyl alcohol can be made of its molecules and their parts."""
-    return known_molecules(molecules_of("Oc1ccccc1", "Cc1ccccc1", "COc1ccccc1"), max_atoms=99)
+    source, told = Enumerated(collection_of(PHENOL, TOLUENE, ANISOLE)), asked("C7H8O", CRESOL)
+
+    proposals = list(source.propose(told, 40, seed=1))
+
+    found = keys(one.mol for one in proposals)
+    assert {one._replace(mol=None)[:] for one in proposals} == {
+        ("enumerated", None, None, False, "")
+    }
+    assert {str(formula_of(one.mol)) for one in proposals} == {"C7H8O"}
+    assert found[0] == key(CRESOL)
+    assert {key(ANISOLE), key("OCc1ccccc1")} < set(found)
+    assert len(set(found)) == len(found)
+    assert keys(one.mol for one in source.propose(told, 3, seed=2)) == found[:3]
+    assert list(source.propose(asked("CHCl3", CRESOL), 40, seed=1)) == []
 
 
-CRESOL = parse_smiles("Cc1ccccc1O")
+@pytest.mark.parametrize("core", [ANISOLE, "OCc1ccccc1"])
+def test_what_is_put_together_is_looked_through_for_the_core(core, monkeypatch):
+    """Anisole or benzyl alcohol: one of the two excludes the likelier."""
+    monkeypatch.setattr(enumerated, "_PUT_TOGETHER", 1)
+    monkeypatch.setattr(enumerated, "changed", lambda *_: iter(()))
+    source, told = Enumerated(collection_of(PHENOL, "CCc1ccccc1", ANISOLE)), Told(Guide(core=core))
 
+    (one,) = source.propose(query("C7H8O", known=told), 40, seed=1)
 
-def test_the_source_lists_changes_and_what_is_put_together_best_first(collection):
-    formula = formula_of(CRESOL)
-    asked = query(formula, told(CRESOL))
-
-    proposals = list(Enumerated(collection).propose(asked, 40, seed=1))
-
-    mols = [one.mol for one in proposals]
-    assert proposals[0].source == "enumerated"
-    assert all(one[2:] == (None, False, "") for one in proposals)
-    assert {formula_of(mol) for mol in mols} == {formula}
-    assert inchikey_block(mols[0]) == inchikey_block(CRESOL)
-    others = map(parse_smiles, ("COc1ccccc1", "OCc1ccccc1"))
-    assert {*map(inchikey_block, others)} < {*map(inchikey_block, mols)}
-    assert len({*map(inchikey_block, mols)}) == len(mols)
-    few = [one.mol for one in Enumerated(collection).propose(asked, 3, seed=2)]
-    assert list(map(inchikey_block, few)) == list(map(inchikey_block, mols[:3]))
-    nothing = query(Formula.parse("CHCl3"), told(CRESOL))
-    assert list(Enumerated(collection).propose(nothing, 40, seed=1)) == []
+    assert not Guide(core=core).fault(one.mol)

@@ -1,6 +1,6 @@
 """Spectral libraries: read, kept, searched; what is found, what is alike, how probable a hit is."""
 
-import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,12 +20,11 @@ from duallgd_cli.sources.library import (
 )
 from tests.made_spectra import made_spectrum
 
-pytestmark = pytest.mark.usefixtures("databases")
-
 pytest.importorskip("matchms")
 
-CAFFEINE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"
+CAFFEINE, ANALOGUE = "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "CCn1cnc2c1c(=O)n(C)c(=O)n2C"
 PEAKS = ((56.05, 10), (83.06, 20), (110.0713, 40), (138.0662, 100), (195.0877, 60))
+FORMATS = sorted((Path(__file__).parents[2] / "data" / "libraries").iterdir())
 
 
 def msp(peaks=PEAKS, precursor=195.0877, name="caffeine", **fields):
@@ -39,52 +38,61 @@ def measured(precursor=195.0877, polarity=1, peaks=PEAKS):
     return made_spectrum(mz, intensity, precursor_mz=precursor, polarity=polarity)
 
 
-def made(tmp_path, text, name="lib.msp"):
-    (tmp_path / name).write_text(text)
-    return Library.read(tmp_path / name)
+@pytest.fixture
+def made(tmp_path):
+    """A library of this text."""
+
+    def read(text, name="lib.msp"):
+        (tmp_path / name).write_text(text)
+        return Library.read(tmp_path / name)
+
+    return read
 
 
-def test_a_spectrum_with_the_precursor_is_found_and_named(tmp_path):
-    known = made(tmp_path, msp() + msp(PEAKS[:2], name="other", SMILES="CCO"))
+def test_a_spectrum_with_the_precursor_is_found_and_named(made):
+    known = made(msp() + msp(PEAKS[:2], name="other", SMILES="CCO"))
 
     best, second = known.search([measured(), measured(peaks=PEAKS[2:])])
 
-    assert best.is_found
+    assert (best.is_found, second.is_found) == (True, False)
     assert best.values() | {"inchi": ""} == {
         "name": "caffeine", "library": "lib.msp", "score": 1.0, "matched_peaks": 5, "inchi": "",
         "smiles": CAFFEINE, "inchikey": "RYYVLZVUVIJVGH-UHFFFAOYSA-N", "formula": "C8H10N4O2",
         "mz": (56.05, 83.06, 110.0713, 138.0662, 195.0877), "intensity": (0.1, 0.2, 0.4, 1.0, 0.6),
     }  # fmt: skip
-    assert not second.is_found
-    assert not known.search([measured(peaks=()), measured(precursor=None)])
 
 
-def test_another_precursor_gives_an_analogue_by_shared_losses(tmp_path):
+def test_another_precursor_gives_an_analogue_by_shared_losses(made):
     """All peaks are shifted: the spectra share neutral losses alone."""
-    shifted = tuple((mz + 14.0157, intensity) for mz, intensity in PEAKS)
-    known = made(tmp_path, msp(shifted, 209.1033, SMILES="CCn1cnc2c1c(=O)n(C)c(=O)n2C"))
+    shifted = [(mz + 14.0157, intensity) for mz, intensity in PEAKS]
 
-    (match,) = known.search([measured()])
+    (match,) = made(msp(shifted, 209.1033, SMILES=ANALOGUE)).search([measured()])
 
     assert (match.is_same, match.is_found, match.peaks) == (False, False, 5)
     assert match.score == pytest.approx(1, abs=1e-3)
     (row,) = analogues_among([match, match])
-    assert (row.smiles, row.name) == ("CCn1cnc2c1c(=O)n(C)c(=O)n2C", "caffeine")
+    assert (row.smiles, row.name) == (ANALOGUE, "caffeine")
 
 
-def test_the_other_polarity_is_not_compared(tmp_path):
-    known = made(tmp_path, msp(IONMODE="Negative"))
+@pytest.mark.parametrize(
+    ("values", "is_compared"),
+    [
+        ({}, False), ({"polarity": 0}, True), ({"polarity": -1}, True),
+        ({"polarity": -1, "peaks": ()}, False), ({"polarity": -1, "precursor": None}, False),
+    ],
+)  # fmt: skip
+def test_of_the_other_polarity_without_peaks_or_precursor_nothing_is_compared(
+    made, values, is_compared
+):
+    assert bool(made(msp(IONMODE="Negative")).search([measured(**values)])) == is_compared
 
-    assert not known.search([measured()])
-    assert known.search([measured(polarity=0)])
 
-
-def test_bad_records_are_counted_and_the_others_read(tmp_path, caplog):
+def test_bad_records_are_counted_and_the_others_read(made, caplog):
     text = msp() + msp(SMILES=None) + msp(SMILES="xx(") + msp(precursor=None) + msp(((1, "x"),))
 
     for _ in ("read", "kept"):
         caplog.clear()
-        known = made(tmp_path, text + msp(SMILES=None, INCHI="InChI=1S/CH4O/c1-2/h2H,1H3"))
+        known = made(text + msp(SMILES=None, INCHI="InChI=1S/CH4O/c1-2/h2H,1H3"))
         assert list(known.smiles) == [CAFFEINE, "CO"]
         for said in ("without a structure", "not a molecule", "without a precursor"):
             assert f"1 spectrum left out ({said}" in caplog.text.replace("its structure is ", "")
@@ -98,10 +106,8 @@ def test_bad_records_are_counted_and_the_others_read(tmp_path, caplog):
         ("C" * 100_000, "more than 2,000 characters"),
     ],
 )  # fmt: skip
-def test_structures_that_are_no_molecule_here_are_left_out_and_counted(
-    tmp_path, caplog, smiles, said
-):
-    known = made(tmp_path, msp(SMILES=smiles) * 2 + msp())
+def test_structures_that_are_no_molecule_here_are_left_out_and_counted(made, caplog, smiles, said):
+    known = made(msp(SMILES=smiles) * 2 + msp())
 
     assert list(known.smiles) == [CAFFEINE]
     (warned,) = caplog.messages
@@ -109,25 +115,11 @@ def test_structures_that_are_no_molecule_here_are_left_out_and_counted(
     assert said in warned
 
 
-def test_json_mzspeclib_and_mgf_are_read_alike(tmp_path):
-    mgf = f"BEGIN IONS\nPEPMASS=195.0877\nSMILES={CAFFEINE}\nNAME=caffeine\n"
-    plain = [
-        {"precursor_mz": 195.0877, "smiles": CAFFEINE, "compound_name": "caffeine",
-         "peaks_json": [list(map(float, peak)) for peak in PEAKS]}
-    ]  # fmt: skip
-    mzspeclib = (
-        "<mzSpecLib 1.0>\n<Spectrum=1>\nMS:1003061|library spectrum name=caffeine\n"
-        f"MS:1000744|selected ion m/z=195.0877\n<Analyte=1>\nMS:1000868|SMILES formula={CAFFEINE}\n"
-        "<Peaks>\n"
-    )
-    written = {
-        "a.mgf": mgf + "".join(f"{mz} {i}\n" for mz, i in PEAKS) + "END IONS\n",
-        "a.json": json.dumps(plain),
-        "a.mzspeclib": mzspeclib + "".join(f"{mz}\t{i}\n" for mz, i in PEAKS),
-    }
-    for name, text in written.items():
-        (match,) = made(tmp_path, text, name).search([measured()])
-        assert (match.smiles, match.name, round(match.score, 4)) == (CAFFEINE, "caffeine", 1)
+@pytest.mark.parametrize("path", FORMATS, ids=lambda path: path.name)
+def test_json_mzspeclib_and_mgf_are_read_alike(made, path):
+    (match,) = made(path.read_text(), path.name).search([measured()])
+
+    assert (match.smiles, match.name, round(match.score, 4)) == (CAFFEINE, "caffeine", 1)
 
 
 @pytest.mark.parametrize(
@@ -139,18 +131,17 @@ def test_json_mzspeclib_and_mgf_are_read_alike(tmp_path):
         ("a.txt", "hello", UnreadableError, "a.txt"),
     ],
 )
-def test_what_is_of_no_use_is_one_sentence(tmp_path, monkeypatch, name, text, error, said):
+def test_what_is_of_no_use_is_one_sentence(made, monkeypatch, name, text, error, said):
     monkeypatch.setattr(library, "_MOST_SPECTRA", 3)
 
     with pytest.raises(error) as refused:
-        made(tmp_path, text, name)
+        made(text, name)
 
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 SCORES, PEAK_COUNTS = st.floats(0, 1), st.integers(0, 300)
-ASPIRIN, CAFFEIC_ACID = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)C=Cc1ccc(O)c(O)c1"
 
 
 @given(SCORES, SCORES, PEAK_COUNTS, PEAK_COUNTS, PEAK_COUNTS, st.none() | SCORES, SCORES)
@@ -169,10 +160,23 @@ def test_a_probability_rises_with_similarity_and_peaks_and_falls_as_another_come
         assert of_near <= of_far
 
 
+@pytest.mark.parametrize(
+    ("hit", "probability"),
+    [
+        ((0.95, 12, 15), 0.963),  # nothing else of the formula
+        ((0.95, 12, 15, 0.93), 0.702),  # an isomer that is as similar
+        ((0.3, 1, 5, 0.0), 0.170),
+    ],
+)
+def test_hits_as_they_come(hit, probability):
+    assert round(probability_of(*hit), 3) == probability
+
+
 def match(score, smiles, peaks=9, is_same=True):
     return Match(score, peaks, smiles, "", "lib.mgf", is_same)
 
 
+ASPIRIN, CAFFEIC_ACID = "CC(=O)Oc1ccccc1C(=O)O", "O=C(O)C=Cc1ccc(O)c(O)c1"
 MATCHES = (
     match(0.99, CAFFEIC_ACID, is_same=False),
     match(0.98, "CCO"),
@@ -181,15 +185,24 @@ MATCHES = (
     match(0.8, CAFFEIC_ACID),
     match(0.7, r"O=C(O)/C=C/c1ccc(O)c(O)c1"),
 )
+NO_FORMULA = [match(0.9, smiles) for smiles in ("[Fe]CCO", "CC[Se]C")]
 
 
-def test_the_best_of_the_formula_is_taken_and_other_structures_are_its_rivals():
-    assert best_hit(MATCHES, "C9H8O4") == (MATCHES[2], 0.8)
-    assert best_hit(MATCHES[:4], "C9H8O4") == (MATCHES[2], None)
-    assert best_hit(MATCHES, "C2H6O") == (MATCHES[1], None)
-    assert best_hit(MATCHES, "CH4") is best_hit([], "C9H8O4") is None
-    others = [match(0.9, smiles) for smiles in ("[Fe]CCO", "CC[Se]C")]  # without a formula here
-    assert best_hit(others, "C9H8O4") is None
+@pytest.mark.parametrize(
+    ("matches", "formula", "hit"),
+    [
+        (MATCHES, "C9H8O4", (MATCHES[2], 0.8)),
+        (MATCHES[:4], "C9H8O4", (MATCHES[2], None)),
+        (MATCHES, "C2H6O", (MATCHES[1], None)),
+        (MATCHES, "CH4", None),
+        (NO_FORMULA, "C9H8O4", None),
+        ([], "C9H8O4", None),
+    ],
+)
+def test_the_best_of_the_formula_is_taken_and_other_structures_are_its_rivals(
+    matches, formula, hit
+):
+    assert best_hit(matches, formula) == hit
 
 
 @pytest.mark.parametrize(("forbidden", "offered"), [((), True), (("[OX2H]",), False)])
@@ -202,15 +215,3 @@ def test_a_match_is_offered_where_it_is_as_the_guide_says(forbidden, offered):
     assert found["probability"] == round(probability_of(0.9, 7, 12, 0.8), 4)
     assert known.match(Formula.parse("CH4"))["offered"] is False
     assert Known(None).match(Formula.parse("CH4")) is None
-
-
-@pytest.mark.parametrize(
-    ("hit", "probability"),
-    [
-        ((0.95, 12, 15), 0.963),  # nothing else of the formula
-        ((0.95, 12, 15, 0.93), 0.702),  # an isomer that is as similar
-        ((0.3, 1, 5, 0.0), 0.170),
-    ],
-)
-def test_hits_as_they_come(hit, probability):
-    assert round(probability_of(*hit), 3) == probability

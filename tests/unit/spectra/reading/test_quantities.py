@@ -27,8 +27,8 @@ def split(texts, mark="|"):
 MZ = {
     195.08765: """195.08765|195,08765|1.9508765E2|+195.08765|195.08765 1000.0 1+|195.08765;1000|
         195.08765,1000|195.08765, 1000|(195.08765, None)|[195.08765]|{195.08765}|'195.08765'|
-        195.08765@5.2|195.08765/5.2|195.08765:1000|(195.08765,)|195.08765 Da|195.08765 Th|
-        195.08765 m/z|m/z 195.08765|m/z=195.08765|195.08765\u00b10.001|195.08765 (1+)|
+        195.08765@5.2|195.08765/5.2|195.08765:1000|(195.08765,)|(195.08765)|195.08765 Da|
+        195.08765 Th|195.08765 m/z|m/z 195.08765|m/z=195.08765|195.08765\u00b10.001|195.08765 (1+)|
         195.08765\t1000""",
     1195.5421: "1,195.5421|1,195.5421 1000 1+|(1,195.5421, None)|1.195,5421",
     1195.0: "1,195",
@@ -44,7 +44,8 @@ POSITIVE = """Positive|positive|POSITIVE|Pos|POS|pos|+|+ve|+VE|(+)|positive mode
     ESI Positive|Positive ESI|LC-ESI+|LC-ESI(+)-QTOF|Positive-QTOF|APCI+|H-ESI (+)|
     ion mode: positive|positiv|positif|[+]|plus|1+|+1|2+|EI+|MS:1000130;positive scan|\uff0b|
     ESI\u207a|+ c NSI Full ms2|FTMS + p ESI d Full ms2 195.0877@hcd35.00 [50.0000-205.0000]|
-    Positive - QTOF|'positive'"""
+    Positive - QTOF|'positive'|Positive ion mode|positivo|Positive (ESI)|APPI(+)|MALDI+|HESI+|
+    nanoESI(+)|DART+"""
 OPPOSITES = {
     **{"Posit": "Negat", "posit": "negat", "POSIT": "NEGAT", "Pos": "Neg", "POS": "NEG"},
     **{"pos": "neg", "plus": "minus", "1000130": "1000129", "+": "-", "\u207a": "\u207b"},
@@ -399,6 +400,7 @@ def test_what_is_read_of_a_record_and_said_of_it(
         ("CHARGE=1000000000+\nIONMODE=positive", "charge '1000000000+' is not understood"),
         ("CHARGE=-", "charge '-' is not understood"),
         ("IONMODE=both", "ionmode 'both' is not understood"),
+        ("POLARITY=switching", "polarity 'switching' is not understood"),
         ("PEPMASS=181.0718 1 1000000000+", "third column of pepmass '1000000000+' is not"),
     ],
 )
