@@ -38,7 +38,7 @@ def near(known, chance, formula):
 
 def test_similarity_is_the_soft_tanimoto_to_the_predicted_chances():
     known, rng = collection_of(BUTANOL, BUTYLAMINE), np.random.default_rng(0)
-    bits = [known.molecules.fingerprint_bits(row) for row in (0, 1)]
+    bits = [bits_of(known.molecules, row) for row in (0, 1)]
     for _ in range(20):
         chance = rng.random(4096).astype(np.float32)
         common = [chance[own].sum() for own in bits]
