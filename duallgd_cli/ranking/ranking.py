@@ -256,10 +256,10 @@ def _under_given_formulas(
 ) -> tuple[list[Scored], list[float]]:
     """Molecules of all hypotheses, best first, their weights compared; and their confidence."""
     weights = model.weights
-    merged = _merged(
-        Scored(float(np.dot(features, weights)), structure, result, features)
-        for structure, result, features in described(results)
-    )
+    scored = list[Scored]()
+    for structure, result, features in described(results):
+        scored.append(Scored(float(np.dot(features, weights)), structure, result, features))
+    merged = _merged(scored)
     scores = np.array([one.score for one in merged])
     confidence = candidate_confidence(scores, SampleStatistics.of(results, model), model)
     if all(result.n_peaks and result.explained_intensity < LEAST_EXPLAINED for result in results):
@@ -346,21 +346,21 @@ def _features(result: HypothesisResult, log_prior: float) -> NDArray[np.float64]
     """
     structures = result.structures
     samples, repaired = np.array([one[3:5] for one in structures], np.float64).T
-    columns = {
+    told = {
         "log_share": np.log(samples / result.sampled),
         "log_prior": np.full(len(structures), log_prior),
         "repaired_share": repaired / np.maximum(1.0, samples),
     }
+    columns = []
     for name in FEATURES:
-        if name in columns:
-            continue
-        values = np.array([one.scores.get(name, np.nan) for one in structures], np.float64)
-        known = ~np.isnan(values)
-        worst = values[known].min() if known.any() else 0.0
-        columns[name] = np.where(known, values, worst)
-        if name in _RELATIVE:
-            columns[name] = columns[name] - columns[name].max()
-    return np.column_stack([columns[name] for name in FEATURES])
+        values = told.get(name)
+        if values is None:
+            values = np.array([one.scores.get(name, np.nan) for one in structures], np.float64)
+            known = ~np.isnan(values)
+            worst = values[known].min() if known.any() else 0.0
+            values = np.where(known, values, worst)
+        columns.append(values - values.max() if name in _RELATIVE else values)
+    return np.column_stack(columns)
 
 
 def _merge(same: list[Scored]) -> Scored:

@@ -16,6 +16,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -132,7 +133,7 @@ def table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], name: st
     """
     if name == "jsonl":
         return map(json_line, rows)
-    return lines_of(chain([columns], (cells_of(row, columns) for row in rows)), name)
+    return lines_of(chain([columns], map(partial(cells_of, columns=columns), rows)), name)
 
 
 def cells_of(row: Mapping[str, object], columns: Iterable[str]) -> list[str]:
