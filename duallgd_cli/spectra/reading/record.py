@@ -5,7 +5,7 @@ to one canonical name here, and what values mean is read in `quantities`.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePath
@@ -45,6 +45,7 @@ TOO_LARGE: Final = (
     f"it is longer than {LONGEST_LINE >> 20} million characters or has more than {MOST_PEAKS:,} "
     "peaks; restore the file, or centroid the spectrum"
 )
+_FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
 _LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
 # Fragmentation by electrons or light, which makes other fragments than collisions do.
 _NO_COLLISIONS: Final = re.compile(
@@ -104,7 +105,7 @@ _KEYS: Final = {
     "retention_time": "rt rettime rtquery rtime",
 }
 # Names of which two values in one record contradict each other.
-COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
+_COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
 _SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
     _SEPARATORS.sub("", key): name for name, keys in _KEYS.items() for key in (name, *keys.split())
@@ -163,20 +164,46 @@ _UNIT: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Record:
-    """One record as a format reader splits it."""
+    """One record as a format reader splits it, at once or line by line, as far as it fits."""
 
-    metadata: Mapping[str, str]  # keys lower case, in the file's order
+    # keys lower case, in the file's order; of a repeated key the first value that is not empty
+    metadata: dict[str, str] = field(default_factory=dict)
     mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,), any order
     intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,)
-    trouble: str = ""  # why the record cannot be used
-    warnings: tuple[str, ...] = ()  # sentences about what was repaired
+    trouble: str = ""  # why it cannot be used; once it is `TOO_LARGE` the rest is left out
+    warnings: list[str] = field(default_factory=list)  # sentences about what was repaired
+    assumptions: list[str] = field(default_factory=list)  # sentences about what was guessed
     energy_in_ev: bool = False  # the format defines a collision energy without unit to be in eV
-    assumptions: tuple[str, ...] = ()  # sentences about what was guessed
-    refusal: Failure | None = None  # why nothing can be predicted of a record that can be read
     time_in_s: bool = False  # the format defines a retention time without unit to be in seconds
-    repeated: Sequence[tuple[str, str]] = ()  # further values of keys, beside the first
+    refusal: Failure | None = None  # why nothing can be predicted of a record that can be read
+    # other values of keys that say something of the ion
+    repeated: list[tuple[str, str]] = field(default_factory=list)
+    peak_lines: list[str] = field(default_factory=list)  # not yet read
+    size: int = 0  # characters so far
+
+    def add_field(self, key: str, value: str) -> None:
+        """Take a field."""
+        self.count(len(key) + len(value) + _FIELD_COST)
+        if not self.trouble and not self.metadata.get(key):
+            self.metadata[key] = value
+        elif not self.trouble and self.metadata[key] != value and canonical_key(key) in _COMPARED:
+            self.repeated.append((key, value))
+
+    def add_peak(self, line: str) -> None:
+        """Take a line of peaks."""
+        self.count(len(line))
+        if len(self.peak_lines) >= MOST_PEAKS:
+            self.trouble = TOO_LARGE
+        if not self.trouble:
+            self.peak_lines.append(line)
+
+    def count(self, characters: int) -> None:
+        """Take note of what a line holds."""
+        self.size += characters
+        if self.size > LONGEST_LINE:
+            self.trouble = TOO_LARGE
 
 
 def place_name(source: Source) -> str:
