@@ -19,13 +19,13 @@ from duallgd_cli.spectra.ms1 import (
     SPANS,
     charge_of,
     differs,
+    is_scan,
     isotope_pattern,
-    scan_of,
     with_isotopes,
 )
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
-from duallgd_cli.spectra.run import FeatureSettings, features_of_run, nothing_left
+from duallgd_cli.spectra.run import BY_DEFAULT, FeatureSettings, features_of_run, nothing_left
 from duallgd_cli.spectra.types import GIVEN, ISOTOPES, OPTION, Feature, Source, Spectrum
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ logger = logging.getLogger(__name__)
 _LEVEL: Final = "MS level"
 _LEAST_ABOVE: Final = 0.01  # of the base peak: an ion above the precursor that is no noise
 GroupBy = Literal["run", "feature", "none"]
-BY_DEFAULT: Final = FeatureSettings()
 
 
 def group(
@@ -78,7 +77,7 @@ def group(
                 if not _is_of_run(item):
                     break
             else:
-                if any(map(scan_of, scans)):
+                if any(map(is_scan, scans)):
                     yield from features_of_run(name, scans, settings, counts, level)
                     continue
         if settings.is_asked_for:

@@ -23,9 +23,8 @@ from duallgd_cli.spectra.compounds import answering, link, with_compound
 from duallgd_cli.spectra.ms1 import (
     Group,
     PrecursorsInMs1,
-    Scan,
+    is_scan,
     possible_peaks,
-    scan_of,
     with_isotopes,
 )
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
@@ -82,7 +81,7 @@ class FeatureSettings:
     def is_asked_for(self) -> bool:
         """Whether any filter is not as it is by default."""
         names = ("rt", "mz", "min_peaks", "min_intensity", "rt_window")
-        return any(getattr(self, name) != getattr(FeatureSettings(), name) for name in names)
+        return any(getattr(self, name) != getattr(BY_DEFAULT, name) for name in names)
 
 
 def span_of(name: str, text: str | None) -> tuple[float, float]:
@@ -99,6 +98,9 @@ def span_of(name: str, text: str | None) -> tuple[float, float]:
         is_span = match is not None and any(match.groups()) and low < high
         require(is_span, f"{name} must be a span such as 60-600, 60- or -600, not {quote(text)}")
     return low, high
+
+
+BY_DEFAULT: Final = FeatureSettings()
 
 
 def left_out(counts: Mapping[str, int]) -> dict[str, int]:
@@ -144,8 +146,8 @@ def features_of_run(
     """
     scans, surveys, alone = [], [], []
     for item in spectra:
-        if scan := scan_of(item):
-            scans.append(scan)
+        if is_scan(item):
+            scans.append(item)
         elif item.ms_level == 1 and item.failure is None:
             surveys += [item] if item.retention_time_s is not None else []
         else:
@@ -154,14 +156,14 @@ def features_of_run(
     groups: list[Group] = []
     dropped: Counter[str] = Counter()
     kept = _filtered(scans, settings, dropped)
-    for polarity in sorted({one.spectrum.polarity for one in kept}):
-        own = [one for one in kept if one.spectrum.polarity == polarity]
+    for polarity in sorted({one.polarity for one in kept}):
+        own = [one for one in kept if one.polarity == polarity]
         of_it = [one for one in surveys if not polarity or one.polarity in (polarity, 0)]
         seen = PrecursorsInMs1(own, of_it)
         present = seen.present(settings.in_ms1, settings.min_intensity, dropped)
         groups += seen.groups(present, settings.rt_window)
-    groups.sort(key=lambda group: group.scans[0].index)
-    is_open = settings.link and not any(one.spectrum.adduct_text for one in kept)
+    groups.sort(key=lambda group: group.scans[0].source.index)
+    is_open = settings.link and not any(one.adduct_text for one in kept)
     linked = link([one.ion for one in groups]) if is_open else []
     first, before = counts[FEATURES], counts[_COMPOUNDS]
     heights = [one.ion.height for one in groups]
@@ -185,7 +187,7 @@ def features_of_run(
                 best = answers[number]
                 answered = f"{first + best + 1} ({linked[best].adducts[0][0]})"
                 spectra = tuple(replace(one, answered_by=answered) for one in spectra)
-            yield group.scans[0].index, replace(feature, spectra=spectra)
+            yield group.scans[0].source.index, replace(feature, spectra=spectra)
 
     for _, feature in heapq.merge(features(), alone, key=lambda entry: entry[0]):
         yield feature
@@ -199,18 +201,18 @@ def _order(survey: Spectrum) -> tuple[float, bytes, int]:
 
 
 def _filtered(
-    scans: Sequence[Scan], settings: FeatureSettings, dropped: Counter[str]
-) -> list[Scan]:
+    scans: Sequence[Spectrum], settings: FeatureSettings, dropped: Counter[str]
+) -> list[Spectrum]:
     """The scans that are kept whatever MS1 shows; of the others the first reason is counted."""
     earliest, latest = span_of("rt", settings.rt)
     lightest, heaviest = span_of("mz", settings.mz)
-    kept: list[Scan] = []
+    kept: list[Spectrum] = []
     for one in scans:
-        if not earliest <= one.time <= latest:
+        if not earliest <= (one.retention_time_s or 0.0) <= latest:
             dropped["outside the retention times"] += 1
-        elif not lightest <= one.mz <= heaviest:
+        elif not lightest <= (one.precursor_mz or 0.0) <= heaviest:
             dropped["outside the precursor m/z"] += 1
-        elif one.spectrum.mz.size < settings.min_peaks:
+        elif one.mz.size < settings.min_peaks:
             dropped[f"with fewer than {counted(settings.min_peaks, 'peak')}"] += 1
         else:
             kept.append(one)
@@ -283,7 +285,7 @@ def _starts(
 def _feature(group: Group, name: str) -> Feature:
     """The feature of this name that a group is, scans of one energy as one spectrum."""
     by_energy: defaultdict[tuple[object, ...], list[Spectrum]] = defaultdict(list)
-    for scan in (one.spectrum for one in group.scans):
+    for scan in group.scans:
         mode = canonical(scan.metadata).get("fragmentation_mode", "")
         by_energy[scan.collision_energy_text, mode, scan.instrument].append(scan)
     # A precursor m/z that is written in the file, so that its decimals say how exact it is.
