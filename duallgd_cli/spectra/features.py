@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _LEVEL: Final = "MS level"
 _LEAST_ABOVE: Final = 0.01  # of the base peak: an ion above the precursor that is no noise
+_FILTERS: Final = ("rt", "mz", "min_peaks", "min_intensity", "rt_window")  # of runs alone
 GroupBy = Literal["run", "feature", "none"]
 
 
@@ -80,7 +81,7 @@ def group(
                 if any(map(is_scan, scans)):
                     yield from features_of_run(name, scans, settings, counts, level)
                     continue
-        if settings.is_asked_for:
+        if any(getattr(settings, name) != getattr(BY_DEFAULT, name) for name in _FILTERS):
             why = "since it is no run (its MS2 spectra lack times, or have ids, adducts or names)"
             why = why if by == "run" else f"with --group-by {by}"
             logger.warning("all spectra of %s are read, %s", name, why)

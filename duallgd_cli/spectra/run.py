@@ -77,12 +77,6 @@ class FeatureSettings:
         for name in ("rt", "mz"):
             span_of(name, getattr(self, name))
 
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether any filter is not as it is by default."""
-        names = ("rt", "mz", "min_peaks", "min_intensity", "rt_window")
-        return any(getattr(self, name) != getattr(BY_DEFAULT, name) for name in names)
-
 
 def span_of(name: str, text: str | None) -> tuple[float, float]:
     """The ends of a span such as ``60-600``; an open one is infinite, and so is None.

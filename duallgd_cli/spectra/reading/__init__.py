@@ -127,7 +127,8 @@ def read(
     else:
         characters = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
         if file_format == "json":
-            records = json_records.json_records(_blocks(characters))
+            blocks = iter(partial(characters.read, _HEAD_CHARACTERS), "")
+            records = json_records.json_records(blocks)
         else:
             records = _TEXT[file_format](_lines(characters))
 
@@ -158,17 +159,11 @@ def read(
 
 def _lines(characters: io.TextIOWrapper) -> Iterator[str]:
     """Lines without their ends; of one that is too long one character more than `LONGEST_LINE`."""
-    with characters:
-        read_line = partial(characters.readline, LONGEST_LINE + 1)
-        for line in iter(read_line, ""):
-            yield line.rstrip("\r\n")
-            while len(line) > LONGEST_LINE and not line.endswith("\n"):
-                line = read_line()
-
-
-def _blocks(characters: io.TextIOWrapper) -> Iterator[str]:
-    with characters:
-        yield from iter(partial(characters.read, _HEAD_CHARACTERS), "")
+    read_line = partial(characters.readline, LONGEST_LINE + 1)
+    for line in iter(read_line, ""):
+        yield line.rstrip("\r\n")
+        while len(line) > LONGEST_LINE and not line.endswith("\n"):
+            line = read_line()
 
 
 def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:

@@ -27,13 +27,6 @@ MOST_CHARGES: Final = 20  # of an ion; a larger number is no charge
 Stated = Mapping[str, Sequence[tuple[str, str]]]
 
 
-class Remarks(NamedTuple):
-    """What there is to say of a record: see `Spectrum.warnings` and `Spectrum.assumptions`."""
-
-    warnings: list[str]
-    assumptions: list[str]
-
-
 class Charge(NamedTuple):
     """A charge as written."""
 
@@ -147,8 +140,8 @@ def charge_of(text: str) -> Charge | None:
     return Charge(min(sizes), _SIGNS[signs.pop()] if signs else 0, len(set(sizes)))
 
 
-def ion_of(stated: Stated) -> tuple[Mapping[str, Any], Remarks]:
-    """Fields of `Spectrum` on the ion of a record, and what there is to say of them."""
+def ion_of(stated: Stated) -> tuple[Mapping[str, Any], Sequence[str], Sequence[str]]:
+    """Fields of `Spectrum` on the ion of a record, and warnings and assumptions on them."""
     said = [(name, key, _cut(text)) for name in _OF_ION for key, text in stated.get(name, ())]
     for key, text in stated.get("pepmass", ()):
         # Charges that follow the m/z: the third column, or the second if it has a sign.
@@ -169,12 +162,15 @@ def _cut(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)  # the records of a file say the same again and again
-def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], Remarks]:
+def _ion_of(
+    said: tuple[tuple[str, str, str], ...],
+) -> tuple[Mapping[str, Any], Sequence[str], Sequence[str]]:
     stated: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for name, key, text in said:
         stated[name].append((key, text))
-    remarks = Remarks([], [])
-    adduct_text = _adduct(stated, remarks)
+    warnings: list[str] = []
+    assumptions: list[str] = []
+    adduct_text = _adduct(stated, warnings, assumptions)
     signs: list[tuple[int, str]] = []
     sizes: list[int] = []
     unread_modes, unread_charges = [], []
@@ -183,10 +179,10 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], 
         sign = polarity_of(text)
         if plain(text) == "0":
             sign = -1
-            remarks.assumptions.append(f"{clip(key)} 0 is read as negative, as R writes it")
+            assumptions.append(f"{clip(key)} 0 is read as negative, as R writes it")
         elif plain(text) == "-1" and key == "polarity":
             sign = 0
-            remarks.assumptions.append("polarity -1 counts as unknown, as R writes it")
+            assumptions.append("polarity -1 counts as unknown, as R writes it")
         if sign is None:
             unread_modes.append(f"{clip(key)} {quote(text)} is not understood")
         signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
@@ -196,9 +192,7 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], 
             unread_charges.append(f"{clip(key)} {quote(text)} is not understood")
             continue
         if charge.choices > 1:
-            remarks.assumptions.append(
-                f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest"
-            )
+            assumptions.append(f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest")
         sizes += [charge.size] if charge.size else []
         # The sign of no charge, 0-, counts where nothing else has one.
         counts = charge.sign and (charge.size or not signs)
@@ -210,17 +204,18 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], 
     polarity, first = signs[0] if signs else (0, "")
     other = next((words for sign, words in signs if sign != polarity), "")
     if other:
-        remarks.warnings.append(f"{first} and {other} contradict each other; {first} is taken")
-    remarks.warnings.extend(unread_modes + unread_charges)
+        warnings.append(f"{first} and {other} contradict each other; {first} is taken")
+    warnings.extend(unread_modes + unread_charges)
     # A polarity that another field tells is no loss; a charge may be a multiple one.
     lost = [words for words in unread_charges if not polarity or re.search(r"\d", words)]
     lost += [] if polarity else unread_modes
-    return {
+    fields = {
         "charge": (sizes[0] if sizes else 0) * (polarity or 1),
         "polarity": polarity,
         "adduct_text": adduct_text,
         "unread_ion": (*lost, "")[0],
-    }, remarks
+    }
+    return fields, warnings, assumptions
 
 
 def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -253,7 +248,7 @@ def _is_bare_polarity(text: str) -> bool:
     return not isinstance(parse_adduct(text), Adduct)  # +H
 
 
-def _adduct(stated: Stated, remarks: Remarks) -> str:
+def _adduct(stated: Stated, warnings: list[str], assumptions: list[str]) -> str:
     """Adduct as written, the first that is understood; "" where there is none.
 
     A bare polarity or charge (``ION=positive``) and an ion source (``ESI``) are none.
@@ -269,18 +264,18 @@ def _adduct(stated: Stated, remarks: Remarks) -> str:
             if is_adduct or (name == "adduct" and not is_source):
                 read.append((key, text, adduct))
             elif name == "ion" and not is_source:
-                remarks.warnings.append(f"{clip(key)} {quote(text)} is not understood")
+                warnings.append(f"{clip(key)} {quote(text)} is not understood")
     if not read:
         return ""
     key, text, adduct = next((field for field in read if isinstance(field[2], Adduct)), read[0])
     if isinstance(adduct, Adduct):
-        remarks.warnings.extend(
+        warnings.extend(
             f"{clip(key)} {clip(text)} is used, not {clip(other_key)} {clip(other)}"
             for other_key, other, meant in read
             if meant != adduct
         )
         if not _LIKE_ADDUCT.search(text):
-            remarks.assumptions.append(f"{clip(key)} {quote(text)} is read as {adduct.name}")
+            assumptions.append(f"{clip(key)} {quote(text)} is read as {adduct.name}")
     return text
 
 
@@ -338,20 +333,20 @@ def finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def precursor_of(stated: Sequence[tuple[str, str]], remarks: Remarks) -> float | None:
+def precursor_of(stated: Sequence[tuple[str, str]], warnings: list[str]) -> float | None:
     """m/z of the precursor, by the first field that gives it; what is wrong with others is said."""
     values = [(key, text, mz_of(text)) for key, text in stated]
     possible = [(key, mz) for key, _, mz in values if mz is not None and 0 < mz < HIGHEST_MZ]
     if not possible:
         if wrong := next((text for _, text, mz in values if mz != 0), ""):
-            remarks.warnings.append(
+            warnings.append(
                 f"precursor m/z {quote(wrong)} is not a positive number below {HIGHEST_MZ:,.0f}"
             )
         return None
     key, mz = possible[0]
     for other_key, other in possible[1:]:
         if abs(other - mz) > SAME_MZ_DA:
-            remarks.warnings.append(
+            warnings.append(
                 f"precursor m/z {mz:g} ({clip(key)}) is used, not {other:g} ({clip(other_key)})"
             )
     return mz
@@ -373,7 +368,10 @@ def mz_of(text: str) -> float | None:
 
 
 def retention_time(
-    stated: Sequence[tuple[str, str]], remarks: Remarks, in_seconds: bool = False
+    stated: Sequence[tuple[str, str]],
+    warnings: list[str],
+    assumptions: list[str],
+    in_seconds: bool = False,
 ) -> float | None:
     """Retention time in seconds, the middle of a range; None if the record has none.
 
@@ -395,15 +393,15 @@ def retention_time(
             if _WITH_UNIT.fullmatch(written):
                 word = "minutes" if value <= _LONGEST_TIME_MIN else "seconds"
                 seconds = seconds_of(written, word)
-                remarks.assumptions.append(f"retention time {clip(text)} is read as {word}")
+                assumptions.append(f"retention time {clip(text)} is read as {word}")
         if seconds is None:
-            remarks.warnings.append(f"retention time {quote(text)} is not understood and left out")
+            warnings.append(f"retention time {quote(text)} is not understood and left out")
             continue
         this = f"{clip(text)} ({clip(key)})"
         if used is None:
             said, used = this, seconds
         elif abs(seconds - used) > max(1.0, 0.01 * seconds):
-            remarks.warnings.append(f"retention time {said} is used, not {this}")
+            warnings.append(f"retention time {said} is used, not {this}")
     return used
 
 

@@ -28,7 +28,6 @@ from duallgd_cli.spectra.compounds import SURE, with_compound
 from duallgd_cli.spectra.reading.quantities import (
     ELECTRON,
     MISSING,
-    Remarks,
     Stated,
     collision_energy_ev,
     finite,
@@ -232,12 +231,12 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
     if trouble:
         return unreadable(source, trouble, spectrum_id)
-    ion, of_ion = ion_of(stated)
-    remarks = Remarks([*record.warnings], [*record.assumptions, *of_ion.assumptions])
+    ion, warnings_of_ion, assumptions_of_ion = ion_of(stated)
+    warnings, assumptions = [*record.warnings], [*record.assumptions, *assumptions_of_ion]
     masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
-    precursor_mz = precursor_of(masses, remarks)
-    remarks.warnings.extend(of_ion.warnings)
-    failure = record.refusal or _ionisation_failure(stated, ion["adduct_text"], remarks)
+    precursor_mz = precursor_of(masses, warnings)
+    warnings += warnings_of_ion
+    failure = record.refusal or _ionisation_failure(stated, ion["adduct_text"], warnings)
     instrument = instrument_of(fields)
     energy = fields.get("collision_energy", "")
     # A Thermo filter line names the energy last: 35.00 of ``...195.09@hcd35.00 [50-200]``.
@@ -247,15 +246,15 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
     ms_level = _level(fields) if failure is None else 2  # so that it has a row of its own
     if record.refusal is None:
-        remarks.warnings.extend(_remarks(record, ms_level, energy, energy_ev))
+        warnings.extend(_remarks(record, ms_level, energy, energy_ev))
         modes = (fields.get(name, "") for name in ("fragmentation_mode", "filter string"))
         if mode := next(filter(_NO_COLLISIONS.search, modes), ""):
-            remarks.warnings.append(
+            warnings.append(
                 f"fragments of {clip(mode)}: the networks know those of collisions (CID, HCD)"
             )
-    formula_text = formula_of(recorded, remarks)
+    formula_text = formula_of(recorded, warnings)
     times = stated.get("retention_time", ())
-    retention_time_s = retention_time(times, remarks, in_seconds=record.time_in_s)
+    retention_time_s = retention_time(times, warnings, assumptions, in_seconds=record.time_in_s)
     order = np.argsort(record.mz, kind="stable")
     if not keep_structures:
         recorded = {
@@ -281,8 +280,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         ms_level=ms_level,
         metadata=recorded,
         failure=failure,
-        warnings=tuple(dict.fromkeys(remarks.warnings)),
-        assumptions=tuple(dict.fromkeys(remarks.assumptions)),
+        warnings=tuple(dict.fromkeys(warnings)),
+        assumptions=tuple(dict.fromkeys(assumptions)),
     )
     if not (compound_id := fields.get("compound_id", "")):
         return spectrum
@@ -296,7 +295,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     return with_compound(spectrum, compound_id, adducts)
 
 
-def _ionisation_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> Failure | None:
+def _ionisation_failure(stated: Stated, adduct_text: str, warnings: list[str]) -> Failure | None:
     """Why a spectrum cannot be predicted because of how its ion was made, or None."""
     texts = [text[:_LONGEST] for name in _OF_IONISATION for _, text in stated.get(name, ())]
     electron = next((text for text in texts if ELECTRON.search(text)), "")
@@ -317,7 +316,7 @@ def _ionisation_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> F
         )
         return Failure("unsupported_measurement", message, "read")
     if any(_CHEMICAL.search(text) and not _SOFT.search(text) for text in texts):
-        remarks.warnings.append(
+        warnings.append(
             "measured by chemical ionisation: networks were trained on electrospray, and "
             "probabilities are not calibrated for it"
         )
@@ -418,7 +417,7 @@ def is_missing(value: str) -> bool:
     return value.strip().lower() in MISSING
 
 
-def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
+def formula_of(recorded: Mapping[str, str], warnings: list[str]) -> str:
     """FORMULA, then MOLECULAR_FORMULA, then any key that names a formula of the molecule.
 
     A text that is no formula is left out under other keys, which is said.
@@ -436,13 +435,13 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
             meaning = Formula.parse(value)
         except FormulaError as error:
             if rank > 1 and not isinstance(error, UnsupportedElementError):
-                remarks.warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
+                warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
                 continue
         formulas.append((key, value, meaning))
     for key, value, meaning in formulas[1:]:
         if meaning != formulas[0][2]:
             used = f"{clip(formulas[0][0])} {clip(formulas[0][1])}"
-            remarks.warnings.append(f"{used} is used, not {clip(key)} {clip(value)}")
+            warnings.append(f"{used} is used, not {clip(key)} {clip(value)}")
     return formulas[0][1] if formulas else ""
 
 
