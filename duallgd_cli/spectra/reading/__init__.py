@@ -118,14 +118,15 @@ def read(
     except UnreadableError:
         raw.close()
         raise
+    opened: BinaryIO | io.TextIOWrapper = stream
     broken: tuple[type[Exception], ...] = ()  # what broken records raise beside `DAMAGED`
     if file_format in {"mzml", "mzxml"}:
         from duallgd_cli.spectra.reading import xml  # lxml loads only where needed
 
-        records = (xml.mzml_records if file_format == "mzml" else xml.mzxml_records)(stream)
+        records = xml.records(stream, file_format)
         broken = xml.BROKEN
     else:
-        characters = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
+        opened = characters = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
         if file_format == "json":
             blocks = iter(partial(characters.read, _HEAD_CHARACTERS), "")
             records = json_records.json_records(blocks)
@@ -134,7 +135,7 @@ def read(
 
     def spectra() -> Iterator[Spectrum]:
         index, damage = 0, ""
-        with stream:
+        with opened:
             while not damage:
                 try:
                     record = next(records, None)

@@ -143,34 +143,23 @@ def _header(stream: BinaryIO) -> _Header:
     return _Header(better, analysers, groups)
 
 
-def mzml_records(stream: BinaryIO) -> Iterator[Record]:
-    """Spectra of an mzML file in order.
+def records(stream: BinaryIO, file_format: str) -> Iterator[Record]:
+    """Spectra of an mzML or mzXML file in the order in which they end.
+
+    In mzXML an MS1 scan ends after the MS2 scans that are nested in it.
 
     Raises:
         One of `BROKEN`: The XML is malformed; what came before has been given.
     """
     header = _header(stream)
-    for element in _elements(stream, "spectrum", "chromatogram", "offset"):
-        if _tag(element) == "spectrum":
-            yield _mzml_record(element, header)
-        element.clear()
-        while element.getprevious() is not None:  # an empty element takes memory, too
-            del element.getparent()[0]
-
-
-def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
-    """Scans of an mzXML file in the order in which they end (an MS1 after the MS2 nested in it).
-
-    Raises:
-        One of `BROKEN`: The XML is malformed; what came before has been given.
-    """
-    header = _header(stream)
-    for element in _elements(stream, "scan"):
-        yield _mzxml_record(element, header.instrument)
+    record_of, tags = _RECORDS[file_format]
+    for element in _elements(stream, *tags):
+        if _tag(element) == tags[0]:
+            yield record_of(element, header)
         element.clear()
         # An empty element takes memory, too; what else stands before is of the scan around it.
         before = element.getprevious()
-        if before is not None and _tag(before) == "scan":
+        if before is not None and _tag(before) in tags:
             element.getparent().remove(before)
 
 
@@ -368,7 +357,7 @@ def _unpacked(text: str | None, packings: Sequence[str]) -> bytes:
     return content
 
 
-def _mzxml_record(scan: _Element, instrument: str) -> Record:
+def _mzxml_record(scan: _Element, header: _Header) -> Record:
     level, number = scan.get("msLevel", ""), scan.get("num", "")
     precursors = scan.findall("{*}precursorMz") if level != "1" else []
     precursor = precursors[0] if precursors else {}
@@ -386,7 +375,7 @@ def _mzxml_record(scan: _Element, instrument: str) -> Record:
         "fragmentation_mode": precursor.get("activationMethod", ""),
         "isolation_window_width": _number(precursor.get("windowWideness", "")),
         "filter string": scan.get("filterLine", ""),
-        "instrument": instrument,
+        "instrument": header.instrument,
         "precursor_mz": _number((precursors[0].text or "").strip()) if precursors else "",
     }
     is_profile = scan.get("centroided", "1").lower() in {"0", "false"}
@@ -405,6 +394,13 @@ def _mzxml_peaks(peaks: _Element | None) -> tuple[_Array, _Array]:
     size = {"32": 4, "64": 8}[peaks.get("precision", "")]  # without it peaks mean nothing
     pairs = np.frombuffer(content, f"{order}f{size}").astype(np.float64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
+
+
+# What reads a record, the tag of its element, and further tags that take memory.
+_RECORDS: Final = {
+    "mzml": (_mzml_record, ("spectrum", "chromatogram", "offset")),
+    "mzxml": (_mzxml_record, ("scan",)),
+}
 
 
 def pick_peaks(mz: _Array, intensity: _Array) -> tuple[_Array, _Array]:
