@@ -7,8 +7,7 @@ polarity or an ion source. Text that is there and not understood never counts as
 import math
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -88,6 +87,7 @@ def plain(text: str) -> str:
     return normal.strip().lower()
 
 
+@lru_cache(maxsize=4096)  # the records of a file say the same again and again
 def polarity_of(text: str) -> int | None:
     """1 or -1 from any usual spelling: ``Positive``, ``NEG``, ``ESI-``, ``-ve``, ``(+)``, ``1-``.
 
@@ -112,6 +112,7 @@ def polarity_of(text: str) -> int | None:
     return 1 if written == "1" else 0 if words and words <= _SOURCES else None
 
 
+@lru_cache(maxsize=4096)
 def charge_of(text: str) -> Charge | None:
     """A charge from any usual spelling, the lowest of several; None where it is not understood."""
     written = plain(text).strip("[](){}\"' ").rstrip(",")
@@ -140,41 +141,16 @@ def charge_of(text: str) -> Charge | None:
     return Charge(min(sizes), _SIGNS[signs.pop()] if signs else 0, len(set(sizes)))
 
 
-def ion_of(stated: Stated) -> tuple[Mapping[str, Any], Sequence[str], Sequence[str]]:
-    """Fields of `Spectrum` on the ion of a record, and warnings and assumptions on them."""
-    said = [(name, key, _cut(text)) for name in _OF_ION for key, text in stated.get(name, ())]
-    for key, text in stated.get("pepmass", ()):
-        # Charges that follow the m/z: the third column, or the second if it has a sign.
-        _, second, third, *_ = (*_COLUMN.split(plain(text[:_LONGEST]).strip("[]()")), "", "")
-        if _SIGNED_COLUMN.fullmatch(second):
-            said.append(("charge", f"second column of {key}", second))
-        if _CHARGE_COLUMN.fullmatch(third):
-            said.append(("charge", f"third column of {key}", third))
-    for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
-        lines = ((key, form.search(text[:_LONGEST])) for key, text in stated.get(name, ()))
-        said += [("sign", key, line[1]) for key, line in lines if line is not None]
-    return _ion_of(tuple((name, _cut(key), text) for name, key, text in said))
-
-
-def _cut(text: str) -> str:
-    """A text that can be kept; of one that is too long to mean anything the beginning."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-@lru_cache(maxsize=4096)  # the records of a file say the same again and again
-def _ion_of(
-    said: tuple[tuple[str, str, str], ...],
-) -> tuple[Mapping[str, Any], Sequence[str], Sequence[str]]:
-    stated: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for name, key, text in said:
-        stated[name].append((key, text))
-    warnings: list[str] = []
-    assumptions: list[str] = []
-    adduct_text = _adduct(stated, warnings, assumptions)
+def ion_of(stated: Stated, warnings: list[str], assumptions: list[str]) -> Mapping[str, Any]:
+    """Fields of `Spectrum` on the ion of a record; what there is to say of them is added."""
+    own = {
+        name: [(_cut(key), _cut(text)) for key, text in stated.get(name, ())] for name in _OF_ION
+    }
+    adduct_text = _adduct(own, warnings, assumptions)
     signs: list[tuple[int, str]] = []
     sizes: list[int] = []
     unread_modes, unread_charges = [], []
-    modes, charges = _modes_and_charges(stated)
+    modes, charges = _modes_and_charges(own, stated.get("pepmass", ()))
     for key, text in modes:
         sign = polarity_of(text)
         if plain(text) == "0":
@@ -197,10 +173,7 @@ def _ion_of(
         # The sign of no charge, 0-, counts where nothing else has one.
         counts = charge.sign and (charge.size or not signs)
         signs += [(charge.sign, f"{clip(key)} {clip(text)}")] if counts else []
-    for name in ("ionization", "instrument_type", "sign"):
-        for key, text in stated.get(name, ()):
-            sign = polarity_of(text) if name == "sign" else _sign_of_source(text)
-            signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
+    signs += _signs_of_others(own, stated)
     polarity, first = signs[0] if signs else (0, "")
     other = next((words for sign, words in signs if sign != polarity), "")
     if other:
@@ -209,19 +182,32 @@ def _ion_of(
     # A polarity that another field tells is no loss; a charge may be a multiple one.
     lost = [words for words in unread_charges if not polarity or re.search(r"\d", words)]
     lost += [] if polarity else unread_modes
-    fields = {
+    return {
         "charge": (sizes[0] if sizes else 0) * (polarity or 1),
         "polarity": polarity,
         "adduct_text": adduct_text,
         "unread_ion": (*lost, "")[0],
     }
-    return fields, warnings, assumptions
 
 
-def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Texts that say a polarity and those that say a charge, under keys of adducts too."""
-    modes, charges = [*stated.get("ionmode", ())], [*stated.get("charge", ())]
-    for key, text in (*stated.get("adduct", ()), *stated.get("ion", ())):
+def _cut(text: str) -> str:
+    """A text of an ordinary length; of one that is too long to mean anything the beginning."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _modes_and_charges(
+    own: Stated, masses: Sequence[tuple[str, str]]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Texts that say a polarity and those that say a charge, under keys of adducts and m/z too."""
+    modes, charges = [*own["ionmode"]], [*own["charge"]]
+    for key, text in masses:
+        # Charges that follow the m/z: the third column, or the second if it has a sign.
+        _, second, third, *_ = (*_COLUMN.split(plain(text[:_LONGEST]).strip("[]()")), "", "")
+        if _SIGNED_COLUMN.fullmatch(second):
+            charges.append((_cut(f"second column of {key}"), second))
+        if _CHARGE_COLUMN.fullmatch(third):
+            charges.append((_cut(f"third column of {key}"), third))
+    for key, text in (*own["adduct"], *own["ion"]):
         only = _ONLY_CHARGE.fullmatch(plain(text))
         if only is not None:
             charges.append((key, only[1] if len(only[1]) > 1 else f"1{only[1]}"))
@@ -229,6 +215,18 @@ def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tupl
             modes.append((key, text))
             charges += [] if charge_of(text) is None else [(key, text)]
     return modes, charges
+
+
+def _signs_of_others(own: Stated, stated: Stated) -> Iterator[tuple[int, str]]:
+    """Polarities that fields say which are of something else, with their words."""
+    for name in ("ionization", "instrument_type"):
+        for key, text in own[name]:
+            if sign := _sign_of_source(text):
+                yield sign, f"{clip(key)} {clip(text)}"
+    for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
+        for key, text in stated.get(name, ()):
+            if line := form.search(text[:_LONGEST]):
+                yield _SIGNS[line[1]], f"{clip(_cut(key))} {line[1]}"
 
 
 def _sign_of_source(text: str) -> int:

@@ -231,11 +231,10 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
     if trouble:
         return unreadable(source, trouble, spectrum_id)
-    ion, warnings_of_ion, assumptions_of_ion = ion_of(stated)
-    warnings, assumptions = [*record.warnings], [*record.assumptions, *assumptions_of_ion]
+    warnings, assumptions = [*record.warnings], [*record.assumptions]
     masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
     precursor_mz = precursor_of(masses, warnings)
-    warnings += warnings_of_ion
+    ion = ion_of(stated, warnings, assumptions)
     failure = record.refusal or _ionisation_failure(stated, ion["adduct_text"], warnings)
     instrument = instrument_of(fields)
     energy = fields.get("collision_energy", "")
