@@ -145,7 +145,6 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
     """
     shared: dict[str, str] = {}  # of lines outside records, which hold for all that follow
     record, is_open = Record(), False
-
     for line in lines:
         key, equals, value = line.partition("=")
         if line[:1].isdigit():
