@@ -9,7 +9,7 @@ import logging
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 _SPAN: Final = re.compile(r"\s*(\d+(?:\.\d*)?)?\s*-\s*(\d+(?:\.\d*)?)?\s*", re.ASCII)
 _AROUND_DA: Final = 6.0  # of an MS1 scan that is kept with a feature
 _LEAST_SHARE: Final = 0.5 - 1e-9  # sums of shares are rounded
-# Names of counts of what became of the MS2 spectra of runs.
-SPECTRA, FEATURES, _COMPOUNDS = "run_spectra", "run_features", "run_compounds"
-_LEFT_OUT: Final = "left out: "
+# Names of counts of what became of the MS2 spectra of runs; a reason follows the last.
+SPECTRA, FEATURES, COMPOUNDS = "run_spectra", "run_features", "run_compounds"
+LEFT_OUT: Final = "left out: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,33 +97,6 @@ def span_of(name: str, text: str | None) -> tuple[float, float]:
 BY_DEFAULT: Final = FeatureSettings()
 
 
-def left_out(counts: Mapping[str, int]) -> dict[str, int]:
-    """How many MS2 spectra of runs are in no feature, by reason."""
-    split = ((name.partition(_LEFT_OUT)[2], number) for name, number in counts.items())
-    return {why: number for why, number in split if why}
-
-
-def nothing_left(names: Iterable[str], counts: Mapping[str, int], n_ms1: int) -> str:
-    """Why files gave no feature, by what became of their MS2 spectra."""
-    files, why = ", ".join(names), _listed(left_out(counts))
-    if why:
-        return f"no MS2 spectrum of {files} is left: {why}; widen the filters"
-    return f"no MS2 spectrum in {files} ({n_ms1} of MS1)"
-
-
-def _listed(dropped: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {why}" for why, number in dropped.items())
-
-
-def record(counts: Mapping[str, int]) -> dict[str, Any]:
-    """What became of MS2 spectra, for the record of a run; {} without runs of scans."""
-    if not counts.get(SPECTRA):
-        return {}
-    names = {"spectra": SPECTRA, "features": FEATURES, "compounds": _COMPOUNDS}
-    values = {name: counts.get(key, 0) for name, key in names.items()}
-    return {"scans": {**values, "left_out": left_out(counts)}}
-
-
 def features_of_run(
     name: str,
     spectra: Sequence[Spectrum],
@@ -159,13 +132,14 @@ def features_of_run(
     groups.sort(key=lambda group: group.scans[0].source.index)
     is_open = settings.link and not any(one.adduct_text for one in kept)
     linked = link([one.ion for one in groups]) if is_open else []
-    first, before = counts[FEATURES], counts[_COMPOUNDS]
+    first, before = counts[FEATURES], counts[COMPOUNDS]
     heights = [one.ion.height for one in groups]
     answers = answering(linked, heights) if settings.by == "compound" else {}
     counts.update({SPECTRA: len(scans), FEATURES: len(groups)})
-    counts[_COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
-    counts.update({f"{_LEFT_OUT}{why}": number for why, number in dropped.items()})
-    said = f"; left out are {_listed(dropped)}" if dropped else ""
+    counts[COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
+    counts.update({f"{LEFT_OUT}{why}": number for why, number in dropped.items()})
+    reasons = ", ".join(f"{number} {why}" for why, number in dropped.items())
+    said = f"; left out are {reasons}" if reasons else ""
     what = counted(len(scans), "MS2 spectrum", "MS2 spectra")
     logger.log(level, "%s: %s of %s%s", name, counted(len(groups), "feature"), what, said)
 
