@@ -34,8 +34,7 @@ from duallgd_cli.ranking.one_list import Ranking, predictions_of
 from duallgd_cli.results import OK, Header, HypothesisResult, Prediction, references
 from duallgd_cli.runtime import default_threads, versions
 from duallgd_cli.sources.known import GuideFiles, Knowledge, names_in_guides
-from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.run import record as record_of_scans
+from duallgd_cli.spectra.features import Inputs, record_of_scans
 from duallgd_cli.spectra.tables import FeatureTable, names_in_tables, read_table
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.features import write_joined

@@ -19,21 +19,29 @@ from duallgd_cli.spectra.ms1 import (
     SPANS,
     charge_of,
     differs,
+    is_scan,
     isotope_pattern,
-    scan_of,
     with_isotopes,
 )
 from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
-from duallgd_cli.spectra.run import FeatureSettings, features_of_run, nothing_left
+from duallgd_cli.spectra.run import (
+    BY_DEFAULT,
+    COMPOUNDS,
+    FEATURES,
+    LEFT_OUT,
+    SPECTRA,
+    FeatureSettings,
+    features_of_run,
+)
 from duallgd_cli.spectra.types import GIVEN, ISOTOPES, OPTION, Feature, Source, Spectrum
 
 logger = logging.getLogger(__name__)
 
 _LEVEL: Final = "MS level"
 _LEAST_ABOVE: Final = 0.01  # of the base peak: an ion above the precursor that is no noise
+_FILTERS: Final = ("rt", "mz", "min_peaks", "min_intensity", "rt_window")  # of runs alone
 GroupBy = Literal["run", "feature", "none"]
-BY_DEFAULT: Final = FeatureSettings()
 
 
 def group(
@@ -78,10 +86,10 @@ def group(
                 if not _is_of_run(item):
                     break
             else:
-                if any(map(scan_of, scans)):
+                if any(map(is_scan, scans)):
                     yield from features_of_run(name, scans, settings, counts, level)
                     continue
-        if settings.is_asked_for:
+        if any(getattr(settings, name) != getattr(BY_DEFAULT, name) for name in _FILTERS):
             why = "since it is no run (its MS2 spectra lack times, or have ids, adducts or names)"
             why = why if by == "run" else f"with --group-by {by}"
             logger.warning("all spectra of %s are read, %s", name, why)
@@ -306,7 +314,26 @@ class Inputs:
             self.n_features += 1
             yield item
         if not self.n_features:
-            raise UnreadableError(nothing_left(self.names, self.runs, self.n_ms1))
+            files = ", ".join(self.names)
+            message = f"no MS2 spectrum in {files} ({self.n_ms1} of MS1)"
+            if why := ", ".join(f"{n} {reason}" for reason, n in left_out(self.runs).items()):
+                message = f"no MS2 spectrum of {files} is left: {why}; widen the filters"
+            raise UnreadableError(message)
+
+
+def left_out(counts: Mapping[str, int]) -> dict[str, int]:
+    """How many MS2 spectra of runs are in no feature, by reason."""
+    split = ((name.partition(LEFT_OUT)[2], number) for name, number in counts.items())
+    return {why: number for why, number in split if why}
+
+
+def record_of_scans(counts: Mapping[str, int]) -> dict[str, Any]:
+    """What became of MS2 spectra, for the record of a run; {} without runs of scans."""
+    if not counts.get(SPECTRA):
+        return {}
+    names = {"spectra": SPECTRA, "features": FEATURES, "compounds": COMPOUNDS}
+    values = {name: counts.get(key, 0) for name, key in names.items()}
+    return {"scans": {**values, "left_out": left_out(counts)}}
 
 
 def count_spectra(

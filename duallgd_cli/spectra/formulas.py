@@ -65,31 +65,38 @@ class FormulaLimits:
         require_range(self, "max_heavy_atoms", least=MIN_HEAVY_ATOMS)
 
 
-def hypothesis_of(
-    feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
-) -> Hypothesis | Failure:
-    """Check a formula, as it is written, against a feature and an adduct ("" where missing).
+def from_text(
+    feature: Feature,
+    text: str,
+    limits: FormulaLimits = FormulaLimits(),
+    adduct_text: str | None = None,
+) -> list[Hypothesis] | Failure:
+    """One formula, as it is written, where it agrees with a feature and an adduct.
 
-    A missing adduct is inferred where formula, precursor m/z and polarity leave one choice. A
-    precursor that MS1 shows to be an isotope gives way to the monoisotopic ion where only that
-    agrees. The adduct is trusted over CHARGE and ion mode. What was decided stands in the notes.
+    The adduct is that of the feature if no other is given. A missing one ("") is inferred where
+    formula, precursor m/z and polarity leave one choice. A precursor that MS1 shows to be an
+    isotope gives way to the monoisotopic ion where only that agrees. The adduct is trusted over
+    CHARGE and ion mode. What was decided stands in the notes.
     """
+    adduct_text = feature.first.adduct_text if adduct_text is None else adduct_text
     try:
-        return _checked(feature, formula_text, adduct_text, limits)
+        return [_checked(feature, text, adduct_text, limits)]
     except RefusedError as refused:
         failure = refused.failure
     mz = feature.first.monoisotopic_mz
     if mz is not None:
         with contextlib.suppress(RefusedError):
-            lighter = _checked(monoisotopic(feature), formula_text, adduct_text, limits)
-            return replace(lighter, notes=(*lighter.notes, f"the formula is that of m/z {mz:.4f}"))
+            lighter = _checked(monoisotopic(feature), text, adduct_text, limits)
+            return [
+                replace(lighter, notes=(*lighter.notes, f"the formula is that of m/z {mz:.4f}"))
+            ]
     return failure
 
 
 def _checked(
     feature: Feature, formula_text: str, adduct_text: str, limits: FormulaLimits
 ) -> Hypothesis:
-    """See `hypothesis_of`; the precursor is taken as it is, and RefusedError says why not."""
+    """See `from_text`; the precursor is taken as it is, and RefusedError says why not."""
     spectrum, mz = feature.first, feature.first.precursor_mz
     if mz is None:
         raise _refused("no_precursor", "no precursor m/z is given; add it to the file")
@@ -226,14 +233,6 @@ def monoisotopic(feature: Feature) -> Feature:
     )
 
 
-def from_text(
-    feature: Feature, text: str, limits: FormulaLimits = FormulaLimits()
-) -> list[Hypothesis] | Failure:
-    """One formula for every feature, where its precursor m/z agrees with it."""
-    result = hypothesis_of(feature, text, feature.first.adduct_text, limits)
-    return result if isinstance(result, Failure) else [result]
-
-
 def from_field(
     feature: Feature,
     column: str | None = None,
@@ -317,10 +316,11 @@ def _agreeing(
     failures: list[Failure] = []
     own = feature.first.adduct_text
     for row in rows:
-        result = hypothesis_of(feature, row.formula, row.adduct or own, limits)
-        if isinstance(result, Failure):
-            failures.append(result)
+        tried = from_text(feature, row.formula, limits, row.adduct or None)
+        if isinstance(tried, Failure):
+            failures.append(tried)
             continue
+        (result,) = tried
         notes, adduct = result.notes, result.adduct
         source = TABLE if row.adduct else result.adduct_source
         if row.adduct and own and parse_adduct(own) != adduct:

@@ -7,7 +7,7 @@ import logging
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -184,52 +184,35 @@ _TIMES_THE_GAP: Final = 3.0
 _MS1_OF_A_FEATURE: Final = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scan:
-    """What tells an MS2 scan apart."""
-
-    spectrum: Spectrum
-    time: float  # retention time, s
-    mz: float  # of the precursor
-    charge: int  # signed, 0 if unknown
-    window: tuple[float, float]  # ends of the isolation window, m/z
-    intensity: float | None  # of the precursor, as the file gives it
-    current: float  # summed intensity of its peaks
-    tolerance_da: float  # of its precursor m/z
-    index: int  # its place in the file
+def is_scan(item: Spectrum) -> bool:
+    """Whether it is an MS2 scan of which precursor and retention time are known."""
+    is_known = item.precursor_mz is not None and item.retention_time_s is not None
+    return is_known and item.failure is None and item.ms_level == 2
 
 
-def scan_of(item: Spectrum) -> Scan | None:
-    """An MS2 scan of which precursor and retention time are known; None for anything else."""
-    time, mz, said = item.retention_time_s, item.precursor_mz, item.metadata
-    if item.failure is not None or item.ms_level != 2 or mz is None or time is None:
-        return None
-    names = ("target_mz", "lower_offset", "upper_offset")
-    target, *offsets = (finite(said.get(f"isolation_window_{name}", "")) for name in names)
-    width = finite(said.get("isolation_window_width", ""))
-    half = width / 2 if width else _HALF_WINDOW
-    middle = mz if target is None else target
-    low, high = (half if offset is None else offset for offset in offsets)
-    # Of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS.
-    second = (*said.get("pepmass", "").split(), "", "")[1]
-    intensity = finite(said.get("precursor_intensity", second))
-    return Scan(
-        spectrum=item,
-        time=time,
-        mz=mz,
-        charge=charge_of(item),
-        window=(middle - low, middle + high),
-        intensity=intensity if intensity is not None and intensity > 0 else None,
-        current=float(possible_peaks(item)[1].sum()),
-        tolerance_da=float(TOLERANCE.tolerance_da(np.array(mz), item.instrument)),
-        index=item.source.index,
+def _window_of(scan: Spectrum, mz: float) -> tuple[float, float]:
+    """The ends of the isolation window of a scan, m/z."""
+    target, lower, upper, width = (
+        finite(scan.metadata.get(f"isolation_window_{name}", ""))
+        for name in ("target_mz", "lower_offset", "upper_offset", "width")
     )
+    half = width / 2 if width else _HALF_WINDOW
+    low, high = (half if offset is None else offset for offset in (lower, upper))
+    middle = mz if target is None else target
+    return middle - low, middle + high
+
+
+def _stated_intensity(scan: Spectrum) -> float | None:
+    """That of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS."""
+    second = (*scan.metadata.get("pepmass", "").split(), "", "")[1]
+    intensity = finite(scan.metadata.get("precursor_intensity", second))
+    return intensity if intensity is not None and intensity > 0 else None
 
 
 class Group(NamedTuple):
     """Scans of one feature in the order of their file, with the MS1 scans near them."""
 
-    scans: list[Scan]
+    scans: list[Spectrum]
     ms1: list[Spectrum]
     remark: str  # what was isolated with its ion
     ion: ElutingIon
@@ -254,6 +237,11 @@ class PrecursorsInMs1:
     """What the MS1 scans of a polarity, read once, show of the precursors of its MS2 scans.
 
     Attributes:
+        time: Retention times of the MS2 scans, s, (S,); of the MS1 scans `ms1_time`.
+        mz: Of their precursors, (S,), each known within `tolerance`, Da, (S,).
+        charge: Signed, 0 if unknown, (S,).
+        stated: Intensities of the precursors as the file gives them, if it does.
+        current: Summed intensities of the peaks.
         floor: Intensity up to which an MS1 peak may be noise.
         near: Numbers of the MS1 scans before and after each MS2 scan, -1 for none, (S, 2).
         intensity: Of each precursor in these, the larger one; 0 where it is in neither, (S,).
@@ -263,18 +251,26 @@ class PrecursorsInMs1:
         points: Numbers of MS1 scans, ascending, m/z and intensity that they show of each cluster.
     """
 
-    def __init__(self, scans: Sequence[Scan], surveys: Sequence[Spectrum]) -> None:
+    def __init__(self, scans: Sequence[Spectrum], surveys: Sequence[Spectrum]) -> None:
         self.scans, self.surveys = scans, surveys
-        time = np.array([one.time for one in scans])
-        mz = np.array([one.mz for one in scans])
-        tolerance = np.array([one.tolerance_da for one in scans])
+        self.time = time = np.array([one.retention_time_s for one in scans], np.float64)
+        self.mz = mz = np.array([one.precursor_mz for one in scans], np.float64)
+        self.tolerance = tolerance = np.array(
+            [
+                float(TOLERANCE.tolerance_da(one_mz, one.instrument))
+                for one, one_mz in zip(scans, mz, strict=True)
+            ]
+        )
+        self.charge = [*map(charge_of, scans)]
+        self.stated = [*map(_stated_intensity, scans)]
+        self.current = [float(possible_peaks(one)[1].sum()) for one in scans]
         order = np.argsort(mz, kind="stable")
         # Between clusters there is room for the tolerances of both.
         parted = np.diff(mz[order]) > tolerance[order][1:] + tolerance[order][:-1]
         self.cluster = np.empty(len(scans), np.int64)
         self.cluster[order] = np.concatenate([[0], np.cumsum(parted)])
-        self.time = np.array([one.retention_time_s or 0.0 for one in surveys])
-        after = np.searchsorted(self.time, time)
+        self.ms1_time = np.array([one.retention_time_s or 0.0 for one in surveys])
+        after = np.searchsorted(self.ms1_time, time)
         self.near = np.column_stack([after - 1, np.where(after < len(surveys), after, -1)])
         self.intensity, self.other, self.other_mz = np.zeros((3, len(scans)))
         peaks = [*map(possible_peaks, surveys)]
@@ -291,7 +287,7 @@ class PrecursorsInMs1:
         high, last = (np.maximum.reduceat(end[order], starts) for end in most)
         none = np.zeros(0, np.int32)
         rows = [(none, none, np.zeros(0), np.zeros(0))]
-        for survey, (at, (peak_mz, height)) in enumerate(zip(self.time, peaks, strict=True)):
+        for survey, (at, (peak_mz, height)) in enumerate(zip(self.ms1_time, peaks, strict=True)):
             of = np.searchsorted(low, peak_mz, "right") - 1
             inside = (of >= 0) & (peak_mz <= high[of]) & (first[of] <= at) & (at <= last[of])
             kept = np.flatnonzero(inside)
@@ -310,19 +306,19 @@ class PrecursorsInMs1:
         self, number: int, survey: int, mz: NDArray[np.float64], height: NDArray[np.float64]
     ) -> None:
         """Take note of what an MS1 scan shows of the window of an MS2 scan next to it."""
-        scan = self.scans[number]
-        within = max(scan.tolerance_da, _PRESENT_DA)
-        start, end = np.searchsorted(mz, (scan.mz - within, scan.mz + within))
+        own_mz = float(self.mz[number])
+        within = max(float(self.tolerance[number]), _PRESENT_DA)
+        start, end = np.searchsorted(mz, (own_mz - within, own_mz + within))
         strength = float(height[start:end].max(initial=0.0))
         self.intensity[number] = max(self.intensity[number], strength)
-        near = self.near[number]
-        apart = [abs(self.time[one] - scan.time) if one >= 0 else math.inf for one in near]
-        start, end = np.searchsorted(mz, scan.window)
+        near, time = self.near[number], float(self.time[number])
+        apart = [abs(self.ms1_time[one] - time) if one >= 0 else math.inf for one in near]
+        start, end = np.searchsorted(mz, _window_of(self.scans[number], own_mz))
         inside, heights = mz[start:end], height[start:end]
         total = float(heights.sum())
         if not total or survey != near[int(np.argmin(apart))]:
             return
-        spans = scan.mz + SPANS_DA / max(abs(scan.charge), 1)
+        spans = own_mz + SPANS_DA / max(abs(self.charge[number]), 1)
         own = [(inside >= least - within) & (inside <= most + within) for least, most in spans]
         foreign = np.where(np.any(own, axis=0), 0.0, heights)
         strongest = int(foreign.argmax())
@@ -333,13 +329,13 @@ class PrecursorsInMs1:
         """Numbers of the scans whose precursor is strong enough; the others are counted."""
         is_seen = self.intensity > 0
         is_needed = in_ms1 and 2 * int(is_seen.sum()) >= len(self.scans)
-        if in_ms1 and not is_needed and len(self.time):
+        if in_ms1 and not is_needed and self.surveys:
             logger.warning(
                 "MS1 spectra show %d of %s alone, so none is left out for that; check their m/z",
                 int(is_seen.sum()), counted(len(self.scans), "precursor"),
             )  # fmt: skip
-        for number, one in enumerate(self.scans):
-            intensity = float(self.intensity[number]) or one.intensity
+        for number, stated in enumerate(self.stated):
+            intensity = float(self.intensity[number]) or stated
             if is_needed and not is_seen[number]:
                 dropped["with a precursor that is not in MS1"] += 1
             elif intensity is not None and intensity < min_intensity:
@@ -349,14 +345,14 @@ class PrecursorsInMs1:
 
     def groups(self, numbers: Iterable[int], rt_window: float | None) -> Iterator[Group]:
         """Some of the scans by their ions: from the strongest on, whatever is of its ion."""
-        scans = self.scans
         clusters: defaultdict[int, list[int]] = defaultdict(list)
         for number in numbers:
             clusters[int(self.cluster[number])].append(number)
         # Most seconds between scans of an ion where MS1 does not tell, by those usual in the run.
         least, usual_s, most = _WINDOW_S
-        times = (np.sort([scans[n].time for n in own]) for own in clusters.values())
-        gaps = np.concatenate([[math.inf], *map(np.diff, times)])
+        gaps = np.concatenate(
+            [[math.inf], *(np.diff(np.sort(self.time[own])) for own in clusters.values())]
+        )
         gaps = gaps[gaps <= 2 * most]
         if gaps.size:
             usual_s = float(np.clip(_TIMES_THE_GAP * np.median(gaps), least, most))
@@ -364,51 +360,50 @@ class PrecursorsInMs1:
             left = sorted(own, key=self._rank)
             traces: dict[tuple[float, float], _Trace] = {}  # scans of one ion may share it
             while left:
-                seed = scans[left[0]]
-                near = [n for n in left if abs(scans[n].mz - seed.mz) <= seed.tolerance_da]
-                charges = (seed.charge, *(scans[n].charge for n in near))
-                charge = next(filter(None, charges), 0)
-                near = [n for n in near if scans[n].charge in (0, charge)]
-                key = seed.mz, seed.tolerance_da
-                trace = traces.get(key) or self._trace(cluster, seed)
-                traces[key] = trace
-                members = self._together(trace, near, left[0], rt_window, usual_s)
+                seed = left[0]
+                key = float(self.mz[seed]), float(self.tolerance[seed])
+                near = [n for n in left if abs(self.mz[n] - key[0]) <= key[1]]
+                charge = next((self.charge[n] for n in near if self.charge[n]), 0)
+                near = [n for n in near if self.charge[n] in (0, charge)]
+                if key not in traces:
+                    traces[key] = self._trace(cluster, *key)
+                trace = traces[key]
+                members = self._together(trace, near, seed, rt_window, usual_s)
                 left = [n for n in left if n not in members]
                 yield self._group(trace, [n for n in near if n in members], usual_s)
 
     def _rank(self, number: int) -> tuple[float, ...]:
         """Sorts the strongest scan first; the place in the file decides between equals alone."""
-        one = self.scans[number]
-        strength = float(self.intensity[number]) or one.intensity or 0.0
-        return (-strength, -one.current, one.time, one.mz, one.charge, one.index)
+        strength = float(self.intensity[number]) or self.stated[number] or 0.0
+        time, mz, charge = float(self.time[number]), float(self.mz[number]), self.charge[number]
+        return (-strength, -self.current[number], time, mz, charge, self.scans[number].source.index)
 
-    def _trace(self, cluster: int, seed: Scan) -> _Trace:
+    def _trace(self, cluster: int, seed_mz: float, tolerance_da: float) -> _Trace:
         """The trace of a precursor."""
         number, mz, intensity = self.points[cluster]
         if not number.size:
-            return _Trace(seed.mz)
+            return _Trace(seed_mz)
         first, last = int(number[0]), int(number[-1])
-        own = np.abs(mz - seed.mz) <= seed.tolerance_da
+        own = np.abs(mz - seed_mz) <= tolerance_da
         height = np.zeros(last - first + 1)
         np.maximum.at(height, number[own] - first, intensity[own])
-        time = self.time[first : last + 1]
+        time = self.ms1_time[first : last + 1]
         smooth = np.maximum(height, self.floor)
         if smooth.size > 2:
             smooth[1:-1] = np.median([smooth[:-2], smooth[1:-1], smooth[2:]], axis=0)
-        centre = float(np.average(mz[own], weights=intensity[own])) if own.any() else seed.mz
+        centre = float(np.average(mz[own], weights=intensity[own])) if own.any() else seed_mz
         return _Trace(centre, first, time, height, time[valleys(smooth)])
 
     def _together(
         self, trace: _Trace, near: Sequence[int], seed: int, gap_s: float | None, usual_s: float
     ) -> set[int]:
         """Those of some scans of one m/z that are of the peak of the ion that a scan is of."""
-        scans = self.scans
-        peak = int(np.searchsorted(trace.ends, scans[seed].time))
-        own = [n for n in near if int(np.searchsorted(trace.ends, scans[n].time)) == peak]
-        own.sort(key=lambda n: (scans[n].time, scans[n].index))
+        peak = int(np.searchsorted(trace.ends, self.time[seed]))
+        own = [n for n in near if int(np.searchsorted(trace.ends, self.time[n])) == peak]
+        own.sort(key=lambda n: (self.time[n], self.scans[n].source.index))
         runs: list[set[int]] = [{own[0]}]
         for before, after in pairwise(own):
-            start, end = scans[before].time, scans[after].time
+            start, end = float(self.time[before]), float(self.time[after])
             wide = end - start > (usual_s if gap_s is None else gap_s)
             if wide and (gap_s is not None or not trace.is_seen(start, end)):
                 runs.append(set())
@@ -417,15 +412,15 @@ class PrecursorsInMs1:
 
     def _group(self, trace: _Trace, members: Sequence[int], usual_s: float) -> Group:
         """A group with what MS1 shows of it."""
-        own = sorted((self.scans[n] for n in members), key=lambda one: one.index)
-        times = [one.time for one in own]
-        strongest = self.scans[min(members, key=self._rank)]
-        time, intensity = strongest.time, strongest.intensity
+        own = sorted(members, key=lambda n: self.scans[n].source.index)
+        times = self.time[own]
+        strongest = min(members, key=self._rank)
+        time, intensity = float(self.time[strongest]), self.stated[strongest]
         # The ion may be strongest before the first or after the last of its MS2 scans.
         bounds = np.concatenate([[-math.inf], trace.ends, [math.inf]])
         peak = int(np.searchsorted(trace.ends, times[0]))
-        start = max(min(times) - usual_s, bounds[peak])
-        end = min(max(times) + usual_s, bounds[peak + 1])
+        start = max(times.min() - usual_s, bounds[peak])
+        end = min(times.max() + usual_s, bounds[peak + 1])
         between = np.arange(*np.searchsorted(trace.time, (start, end)))
         ms1: list[Spectrum] = []
         if between.size and trace.height[between].any():
@@ -446,18 +441,18 @@ class PrecursorsInMs1:
                 f"{self.other_mz[worst]:.4f}, {self.other[worst]:.0%} of the window in MS1), so "
                 "fragments of both may be among the peaks"
             )
-        charge = next((abs(one.charge) for one in own if one.charge), 0)
+        charge = next((abs(self.charge[n]) for n in own if self.charge[n]), 0)
         ion = ElutingIon(
             mz=trace.mz,
-            tolerance_da=own[0].tolerance_da,
+            tolerance_da=float(self.tolerance[own[0]]),
             rt_s=time,
-            polarity=own[0].spectrum.polarity,
+            polarity=self.scans[own[0]].polarity,
             charge=charge or charge_in_ms1(ms1, trace.mz),
             height=intensity or 0.0,
             time=trace.time[between],
             trace=trace.height[between],
         )
-        return Group(own, ms1, remark, ion)
+        return Group([self.scans[n] for n in own], ms1, remark, ion)
 
 
 def valleys(height: NDArray[np.float64]) -> list[int]:

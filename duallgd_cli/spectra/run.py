@@ -9,7 +9,7 @@ import logging
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -23,9 +23,8 @@ from duallgd_cli.spectra.compounds import answering, link, with_compound
 from duallgd_cli.spectra.ms1 import (
     Group,
     PrecursorsInMs1,
-    Scan,
+    is_scan,
     possible_peaks,
-    scan_of,
     with_isotopes,
 )
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
@@ -37,9 +36,9 @@ logger = logging.getLogger(__name__)
 _SPAN: Final = re.compile(r"\s*(\d+(?:\.\d*)?)?\s*-\s*(\d+(?:\.\d*)?)?\s*", re.ASCII)
 _AROUND_DA: Final = 6.0  # of an MS1 scan that is kept with a feature
 _LEAST_SHARE: Final = 0.5 - 1e-9  # sums of shares are rounded
-# Names of counts of what became of the MS2 spectra of runs.
-SPECTRA, FEATURES, _COMPOUNDS = "run_spectra", "run_features", "run_compounds"
-_LEFT_OUT: Final = "left out: "
+# Names of counts of what became of the MS2 spectra of runs; a reason follows the last.
+SPECTRA, FEATURES, COMPOUNDS = "run_spectra", "run_features", "run_compounds"
+LEFT_OUT: Final = "left out: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +77,6 @@ class FeatureSettings:
         for name in ("rt", "mz"):
             span_of(name, getattr(self, name))
 
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether any filter is not as it is by default."""
-        names = ("rt", "mz", "min_peaks", "min_intensity", "rt_window")
-        return any(getattr(self, name) != getattr(FeatureSettings(), name) for name in names)
-
 
 def span_of(name: str, text: str | None) -> tuple[float, float]:
     """The ends of a span such as ``60-600``; an open one is infinite, and so is None.
@@ -101,31 +94,7 @@ def span_of(name: str, text: str | None) -> tuple[float, float]:
     return low, high
 
 
-def left_out(counts: Mapping[str, int]) -> dict[str, int]:
-    """How many MS2 spectra of runs are in no feature, by reason."""
-    split = ((name.partition(_LEFT_OUT)[2], number) for name, number in counts.items())
-    return {why: number for why, number in split if why}
-
-
-def nothing_left(names: Iterable[str], counts: Mapping[str, int], n_ms1: int) -> str:
-    """Why files gave no feature, by what became of their MS2 spectra."""
-    files, why = ", ".join(names), _listed(left_out(counts))
-    if why:
-        return f"no MS2 spectrum of {files} is left: {why}; widen the filters"
-    return f"no MS2 spectrum in {files} ({n_ms1} of MS1)"
-
-
-def _listed(dropped: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {why}" for why, number in dropped.items())
-
-
-def record(counts: Mapping[str, int]) -> dict[str, Any]:
-    """What became of MS2 spectra, for the record of a run; {} without runs of scans."""
-    if not counts.get(SPECTRA):
-        return {}
-    names = {"spectra": SPECTRA, "features": FEATURES, "compounds": _COMPOUNDS}
-    values = {name: counts.get(key, 0) for name, key in names.items()}
-    return {"scans": {**values, "left_out": left_out(counts)}}
+BY_DEFAULT: Final = FeatureSettings()
 
 
 def features_of_run(
@@ -144,8 +113,8 @@ def features_of_run(
     """
     scans, surveys, alone = [], [], []
     for item in spectra:
-        if scan := scan_of(item):
-            scans.append(scan)
+        if is_scan(item):
+            scans.append(item)
         elif item.ms_level == 1 and item.failure is None:
             surveys += [item] if item.retention_time_s is not None else []
         else:
@@ -154,22 +123,23 @@ def features_of_run(
     groups: list[Group] = []
     dropped: Counter[str] = Counter()
     kept = _filtered(scans, settings, dropped)
-    for polarity in sorted({one.spectrum.polarity for one in kept}):
-        own = [one for one in kept if one.spectrum.polarity == polarity]
+    for polarity in sorted({one.polarity for one in kept}):
+        own = [one for one in kept if one.polarity == polarity]
         of_it = [one for one in surveys if not polarity or one.polarity in (polarity, 0)]
         seen = PrecursorsInMs1(own, of_it)
         present = seen.present(settings.in_ms1, settings.min_intensity, dropped)
         groups += seen.groups(present, settings.rt_window)
-    groups.sort(key=lambda group: group.scans[0].index)
-    is_open = settings.link and not any(one.spectrum.adduct_text for one in kept)
+    groups.sort(key=lambda group: group.scans[0].source.index)
+    is_open = settings.link and not any(one.adduct_text for one in kept)
     linked = link([one.ion for one in groups]) if is_open else []
-    first, before = counts[FEATURES], counts[_COMPOUNDS]
+    first, before = counts[FEATURES], counts[COMPOUNDS]
     heights = [one.ion.height for one in groups]
     answers = answering(linked, heights) if settings.by == "compound" else {}
     counts.update({SPECTRA: len(scans), FEATURES: len(groups)})
-    counts[_COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
-    counts.update({f"{_LEFT_OUT}{why}": number for why, number in dropped.items()})
-    said = f"; left out are {_listed(dropped)}" if dropped else ""
+    counts[COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
+    counts.update({f"{LEFT_OUT}{why}": number for why, number in dropped.items()})
+    reasons = ", ".join(f"{number} {why}" for why, number in dropped.items())
+    said = f"; left out are {reasons}" if reasons else ""
     what = counted(len(scans), "MS2 spectrum", "MS2 spectra")
     logger.log(level, "%s: %s of %s%s", name, counted(len(groups), "feature"), what, said)
 
@@ -185,7 +155,7 @@ def features_of_run(
                 best = answers[number]
                 answered = f"{first + best + 1} ({linked[best].adducts[0][0]})"
                 spectra = tuple(replace(one, answered_by=answered) for one in spectra)
-            yield group.scans[0].index, replace(feature, spectra=spectra)
+            yield group.scans[0].source.index, replace(feature, spectra=spectra)
 
     for _, feature in heapq.merge(features(), alone, key=lambda entry: entry[0]):
         yield feature
@@ -199,18 +169,18 @@ def _order(survey: Spectrum) -> tuple[float, bytes, int]:
 
 
 def _filtered(
-    scans: Sequence[Scan], settings: FeatureSettings, dropped: Counter[str]
-) -> list[Scan]:
+    scans: Sequence[Spectrum], settings: FeatureSettings, dropped: Counter[str]
+) -> list[Spectrum]:
     """The scans that are kept whatever MS1 shows; of the others the first reason is counted."""
     earliest, latest = span_of("rt", settings.rt)
     lightest, heaviest = span_of("mz", settings.mz)
-    kept: list[Scan] = []
+    kept: list[Spectrum] = []
     for one in scans:
-        if not earliest <= one.time <= latest:
+        if not earliest <= (one.retention_time_s or 0.0) <= latest:
             dropped["outside the retention times"] += 1
-        elif not lightest <= one.mz <= heaviest:
+        elif not lightest <= (one.precursor_mz or 0.0) <= heaviest:
             dropped["outside the precursor m/z"] += 1
-        elif one.spectrum.mz.size < settings.min_peaks:
+        elif one.mz.size < settings.min_peaks:
             dropped[f"with fewer than {counted(settings.min_peaks, 'peak')}"] += 1
         else:
             kept.append(one)
@@ -283,7 +253,7 @@ def _starts(
 def _feature(group: Group, name: str) -> Feature:
     """The feature of this name that a group is, scans of one energy as one spectrum."""
     by_energy: defaultdict[tuple[object, ...], list[Spectrum]] = defaultdict(list)
-    for scan in (one.spectrum for one in group.scans):
+    for scan in group.scans:
         mode = canonical(scan.metadata).get("fragmentation_mode", "")
         by_energy[scan.collision_energy_text, mode, scan.instrument].append(scan)
     # A precursor m/z that is written in the file, so that its decimals say how exact it is.

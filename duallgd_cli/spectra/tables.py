@@ -91,12 +91,11 @@ def read_table(path: str) -> dict[str, Rows]:
     if twice is not None:
         name = quote(written[header.index(twice)])
         raise UsageError(f"{path} has two columns {name}; rename or remove one")
-    columns = [(name, at) for at, name in enumerate(header) if name in kept]
-    table = []
+    table: list[dict[str, str]] = []
     for line in lines:
         if line.fault:
             raise UnreadableError(f"{path}, line {line.number}: {line.fault}")
-        table.append({name: line.cells[at] for name, at in columns})
+        table.append(dict(zip(header, line.cells, strict=True)))
     score = _score_column(table, next(iter(identifiers))) if formula else ("", 0.0)
     by_column: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
     for cells in table:

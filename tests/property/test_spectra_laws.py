@@ -11,10 +11,10 @@ from hypothesis.extra import numpy as arrays
 
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
-from duallgd_cli.spectra.features import group
+from duallgd_cli.spectra.features import group, left_out
 from duallgd_cli.spectra.formulas import from_text
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
-from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus, left_out
+from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus
 from duallgd_cli.spectra.types import Feature, Source
 from tests.made_spectra import made_spectrum
 

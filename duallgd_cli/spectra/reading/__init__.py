@@ -118,22 +118,24 @@ def read(
     except UnreadableError:
         raw.close()
         raise
+    opened: BinaryIO | io.TextIOWrapper = stream
     broken: tuple[type[Exception], ...] = ()  # what broken records raise beside `DAMAGED`
     if file_format in {"mzml", "mzxml"}:
         from duallgd_cli.spectra.reading import xml  # lxml loads only where needed
 
-        records = (xml.mzml_records if file_format == "mzml" else xml.mzxml_records)(stream)
+        records = xml.records(stream, file_format)
         broken = xml.BROKEN
     else:
-        characters = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
+        opened = characters = io.TextIOWrapper(stream, encoding=encoding, errors=LATIN1)
         if file_format == "json":
-            records = json_records.json_records(_blocks(characters))
+            blocks = iter(partial(characters.read, _HEAD_CHARACTERS), "")
+            records = json_records.json_records(blocks)
         else:
             records = _TEXT[file_format](_lines(characters))
 
     def spectra() -> Iterator[Spectrum]:
         index, damage = 0, ""
-        with stream:
+        with opened:
             while not damage:
                 try:
                     record = next(records, None)
@@ -158,17 +160,11 @@ def read(
 
 def _lines(characters: io.TextIOWrapper) -> Iterator[str]:
     """Lines without their ends; of one that is too long one character more than `LONGEST_LINE`."""
-    with characters:
-        read_line = partial(characters.readline, LONGEST_LINE + 1)
-        for line in iter(read_line, ""):
-            yield line.rstrip("\r\n")
-            while len(line) > LONGEST_LINE and not line.endswith("\n"):
-                line = read_line()
-
-
-def _blocks(characters: io.TextIOWrapper) -> Iterator[str]:
-    with characters:
-        yield from iter(partial(characters.read, _HEAD_CHARACTERS), "")
+    read_line = partial(characters.readline, LONGEST_LINE + 1)
+    for line in iter(read_line, ""):
+        yield line.rstrip("\r\n")
+        while len(line) > LONGEST_LINE and not line.endswith("\n"):
+            line = read_line()
 
 
 def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.errors import counted, quote
 from duallgd_cli.spectra.reading.record import MOST_PEAKS, TOO_LARGE, Record
-from duallgd_cli.spectra.reading.text import COST, PEAK, Block, peaks_of
+from duallgd_cli.spectra.reading.text import COST, PEAK, finished, peaks_of
 
 _DECODER: Final = json.JSONDecoder()
 _BEGIN_OF_LIST: Final = re.compile(r'\s*(?:\[|\{.*?"spectra"\s*:\s*\[(?=\s*\{))', re.DOTALL)
@@ -63,8 +63,7 @@ def json_records(blocks: Iterable[str]) -> Iterator[Record]:
             at = between.end()
         if at == len(text) and is_end:
             if is_list:
-                trouble = "the file ends within its list of spectra; restore the file"
-                yield Record({}, trouble=trouble)
+                yield Record(trouble="the file ends within its list of spectra; restore the file")
             return
         if is_list and text.startswith("]", at):
             return
@@ -78,7 +77,7 @@ def json_records(blocks: Iterable[str]) -> Iterator[Record]:
             text, at, is_end = text[at:] + more, 0, not more
         except ValueError as error:
             rest = "; what follows is not read" if is_list and not is_end else ""
-            yield Record({}, trouble=f"{error}{rest}")
+            yield Record(trouble=f"{error}{rest}")
             if is_list:
                 return
             while (begin := _BEGIN_OF_OBJECT.search(text, at)) is None:
@@ -123,12 +122,12 @@ def _record(value: Any) -> Record:  # noqa: ANN401
         mz, intensity = _peaks(value)
     except _UNLIKE as error:
         said = " ".join(str(error).split())[:100]
-        return Record({}, trouble=f"it is no spectrum in JSON ({said})")
-    warnings = tuple(
+        return Record(trouble=f"it is no spectrum in JSON ({said})")
+    warnings = [
         f"{name} says {fields[name]}, and there are {mz.size}"
         for name in _COUNTS
         if name in fields and fields[name] != str(mz.size)
-    )
+    ]
     return Record(fields, mz, intensity, TOO_LARGE if mz.size > MOST_PEAKS else "", warnings)
 
 
@@ -275,7 +274,7 @@ def mzspeclib_records(lines: Iterable[str]) -> Iterator[Record]:
         name, of, value = map(_plain, section.groups(""))
         if name == "spectrum":
             if in_spectrum:
-                yield entry.finished(shared)
+                yield entry.ended(shared)
             entry, in_spectrum = _Attributes(), True
         elif name in {"peaks", "analyte"} and not in_spectrum:
             entry, in_spectrum = _Attributes(lines_lost=1), True
@@ -284,11 +283,11 @@ def mzspeclib_records(lines: Iterable[str]) -> Iterator[Record]:
         own = entry if in_spectrum and name in {"spectrum", "analyte"} else None
         takes = shared if of_all else own
     if in_spectrum:
-        yield entry.finished(shared)
+        yield entry.ended(shared)
 
 
-@dataclass(slots=True)
-class _Attributes(Block):
+@dataclass(slots=True, eq=False)
+class _Attributes(Record):
     """Attributes, as names, values and groups, and peak lines of one spectrum of mzSpecLib."""
 
     listed: list[tuple[str, str, str]] = field(default_factory=list)
@@ -304,9 +303,9 @@ class _Attributes(Block):
         if not self.trouble:
             self.listed.append((attribute[2], attribute[3], attribute[1] or ""))
 
-    def finished(self, shared: "_Attributes") -> Record:
+    def ended(self, shared: "_Attributes") -> Record:
         """The record, its own attributes before those of all spectra."""
         self.metadata = _fields_of(shared.listed) | _fields_of(self.listed)
         if lost := self.lines_lost + shared.lines_lost:
             self.warnings.append(f"{counted(lost, 'line')} of its attributes could not be read")
-        return self.record("number of peaks", "number of peaks")
+        return finished(self, "number of peaks", "number of peaks")

@@ -7,8 +7,7 @@ polarity or an ion source. Text that is there and not understood never counts as
 import math
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -25,13 +24,6 @@ MISSING: Final = frozenset(
 MOST_CHARGES: Final = 20  # of an ion; a larger number is no charge
 # Values by canonical name of their key, each with the key as written.
 Stated = Mapping[str, Sequence[tuple[str, str]]]
-
-
-class Remarks(NamedTuple):
-    """What there is to say of a record: see `Spectrum.warnings` and `Spectrum.assumptions`."""
-
-    warnings: list[str]
-    assumptions: list[str]
 
 
 class Charge(NamedTuple):
@@ -95,6 +87,7 @@ def plain(text: str) -> str:
     return normal.strip().lower()
 
 
+@lru_cache(maxsize=4096)  # the records of a file say the same again and again
 def polarity_of(text: str) -> int | None:
     """1 or -1 from any usual spelling: ``Positive``, ``NEG``, ``ESI-``, ``-ve``, ``(+)``, ``1-``.
 
@@ -119,6 +112,7 @@ def polarity_of(text: str) -> int | None:
     return 1 if written == "1" else 0 if words and words <= _SOURCES else None
 
 
+@lru_cache(maxsize=4096)
 def charge_of(text: str) -> Charge | None:
     """A charge from any usual spelling, the lowest of several; None where it is not understood."""
     written = plain(text).strip("[](){}\"' ").rstrip(",")
@@ -147,46 +141,24 @@ def charge_of(text: str) -> Charge | None:
     return Charge(min(sizes), _SIGNS[signs.pop()] if signs else 0, len(set(sizes)))
 
 
-def ion_of(stated: Stated) -> tuple[Mapping[str, Any], Remarks]:
-    """Fields of `Spectrum` on the ion of a record, and what there is to say of them."""
-    said = [(name, key, _cut(text)) for name in _OF_ION for key, text in stated.get(name, ())]
-    for key, text in stated.get("pepmass", ()):
-        # Charges that follow the m/z: the third column, or the second if it has a sign.
-        _, second, third, *_ = (*_COLUMN.split(plain(text[:_LONGEST]).strip("[]()")), "", "")
-        if _SIGNED_COLUMN.fullmatch(second):
-            said.append(("charge", f"second column of {key}", second))
-        if _CHARGE_COLUMN.fullmatch(third):
-            said.append(("charge", f"third column of {key}", third))
-    for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
-        lines = ((key, form.search(text[:_LONGEST])) for key, text in stated.get(name, ()))
-        said += [("sign", key, line[1]) for key, line in lines if line is not None]
-    return _ion_of(tuple((name, _cut(key), text) for name, key, text in said))
-
-
-def _cut(text: str) -> str:
-    """A text that can be kept; of one that is too long to mean anything the beginning."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-@lru_cache(maxsize=4096)  # the records of a file say the same again and again
-def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], Remarks]:
-    stated: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for name, key, text in said:
-        stated[name].append((key, text))
-    remarks = Remarks([], [])
-    adduct_text = _adduct(stated, remarks)
+def ion_of(stated: Stated, warnings: list[str], assumptions: list[str]) -> Mapping[str, Any]:
+    """Fields of `Spectrum` on the ion of a record; what there is to say of them is added."""
+    own = {
+        name: [(_cut(key), _cut(text)) for key, text in stated.get(name, ())] for name in _OF_ION
+    }
+    adduct_text = _adduct(own, warnings, assumptions)
     signs: list[tuple[int, str]] = []
     sizes: list[int] = []
     unread_modes, unread_charges = [], []
-    modes, charges = _modes_and_charges(stated)
+    modes, charges = _modes_and_charges(own, stated.get("pepmass", ()))
     for key, text in modes:
         sign = polarity_of(text)
         if plain(text) == "0":
             sign = -1
-            remarks.assumptions.append(f"{clip(key)} 0 is read as negative, as R writes it")
+            assumptions.append(f"{clip(key)} 0 is read as negative, as R writes it")
         elif plain(text) == "-1" and key == "polarity":
             sign = 0
-            remarks.assumptions.append("polarity -1 counts as unknown, as R writes it")
+            assumptions.append("polarity -1 counts as unknown, as R writes it")
         if sign is None:
             unread_modes.append(f"{clip(key)} {quote(text)} is not understood")
         signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
@@ -196,22 +168,17 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], 
             unread_charges.append(f"{clip(key)} {quote(text)} is not understood")
             continue
         if charge.choices > 1:
-            remarks.assumptions.append(
-                f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest"
-            )
+            assumptions.append(f"{clip(key)} {quote(text)} is read as {charge.size}, the lowest")
         sizes += [charge.size] if charge.size else []
         # The sign of no charge, 0-, counts where nothing else has one.
         counts = charge.sign and (charge.size or not signs)
         signs += [(charge.sign, f"{clip(key)} {clip(text)}")] if counts else []
-    for name in ("ionization", "instrument_type", "sign"):
-        for key, text in stated.get(name, ()):
-            sign = polarity_of(text) if name == "sign" else _sign_of_source(text)
-            signs += [(sign, f"{clip(key)} {clip(text)}")] if sign else []
+    signs += _signs_of_others(own, stated)
     polarity, first = signs[0] if signs else (0, "")
     other = next((words for sign, words in signs if sign != polarity), "")
     if other:
-        remarks.warnings.append(f"{first} and {other} contradict each other; {first} is taken")
-    remarks.warnings.extend(unread_modes + unread_charges)
+        warnings.append(f"{first} and {other} contradict each other; {first} is taken")
+    warnings.extend(unread_modes + unread_charges)
     # A polarity that another field tells is no loss; a charge may be a multiple one.
     lost = [words for words in unread_charges if not polarity or re.search(r"\d", words)]
     lost += [] if polarity else unread_modes
@@ -220,13 +187,27 @@ def _ion_of(said: tuple[tuple[str, str, str], ...]) -> tuple[Mapping[str, Any], 
         "polarity": polarity,
         "adduct_text": adduct_text,
         "unread_ion": (*lost, "")[0],
-    }, remarks
+    }
 
 
-def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Texts that say a polarity and those that say a charge, under keys of adducts too."""
-    modes, charges = [*stated.get("ionmode", ())], [*stated.get("charge", ())]
-    for key, text in (*stated.get("adduct", ()), *stated.get("ion", ())):
+def _cut(text: str) -> str:
+    """A text of an ordinary length; of one that is too long to mean anything the beginning."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _modes_and_charges(
+    own: Stated, masses: Sequence[tuple[str, str]]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Texts that say a polarity and those that say a charge, under keys of adducts and m/z too."""
+    modes, charges = [*own["ionmode"]], [*own["charge"]]
+    for key, text in masses:
+        # Charges that follow the m/z: the third column, or the second if it has a sign.
+        _, second, third, *_ = (*_COLUMN.split(plain(text[:_LONGEST]).strip("[]()")), "", "")
+        if _SIGNED_COLUMN.fullmatch(second):
+            charges.append((_cut(f"second column of {key}"), second))
+        if _CHARGE_COLUMN.fullmatch(third):
+            charges.append((_cut(f"third column of {key}"), third))
+    for key, text in (*own["adduct"], *own["ion"]):
         only = _ONLY_CHARGE.fullmatch(plain(text))
         if only is not None:
             charges.append((key, only[1] if len(only[1]) > 1 else f"1{only[1]}"))
@@ -234,6 +215,18 @@ def _modes_and_charges(stated: Stated) -> tuple[list[tuple[str, str]], list[tupl
             modes.append((key, text))
             charges += [] if charge_of(text) is None else [(key, text)]
     return modes, charges
+
+
+def _signs_of_others(own: Stated, stated: Stated) -> Iterator[tuple[int, str]]:
+    """Polarities that fields say which are of something else, with their words."""
+    for name in ("ionization", "instrument_type"):
+        for key, text in own[name]:
+            if sign := _sign_of_source(text):
+                yield sign, f"{clip(key)} {clip(text)}"
+    for name, form in (("filter string", _FILTER_LINE), ("title", _TITLE)):
+        for key, text in stated.get(name, ()):
+            if line := form.search(text[:_LONGEST]):
+                yield _SIGNS[line[1]], f"{clip(_cut(key))} {line[1]}"
 
 
 def _sign_of_source(text: str) -> int:
@@ -253,7 +246,7 @@ def _is_bare_polarity(text: str) -> bool:
     return not isinstance(parse_adduct(text), Adduct)  # +H
 
 
-def _adduct(stated: Stated, remarks: Remarks) -> str:
+def _adduct(stated: Stated, warnings: list[str], assumptions: list[str]) -> str:
     """Adduct as written, the first that is understood; "" where there is none.
 
     A bare polarity or charge (``ION=positive``) and an ion source (``ESI``) are none.
@@ -269,18 +262,18 @@ def _adduct(stated: Stated, remarks: Remarks) -> str:
             if is_adduct or (name == "adduct" and not is_source):
                 read.append((key, text, adduct))
             elif name == "ion" and not is_source:
-                remarks.warnings.append(f"{clip(key)} {quote(text)} is not understood")
+                warnings.append(f"{clip(key)} {quote(text)} is not understood")
     if not read:
         return ""
     key, text, adduct = next((field for field in read if isinstance(field[2], Adduct)), read[0])
     if isinstance(adduct, Adduct):
-        remarks.warnings.extend(
+        warnings.extend(
             f"{clip(key)} {clip(text)} is used, not {clip(other_key)} {clip(other)}"
             for other_key, other, meant in read
             if meant != adduct
         )
         if not _LIKE_ADDUCT.search(text):
-            remarks.assumptions.append(f"{clip(key)} {quote(text)} is read as {adduct.name}")
+            assumptions.append(f"{clip(key)} {quote(text)} is read as {adduct.name}")
     return text
 
 
@@ -338,20 +331,20 @@ def finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def precursor_of(stated: Sequence[tuple[str, str]], remarks: Remarks) -> float | None:
+def precursor_of(stated: Sequence[tuple[str, str]], warnings: list[str]) -> float | None:
     """m/z of the precursor, by the first field that gives it; what is wrong with others is said."""
     values = [(key, text, mz_of(text)) for key, text in stated]
     possible = [(key, mz) for key, _, mz in values if mz is not None and 0 < mz < HIGHEST_MZ]
     if not possible:
         if wrong := next((text for _, text, mz in values if mz != 0), ""):
-            remarks.warnings.append(
+            warnings.append(
                 f"precursor m/z {quote(wrong)} is not a positive number below {HIGHEST_MZ:,.0f}"
             )
         return None
     key, mz = possible[0]
     for other_key, other in possible[1:]:
         if abs(other - mz) > SAME_MZ_DA:
-            remarks.warnings.append(
+            warnings.append(
                 f"precursor m/z {mz:g} ({clip(key)}) is used, not {other:g} ({clip(other_key)})"
             )
     return mz
@@ -373,7 +366,10 @@ def mz_of(text: str) -> float | None:
 
 
 def retention_time(
-    stated: Sequence[tuple[str, str]], remarks: Remarks, in_seconds: bool = False
+    stated: Sequence[tuple[str, str]],
+    warnings: list[str],
+    assumptions: list[str],
+    in_seconds: bool = False,
 ) -> float | None:
     """Retention time in seconds, the middle of a range; None if the record has none.
 
@@ -395,15 +391,15 @@ def retention_time(
             if _WITH_UNIT.fullmatch(written):
                 word = "minutes" if value <= _LONGEST_TIME_MIN else "seconds"
                 seconds = seconds_of(written, word)
-                remarks.assumptions.append(f"retention time {clip(text)} is read as {word}")
+                assumptions.append(f"retention time {clip(text)} is read as {word}")
         if seconds is None:
-            remarks.warnings.append(f"retention time {quote(text)} is not understood and left out")
+            warnings.append(f"retention time {quote(text)} is not understood and left out")
             continue
         this = f"{clip(text)} ({clip(key)})"
         if used is None:
             said, used = this, seconds
         elif abs(seconds - used) > max(1.0, 0.01 * seconds):
-            remarks.warnings.append(f"retention time {said} is used, not {this}")
+            warnings.append(f"retention time {said} is used, not {this}")
     return used
 
 

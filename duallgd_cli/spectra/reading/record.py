@@ -5,7 +5,7 @@ to one canonical name here, and what values mean is read in `quantities`.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePath
@@ -28,7 +28,6 @@ from duallgd_cli.spectra.compounds import SURE, with_compound
 from duallgd_cli.spectra.reading.quantities import (
     ELECTRON,
     MISSING,
-    Remarks,
     Stated,
     collision_energy_ev,
     finite,
@@ -45,6 +44,7 @@ TOO_LARGE: Final = (
     f"it is longer than {LONGEST_LINE >> 20} million characters or has more than {MOST_PEAKS:,} "
     "peaks; restore the file, or centroid the spectrum"
 )
+_FIELD_COST: Final = 100  # characters that an entry of a dictionary takes the place of
 _LONGEST_NAME: Final = 1000  # characters of an instrument that are looked at
 # Fragmentation by electrons or light, which makes other fragments than collisions do.
 _NO_COLLISIONS: Final = re.compile(
@@ -104,7 +104,7 @@ _KEYS: Final = {
     "retention_time": "rt rettime rtquery rtime",
 }
 # Names of which two values in one record contradict each other.
-COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
+_COMPARED: Final = frozenset({*ADDUCT, *PRECURSOR, "charge", "ionmode"})
 _SEPARATORS: Final = re.compile(r"[\s_/().\[\]-]")
 _NAMES: Final = {
     _SEPARATORS.sub("", key): name for name, keys in _KEYS.items() for key in (name, *keys.split())
@@ -163,20 +163,46 @@ _UNIT: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Record:
-    """One record as a format reader splits it."""
+    """One record as a format reader splits it, at once or line by line, as far as it fits."""
 
-    metadata: Mapping[str, str]  # keys lower case, in the file's order
+    # keys lower case, in the file's order; of a repeated key the first value that is not empty
+    metadata: dict[str, str] = field(default_factory=dict)
     mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,), any order
     intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,)
-    trouble: str = ""  # why the record cannot be used
-    warnings: tuple[str, ...] = ()  # sentences about what was repaired
+    trouble: str = ""  # why it cannot be used; once it is `TOO_LARGE` the rest is left out
+    warnings: list[str] = field(default_factory=list)  # sentences about what was repaired
+    assumptions: list[str] = field(default_factory=list)  # sentences about what was guessed
     energy_in_ev: bool = False  # the format defines a collision energy without unit to be in eV
-    assumptions: tuple[str, ...] = ()  # sentences about what was guessed
-    refusal: Failure | None = None  # why nothing can be predicted of a record that can be read
     time_in_s: bool = False  # the format defines a retention time without unit to be in seconds
-    repeated: Sequence[tuple[str, str]] = ()  # further values of keys, beside the first
+    refusal: Failure | None = None  # why nothing can be predicted of a record that can be read
+    # other values of keys that say something of the ion
+    repeated: list[tuple[str, str]] = field(default_factory=list)
+    peak_lines: list[str] = field(default_factory=list)  # not yet read
+    size: int = 0  # characters so far
+
+    def add_field(self, key: str, value: str) -> None:
+        """Take a field."""
+        self.count(len(key) + len(value) + _FIELD_COST)
+        if not self.trouble and not self.metadata.get(key):
+            self.metadata[key] = value
+        elif not self.trouble and self.metadata[key] != value and canonical_key(key) in _COMPARED:
+            self.repeated.append((key, value))
+
+    def add_peak(self, line: str) -> None:
+        """Take a line of peaks."""
+        self.count(len(line))
+        if len(self.peak_lines) >= MOST_PEAKS:
+            self.trouble = TOO_LARGE
+        if not self.trouble:
+            self.peak_lines.append(line)
+
+    def count(self, characters: int) -> None:
+        """Take note of what a line holds."""
+        self.size += characters
+        if self.size > LONGEST_LINE:
+            self.trouble = TOO_LARGE
 
 
 def place_name(source: Source) -> str:
@@ -205,12 +231,11 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         trouble = f"it has {record.mz.size} m/z values and {record.intensity.size} intensities"
     if trouble:
         return unreadable(source, trouble, spectrum_id)
-    ion, of_ion = ion_of(stated)
-    remarks = Remarks([*record.warnings], [*record.assumptions, *of_ion.assumptions])
+    warnings, assumptions = [*record.warnings], [*record.assumptions]
     masses = [mass for name in PRECURSOR for mass in stated.get(name, ())]
-    precursor_mz = precursor_of(masses, remarks)
-    remarks.warnings.extend(of_ion.warnings)
-    failure = record.refusal or _ionisation_failure(stated, ion["adduct_text"], remarks)
+    precursor_mz = precursor_of(masses, warnings)
+    ion = ion_of(stated, warnings, assumptions)
+    failure = record.refusal or _ionisation_failure(stated, ion["adduct_text"], warnings)
     instrument = instrument_of(fields)
     energy = fields.get("collision_energy", "")
     # A Thermo filter line names the energy last: 35.00 of ``...195.09@hcd35.00 [50-200]``.
@@ -220,15 +245,15 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     energy_ev = collision_energy_ev(energy_text, precursor_mz, instrument)
     ms_level = _level(fields) if failure is None else 2  # so that it has a row of its own
     if record.refusal is None:
-        remarks.warnings.extend(_remarks(record, ms_level, energy, energy_ev))
+        warnings.extend(_remarks(record, ms_level, energy, energy_ev))
         modes = (fields.get(name, "") for name in ("fragmentation_mode", "filter string"))
         if mode := next(filter(_NO_COLLISIONS.search, modes), ""):
-            remarks.warnings.append(
+            warnings.append(
                 f"fragments of {clip(mode)}: the networks know those of collisions (CID, HCD)"
             )
-    formula_text = formula_of(recorded, remarks)
+    formula_text = formula_of(recorded, warnings)
     times = stated.get("retention_time", ())
-    retention_time_s = retention_time(times, remarks, in_seconds=record.time_in_s)
+    retention_time_s = retention_time(times, warnings, assumptions, in_seconds=record.time_in_s)
     order = np.argsort(record.mz, kind="stable")
     if not keep_structures:
         recorded = {
@@ -254,8 +279,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         ms_level=ms_level,
         metadata=recorded,
         failure=failure,
-        warnings=tuple(dict.fromkeys(remarks.warnings)),
-        assumptions=tuple(dict.fromkeys(remarks.assumptions)),
+        warnings=tuple(dict.fromkeys(warnings)),
+        assumptions=tuple(dict.fromkeys(assumptions)),
     )
     if not (compound_id := fields.get("compound_id", "")):
         return spectrum
@@ -269,7 +294,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
     return with_compound(spectrum, compound_id, adducts)
 
 
-def _ionisation_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> Failure | None:
+def _ionisation_failure(stated: Stated, adduct_text: str, warnings: list[str]) -> Failure | None:
     """Why a spectrum cannot be predicted because of how its ion was made, or None."""
     texts = [text[:_LONGEST] for name in _OF_IONISATION for _, text in stated.get(name, ())]
     electron = next((text for text in texts if ELECTRON.search(text)), "")
@@ -290,7 +315,7 @@ def _ionisation_failure(stated: Stated, adduct_text: str, remarks: Remarks) -> F
         )
         return Failure("unsupported_measurement", message, "read")
     if any(_CHEMICAL.search(text) and not _SOFT.search(text) for text in texts):
-        remarks.warnings.append(
+        warnings.append(
             "measured by chemical ionisation: networks were trained on electrospray, and "
             "probabilities are not calibrated for it"
         )
@@ -391,7 +416,7 @@ def is_missing(value: str) -> bool:
     return value.strip().lower() in MISSING
 
 
-def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
+def formula_of(recorded: Mapping[str, str], warnings: list[str]) -> str:
     """FORMULA, then MOLECULAR_FORMULA, then any key that names a formula of the molecule.
 
     A text that is no formula is left out under other keys, which is said.
@@ -409,13 +434,13 @@ def formula_of(recorded: Mapping[str, str], remarks: Remarks) -> str:
             meaning = Formula.parse(value)
         except FormulaError as error:
             if rank > 1 and not isinstance(error, UnsupportedElementError):
-                remarks.warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
+                warnings.append(f"{clip(key)} {quote(value)} is no formula and is left out")
                 continue
         formulas.append((key, value, meaning))
     for key, value, meaning in formulas[1:]:
         if meaning != formulas[0][2]:
             used = f"{clip(formulas[0][0])} {clip(formulas[0][1])}"
-            remarks.warnings.append(f"{used} is used, not {clip(key)} {clip(value)}")
+            warnings.append(f"{used} is used, not {clip(key)} {clip(value)}")
     return formulas[0][1] if formulas else ""
 
 

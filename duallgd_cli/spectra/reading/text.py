@@ -7,7 +7,7 @@ at 11 (``CHARGE=N/A``, a missing END IONS, ...), which loses every later spectru
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from duallgd_cli.errors import Failure, UnreadableError, clip, counted, quote
 from duallgd_cli.spectra.reading.record import (
     ADDUCT,
-    COMPARED,
     LONGEST_LINE,
     MOST_PEAKS,
     PRECURSOR,
@@ -27,8 +26,7 @@ from duallgd_cli.spectra.reading.record import (
 )
 from duallgd_cli.tables import Line, lines_of
 
-# Characters that an entry of a dictionary takes the place of, and a spectrum or an attribute.
-_FIELD_COST, COST = 100, 300
+COST: Final = 300  # characters that a spectrum or an attribute takes the place of
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 # The beginning of a line of peaks: two numbers, in brackets or not.
 _NUMBER: Final = r"[+-]?(?:\d+(?:[.,]\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -96,79 +94,47 @@ def _pair(line: str) -> tuple[float, float] | None:
         return None
 
 
-@dataclass(slots=True)
-class Block:
-    """Fields and peak lines of one record, as far as they fit."""
+def stated(record: Record, key: str) -> int | None:
+    """The number that a field is, such as that of peaks; None for none."""
+    text = record.metadata.get(key, "")
+    return int(text) if _COUNT.fullmatch(text) else None
 
-    # keys lower case; of a repeated key the first value that is not empty counts
-    metadata: dict[str, str] = field(default_factory=dict)
-    peaks: list[str] = field(default_factory=list)
-    trouble: str = ""  # `TOO_LARGE` once there is too much, and the rest is left out
-    size: int = 0  # characters so far
-    # other values of keys that say something of the ion
-    repeated: list[tuple[str, str]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
-    def add_field(self, key: str, value: str) -> None:
-        """Take a field."""
-        self.count(len(key) + len(value) + _FIELD_COST)
-        if not self.trouble and not self.metadata.get(key):
-            self.metadata[key] = value
-        elif not self.trouble and self.metadata[key] != value and canonical_key(key) in COMPARED:
-            self.repeated.append((key, value))
+def finished(
+    record: Record, count_key: str = "", called: str = "", one_a_line: bool = True, torn: str = ""
+) -> Record:
+    """A record whose lines of peaks are read, with what is wrong about them said in it.
 
-    def add_peak(self, line: str) -> None:
-        """Take a line of peaks."""
-        self.count(len(line))
-        if len(self.peaks) >= MOST_PEAKS:
-            self.trouble = TOO_LARGE
-        if not self.trouble:
-            self.peaks.append(line)
-
-    def count(self, characters: int) -> None:
-        """Take note of what a line holds."""
-        self.size += characters
-        if self.size > LONGEST_LINE:
-            self.trouble = TOO_LARGE
-
-    def stated(self, key: str) -> int | None:
-        """The number that a field is, such as that of peaks; None for none."""
-        text = self.metadata.get(key, "")
-        return int(text) if _COUNT.fullmatch(text) else None
-
-    def torn(self, why: str) -> None:
-        """Say that the end of the record may be missing."""
-        self.warnings.append(f"the record may be incomplete: {why}")
-
-    def record(self, count_key: str = "", called: str = "", one_a_line: bool = True) -> Record:
-        """The record, with what is wrong about its peaks said in it.
-
-        Args:
-            count_key: Key of the field that states their number, if there is one.
-            called: Its name in the file.
-            one_a_line: Whether the format has each peak in a line of its own; else they are told
-                apart by signs between them, or by their number.
-        """
-        if self.trouble:
-            return Record(self.metadata, trouble=self.trouble)
-        number = self.stated(count_key)
-        mz, intensity, bad = peaks_of(self.peaks, None if one_a_line else number, one_a_line)
-        n_lines, warnings, trouble = mz.size + bad, [*self.warnings], ""
-        if bad and not mz.size:
-            trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
-        elif bad:
-            warnings.append(f"{bad} of {n_lines} peak lines were not readable and left out")
-        if number not in (None, n_lines):
-            warnings.append(f"{called} says {self.metadata[count_key]}, and there are {n_lines}")
-        repeated = tuple(self.repeated)
-        return Record(self.metadata, mz, intensity, trouble, tuple(warnings), repeated=repeated)
+    Args:
+        record: Its fields and lines.
+        count_key: Key of the field that states their number, if there is one.
+        called: Its name in the file.
+        one_a_line: Whether the format has each peak in a line of its own; else they are told apart
+            by signs between them, or by their number.
+        torn: Why the end of the record may be missing, or "".
+    """
+    if torn:
+        record.warnings.append(f"the record may be incomplete: {torn}")
+    if record.trouble:
+        return record
+    number, lines = stated(record, count_key), record.peak_lines
+    record.mz, record.intensity, bad = peaks_of(lines, None if one_a_line else number, one_a_line)
+    n_lines = record.mz.size + bad
+    if bad and not record.mz.size:
+        record.trouble = f"no m/z and intensity in {counted(bad, 'peak line')}; restore the file"
+    elif bad:
+        record.warnings.append(f"{bad} of {n_lines} peak lines were not readable and left out")
+    if number not in (None, n_lines):
+        said = f"{called} says {record.metadata[count_key]}, and there are {n_lines}"
+        record.warnings.append(said)
+    return record
 
 
 _BEGIN_IONS: Final = re.compile(r"\s*BEGIN\s+IONS\s*", re.IGNORECASE)
 _END_IONS: Final = re.compile(r"\s*END\s+IONS\s*", re.IGNORECASE)
 _COMMENT: Final = ("#", ";", "!", "/")
-_STRAY_END: Final = Record({}, trouble="END IONS stands without BEGIN IONS")
-_STRAY_PEAKS: Final = Record({}, trouble="peaks stand without BEGIN IONS; restore that line")
+_STRAY_END: Final = "END IONS stands without BEGIN IONS"
+_STRAY_PEAKS: Final = "peaks stand without BEGIN IONS; restore that line"
 _MASSSPECGYM: Final = frozenset({"fold", "identifier"})  # its energies are in eV by definition
 
 
@@ -178,42 +144,40 @@ def mgf_records(lines: Iterable[str]) -> Iterator[Record]:
     As MZmine, MS-DIAL, GNPS, SIRIUS, MetaboScape, Progenesis and MassSpecGym write it.
     """
     shared: dict[str, str] = {}  # of lines outside records, which hold for all that follow
-    block, is_open = Block(), False
+    record, is_open = Record(), False
     for line in lines:
         key, equals, value = line.partition("=")
         if line[:1].isdigit():
-            block.add_peak(line)
+            record.add_peak(line)
         elif _BEGIN_IONS.fullmatch(line):
             if is_open:
-                yield _mgf_record(block, shared, "it has no END IONS")
-            elif any(map(PEAK.match, block.peaks)):
-                yield _STRAY_PEAKS
+                yield _mgf_record(record, shared, "it has no END IONS")
+            elif any(map(PEAK.match, record.peak_lines)):
+                yield Record(trouble=_STRAY_PEAKS)
             else:
-                shared |= block.metadata
-            block, is_open = Block(), True
+                shared |= record.metadata
+            record, is_open = Record(), True
         elif _END_IONS.fullmatch(line):
             # Parameters before a stray END IONS belonged to its record, so they are not shared.
-            yield _mgf_record(block, shared) if is_open else _STRAY_END
-            block, is_open = Block(), False
+            yield _mgf_record(record, shared) if is_open else Record(trouble=_STRAY_END)
+            record, is_open = Record(), False
         elif equals:
-            block.add_field(key.strip().lower(), value.strip())
+            record.add_field(key.strip().lower(), value.strip())
         elif line.startswith("Num Peaks:"):  # as MS-DIAL writes it
-            block.add_field("num peaks", line.partition(":")[2].strip())
+            record.add_field("num peaks", line.partition(":")[2].strip())
         elif key.strip() and not key.lstrip().startswith(_COMMENT):
-            block.add_peak(line)
+            record.add_peak(line)
     if is_open:
-        yield _mgf_record(block, shared, "the file ends within it")
-    elif any(map(PEAK.match, block.peaks)):
-        yield _STRAY_PEAKS
+        yield _mgf_record(record, shared, "the file ends within it")
+    elif any(map(PEAK.match, record.peak_lines)):
+        yield Record(trouble=_STRAY_PEAKS)
 
 
-def _mgf_record(block: Block, shared: dict[str, str], torn: str = "") -> Record:
+def _mgf_record(record: Record, shared: dict[str, str], torn: str = "") -> Record:
     """The record, its own parameters over the shared ones."""
-    if torn:
-        block.torn(torn)
-    block.metadata = shared | block.metadata
-    is_in_ev = block.metadata.keys() >= _MASSSPECGYM
-    return replace(block.record(one_a_line=False), energy_in_ev=is_in_ev)
+    record.metadata = shared | record.metadata
+    record.energy_in_ev = record.metadata.keys() >= _MASSSPECGYM
+    return finished(record, one_a_line=False, torn=torn)
 
 
 _MSP_KEY: Final = re.compile(r"\s*([A-Za-z$][^:=]{0,60}?)\s*:")
@@ -236,18 +200,23 @@ _NOMINAL: Final = Failure(
 _FEWEST_NOMINAL: Final = 4  # peaks that tell
 
 
-@dataclass(slots=True)
-class _Entry(Block):
+@dataclass(slots=True, eq=False)
+class _Entry(Record):
     """Lines of one record of MSP so far."""
 
     count_key: str = ""  # of the field that states the number of peaks
     in_peaks: bool = False  # a count of peaks, or a peak, was seen
     is_over: bool = False  # a blank line ended it; only further peaks may still belong to it
 
+    @property
+    def n_stated(self) -> int | None:
+        """The number of its peaks that it states, if it does."""
+        return stated(self, self.count_key)
+
     def ends_before(self, key: str) -> bool:
         """Whether a field is the next record's: after peaks, or a second name."""
         if self.in_peaks and not self.is_over:
-            return bool(self.peaks) or key in self.metadata or self.stated(self.count_key) == 0
+            return bool(self.peak_lines) or key in self.metadata or self.n_stated == 0
         return self.is_over or (key == "name" and key in self.metadata)
 
     def take_field(self, key: str, value: str) -> None:
@@ -272,17 +241,18 @@ class _Entry(Block):
             if is_peak or (self.in_peaks and not self.is_over):
                 self.add_peak(line)
         elif self.in_peaks:  # after peaks, or where there are none, a blank line ends the record
-            self.is_over |= bool(self.peaks) or self.stated(self.count_key) in {None, 0}
+            self.is_over |= bool(self.peak_lines) or self.n_stated in {None, 0}
 
-    def finished(self) -> Record:
+    def ended(self) -> Record:
         """The record; what has nominal masses and no precursor is of electron ionisation."""
-        record = self.record(self.count_key, self.count_key.title(), one_a_line=False)
+        finished(self, self.count_key, self.count_key.title(), one_a_line=False)
         names = set(map(canonical_key, self.metadata))
-        is_nominal = record.mz.size >= _FEWEST_NOMINAL and not names & {*PRECURSOR, *ADDUCT}
-        if is_nominal and (record.mz == np.rint(record.mz)).all():
-            return replace(record, warnings=(), refusal=_NOMINAL)
-        uncounted = () if self.count_key else ("the record has no Num Peaks",)
-        return replace(record, warnings=(*record.warnings, *uncounted))
+        is_nominal = self.mz.size >= _FEWEST_NOMINAL and not names & {*PRECURSOR, *ADDUCT}
+        if is_nominal and (self.mz == np.rint(self.mz)).all():
+            self.warnings, self.refusal = [], _NOMINAL
+        elif not self.count_key:
+            self.warnings.append("the record has no Num Peaks")
+        return self
 
 
 def msp_records(lines: Iterable[str]) -> Iterator[Record]:
@@ -300,13 +270,13 @@ def msp_records(lines: Iterable[str]) -> Iterator[Record]:
             continue
         key = match[1].lower()
         if entry.ends_before(key):
-            yield entry.finished()
+            yield entry.ended()
             shared = entry.metadata if key == "mstype" and not entry.is_over else {}
             own = {"mstype", entry.count_key}
             entry = _Entry({name: value for name, value in shared.items() if name not in own})
         entry.take_field(key, line[match.end() :].strip())
     if entry.metadata:
-        yield entry.finished()
+        yield entry.ended()
 
 
 _SIRIUS_FIELD: Final = re.compile(r"[>#]\s*([A-Za-z][\w/-]*)[:=]?")
@@ -319,7 +289,7 @@ def sirius_records(lines: Iterable[str]) -> Iterator[Record]:
     Blocks of one compound share its ``>feature_id``, or its name where it has none, so that
     collision energies are read together.
     """
-    compound, spectra, header = Block(), list[Block](), "compound"
+    compound, spectra, header = Record(), list[Record](), "compound"
     for line in chain(lines, [">compound"]):  # which ends the last one
         mark, match = line[:1], _SIRIUS_FIELD.match(line)
         if match is None:
@@ -336,7 +306,7 @@ def sirius_records(lines: Iterable[str]) -> Iterator[Record]:
         key, value = match[1].lower(), line[match.end() :].strip()
         if key == "compound" and mark == ">":
             yield from _spectra_of(compound, spectra)
-            compound, spectra = Block(), []
+            compound, spectra = Record(), []
         block = _SIRIUS_BLOCK.fullmatch(key)
         if block is None:
             compound.add_field(key, value)
@@ -346,18 +316,18 @@ def sirius_records(lines: Iterable[str]) -> Iterator[Record]:
             header = ""
 
 
-def _begin(spectra: list[Block], compound: Block, level: str, energy: str) -> None:
+def _begin(spectra: list[Record], compound: Record, level: str, energy: str) -> None:
     """Begin a spectrum: ">ms2" and ">collision 35" in a row, in either order, are one."""
     last = spectra[-1] if spectra else compound
     fields = {"ms_level": level} | ({"collision_energy": energy} if energy else {})
-    if level != "1" and spectra and last.metadata["ms_level"] == level and not last.peaks:
+    if level != "1" and spectra and last.metadata["ms_level"] == level and not last.peak_lines:
         last.metadata |= fields
     elif not last.trouble:  # what is too long for a record is too long for a compound
-        spectra.append(Block(fields, size=last.size))
+        spectra.append(Record(fields, size=last.size, time_in_s=True))
         spectra[-1].count(COST + len(energy))
 
 
-def _spectra_of(compound: Block, spectra: Sequence[Block]) -> Iterator[Record]:
+def _spectra_of(compound: Record, spectra: Sequence[Record]) -> Iterator[Record]:
     """The spectra of a compound; without a block it gives one without peaks."""
     fields = compound.metadata
     if not fields and not spectra:
@@ -366,11 +336,11 @@ def _spectra_of(compound: Block, spectra: Sequence[Block]) -> Iterator[Record]:
     fields["precursor_mz"] = fields.get("parentmass", "")
     for name in ("title", "feature_id"):
         fields.setdefault(name, fields.get("compound", ""))
-    for block in spectra or [Block({"ms_level": "2"})]:
-        block.warnings = compound.warnings if block.metadata["ms_level"] != "1" else []
-        block.metadata, block.repeated = fields | block.metadata, compound.repeated
-        block.trouble = block.trouble or compound.trouble
-        yield replace(block.record(one_a_line=False), time_in_s=True)
+    for record in spectra or [Record({"ms_level": "2"}, time_in_s=True)]:
+        record.warnings = compound.warnings[:] if record.metadata["ms_level"] != "1" else []
+        record.metadata, record.repeated = fields | record.metadata, compound.repeated
+        record.trouble = record.trouble or compound.trouble
+        yield finished(record, one_a_line=False)
 
 
 _TAG: Final = re.compile(r"([A-Z]{2}\$[A-Z_]+|[A-Z_]+):\s*(.*)")
@@ -384,29 +354,28 @@ _MASSBANK_NAMES: Final = {"iupac": "inchi", "num_peak": "num_peaks"}  # as other
 
 def massbank_records(lines: Iterable[str]) -> Iterator[Record]:
     """MassBank records: lines ``TAG: value`` or ``TAG: SUBTAG value``, then peaks, and ``//``."""
-    block, tag = Block(), ""
+    record, tag = Record(), ""
     for line in chain(lines, [None]):
         match = None if line is None else _TAG.match(line)
         # Peaks end a record, also where neither // nor ACCESSION stands, as msPurity writes.
         is_next = match is not None and (
-            match[1] == "ACCESSION" or (block.peaks and not match[1].startswith("PK$"))
+            match[1] == "ACCESSION" or (record.peak_lines and not match[1].startswith("PK$"))
         )
         is_end = line is not None and _END.fullmatch(line) is not None
         if is_next or is_end or line is None:
-            if block.metadata:
-                if not is_end:
-                    block.torn("// does not end it")
-                yield block.record("num_peaks", "PK$NUM_PEAK")
-            block = Block()
+            if record.metadata:
+                torn = "" if is_end else "// does not end it"
+                yield finished(record, "num_peaks", "PK$NUM_PEAK", torn=torn)
+            record = Record()
         if match is not None:
             tag = match[1]
             key, value = tag.partition("$")[2] or tag, match[2].strip()
             if _WITH_SUBTAGS.fullmatch(tag):
                 key, _, value = value.partition(" ")
             key = key.lower()
-            block.add_field(_MASSBANK_NAMES.get(key, key), value.strip())
+            record.add_field(_MASSBANK_NAMES.get(key, key), value.strip())
         elif line and not is_end and tag != "PK$ANNOTATION" and line.strip():
-            block.add_peak(line)
+            record.add_peak(line)
         tag = "" if is_end else tag
 
 

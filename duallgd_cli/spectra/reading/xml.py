@@ -9,7 +9,6 @@ import io
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
@@ -51,6 +50,8 @@ _NOTHING: Final = np.zeros(0)
 _Array: TypeAlias = NDArray[np.float64]
 _Element: TypeAlias = etree._Element
 _WIDEST: Final = 4.0  # m/z, of a window that is meant for one ion and its isotopes
+# Fields of the isolation window, the last of mzXML alone.
+_WINDOW: Final = ("target_mz", "lower_offset", "upper_offset", "width")
 _SAME: Final = 1e-3  # m/z, of one number that was written twice
 
 
@@ -142,46 +143,71 @@ def _header(stream: BinaryIO) -> _Header:
     return _Header(better, analysers, groups)
 
 
-def mzml_records(stream: BinaryIO) -> Iterator[Record]:
-    """Spectra of an mzML file in order.
+def records(stream: BinaryIO, file_format: str) -> Iterator[Record]:
+    """Spectra of an mzML or mzXML file in the order in which they end.
+
+    In mzXML an MS1 scan ends after the MS2 scans that are nested in it.
 
     Raises:
         One of `BROKEN`: The XML is malformed; what came before has been given.
     """
     header = _header(stream)
-    for element in _elements(stream, "spectrum", "chromatogram", "offset"):
-        if _tag(element) == "spectrum":
-            yield _mzml_record(element, header)
-        element.clear()
-        while element.getprevious() is not None:  # an empty element takes memory, too
-            del element.getparent()[0]
-
-
-def mzxml_records(stream: BinaryIO) -> Iterator[Record]:
-    """Scans of an mzXML file in the order in which they end (an MS1 after the MS2 nested in it).
-
-    Raises:
-        One of `BROKEN`: The XML is malformed; what came before has been given.
-    """
-    header = _header(stream)
-    for element in _elements(stream, "scan"):
-        yield _mzxml_record(element, header.instrument)
+    record_of, tags = _RECORDS[file_format]
+    for element in _elements(stream, *tags):
+        if _tag(element) == tags[0]:
+            yield record_of(element, header)
         element.clear()
         # An empty element takes memory, too; what else stands before is of the scan around it.
         before = element.getprevious()
-        if before is not None and _tag(before) == "scan":
+        if before is not None and _tag(before) in tags:
             element.getparent().remove(before)
 
 
-def _isolated(ion: str, target: str, width: float | None, middle: float | None) -> Record:
-    """What is known of the precursor by the m/z of the selected ion and of the window as written.
+def _finished(
+    record: Record, peaks: Callable[[], tuple[_Array, _Array]], is_profile: bool, n_precursors: int
+) -> Record:
+    """A record of all fields with its peaks, if they can be decoded; empty fields are left out."""
+    try:
+        record.mz, record.intensity = peaks()
+    except BROKEN as error:
+        record.trouble = f"its peak arrays cannot be decoded ({' '.join(str(error).split())})"
+    if is_profile and not record.trouble and record.mz.size == record.intensity.size:
+        record.mz, record.intensity = pick_peaks(record.mz, record.intensity)
+        record.warnings.append(
+            "profile spectrum: peaks were picked as local maxima; centroid the file instead"
+        )
+    if n_precursors > 1:
+        record.warnings.append(
+            f"the first of {n_precursors} precursors is used; fragments of the others may be among "
+            "the peaks"
+        )
+    if n_precursors and _MOBILITY_STEP.fullmatch(record.metadata.get("native_id", "")):
+        record.warnings.append(
+            "one scan of ion mobility has few of the peaks; let the converter combine its scans"
+        )
+    _look_at_window(record)
+    record.metadata = {key: value for key, value in record.metadata.items() if value}
+    return record
+
+
+def _look_at_window(record: Record) -> None:
+    """Take for the precursor what the selected ion and the isolation window tell of it.
 
     Where instruments isolate many m/z at once (SWATH, MSe, SONAR, diaPASEF, all-ion fragmentation),
     files give the middle of the window, and converters write it as the selected ion too. It is
     nobody's precursor: a selected ion counts in a wide window only where it is not that middle.
     """
-    selected = finite(ion)
-    centres = [centre for centre in (finite(target), middle) if centre is not None]
+    ion, target, lower, upper, whole = (
+        record.metadata.get(name, "")
+        for name in ("precursor_mz", *(f"isolation_window_{part}" for part in _WINDOW))
+    )
+    selected, centre = finite(ion), finite(target)
+    sizes = [size for part in (lower, upper, whole) if (size := finite(part)) is not None]
+    width = sum(sizes) if sizes else None
+    # The middle of the window is not given in mzXML; it is what the ion of a wide one is taken for.
+    centres = [] if centre is None else [centre]
+    if centres and len(sizes) == 2:
+        centres.append(centres[0] + (sizes[1] - sizes[0]) / 2)
     if width is not None and width > _WIDEST:
         wide = f"the isolation window is {width:g} m/z wide"
         if selected is None or not centres or min(abs(selected - at) for at in centres) <= _SAME:
@@ -189,47 +215,16 @@ def _isolated(ion: str, target: str, width: float | None, middle: float | None) 
                 f"{wide} and no ion of it is named, so no precursor is known; give spectra that a "
                 "program such as MS-DIAL assigned to ions"
             )
-            return Record({}, refusal=Failure("no_precursor", message, "read"))
-        warning = f"{wide}, so fragments of other ions may be among the peaks"
-        return Record({"precursor_mz": ion}, warnings=(warning,))
-    if ion or not target:
-        return Record({"precursor_mz": ion})
-    unknown = "" if width is not None else ", whose width is not given,"
-    note = f"the middle of the isolation window{unknown} is taken for the precursor: m/z {target}"
-    return Record({"precursor_mz": target}, assumptions=(note,))
-
-
-def _record(
-    fields: Mapping[str, str],
-    peaks: Callable[[], tuple[_Array, _Array]],
-    is_profile: bool,
-    precursor: Record,
-    n_precursors: int,
-    notes: tuple[str, ...] = (),
-) -> Record:
-    """What is known of a precursor with further fields, and with the peaks that can be decoded."""
-    metadata = {key: value for key, value in {**fields, **precursor.metadata}.items() if value}
-    mz = intensity = _NOTHING
-    trouble, said = "", []
-    try:
-        mz, intensity = peaks()
-    except BROKEN as error:
-        trouble = f"its peak arrays cannot be decoded ({' '.join(str(error).split())})"
-    if is_profile and not trouble and mz.size == intensity.size:
-        mz, intensity = pick_peaks(mz, intensity)
-        said.append(
-            "profile spectrum: peaks were picked as local maxima; centroid the file instead"
+            record.refusal = Failure("no_precursor", message, "read")
+            record.metadata["precursor_mz"] = ""
+        else:
+            record.warnings.append(f"{wide}, so fragments of other ions may be among the peaks")
+    elif target and not ion:
+        unknown = "" if width is not None else ", whose width is not given,"
+        record.assumptions.append(
+            f"the middle of the isolation window{unknown} is taken for the precursor: m/z {target}"
         )
-    if n_precursors > 1:
-        said.append(
-            f"the first of {n_precursors} precursors is used; fragments of the others may be among "
-            "the peaks"
-        )
-    return Record(
-        *(metadata, mz, intensity, trouble, (*said, *precursor.warnings)),
-        assumptions=(*notes, *precursor.assumptions),
-        refusal=precursor.refusal,
-    )
+        record.metadata["precursor_mz"] = target
 
 
 def _mzml_record(element: _Element, header: _Header) -> Record:
@@ -243,12 +238,12 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
     ]
     is_light = any("wavelength array" in terms for terms, _ in arrays)
     precursors = [*element.iterfind("{*}precursorList/{*}precursor")]
-    level, notes = values.get("ms level", ""), tuple[str, ...]()
+    level, assumptions = values.get("ms level", ""), list[str]()
     if not level.strip("0.") and "MS1 spectrum" in values:
         level = "1"
     elif not level.strip("0.") and ("MSn spectrum" in values or precursors):
         level = "2"
-        notes = ("the file gives no MS level; a spectrum with a precursor is read as MS2",)
+        assumptions.append("the file gives no MS level; a spectrum with a precursor is read as MS2")
     elif not level.strip("0."):  # images say 0; what has wavelengths is no mass spectrum
         level = "1" if level or is_light else ""
     metadata = {
@@ -269,7 +264,9 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
         metadata["analyzer"] = analysers.get(configuration, analysers.get("", ""))
         metadata["rtinseconds"], unit = _time_of(first)
         if metadata["rtinseconds"] and not unit:
-            notes += ("the file gives no unit of retention times; they are taken for minutes",)
+            assumptions.append(
+                "the file gives no unit of retention times; they are taken for minutes"
+            )
     if level == "1":
         precursors = []
     # An MS3 names the precursor of its precursor, too, whose level ProteoWizard says.
@@ -280,15 +277,11 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
     ]
     own = [one for one, at in zip(precursors, levels, strict=True) if at in {None, above}]
     precursors = own or precursors
-    precursor = Record({})
     if precursors:
-        fields, precursor = _mzml_precursor(precursors[0], header)
-        metadata |= fields
-    if precursors and _MOBILITY_STEP.fullmatch(native):
-        step = "one scan of ion mobility has few of the peaks; let the converter combine its scans"
-        precursor = replace(precursor, warnings=(step, *precursor.warnings))
+        metadata |= _mzml_precursor(precursors[0], header)
+    record = Record(metadata, assumptions=assumptions)
     peaks = partial(_mzml_peaks, [] if is_light else arrays)
-    return _record(metadata, peaks, "profile spectrum" in values, precursor, len(precursors), notes)
+    return _finished(record, peaks, "profile spectrum" in values, len(precursors))
 
 
 def _number(text: str) -> str:
@@ -308,8 +301,8 @@ def _time_of(scan: _Element) -> tuple[str, str]:
     return "", ""
 
 
-def _mzml_precursor(precursor: _Element, header: _Header) -> tuple[dict[str, str], Record]:
-    """Selected ion, isolation window and activation as fields, and what they give.
+def _mzml_precursor(precursor: _Element, header: _Header) -> dict[str, str]:
+    """Selected ion, isolation window and activation as fields.
 
     The collision energy is kept as a bare number although mzML calls it eV: converters write the
     normalised energy of Orbitraps there, which is how a bare number of theirs is understood.
@@ -317,15 +310,6 @@ def _mzml_precursor(precursor: _Element, header: _Header) -> tuple[dict[str, str
     window = header.terms(precursor.find("{*}isolationWindow"))
     ion = header.terms(precursor.find("{*}selectedIonList/{*}selectedIon"))
     activation = header.terms(precursor.find("{*}activation"))
-    target, *offsets = (
-        _number(window.get(f"isolation window {part}", ""))
-        for part in ("target m/z", "lower offset", "upper offset")
-    )
-    sizes = [size for offset in offsets if (size := finite(offset)) is not None]
-    at = finite(target)
-    middle = at + (sizes[1] - sizes[0]) / 2 if at is not None and len(sizes) == 2 else None
-    width = sum(sizes) if sizes else None
-    isolated = _isolated(_number(ion.get("selected ion m/z", "")), target, width, middle)
     ramp = [_number(activation.get(f"collision energy ramp {end}", "")) for end in ("start", "end")]
     energies = [
         f"{_number(activation[name])}{unit}"
@@ -338,10 +322,11 @@ def _mzml_precursor(precursor: _Element, header: _Header) -> tuple[dict[str, str
         "charge": ion.get("charge state", "").removesuffix(".0"),
         "collision_energy": "".join(energies[:1]),
         "fragmentation_mode": "; ".join(name for name, value in activation.items() if value == ""),
-        "isolation_window_target_mz": target,
-        "isolation_window_lower_offset": offsets[0],
-        "isolation_window_upper_offset": offsets[1],
-    }, isolated
+        "isolation_window_target_mz": _number(window.get("isolation window target m/z", "")),
+        "isolation_window_lower_offset": _number(window.get("isolation window lower offset", "")),
+        "isolation_window_upper_offset": _number(window.get("isolation window upper offset", "")),
+        "precursor_mz": _number(ion.get("selected ion m/z", "")),
+    }
 
 
 def _mzml_peaks(arrays: Sequence[tuple[Mapping[str, str], str | None]]) -> tuple[_Array, _Array]:
@@ -372,14 +357,10 @@ def _unpacked(text: str | None, packings: Sequence[str]) -> bytes:
     return content
 
 
-def _mzxml_record(scan: _Element, instrument: str) -> Record:
+def _mzxml_record(scan: _Element, header: _Header) -> Record:
     level, number = scan.get("msLevel", ""), scan.get("num", "")
     precursors = scan.findall("{*}precursorMz") if level != "1" else []
     precursor = precursors[0] if precursors else {}
-    ion = _number((precursors[0].text or "").strip()) if precursors else ""
-    width = _number(precursor.get("windowWideness", ""))
-    # The middle of the window is not given; it is what the ion of a wide one is taken for.
-    isolated = _isolated(ion, "", finite(width), None)
     time = seconds_of(scan.get("retentionTime", "").lower(), "s")
     metadata = {
         "identifier": f"scan={number}" if number else "",
@@ -392,13 +373,14 @@ def _mzxml_record(scan: _Element, instrument: str) -> Record:
         "precursor_scan": precursor.get("precursorScanNum", ""),
         "collision_energy": _number(scan.get("collisionEnergy", "")),
         "fragmentation_mode": precursor.get("activationMethod", ""),
-        "isolation_window_width": width,
+        "isolation_window_width": _number(precursor.get("windowWideness", "")),
         "filter string": scan.get("filterLine", ""),
-        "instrument": instrument,
+        "instrument": header.instrument,
+        "precursor_mz": _number((precursors[0].text or "").strip()) if precursors else "",
     }
     is_profile = scan.get("centroided", "1").lower() in {"0", "false"}
     peaks = partial(_mzxml_peaks, scan.find("{*}peaks"))
-    return _record(metadata, peaks, is_profile, isolated, len(precursors))
+    return _finished(Record(metadata), peaks, is_profile, len(precursors))
 
 
 def _mzxml_peaks(peaks: _Element | None) -> tuple[_Array, _Array]:
@@ -412,6 +394,13 @@ def _mzxml_peaks(peaks: _Element | None) -> tuple[_Array, _Array]:
     size = {"32": 4, "64": 8}[peaks.get("precision", "")]  # without it peaks mean nothing
     pairs = np.frombuffer(content, f"{order}f{size}").astype(np.float64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
+
+
+# What reads a record, the tag of its element, and further tags that take memory.
+_RECORDS: Final = {
+    "mzml": (_mzml_record, ("spectrum", "chromatogram", "offset")),
+    "mzxml": (_mzxml_record, ("scan",)),
+}
 
 
 def pick_peaks(mz: _Array, intensity: _Array) -> tuple[_Array, _Array]:

@@ -14,7 +14,7 @@ from duallgd_cli.spectra.cleaning import (
     precursor_decimals,
     resolved,
 )
-from duallgd_cli.spectra.formulas import FormulaLimits, hypothesis_of
+from duallgd_cli.spectra.formulas import FormulaLimits, from_text
 from duallgd_cli.spectra.types import UNIT_RESOLUTION, Feature
 from tests.made_spectra import made_spectrum, parsed
 from tests.made_xml import cv
@@ -193,8 +193,8 @@ def test_rounded_peaks_are_known_and_accurate_ones_never_taken_for_them(numbers,
 def test_a_rounded_precursor_widens_the_check_of_a_given_formula_and_is_said(tmp_path, pepmass):
     spectrum = judged(tmp_path, caffeine(pepmass))
 
-    found, inferred, other = (
-        hypothesis_of(Feature((spectrum,)), formula, adduct, FormulaLimits())
+    (found,), (inferred,), other = (
+        from_text(Feature((spectrum,)), formula, FormulaLimits(), adduct)
         for formula, adduct in (("C8H10N4O2", "[M+H]+"), ("C8H10N4O2", ""), ("C9H10N4O2", "[M+H]+"))
     )
 
@@ -207,7 +207,7 @@ def test_peaks_of_two_decimals_are_explained_within_their_rounding(tmp_path):
     rough, exact = (judged(tmp_path, caffeine(decimals=n)) for n in (2, 5))
 
     for one in (rough, exact):
-        hypothesis = hypothesis_of(Feature((one,)), "C8H10N4O2", "", FormulaLimits())
+        (hypothesis,) = from_text(Feature((one,)), "C8H10N4O2", FormulaLimits(), "")
         assert annotate(hypothesis).n_explained == 5
     assert (rough.peak_rounding_da, exact.warnings) == (0.005, ())
     assert "explained within 0.005, and confidence is not calibrated" in rough.warnings[0]

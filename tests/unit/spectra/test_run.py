@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from duallgd_cli.errors import ConfigError, UnreadableError
-from duallgd_cli.spectra.features import Inputs, count_spectra, group
+from duallgd_cli.spectra.features import Inputs, count_spectra, group, left_out
 from duallgd_cli.spectra.ms1 import valleys
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus, left_out
+from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus
 from tests import made_run
 from tests.made_run import Compound, compound, measure, mgf_of_run, mzml, mzxml
 from tests.made_spectra import made_spectrum
