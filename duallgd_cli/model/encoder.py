@@ -114,7 +114,7 @@ class FormulaTransformer(nn.Module):
         if isinstance(peaks, PackedBatch) and device not in _PADDED_ON:
             summary = self.packed_summary(peaks)
         else:
-            by_length = peaks.n_rows.argsort()
+            by_length = peaks.n_rows.argsort(stable=True)
             parts = by_length.split(_AT_ONCE if device == "cpu" else len(by_length))
             summary = torch.cat([self._summary(*peaks.padded(part)) for part in parts])
             summary = summary[by_length.argsort()]
