@@ -8,7 +8,7 @@ from duallgd_cli.data.prepared import load_molecules
 from duallgd_cli.data.structures import prepare_structures
 from duallgd_cli.errors import UnreadableError
 from recipes.carry import app, unpack
-from tests.made_prepared import bond_class
+from tests.made_prepared import bits_of, bond_class
 
 SMILES = "CCO C[N+](C)(C)CC(=O)[O-] Cn1c(=O)c2c(ncn2C)n(C)c1=O CC(=O)Oc1ccccc1C(=O)O FC(F)(F)Cl"
 
@@ -30,7 +30,7 @@ def test_what_is_packed_comes_back(prepared, tmp_path):
     for row, old in enumerate(order.tolist()):
         assert after.formula(row) == before.formula(old)
         assert bond_class(after, row).tolist() == bond_class(before, old).tolist()
-        assert after.bits_of(np.array([row]))[1].tolist() == before.bits_of([old])[1].tolist()
+        assert bits_of(after, row).tolist() == bits_of(before, old).tolist()
     assert (after.fold == before.fold[order]).all()
 
 
