@@ -283,8 +283,8 @@ def load_spectra(folder: Path) -> PreparedSpectra:
 
 def load_decoys(folder: Path, n_molecules: int) -> Decoys:
     """Memory-map the decoys of so many prepared molecules."""
-    owner = load_array(folder, DECOY_OF)
-    return Decoys(load_molecules(folder), np.searchsorted(owner, np.arange(n_molecules + 1)))
+    molecules, owner = load_molecules(folder), load_array(folder, DECOY_OF)
+    return Decoys(molecules, np.searchsorted(owner, np.arange(n_molecules + 1)))
 
 
 def load_array(folder: Path, name: str) -> NDArray[Any]:

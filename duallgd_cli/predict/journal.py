@@ -48,7 +48,14 @@ _SOURCES: Final = Structure._fields.index("sources")
 _SYNC_EVERY_S: Final = 0.5
 _MOST_FEATURES: Final = 1 << 40
 # What values of an unknown shape raise where they are taken for known ones.
-_UNKNOWN: Final = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_UNKNOWN: Final = (
+    AttributeError,
+    LookupError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -258,8 +265,10 @@ def _number(results: Results) -> int:
     return results[0].feature
 
 
-def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
+def read(names: Sequence[Path], *, partial: bool = False, alone: bool = False) -> FinishedRun:
     """All that a run computed, or with `partial` what is finished; for names see `journals_of`.
+
+    With `alone` a shard is whole without the others.
 
     Raises:
         UsageError: A journal is missing, damaged or unfinished, or belongs to another run or to
@@ -272,7 +281,7 @@ def read(names: Sequence[Path], *, partial: bool = False) -> FinishedRun:
     for path, header in zip(paths, headers, strict=True):
         if changed := first.differences(replace(header, shard=first.shard)):
             raise UsageError(f"{paths[0]} and {path} are of different runs: {changed}")
-    count = 0 if partial else Shard.parse(first.shard).count
+    count = 0 if partial or alone else Shard.parse(first.shard).count
     for shard in (f"{number}/{count}" for number in range(1, count + 1)):
         if shards.count(shard) != 1:
             problem = "given twice" if shard in shards else "absent"

@@ -151,7 +151,7 @@ def predict(
                         tell("predicting", len(together[0].spectra), together[0])
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
                     journal.finish(totals | inputs.runs)
-            finished = read([path], partial=True)  # a shard is whole alone
+            finished = read([path], alone=True)
             tell("writing", 0, None)
             _write_all(finished, summary, request)
         except KeyboardInterrupt:

@@ -154,6 +154,7 @@ NOW = b":%d," % FORMAT
         # an input that the header lacks
         (values(1, lambda line: line | {"spectra": [{"source": ["b", 0]}]}), ANOTHER),
         (values(1, lambda line: {"end": {"ms1": 0}}), ANOTHER),
+        (values(1, lambda line: {"end": {"cases": 1e999}}), ANOTHER),
     ],
 )
 def test_a_journal_that_is_damaged_or_of_another_version_is_refused(path, change, said):

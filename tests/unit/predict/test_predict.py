@@ -15,9 +15,10 @@ from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import Failure, MissingInputError, UnreadableError
+from duallgd_cli.errors import Failure, MissingInputError, UnreadableError, UsageError
 from duallgd_cli.formulas import FormulaSettings, RankedFormula, predicted_formulas
 from duallgd_cli.predict import settings
+from duallgd_cli.predict.journal import Journal
 from duallgd_cli.predict.run import predict
 from duallgd_cli.sources import Proposal
 from duallgd_cli.sources.known import GuideFiles
@@ -212,6 +213,24 @@ def test_a_feature_of_which_nothing_can_be_used_is_one_row(tmp_path):
     assert all(one == ["8", "ok", "2 3"] for one in of_each[1:])
     # Rows of a feature stand together.
     assert list(dict.fromkeys(row["index"] for row in apart)) == ["0", "2", "1"]
+
+
+def test_a_journal_that_was_damaged_on_the_way_is_not_taken_for_the_whole_run(
+    tmp_path, monkeypatch
+):
+    made, out, whole = mgf(tmp_path / "in.mgf", *TWELVE), tmp_path / "out.csv", Journal.finish
+
+    def damaged(journal, totals):
+        whole(journal, totals)
+        lines = journal.path.read_bytes().splitlines(keepends=True)
+        lines[2] = lines[2].replace(b"hypotheses", b"hypothesen")
+        journal.path.write_bytes(b"".join(lines))
+
+    monkeypatch.setattr(Journal, "finish", damaged)
+
+    with pytest.raises(UsageError, match="damaged after byte"):
+        predict(request(made, out), stub_model())
+    assert not out.exists()
 
 
 def test_several_files_keep_their_order_and_a_broken_one_is_a_row(tmp_path):
