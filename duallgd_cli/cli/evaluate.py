@@ -8,10 +8,11 @@ from typing import Any, Final
 import typer
 
 from duallgd_cli.cli import display, options
-from duallgd_cli.errors import UsageError
+from duallgd_cli.errors import UsageError, counted
 from duallgd_cli.evaluate.settings import MASSSPECGYM, EvaluateSettings
 from duallgd_cli.files import claim, require_input
 
+_ENOUGH: Final = 100  # spectra that probabilities are fitted to
 EPILOG = options.examples("""
 `duallgd evaluate --benchmark massspecgym`
 `duallgd evaluate --benchmark labelled.tsv --fold test --spectra-per-molecule 1 --samples 100`
@@ -154,9 +155,12 @@ def calibrate(
     from duallgd_cli.evaluate.calibrate import fit_weights_file
 
     ranking, held = fit_weights_file(weights, run, truth, output, keep_ranking=keep_ranking)
+    n_spectra = counted(ranking.n_spectra, "spectrum", "spectra")
+    if ranking.n_spectra < _ENOUGH:
+        few = f"warning: {n_spectra} are too few for probabilities that mean something; "
+        typer.echo(f"{few}{_ENOUGH} are enough", err=True)
     typer.echo(
-        f"{ranking.n_spectra} spectra, cross-validated: "
-        f"top-1 {held.top1:.3f}, top-10 {held.top10:.3f}",
+        f"{n_spectra}, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}",
         err=True,
     )
     tables = {

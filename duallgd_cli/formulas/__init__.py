@@ -122,7 +122,10 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
         adducts = [one for one in ADDUCTS if spectrum.polarity in (0, one.polarity)]
     mz, rounding_da = spectrum.precursor_mz, spectrum.precursor_rounding_da
     if mz is None:
-        message = "no precursor m/z is given, so no formula can be looked for; add it to the file"
+        message = (
+            "no usable precursor m/z is given, so no formula can be looked for; add or correct it "
+            "in the file"
+        )
         return Failure("no_precursor", message, "formula")
     if rounding_da > _COARSEST_DA:
         message = (

@@ -303,7 +303,12 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
             beside = sorted(name.parent.glob(f"*{ENDING}"))
             shards = [one for one in beside if one.name == whole or one.name.startswith(part)]
         if not shards:
-            raise UsageError(f"{name} has no journal beside it; name the {ENDING} files to join")
+            what = (
+                "has no journal beside it"
+                if name.exists()
+                else "does not exist, nor a journal of it"
+            )
+            raise UsageError(f"{name} {what}; name the output of a run or its {ENDING} files")
         journals += shards
     return list(dict.fromkeys(journals))
 

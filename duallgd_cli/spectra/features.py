@@ -142,9 +142,12 @@ def _by_id(items: Iterable[Spectrum], has_ids: bool) -> Iterator[Feature]:
     for name, features in by_id.items():
         reasons = dict.fromkeys(_apart(features[0][0], other[0]) for other in features[1:])
         if reasons and len(by_id) == 1 and "precursor m/z" in reasons:
-            warning = f"all spectra of the file have FEATURE_ID {clip(name)}, which groups none of "
+            warning = f"FEATURE_ID {clip(name)}, the only one of the file, is of several precursors"
             alone = sorted((one for entry in held for one in entry), key=lambda s: s.source.index)
-            held = [[one.warned(f"{warning}them") if one.feature_id else one] for one in alone]
+            held = [
+                [one.warned(f"{warning} and groups none") if one.feature_id else one]
+                for one in alone
+            ]
         elif what := " and ".join(reason for reason in reasons if reason != _LEVEL):
             warning = f"spectra of FEATURE_ID {clip(name)} differ in {what} and are read apart"
             for members in features:

@@ -99,7 +99,7 @@ def _checked(
     """See `from_text`; the precursor is taken as it is, and RefusedError says why not."""
     spectrum, mz = feature.first, feature.first.precursor_mz
     if mz is None:
-        raise _refused("no_precursor", "no precursor m/z is given; add it to the file")
+        raise _refused("no_precursor", "no usable precursor m/z is given; correct it in the file")
     ppm = limits.precursor_ppm + spectrum.precursor_rounding_da / mz * 1e6
     adduct = parse_adduct(adduct_text) if adduct_text else None
     if isinstance(adduct, Failure):

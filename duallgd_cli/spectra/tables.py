@@ -409,7 +409,7 @@ class FeatureTable:
         rows = ", ".join(self.rows[place].name for place in sorted(unseen)[:_SHOWN])
         lacking = f" (features {', '.join(map(clip, without[:_SHOWN]))})" if without else ""
         logger.warning(
-            "%s; without a spectrum are %s%s, in no row are %s%s",
+            "%s; without a spectrum: %s%s; in no row: %s%s",
             text, counted(len(unseen), "row"), f" (rows {clip(rows)})" if rows else "",
             counted(len(without), "feature"), lacking,
         )  # fmt: skip

@@ -135,7 +135,7 @@ def test_a_table_comes_back_with_its_own_columns_first(duallgd, quant, tmp_path)
 
     done = duallgd("predict", quant, *given, *FEW)
 
-    said = "quant.csv: 2 features joined (2 by id); without a spectrum are 1 row (rows 8)"
+    said = "quant.csv: 2 features joined (2 by id); without a spectrum: 1 row (rows 8)"
     assert said in done.err
     for name in ("OUT.csv", "OUT.features.csv", "OUT.mzmine.csv", "OUT.csv.run.json"):
         assert f"`{name}`" in page  # a program goes by it

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 from duallgd_cli.checkpoint.format import Checkpoint, load, save
+from duallgd_cli.cli import app
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import UsageError
 from duallgd_cli.evaluate.calibrate import fit_weights_file, scored_cases, truths_of
@@ -104,3 +106,14 @@ def test_a_truth_that_does_not_name_one_structure_is_refused(folder, rows, said)
 
     with pytest.raises(UsageError, match=said):
         fitted(folder, folder / "odd.tsv")
+
+
+def test_the_command_says_that_three_spectra_are_too_few(folder):
+    table, out = truth(folder), folder / "new.safetensors"
+    arguments = [folder / "w.safetensors", "--run", folder / "out.csv", "--truth", table, "-o", out]
+
+    done = CliRunner().invoke(app, ["calibrate", *map(str, arguments)])
+
+    assert done.exit_code == 0
+    assert "warning: 3 spectra are too few for probabilities that mean something" in done.stderr
+    assert load(out).ranking["n_spectra"] == 3

@@ -108,7 +108,7 @@ def test_spectra_of_one_ion_are_read_together():
 @pytest.mark.parametrize(
     ("change", "status", "words"),
     [
-        ({"precursor_mz": None}, "no_precursor", "no precursor m/z"),
+        ({"precursor_mz": None}, "no_precursor", "no usable precursor m/z"),
         ({"adduct_text": "[M]+."}, "unsupported_adduct", "a radical ion is not supported"),
         ({"adduct_text": "", "charge": 2}, "unsupported_adduct", "charge +2"),
         ({"precursor_mz": 2500.0}, "no_formula", "2000 Da at most"),

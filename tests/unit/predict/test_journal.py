@@ -244,7 +244,7 @@ def test_journals_are_found_by_the_name_of_the_output(tmp_path):
 
     assert journals_of([tmp_path / "out.csv"]) == shards
     assert journals_of([shards[0], tmp_path / "out.csv"]) == shards
-    with pytest.raises(UsageError, match="no journal beside it"):
+    with pytest.raises(UsageError, match="nor a journal of it"):
         journals_of([tmp_path / "other.csv"])
     with pytest.raises(UsageError, match="there is no journal"):
         read([tmp_path / "x.journal.jsonl"])

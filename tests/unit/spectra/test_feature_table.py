@@ -100,7 +100,7 @@ def test_rows_of_several_formulas_are_one_feature(tmp_path, caplog):
     assert found.first.warnings == (
         "the table of features has [M + H]+ for it and in further rows [M + Na]+",
     )
-    assert "without a spectrum are 1 row (rows 8)" in caplog.text
+    assert "without a spectrum: 1 row (rows 8)" in caplog.text
 
 
 PLAIN = "id,mz,rt_seconds,adduct\n1,195.0877,60,[M+H]+\n2,195.0877,95,[M+H]+\n3,301.1,60,\n"
@@ -162,8 +162,8 @@ def test_what_does_not_join_is_said(tmp_path, caplog):
     list(table.applied([feature("1"), feature("8", 500.0), feature("", 301.1, 60.0)]))
 
     assert (
-        "quant.csv: 2 features joined (1 by id, 1 by m/z and RT); without a spectrum are 1 row "
-        "(rows 2), in no row are 1 feature (features 8)"
+        "quant.csv: 2 features joined (1 by id, 1 by m/z and RT); without a spectrum: 1 row "
+        "(rows 2); in no row: 1 feature (features 8)"
     ) in caplog.text
 
     caplog.set_level(logging.INFO)

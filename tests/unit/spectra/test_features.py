@@ -85,7 +85,7 @@ def test_an_id_that_all_spectra_of_a_file_have_groups_none_of_them():
     items = [spectrum(n, "1", mz=mz) for n, mz in enumerate((181.05, 195.08765, 181.05, 301.14))]
 
     assert indices(items) == [[0], [1], [2], [3]]
-    said = ("all spectra of the file have FEATURE_ID 1, which groups none of them",)
+    said = ("FEATURE_ID 1, the only one of the file, is of several precursors and groups none",)
     assert {one.first.warnings for one in group(items)} == {said}
 
 

@@ -47,7 +47,7 @@ REFUSED = {
         ("C9H8O4", 91.0284, "", "charge +2", 10, {"charge": 2, "polarity": 1}),
     ),
     "no_precursor": (
-        ("C9H8O4", None, "[M+H]+", "no precursor m/z is given; add it to the file"),
+        ("C9H8O4", None, "[M+H]+", "no usable precursor m/z is given; correct it in the file"),
     ),
     "unsupported_element": (
         ("C9H7NaO4", 203.0315, "[M+H]+", "Na|C N O P S F Cl Br I B Si Se H|leave out the atoms of"),
