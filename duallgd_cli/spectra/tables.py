@@ -95,8 +95,8 @@ def read_table(path: str) -> dict[str, Rows]:
     for line in lines:
         if line.fault:
             raise UnreadableError(f"{path}, line {line.number}: {line.fault}")
-        cells = zip(header, line.cells, strict=True)
-        table.append({name: cell for name, cell in cells if name in kept})
+        every = zip(header, line.cells, strict=True)
+        table.append({name: cell for name, cell in every if name in kept})
     score = _score_column(table, next(iter(identifiers))) if formula else ("", 0.0)
     by_column: dict[str, Rows] = {written[at]: {} for at in identifiers.values()}
     for cells in table:
