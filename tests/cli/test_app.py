@@ -123,8 +123,10 @@ def test_a_bug_is_a_sentence_and_shows_its_traceback_to_who_asks(fail, monkeypat
 def test_ctrl_c_while_the_command_line_loads_is_one_sentence(where, said):
     program = (
         f"import os, signal, time; {START}from duallgd_cli import __main__\n"
+        # In naps: a signal that comes just before one wakes the next.
+        "def wait(): [time.sleep(0.1) for _ in range(36_000)]\n"
         "def stop(name='prepare_environment', *_):\n"
-        f"    if name == {where!r}: os.kill(os.getpid(), signal.SIGINT); time.sleep(3600)\n"
+        f"    if name == {where!r}: os.kill(os.getpid(), signal.SIGINT); wait()\n"
         "class Finder: find_spec = stop\n"
         "sys.meta_path.insert(0, Finder)\n"
         "__main__.prepare_environment = stop\n"
