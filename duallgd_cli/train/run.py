@@ -81,6 +81,8 @@ def run_training(
     }
     ranks = runtime.rank, runtime.world_size
     with process_group(runtime):
+        if not settings.steps:  # the weights that it starts from
+            return Run(model, settings, out, runtime, on_step, record).save()
         if settings.stage == "decoder":
             judges = None if held_out is None else load_molecules(held_out)
             stages = []

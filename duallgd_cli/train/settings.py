@@ -89,7 +89,7 @@ class TrainingSettings:
     Attributes:
         stage: Which part is trained.
         seed: Random seed.
-        steps: Optimiser steps of the whole run.
+        steps: Optimiser steps of the whole run; 0 keeps the weights that it starts from.
         optimiser: Learning rate and friends.
         data: Batches.
         checkpoint_every: Steps between saved states.
@@ -107,7 +107,8 @@ class TrainingSettings:
     log_every: int = 20
 
     def __post_init__(self) -> None:
-        require_range(self, "steps", "checkpoint_every", "validate_every", "log_every", least=1)
+        require_range(self, "checkpoint_every", "validate_every", "log_every", least=1)
+        require_range(self, "steps", least=0)
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,11 @@ class RecipeSettings:
             self.large is None or self.large.min_atoms <= largest,
             f"large.min_atoms must be at most decoder.training.data.max_atoms, {largest}",
         )
+        for stage, start in (("decoder", "start"), ("encoder", "encoder_start")):
+            require(
+                bool(getattr(self, stage).training.steps or getattr(self, start)),
+                f"{stage}.training.steps 0 keeps the weights of {start}, which names no file",
+            )
         require_range(self, "validation", least=0, below=1)
         require_range(self, "cations", "seed", least=0)
         require_range(self, "evidence_steps", "contrast_steps", least=1)

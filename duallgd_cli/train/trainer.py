@@ -226,7 +226,7 @@ class Run(_Steps):
                     if asked.is_set():
                         raise KeyboardInterrupt
             except KeyboardInterrupt:
-                self._save()
+                self.save()
                 raise InterruptedRunError(
                     f"stopped at step {self.progress.step} of {self.settings.steps}; run the same "
                     f"command to go on, weights so far are {self.out / MODEL}"
@@ -241,7 +241,7 @@ class Run(_Steps):
                 ) from None
             finally:
                 made.close()
-        return self._save()
+        return self.save()
 
     def _resumed(self) -> _Progress:
         """Take up the state in the run's folder, if there is one, of this run and whole."""
@@ -298,7 +298,7 @@ class Run(_Steps):
                 if not self.runtime.rank:
                     save(self.out / BEST, self._checkpoint(), torch.float16)
         if is_saved:
-            self._save()
+            self.save()
 
     def _collect(self) -> None:
         """Fetch the figures of all steps; comes before every save, for weights that are numbers."""
@@ -320,7 +320,7 @@ class Run(_Steps):
         record = self.record | asdict(progress) | {"seconds": round(progress.seconds, 1)}
         return Checkpoint(self.sizes, dict(self.averaged.state_dict()), record)
 
-    def _save(self) -> Checkpoint:
+    def save(self) -> Checkpoint:
         """Write the state to resume from and the averaged model."""
         self._collect()
         checkpoint = self._checkpoint()

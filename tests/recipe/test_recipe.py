@@ -297,6 +297,10 @@ def test_two_ranks_follow_a_recipe_together(tmp_path, train):
         ({"validation": 1.5}, "validation must be"),
         ({"decoder": {"training": {"stpes": 4}}}, "unknown setting decoder.training.stpes"),
         ({"joint": {"training": {"steps": 4}}}, "unknown setting joint"),
+        (
+            {"encoder": {"training": {"steps": 0}}},
+            "keeps the weights of encoder_start, which names no",
+        ),
         ({"decoder": {"training": {"data": {"max_atoms": 9}}}}, "large.min_atoms must .* 9"),
         ({"draws": [{"samples": 0}]}, r"draws\[0\]: samples must be at least 1"),
         ({"draws": []}, "draws must hold a run"),

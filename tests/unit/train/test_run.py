@@ -156,6 +156,18 @@ def test_every_stage_has_the_losses_of_its_seed_and_resumes_exactly(
             assert list(figures(whole, name)) == [3]
 
 
+@pytest.mark.parametrize("stage", PARTS)
+def test_without_a_step_the_weights_are_kept_and_no_data_are_looked_at(tmp_path, data, stage):
+    folder = data / ("spectra" if stage == "encoder" else "structures")
+    start = trained(folder, tmp_path / "start", stage)
+
+    kept = trained(folder, tmp_path, stage, steps=0, start=tmp_path / "start" / MODEL)
+
+    for name, tensor in parts(load(tmp_path / MODEL), PARTS[stage]).items():
+        torch.testing.assert_close(tensor, start.tensors[name], atol=1e-3, rtol=1e-3)
+    assert (kept.record["step"], (tmp_path / "metrics.jsonl").exists()) == (0, False)
+
+
 @pytest.mark.parametrize("is_asked_for", [False, True])
 def test_layers_are_compiled_where_that_is_asked_for(tmp_path, data, monkeypatch, is_asked_for):
     compiled, runtime = [], replace(cpu(), compile=is_asked_for)
