@@ -127,7 +127,7 @@ def test_a_file_that_would_be_misread_is_refused_in_a_sentence(tmp_path, text, r
         (OptimiserSettings, {"ema": 1.0}),
         (TrainingData, {"pairs_per_batch": 0, "clean_share": 1.5, "simulated_share": -0.5}),
         (TrainingData, {"workers": -1}),
-        (TrainingSettings, {"steps": 0, "checkpoint_every": -5}),
+        (TrainingSettings, {"steps": -1, "checkpoint_every": -5}),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(settings, values):
