@@ -23,6 +23,7 @@ from duallgd_cli.chem.building_blocks import KnownEnds
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.joining import known_halves
 from duallgd_cli.chem.molecule import Mol, is_internal_salt, is_zwitterion, read_back
+from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data.fragmentation import (
     BY_CHANCE,
     CARRIED,
@@ -40,7 +41,6 @@ from duallgd_cli.data.fragmentation import (
     fragments_of_isomers,
     measured_intensity,
 )
-from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.sources import Query
 from duallgd_cli.spectra.types import AnnotatedSpectrum, instrument_index
@@ -203,8 +203,7 @@ class FragmentScorer:
         alike = defaultdict[int, dict[str, MolecularGraph]](dict)  # by number of bonds
         for smiles, mol in molecules:
             if smiles not in values:
-                parts = read_back(mol)
-                graph = graph_of_bonds(parts.formula, parts.bond_class)
+                graph, _ = read_back(mol)
                 alike[len(graph.pair)][smiles] = graph
         values.update((smiles, [0.0, 0.0]) for smiles in alike.pop(0, ()))
         for together in alike.values():

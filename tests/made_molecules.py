@@ -1,10 +1,13 @@
 """Builders shared by the chemistry tests: molecules, shuffled and damaged bond matrices."""
 
+from typing import NamedTuple
+
 import numpy as np
 
+from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
-from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.chem.valence import pairs
+from duallgd_cli.chem.molecule import disassemble, formula_of
+from duallgd_cli.chem.valence import pair_index, pairs
 
 # One molecule for each kind of hydrogen, charge or Kekule question that assembly has to answer.
 QUESTIONS = {
@@ -40,8 +43,24 @@ QUESTIONS = {
 }  # fmt: skip
 
 
-def disassembled(smiles):
-    return disassemble(parse_smiles(smiles))
+class Parts(NamedTuple):
+    """A molecule as a matrix of bonds describes it."""
+
+    formula: Formula
+    atom_class: np.ndarray  # (N,)
+    bond_class: np.ndarray  # of all pairs, (M,)
+    order: np.ndarray  # RDKit's index of each atom, (N,)
+
+
+def disassembled(molecule):
+    """The parts of a molecule or a SMILES."""
+    mol = parse_smiles(molecule) if isinstance(molecule, str) else molecule
+    graph, order = disassemble(mol)
+    n = len(order)
+    bond_class = np.zeros(n * (n - 1) // 2, np.int64)
+    bond_class[pair_index(*graph.pair.T, n)] = graph.bond_class
+    assert graph.hydrogens == formula_of(mol).hydrogens
+    return Parts(formula_of(mol), graph.element, bond_class, order)
 
 
 def another_order(atom_class, rng):

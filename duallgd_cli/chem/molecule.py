@@ -6,7 +6,6 @@ whole, are the unknowns of a small exact-sum problem; it is solved cheapest answ
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import chain, combinations, islice, product
@@ -33,12 +32,12 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles
 from duallgd_cli.chem.valence import (
     TIERS,
+    MolecularGraph,
     Skeleton,
     State,
     bonds_of,
     match,
     members,
-    pairs,
     ring_systems,
     states,
 )
@@ -75,7 +74,7 @@ _DRAFT_BOND: Final = (
 _EXPRESSIBLE: Final = {*_DRAFT_BOND[BOND_SINGLE:BOND_AROMATIC], Chem.BondType.AROMATIC}
 # Bond classes by twice the bond order.
 _CLASS_OF: Final = np.array(
-    [BOND_NONE, BOND_NONE, BOND_SINGLE, BOND_AROMATIC, BOND_DOUBLE, BOND_NONE, BOND_TRIPLE], np.int8
+    [BOND_NONE, BOND_NONE, BOND_SINGLE, BOND_AROMATIC, BOND_DOUBLE, BOND_NONE, BOND_TRIPLE]
 )
 # Bounds on the states of a ring system that are listed, on those of them whose Kekule form is
 # looked for, and on what has one; and on answers. Far above what molecules need.
@@ -110,21 +109,11 @@ class _Option(NamedTuple):
 _Unit: TypeAlias = tuple[Sequence[int], Sequence[_Option]]  # atoms, and ways to complete them
 
 
-@dataclass(frozen=True, eq=False)
-class Disassembled:
-    """A molecule as the network sees it."""
+def disassemble(mol: Chem.Mol) -> tuple[MolecularGraph, NDArray[np.int64]]:
+    """The graph of a sanitised molecule, and RDKit's index of each of its atoms, (N,).
 
-    formula: Formula  # with the net charge
-    atom_class: NDArray[np.int64]  # element of each row, (N,); equals that of the formula
-    bond_class: NDArray[np.int8]  # of each pair, (M,)
-    order: NDArray[np.int64]  # RDKit's index of each row, (N,)
-
-
-def disassemble(mol: Chem.Mol) -> Disassembled:
-    """Turn a sanitised molecule into its formula and bond classes.
-
-    Rows are sorted by element; within an element they follow the traversal of the canonical
-    SMILES without stereochemistry, so that the result is a function of the molecule alone.
+    Within an element atoms follow the traversal of the canonical SMILES without stereochemistry, so
+    that the graph is a function of the molecule alone.
 
     Raises:
         UnsupportedElementError: An element outside the vocabulary.
@@ -138,22 +127,21 @@ def disassemble(mol: Chem.Mol) -> Disassembled:
     return read_back(flat)
 
 
-def read_back(mol: Chem.Mol) -> Disassembled:
+def read_back(mol: Chem.Mol) -> tuple[MolecularGraph, NDArray[np.int64]]:
     """What `disassemble` gives of a molecule that a bond matrix can express.
 
     It must have been named last by `canonical_smiles`, whose order of the atoms is taken.
     """
-    formula = formula_of(mol)
     # Looked up one by one: RDKit's own iteration is several times slower.
     atoms = map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))
     element = np.array([INDEX_OF_NUMBER[atom.GetAtomicNum()] for atom in atoms], dtype=np.int64)
     text = mol.GetProp("_smilesAtomOutputOrder")  # such as [2,0,1,]
     traversal = np.array([int(number) for number in text[1:-1].split(",") if number])
     order = traversal[np.argsort(element[traversal], kind="stable")]
-    low, high = pairs(order.size)
-    bond_order = Chem.GetAdjacencyMatrix(mol, useBO=True, force=True)[order[low], order[high]]
-    bond_class = _CLASS_OF[(2 * bond_order).astype(np.int64)]
-    return Disassembled(formula, element[order], bond_class, order)
+    bond_order = Chem.GetAdjacencyMatrix(mol, useBO=True, force=True)[order][:, order]
+    pair = np.argwhere(np.triu(bond_order))
+    bond_class = _CLASS_OF[(2 * bond_order[tuple(pair.T)]).astype(np.int64)]
+    return MolecularGraph(element[order], pair, bond_class, formula_of(mol).hydrogens), order
 
 
 def assemble(

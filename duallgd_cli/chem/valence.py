@@ -72,6 +72,16 @@ def pair_index(low: I, high: I, n: int) -> I:
     return low * (2 * n - low - 1) // 2 + high - low - 1
 
 
+@dataclass(frozen=True, eq=False)
+class MolecularGraph:
+    """Heavy atoms, sorted by element, their bonds and the number of hydrogens."""
+
+    element: NDArray[np.int64]  # index of each atom's element, (N,)
+    pair: NDArray[np.int64]  # atoms of each bond, ascending, (b, 2)
+    bond_class: NDArray[np.int64]  # of each bond, 1 to 4, (b,)
+    hydrogens: int  # in the whole molecule
+
+
 @dataclass(frozen=True)
 class Skeleton:
     """Heavy atoms and the bonds between them; hydrogens and charges not yet known."""

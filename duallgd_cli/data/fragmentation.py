@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import ADDUCTS, BY_NAME
 from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, LOWEST_VALENCES, N_ELEMENTS, N_HEAVY
-from duallgd_cli.chem.valence import pairs
+from duallgd_cli.chem.valence import MolecularGraph, pairs
 from duallgd_cli.data.molecular_graph import (
     N_ATOM_TYPES,
     N_GROUP_FEATURES,
-    MolecularGraph,
     atom_groups,
     atom_types,
+    cutting_cost,
+    to_hetero,
 )
 from duallgd_cli.spectra.annotation import excess
 from duallgd_cli.spectra.types import INSTRUMENTS
@@ -124,7 +125,7 @@ def fragments_of_isomers(
     # All of them as one graph that falls apart.
     ends = (pair + n * np.arange(m)[:, None, None]).reshape(-1, 2)
     graph = MolecularGraph(element.ravel(), ends, bond_class.ravel(), graphs[0].hydrogens)
-    bond_cost = graph.cost.reshape(m, b)
+    bond_cost = cutting_cost(graph).reshape(m, b)
     under, closures = _spanning_trees(pair, ends, n)
     one, other = pairs(b)
     if n_pairs < one.size:
@@ -336,8 +337,8 @@ def _described(
     inner = _times(within * (bonded.sum(1)[molecule] - to_inside), of_each, atoms)
     outer = _times((1 - within) * to_inside, of_each, atoms)
     classes = graph.bond_class[:, None] == np.arange(1, BOND_AROMATIC + 1)
-    to_hetero = graph.to_hetero & (graph.bond_class == 1)
-    bonds = np.column_stack([classes, to_hetero]).astype(np.float32).reshape(m, -1, 5)
+    has_hetero = to_hetero(graph) & (graph.bond_class == 1)
+    bonds = np.column_stack([classes, has_hetero]).astype(np.float32).reshape(m, -1, 5)
     kept = _times(within, of_each, types)
     counts = np.stack([kept, types.sum(1)[molecule] - kept], 1)  # (C, 2, N_ATOM_TYPES)
     ramps = np.minimum(counts[:, :, None] / _TYPE_STEPS[:, None], 1).reshape(len(kept), -1)

@@ -3,16 +3,13 @@
 N atoms, b bonds.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import BOND_AROMATIC, HYDROGEN, INDEX, N_HEAVY
-from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.valence import bonds_of
+from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data.prepared import Molecules
 
 # What cutting a bond costs: by class, and less where a heteroatom is at one end.
@@ -26,27 +23,6 @@ N_GROUP_FEATURES: Final = 10
 N_ATOM_TYPES: Final = 18
 
 
-@dataclass(frozen=True, eq=False)
-class MolecularGraph:
-    """Heavy atoms, their bonds and the number of hydrogens."""
-
-    element: NDArray[np.int64]  # index of each atom's element, (N,)
-    pair: NDArray[np.int64]  # atoms of each bond, (b, 2)
-    bond_class: NDArray[np.int64]  # of each bond, 1 to 4, (b,)
-    hydrogens: int  # in the whole molecule
-
-    @cached_property
-    def to_hetero(self) -> NDArray[np.bool_]:
-        """Bonds that are not aromatic and have a heteroatom at one end, (b,)."""
-        has_hetero = (self.element[self.pair] != 0).any(1)
-        return np.asarray(has_hetero & (self.bond_class != BOND_AROMATIC))
-
-    @property
-    def cost(self) -> NDArray[np.float32]:
-        """Of cutting each bond, (b,)."""
-        return (_COST[self.bond_class] - _HETERO_DISCOUNT * self.to_hetero).astype(np.float32)
-
-
 def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
     """One of the prepared molecules, by its row."""
     start, stop = molecules.bond_offset[molecule : molecule + 2]
@@ -58,10 +34,15 @@ def graph_of(molecules: Molecules, molecule: int) -> MolecularGraph:
     )
 
 
-def graph_of_bonds(formula: Formula, bond_class: NDArray[np.integer]) -> MolecularGraph:
-    """A molecule by the classes of all pairs of its formula's atoms, (M,)."""
-    bonds = np.array(bonds_of(formula.n_heavy, bond_class), np.int64).reshape(-1, 3)
-    return MolecularGraph(formula.atom_class, bonds[:, :2], bonds[:, 2], formula.hydrogens)
+def to_hetero(graph: MolecularGraph) -> NDArray[np.bool_]:
+    """Bonds that are not aromatic and have a heteroatom at one end, (b,)."""
+    has_hetero = (graph.element[graph.pair] != 0).any(1)
+    return np.asarray(has_hetero & (graph.bond_class != BOND_AROMATIC))
+
+
+def cutting_cost(graph: MolecularGraph) -> NDArray[np.float32]:
+    """Of each bond, (b,)."""
+    return (_COST[graph.bond_class] - _HETERO_DISCOUNT * to_hetero(graph)).astype(np.float32)
 
 
 def atom_groups(graph: MolecularGraph) -> NDArray[np.float32]:

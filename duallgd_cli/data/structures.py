@@ -26,8 +26,8 @@ from duallgd_cli.chem.identity import (
     parse_smiles,
     smiles_of_inchi,
 )
-from duallgd_cli.chem.molecule import disassemble
-from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
+from duallgd_cli.chem.molecule import disassemble, formula_of
+from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data.prepared import FOLDS, in_blocks, offsets, write_blocks, write_report
 from duallgd_cli.errors import (
     DuallgdError,
@@ -203,11 +203,10 @@ def _ending(path: Path) -> str:
 
 def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:
     """Atoms, bonds and fingerprint of one sanitised molecule without stereo; see `_prepare_row`."""
-    parts = disassemble(mol)
-    if not 2 <= parts.formula.n_heavy <= MAX_HEAVY_ATOMS:
+    graph, _ = disassemble(mol)
+    if not 2 <= len(graph.element) <= MAX_HEAVY_ATOMS:
         raise UnreadableError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
-    graph = graph_of_bonds(parts.formula, parts.bond_class)
-    return PreparedMolecule(parts.formula, graph, fingerprint(mol), inchikey_block(mol))
+    return PreparedMolecule(formula_of(mol), graph, fingerprint(mol), inchikey_block(mol))
 
 
 def pack(molecules: Sequence[PreparedMolecule]) -> dict[str, NDArray[np.generic]]:

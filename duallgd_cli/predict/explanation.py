@@ -21,7 +21,6 @@ from duallgd_cli.data.fragmentation import (
     explaining_fragments,
     fragments_of_isomers,
 )
-from duallgd_cli.data.molecular_graph import graph_of_bonds
 from duallgd_cli.errors import FormulaError, MoleculeError
 from duallgd_cli.formulas.peaks import isotope_ratios
 from duallgd_cli.results import ExplainedPeak
@@ -92,7 +91,7 @@ def fragments_of(
         whole = None
     if whole is None or not isinstance(ion, Adduct):
         return [], []
-    graph = graph_of_bonds(whole.formula, whole.bond_class)
+    graph, order = whole
     if not len(graph.pair):
         return [], []
     found = fragments_of_isomers([graph], SCORED_TRIPLES)
@@ -105,7 +104,7 @@ def fragments_of(
         rows, which, _ = explaining_fragments(found, carried, np.stack([f.array for _, f in known]))
         for row, fragment in zip(rows.tolist(), which.tolist(), strict=True):
             place = known[row][0]
-            atoms = whole.order[found.inside[fragment]].tolist()
+            atoms = order[found.inside[fragment]].tolist()
             explained.append((place, sorted(atoms)))
             mz = peaks[place].mz / (1 + 1e-6 * peaks[place].ppm)
             expected.append((mz, float(height[fragment])))

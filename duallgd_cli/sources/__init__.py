@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.data.molecular_graph import MolecularGraph
 from duallgd_cli.sources.known import Known
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 

@@ -24,8 +24,8 @@ from duallgd_cli.chem.elements import (
     VALENCES,
 )
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.valence import pair_index
-from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of
+from duallgd_cli.chem.valence import MolecularGraph, pair_index
+from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.prepared import Molecules, offsets
 from duallgd_cli.errors import UsageError, WeightsError
 from duallgd_cli.runtime import in_order

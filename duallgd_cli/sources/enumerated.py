@@ -26,7 +26,7 @@ from duallgd_cli.chem.identity import (
 )
 from duallgd_cli.chem.joining import together
 from duallgd_cli.chem.molecule import Mol
-from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.scores import FragmentScorer
 from duallgd_cli.sources import ANALOGUES, DATABASE, LIBRARY, Proposal, Query

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.molecular_graph import MolecularGraph
+from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.errors import UsageError, clip, quote
 from duallgd_cli.files import require_file, sha256
 from duallgd_cli.runtime import databases_folder

@@ -17,7 +17,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS, MAX_HEAVY_ATOMS, N_ELEME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
 from duallgd_cli.chem.molecule import Mol, disassemble, formula_of, require_expressible
-from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of_bonds
+from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data.structures import StructureRow, reason_of
 from duallgd_cli.errors import FormulaError, MoleculeError, clip, counted
 from duallgd_cli.spectra.annotation import index_ranges
@@ -111,8 +111,7 @@ class Analogues:
         """
         near = self._atoms_apart(formula) <= _MOST_DIFFERENT * sum(formula.counts[:N_HEAVY])
         rows, alike = self._most_alike(probability, formula, allowed & near, _CHANGED)
-        parts = (disassemble(parse_smiles(self.smiles[row])) for row in rows)
-        graphs = (graph_of_bonds(each.formula, each.bond_class) for each in parts)
+        graphs = (disassemble(parse_smiles(self.smiles[row]))[0] for row in rows)
         return list(zip(alike.tolist(), graphs, strict=True))
 
     def near(

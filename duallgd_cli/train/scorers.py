@@ -29,6 +29,7 @@ from torch.nn.functional import (
 from duallgd_cli.checkpoint.format import load, load_strictly
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data.fragmentation import (
     BY_CHANCE,
     CARRIED,
@@ -42,7 +43,7 @@ from duallgd_cli.data.fragmentation import (
     fragments_of_isomers,
     measured_intensity,
 )
-from duallgd_cli.data.molecular_graph import MolecularGraph, graph_of, graph_of_bonds
+from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.data.peaks import prepared_batch
 from duallgd_cli.data.prepared import (
     DECOY_OF,
@@ -297,8 +298,7 @@ def decoys_of(
     decoys = [decoy for _, decoy in best if charge_free_smiles(decoy) != name]
     further = generator.permutation(np.arange(_FIRST, max(_FIRST, len(decoys))))
     chosen = decoys[:_FIRST] + [decoys[row] for row in further[: _MADE - _FIRST]]
-    parts = map(disassemble, chosen)
-    graphs = (itself, *(graph_of_bonds(part.formula, part.bond_class) for part in parts))
+    graphs = (itself, *(disassemble(other)[0] for other in chosen))
     bits = map(fingerprint, (mol, *chosen))
     return tuple(PreparedMolecule(formula, *own, "") for own in zip(graphs, bits, strict=True))
 

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
-from duallgd_cli.chem.molecule import assemble, disassemble
+from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
 from duallgd_cli.config import parse
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
 from duallgd_cli.evaluate.intervals import Estimate, share
@@ -37,6 +37,7 @@ from duallgd_cli.predict.model import Encode, Encoded, LoadedModel
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.runtime import Runtime
+from duallgd_cli.sources.collection import bonds_between
 from duallgd_cli.spectra.types import AnnotatedSpectrum
 from duallgd_cli.tables import table_rows
 
@@ -89,10 +90,12 @@ def predicted_by(
 def assembly_recovers(smiles: str) -> bool:
     """Whether the perfect bond matrix of a molecule is assembled into that molecule first."""
     try:
-        taken_apart = disassemble(identity.parse_smiles(smiles))
+        mol = identity.parse_smiles(smiles)
+        graph, order = disassemble(mol)
     except (MoleculeError, FormulaError):
         return False  # outside what bond matrices can express
-    built = assemble(taken_apart.formula, taken_apart.bond_class)
+    bonds = bonds_between(graph, np.arange(len(order)), len(order))
+    built = assemble(formula_of(mol), bonds)
     if isinstance(built, str):
         return False
     wanted = identity.inchikey_block(identity.parse_smiles(smiles))

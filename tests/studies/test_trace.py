@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
-from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.predict import api
 from duallgd_cli.predict.model import Encoder, LoadedModel
 from duallgd_cli.ranking.ranking import RankingModel
 from tests.made_graphs import small_settings, stirred
+from tests.made_molecules import disassembled
 from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
 from tests.made_training import cpu
 from tests.studies.conftest import STUDIES
@@ -83,7 +83,7 @@ def test_steps_go_from_noise_to_the_bonds_that_were_drawn(file, untrained):
 
 def test_a_finished_molecule_is_drawn_and_bonds_that_are_none_are_said():
     mol = Chem.MolFromSmiles("CC(N)C(O)=O")
-    read, apart = disassemble(mol).bond_class, np.zeros(15, np.int64)
+    read, apart = disassembled(mol).bond_class, np.zeros(15, np.int64)
 
     end = trace.ending(trace.Formula.parse("C3H7NO2"), read, np.zeros((*read.shape, 5), np.float32))
     radical = trace.Formula.parse("C3H8NO2")  # of which no bonds make a molecule

@@ -18,8 +18,8 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles, fingerprint, parse_smiles
 from duallgd_cli.chem.joining import cut, joined, known_halves, likeliest, parts_of, together
-from duallgd_cli.chem.molecule import assemble, disassemble, formula_of
-from tests.made_molecules import QUESTIONS
+from duallgd_cli.chem.molecule import assemble, formula_of
+from tests.made_molecules import QUESTIONS, disassembled
 
 # Each pair is one change apart, in both directions.
 PAIRS = {
@@ -114,7 +114,7 @@ def test_what_is_made_is_sound_of_the_formula_and_the_same_in_any_order_of_atoms
         bits = fingerprint(mol)
         assert not Chem.SanitizeMol(mol, catchErrors=True)
         assert bits.tolist() == fingerprint(parse_smiles(canonical_smiles(mol))).tolist()
-        parts = disassemble(mol)  # one fragment, no radical, known elements
+        parts = disassembled(mol)  # one fragment, no radical, known elements
         assert parts.formula == formula
         assert bare(mol) == bare(assemble(formula, parts.bond_class))
 
@@ -159,7 +159,7 @@ def test_all_that_is_made_is_a_molecule_of_the_formula_and_of_its_parts(known, d
     formula = formula_from(data.draw(st.sampled_from(known) | st.sampled_from(WHOLE)))
 
     for mol, worth in together(of(*known), formula, EVEN, 1_000):
-        assert disassemble(mol).formula == formula
+        assert disassembled(mol).formula == formula
         assert worth <= 4 * 3 * np.log(len(known))
 
 

@@ -6,9 +6,9 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data.cations import CATION_TYPES, cations
 from duallgd_cli.errors import UnreadableError
+from tests.made_molecules import disassembled
 
 CYANIDIN_GLUCOSIDE = "OCC1OC(Oc2cc3c(O)cc(O)cc3[o+]c2-c2ccc(O)c(O)c2)C(O)C(O)C1O"
 ISOQUERCITRIN = "OCC1OC(Oc2c(-c3ccc(O)c(O)c3)oc3cc(O)cc(O)c3c2=O)C(O)C(O)C1O"
@@ -43,7 +43,7 @@ def test_each_kind_is_made_at_its_own_site(tmp_path, smiles, kind, charged):
         ((text, named),) = made(tmp_path, smiles, seed=seed)
 
         mol = parse_smiles(text)
-        assert (named, disassemble(mol).formula.charge) == (kind, 1)  # bonds can express it
+        assert (named, disassembled(mol).formula.charge) == (kind, 1)  # bonds can express it
         assert mol.HasSubstructMatch(Chem.MolFromSmarts(charged))
         assert sum(atom.GetNumRadicalElectrons() for atom in mol.GetAtoms()) == 0
         assert mol.GetNumAtoms() > parse_smiles(smiles.replace("Br", "")).GetNumAtoms()

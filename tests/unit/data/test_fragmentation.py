@@ -12,9 +12,10 @@ from duallgd_cli.chem.elements import HYDROGEN
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.joining import atoms_of
+from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data import fragmentation
 from duallgd_cli.data.fragmentation import SHIFTS, fragments
-from duallgd_cli.data.molecular_graph import N_ATOM_TYPES, MolecularGraph, atom_types, graph_of
+from duallgd_cli.data.molecular_graph import N_ATOM_TYPES, atom_types, cutting_cost, graph_of
 from tests.made_prepared import SMILES, molecules_of
 from tests.made_simulation import QTOF, ion
 
@@ -123,7 +124,7 @@ def random_isomers(generator, n_atoms, n_rings, n_molecules):
 def cut_literally(graph, draws):
     """Number of parts and least cost of each combination of heavy atoms, one cut set at a time."""
     bonds, b = graph.pair.tolist(), len(graph.pair)
-    chance = np.exp(-graph.cost.astype(float))
+    chance = np.exp(-cutting_cost(graph).astype(float))
     below = np.cumsum(chance) / chance.sum()
     triples = [set(np.searchsorted(below, draw).tolist()) for draw in draws]
     cut_out = {}
@@ -135,7 +136,7 @@ def cut_literally(graph, draws):
         for which in set(part_of):
             part = frozenset(atom for atom, part in enumerate(part_of) if part == which)
             is_cut = [(low in part) != (high in part) for low, high in bonds]
-            cut_out[part] = sum(graph.cost[is_cut].tolist())
+            cut_out[part] = sum(cutting_cost(graph)[is_cut].tolist())
     of_atoms = {}
     for part, cost in cut_out.items():
         atoms = tuple(np.bincount(graph.element[sorted(part)], minlength=4).tolist())

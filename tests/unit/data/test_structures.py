@@ -11,11 +11,11 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.data import prepared as stored
 from duallgd_cli.data.prepared import FOLDS, load_molecules
 from duallgd_cli.data.structures import prepare_structures, read_holdout, read_rows
 from duallgd_cli.errors import MissingInputError, UnreadableError
+from tests.made_molecules import disassembled
 from tests.made_prepared import SMILES, bond_class, structures_folder, verify
 from tests.made_runs import rows_of
 
@@ -143,7 +143,7 @@ def test_molecules_read_back_as_they_were(folder):
     assert len(molecules) == len(SMILES)
     for row, smiles in enumerate(SMILES):
         mol = parse_smiles(smiles)
-        parts, formula = disassemble(mol), molecules.formula(row)
+        parts, formula = disassembled(mol), molecules.formula(row)
         assert formula == parts.formula
         assert formula.atom_class.tolist() == parts.atom_class.tolist()
         assert bond_class(molecules, row).tolist() == parts.bond_class.tolist()
