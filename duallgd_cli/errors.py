@@ -111,7 +111,6 @@ class Failure:
     # unsupported_measurement, same_compound, no_candidate, timeout
     status: str
     message: str  # one sentence, with the number that was out of bounds and what to do about it
-    stage: str  # read, formula, annotate, sample or assemble
 
 
 class OutOfTimeError(Exception):

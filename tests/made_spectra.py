@@ -44,7 +44,7 @@ def parsed(folder, content, name="a.txt", **options):
 
 def fields_of(spectrum, names):
     """Fields of a spectrum, or of its record, by their names."""
-    failure = spectrum.failure or Failure("", "", "")
+    failure = spectrum.failure or Failure("", "")
     more = {"peaks": spectrum.mz.size, "status": failure.status, "failed": failure.message}
     values = {name: spectrum.metadata.get(name, "") for name in names}
     return {name: more.get(name, getattr(spectrum, name, values[name])) for name in names}

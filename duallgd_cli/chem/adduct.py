@@ -202,7 +202,7 @@ def parse_adduct(text: str) -> Adduct | Failure:
         raise _NoAdductError(several if parts else _HOW_TO_WRITE)
     except _NoAdductError as error:
         message = f"adduct {quote(text)} is not supported: {error}; left out, it is inferred"
-        return Failure("unsupported_adduct", message, "formula")
+        return Failure("unsupported_adduct", message)
 
 
 def _parsed(text: str) -> Adduct:

@@ -56,7 +56,7 @@ class Pattern:
                     f"looking for {quote(self._text)} in one molecule takes more than "
                     f"{_MOST_STEPS:,} steps; write it with fewer wildcards and fewer parts apart"
                 )
-                raise RefusedError(Failure("no_candidate", message, "sample"))
+                raise RefusedError(Failure("no_candidate", message))
             return True
 
         limits: Any = Chem.SubstructMatchParameters()  # the types of RDKit's settings are wrong
@@ -123,10 +123,10 @@ class Guide:
             try:
                 pattern = read_core(text)[0] if what == "core" else _pattern(text)
             except UsageError as error:  # of a table and an option together
-                raise RefusedError(Failure(status, str(error), "sample")) from None
+                raise RefusedError(Failure(status, str(error))) from None
             if missing := pattern.lacking(formula):
                 message = f"{formula} cannot hold the {what} {quote(text)}: it lacks {missing}"
-                raise RefusedError(Failure(status, message, "sample"))
+                raise RefusedError(Failure(status, message))
 
     def core_molecule(self) -> Chem.Mol | None:
         """The core with hydrogens at its open bonds; None where it is no single molecule."""

@@ -126,13 +126,13 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
             "no usable precursor m/z is given, so no formula can be looked for; add or correct it "
             "in the file"
         )
-        return Failure("no_precursor", message, "formula")
+        return Failure("no_precursor", message)
     if rounding_da > _COARSEST_DA:
         message = (
             f"the precursor m/z {mz:.0f} is a whole number, so that thousands of formulas fit; "
             "write it with four decimals, or give the formula"
         )
-        return Failure(UNSUPPORTED, message, "formula")
+        return Failure(UNSUPPORTED, message)
     known, model = known_formulas(), formula_model()
     found = possible_formulas(mz, spectrum.instrument, adducts, settings, rounding_da)
     if not any(len(formulas) for _, formulas in found):
@@ -143,7 +143,7 @@ def rank_formulas(feature: Feature, settings: FormulaSettings) -> list[RankedFor
             f"({_MOST_HEAVY_ATOMS} heavy atoms and {HEAVIEST_DA:g} Da at most); check precursor "
             "and adduct, raise --precursor-ppm or allow more --elements"
         )
-        return Failure("no_formula", message, "formula")
+        return Failure("no_formula", message)
     instrument = spectrum.instrument
     best = candidates(found, mz, instrument, known, model, feature.isotopes, rounding_da)
     # Fragments of a multiply charged ion with fewer charges lie above it.
@@ -258,7 +258,7 @@ def predicted_formulas(
             f"the likeliest formula {chosen[0].formula} has {chosen[0].formula.n_heavy} heavy "
             f"atoms and the limit is {max_heavy_atoms}; raise max_heavy_atoms"
         )
-        return Failure("too_large", message, "formula")
+        return Failure("too_large", message)
     total, said = math.fsum(one.probability for one in fitting), remarks(feature, ranked)
     is_given = feature.first.adduct_text != ""
     return [

@@ -125,7 +125,7 @@ def _tasks(
         spectra = references(cleaned)
         usable = tuple(spectrum for spectrum in cleaned if spectrum.failure is None)
         if not usable:
-            failure = Failure(spectra[0].status, spectra[0].message, "read")
+            failure = Failure(spectra[0].status, spectra[0].message)
             yield Task(number, spectra, [failure], of_all)
             continue
         proposed, known = source(Feature(usable)), of_all
@@ -215,7 +215,7 @@ def quotas_of(samples: int, query: Query, sources: Sequence[CandidateSource]) ->
     for name, is_given in {DATABASE: has_database, ANALOGUES: bool(query.analogues)}.items():
         if is_given and name not in names:
             message = f"these weights take no {name}; use duallgd's own"
-            raise RefusedError(Failure("core_mismatch", message, "sample"))
+            raise RefusedError(Failure("core_mismatch", message))
     quotas = {LIBRARY: 1} if query.known is not None and query.known.matches else {}
     if has_database:
         quotas[DATABASE] = MOST_OF_A_DATABASE

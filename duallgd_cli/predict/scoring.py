@@ -192,7 +192,7 @@ def _formulas(
             f"none of the {counted(len(formulas), 'formula')} of the structures fits this "
             "precursor; check adduct and structures"
         )
-        return Failure("formula_mismatch", message, "formula")
+        return Failure("formula_mismatch", message)
 
     return partial(from_field, column=settings.formula_column, limits=limits, otherwise=fitting)
 

@@ -67,7 +67,7 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
         message = (
             f"feature {spectrum.answered_by} answers for its compound; --by feature predicts both"
         )
-        return replace(spectrum, failure=Failure("same_compound", message, "read"))
+        return replace(spectrum, failure=Failure("same_compound", message))
     mz, intensity = spectrum.mz, spectrum.intensity
     measured = np.isfinite(mz) & np.isfinite(intensity) & (mz > 0) & (intensity > 0)
     measured &= mz < HIGHEST_MZ
@@ -88,7 +88,7 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
         elif mz.size:
             peaks = counted(mz.size, "peak")
             message = f"no possible m/z and intensity above 0 in {peaks}; restore the file"
-        failure = Failure("no_peaks", message, "read")
+        failure = Failure("no_peaks", message)
         return replace(spectrum, mz=mz[:0], intensity=intensity[:0], failure=failure)
     # Scaled first, so that sums of huge intensities stay finite.
     mz, intensity = mz[kept], intensity[kept] / intensity[kept].max()
@@ -133,7 +133,7 @@ def resolved(spectrum: Spectrum) -> Spectrum:
             f"{reason}, which tells neither formulas nor structures apart; use a spectrum of an "
             f"Orbitrap or QTOF, or {otherwise}"
         )
-        return replace(spectrum, failure=Failure(UNSUPPORTED, message, "read"))
+        return replace(spectrum, failure=Failure(UNSUPPORTED, message))
     warnings = list(spectrum.warnings)
     if of_precursor is not None:
         warnings.append(

@@ -135,7 +135,7 @@ def _checked(
 
 
 def _refused(status: str, message: str) -> RefusedError:
-    return RefusedError(Failure(status, message, "formula"))
+    return RefusedError(Failure(status, message))
 
 
 def _by_other_ions(spectrum: Spectrum) -> str:
@@ -165,7 +165,7 @@ def unnamed_ion(spectrum: Spectrum) -> Failure | None:
         message = f"charge {spectrum.charge:+d} and no adduct is given; name it, such as [M+2H]2+"
     else:
         return None
-    return Failure("unsupported_adduct", message, "formula")
+    return Failure("unsupported_adduct", message)
 
 
 def _infer(formula: Formula, spectrum: Spectrum, mz: float, ppm: float) -> Adduct:
@@ -253,7 +253,7 @@ def from_field(
     if otherwise is not None:
         return otherwise(feature)
     field = f"field {clip(name.upper())}" if name else "formula"
-    return Failure("no_formula", f"the spectrum has no {field}: {HOW_TO_SUPPLY}", "formula")
+    return Failure("no_formula", f"the spectrum has no {field}: {HOW_TO_SUPPLY}")
 
 
 def table_source(
@@ -303,7 +303,7 @@ def table_source(
             f"{path} has no formula for {quote(identifier)} "
             f"(columns tried: {clip(', '.join(tables))}): {HOW_TO_SUPPLY}"
         )
-        return Failure("no_formula", message, "formula")
+        return Failure("no_formula", message)
 
     return source
 

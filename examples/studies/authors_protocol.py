@@ -101,7 +101,7 @@ class TrueOrder:
                 f"the true molecule's {len(symbols)} heavy atoms are not those of "
                 f"{hypothesis.formula}, so its order cannot be used"
             )
-            raise RefusedError(Failure("formula_mismatch", message, "sample"))
+            raise RefusedError(Failure("formula_mismatch", message))
         shown = np.empty_like(by_element)
         shown[by_element] = np.arange(len(symbols))
         return shown

@@ -213,7 +213,7 @@ def place_name(source: Source) -> str:
 
 def unreadable(source: Source, reason: str, spectrum_id: str = "") -> Spectrum:
     """What stands in place of a record that could not be read."""
-    failure = Failure("unreadable", reason, "read")
+    failure = Failure("unreadable", reason)
     return Spectrum(source, spectrum_id or place_name(source), failure=failure)
 
 
@@ -313,7 +313,7 @@ def _ionisation_failure(stated: Stated, adduct_text: str, warnings: list[str]) -
             f"it was measured by electron ionisation ({clip(electron)}), whose radical ions are "
             "not predicted; give spectra of electrospray or another soft ionisation"
         )
-        return Failure("unsupported_measurement", message, "read")
+        return Failure("unsupported_measurement", message)
     if any(_CHEMICAL.search(text) and not _SOFT.search(text) for text in texts):
         warnings.append(
             "measured by chemical ionisation: networks were trained on electrospray, and "

@@ -195,7 +195,6 @@ _NOMINAL: Final = Failure(
     "unsupported_measurement",
     "it has nominal masses and no precursor, as spectra of electron ionisation have; give MS/MS "
     "spectra of high resolution, with their precursor m/z",
-    "read",
 )
 _FEWEST_NOMINAL: Final = 4  # peaks that tell
 

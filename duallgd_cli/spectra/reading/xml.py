@@ -215,7 +215,7 @@ def _look_at_window(record: Record) -> None:
                 f"{wide} and no ion of it is named, so no precursor is known; give spectra that a "
                 "program such as MS-DIAL assigned to ions"
             )
-            record.refusal = Failure("no_precursor", message, "read")
+            record.refusal = Failure("no_precursor", message)
             record.metadata["precursor_mz"] = ""
         else:
             record.warnings.append(f"{wide}, so fragments of other ions may be among the peaks")

@@ -93,7 +93,7 @@ class AuthorsNoise:
         except ValueError as error:
             is_element = isinstance(error, UnsupportedElementError)
             status = "unsupported_element" if is_element else "unsupported_adduct"
-            raise RefusedError(Failure(status, str(error), "sample")) from None
+            raise RefusedError(Failure(status, str(error))) from None
         return atoms, peaks.to(device)
 
     @torch.inference_mode()
