@@ -7,7 +7,8 @@ import numpy as np
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import disassemble, formula_of
-from duallgd_cli.chem.valence import pair_index, pairs
+from duallgd_cli.chem.valence import pairs
+from duallgd_cli.sources.collection import bonds_between
 
 # One molecule for each kind of hydrogen, charge or Kekule question that assembly has to answer.
 QUESTIONS = {
@@ -56,9 +57,7 @@ def disassembled(molecule):
     """The parts of a molecule or a SMILES."""
     mol = parse_smiles(molecule) if isinstance(molecule, str) else molecule
     graph, order = disassemble(mol)
-    n = len(order)
-    bond_class = np.zeros(n * (n - 1) // 2, np.int64)
-    bond_class[pair_index(*graph.pair.T, n)] = graph.bond_class
+    bond_class = bonds_between(graph, np.arange(len(order)), len(order))
     assert graph.hydrogens == formula_of(mol).hydrogens
     return Parts(formula_of(mol), graph.element, bond_class, order)
 

@@ -235,7 +235,7 @@ class RecipeSettings:
         for stage, start in (("decoder", "start"), ("encoder", "encoder_start")):
             require(
                 bool(getattr(self, stage).training.steps or getattr(self, start)),
-                f"{stage}.training.steps 0 keeps the weights of {start}, which names no file",
+                f"{stage}.training.steps 0 keeps the weights of {start}; name a file there",
             )
         require_range(self, "validation", least=0, below=1)
         require_range(self, "cations", "seed", least=0)

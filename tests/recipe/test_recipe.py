@@ -299,7 +299,7 @@ def test_two_ranks_follow_a_recipe_together(tmp_path, train):
         ({"joint": {"training": {"steps": 4}}}, "unknown setting joint"),
         (
             {"encoder": {"training": {"steps": 0}}},
-            "keeps the weights of encoder_start, which names no",
+            "keeps the weights of encoder_start; name a",
         ),
         ({"decoder": {"training": {"data": {"max_atoms": 9}}}}, "large.min_atoms must .* 9"),
         ({"draws": [{"samples": 0}]}, r"draws\[0\]: samples must be at least 1"),
