@@ -52,19 +52,33 @@ def test_muon_by_shape_is_torch_s_muon(steps):
         [torch.randn(shape, generator=generator) for shape in shapes] for _ in range(1 + steps)
     )
     ends = []
-    for by_shape in (False, True):
+    for kind in (torch.optim.Muon, module._Muon):
         own = [torch.nn.Parameter(matrix.clone()) for matrix in start]
-        muon = module._Muon(own, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
+        muon = kind(own, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
         for step in gradients:
             for parameter, gradient in zip(own, step, strict=True):
                 parameter.grad = gradient.clone()
-            with torch.no_grad():
-                muon._step_by_shape(muon.param_groups[0]) if by_shape else muon.step()
+            muon.step()
         ends.append([(p.detach(), muon.state[p]["momentum_buffer"]) for p in own])
     for (one, momentum), (other, expected) in zip(*ends, strict=True):
         torch.testing.assert_close(momentum, expected)
-        # Products in bfloat16 round by their order.
+        # Torch's products are in bfloat16.
         torch.testing.assert_close(one, other, atol=0.05 * 0.1 * steps, rtol=0.01)
+
+
+def test_orthogonal_matrices_keep_their_directions_in_the_numbers_that_a_processor_has():
+    matrices = torch.randn(3, 20, 50, generator=torch.Generator().manual_seed(5))
+
+    made = module.orthogonal(matrices, (3.4445, -4.7750, 2.0315), 5, 1e-7)
+
+    assert made.dtype == torch.float32  # bfloat16 is imitated by many
+    assert torch.equal(made.mT, module.orthogonal(matrices.mT, (3.4445, -4.7750, 2.0315), 5, 1e-7))
+    left, values, right = torch.linalg.svd(matrices, full_matrices=False)
+    along = left.mT @ made @ right.mT
+    sizes = torch.diagonal(along, dim1=1, dim2=2)
+    torch.testing.assert_close(along, torch.diag_embed(sizes), atol=1e-3, rtol=0)
+    assert (values.amax(1) > 3 * values.amin(1)).all()
+    assert ((sizes > 0.6) & (sizes < 1.3)).all()
 
 
 def test_the_average_follows_the_weights_fast_at_first():
