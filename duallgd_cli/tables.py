@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from duallgd_cli.errors import UnreadableError, clip, quote
+from duallgd_cli.errors import UnreadableError, clip, printable, quote
 from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, damaged, open_text
 
 _LONGEST_CELL: Final = 1 << 25  # characters; the peaks of a spectrum are one cell
@@ -25,6 +25,7 @@ _NOTHING: Final = "\x1f"
 SEPARATOR: Final = re.compile(r"\s*\"?sep=(.)\"?\s*", re.IGNORECASE)
 _NAMES: Final = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 _QUOTED: Final = re.compile(r"\"[^\"]*\"")
+_FORMULA_STARTS: Final = ("=", "+", "-", "@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,25 @@ class Line:
 def plain(name: str) -> str:
     """The name of a column as it is compared: lower case, letters and digits alone."""
     return re.sub(r"[^a-z0-9#]", "", name.lower())
+
+
+def inert(cell: str) -> str:
+    """Text that came from a file, so that no spreadsheet runs it."""
+    if not cell or cell[0].isalnum():
+        return cell
+    text = printable(cell).lstrip()
+    if len(text) < 2 or not text.startswith(_FORMULA_STARTS):
+        return cell
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return cell
+
+
+def bare(cell: str) -> str:
+    """What `inert` made a cell of: names in our own tables are again those of the spectra."""
+    return cell[1:] if cell.startswith("'") and inert(cell[1:]) == cell else cell
 
 
 def delimiter_of(header: str, likely: str = "\t;,") -> str:
@@ -153,7 +173,7 @@ def numbered_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Rows of a table by lower-case column names, and their lines; read as they are asked for.
 
-    What a short row lacks is "". Columns are found whatever their capitals, blanks and underscores.
+    What a short row lacks is "", and no cell is `inert`. Columns are found whatever their capitals, blanks and underscores.
     One of another name, in `also`, stands for the one that it means, unless there is such a one.
 
     Raises:
@@ -174,7 +194,7 @@ def numbered_rows(
         if line.fault:
             raise UnreadableError(f"{path}, line {line.number}: {line.fault}")
         cells = zip(names, line.cells, strict=True)
-        yield line.number, {name: cell for name, cell in cells if name}
+        yield line.number, {name: bare(cell) for name, cell in cells if name}
 
 
 def refuse_repeated(path: Path, names: Sequence[str], needed: Collection[str]) -> None:

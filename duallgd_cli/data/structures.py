@@ -39,7 +39,7 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, damaged, open_text, sha256
 from duallgd_cli.runtime import available_cores, in_order
-from duallgd_cli.tables import Line, plain, refuse_repeated, table_lines
+from duallgd_cli.tables import Line, bare, plain, refuse_repeated, table_lines
 
 _LONGEST_BLOCK: Final = 100_000  # characters of an SDF's atoms and bonds: some 1,000 of each
 ON_HOLDOUT: Final = "on the hold-out list"
@@ -272,7 +272,7 @@ def _table_rows(source: Path) -> Iterator[StructureRow]:
     for which in _ABOUT:
         refuse_repeated(source, names, [name for name in which if name in names][:1])
     for line in lines:
-        name, feature_id, fold = ("" if at is None else line.cells[at] for at in used)
+        name, feature_id, fold = ("" if at is None else bare(line.cells[at]) for at in used)
         text = "" if smiles is None else line.cells[smiles]
         if not text and inchi is not None and not line.fault:
             text = smiles_of_inchi(line.cells[inchi])

@@ -22,7 +22,7 @@ from duallgd_cli.files import DAMAGED, damaged, open_text
 from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.reading.record import compound_name, is_missing
 from duallgd_cli.spectra.types import LINKED, OPTION, TABLE, Feature, Spectrum
-from duallgd_cli.tables import Line, lines_of, plain, table_lines
+from duallgd_cli.tables import Line, bare, lines_of, plain, table_lines
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ def _number(cell: str) -> float | None:
 
 def _cell_names(cell: str) -> list[str]:
     """What a cell may name: spreadsheets turn 12 into 12.0, SIRIUS joins number, file and name."""
-    name = cell.strip()
+    name = bare(cell.strip())
     names = [name, name.removesuffix(".0")]
     if _SIRIUS_ID.fullmatch(name):
         parts = name.split("_", 1)[1].rsplit("_", _MOST_PARTS)

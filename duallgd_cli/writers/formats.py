@@ -25,6 +25,7 @@ from duallgd_cli.chem.identity import family_name
 from duallgd_cli.errors import UsageError, printable, quote
 from duallgd_cli.files import STANDARD_STREAM, write_atomically
 from duallgd_cli.results import Header, Prediction, sentences
+from duallgd_cli.tables import inert
 from duallgd_cli.writers import mztab
 from duallgd_cli.writers.names import NAME_COLUMNS, Names
 
@@ -52,7 +53,6 @@ NUMBERS: Final = {
     "formula_rank": "", "formula_probability": ".4g", "family_confidence": ".4g",
     "scaffold_confidence": ".4g",
 }  # fmt: skip
-_FORMULA_STARTS: Final = ("=", "+", "-", "@")
 # JSON lets these stand as they are, but terminals and readers of lines would act on them.
 _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 # Fields of a prediction, of a hypothesis and of a candidate that an output has as they are.
@@ -154,20 +154,6 @@ def lines_of(rows: Iterable[Iterable[str]], name: str) -> Iterator[str]:
         yield text.getvalue()
         text.seek(0)
         text.truncate()
-
-
-def inert(cell: str) -> str:
-    """Text that came from a file, so that no spreadsheet runs it."""
-    if not cell or cell[0].isalnum():
-        return cell
-    text = printable(cell).lstrip()
-    if len(text) < 2 or not text.startswith(_FORMULA_STARTS):
-        return cell
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return cell
 
 
 def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[str, str]]:

@@ -11,7 +11,9 @@ from dataclasses import replace
 import pytest
 from rdkit import Chem
 
+from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import DuallgdError, UnreadableError, UsageError
+from duallgd_cli.evaluate.tables import read_predictions
 from duallgd_cli.predict.run import merge, predict
 from duallgd_cli.results import (
     Candidate,
@@ -22,7 +24,9 @@ from duallgd_cli.results import (
     sentences,
 )
 from duallgd_cli.spectra.run import FeatureSettings
+from duallgd_cli.spectra.tables import FeatureTable, read_table
 from duallgd_cli.spectra.types import Source
+from duallgd_cli.tables import table_rows
 from duallgd_cli.writers import formats
 from duallgd_cli.writers.features import write_features
 from duallgd_cli.writers.names import NAME_COLUMNS, Names
@@ -146,6 +150,20 @@ def test_a_spreadsheet_runs_no_cell(said, written):
     (row,) = rows("csv", prediction(candidate(), feature_id=said))
 
     assert (row["feature_id"], row["score"], row["smiles"]) == (written, "-1.23457", "CCO")
+
+
+@pytest.mark.parametrize("name", ["@12_a", "-PEG4", "=1", "+1a", "7", "-7", "it's", "'quoted'"])
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_our_own_readers_find_spectra_in_our_tables_by_their_own_names(tmp_path, kind, name):
+    path = tmp_path / f"out.{kind}"
+    made = prediction(candidate(), spectrum_id=name, feature_id=name, name=name)
+    path.write_text("".join(formats.pieces([made], kind, RUN)), "utf-8")
+
+    assert [*read_predictions(path)] == [name]
+    assert read_table(str(path))["feature_id"].keys() == {name}
+    assert FeatureTable(path).row_of([name], made.precursor_mz, None).by == "id"
+    assert {(row.feature_id, row.name) for row in read_rows(path)} == {(name, name)}
+    assert [row["feature_id"] for row in table_rows(path)] == [name]
 
 
 def test_a_message_quotes_at_most_the_beginning_of_a_long_word():
