@@ -220,7 +220,8 @@ def report(summary: "RunSummary", context: typer.Context) -> None:
         why = summary.messages.get("unreadable", "see the rows")
         logger.warning("%s cannot be read: %s", counted(n_broken, "record"), why)
     if set(+summary.counts) == {"unreadable"}:
-        raise UnreadableError(f"none of {summary.n_spectra} records could be read; see the rows")
+        n_records = counted(summary.n_spectra, "record")
+        raise UnreadableError(f"none of {n_records} could be read; see the rows")
     n_settled = summary.n_ok + summary.counts["same_compound"]
     if context.params["strict"] and n_settled < summary.n_spectra:
         raise typer.Exit(1)

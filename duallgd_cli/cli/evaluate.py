@@ -103,7 +103,8 @@ def evaluate(
         form = ".1%" if "accuracy" in name else ".3f" if "tanimoto" in name else ".2f"
         mean, low, high = (format(estimate[end], form) for end in ("mean", "low", "high"))
         rows.append((name.replace("_", " "), f"{mean} ({low} to {high})"))
-    caption = f"{results['spectra']} spectra of {results['molecules']} molecules"
+    n_spectra = counted(results["spectra"], "spectrum", "spectra")
+    caption = f"{n_spectra} of {counted(results['molecules'], 'molecule')}"
     heads = ("metric", "mean (95 % interval)")
     display.show_table(results["title"], heads, rows, caption=caption)
     for sentence in _sentences(results):
@@ -119,7 +120,7 @@ def _sentences(results: Mapping[str, Any]) -> Iterator[str]:
     yield f"Predictions: {statuses}; a spectrum without candidates counts as wrong."
     for name, work in results["mces_work"].items():
         yield (
-            f"{name}: {work['pairs']} pairs solved, {work['timeouts']} of them hit the limit of "
+            f"{name}: {counted(work['pairs'], 'pair')} solved, {work['timeouts']} of them hit the limit of "
             f"{results['scoring']['mces_limit_s']:g} s and count as the worst they may be."
         )
     if samples := results["prediction"].get("samples"):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from duallgd_cli.cli import display, options
+from duallgd_cli.errors import counted
 from duallgd_cli.stopping import loading
 
 EPILOG = options.examples("""
@@ -78,8 +79,8 @@ def write_page(
             shown = "the report shows explained peaks alone"
             logger.warning("%s since the run: %s; %s", how, ", ".join(inputs), shown)
     mib = report.size_bytes / (1 << 20)
-    pages = f" and {report.n_pages} pages in {report.folder}" if report.n_pages else ""
+    pages = f" and {counted(report.n_pages, 'page')} in {report.folder}" if report.n_pages else ""
     logger.info(
-        "%d features, %.1f MiB -> %s%s; open it in a browser",
-        *(report.n_features, mib, report.page, pages),
+        "%s, %.1f MiB -> %s%s; open it in a browser",
+        *(counted(report.n_features, "feature"), mib, report.page, pages),
     )

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import BLOCK_LENGTH, most_alike, parse_smiles
 from duallgd_cli.chem.molecule import Mol
-from duallgd_cli.errors import MissingInputError, MoleculeError, UnreadableError, UsageError
+from duallgd_cli.errors import (
+    MissingInputError,
+    MoleculeError,
+    UnreadableError,
+    UsageError,
+    counted,
+)
 from duallgd_cli.evaluate.tables import METRIC_BITS, EvaluationInputs
 from duallgd_cli.files import DAMAGED_ARRAYS, replaced
 from duallgd_cli.tables import table_rows
@@ -103,9 +109,10 @@ def leave_out_trained(
     if seen:
         inputs.truths = [truth for truth in truths if truth.molecule not in seen]
         inputs.left_out = sorted(seen)
+        n_left_out = len(truths) - len(inputs.truths)
         remarks.append(
-            f"LEFT OUT: {len(seen)} molecules that were trained on or given, with "
-            f"{len(truths) - len(inputs.truths)} spectra: {', '.join(inputs.left_out)}."
+            f"LEFT OUT: {counted(len(seen), 'molecule')} trained on or given, with "
+            f"{counted(n_left_out, 'spectrum', 'spectra')}: {', '.join(inputs.left_out)}."
         )
     if not inputs.truths:
         raise UsageError("every test molecule was trained on; choose other weights or another fold")

@@ -69,8 +69,8 @@ __all__ = [
     "to_dataframe",
 ]
 
-# Files, or spectra of any kind.
-Spectra: TypeAlias = str | Path | Iterable[object]
+# One or several of files, or of spectra of any kind.
+Spectra: TypeAlias = str | Path | Mapping[str, Any] | Spectrum | Iterable[object]
 _PEAKS: Final = ("mz", "intensity", "intensities")
 _WIDTH, _HEIGHT = 220, 180  # of a drawing, pixels
 _MOST: Final = 20  # spectra shown; a notebook is no place for thousands
@@ -127,9 +127,10 @@ def predictions(
 
     Args:
         model: From `load`.
-        spectra: A file; several files; or spectra: `matchms.Spectrum` objects, dictionaries with
-            ``mz``, ``intensity`` and the fields of an MGF record (``precursor_mz``, ``formula``,
-            ``adduct``, ``collision_energy`` ...), or what `duallgd_cli.spectra.reading.read` gives.
+        spectra: A file, several files, a spectrum or several: `matchms.Spectrum` objects,
+            dictionaries with ``mz``, ``intensity`` and the fields of an MGF record
+            (``precursor_mz``, ``formula``, ``adduct``, ``collision_energy`` ...), or what
+            `duallgd_cli.spectra.reading.read` gives.
         settings: Seed, samples, steps, formula and so on; None for the defaults.
         formulas: Table of formulas by feature id, or None.
         workers: Processes that predict; does not change the result.
@@ -289,8 +290,9 @@ def to_dataframe(predictions: Iterable[Prediction]) -> "DataFrame":
 
 
 def _given(spectra: Spectra) -> tuple[str, ...] | list[Spectrum]:
-    """Names of files, or spectra as ours."""
-    items = [spectra] if isinstance(spectra, str | Path) else list(spectra)
+    """Names of files, or spectra as ours; of either one may stand alone."""
+    is_one = isinstance(spectra, str | Path | Mapping | Spectrum) or hasattr(spectra, "peaks")
+    items = [spectra] if is_one or not isinstance(spectra, Iterable) else list(spectra)
     if items and all(isinstance(one, str | Path) for one in items):
         names = spectrum_files(map(str, items))
         for name in names:

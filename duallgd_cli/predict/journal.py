@@ -20,7 +20,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.errors import UnreadableError, UsageError, counted
 from duallgd_cli.predict.settings import ENDING, Shard
 from duallgd_cli.results import (
     ExplainedPeak,
@@ -335,7 +335,7 @@ def _usable(path: Path, partial: bool) -> Journal:
     if journal.end is None and not partial:
         raise UsageError(
             f"the run of {path} (shard {journal.header.shard}) is not finished, "
-            f"{len(journal.finished)} features so far; run it again with --resume, or merge with "
+            f"{counted(len(journal.finished), 'feature')} so far; run it again with --resume, or merge with "
             "--partial"
         )
     return journal

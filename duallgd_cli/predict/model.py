@@ -21,7 +21,7 @@ from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.config import SamplingSettings, dump, parse
 from duallgd_cli.data.peaks import from_annotated
 from duallgd_cli.diffusion.sampler import Sampler, on_one_thread, parse_schedule
-from duallgd_cli.errors import ConfigError, WeightsError
+from duallgd_cli.errors import ConfigError, WeightsError, counted
 from duallgd_cli.files import sha256
 from duallgd_cli.model.duallgd import parameter_counts
 from duallgd_cli.model.encoder import FormulaTransformer
@@ -121,8 +121,8 @@ class LoadedModel:
             logger.warning("confidence is for the case that the structure is in the database")
         elif not is_within:
             reasons.append(
-                f"{samples} samples and {steps} steps (but {least} to {most} samples and "
-                f"{fitted.least_steps} to {fitted.most_steps} steps)"
+                f"{counted(samples, 'sample')} and {counted(steps, 'step')} (but {least} to {most} "
+                f"samples and {fitted.least_steps} to {fitted.most_steps} steps)"
             )
         if share != 1 and sampling.sources != _BY_DEFAULT.sources:
             reasons.append(f"sources {sampling.sources}")

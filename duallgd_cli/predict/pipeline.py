@@ -394,7 +394,7 @@ def _told(
         return result
     reasons = ", ".join(f"{count} {why}" for why, count in result.rejected.items())
     why = (
-        f"none of {result.sampled} samples is a molecule of {result.formula} "
+        f"none of {counted(result.sampled, 'sample')} is a molecule of {result.formula} "
         f"({reasons}); more --samples or --steps may help"
     )
     if not draws:

@@ -11,6 +11,7 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.config import SamplingSettings
+from duallgd_cli.errors import counted
 from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
@@ -49,7 +50,8 @@ def selftest(model: LoadedModel) -> list[Check]:
         if words == OK:
             ranks = [one.rank for one in prediction.candidates if one.inchikey14 == block]
             where = f"at rank {ranks[0]}" if ranks else "not drawn"
-            words += f", {len(prediction.candidates)} candidates, the molecule itself {where}"
+            number = counted(len(prediction.candidates), "candidate")
+            words += f", {number}, the molecule itself {where}"
         checks.append((f"{what}: {status}", prediction.status == status, words))
     right = [
         formula_of(parse_smiles(candidate.smiles)) == Formula.parse(candidate.formula)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from duallgd_cli.chem.adduct import Adduct, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import Failure, FormulaError, printable
+from duallgd_cli.errors import Failure, FormulaError, counted, printable
 from duallgd_cli.results import Candidate, Header, Prediction, sentences
 
 NULL: Final = "null"
@@ -92,7 +92,8 @@ def document(predictions: Iterable[Prediction], header: Header) -> Iterator[str]
                 write("SME", _evidence(position, prediction, candidate, runs))
         yield from (_line("MTD", pair) for pair in _metadata(header, inputs, polarities))
         if n_left_out:
-            yield _line("COM", [f"{n_left_out} spectra without a precursor m/z are left out"])
+            number = counted(n_left_out, "spectrum", "spectra")
+            yield _line("COM", [f"{number} left out, without a precursor m/z"])
         for heading, (name, rows) in zip(("SMH", "SFH", "SEH"), tables.items(), strict=True):
             yield "\n" + _line(heading, columns[name])
             rows.seek(0)

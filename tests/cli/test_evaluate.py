@@ -82,7 +82,7 @@ def test_finished_predictions_are_checked_against_the_list_of_the_weights_that_m
     unknown, _ = evaluate("again", *again, "--force")
 
     assert "1 of the 3 test molecules are among the training molecules of the weights." in out
-    assert f"LEFT OUT: 1 molecules that were trained on or given, with 2 spectra: {KEY}." in out
+    assert f"LEFT OUT: 1 molecule trained on or given, with 2 spectra: {KEY}." in out
     assert results["data"]["left_out_as_trained_on"] == [KEY]
     assert (results["spectra"], results["molecules"]) == (4, 2)
     assert "training molecules of the weights was not checked" in unknown

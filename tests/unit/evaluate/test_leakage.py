@@ -82,7 +82,7 @@ def test_what_any_list_holds_is_left_out_and_said_and_a_list_that_is_missing_too
         "None of the 2 test molecules is among the weights: 1 first blocks of InChIKeys.",
         "1 of the 2 test molecules are among the rival x.",
         "Overlap with the rival y was not checked: no list of them.",
-        f"LEFT OUT: 1 molecules that were trained on or given, with 1 spectra: {ETHER}.",
+        f"LEFT OUT: 1 molecule trained on or given, with 1 spectrum: {ETHER}.",
     ]
     with pytest.raises(UsageError, match="every test molecule was trained on"):
         left({"the weights": ours.joined(TrainingHashes.of([ETHANOL, ETHER]))})

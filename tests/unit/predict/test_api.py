@@ -70,6 +70,8 @@ def test_python_gives_what_the_command_line_writes_however_settings_are_given(sp
         ({"preset": "quick"}, "preset must be one of"),
         ({"guide": "mine.smi"}, "guide must be GuideFiles"),
         ({"formula": "C2H6O", "formula_column": "F"}, "exclude each other"),
+        ({"spectra": 7}, r"item 0 \(int\) is no spectrum; give matchms"),
+        ({"spectra": {"mz": [1.0]}}, "item 0 .* is no spectrum"),
         ({"spectra": [7]}, r"item 0 \(int\) is no spectrum; give matchms"),
         ({"spectra": [{"mz": [1.0]}]}, "item 0 .* is no spectrum"),
         ({"spectra": [{"mz": [1.0], "intensity": []}]}, "item 0 .* is no spectrum"),
@@ -121,6 +123,9 @@ def test_spectra_of_matchms_and_dictionaries_are_taken_and_told_apart_by_order(s
     assert [one.source.index for one in found] == [0, 3, 1, 2]  # by file
     assert found[0].status == "ok"
     assert [one.candidates for one in found] == [found[0].candidates] * 4
+    for alone in given[:3]:
+        (one,) = stub_model().predict(alone, SETTINGS)
+        assert one.candidates == found[0].candidates
 
 
 def test_a_notebook_shows_the_first_candidates_drawn_and_a_table_the_columns(spectra, tmp_path):

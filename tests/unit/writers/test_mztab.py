@@ -178,7 +178,7 @@ def test_features_without_candidates_are_there_and_those_without_a_mass_are_coun
         "best_id_confidence_value": "null", "exp_mass_to_charge": "195.0877",
     }  # fmt: skip
     assert last.items() >= expected.items()
-    assert "COM\t1 spectra without a precursor m/z are left out" in parsed.text
+    assert "COM\t1 spectrum left out, without a precursor m/z" in parsed.text
     read = mztab.MzTab(io.StringIO(parsed.text), table_format="dict")  # of pyteomics
     assert len(read.small_molecule_table["rows"]) == len(parsed.tables["SML"])
 
