@@ -6,11 +6,19 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
+
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import flatten
 from duallgd_cli.errors import printable
 from duallgd_cli.spectra.reading.record import compound_name
-from duallgd_cli.spectra.types import GIVEN, AnnotatedSpectrum, Source, Spectrum
+from duallgd_cli.spectra.types import (
+    GIVEN,
+    AnnotatedSpectrum,
+    IsotopePattern,
+    Source,
+    Spectrum,
+)
 
 OK = "ok"
 # Share of the intensity below which the peaks are taken for those of something else, or of an ion
@@ -144,10 +152,6 @@ class HypothesisResult:
     peaks: tuple[ExplainedPeak, ...] = ()  # the explained peaks
     notes: tuple[str, ...] = ()  # remarks for the run record, not for the outputs
     seconds: float = 0.0  # wall time; in the journal and the run record alone
-    feature: int = 0  # 0-based index of the feature in the whole input
-    # of the feature; those with a status other than ``ok`` took no part
-    spectra: tuple[SpectrumReference, ...] = ()
-    position: int = 0  # of the hypothesis among those of its feature, from 0
     formula_source: str = GIVEN  # ``file`` (or one formula for all), ``table`` or ``predicted``
     adduct_source: str = ""  # see `Hypothesis`; "" where nothing says
     # what the user's files say, as plain values: ``analogues``, the nearest of each structure by
@@ -201,6 +205,36 @@ class HypothesisResult:
 
 # Of all hypotheses of one feature, in order.
 Results: TypeAlias = Sequence[HypothesisResult]
+
+
+class MeasuredPeaks(NamedTuple):
+    """The peaks of a spectrum, cleaned."""
+
+    label: str  # its collision energy, or which one it is
+    mz: Sequence[float]  # ascending
+    intensity: Sequence[float]  # relative to the base peak, in single precision
+
+    @classmethod
+    def of(cls, spectrum: Spectrum) -> "MeasuredPeaks":
+        """The peaks of a spectrum that was cleaned."""
+        energy = spectrum.collision_energy_ev
+        label = spectrum.collision_energy_text if energy is None else f"{energy:.3g} eV"
+        intensity = spectrum.intensity.astype(np.float32)
+        # float32 to the shortest decimal that is the same one, not its long double expansion
+        shortest = tuple(float(str(height)) for height in intensity)
+        label = label or f"spectrum {spectrum.source.index}"
+        return cls(label, tuple(spectrum.mz.tolist()), shortest)
+
+
+class FeatureResult(NamedTuple):
+    """What was measured of one feature, and what its hypotheses gave."""
+
+    number: int  # of the feature in the whole input, from 0
+    spectra: tuple[SpectrumReference, ...]  # those whose status is not ``ok`` took no part
+    peaks: tuple[MeasuredPeaks, ...] = ()  # of each of them that has peaks
+    intensity: float | None = None  # of its precursor, where that is strongest in MS1
+    isotopes: IsotopePattern | None = None  # of its ion in MS1
+    hypotheses: tuple[HypothesisResult, ...] = ()  # in order, one at least once it is predicted
 
 
 @dataclass(frozen=True, slots=True)

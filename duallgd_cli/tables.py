@@ -173,8 +173,9 @@ def numbered_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """Rows of a table by lower-case column names, and their lines; read as they are asked for.
 
-    What a short row lacks is "", and no cell is `inert`. Columns are found whatever their capitals, blanks and underscores.
-    One of another name, in `also`, stands for the one that it means, unless there is such a one.
+    What a short row lacks is "", and what was made `inert` is `bare` again. Columns are found
+    whatever their capitals, blanks and underscores. One of another name, in `also`, stands for the
+    one that it means, unless there is such a one.
 
     Raises:
         UnreadableError: It is no table; or a column is missing, or there twice.

@@ -30,7 +30,7 @@ from duallgd_cli.evaluate.intervals import reliability
 from duallgd_cli.predict import parts as likely
 from duallgd_cli.predict.journal import read
 from duallgd_cli.ranking.ranking import RankingModel, rank, sigmoid
-from duallgd_cli.results import HypothesisResult, Results
+from duallgd_cli.results import FeatureResult, HypothesisResult, Results
 
 Array = NDArray[Any]
 Name = tuple[str, str]  # kind and name of a part
@@ -166,20 +166,21 @@ def asked_of(
     """Every feature of a run with all its samples, then with fewer of them."""
     finished = read([run], partial=True)
     model = replace(ranking, steps=int(finished.header.settings["sampling"]["steps"]))
-    for results in finished.features():
-        if any(result.structures for result in results):
-            row = truths[results[0].spectra[0].spectrum_id]
-            yield from _draws(results, row, model, row["inchikey"][:14] in novel)
+    for feature in finished.features():
+        if any(result.structures for result in feature.hypotheses):
+            row = truths[feature.spectra[0].spectrum_id]
+            yield from _draws(feature, row, model, row["inchikey"][:14] in novel)
 
 
 def _draws(
-    results: Results, row: Mapping[str, str], model: RankingModel, novel: bool
+    feature: FeatureResult, row: Mapping[str, str], model: RankingModel, novel: bool
 ) -> Iterator[Asked]:
+    results = feature.hypotheses
     smiles = [candidate.smiles for candidate in rank(results, model)[0]]
     parts, has = _questions(smiles, row["smiles"])
     is_ring = np.array([part.kind == RING_SYSTEM for part in parts])
     sampled = sum(result.sampled for result in results)
-    generator = np.random.default_rng(results[0].feature)
+    generator = np.random.default_rng(feature.number)
     for number in (sampled, *(number for number in _NUMBERS if number < sampled)):
         candidates, _ = rank(part_of(results, number, generator), model)
         if not candidates:

@@ -15,8 +15,10 @@ from duallgd_cli.predict.settings import ENDING, PredictRequest, PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.results import (
     ExplainedPeak,
+    FeatureResult,
     Header,
     HypothesisResult,
+    MeasuredPeaks,
     SpectrumReference,
     Structure,
 )
@@ -128,7 +130,11 @@ def written_run(folder, *results, **settings):
             for number, result in enumerate(results):
                 source = Source(str(made), number)
                 spectrum = SpectrumReference(source, f"F{number}", precursor_mz=181.05)
-                journal.append((replace(result, feature=number, spectra=(spectrum,)),))
+                peaks = dict.fromkeys(peak[:2] for peak in result.peaks)
+                measured = MeasuredPeaks("20 eV", *zip(*sorted(peaks), strict=True))
+                journal.append(
+                    FeatureResult(number, (spectrum,), (measured,), hypotheses=(result,))
+                )
             journal.finish({"cases": len(results), "ms1": 0})
     return folder / "out.csv"
 

@@ -120,8 +120,8 @@ def _sentences(results: Mapping[str, Any]) -> Iterator[str]:
     yield f"Predictions: {statuses}; a spectrum without candidates counts as wrong."
     for name, work in results["mces_work"].items():
         yield (
-            f"{name}: {counted(work['pairs'], 'pair')} solved, {work['timeouts']} of them hit the limit of "
-            f"{results['scoring']['mces_limit_s']:g} s and count as the worst they may be."
+            f"{name}: {counted(work['pairs'], 'pair')} solved, {work['timeouts']} of them hit the "
+            f"limit of {results['scoring']['mces_limit_s']:g} s and count as the worst they may be."
         )
     if samples := results["prediction"].get("samples"):
         yield (

@@ -46,8 +46,8 @@ def report(
 
     One file that opens in any browser, without a server and without the network; of more than
     1,000 features an index, and a folder of pages beside it. Features can be sorted and searched;
-    pointing at a candidate marks its peaks, pointing at a peak marks its
-    atoms. Spectra are read again from the inputs; where those are gone, explained peaks are shown.
+    pointing at a candidate marks its peaks, pointing at a peak marks its atoms. All of it is in the
+    journal of the run: the spectra are not read again.
     """
     display.configure_logging(quiet)
     with loading():
@@ -74,10 +74,6 @@ def write_page(
 
     given, workers = options.by_setting(), workers_for(runs)
     report = write_report(runs, page, top_k, workers, names=names, options=given, force=force)
-    for how, inputs in (("gone", report.gone), ("changed", report.changed)):
-        if inputs:
-            shown = "the report shows explained peaks alone"
-            logger.warning("%s since the run: %s; %s", how, ", ".join(inputs), shown)
     mib = report.size_bytes / (1 << 20)
     pages = f" and {counted(report.n_pages, 'page')} in {report.folder}" if report.n_pages else ""
     logger.info(

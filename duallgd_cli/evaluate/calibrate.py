@@ -43,7 +43,7 @@ from duallgd_cli.ranking.ranking import (
     described,
     presence_features,
 )
-from duallgd_cli.results import Results
+from duallgd_cli.results import FeatureResult, Results
 from duallgd_cli.sources.collection import Collection
 from duallgd_cli.tables import table_rows
 
@@ -407,8 +407,8 @@ def scored_cases(
     """
     of_database = DATABASES in run.header.settings
     model = replace(start, steps=int(run.header.settings["sampling"]["steps"]))
-    for results in run.features():
-        truth = truth_of(truths, results)
+    for feature in run.features():
+        truth, results = truth_of(truths, feature), feature.hypotheses
         key, smiles = truth["inchikey"], truth["smiles"]
         if key[:_BLOCK] not in known:
             results = tuple(
@@ -436,13 +436,13 @@ def _bits(smiles: str) -> NDArray[np.uint16]:
     return identity.fingerprint(identity.parse_smiles(smiles))
 
 
-def truth_of(truths: Mapping[str, Mapping[str, str]], results: Results) -> Mapping[str, str]:
+def truth_of(truths: Mapping[str, Mapping[str, str]], feature: FeatureResult) -> Mapping[str, str]:
     """InChIKey and SMILES of a feature.
 
     Raises:
         UsageError: There is no row for it, or no InChIKey in it.
     """
-    name = results[0].spectra[0].spectrum_id
+    name = feature.spectra[0].spectrum_id
     if name not in truths:
         raise UsageError(f"the truth has no row for spectrum {quote(name)}; add its identifier")
     if len(truths[name]["inchikey"]) < _BLOCK:

@@ -38,8 +38,8 @@ def fit_membership(weights: Path, run: Path, truth: Path, out: Path) -> Membersh
     if not checkpoint.database or DATABASES not in finished.header.settings:
         raise UsageError(f"{run} had no database, or {weights} no ranking of its structures")
     features = (
-        (results, truth_of(truths, results)["inchikey"][:BLOCK_LENGTH])
-        for results in finished.features()
+        (feature.hypotheses, truth_of(truths, feature)["inchikey"][:BLOCK_LENGTH])
+        for feature in finished.features()
     )
     models = (RankingModel.stored(one) for one in (checkpoint.ranking, checkpoint.database))
     rows, inside, _ = both_worlds(features, *models)

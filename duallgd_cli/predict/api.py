@@ -164,9 +164,9 @@ def predictions(
                 by: GroupBy = "none" if chosen.group_by == "none" else "feature"
                 features = group(given, by, chosen.adduct)
             given_all = (enumerate(features), model, chosen, workers)
-            for together in results(*given_all, source=source, knowledge=knowledge):
-                candidates, top10 = ranking.rank(together)
-                yield from predictions_of(together, candidates, top10, chosen.top_k, chosen.certain)
+            for feature in results(*given_all, source=source, knowledge=knowledge):
+                candidates, top10 = ranking.rank(feature.hypotheses)
+                yield from predictions_of(feature, candidates, top10, chosen.top_k, chosen.certain)
 
     return Predictions(computed(), record)
 

@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from heapq import merge
 from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -24,25 +25,25 @@ from duallgd_cli.errors import UnreadableError, UsageError, counted
 from duallgd_cli.predict.settings import ENDING, Shard
 from duallgd_cli.results import (
     ExplainedPeak,
+    FeatureResult,
     Header,
     HypothesisResult,
-    Results,
+    MeasuredPeaks,
     SpectrumReference,
     Structure,
 )
-from duallgd_cli.spectra.types import Source
+from duallgd_cli.spectra.types import IsotopePattern, Source
 
 if TYPE_CHECKING:
     from io import BufferedRandom
 
 logger = logging.getLogger(__name__)
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 _MARK: Final = b'{"duallgd_journal":'
 _FORMAT: Final = re.compile(re.escape(_MARK) + rb"(\d{1,9})[,}]")
 _SEAL: Final = b',"crc32":"%08x"}\n'
 _SEAL_BYTES: Final = len(_SEAL % 0)
-_OF_THE_FEATURE: Final = frozenset({"feature", "spectra", "position"})
 _N_VALUES: Final = len(Structure._fields) - 1  # before its scores
 _SOURCES: Final = Structure._fields.index("sources")
 _SYNC_EVERY_S: Final = 0.5
@@ -111,8 +112,8 @@ class Journal:
             undo.pop_all()
         return journal
 
-    def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
-        """The results of each feature that was here when the journal was read.
+    def features(self) -> Iterator[FeatureResult]:
+        """What became of each feature that was here when the journal was read.
 
         Raises:
             UnreadableError: A line is of another version.
@@ -125,14 +126,14 @@ class Journal:
                 line = file.readline()
             start += len(line)
             try:
-                results = _results_of(json.loads(line))
+                result = _result_of(json.loads(line))
             except _UNKNOWN:
                 raise _of_another_version(self.path) from None
-            yield results
+            yield result
 
-    def append(self, results: Results) -> None:
-        """Add what all hypotheses of a feature gave."""
-        self._write(_plain_values(results))
+    def append(self, result: FeatureResult) -> None:
+        """Add what became of a feature."""
+        self._write(_plain_values(result))
 
     def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
@@ -209,9 +210,9 @@ def scan(path: Path, most: int | None = None) -> Journal:
                 else:
                     first, *_ = values["spectra"]
                     inputs.index(first["source"][0])  # one that the header has
-                    if not last < values["feature"] < _MOST_FEATURES:
+                    if not last < values["number"] < _MOST_FEATURES:
                         raise ValueError("features are in their order")
-                    last = values["feature"]
+                    last = values["number"]
                     journal.finished.add(last)
             except _UNKNOWN:
                 raise _of_another_version(path) from None
@@ -249,20 +250,27 @@ class FinishedRun:
     journals: Sequence[Journal]  # of its shards
 
     @property
+    def top_k(self) -> int:
+        """Candidates of a spectrum."""
+        return int(self.header.settings["top_k"])
+
+    @property
+    def certain(self) -> float:
+        """Probability from which on an answer counts."""
+        return float(self.header.settings["certain"])
+
+    @property
     def n_features(self) -> int:
         """Features of the run."""
         return len(set().union(*(journal.finished for journal in self.journals)))
 
-    def features(self) -> Iterator[tuple[HypothesisResult, ...]]:
-        """The results of each feature, read from the disk in the order of their first spectra."""
-        in_order = merge(*(journal.features() for journal in self.journals), key=_number)
-        for _, same in groupby(in_order, key=_number):
+    def features(self) -> Iterator[FeatureResult]:
+        """What became of each feature, read from the disk in the order of their first spectra."""
+        number = attrgetter("number")
+        in_order = merge(*(journal.features() for journal in self.journals), key=number)
+        for _, same in groupby(in_order, key=number):
             *_, last = same  # what is there twice counts as it was written last
             yield last
-
-
-def _number(results: Results) -> int:
-    return results[0].feature
 
 
 def read(names: Sequence[Path], *, partial: bool = False, alone: bool = False) -> FinishedRun:
@@ -335,31 +343,36 @@ def _usable(path: Path, partial: bool) -> Journal:
     if journal.end is None and not partial:
         raise UsageError(
             f"the run of {path} (shard {journal.header.shard}) is not finished, "
-            f"{counted(len(journal.finished), 'feature')} so far; run it again with --resume, or merge with "
-            "--partial"
+            f"{counted(len(journal.finished), 'feature')} so far; run it again with --resume, or "
+            "merge with --partial"
         )
     return journal
 
 
-def _plain_values(results: Results) -> dict[str, Any]:
-    """Results of a feature for a line of JSON; long lists go without names, which would be most."""
+def _plain_values(feature: FeatureResult) -> dict[str, Any]:
+    """A feature for a line of JSON; long lists go without names, which would be most."""
     hypotheses, names = [], [own.name for own in fields(HypothesisResult)]
-    for result in results:
-        values = {name: getattr(result, name) for name in names if name not in _OF_THE_FEATURE}
+    for result in feature.hypotheses:
+        values = {name: getattr(result, name) for name in names}
         values["scores"] = [*result.structures[0].scores] if result.structures else []
         rows = [(*one[:_N_VALUES], *one.scores.values()) for one in result.structures]
         hypotheses.append(values | {"structures": rows})
     spectra = [
-        {**asdict(one), "source": [one.source.file, one.source.index]} for one in results[0].spectra
+        {**asdict(one), "source": [one.source.file, one.source.index]} for one in feature.spectra
     ]
-    return {"feature": results[0].feature, "spectra": spectra, "hypotheses": hypotheses}
+    isotopes = None if feature.isotopes is None else asdict(feature.isotopes)
+    changed = {"spectra": spectra, "isotopes": isotopes, "hypotheses": hypotheses}
+    return feature._asdict() | changed
 
 
-def _results_of(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
-    """The results of a feature, from what `_plain_values` gave; see `_UNKNOWN` for others."""
+def _result_of(values: Mapping[str, Any]) -> FeatureResult:
+    """A feature, from what `_plain_values` gave; see `_UNKNOWN` for what else that may raise."""
     spectra = tuple(
         SpectrumReference(**{**one, "source": Source(*one["source"])}) for one in values["spectra"]
     )
+    peaks = tuple(MeasuredPeaks(name, *map(tuple, both)) for name, *both in values["peaks"])
+    if (isotopes := values["isotopes"]) is not None:
+        isotopes = IsotopePattern(tuple(isotopes["intensity"]), isotopes["faintest"])
     results = list[HypothesisResult]()
     for own in values["hypotheses"]:
         names, structures = own.pop("scores"), []
@@ -370,6 +383,6 @@ def _results_of(values: Mapping[str, Any]) -> tuple[HypothesisResult, ...]:
         own["structures"] = tuple(structures)
         own["peaks"] = tuple(ExplainedPeak._make(row) for row in own["peaks"])
         own["notes"] = tuple(own["notes"])
-        where = {"feature": values["feature"], "spectra": spectra, "position": len(results)}
-        results.append(HypothesisResult(**own, **where))
-    return tuple(results)
+        results.append(HypothesisResult(**own))
+    number, intensity = values["number"], values["intensity"]
+    return FeatureResult(number, spectra, peaks, intensity, isotopes, tuple(results))

@@ -28,8 +28,9 @@ from duallgd_cli.errors import (
 )
 from duallgd_cli.predict.settings import PredictSettings, formula_source
 from duallgd_cli.results import (
+    FeatureResult,
     HypothesisResult,
-    SpectrumReference,
+    MeasuredPeaks,
     Structure,
     references,
     sentences,
@@ -69,10 +70,9 @@ _networks: "Final[list[LoadedModel]]" = []  # of a process that predicts
 
 
 class Task(NamedTuple):
-    """A feature that is to be predicted: its number in the whole input, and what is known of it."""
+    """A feature that is to be predicted: what was measured, what it may be, what is known of it."""
 
-    number: int
-    spectra: tuple[SpectrumReference, ...]
+    measured: FeatureResult
     hypotheses: Sequence[Hypothesis | Failure]
     known: Known | None
 
@@ -85,7 +85,7 @@ def results(
     *,
     source: FormulaSource | None = None,
     knowledge: Knowledge | None = None,
-) -> Iterator[tuple[HypothesisResult, ...]]:
+) -> Iterator[FeatureResult]:
     """What the hypotheses of each feature give, in order: the loop of every prediction.
 
     Features come with their numbers in the whole input. With several workers each is predicted by
@@ -121,24 +121,28 @@ def _tasks(
     """What there is to predict, of each feature without the spectra that cannot be cleaned."""
     of_all = None if (guide := settings.guide) is None else Known(guide)
     for number, item in features:
-        cleaned = [resolved(clean(spectrum, settings.cleaning)) for spectrum in item.spectra]
-        spectra = references(cleaned)
+        cleaned = [clean(spectrum, settings.cleaning) for spectrum in item.spectra]
+        peaks = tuple(MeasuredPeaks.of(one) for one in cleaned if one.failure is None)
+        cleaned = [*map(resolved, cleaned)]
+        spectra, strongest = references(cleaned), item.precursor_intensity
+        strongest = None if strongest is None else float(strongest)
+        measured = FeatureResult(number, spectra, peaks, strongest, item.isotopes)
         usable = tuple(spectrum for spectrum in cleaned if spectrum.failure is None)
         if not usable:
             failure = Failure(spectra[0].status, spectra[0].message)
-            yield Task(number, spectra, [failure], of_all)
+            yield Task(measured, [failure], of_all)
             continue
         proposed, known = source(Feature(usable)), of_all
         hypotheses = [proposed] if isinstance(proposed, Failure) else proposed
         if knowledge:
             formulas = [each.formula for each in hypotheses if isinstance(each, Hypothesis)]
             known = knowledge.of(Feature(usable)).within(formulas)
-        yield Task(number, spectra, hypotheses, known)
+        yield Task(measured, hypotheses, known)
 
 
 def _results_elsewhere(
     task: Task, again: "Callable[[], LoadedModel]", settings: PredictSettings
-) -> tuple[HypothesisResult, ...]:
+) -> FeatureResult:
     """What a process gives that has a network of its own, or loads it."""
     if not _networks:
         try:
@@ -149,9 +153,7 @@ def _results_elsewhere(
     return _results(task, _networks[0], settings)
 
 
-def _results(
-    task: Task, model: "LoadedModel", settings: PredictSettings
-) -> tuple[HypothesisResult, ...]:
+def _results(task: Task, model: "LoadedModel", settings: PredictSettings) -> FeatureResult:
     """What each hypothesis of a feature gives, in the time that the feature has."""
     samples, known = settings.sampling.samples, task.known
     check = _deadline(settings.sampling.timeout_s, model.synchronise)
@@ -181,9 +183,8 @@ def _results(
                 result = _failed(result, "timeout", f"{limit}; {more}")
             except RefusedError as refused:
                 result = _failed(result, refused.failure.status, refused.failure.message)
-        result = replace(result, feature=task.number, spectra=task.spectra, position=len(results))
         results.append(replace(result, seconds=time.perf_counter() - started))
-    return tuple(results)
+    return task.measured._replace(hypotheses=tuple(results))
 
 
 def _deadline(limit_s: float | None, finish: Callable[[], None]) -> Callable[[], None]:

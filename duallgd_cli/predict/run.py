@@ -5,11 +5,12 @@ import logging
 import platform
 import re
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,36 +19,35 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
 from duallgd_cli.errors import InterruptedRunError, counted, quote
-from duallgd_cli.files import STANDARD_STREAM, claim, replaced_text, sha256, write_atomically
+from duallgd_cli.files import STANDARD_STREAM, claim, sha256, write_atomically
 from duallgd_cli.predict.journal import FinishedRun, Journal, journals_of, read, scan
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import (
-    CERTAIN,
     ENDING,
     Files,
     PredictRequest,
     formula_source,
     record_path,
 )
-from duallgd_cli.ranking.one_list import Ranking, predictions_of
+from duallgd_cli.ranking.one_list import Ranking, predictions_of, without_parts
 from duallgd_cli.results import OK, Header, HypothesisResult, Prediction, references
 from duallgd_cli.runtime import default_threads, versions
 from duallgd_cli.sources.known import GuideFiles, Knowledge, names_in_guides
 from duallgd_cli.spectra.features import Inputs, record_of_scans
 from duallgd_cli.spectra.tables import FeatureTable, names_in_tables, read_table
 from duallgd_cli.spectra.types import Feature
-from duallgd_cli.writers.features import write_joined
+from duallgd_cli.writers.features import joined_table
 from duallgd_cli.writers.formats import (
     PART_COLUMNS,
-    lines_of,
-    part_lines,
+    part_rows,
     pieces,
     resolve_format,
+    table_beside,
     write_pieces,
 )
 from duallgd_cli.writers.names import Names
-from duallgd_cli.writers.summaries import summary_paths, write_summary
+from duallgd_cli.writers.summaries import SUMMARIES, summary_paths, summary_rows
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.model import LoadedModel
@@ -145,10 +145,10 @@ def predict(
                     tell("predicting", 0, None)
                     features = _features(request, inputs, journal.finished, tell, knowledge)
                     given = (features, model, request.settings, request.workers)
-                    for together in results(*given, source=source, knowledge=knowledge):
-                        journal.append(together)
+                    for feature in results(*given, source=source, knowledge=knowledge):
+                        journal.append(feature)
                         n_finished += 1
-                        tell("predicting", len(together[0].spectra), together[0])
+                        tell("predicting", len(feature.spectra), feature.hypotheses[0])
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
                     journal.finish(totals | inputs.runs)
             finished = read([path], alone=True)
@@ -315,13 +315,11 @@ def _output_of(journal: Path) -> Path:
 
 def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
     """The predictions of a run, one per spectrum, features in input order, ranked as it was."""
-    settings = run.header.settings
-    ranking = Ranking.recorded(run.header.model, settings, run.header.inputs[0]["name"])
-    top_k, certain = int(settings["top_k"]), float(settings.get("certain", CERTAIN))
-    for tried in run.features():
-        candidates, top10 = ranking.rank(tried, None if parts else top_k)
-        likely = likely_parts(tried, candidates) if parts else None
-        yield from predictions_of(tried, candidates, top10, top_k, certain, likely)
+    ranking = Ranking.recorded(run.header.model, run.header.settings, run.header.inputs[0]["name"])
+    for feature in run.features():
+        candidates, top10 = ranking.rank(feature.hypotheses, None if parts else run.top_k)
+        likely = likely_parts(feature.hypotheses, candidates) if parts else None
+        yield from predictions_of(feature, candidates, top10, run.top_k, run.certain, likely)
 
 
 def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
@@ -358,39 +356,49 @@ def workers_for(names: Sequence[Path]) -> int:
 
 
 def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -> None:
-    """Write the output of a finished run and the tables beside it; a shard is counted only."""
+    """Write the output of a finished run and the tables beside it; a shard is counted only.
+
+    What structures contain takes a while: all is written on one way along the journal.
+    """
     summary.n_ms1 = run.totals.get("ms1", 0)
-    # What structures contain takes minutes, so its table is made on the way of the output.
-    with replaced_text(request.beside("parts")) if request.parts else nullcontext() as parts:
-        if parts is not None:
-            parts.writelines(lines_of([PART_COLUMNS], "csv"))
+    if request.shard.count > 1:
+        for prediction in predictions(run):
+            summary.count(prediction)
+        return
+    names = None if request.names is None else Names(request.names)
+    output_format = resolve_format(request.output, request.format)
+    with ExitStack() as beside:
+        tables = [beside.enter_context(table) for table in _tables(request)]
 
         def watched() -> Iterator[Prediction]:
-            for prediction in predictions(run, parts=request.parts):
+            for prediction in predictions(run, parts=request.parts or request.features is not None):
                 summary.count(prediction)
-                if parts is not None and prediction.source == prediction.group[0]:
-                    parts.writelines(part_lines(prediction))
+                if prediction.source == prediction.group[0]:
+                    for add in tables:
+                        add(prediction)
                     is_few = prediction.candidates and not is_enough(prediction.hypotheses)
-                    summary.n_few += bool(is_few)
-                yield prediction
+                    summary.n_few += bool(request.parts and is_few)
+                yield prediction if request.parts else without_parts(prediction, run.certain)
 
-        if request.shard.count > 1:
-            deque(watched(), maxlen=0)
-            return
-        names = None if request.names is None else Names(request.names)
-        output_format = resolve_format(request.output, request.format)
         write_pieces(pieces(watched(), output_format, run.header, names), request.output)
-    if request.features is not None:
-        joined = FeatureTable(request.features)
-        write_joined(predictions(run, parts=True), joined, request.beside("features"))
     if summary.n_few:
         logger.warning(
             "parts of %s are not stated: their probabilities take %d samples or more (--samples)",
             counted(summary.n_few, "feature"), FEWEST_SAMPLES,
         )  # fmt: skip
-    if request.summaries:
-        for name, path in summary_paths(request.summaries, Path(request.output)).items():
-            write_summary(predictions(run), name, path)
+
+
+def _tables(
+    request: PredictRequest,
+) -> Iterator[AbstractContextManager[Callable[[Prediction], None]]]:
+    """The tables beside the output; each takes the first prediction of every feature."""
+    if request.parts:
+        yield table_beside(request.beside("parts"), PART_COLUMNS, part_rows)
+    if request.features is not None:
+        yield joined_table(FeatureTable(request.features), request.beside("features"))
+    for name, path in summary_paths(request.summaries, Path(request.output)).items():
+        summary = SUMMARIES[name]
+        yield table_beside(path, [*summary.columns], partial(summary_rows, summary=summary))
 
 
 def _write_record(

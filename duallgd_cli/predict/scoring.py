@@ -21,7 +21,7 @@ from duallgd_cli.predict.run import Progress, RunSummary
 from duallgd_cli.predict.settings import CERTAIN, PredictRequest, formula_source
 from duallgd_cli.ranking.one_list import Ranking, predictions_of
 from duallgd_cli.ranking.ranking import FEATURES
-from duallgd_cli.results import OK, HypothesisResult, Prediction, Results
+from duallgd_cli.results import OK, FeatureResult, HypothesisResult, Prediction
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.sources.known import Knowledge
 from duallgd_cli.spectra.features import Inputs
@@ -153,13 +153,13 @@ def score_structures(
 
     def rows_of(features: Iterable[tuple[int, Feature]]) -> Iterator[Row]:
         given = (features, model, settings, request.workers)
-        for together in results(*given, source=source, knowledge=knowledge):
-            prediction, rows = scored(together, structures, ranking)
+        for feature in results(*given, source=source, knowledge=knowledge):
+            prediction, rows = scored(feature, structures, ranking)
             ranked.update(number for number, row in enumerate(rows) if row["rank"])
             summary.n_own_ranked = len(ranked)
             summary.count(prediction)
             if tell is not None:
-                tell("scoring", len(together[0].spectra), together[0])
+                tell("scoring", len(feature.spectra), feature.hypotheses[0])
             yield from rows
 
     with Inputs(request.inputs) as inputs:
@@ -198,14 +198,14 @@ def _formulas(
 
 
 def scored(
-    results: Results, structures: Sequence[OwnStructure], ranking: Ranking
+    feature: FeatureResult, structures: Sequence[OwnStructure], ranking: Ranking
 ) -> tuple[Prediction, list[Row]]:
     """The prediction of a feature, and a row for each structure."""
-    candidates, top10 = ranking.rank(results)
-    prediction = predictions_of(results, candidates, top10, len(candidates), CERTAIN)[0]
+    candidates, top10 = ranking.rank(feature.hypotheses)
+    prediction = predictions_of(feature, candidates, top10, len(candidates), CERTAIN)[0]
     by_block = {one.inchikey14: one for one in candidates}
     tried: defaultdict[str, list[HypothesisResult]] = defaultdict(list)
-    for result in results:
+    for result in feature.hypotheses:
         tried[result.formula].append(result)
     named = dict.fromkeys(COLUMNS) | {name: getattr(prediction, name) for name in SPECTRUM_COLUMNS}
     rows = list[Row]()

@@ -41,6 +41,7 @@ from duallgd_cli.ranking.ranking import (
 from duallgd_cli.results import (
     OK,
     Candidate,
+    FeatureResult,
     HypothesisResult,
     LikelyPart,
     Prediction,
@@ -262,7 +263,7 @@ def _lead(scores: Sequence[tuple[Structure, float]], otherwise: float) -> float:
 
 
 def predictions_of(
-    results: Results,
+    feature: FeatureResult,
     candidates: tuple[Candidate, ...],
     confidence_top10: float,
     top_k: int,
@@ -275,10 +276,11 @@ def predictions_of(
     kept; one that could not be used has its own status and none. From a probability of ``certain``
     on an answer counts. Parts are what the structure contains, None if nobody asked.
     """
-    first, predictions = results[0], []
+    results, predictions = feature.hypotheses, []
+    first = results[0]
     # What is read together; likewise what cannot be used for one reason, such as a whole feature.
     alike: defaultdict[object, tuple[Source, ...]] = defaultdict(tuple)
-    for one in first.spectra:
+    for one in feature.spectra:
         alike[one.status, one.status == OK or one.remarks] += (one.source,)
     together = alike[OK, True]
     # What accompanies candidates is a warning; hypotheses share many of them.
@@ -287,7 +289,7 @@ def predictions_of(
     said = [one.message for one in failed]
     if len(results) > 1:
         said = [f"{one.formula} {one.adduct}: {one.message}" for one in failed if one.message]
-    for spectrum in first.spectra:
+    for spectrum in feature.spectra:
         adduct = parse_adduct(spectrum.adduct_text)
         written = spectrum.adduct_text if isinstance(adduct, Failure) else adduct.name
         values = {own.name: getattr(spectrum, own.name) for own in fields(SpectrumReference)}
@@ -301,7 +303,7 @@ def predictions_of(
             seconds=sum(result.seconds for result in results),
         )
         if spectrum.status == OK:
-            prediction = replace(prediction, hypotheses=tuple(results), parts=parts)
+            prediction = replace(prediction, hypotheses=results, parts=parts)
             others = [str(source.index) for source in together if source != spectrum.source]
             if spectrum.source != together[0] and len(others) > _MOST_NAMED:
                 others = [others[0], f"{len(others) - 1} more"]  # the first alone says all of them
@@ -351,6 +353,14 @@ def chances(prediction: Prediction) -> dict[str, float]:
         "parts": max((part.probability for part in parts), default=0.0),
         "formula": math.exp(next(prior, -math.inf)),
     }
+
+
+def without_parts(prediction: Prediction, certain: float) -> Prediction:
+    """The prediction as it is where nobody asked for parts; they may have said the level."""
+    if prediction.parts is None:
+        return prediction
+    plain = replace(prediction, parts=None)
+    return with_level(plain, certain) if plain.level else plain
 
 
 def with_level(prediction: Prediction, certain: float) -> Prediction:

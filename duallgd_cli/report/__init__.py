@@ -43,8 +43,6 @@ class Report:
     page: Path  # to open first
     n_features: int  # that it shows
     n_pages: int  # files beside that one, none of a small run
-    gone: Sequence[str]  # inputs that are no longer there: their unexplained peaks are not shown
-    changed: Sequence[str]  # inputs that are no longer what they were, likewise
 
     @property
     def folder(self) -> Path:
@@ -84,14 +82,14 @@ def write_report(
     claim({PAGE: output}, [*files_of_runs(runs), *read], force=force)
     run = ReportedRun(runs, top_k, workers, names)
     n_pages = -(-run.n_features // LARGE) if run.n_features > LARGE else 0
-    report = Report(output, run.n_features, n_pages, run.gone, run.changed)
+    report = Report(output, run.n_features, n_pages)
     about = {
         "run": run.about(options),
         "files": f"{output.name} and the folder {report.folder.name}" if n_pages else "",
         "drawn": run.drawn,
     }
     place = {
-        **{name: getattr(run, name) for name in ("gone", "changed", "certain", "key")},
+        **{"certain": run.certain, "key": run.key},
         **{"total": run.n_features, "size": LARGE, "drawings": _DRAWINGS, "levels": LEVELS},
         **{"first": 0, "index": "", "is_index": False},
         "pages": [path.name for path in report.pages],

@@ -1,39 +1,39 @@
-"""A finished run as plain values: all that the pages show.
+"""A finished run as plain values: all that the pages show, from its journal alone.
 
-What the journal does not hold is read again from the inputs, as far as they are what they were.
 Every text that came from a file is made harmless for the eye here (no control characters, no
 endless titles); the page itself never reads a text as anything but text.
 """
 
 import hashlib
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial as with_arguments
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from duallgd_cli import config
 from duallgd_cli.chem.identity import ACYCLIC, family_name
 from duallgd_cli.chem.parts import bond_environments, matches, molecule
-from duallgd_cli.errors import UnreadableError, printable
+from duallgd_cli.errors import printable
 from duallgd_cli.predict import journal
 from duallgd_cli.predict.explanation import fragments_of, isotopes_of, neutral_loss
 from duallgd_cli.predict.parts import bond_certainty, likely_parts, sentence, telling
-from duallgd_cli.predict.settings import CERTAIN, ENDING, PredictSettings, record_path
+from duallgd_cli.predict.settings import ENDING, PredictSettings, record_path
 from duallgd_cli.ranking.one_list import Ranking, chances, predictions_of
 from duallgd_cli.report.depiction import depictions
-from duallgd_cli.results import OK, Candidate, HypothesisResult, Prediction, Results, references
+from duallgd_cli.results import (
+    OK,
+    Candidate,
+    FeatureResult,
+    HypothesisResult,
+    MeasuredPeaks,
+    Prediction,
+)
 from duallgd_cli.runtime import in_order
-from duallgd_cli.spectra.cleaning import CleaningSettings, clean
-from duallgd_cli.spectra.features import Inputs
-from duallgd_cli.spectra.run import FeatureSettings
-from duallgd_cli.spectra.types import IsotopePattern, Source, Spectrum
 from duallgd_cli.writers.formats import likeness
 from duallgd_cli.writers.names import Names
 
@@ -59,41 +59,6 @@ def readable(value: object, longest: int = LONGEST_TEXT) -> str:
     """A text from a file on one line, without what steers a reader's eye, cut to a length."""
     text = str(value)
     return printable(text[:longest]) + "…" * (len(text) > longest)
-
-
-class _MeasuredPeaks(NamedTuple):
-    """A cleaned spectrum; its m/z and intensities are (P,)."""
-
-    label: str
-    mz: NDArray[np.float64]
-    intensity: NDArray[np.float64]
-
-
-def _keys(mz: ArrayLike, intensity: ArrayLike) -> list[tuple[float, float]]:
-    """Peaks by the single precision that the journal has them in."""
-    single = (np.asarray(values, np.float32).tolist() for values in (mz, intensity))
-    return [*zip(*single, strict=True)]
-
-
-# Spectra of a feature with peaks, intensity of its precursor, and isotopes of its ion in MS1.
-_Measured: TypeAlias = tuple[Sequence[_MeasuredPeaks], float | None, IsotopePattern | None]
-_GONE: Final[_Measured] = ((), None, None)  # of a feature whose input is no longer there
-
-
-def _shown(spectra: Sequence[_MeasuredPeaks], results: Results) -> Sequence[_MeasuredPeaks]:
-    """The spectra, or explained peaks alone where the input is gone, and the label says so."""
-    explained = sorted({peak[:2] for result in results for peak in result.peaks})
-    columns = [np.array(values) for values in zip(*explained, strict=True)]
-    measured = {key for one in spectra for key in _keys(one.mz, one.intensity)}
-    if not explained or (spectra and measured.issuperset(_keys(*columns))):
-        return spectra
-    return [_MeasuredPeaks("explained peaks only", *columns)]
-
-
-def _label(spectrum: Spectrum) -> str:
-    energy = spectrum.collision_energy_ev
-    text = spectrum.collision_energy_text if energy is None else f"{energy:.3g} eV"
-    return readable(text, _LONGEST_LABEL) or f"spectrum {spectrum.source.index}"
 
 
 class ReportedRun:
@@ -122,13 +87,13 @@ class ReportedRun:
         self.n_features = self._run.n_features
         # Families of which the best candidate is drawn, None for all; all others are listed.
         self.drawn = None if top_k or self.n_features <= LARGE else _DRAWN_OF_MANY
-        self.certain = float(header.settings.get("certain", CERTAIN))
+        self.certain = self._run.certain
         ranking = Ranking.recorded(header.model, header.settings, self._output)
         self._calibrated_on = ranking.generated.n_spectra
         self._values = with_arguments(
             _values,
             ranking=ranking,
-            top_k=int(header.settings["top_k"]),
+            top_k=self._run.top_k,
             most=top_k or _SHOWN_CANDIDATES,
             drawn=self.drawn,
             certain=self.certain,
@@ -137,19 +102,6 @@ class ReportedRun:
         about = [header.settings, header.model.get("sha256"), header.inputs]
         text = json.dumps(about, default=str, sort_keys=True)
         self.key = hashlib.sha256(text.encode()).hexdigest()[:16]  # the same of the same run alone
-        # Inputs that are no longer there, and those that are no longer what they were.
-        self.gone, self.changed = list[str](), list[str]()
-        self._unchanged = list[str]()
-        for entry in header.inputs:
-            name = str(entry["name"])
-            try:
-                is_same = Path(name).is_file() and Inputs((name,)).identity() == (entry,)
-            except UnreadableError:
-                is_same = False
-            if is_same:
-                self._unchanged.append(name)
-            else:
-                (self.changed if Path(name).exists() else self.gone).append(readable(name))
 
     def about(self, options: Mapping[str, str]) -> _Values:
         """What was run with what: versions, weights, inputs, settings, counts as far as known.
@@ -193,32 +145,12 @@ class ReportedRun:
 
     def features(self) -> Iterator[_Values]:
         """Every feature in the order of the input, with spectra, candidates and explanations."""
-        yield from in_order(self._values, self._measured(), self._workers, at_a_time=_AT_ONCE)
-
-    def _measured(self) -> Iterator[tuple[Results, _Measured]]:
-        """The results of each feature with what was measured of it, as far as that is read on."""
-        settings, held = self._run.header.settings, dict[Source, _Measured]()
-        cleaning = config.parse(CleaningSettings, settings["cleaning"])
-        of_runs = config.parse(FeatureSettings, settings.get("features", {}))
-        by, adduct = settings.get("group_by", "feature"), settings.get("adduct")
-        inputs = Inputs(tuple(self._unchanged), level=logging.DEBUG)
-        features = inputs.features(by, adduct, of_runs)
-        for results in self._run.features():
-            first = results[0].spectra[0].source
-            while first.file in self._unchanged and first not in held:
-                feature = next(features, None)
-                if feature is None:
-                    break
-                cleaned = (clean(spectrum, cleaning) for spectrum in feature.spectra)
-                usable = (one for one in cleaned if one.failure is None)
-                spectra = [_MeasuredPeaks(_label(one), one.mz, one.intensity) for one in usable]
-                measured = spectra, feature.precursor_intensity, feature.isotopes
-                held[references(feature.spectra)[0].source] = measured
-            yield results, held.pop(first, _GONE)
+        features = self._run.features()
+        yield from in_order(self._values, features, self._workers, at_a_time=_AT_ONCE)
 
 
 def _values(
-    asked: tuple[Results, _Measured],
+    feature: FeatureResult,
     ranking: Ranking,
     top_k: int,
     most: int,
@@ -227,16 +159,14 @@ def _values(
     names: Names | None,
 ) -> _Values:
     """What is shown of a feature; of `top_k` candidates, which say the level, `most` are shown."""
-    results, (measured, intensity, isotopes) = asked
-    candidates, confidence_top10 = ranking.rank(results)
-    parts = likely_parts(results, candidates)
-    predictions = predictions_of(results, candidates, confidence_top10, top_k, certain, parts)
+    candidates, confidence_top10 = ranking.rank(feature.hypotheses)
+    parts = likely_parts(feature.hypotheses, candidates)
+    predictions = predictions_of(feature, candidates, confidence_top10, top_k, certain, parts)
     best = next((p for p in predictions if p.status == OK), predictions[0])
     shown = replace(best, candidates=best.candidates[:most])
-    spectra = _shown(measured, shown.hypotheses)
     match = best.library_match
     values = {
-        "number": results[0].feature,
+        "number": feature.number,
         "id": readable(shown.feature_id or shown.spectrum_id),
         "name": readable(shown.name),
         "spectra_ids": [
@@ -244,7 +174,7 @@ def _values(
         ],
         "mz": shown.precursor_mz,
         "rt": shown.rt_seconds,
-        "intensity": intensity,
+        "intensity": feature.intensity,
         "compound": readable(shown.compound_id),
         "adduct": readable(shown.adduct),
         "formula": readable(shown.formula),
@@ -255,11 +185,14 @@ def _values(
             for text in dict.fromkeys("; ".join(p.remarks for p in predictions).split("; "))
             if text and not text.startswith("read together")  # which is shown otherwise
         ],
-        "isotopes": isotopes_of(isotopes, shown.formula, shown.adduct),
-        "hypotheses": [_hypothesis(outcome, spectra) for outcome in shown.hypotheses],
+        "isotopes": isotopes_of(feature.isotopes, shown.formula, shown.adduct),
+        "hypotheses": [_hypothesis(outcome, feature.peaks) for outcome in shown.hypotheses],
         "spectra": [
-            {"label": label, "mz": mz.round(5).tolist(), "intensity": height.round(5).tolist()}
-            for label, mz, height in spectra
+            {
+                "label": readable(label, _LONGEST_LABEL),
+                **{"mz": np.round(mz, 5).tolist(), "intensity": np.round(heights, 5).tolist()},
+            }
+            for label, mz, heights in feature.peaks
         ],
         "library": _match(match) | {"mz": match["mz"], "intensity": match["intensity"]}
         if "mz" in match else None,
@@ -371,25 +304,24 @@ def _ladder(prediction: Prediction, certain: float) -> _Values:
     }
 
 
-def _hypothesis(result: HypothesisResult, spectra: Sequence[_MeasuredPeaks]) -> _Values:
+def _hypothesis(result: HypothesisResult, spectra: Sequence[MeasuredPeaks]) -> _Values:
     """A formula; what it explains are rows of spectrum, peak, sub-formula, ppm, neutral loss."""
     place = {
-        key: (which, peak)
+        (np.float32(mz), height): (which, peak)
         for which, one in enumerate(spectra)
-        for peak, key in enumerate(_keys(one.mz, one.intensity))
+        for peak, (mz, height) in enumerate(zip(one.mz, one.intensity, strict=True))
     }
-    keys = _keys([peak.mz for peak in result.peaks], [peak.intensity for peak in result.peaks])
     return {
         **{name: readable(getattr(result, name)) for name in ("formula", "adduct", "status")},
         **{name: getattr(result, name) for name in _OF_HYPOTHESIS},
         "explained": [
             [
-                *place[key],
+                *place[np.float32(peak.mz), peak.intensity],
                 peak.formula,
                 round(peak.ppm, 3),
                 neutral_loss(result.formula, result.adduct, peak.formula),
             ]
-            for key, peak in zip(keys, result.peaks, strict=True)
+            for peak in result.peaks
         ],
     }
 

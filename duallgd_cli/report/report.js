@@ -2,7 +2,7 @@
 //
 // A large run is an index, which is the table of all features, and pages, each with some of them.
 
-const about = embedded("about"); // inputs that are gone or changed; place of this page among others, see `write_report`
+const about = embedded("about"); // place of this page among others, see `write_report`
 const table = embedded("features");
 const rows = table.rows.map((values, place) => ({ number: about.first + place, ...Object.fromEntries(values.map((value, n) => [table.columns[n], value])) }));
 const byNumber = new Map(rows.map((row) => [row.number, row])); // whatever order the rows are in
@@ -518,8 +518,6 @@ function summary() {
   const good = rows.filter((row) => row.status === "ok").length, sure = rows.filter((row) => row.confidence >= 0.5).length;
   const words = [`${good} of ${rows.length} features with candidates`, `${sure} with a first candidate of 50 % confidence or more`];
   if (about.pages.length && !about.is_index) words.unshift(`Features ${about.first + 1} to ${about.first + rows.length} of ${about.total}`);
-  for (const how of ["gone", "changed"])
-    if (about[how].length) words.push(`${about[how].join(", ")} ${how === "gone" ? "is no longer there" : "has changed since the run"}: only explained peaks are shown`);
   $("summary").textContent = words.join(" · ");
   const counts = new Map();
   rows.forEach((row) => counts.set(row.status, (counts.get(row.status) || 0) + 1));

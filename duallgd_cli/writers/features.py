@@ -5,7 +5,8 @@ The MGF is read as the run is: `predict` gives the same candidates of both.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -171,18 +172,19 @@ def _row(feature: Feature) -> dict[str, object]:
     }
 
 
-def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path: Path) -> None:
-    """Write a table of features with the answers beside its own columns, which stay as they are.
+@contextmanager
+def joined_table(features: FeatureTable, path: Path) -> Iterator[Callable[[Prediction], None]]:
+    """A table of features with the answers beside its own columns, which stay as they are.
 
-    Rows are in the order of the table; features that are in none of them come last. A feature whose
-    compound another one answers for has that answer, and its message names that feature.
+    It takes one prediction after the other, and is written at the end. Rows are in the order of the
+    table; features that are in none of them come last. A feature whose compound another one answers
+    for has that answer, and its message names that feature.
     """
     answers: defaultdict[int | None, list[Mapping[str, str]]] = defaultdict(list)
     by_feature: dict[tuple[str, str], dict[str, str]] = {}
     same: list[tuple[dict[str, str], tuple[str, str]]] = []  # with the feature that answers
-    for prediction in predictions:
-        if prediction.source != prediction.group[0]:
-            continue
+
+    def add(prediction: Prediction) -> None:
         scans = "" if prediction.feature_id else prediction.scans
         names = (prediction.feature_id, prediction.spectrum_id, prediction.name, scans)
         place, by, *_ = features.row_of(names, prediction.precursor_mz, prediction.rt_seconds)
@@ -198,6 +200,8 @@ def write_joined(predictions: Iterable[Prediction], features: FeatureTable, path
         if prediction.status == "same_compound":
             answered_by = prediction.answered_by.rpartition(" ")[0]
             same.append((answer, (row["file"], answered_by)))
+
+    yield add
     for answer, feature in same:
         whole = by_feature.get(feature, answer)
         answer.update((name, whole[name]) for name in _OF_COMPOUND)

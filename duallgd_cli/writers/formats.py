@@ -14,7 +14,8 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -23,7 +24,7 @@ from typing import Any, Final
 
 from duallgd_cli.chem.identity import family_name
 from duallgd_cli.errors import UsageError, printable, quote
-from duallgd_cli.files import STANDARD_STREAM, write_atomically
+from duallgd_cli.files import STANDARD_STREAM, replaced_text, write_atomically
 from duallgd_cli.results import Header, Prediction, sentences
 from duallgd_cli.tables import inert
 from duallgd_cli.writers import mztab
@@ -161,11 +162,12 @@ def rows(prediction: Prediction, names: Names | None = None) -> Iterator[dict[st
     of_formula = {
         (one.formula, one.adduct): {
             "formula_source": one.formula_source,
-            "formula_rank": one.position + 1,
+            "formula_rank": rank,
             "formula_probability": math.exp(one.log_prior),
             "adduct_source": one.adduct_source,
         }
-        for one in reversed(prediction.hypotheses)  # of equal ones the first counts
+        # of equal ones the first counts
+        for rank, one in reversed([*enumerate(prediction.hypotheses, 1)])
         if one.formula
     }
     shared: dict[str, Any] = {name: getattr(prediction, name) for name in _OF_A_LINE}
@@ -239,13 +241,32 @@ def values_of(prediction: Prediction, names: Names | None = None) -> dict[str, A
     }
 
 
-def part_lines(prediction: Prediction) -> Iterator[str]:
+@contextmanager
+def table_beside(
+    path: Path, columns: Sequence[str], rows_of: Callable[[Prediction], Iterable[Mapping[str, Any]]]
+) -> Iterator[Callable[[Prediction], None]]:
+    """A table that takes one prediction after the other, and is put in place at the end.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    kind = path.suffix.removeprefix(".")
+    with replaced_text(path, may_pack=False) as file:
+        file.writelines(lines_of([columns], kind))
+
+        def add(prediction: Prediction) -> None:
+            cells = (cells_of(row, columns) for row in rows_of(prediction))
+            file.writelines(lines_of(cells, kind))
+
+        yield add
+
+
+def part_rows(prediction: Prediction) -> Iterator[Mapping[str, object]]:
     """Rows of the table of parts, `PART_COLUMNS`: what the structure of a feature may contain."""
     of = {name: getattr(prediction, name) for name in PART_COLUMNS[: PART_COLUMNS.index("part")]}
     for part in prediction.parts or ():
         row = of | {"part": part.name, "kind": part.kind, "smarts": part.smarts}
-        row |= {name: f"{getattr(part, name):.4f}" for name in ("probability", "prior", "share")}
-        yield from lines_of([cells_of(row, PART_COLUMNS)], "csv")
+        yield row | {n: f"{getattr(part, n):.4f}" for n in ("probability", "prior", "share")}
 
 
 def _record(row: Mapping[str, str]) -> str:

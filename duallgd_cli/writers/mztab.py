@@ -92,8 +92,8 @@ def document(predictions: Iterable[Prediction], header: Header) -> Iterator[str]
                 write("SME", _evidence(position, prediction, candidate, runs))
         yield from (_line("MTD", pair) for pair in _metadata(header, inputs, polarities))
         if n_left_out:
-            number = counted(n_left_out, "spectrum", "spectra")
-            yield _line("COM", [f"{number} left out, without a precursor m/z"])
+            left_out = counted(n_left_out, "spectrum", "spectra")
+            yield _line("COM", [f"{left_out} left out, without a precursor m/z"])
         for heading, (name, rows) in zip(("SMH", "SFH", "SEH"), tables.items(), strict=True):
             yield "\n" + _line(heading, columns[name])
             rows.seek(0)

@@ -5,16 +5,15 @@ of mzmine's local compound database search; and a node table for molecular netwo
 Cytoscape. A further one is a further entry of `SUMMARIES`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import UsageError, quote
-from duallgd_cli.files import write_atomically
 from duallgd_cli.results import Prediction
-from duallgd_cli.writers.formats import rows, table
+from duallgd_cli.writers.formats import rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,35 +68,19 @@ def summary_paths(names: Collection[str], output: Path) -> dict[str, Path]:
     return {name: output.with_name(f"{output.stem}.{SUMMARIES[name].ending}") for name in names}
 
 
-def write_summary(predictions: Iterable[Prediction], name: str, path: Path) -> None:
-    """Write the table of one importer, whole or not at all.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
-    ours = SUMMARIES[name].columns
-    renamed = (
-        {theirs: row.get(column) for theirs, column in ours.items()}
-        for row in _rows(predictions, SUMMARIES[name])
-    )
-    write_atomically(path, table([*ours], renamed, path.suffix.removeprefix(".")))
-
-
-def _rows(predictions: Iterable[Prediction], summary: Summary) -> Iterator[dict[str, str]]:
-    """Rows of our table with what, made from them, importers ask for."""
-    for prediction in predictions:
-        if prediction.source != prediction.group[0]:
+def summary_rows(prediction: Prediction, summary: Summary) -> Iterator[Mapping[str, str | None]]:
+    """Rows of the table of one importer for a feature."""
+    for row in rows(prediction):
+        if not (row["rank"] or summary.all_features):
             continue
-        for row in rows(prediction):
-            if not (row["rank"] or summary.all_features):
-                continue
-            seconds, formula = prediction.rt_seconds, row["formula"] if row["rank"] else ""
-            yield row | {
-                "feature": row["feature_id"] or row["scans"] or row["spectrum_id"],
-                "cluster": row["scans"] or row["feature_id"] or row["spectrum_id"],
-                "rt_minutes": "" if seconds is None else f"{seconds / 60:.6g}",
-                "neutral_mass": f"{Formula.parse(formula).mass:.6f}" if formula else "",
-                "remark": f"duallgd: rank {row['rank']}, confidence {row['confidence']}",
-            }
-            if summary.best:
-                break
+        seconds, formula = prediction.rt_seconds, row["formula"] if row["rank"] else ""
+        row |= {  # what importers ask for is made from our own columns
+            "feature": row["feature_id"] or row["scans"] or row["spectrum_id"],
+            "cluster": row["scans"] or row["feature_id"] or row["spectrum_id"],
+            "rt_minutes": "" if seconds is None else f"{seconds / 60:.6g}",
+            "neutral_mass": f"{Formula.parse(formula).mass:.6f}" if formula else "",
+            "remark": f"duallgd: rank {row['rank']}, confidence {row['confidence']}",
+        }
+        yield {theirs: row.get(ours) for theirs, ours in summary.columns.items()}
+        if summary.best:
+            break

@@ -60,7 +60,7 @@ def counted() -> dict[str, int]:
         profile.disable()
         journal = request.journal_path()
         assert journal is not None
-        results = [result for feature in read([journal]).features() for result in feature]
+        results = [one for feature in read([journal]).features() for one in feature.hypotheses]
     calls = Counter[str]()
     for (file, _, name), (_, times, *_) in pstats.Stats(profile).stats.items():
         calls[name] += times if "duallgd_cli" in file else 0

@@ -35,9 +35,9 @@ def main(folder: Path) -> None:
     header = run.header
     ranking = Ranking(Ranking.recorded(header.model, header.settings, folder).generated)
     stated, right = defaultdict[str, list[float]](list), defaultdict[str, list[bool]](list)
-    for results in run.features():
-        truth = truths[results[0].spectra[0].spectrum_id]
-        candidates, _ = ranking.rank(generated_of(results))
+    for feature in run.features():
+        truth = truths[feature.spectra[0].spectrum_id]
+        candidates, _ = ranking.rank(generated_of(feature.hypotheses))
         answers = (truth["inchikey"][:14], *coarser(truth["smiles"]))
         for level, answer in zip(("structure", "family", "scaffold"), answers, strict=True):
             sums = defaultdict[str, float](float)

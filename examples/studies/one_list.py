@@ -50,8 +50,8 @@ def main(folder: Path) -> None:
     run = read([folder / "predictions.csv"], partial=True)
     truths = truths_of(folder / "truth.tsv")
     features = [
-        (results, truths[results[0].spectra[0].spectrum_id]["inchikey"][:14])
-        for results in run.features()
+        (feature.hypotheses, truths[feature.spectra[0].spectrum_id]["inchikey"][:14])
+        for feature in run.features()
     ]
     ranking = Ranking.recorded(run.header.model, run.header.settings, folder)
     rows, inside, names = both_worlds(

@@ -36,7 +36,7 @@ from duallgd_cli.predict import api
 from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.ranking.ranking import FIRST, RankingModel, rank
-from duallgd_cli.results import HypothesisResult, Results, Structure
+from duallgd_cli.results import FeatureResult, HypothesisResult, Structure
 from duallgd_cli.runtime import Runtime
 
 ALL: Final = "all"
@@ -93,8 +93,14 @@ def joined(parts: Sequence[HypothesisResult]) -> HypothesisResult:
     return replace(parts[0], structures=tuple(structures), sampled=sampled)
 
 
+def without(parts: Sequence[FeatureResult]) -> FeatureResult:
+    """What the other sources gave for a feature."""
+    same = zip(*(part.hypotheses for part in parts), strict=True)
+    return parts[0]._replace(hypotheses=tuple(map(joined, same)))
+
+
 def scored(
-    features: Iterable[Results],
+    features: Iterable[FeatureResult],
     truths: Sequence[Truth],
     ranking: RankingModel,
     seconds: Sequence[float] = (),
@@ -102,9 +108,9 @@ def scored(
     """What is right: found, first, among ten, log-probability, seconds; float64 (B, 5)."""
     rows = {}
     blocks = {truth.spectrum_id: truth.molecule for truth in truths}
-    for number, results in enumerate(features):
-        spectrum = results[0].spectra[0].spectrum_id
-        candidates, _ = rank(results, ranking)
+    for number, feature in enumerate(features):
+        spectrum = feature.spectra[0].spectrum_id
+        candidates, _ = rank(feature.hypotheses, ranking)
         right = next((one for one in candidates if one.inchikey14 == blocks[spectrum]), None)
         place = right.rank if right else len(candidates) + FIRST + 1
         stated = max(right.confidence if right else 0.0, _LEAST)
@@ -186,12 +192,12 @@ def main(
         seconds[arm] = [float(line) for line in times.read_text().split()]
     truths, ranking = inputs.truths, model.ranking_for(settings.prediction).generated
     values = {}
-    for arm, results in runs.items():
+    for arm, features in runs.items():
         title = arm if arm == ALL else f"{arm} alone"
-        values[title] = scored(results, truths, ranking, seconds[arm])
+        values[title] = scored(features, truths, ranking, seconds[arm])
     for name in quotas:
         others = zip(*(runs[other] for other in quotas if other != name), strict=True)
-        left = [[joined(same) for same in zip(*parts, strict=True)] for parts in others]
+        left = (without(parts) for parts in others)
         values[f"without {name}"] = scored(left, truths, ranking)
     for title, kept in groups(truths):
         if kept.any():

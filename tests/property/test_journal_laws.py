@@ -12,7 +12,7 @@ from duallgd_cli.predict.journal import Journal, read, scan
 from tests.unit.predict.test_journal import HEADER, feature, fill
 
 FEATURES = [feature(0), feature(1, n_hypotheses=3), feature(2, text="timeout"), feature(3)]
-START = '{"duallgd_journal":5,'
+START = '{"duallgd_journal":6,'
 
 
 def finish(path):

@@ -15,7 +15,7 @@ from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.evaluate.tables import Truth
 from duallgd_cli.predict.pipeline import merge
 from duallgd_cli.ranking.ranking import RankingModel
-from duallgd_cli.results import OK, HypothesisResult, SpectrumReference
+from duallgd_cli.results import OK, FeatureResult, HypothesisResult, SpectrumReference
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.spectra.types import Source
 from tests.stub_model import StubNoise, stub_model
@@ -24,10 +24,9 @@ DRAWN, LISTED = ("CCCO", "CCOC", "CCCO", "CC(C)O"), ("CC(C)O", "CCOC")
 
 
 def merged(*proposals):
-    """The result of a spectrum S with these proposals."""
+    """The result of a spectrum's one hypothesis, with these proposals."""
     query = Query(None, np.zeros(FINGERPRINT_BITS, np.float32))
-    spectra = (SpectrumReference(Source("made.mgf", 0), "S"),)
-    result = HypothesisResult(OK, formula="C3H8O", n_heavy=4, spectra=spectra)
+    result = HypothesisResult(OK, formula="C3H8O", n_heavy=4)
     return merge(result, proposals, query, ())
 
 
@@ -49,7 +48,9 @@ def test_what_sources_gave_apart_is_what_they_give_together():
 
 
 def test_the_truth_is_found_first_among_ten_or_not():
-    results = [[merged(*proposed("noise", DRAWN))]]
+    spectra = (SpectrumReference(Source("made.mgf", 0), "S"),)
+    hypotheses = (merged(*proposed("noise", DRAWN)),)
+    results = [FeatureResult(0, spectra, hypotheses=hypotheses)]
 
     def row(smiles):
         truth = Truth("S", smiles, inchikey_block(parse_smiles(smiles)))

@@ -8,12 +8,14 @@ from duallgd_cli.errors import UnreadableError, UsageError
 from duallgd_cli.predict.journal import FORMAT, Journal, journals_of, read, scan
 from duallgd_cli.results import (
     ExplainedPeak,
+    FeatureResult,
     Header,
     HypothesisResult,
+    MeasuredPeaks,
     SpectrumReference,
     Structure,
 )
-from duallgd_cli.spectra.types import Source
+from duallgd_cli.spectra.types import IsotopePattern, Source
 from tests.made_runs import rewrite
 
 INPUT = {"name": "a.mgf", "bytes": 10, "sha256": "0"}
@@ -26,7 +28,7 @@ HEADER = Header(
 
 
 def feature(number, n_hypotheses=1, text="ok"):
-    """Results of a feature of two spectra, every field of them set."""
+    """A feature of two spectra, every field of its results set."""
     spectra = (
         SpectrumReference(Source("a.mgf", 2 * number), f"id {number}", precursor_mz=47.05),
         SpectrumReference(Source("a.mgf", 2 * number + 1), "", status="no_peaks", message="none"),
@@ -39,15 +41,18 @@ def feature(number, n_hypotheses=1, text="ok"):
         text, "änd \ud800 \n", "C2H6O", "[M+H]+", n_heavy=3, structures=(structure,), sampled=5,
         assembled=3, repaired=1, rejected={"valence": 1}, n_peaks=2,
         peaks=(ExplainedPeak(1 / 3, 1.0, "CH3", -0.5),), notes=("halved",), seconds=0.25,
-        feature=number, spectra=spectra, known={"library_match": {"name": "x"}},
+        known={"library_match": {"name": "x"}},
     )  # fmt: skip
-    return tuple(replace(result, position=n, log_prior=-0.1 * n) for n in range(n_hypotheses))
+    hypotheses = tuple(replace(result, log_prior=-0.1 * n) for n in range(n_hypotheses))
+    peaks = (MeasuredPeaks("20 eV", (1 / 3, 46.5), (1.0, 0.25)),)
+    isotopes = IsotopePattern((2.0, 0.5), 0.1)
+    return FeatureResult(number, spectra, peaks, 1e6 / 3, isotopes, hypotheses)
 
 
 def fill(journal, *features):
-    for results in features:
-        if results[0].feature not in journal.finished:
-            journal.append(results)
+    for result in features:
+        if result.number not in journal.finished:
+            journal.append(result)
 
 
 def finished(path, *features, header=HEADER, total=None):
@@ -149,7 +154,7 @@ NOW = b":%d," % FORMAT
         (values(0, lambda line: line | {"inputs": [5]}), ANOTHER),
         (values(0, lambda line: line | {"inputs": [{"path": "a"}]}), ANOTHER),
         (values(1, lambda line: {"colour": "blue"}), ANOTHER),
-        (values(1, lambda line: line | {"feature": 10**30}), ANOTHER),
+        (values(1, lambda line: line | {"number": 10**30}), ANOTHER),
         (values(1, lambda line: line | {"spectra": []}), ANOTHER),
         # an input that the header lacks
         (values(1, lambda line: line | {"spectra": [{"source": ["b", 0]}]}), ANOTHER),
@@ -198,8 +203,8 @@ def test_every_line_is_plain_json_of_finite_numbers(path):
     head, *lines = ({*json.loads(line)} for line in path.read_text("ascii").splitlines())
 
     assert "duallgd_journal" in head
-    assert lines == [{"feature", "spectra", "hypotheses", "crc32"}] * 3 + [{"end", "crc32"}]
-    broken = [replace(one, seconds=float("nan")) for one in feature(0)]
+    assert lines == [{*FeatureResult._fields, "crc32"}] * 3 + [{"end", "crc32"}]
+    broken = feature(0)._replace(intensity=float("nan"))
     with Journal.opened(path, HEADER) as journal, pytest.raises(ValueError, match="JSON"):
         journal.append(broken)
 
@@ -222,7 +227,8 @@ def test_a_shard_that_is_absent_or_there_twice_is_named(tmp_path, numbers, said)
         read(paths)
     last = {number: f"run {place}" for place, number in enumerate(numbers)}
     partly = read(paths, partial=True)  # each once, as it was written last
-    assert [(one[0].feature, one[0].status) for one in partly.features()] == sorted(last.items())
+    told = [(one.number, one.hypotheses[0].status) for one in partly.features()]
+    assert told == sorted(last.items())
 
 
 def test_shards_that_are_unfinished_or_of_different_runs_are_not_mixed(tmp_path):
