@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -23,20 +23,31 @@ def loading() -> Iterator[None]:
 
     Libraries that are interrupted while they load end in errors of their own.
     """
-
-    def stop(*_: object) -> None:
-        os.write(2, b"error: stopped before anything was computed\n")
-        os._exit(InterruptedRunError.exit_code)
-
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    stops = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, _end_loading) for number in stops}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _end_loading(*_: object) -> NoReturn:
+    os.write(2, b"error: stopped before anything was computed\n")
+    os._exit(InterruptedRunError.exit_code)
+
+
+@contextmanager
+def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C inside ends the command with one sentence: what is `kept` and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = kept if isinstance(kept, str) else kept()
+        raise InterruptedRunError(f"stopped; {words}") from None
 
 
 @contextmanager
@@ -61,6 +72,8 @@ def stoppable() -> Iterator[None]:
     def listen() -> None:
         while True:
             signal.sigwait(stops)
+            if signal.getsignal(signal.SIGINT) is _end_loading:
+                _end_loading()  # the main thread may be at something that takes long
             signal.pthread_kill(main, signal.SIGURG)  # wakes it where it waits, too
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 time.sleep(_ENDING_S)

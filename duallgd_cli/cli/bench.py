@@ -10,6 +10,7 @@ import typer
 
 from duallgd_cli.cli import display, options
 from duallgd_cli.files import STANDARD_STREAM, claim, require_input, write_atomically
+from duallgd_cli.stopping import interruptible
 
 EPILOG = options.examples("""
 `duallgd bench --atoms 10..100` (every tenth; `10..100:5`, or a list such as `30,60,100`)
@@ -93,7 +94,7 @@ def bench(
     runtime = options.runtime_of(context)
     cell = scaling.Cell(runtime, samples=samples, steps=steps, seconds=seconds, weights=weights)
     kept = "nothing is kept" if output is None else f"what was measured is kept in {output}"
-    with display.interruptible(kept):
+    with interruptible(kept):
         cells = scaling.cells_of(cell, sizes, kernels)
         study = scaling.run_study(cells, output, partial(typer.echo, err=True))
     rows = sorted(study["rows"], key=lambda row: (row["part"], row["kernel"]))

@@ -7,6 +7,7 @@ import typer
 
 from duallgd_cli.cli import display, options
 from duallgd_cli.errors import counted
+from duallgd_cli.stopping import interruptible
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,7 +52,7 @@ def add(
     from duallgd_cli.sources.database import add as add_database
 
     with (
-        display.interruptible("nothing is kept; the same command starts again"),
+        interruptible("nothing is kept; the same command starts again"),
         display.counting("rows", quiet) as advance,
     ):
         name, about = add_database(

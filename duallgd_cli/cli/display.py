@@ -27,7 +27,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from duallgd_cli.errors import InterruptedRunError, UnreadableError, counted, printable
+from duallgd_cli.errors import UnreadableError, counted, printable
 from duallgd_cli.files import STANDARD_STREAM
 
 if TYPE_CHECKING:
@@ -191,15 +191,6 @@ class _Messages(logging.Handler):
         # What a file calls itself must not steer the terminal; each line is looked at alone.
         text = "\n".join(map(printable, record.getMessage().split("\n")))
         console().print(word + text, style=style, markup=False, soft_wrap=True)
-
-
-@contextmanager
-def interruptible(kept: str) -> Iterator[None]:
-    """Ctrl-C inside ends the command with one sentence: what is `kept` and how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise InterruptedRunError(f"stopped; {kept}") from None
 
 
 def report(summary: "RunSummary", context: typer.Context) -> None:

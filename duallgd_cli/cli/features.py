@@ -8,6 +8,7 @@ import typer
 from duallgd_cli.cli import display, options
 from duallgd_cli.errors import counted
 from duallgd_cli.files import STANDARD_STREAM
+from duallgd_cli.stopping import interruptible
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def features(
 
     settings = options.prediction_of(context)
     output = output or options.default_output(spectra, "mgf", "features")
-    with display.interruptible("the output is not whole; the same command starts again"):
+    with interruptible("the output is not whole; the same command starts again"):
         n_written, n_left_out, why = write_features(
             spectrum_files(spectra), output, settings.group_by, settings.features, force=force
         )

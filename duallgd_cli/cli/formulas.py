@@ -7,6 +7,7 @@ import typer
 
 from duallgd_cli.cli import display, options
 from duallgd_cli.files import STANDARD_STREAM
+from duallgd_cli.stopping import interruptible
 
 EPILOG = options.examples("""
 `duallgd formulas spectra.mgf -o formulas.csv`
@@ -56,6 +57,6 @@ def formulas(
         context.params["output"] = STANDARD_STREAM
     own = {"formula_search.precursor_ppm": precursor_ppm}
     request = options.request_of(context, "formulas", own)
-    with display.interruptible("the output is not whole; the same command starts again"):
+    with interruptible("the output is not whole; the same command starts again"):
         summary = write_formulas(request)
     display.report(summary, context)

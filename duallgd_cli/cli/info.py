@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
-from duallgd_cli.cli import display, options
+from duallgd_cli.cli import options
 from duallgd_cli.errors import UsageError, quote
 from duallgd_cli.runtime import versions
-from duallgd_cli.stopping import loading
+from duallgd_cli.stopping import interruptible, loading
 
 if TYPE_CHECKING:
     from duallgd_cli.predict.model import LoadedModel
@@ -171,7 +171,7 @@ def selftest(context: typer.Context, weights: str | None, **given: object) -> No
 
         model = api.load(weights, runtime=options.runtime_of(context))
     typer.echo(f"weights {model.name}, sha256 {model.sha256[:12]}")
-    with display.interruptible("no check was finished; nothing is kept"):
+    with interruptible("no check was finished; nothing is kept"):
         checks = bundled.selftest(model)
     for name, passed, found in checks:
         typer.echo(f"{'passed' if passed else 'FAILED'}  {name} ({found})")

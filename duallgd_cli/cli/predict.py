@@ -8,7 +8,7 @@ import typer
 
 from duallgd_cli.cli import display, options
 from duallgd_cli.cli.report import write_page
-from duallgd_cli.stopping import loading
+from duallgd_cli.stopping import interruptible, loading
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def predict(
             display.show_candidates(predictions(read([done.journal])))
         if report is not None:
             kept = f"{done.output} is whole: duallgd report {done.output} goes on"
-            with display.interruptible(kept):  # the page was claimed before the run
+            with interruptible(kept):  # the page was claimed before the run
                 write_page([done.journal], report, request.names, force=True)
     display.report(done, context)
 
@@ -115,6 +115,6 @@ def merge(context: typer.Context, *, partial: bool, quiet: bool, **given: object
     display.configure_logging(quiet)
     with loading():
         from duallgd_cli.predict.run import merge as join
-    with display.interruptible("nothing was written; the same command starts again"):
+    with interruptible("nothing was written; the same command starts again"):
         done = join(options.request_of(context), partial=partial)
     display.report(done, context)

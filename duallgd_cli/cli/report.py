@@ -7,7 +7,7 @@ from typing import Final
 
 from duallgd_cli.cli import display, options
 from duallgd_cli.errors import counted
-from duallgd_cli.stopping import loading
+from duallgd_cli.stopping import interruptible, loading
 
 EPILOG = options.examples("""
 `duallgd report out.csv -o out.html`, then open out.html in a browser
@@ -53,7 +53,7 @@ def report(
     with loading():
         from duallgd_cli.predict.settings import ENDING
         from duallgd_cli.writers.names import Names
-    with display.interruptible("nothing was written; the same command starts again"):
+    with interruptible("nothing was written; the same command starts again"):
         if names is not None:
             Names.read(names)
         run = runs[0].with_name(runs[0].name.removesuffix(ENDING))

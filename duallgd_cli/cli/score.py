@@ -6,7 +6,7 @@ from typing import Final
 import typer
 
 from duallgd_cli.cli import display, options
-from duallgd_cli.stopping import loading
+from duallgd_cli.stopping import interruptible, loading
 
 EPILOG = options.examples("""
 `duallgd score spectra.mgf --structures mine.smi`
@@ -56,7 +56,7 @@ def score(
         read, knowledge = check(request, structures)  # before the weights load
         request, model, total = options.load(context, request)
     with (
-        display.interruptible("nothing was written; the same command starts again"),
+        interruptible("nothing was written; the same command starts again"),
         display.progress(quiet, total) as shown,
     ):
         done = score_structures(request, read, model, shown, knowledge)

@@ -8,6 +8,7 @@ import typer
 from duallgd_cli.cli import display, options
 from duallgd_cli.errors import UsageError, counted
 from duallgd_cli.files import claim, require_input
+from duallgd_cli.stopping import interruptible
 
 if TYPE_CHECKING:
     from duallgd_cli.train.run import Displays
@@ -88,7 +89,7 @@ def train(
         from duallgd_cli.train.adapt import adapt as adapt_weights
 
         runtime = options.runtime_of(context, compile_)
-        with display.interruptible("the new weights were not written; the same command goes on"):
+        with interruptible("the new weights were not written; the same command goes on"):
             adapt_weights(adapt, start, output, runtime, _displays(quiet))
         return
     if recipe is None:

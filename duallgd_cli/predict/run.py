@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import InterruptedRunError, counted, quote
+from duallgd_cli.errors import counted, quote
 from duallgd_cli.files import STANDARD_STREAM, claim, sha256, write_atomically
 from duallgd_cli.predict.journal import FinishedRun, Journal, journals_of, read, scan
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
@@ -37,6 +37,7 @@ from duallgd_cli.sources.known import GuideFiles, Knowledge, names_in_guides
 from duallgd_cli.spectra.features import Inputs, record_of_scans
 from duallgd_cli.spectra.tables import FeatureTable, names_in_tables, read_table
 from duallgd_cli.spectra.types import Feature
+from duallgd_cli.stopping import interruptible
 from duallgd_cli.writers.features import joined_table
 from duallgd_cli.writers.formats import (
     PART_COLUMNS,
@@ -135,7 +136,7 @@ def predict(
     aside = nullcontext("") if kept_at else TemporaryDirectory(prefix="duallgd-")
     with aside as folder, Inputs(request.inputs) as inputs:
         path = kept_at or Path(folder) / "journal.jsonl"
-        try:
+        with interruptible(lambda: _kept(request, path, n_finished)):
             tell("reading", 0, None)
             source = formula_source(request.settings, request.formulas, model.max_heavy_atoms)
             header = run_header(request, model, inputs)
@@ -154,8 +155,6 @@ def predict(
             finished = read([path], alone=True)
             tell("writing", 0, None)
             _write_all(finished, summary, request)
-        except KeyboardInterrupt:
-            raise InterruptedRunError(_interrupted(request, path, n_finished)) from None
         summary.seconds = time.perf_counter() - clock
         _write_record(request, finished, summary, began)
     return summary
@@ -236,16 +235,15 @@ def _telling_unmatched(
         )
 
 
-def _interrupted(request: PredictRequest, path: Path, n_finished: int | None) -> str:
+def _kept(request: PredictRequest, path: Path, n_finished: int | None) -> str:
+    """What is kept of a run that was stopped, and how to go on."""
     if request.journal_path() is None:
-        return "stopped; nothing is kept of a run to standard output without --journal FILE"
+        return "nothing is kept of a run to standard output without --journal FILE"
     if n_finished is None:
         n_finished = len(scan(path).finished) if path.is_file() else 0
     kept = f"{counted(n_finished, 'finished feature')} {'is' if n_finished == 1 else 'are'} kept"
     again = "the same command" + " with --resume" * (not request.resume)
-    return (
-        f"stopped; {kept} in {path}: {again} goes on, duallgd merge --partial writes what is there"
-    )
+    return f"{kept} in {path}: {again} goes on, duallgd merge --partial writes what is there"
 
 
 def check(request: PredictRequest) -> Knowledge | None:

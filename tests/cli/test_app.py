@@ -12,8 +12,8 @@ import typer
 import yaml
 
 from duallgd_cli import __main__, __version__, cli
-from duallgd_cli.cli import app, display
-from duallgd_cli.config import flatten, parse, read_mapping
+from duallgd_cli.cli import app, display, options
+from duallgd_cli.config import dump, flatten, parse, read_mapping
 from duallgd_cli.errors import (
     InterruptedRunError,
     MissingInputError,
@@ -50,6 +50,18 @@ def test_help_loads_nothing_heavy_and_nothing_of_the_network():
 @pytest.mark.parametrize("name", [command.name for command in app.registered_commands])
 def test_every_command_explains_itself_with_an_example(duallgd, name):
     assert f"duallgd {name}" in duallgd(name, "--help").out
+
+
+def test_defaults_in_the_help_are_those_of_the_settings():
+    defaults, stated, real = flatten(dump(PredictSettings())), {}, {}
+    for panel in options._SHARED.values():
+        for name, (_, _, *more) in panel.items():
+            shown = dict(*more).get("show_default", "no limit")
+            if name in options._SETTINGS and shown != "no limit":
+                stated[name], real[name] = shown, str(defaults[options._SETTINGS[name][0]])
+
+    assert stated == real
+    assert len(stated) > 10
 
 
 def test_the_version_stands_alone_for_scripts(duallgd):

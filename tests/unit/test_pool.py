@@ -86,6 +86,22 @@ def test_sigterm_while_processes_are_started_leaves_no_semaphore_behind():
     assert (done.returncode, done.stderr) == (130, "")
 
 
+LOADING = """
+import hashlib, os, signal, threading
+from duallgd_cli import stopping
+with stopping.stoppable(), stopping.loading():
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    hashlib.pbkdf2_hmac("sha512", b"", b"", 10**9)  # as a library that is busy and asks nobody
+"""
+
+
+def test_what_is_stopped_while_a_library_is_busy_ends_at_once():
+    done = python("-c", LOADING, timeout=60)
+
+    said = "error: stopped before anything was computed\n"
+    assert (done.returncode, done.stderr) == (130, said)
+
+
 HANGING = """
 import os, signal, time
 from duallgd_cli import stopping
