@@ -117,7 +117,7 @@ def foreign_format(head: bytes) -> str:
 
 def claim(
     outputs: Mapping[str, str | Path],
-    inputs: Iterable[tuple[str, str | Path]] = (),
+    inputs: Iterable[str | Path] = (),
     *,
     force: bool = False,
     own: Collection[str] = (),
@@ -132,8 +132,7 @@ def claim(
 
     Args:
         outputs: All that is written, by what it is, such as ``the run record``; ``-`` is no file.
-        inputs: What is read, with what it is; a folder stands for the files in it. What goes by the
-            name of an output may be replaced by that alone: the record of a run by its record.
+        inputs: What is read, and files of runs; a folder stands for the files in it.
         force: Whether the user has asked to replace what exists.
         own: Names of outputs that may exist all the same: this command goes on with them.
         makes_folders: Whether folders are made for the outputs.
@@ -143,10 +142,10 @@ def claim(
         UsageError: A file would be lost, two outputs are one file, or an output could not be
             written: there is no such folder, it is a device, its name is too long.
     """
-    taken: dict[object, tuple[str, str | Path]] = {}
-    for kind, path in inputs:
+    taken: dict[object, str | Path] = {}
+    for path in inputs:
         for key in () if str(path) == STANDARD_STREAM else _identity(path):
-            taken.setdefault(key, (kind, path))
+            taken.setdefault(key, path)
     claimed: dict[object, str] = {}
     for kind, path in outputs.items():
         if str(path) == STANDARD_STREAM:
@@ -156,10 +155,9 @@ def claim(
         _require_writable(kind, path, makes_folders)
         place, keys = Path(os.path.realpath(path)), _identity(path)
         inside = _identity(place.parent) if place.exists() else set()
-        for input_kind, other in (taken[key] for key in (*keys, *inside) if key in taken):
-            if input_kind != kind:
-                named = input_kind if str(other) == str(path) else f"{input_kind} ({other})"
-                raise UsageError(f"{kind} {path} would overwrite {named}; name another file")
+        for other in (taken[key] for key in (*keys, *inside) if key in taken):
+            named = "an input" if str(other) == str(path) else f"an input ({other})"
+            raise UsageError(f"{kind} {path} would overwrite {named}; name another file")
         keys.add(str(place).casefold())  # some file systems do not tell upper from lower case
         for key in keys & claimed.keys():
             raise UsageError(f"{kind} {path} would overwrite {claimed[key]}; name another file")

@@ -277,7 +277,7 @@ def main(
     tables = () if folds is None else (folds,)
     claim(
         {"the output": output, "the report": output.with_name(f"{output.name}.report.tsv")},
-        [("an input", path) for path in (release, *tables, *(holdout or ()))],
+        [release, *tables, *(holdout or ())],
         force=force,
         makes_folders=True,
     )

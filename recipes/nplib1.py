@@ -79,11 +79,7 @@ def main(
 ) -> None:
     """Write the spectra of NPLIB1 as one table in the MassSpecGym layout."""
     split = split or folder / SPLIT
-    claim(
-        {"the table": output},
-        [("an input", path) for path in (folder / LABELS, split)],
-        force=force,
-    )
+    claim({"the table": output}, [folder / LABELS, split], force=force)
     rows = ("\t".join(map(row.__getitem__, COLUMNS)) + "\n" for row in spectra_of(folder, split))
     write_atomically(output, ["\t".join(COLUMNS) + "\n", *rows])
     typer.echo(f"-> {output}", err=True)

@@ -127,8 +127,7 @@ def _claim(context: typer.Context, *names: str) -> None:
     values = context.params
     if values["output"] is not None:
         outputs = {f"the result {name}": values["output"] / name for name in names}
-        inputs = (("an input, the spectra", name) for name in values.get("spectra") or ())
-        read = [*options.reads(values), *inputs]
+        read = [*options.reads(values), *(values.get("spectra") or ())]
         claim(outputs, read, force=values["force"], makes_folders=True)
 
 

@@ -151,7 +151,7 @@ def calibrate(
     from duallgd_cli.predict.run import files_of_runs
 
     require_input(str(truth))
-    read = [("an input, the weights", weights), ("an input, the truth", truth), *files_of_runs(run)]
+    read = [weights, truth, *files_of_runs(run)]
     claim({"the new weights": output}, read, force=force, makes_folders=True)
     from duallgd_cli.evaluate.calibrate import fit_weights_file
 

@@ -243,13 +243,13 @@ def by_setting() -> dict[str, str]:
     }
 
 
-def reads(values: Mapping[str, Any]) -> tuple[tuple[str, str | Path], ...]:
-    """What a command reads of settings and weights, with what it is, for `files.claim`."""
+def reads(values: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Where a command reads settings and weights, for `files.claim`."""
     from duallgd_cli.checkpoint import resolve_weights
 
     config, weights = values.get("config"), values.get("weights")
-    read = () if config is None else (("an input, the settings", config),)
-    return read if weights is None else (*read, ("an input, the weights", resolve_weights(weights)))
+    places = (config, None if weights is None else resolve_weights(weights))
+    return tuple(place for place in places if place is not None)
 
 
 def prediction_of(

@@ -84,8 +84,7 @@ def train(
         from duallgd_cli.checkpoint import resolve_weights
 
         start = resolve_weights(weights)
-        read = [("an input, the weights", start), ("an input, the spectra", adapt)]
-        claim({"the new weights": output}, read, force=force, makes_folders=True)
+        claim({"the new weights": output}, [start, adapt], force=force, makes_folders=True)
         from duallgd_cli.train.adapt import adapt as adapt_weights
 
         runtime = options.runtime_of(context, compile_)
@@ -94,8 +93,8 @@ def train(
         return
     if recipe is None:
         raise UsageError("nothing to train on; give a recipe, such as recipes/tiny.yaml")
-    outputs, read = {"the run's recipe": output / "recipe.yaml"}, [("an input, the recipe", recipe)]
-    claim(outputs, read, force=True, makes_folders=True)
+    outputs = {"the run's recipe": output / "recipe.yaml"}
+    claim(outputs, [recipe], force=True, makes_folders=True)
     from duallgd_cli.config import assigned
     from duallgd_cli.train.recipe import NAMES, WEIGHTS, follow, read_recipe
 

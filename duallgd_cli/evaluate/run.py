@@ -98,18 +98,10 @@ def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
 def claim_files(settings: EvaluateSettings, inputs: EvaluationInputs) -> None:
     """Refuse to lose a file; see `files.claim`."""
     folder = settings.folder
-    single = {
-        "truth": inputs.source,
-        "predictions": settings.predictions,
-        "list of training molecules": settings.train_hashes,
-        "settings": settings.config,
-    }
+    single = (inputs.source, settings.predictions, settings.train_hashes, settings.config)
+    read: list[str | Path] = [path for path in (*single, *settings.train_data) if path is not None]
     with suppress(WeightsError):  # loading them says so
-        single["weights"] = resolve_weights(settings.weights)
-    read: list[tuple[str, str | Path]] = [
-        *((f"an input, the {kind}", path) for kind, path in single.items() if path is not None),
-        *(("an input, the training molecules", path) for path in settings.train_data),
-    ]
+        read.append(resolve_weights(settings.weights))
     written: dict[str, str | Path] = dict(report_files(folder))
     if settings.predictions is not None:
         with suppress(UsageError):  # predictions of others have no journal

@@ -37,11 +37,10 @@ def write_formulas(request: PredictRequest) -> RunSummary:
         raise UsageError(
             f"formulas are written as csv, tsv or jsonl; {output_format} holds structures"
         )
-    read = [("an input, the spectra", name) for name in request.inputs]
     settings = request.settings
     summary, started = RunSummary(request.output), time.perf_counter()
     with Inputs(request.inputs) as inputs:
-        claim({"the output": request.output}, read, force=request.force)
+        claim({"the output": request.output}, request.inputs, force=request.force)
         features = inputs.features(*settings.grouping)
         rows = (row for item in features for row in _rows(item, settings, summary))
         write_pieces(table(COLUMNS, rows, output_format), request.output)

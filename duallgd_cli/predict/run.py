@@ -25,7 +25,6 @@ from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
 from duallgd_cli.predict.pipeline import results
 from duallgd_cli.predict.settings import (
     ENDING,
-    Files,
     PredictRequest,
     formula_source,
     record_path,
@@ -59,8 +58,6 @@ _MOST_WORKERS: Final = 16
 _LARGE_BYTES: Final = 1 << 26  # of journals: some ten seconds of work
 _SHARD: Final = re.compile(r"\.shard-\d+-of-\d+$")
 _SHOWN_IDS: Final = 3
-_OUTPUT: Final = "the output of the run"
-_RECORD: Final = "the record of the run"
 
 # Told the stage of a run, spectra that are newly accounted for (0 where a stage begins), and the
 # first result of the feature just computed; None for the beginning of a stage and for what was
@@ -267,7 +264,7 @@ def check(request: PredictRequest) -> Knowledge | None:
 def claim_run(
     request: PredictRequest,
     outputs: Mapping[str, str | Path] = MappingProxyType({}),
-    inputs: Iterable[tuple[str, str | Path]] = (),
+    inputs: Iterable[str | Path] = (),
     *,
     makes_folders: bool = False,
 ) -> None:
@@ -292,18 +289,16 @@ def claim_run(
     )
 
 
-def files_of_runs(names: Sequence[Path]) -> Files:
-    """What finished runs are made of, each with what it is; UsageError without a journal."""
+def files_of_runs(names: Sequence[Path], *, made_of: bool = False) -> list[str | Path]:
+    """The files of finished runs, or what they are `made_of` alone; UsageError without a journal.
+
+    That is journals and inputs; the others are the output and its record.
+    """
     journals = journals_of(names)
     headers = [scan(path, 1).header for path in journals if path.is_file()]
-    inputs = {entry["name"]: None for header in headers if header for entry in header.inputs}
-    runs = dict.fromkeys(map(_output_of, journals))
-    return [
-        *(("a journal of the run", path) for path in journals),
-        *(("the input of the run", name) for name in inputs),
-        *((_OUTPUT, run) for run in runs),
-        *((_RECORD, record_path(run)) for run in runs),
-    ]
+    inputs = [str(entry["name"]) for header in headers if header for entry in header.inputs]
+    runs = [] if made_of else [_output_of(path) for path in journals]
+    return [*journals, *inputs, *runs, *map(record_path, runs)]
 
 
 def _output_of(journal: Path) -> Path:
@@ -334,10 +329,9 @@ def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
     names = [Path(name) for name in request.inputs]
     runs = {_output_of(path).resolve() for path in journals_of(names)}
     is_own = Path(request.output).resolve() in runs
-    theirs = [one for one in files_of_runs(names) if not is_own or one[0] not in (_OUTPUT, _RECORD)]
     claim(
         request.files_written(),
-        [*theirs, *request.tables_read()],
+        [*files_of_runs(names, made_of=is_own), *request.tables_read()],
         own=("the output", "the run record") if is_own and not partial else (),
         force=request.force,
     )

@@ -126,8 +126,7 @@ def check(request: PredictRequest, path: Path) -> tuple[list[OwnStructure], Know
     output_format = resolve_format(request.output, request.format)
     if output_format in {"sdf", "mztab"}:
         raise UsageError(f"scores are written as csv, tsv or jsonl, not {output_format}")
-    read = [*request.files_read(), ("an input, the structures", path)]
-    claim({"the output": request.output}, read, force=request.force)
+    claim({"the output": request.output}, [*request.files_read(), path], force=request.force)
     structures = read_structures(path)
     if request.guide is None:
         return structures, None

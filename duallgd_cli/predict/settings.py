@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings, require_range
@@ -44,7 +44,6 @@ PRESETS: Final = {
 _MOST_FORMULAS: Final = 20
 # Each is a process of about 150 MB.
 _MOST_WORKERS: Final = 256
-Files: TypeAlias = list[tuple[str, str | Path]]  # what each is, and its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +215,7 @@ class PredictRequest:
     names: Path | None = None  # table of names and classes, which outputs then have; see `Names`
     page: Path | None = None  # of HTML, which whoever asks for the run makes of it
     force: bool = False  # replace files that exist
-    # what else the command reads, such as weights, each with what it is: never replaced
-    reads: tuple[tuple[str, str | Path], ...] = ()
+    reads: tuple[Path, ...] = ()  # what else the command reads, such as weights: never replaced
 
     def __post_init__(self) -> None:
         twice = [name for name in self.inputs if self.inputs.count(name) > 1]
@@ -269,24 +267,18 @@ class PredictRequest:
         }
         return {kind: place for kind, place in places.items() if place is not None}
 
-    def tables_read(self) -> Files:
-        """The tables of the request, each with what it is."""
-        places = {"formulas": self.formulas, "features": self.features, "names": self.names}
-        return [(f"an input, the table of {of}", place) for of, place in places.items() if place]
+    def tables_read(self) -> list[Path]:
+        """The tables of the request."""
+        return [one for one in (self.formulas, self.features, self.names) if one is not None]
 
-    def files_read(self) -> Files:
-        """All that the run reads, each with what it is; all of it must be there."""
+    def files_read(self) -> list[str | Path]:
+        """All that the run reads; all of it must be there."""
         for name in self.inputs:
             if name != STANDARD_STREAM:
                 require_input(name)
-        nouns = {"libraries": "library", "tables": "guide", "databases": "database"}
         known = () if self.guide is None else self.guide.places()
-        return [
-            *(("an input, the spectra", name) for name in self.inputs),
-            *((f"an input, the {nouns.get(kind, kind)}", place) for kind, _, place in known),
-            *self.tables_read(),
-            *self.reads,
-        ]
+        places = (place for _, _, place in known)
+        return [*self.inputs, *places, *self.tables_read(), *self.reads]
 
 
 def record_path(output: Path) -> Path:

@@ -78,8 +78,7 @@ def write_report(
     Raises:
         UsageError: There is no finished journal, or a file cannot be written or is another's.
     """
-    read = [] if names is None else [("an input, the table of names", names)]
-    claim({PAGE: output}, [*files_of_runs(runs), *read], force=force)
+    claim({PAGE: output}, filter(None, [*files_of_runs(runs), names]), force=force)
     run = ReportedRun(runs, top_k, workers, names)
     n_pages = -(-run.n_features // LARGE) if run.n_features > LARGE else 0
     report = Report(output, run.n_features, n_pages)

@@ -69,7 +69,7 @@ def write_features(
     lines: list[dict[str, object]] = []
     left_out = list[Failure]()
     with Inputs(names) as inputs:
-        claim(places, [("an input, the spectra", name) for name in names], force=force)
+        claim(places, names, force=force)
 
         def blocks() -> Iterator[str]:
             for feature in inputs.features(group_by, None, settings):

@@ -358,7 +358,7 @@ def trace(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> None:
     """Write a page that shows how the structures of one spectrum come about."""
-    claim({"the output": output}, [("an input, the spectra", spectra)], force=force)
+    claim({"the output": output}, [spectra], force=force)
     model, settings = api.load(weights), SamplingSettings(samples=samples, steps=steps)
     if model.sampler is None:
         raise UsageError(f"weights {model.name} cannot be followed; take weights of duallgd")

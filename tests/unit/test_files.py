@@ -85,7 +85,7 @@ def test_archives_in_a_row_are_one_text_that_may_be_read_again(pack):
     assert content.read() == first == b"one\n" * 9999 + b"two"
 
 
-INPUTS = [("an input, the spectra", "in.mgf"), ("an input", "prepared"), ("the record", "r.json")]
+INPUTS = ["in.mgf", "prepared", "r.json"]
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def folder(tmp_path, monkeypatch):
 )
 def test_an_input_is_no_output_whatever_it_is_called(folder, name):
     for path in (name, folder / name):
-        with pytest.raises(UsageError, match=r"the output \S+ would overwrite (an input|the reco)"):
+        with pytest.raises(UsageError, match=r"the output \S+ would overwrite an input"):
             claim({"the output": path}, INPUTS, force=True)
 
 
@@ -123,7 +123,7 @@ def test_two_outputs_are_never_one_file(folder, other):
 
 def test_outputs_that_cost_nobody_a_file_are_claimed(folder):
     claim({"the output": "out.csv", "the page": "again.csv"}, INPUTS)
-    claim({"the output": "new.csv", "the record": "r.json"}, INPUTS, own=["the record"])
+    claim({"the output": "new.csv", "the record": "r.json"}, own=["the record"])
     claim({"the output": "prepared/new.csv", "the page": "-"}, INPUTS)
     claim({"the output": "mine.csv"}, INPUTS, force=True)
     claim({"the output": "dead.csv"}, INPUTS)

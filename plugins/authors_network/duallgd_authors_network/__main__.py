@@ -39,7 +39,7 @@ def convert(
     Nothing in the checkpoint is run. Every tensor of it is taken, or the command fails and lists
     what is missing and what is left over.
     """
-    claim({"the new file": output}, [("an input", source)], force=force, makes_folders=True)
+    claim({"the new file": output}, [source], force=force, makes_folders=True)
     checkpoint = converted(source, seed)
     save(output, checkpoint)
     content = f"{counted(len(checkpoint.tensors), 'tensor')} of {', '.join(checkpoint.parts)}"
