@@ -10,7 +10,6 @@ if TYPE_CHECKING:
         GuideFiles,
         PredictSettings,
         load,
-        predict_spectra,
         to_dataframe,
     )
 
@@ -19,7 +18,6 @@ __all__ = [
     "PredictSettings",
     "__version__",
     "load",
-    "predict_spectra",
     "to_dataframe",
 ]
 __version__ = "0.2.0"

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -41,13 +41,12 @@ def _end_loading(*_: object) -> NoReturn:
 
 
 @contextmanager
-def interruptible(kept: str | Callable[[], str]) -> Iterator[None]:
+def interruptible(kept: str) -> Iterator[None]:
     """Ctrl-C inside ends the command with one sentence: what is `kept` and how to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        words = kept if isinstance(kept, str) else kept()
-        raise InterruptedRunError(f"stopped; {words}") from None
+        raise InterruptedRunError(f"stopped; {kept}") from None
 
 
 @contextmanager

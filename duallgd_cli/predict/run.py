@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from duallgd_cli import __version__, config
-from duallgd_cli.errors import counted, quote
+from duallgd_cli.errors import InterruptedRunError, counted, quote
 from duallgd_cli.files import STANDARD_STREAM, claim, sha256, write_atomically
 from duallgd_cli.predict.journal import FinishedRun, Journal, journals_of, read, scan
 from duallgd_cli.predict.parts import FEWEST_SAMPLES, is_enough, likely_parts
@@ -36,7 +36,6 @@ from duallgd_cli.sources.known import GuideFiles, Knowledge, names_in_guides
 from duallgd_cli.spectra.features import Inputs, record_of_scans
 from duallgd_cli.spectra.tables import FeatureTable, names_in_tables, read_table
 from duallgd_cli.spectra.types import Feature
-from duallgd_cli.stopping import interruptible
 from duallgd_cli.writers.features import joined_table
 from duallgd_cli.writers.formats import (
     PART_COLUMNS,
@@ -133,7 +132,7 @@ def predict(
     aside = nullcontext("") if kept_at else TemporaryDirectory(prefix="duallgd-")
     with aside as folder, Inputs(request.inputs) as inputs:
         path = kept_at or Path(folder) / "journal.jsonl"
-        with interruptible(lambda: _kept(request, path, n_finished)):
+        try:
             tell("reading", 0, None)
             source = formula_source(request.settings, request.formulas, model.max_heavy_atoms)
             header = run_header(request, model, inputs)
@@ -152,6 +151,8 @@ def predict(
             finished = read([path], alone=True)
             tell("writing", 0, None)
             _write_all(finished, summary, request)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(f"stopped; {_kept(request, path, n_finished)}") from None
         summary.seconds = time.perf_counter() - clock
         _write_record(request, finished, summary, began)
     return summary
@@ -368,8 +369,8 @@ def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -
                 if prediction.source == prediction.group[0]:
                     for add in tables:
                         add(prediction)
-                    is_few = prediction.candidates and not is_enough(prediction.hypotheses)
-                    summary.n_few += bool(request.parts and is_few)
+                    if request.parts and prediction.candidates:
+                        summary.n_few += not is_enough(prediction.hypotheses)
                 yield prediction if request.parts else without_parts(prediction, run.certain)
 
         write_pieces(pieces(watched(), output_format, run.header, names), request.output)
@@ -388,9 +389,10 @@ def _tables(
         yield table_beside(request.beside("parts"), PART_COLUMNS, part_rows)
     if request.features is not None:
         yield joined_table(FeatureTable(request.features), request.beside("features"))
-    for name, path in summary_paths(request.summaries, Path(request.output)).items():
-        summary = SUMMARIES[name]
-        yield table_beside(path, [*summary.columns], partial(summary_rows, summary=summary))
+    if request.summaries:
+        for name, path in summary_paths(request.summaries, Path(request.output)).items():
+            summary = SUMMARIES[name]
+            yield table_beside(path, [*summary.columns], partial(summary_rows, summary=summary))
 
 
 def _write_record(

@@ -11,7 +11,7 @@ import pytest
 
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import MissingInputError, UsageError
-from duallgd_cli.predict.api import predict_spectra, with_own
+from duallgd_cli.predict.api import with_own
 from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.run import predict, predictions
 from duallgd_cli.sources import Proposal
@@ -52,8 +52,8 @@ def test_python_gives_what_the_command_line_writes_however_settings_are_given(sp
         (None, {"sampling.samples": 4, "sampling.steps": 1}),
     ):
         assert untimed(stub_model().predict(spectra, settings, **changes)) == written
-    in_order = predict_spectra(stub_model(), spectra, SETTINGS, top_k=1)
-    assert [(one.source.index, len(one.candidates)) for one in in_order] == [(0, 1), (1, 1), (3, 1)]
+    few = stub_model().predict(spectra, SETTINGS, top_k=1)
+    assert [(one.source.index, len(one.candidates)) for one in few] == [(0, 1), (3, 1), (1, 1)]
     for changes, drawn in (({}, 30), ({"samples": 4}, 4)):
         fast = stub_model().predict(spectra, preset="fast", **changes)
         assert fast[0].hypotheses[0].sampled == drawn
@@ -118,9 +118,9 @@ def test_spectra_of_matchms_and_dictionaries_are_taken_and_told_apart_by_order(s
     peaks = SimpleNamespace(mz=ours.mz, intensities=ours.intensity)
     given = [ours, plain, SimpleNamespace(metadata=fields, peaks=peaks), ours]
 
-    found = predict_spectra(stub_model(), given, SETTINGS, group_by="none")
+    found = stub_model().predict(given, SETTINGS, group_by="none")
 
-    assert [one.source.index for one in found] == [0, 3, 1, 2]  # by file
+    assert [one.source.index for one in found] == [0, 1, 2, 3]
     assert found[0].status == "ok"
     assert [one.candidates for one in found] == [found[0].candidates] * 4
     for alone in given[:3]:

@@ -11,7 +11,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.spectra.reading import read
 from tests.made_runs import SETTINGS
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, NICOTINE, block, mgf
@@ -47,7 +46,7 @@ class ContentNoise(StubNoise):
 def candidates(spectra):
     """Candidates of each spectrum by its place."""
     model = replace(stub_model(), sources=(ContentNoise(),))
-    found = predict_spectra(model, spectra, SETTINGS)
+    found = model.predict(spectra, SETTINGS)
     return {one.source.index: one.candidates for one in found}
 
 

@@ -8,7 +8,6 @@ import torch
 from duallgd_cli.checkpoint.format import load, save
 from duallgd_cli.config import SamplingSettings, assigned, merge, parse
 from duallgd_cli.errors import InterruptedRunError, WeightsError
-from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.model import load_model
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.train.run import PARTS, both_parts, run_training
@@ -190,6 +189,6 @@ def test_two_spectra_are_overfitted_and_then_predicted_exactly(tmp_path):
 
     path = mgf(tmp_path / "in.mgf", *(block(("C3H7NO2", peaks)) for peaks in ISOMERS.values()))
     settings = PredictSettings(sampling=SamplingSettings(steps=10, samples=20))
-    found = predict_spectra(load_model(tmp_path / "both", cpu()), path, settings)
+    found = load_model(tmp_path / "both", cpu()).predict(path, settings)
 
     assert [prediction.candidates[0].smiles for prediction in found] == list(ISOMERS)
