@@ -250,16 +250,6 @@ class FinishedRun:
     journals: Sequence[Journal]  # of its shards
 
     @property
-    def top_k(self) -> int:
-        """Candidates of a spectrum."""
-        return int(self.header.settings["top_k"])
-
-    @property
-    def certain(self) -> float:
-        """Probability from which on an answer counts."""
-        return float(self.header.settings["certain"])
-
-    @property
     def n_features(self) -> int:
         """Features of the run."""
         return len(set().union(*(journal.finished for journal in self.journals)))

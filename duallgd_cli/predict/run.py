@@ -309,11 +309,13 @@ def _output_of(journal: Path) -> Path:
 
 def predictions(run: FinishedRun, *, parts: bool = False) -> Iterator[Prediction]:
     """The predictions of a run, one per spectrum, features in input order, ranked as it was."""
-    ranking = Ranking.recorded(run.header.model, run.header.settings, run.header.inputs[0]["name"])
+    settings = run.header.settings
+    ranking = Ranking.recorded(run.header.model, settings, run.header.inputs[0]["name"])
+    top_k, certain = int(settings["top_k"]), float(settings["certain"])
     for feature in run.features():
-        candidates, top10 = ranking.rank(feature.hypotheses, None if parts else run.top_k)
+        candidates, top10 = ranking.rank(feature.hypotheses, None if parts else top_k)
         likely = likely_parts(feature.hypotheses, candidates) if parts else None
-        yield from predictions_of(feature, candidates, top10, run.top_k, run.certain, likely)
+        yield from predictions_of(feature, candidates, top10, top_k, certain, likely)
 
 
 def merge(request: PredictRequest, *, partial: bool = False) -> RunSummary:
@@ -358,6 +360,7 @@ def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -
         for prediction in predictions(run):
             summary.count(prediction)
         return
+    certain = float(run.header.settings["certain"])
     names = None if request.names is None else Names(request.names)
     output_format = resolve_format(request.output, request.format)
     with ExitStack() as beside:
@@ -371,7 +374,7 @@ def _write_all(run: FinishedRun, summary: RunSummary, request: PredictRequest) -
                         add(prediction)
                     if request.parts and prediction.candidates:
                         summary.n_few += not is_enough(prediction.hypotheses)
-                yield prediction if request.parts else without_parts(prediction, run.certain)
+                yield prediction if request.parts else without_parts(prediction, certain)
 
         write_pieces(pieces(watched(), output_format, run.header, names), request.output)
     if summary.n_few:

@@ -87,13 +87,13 @@ class ReportedRun:
         self.n_features = self._run.n_features
         # Families of which the best candidate is drawn, None for all; all others are listed.
         self.drawn = None if top_k or self.n_features <= LARGE else _DRAWN_OF_MANY
-        self.certain = self._run.certain
+        self.certain = float(header.settings["certain"])
         ranking = Ranking.recorded(header.model, header.settings, self._output)
         self._calibrated_on = ranking.generated.n_spectra
         self._values = with_arguments(
             _values,
             ranking=ranking,
-            top_k=self._run.top_k,
+            top_k=int(header.settings["top_k"]),
             most=top_k or _SHOWN_CANDIDATES,
             drawn=self.drawn,
             certain=self.certain,
