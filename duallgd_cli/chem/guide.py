@@ -5,6 +5,7 @@ All of these choose among candidates; none changes how molecules are proposed.
 
 import contextlib
 import difflib
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +25,7 @@ from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError,
 _LOOSE_AROMATIC_BOND: Final = Chem.MolFromSmarts("*:!@*")
 _MOST_TAUTOMERS, _MOST_TRANSFORMS = 16, 100
 _ATTACHMENT: Final = Chem.MolFromSmarts("[#0]")
+_HYDROGENS: Final = re.compile(r"!H\d")  # how many an atom has at least, in a SMARTS
 _LONGEST_NAME: Final = 60  # of a part; what is longer is no misspelt one
 _MOST_STEPS: Final = 100_000  # a tenth of a second; patterns of chemists take some thousands
 
@@ -75,7 +77,7 @@ class Pattern:
         needed = Counter(
             atom.GetSymbol()
             for atom in self.query.GetAtoms()
-            if atom.GetAtomicNum() and not {",", "!"} & set(atom.GetSmarts())
+            if atom.GetAtomicNum() and not {",", "!"} & set(_HYDROGENS.sub("", atom.GetSmarts()))
         )
         lacking = needed - Counter(dict(zip(SYMBOLS, formula.counts, strict=True)))
         order = sorted(lacking, key=lambda element: INDEX.get(element, N_ELEMENTS))
@@ -234,6 +236,12 @@ def _pattern(text: str) -> Pattern:
         close = difflib.get_close_matches(name[:_LONGEST_NAME], _named(), n=1)
         hint = f"; did you mean {close[0]}?" if close else ", such as hexose or indole"
         raise UsageError(f"{quote(text)} is neither a SMARTS nor the name of a part{hint}")
+    query = Chem.MergeQueryHs(query)  # hydrogens are no atoms of the molecules that are searched
+    if any(Chem.HasQueryHs(query)):
+        raise UsageError(
+            f"{quote(text)} holds a hydrogen that may be alone or another atom; write hydrogens at "
+            "the atom that has them, as [OX2H] or [CX3H1](=O)"
+        )
     return Pattern(query, text)
 
 

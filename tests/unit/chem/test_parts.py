@@ -142,6 +142,8 @@ FLAVONE, OPEN = "O=c1cc(-c2ccccc2)oc2ccccc12", "*c1ccc(-c2ccccc2)cc1OC"
         (Guide(OPEN), "C10H10N2", "core_mismatch", f"the core {OPEN!r}: it lacks 3 C, 1 O"),
         (Guide(require=("sulfonamide",)), "C8H9NO2", "no_candidate",
          "the required 'sulfonamide': it lacks 1 S"),
+        (Guide(require=("[H]O", "[H]N([H])C")), "C2H6O", "no_candidate",
+         "the required '[H]N([H])C': it lacks 1 N"),
         (Guide(require=("CCO", "[Fe]~[#7]NCl")), "C2H6NO", "no_candidate",
          "the required '[Fe]~[#7]NCl': it lacks 1 N, 1 Cl, 1 Fe"),
         # Each could be read alone.
@@ -164,6 +166,8 @@ def test_no_formula_is_refused_that_has_a_molecule_with_the_part():
     asked = [(row["name"], row["example"]) for row in catalogue() if row["example"]]
     asked += [("[O,S]", "CS"), ("[!#7]", "CO"), ("[$([#7]),$([#8])]", "CO"), ("[#6;!R]", "CC")]
 
+    asked += [("[H]O", "CO"), ("[H]N([H])C", "CN"), ("[C,H0]", "CO"), ("[!H0]", "CO")]
+
     for text, smiles in asked:
         Guide(require=(text,)).require_room(formula_of(Chem.MolFromSmiles(smiles)))
 
@@ -174,6 +178,13 @@ def test_no_formula_is_refused_that_has_a_molecule_with_the_part():
 def test_what_is_no_core_is_refused_by_name(text):
     with pytest.raises(UsageError, match="core"):
         read_core(text)
+
+
+@pytest.mark.parametrize("text", ["[H]", "[H][H]", "[#1,#6]O", "C(=O)[$([H]),$(C)]", "[2H]C"])
+def test_hydrogens_that_no_molecule_could_match_are_refused(text):
+    """They would forbid nothing and, required, refuse every molecule."""
+    with pytest.raises(UsageError, match=r"write hydrogens at the atom that has them"):
+        Guide(forbid=(text,)).check()
 
 
 # Whatever patterns are tried on, one of them is wanting.
@@ -197,6 +208,9 @@ GRID = (
         ("Hexose", "OCC1OC(O)C(O)C(O)C1O", "CCO"),
         ("[#6]C(=O)[OX2H1]", "CC(=O)O", "OCC1OC(O)C(O)C(O)C1O"),
         ("[N+](=O)[O-]", "Cc1ccccc1[N+](=O)[O-]", "Cc1ccccc1N"),
+        # Hydrogens as atoms of their own.
+        ("[H]O", "CC(=O)O", "COC"), ("[#1]N([H])C", "CN", "CNC"), ("C(=O)[H]", "CC=O", "CC(C)=O"),
+        ("[H][O].[H][O]", "OCCO", "COCCO"), ("[$([H]O)]", "CO", "COC"),
         ("[OX2H]." * 8 + "[OX2H]", "OCC(O)C(O)C(O)C(O)C(O)C(O)C(O)CO",
          "OCC(O)C(O)C(O)C(O)C(O)C(O)CO"),
         ("[c,C,O,o]." * 10 + "[c,C,O,o]", "Cc1ccc(CC(=O)O)cc1", HALF),
