@@ -17,7 +17,13 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from duallgd_cli.chem.elements import INDEX, MAX_HEAVY_ATOMS, N_ELEMENTS, N_HEAVY, SYMBOLS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import LONGEST_SMILES, MORE_THAN_ONE, parse_smiles, sole_token
+from duallgd_cli.chem.identity import (
+    LONGEST_SMILES,
+    MORE_THAN_ONE,
+    canonical_smiles,
+    parse_smiles,
+    sole_token,
+)
 from duallgd_cli.chem.molecule import ODD_BOND
 from duallgd_cli.chem.parts import RING_SYSTEM, catalogue
 from duallgd_cli.errors import Failure, MoleculeError, RefusedError, UsageError, quote
@@ -132,12 +138,20 @@ class Guide:
 
     def core_molecule(self) -> Chem.Mol | None:
         """The core with hydrogens at its open bonds; None where it is no single molecule."""
-        mol = None if self.core is None else Chem.MolFromSmiles(self.core)
-        if mol is None:
+        if self.core is None:
             return None
         with contextlib.suppress(MoleculeError):
-            return parse_smiles(Chem.MolToSmiles(Chem.DeleteSubstructs(mol, _ATTACHMENT)))
+            mol = Chem.DeleteSubstructs(_uncharged(self.core)[0], _ATTACHMENT)
+            return parse_smiles(Chem.MolToSmiles(mol))
         return None
+
+    @property
+    def remark(self) -> str:
+        """What is to be said of how the core is understood, "" if nothing is."""
+        if self.core is None:
+            return ""
+        mol, is_changed = _uncharged(self.core)
+        return f"the core is taken without its charges, as {canonical_smiles(mol)}" * is_changed
 
     def fault(self, mol: Chem.Mol) -> str:
         """What is wrong with a molecule, "" if nothing is.
@@ -163,13 +177,14 @@ def read_core(text: str) -> tuple[Pattern, ...]:
     """Patterns of a core and of its tautomers, the one that was given first.
 
     Fragments are apart by dots. Where the SMILES has attachment points (``*``), its other atoms
-    have no further bonds but those to hydrogen.
+    have no further bonds but those to hydrogen. Acids and amines may be drawn as ions, as at pH 7;
+    candidates have the hydrogens that these lack.
 
     Raises:
         UsageError: It is no SMILES, or holds an element or a bond that molecules here cannot have.
     """
     try:
-        mol = parse_smiles(text)
+        mol, _ = _uncharged(text)
     except MoleculeError as error:
         if MORE_THAN_ONE in str(error):
             why = "write fragments apart by dots, as CCO.c1ccccc1"
@@ -193,6 +208,15 @@ def read_core(text: str) -> tuple[Pattern, ...]:
     if fault:
         raise UsageError(f"core {quote(text)} {fault}; leave that out")
     return tuple(Pattern(_query(form, points), text) for form in _tautomers(mol))
+
+
+@lru_cache(maxsize=64)
+def _uncharged(text: str) -> tuple[Chem.Mol, bool]:
+    """A core with its protons where neutral molecules have them, and whether any had to move."""
+    mol = parse_smiles(text)
+    with rdBase.BlockLogs():
+        neutral = rdMolStandardize.Uncharger().uncharge(mol)
+    return neutral, canonical_smiles(neutral) != canonical_smiles(mol)
 
 
 def _query(mol: Chem.Mol, points: list[int]) -> Chem.Mol:

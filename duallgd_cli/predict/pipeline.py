@@ -377,6 +377,8 @@ def _told(
     elif inside:
         among = f"chosen among {'the likeliest ' * is_full}{inside} structures"
         said = [f"{among if inside > 1 else 'the only possible structure'} of the database"]
+    if query.constraints is not None and query.constraints.remark:
+        said.append(query.constraints.remark)
     if query.constraints is not None and draws:
         made = [one for one in proposals if one.source not in GIVEN]
         valid = sum(not one.rejection for one in made)

@@ -180,6 +180,17 @@ def test_what_is_no_core_is_refused_by_name(text):
         read_core(text)
 
 
+@pytest.mark.parametrize(
+    ("core", "taken"),
+    [
+        (None, ""), ("CC(=O)O", ""), ("C[N+](C)(C)CC(=O)[O-]", ""), ("C[N+](=O)[O-]", ""),
+        ("[O-]C(=O)C", "CC(=O)O"), ("*C(=O)[O-].C[NH3+]", "*C(=O)O.CN"),
+    ],
+)  # fmt: skip
+def test_a_core_that_is_taken_without_its_charges_is_said_to_be(core, taken):
+    assert Guide(core).remark == f"the core is taken without its charges, as {taken}" * bool(taken)
+
+
 @pytest.mark.parametrize("text", ["[H]", "[H][H]", "[#1,#6]O", "C(=O)[$([H]),$(C)]", "[2H]C"])
 def test_hydrogens_that_no_molecule_could_match_are_refused(text):
     """They would forbid nothing and, required, refuse every molecule."""
@@ -204,6 +215,11 @@ GRID = (
         # As any of its tautomers, and in an aromatic form.
         ("core Oc1ccccn1", "O=c1cccc[nH]1", "Oc1ccccc1"), ("core Oc1ccccn1", "O=c1ccccn1C", "CC"),
         ("core C=CC=C", "c1ccccc1", "CCCC"),
+        # Acids and amines as at pH 7, but not what no proton can make neutral.
+        ("core [O-]C(=O)C", "CCC(=O)O", "CCC=O"), ("core *C(=O)[O-]", "CC(=O)O", "CC(=O)OC"),
+        ("core [NH3+]CC(=O)[O-]", "NC(C)C(=O)O", "CC(=O)O"), ("core [S-]C", "CCS", "CO"),
+        ("core C[N+](C)(C)CC(=O)[O-]", "CC(C(=O)[O-])[N+](C)(C)C", "CN(C)CC(=O)O"),
+        ("core C[N+](=O)[O-]", "CC[N+](=O)[O-]", "CCN=O"), ("core C[n+]1ccccc1", "CC[n+]1ccccc1", "c1ccncc1"),
         ("indole", "c1ccc2[nH]ccc2c1", "c1ccccc1"), ("indole", "Cn1ccc2ccccc12", "CC"),
         ("Hexose", "OCC1OC(O)C(O)C(O)C1O", "CCO"),
         ("[#6]C(=O)[OX2H1]", "CC(=O)O", "OCC1OC(O)C(O)C(O)C1O"),

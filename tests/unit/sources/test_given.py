@@ -108,6 +108,14 @@ def test_without_such_a_structure_the_row_says_so(model, spectra, files, require
     assert (alanine.status, said in alanine.message) == ("no_candidate", True)
 
 
+def test_a_core_that_is_drawn_as_an_ion_is_found_in_acids(model, spectra, files):
+    _, aspirin, _ = model.predict(spectra, only(samples=2, core="c1ccccc1C(=O)[O-]"), guide=files)
+
+    assert [one.inchikey14 for one in aspirin.candidates] == [key(ISOMERS["aspirin"])]
+    assert "the core is taken without its charges, as O=C(O)c1ccccc1" in aspirin.remarks
+
+
+
 @pytest.mark.parametrize("samples", [1, 400])
 def test_every_structure_of_the_database_is_there_however_few_samples(
     model, spectra, files, samples
