@@ -76,6 +76,11 @@ def sha256(source: Path | BinaryIO) -> str:
     return hashlib.file_digest(source, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
+def unpacked_name(path: Path) -> str:
+    """The name of a file, without the ending that says how it is packed."""
+    return path.stem if path.suffix.lower() in PACKED_ENDINGS else path.name
+
+
 def require_input(path: str) -> None:
     """Refuse a path at which there is nothing, or something without an end.
 
@@ -295,7 +300,7 @@ def replaced_text(path: Path, *, may_pack: bool = True) -> Iterator[TextIO]:
     Raises:
         UsageError: The file cannot be written.
     """
-    _, opener = _PACKED.get(path.suffix if may_pack else "", (b"", open))
+    _, opener = _PACKED.get(path.suffix.lower() if may_pack else "", (b"", open))
     how = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
     try:
         with replaced(path) as partial, cast("TextIO", opener(partial, "wt", **how)) as stream:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from duallgd_cli.errors import UnreadableError, clip, printable, quote
-from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, damaged, open_text
+from duallgd_cli.files import DAMAGED, damaged, open_text, unpacked_name
 
 _LONGEST_CELL: Final = 1 << 25  # characters; the peaks of a spectrum are one cell
 _MOST_LINES: Final = 100  # of one row, whose cells may hold line breaks in quotation marks
@@ -82,8 +82,7 @@ def table_lines(path: Path, known: Collection[str] = ()) -> Iterator[Line]:
         MissingInputError: There is no such file.
         UnreadableError: It is no text, or breaks off.
     """
-    name = path.stem if path.suffix in PACKED_ENDINGS else path.name
-    likely = ",\t;" if name.lower().endswith(".csv") else "\t,;"
+    likely = ",\t;" if unpacked_name(path).lower().endswith(".csv") else "\t,;"
     with open_text(path) as file:
         try:
             yield from lines_of(file, likely, known)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args, ge
 import typer
 
 from duallgd_cli.errors import UsageError
-from duallgd_cli.files import PACKED_ENDINGS, STANDARD_STREAM
+from duallgd_cli.files import STANDARD_STREAM, unpacked_name
 from duallgd_cli.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -303,8 +303,7 @@ def default_output(
         return STANDARD_STREAM
     name = Path(inputs[0])
     name = name if name.name.strip(".") else name.resolve()  # a folder may be called . or ..
-    stem = Path(name.stem).stem if name.suffix in PACKED_ENDINGS else name.stem
-    return f"{stem}.{results}.{format_name or 'csv'}"
+    return f"{Path(unpacked_name(name)).stem}.{results}.{format_name or 'csv'}"
 
 
 def request_of(

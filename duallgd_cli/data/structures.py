@@ -37,7 +37,7 @@ from duallgd_cli.errors import (
     clip,
     quote,
 )
-from duallgd_cli.files import DAMAGED, PACKED_ENDINGS, damaged, open_text, sha256
+from duallgd_cli.files import DAMAGED, damaged, open_text, sha256, unpacked_name
 from duallgd_cli.runtime import available_cores, in_order
 from duallgd_cli.tables import Line, bare, plain, refuse_repeated, table_lines
 
@@ -198,7 +198,7 @@ def _held_out(path: Path) -> Iterator[tuple[int, str]]:
 
 def _ending(path: Path) -> str:
     """How the name of a file ends once it is unpacked."""
-    return Path(path.stem if path.suffix in PACKED_ENDINGS else path.name).suffix.lower()
+    return Path(unpacked_name(path)).suffix.lower()
 
 
 def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:

@@ -24,7 +24,7 @@ from typing import Final
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip, quote
-from duallgd_cli.files import PACKED_ENDINGS, replaced, require_file, sha256
+from duallgd_cli.files import replaced, require_file, sha256, unpacked_name
 from duallgd_cli.runtime import cache_folder, databases_folder, in_order
 from duallgd_cli.sources.structures import Analogues, Stored, left_out, stored
 
@@ -301,8 +301,7 @@ def add(
         WorkerDiedError: A process was ended from outside.
     """
     if not name:
-        is_packed = source.suffix.lower() in PACKED_ENDINGS
-        name = Path(source.stem).stem if is_packed else source.stem
+        name = Path(unpacked_name(source)).stem
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{quote(name)} cannot be the name of a database; give one of letters, digits, . _ and "

@@ -69,7 +69,7 @@ def test_the_output_is_named_without_endings_and_after_a_folder_however_it_is_sa
 ):
     (tmp_path / "shelf" / "plant" / "below").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "shelf" / "plant")
-    names = {f"data/plant.1.mgf{ending}": "plant.1" for ending in ("", ".gz", ".xz", ".bz2")}
+    names = {f"data/plant.1.mgf{ending}": "plant.1" for ending in ("", ".gz", ".GZ", ".xz", ".bz2")}
     names |= {".": "plant", "..": "shelf", "below": "below", "below/../": "plant"}
 
     assert {given: default_output([given], None) for given in names} == {

@@ -57,7 +57,7 @@ def test_what_a_killed_process_left_goes_but_not_what_another_is_writing(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.2.part", "a"]
 
 
-@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
+@pytest.mark.parametrize("ending", ["", ".gz", ".GZ", ".xz", ".bz2"])
 def test_text_is_read_as_it_was_written(tmp_path, ending):
     packed, plain, named = tmp_path / f"a.txt{ending}", tmp_path / "b", tmp_path / f"b{ending}"
 

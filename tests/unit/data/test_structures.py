@@ -28,7 +28,7 @@ def key(smiles):
 
 
 def write(path, text):
-    opener = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}.get(path.suffix, open)
+    opener = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
     with opener(path, "wt", encoding="utf-8") as stream:
         stream.write(text)
     return path
@@ -63,7 +63,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", [*FILES, "in.smi.gz", "in.csv.xz", "in.sdf.bz2"])
+@pytest.mark.parametrize("name", [*FILES, "in.smi.gz", "in.csv.xz", "in.sdf.bz2", "in.tsv.GZ", "in.sdf.XZ"])
 def test_every_kind_of_file_holds_the_same_molecules(tmp_path, name):
     text = FILES.get(name) or FILES[name.rpartition(".")[0]]
 
@@ -197,6 +197,7 @@ INCHIS = ("InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "InChI=1S/C2H4O2/c1-2(3)4/h1H3,(H
         ("a.txt", "LFQSCWFLJHTTHZ # ethanol\n\nQTBSBXVTEAMEQO-UHFFFAOYSA-N\n"),
         ("a.keys", "inchikey\nLFQSCWFLJHTTHZ\nQTBSBXVTEAMEQO\n"),
         ("a.smi", "CCO ethanol\nCC(=O)O\n"),
+        ("A.TSV.GZ", f"inchi\tname\n{INCHIS[0]}\ta\n{INCHIS[1]}\tb\n"),
         ("a.csv", "name,SMILES\nethanol,CCO\nacetic acid,CC(=O)O\n"),
         ("a.tsv", f"inchi\tname\n{INCHIS[0]}\ta\n{INCHIS[1]}\tb\n"),
         ("a.tsv", "InChIKey\tsmiles\nLFQSCWFLJHTTHZ-UHFFFAOYSA-N\t?\nQTBSBXVTEAMEQO\t\n"),

@@ -122,7 +122,7 @@ def test_several_processes_give_the_same(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("file", "name"),
     [
-        ("coconut.csv.gz", "coconut"), ("a.b.smi.xz", "a.b"),
+        ("coconut.csv.gz", "coconut"), ("COCONUT.CSV.GZ", "COCONUT"), ("a.b.smi.xz", "a.b"),
         ("PubChemLite_20240101.csv", "PubChemLite_20240101"),
     ],
 )  # fmt: skip
