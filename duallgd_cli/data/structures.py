@@ -45,6 +45,7 @@ _LONGEST_BLOCK: Final = 100_000  # characters of an SDF's atoms and bonds: some 
 ON_HOLDOUT: Final = "on the hold-out list"
 _TABLES: Final = frozenset({".tsv", ".csv", ".tab"})
 _LISTS: Final = frozenset({".smi", ".smiles", ".txt"})
+_MOL_BLOCKS: Final = frozenset({".sdf", ".sd", ".mol"})
 # What else a table says, by names as `tables.plain` gives them: the first that is there counts.
 _ABOUT: Final = (
     (
@@ -156,8 +157,8 @@ def prepare_structures(
 def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
     """Read lists of molecules: InChIKeys or their first blocks, or structures.
 
-    A text has a key a line, and ``#`` starts a comment; a table has a column inchikey, or SMILES or
-    InChI; a SMILES list or an SDF has structures. A line that names no molecule is refused.
+    A text has a key a line, and ``#`` starts a comment; tables, SMILES lists and SDF have
+    structures. A line that names no molecule is refused.
     """
     keys: set[str] = set()
     for path in paths:
@@ -174,15 +175,7 @@ def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
 
 def _held_out(path: Path) -> Iterator[tuple[int, str]]:
     """Number of each line of a hold-out list, and its InChIKey; what is no molecule as it is."""
-    ending = _ending(path)
-    if ending in _TABLES:
-        lines = table_lines(path, {"inchikey"})
-        names = [plain(name) for name in next(lines, Line(1, ())).cells]
-        if "inchikey" in names:
-            place = names.index("inchikey")
-            yield from ((one.number, one.fault or one.cells[place]) for one in lines)
-            return
-    if ending in _TABLES | (_LISTS - {".txt"}) | {".sdf", ".sd"}:
+    if _ending(path) in _TABLES | _MOL_BLOCKS | (_LISTS - {".txt"}):
         for row in read_rows(path):
             try:
                 yield row.line, row.fault or inchikey_block(parse_smiles(row.smiles))
@@ -247,7 +240,7 @@ def read_rows(source: Path) -> Iterator[StructureRow]:
         return
     with open_text(source) as stream:
         try:
-            if ending in {".sdf", ".sd", ".mol"}:
+            if ending in _MOL_BLOCKS:
                 yield from _sdf_rows(stream)
             elif ending not in _LISTS:
                 message = f"{source} is not .tsv, .csv, .smi or .sdf; convert it first"

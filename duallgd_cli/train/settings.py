@@ -187,7 +187,7 @@ class RecipeSettings:
         spectra: Files of measured spectra with structures, or folders of them: MGF, MSP, tables in
             the MassSpecGym layout, mzSpecLib, MassBank records.
         structures: Files of structures: tables with SMILES or InChI, SMILES lists, SDF.
-        holdout: Lists of molecules that are never looked at: InChIKeys, SMILES or tables of them.
+        holdout: Lists of molecules that are never looked at: InChIKeys a line, or structures.
         validation: Share of the molecules of fold train that become fold val, which nothing is
             trained on; 0 where the files name that fold.
         start: Weights that the decoder starts from; "" for none.
