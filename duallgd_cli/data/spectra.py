@@ -114,7 +114,8 @@ def gather_spectra(
         Numbers of spectra by fold, of molecules that are held out or in several folds, and of
         records left out by reason.
     """
-    counts, names, held, trained = Counter[str](), Counter[str](), set(holdout), set[str]()
+    counts, held, trained = Counter[str](), set(holdout), set[str]()
+    taken, repeats = set[str](), Counter[str]()
     left_out: list[tuple[object, ...]] = []
 
     def rows() -> Iterator[Sequence[str]]:
@@ -132,9 +133,10 @@ def gather_spectra(
                     row["fold"] = "val"
                 (trained if row["fold"] == "train" else held).add(block)
                 counts[row["fold"]] += 1
-                names[name] += 1
-                if names[name] > 1:  # the truth is looked up by it
-                    row["identifier"] += f"-{names[name]}"
+                while row["identifier"] in taken:  # the truth is looked up by it
+                    repeats[name] += 1
+                    row["identifier"] = f"{name}-{repeats[name] + 1}"
+                taken.add(row["identifier"])
                 if row["fold"] in ("train", "val"):
                     yield [row[name] for name in COLUMNS]
 

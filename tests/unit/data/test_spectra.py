@@ -194,6 +194,18 @@ def test_every_format_gives_its_spectra_and_no_record_is_lost_in_silence(sources
     assert manifest["rejected"] == {"on the hold-out list": 1}
 
 
+def test_a_name_that_is_made_is_none_that_another_spectrum_has(tmp_path):
+    """In whatever order they come."""
+    names = ("A", "A", "A-2", "A", "B-2", "B", "B")
+    (tmp_path / "spectra").mkdir()
+    made = (FILES["a.mgf"].partition("END IONS\n")[0].replace("=aspirin", f"={n}") for n in names)
+    (tmp_path / "spectra" / "a.mgf").write_text("".join(f"{text}END IONS\n" for text in made))
+
+    _, rows, _ = gathered(tmp_path / "spectra", tmp_path)
+
+    assert [row["identifier"] for row in rows] == ["A", "A-2", "A-2-2", "A-3", "B-2", "B", "B-3"]
+
+
 def test_molecules_on_a_list_are_left_out_and_stay_held_out(sources, tmp_path):
     given = frozenset({KEYS[CATECHOL], PYRIDONE})
 
