@@ -28,6 +28,8 @@ IMPLIED: Final = 0.95
 _RARE: Final = 1e-3  # prior of a part that is not in parts.npz
 _CUT: Final = 0.005  # shares are kept so far from 0 and 1 before their logit is taken
 _TELLING: Final = 0.5
+# How names begin that are spoken with a vowel first: an unsaturated acid, but a urea and a uracil.
+_SPOKEN: Final = ("a", "e", "i", "o", "un", "n-", "N-", "N,", "O-", "S-", "F-")
 
 
 def likely_parts(results: Results, candidates: Sequence[Candidate]) -> tuple[LikelyPart, ...]:
@@ -163,8 +165,7 @@ def _called(part: LikelyPart) -> str:
     name = part.name
     if part.kind in (RING_SYSTEM, FATTY_ACYL) and part.kind.split()[0] not in name:
         name = f"{name} {part.kind}"
-    spoken = name.startswith(("a", "e", "i", "o", "u", "n-", "N-", "O-", "S-", "F-"))
-    return f"an {name}" if spoken else f"a {name}"
+    return f"an {name}" if name.startswith(_SPOKEN) else f"a {name}"
 
 
 def _weights(candidates: Sequence[Candidate]) -> NDArray[np.float64]:

@@ -104,3 +104,14 @@ def test_the_sentence_names_what_is_said_with_its_probability():
     assert sentence([part("N-methyl group")] * 3) == (
         "contains an N-methyl group (0.90), an N-methyl group (0.90) and an N-methyl group (0.90)"
     )
+
+
+@pytest.mark.parametrize(
+    "spoken",
+    ["a urea", "a uracil ring system", "an unsaturated acid", "an ester", "an N,N-dimethylamide"],
+)
+def test_the_article_is_as_names_are_spoken(spoken):
+    name, is_ring = spoken.partition(" ")[2].removesuffix(" ring system"), "ring" in spoken
+    kind = "ring system" if is_ring else "functional group"
+
+    assert sentence([part(name, kind)]) == f"contains {spoken} (0.90)"
