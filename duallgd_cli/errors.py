@@ -99,7 +99,14 @@ class UnsupportedElementError(FormulaError):
 
 
 class MoleculeError(ValueError):
-    """A structure that cannot be read, or that a bond matrix over heavy atoms cannot express."""
+    """A structure that cannot be read, or that a bond matrix over heavy atoms cannot express.
+
+    Its reason is in words under which structures can be counted.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import typer
 from numpy.typing import NDArray
 
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
-from duallgd_cli.data.prepared import FOLDS, write_report
+from duallgd_cli.data.prepared import FOLDS, Screen
 from duallgd_cli.data.spectra import (
     RejectedSpectrum,
     UnusableRecordError,
@@ -74,7 +74,7 @@ def rebuild_massbank(
         MissingInputError: No such release.
         UnreadableError: None of its records passes the filters.
     """
-    rejected: list[RejectedSpectrum] = []
+    rejected = Screen()
     molecules: set[str] = set()
     written: Counter[str] = Counter()
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def rebuild_massbank(
         table.writeheader()
         for item in screen(release):
             if isinstance(item, RejectedSpectrum):
-                rejected.append(item)
+                rejected.refuse(item.reason, *item)
                 continue
             key = item["inchikey"]
             molecules.add(key)
@@ -93,7 +93,7 @@ def rebuild_massbank(
         if not molecules:
             raise UnreadableError(f"{release} holds no record that passes the filters")
     report = out.with_name(out.name + ".report.tsv")
-    write_report(report, RejectedSpectrum._fields, rejected)
+    rejected.write(report, *RejectedSpectrum._fields)
     return {
         "spectra_before_holdout": written.total(),
         "molecules_before_holdout": len(molecules),
@@ -101,7 +101,7 @@ def rebuild_massbank(
         "molecules": len(molecules - holdout),
         "holdout_keys": len(holdout),
         "holdout_removed": written["held out"],
-        "rejected": dict(Counter(r.reason for r in rejected).most_common()),
+        "rejected": rejected.counts(),
     }
 
 

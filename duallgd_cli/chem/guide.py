@@ -186,7 +186,7 @@ def read_core(text: str) -> tuple[Pattern, ...]:
     try:
         mol, _ = _uncharged(text)
     except MoleculeError as error:
-        if MORE_THAN_ONE in str(error):
+        if error.reason == MORE_THAN_ONE:
             why = "write fragments apart by dots, as CCO.c1ccccc1"
             raise UsageError(f"core: {error}; {why}") from None
         why = "is too long for one" if len(text) > LONGEST_SMILES else "is not a SMILES"

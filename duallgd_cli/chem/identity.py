@@ -21,7 +21,7 @@ from duallgd_cli.errors import MoleculeError, quote
 
 FINGERPRINT_RADIUS: Final = 2
 BLOCK_LENGTH: Final = 14
-MORE_THAN_ONE: Final = "other text follows the"
+MORE_THAN_ONE: Final = "other text follows the SMILES in its cell"
 
 
 def sole_token(text: str, what: str = "SMILES") -> str:
@@ -34,7 +34,8 @@ def sole_token(text: str, what: str = "SMILES") -> str:
     """
     first, *others = text.split() or [""]
     if others:
-        raise MoleculeError(f"{MORE_THAN_ONE} {what} {quote(first)} in {quote(text)}")
+        message = f"other text follows the {what} {quote(first)} in {quote(text)}"
+        raise MoleculeError(message, MORE_THAN_ONE)
     return first
 
 
@@ -62,10 +63,11 @@ def parse_smiles(text: str) -> Chem.Mol:
             problems = [] if loose is None else Chem.DetectChemistryProblems(loose)
             why = "the SMILES does not parse" if loose is None else "it cannot be sanitised"
             why = problems[0].Message() if problems else why
-            raise MoleculeError(f"{quote(text)} is not a molecule: {why}")
+            raise MoleculeError(f"{quote(text)} is not a molecule: {why}", "not a molecule")
         Chem.RemoveStereochemistry(mol)
     if mol.GetNumAtoms() == 0:
-        raise MoleculeError("an empty SMILES is not a molecule; write one such as CCO")
+        message = "an empty SMILES is not a molecule; write one such as CCO"
+        raise MoleculeError(message, "not a molecule")
     return mol
 
 
@@ -102,7 +104,7 @@ def inchi(mol: Chem.Mol) -> str:
     """
     text, _, message, _, _ = rdinchi.MolToInchi(mol, "-SNon")
     if not text:
-        raise MoleculeError(f"{canonical_smiles(mol)} has no InChI: {message}")
+        raise MoleculeError(f"{canonical_smiles(mol)} has no InChI: {message}", "it has no InChI")
     return str(text)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors, rdqueries
+from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from duallgd_cli.chem.elements import (
     ATOMIC_NUMBERS,
@@ -25,11 +26,12 @@ from duallgd_cli.chem.elements import (
     BOND_TRIPLE,
     HYDROGEN,
     INDEX_OF_NUMBER,
+    MAX_HEAVY_ATOMS,
     N_ELEMENTS,
     SYMBOLS,
 )
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import canonical_smiles
+from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.chem.valence import (
     TIERS,
     MolecularGraph,
@@ -55,6 +57,8 @@ _STRAY: Final = Chem.MolFromSmarts(
     f"[#6,#7,#8,#16,#34;{_MINUS};!$([!#6]~[{_PLUS}]);!$([#6;$(*~[{_PLUS}]);$(*=,#,:*)]);"
     "!$([#8,#16,#34]~*=[#8,#16])]"
 )
+_CARBON, _CARBANION = Chem.MolFromSmarts("[#6]"), Chem.MolFromSmarts("[#6-]")
+_LEAST_OF_A_MIXTURE: Final = 6  # heavy atoms, from which on an organic piece is no counter-ion
 _AROMATIC_ORDER: Final = 1.5
 _RADICAL: Final = rdqueries.NumRadicalElectronsGreaterQueryAtom(0)
 # To ask a molecule at once is several times faster than to ask each of its atoms.
@@ -402,6 +406,52 @@ def formula_of(mol: Chem.Mol) -> Formula:
 def _read(text: str) -> Formula:
     """A formula as RDKit writes it, "" of a molecule without atoms."""
     return Formula.parse(text) if text else Formula((0,) * N_ELEMENTS)
+
+
+def usable(smiles: str) -> Chem.Mol:
+    """The molecule of a SMILES, which candidates may be or be compared with.
+
+    Raises:
+        MoleculeError: There is none; the reason is the same for all with this trouble.
+    """
+    mol = parse_smiles(smiles)
+    try:
+        n_heavy = formula_of(mol).n_heavy
+    except UnsupportedElementError as error:
+        raise MoleculeError(str(error), "unsupported element") from None
+    require_expressible(mol)
+    if not 2 <= n_heavy <= MAX_HEAVY_ATOMS:
+        raise MoleculeError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
+    return mol
+
+
+def parent(smiles: str) -> str:
+    """SMILES of a salt or solvate without counter-ions and solvents; other texts as they are.
+
+    That is the largest organic piece, with the protons that it exchanged with the others. Mixtures
+    of several molecules are no salts, nor is what holds no carbon, or carbanions of a metal.
+    """
+    try:
+        mol = parse_smiles(smiles) if "." in smiles else None
+    except MoleculeError:
+        return smiles
+    pieces = () if mol is None else Chem.GetMolFrags(mol, asMols=True)
+    if len(pieces) < 2:
+        return smiles
+    with rdBase.BlockLogs():
+        uncharger = rdMolStandardize.Uncharger()
+        largest = rdMolStandardize.LargestFragmentChooser(preferOrganic=True).choose(mol)
+        large = {
+            canonical_smiles(uncharger.uncharge(piece))
+            for piece in pieces
+            if piece.HasSubstructMatch(_CARBON) and piece.GetNumHeavyAtoms() >= _LEAST_OF_A_MIXTURE
+        }
+        is_ion = Chem.GetFormalCharge(largest) and not Chem.GetFormalCharge(mol)
+        if len(large) > 1 or not largest.HasSubstructMatch(_CARBON):
+            return smiles
+        if is_ion and largest.HasSubstructMatch(_CARBANION):
+            return smiles
+        return canonical_smiles(uncharger.uncharge(largest) if is_ion else largest)
 
 
 def require_expressible(mol: Chem.Mol) -> None:

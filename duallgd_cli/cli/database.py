@@ -78,7 +78,7 @@ def list_() -> None:
         if isinstance(database, Database):
             about, size = database.about, database.path.stat().st_size
             numbers = (about.structures, about.formulas, -(-size // 1_000_000))
-            rows.append((name, *(f"{number:,}" for number in numbers), about.file, about.left_out))
+            rows.append((name, *(f"{number:,}" for number in numbers), about.file, about.remarks))
         else:
             rows.append((name, "", "", "", "", database))
     if not rows:

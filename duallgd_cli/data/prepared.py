@@ -9,6 +9,7 @@ Letters: G molecules, S spectra, N atoms of one molecule, M = N(N-1)/2 pairs, K 
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.elements import N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.errors import MissingInputError, UnreadableError
+from duallgd_cli.errors import MissingInputError, UnreadableError, clip, counted
 from duallgd_cli.files import replaced, sha256, write_atomically
 from duallgd_cli.spectra.annotation import index_ranges
 from duallgd_cli.spectra.types import AnnotatedSpectrum, carrier_indices, instrument_index
@@ -30,6 +31,8 @@ from duallgd_cli.spectra.types import AnnotatedSpectrum, carrier_indices, instru
 T = TypeVar("T")
 FORMAT_VERSION: Final = 1
 BLOCK: Final = 20_000  # molecules or spectra that are in memory at once where many are made
+_MOST_LISTED: Final = 100_000  # rows that are left out; and of what is said of them
+_MOST_REASONS, _MOST_LINES = 4, 3
 FOLDS: Final = ("train", "val", "test", "dev")
 
 MANIFEST: Final = "manifest.json"
@@ -240,12 +243,48 @@ def _write_header(
     npy.write_array_header_1_0(stream, described | {"shape": (rows, *inner)})
 
 
-def write_report(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """List rows that did not become data, each with its reason, so that none is lost in silence."""
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
+class Screen:
+    """Rows that do not become data, so that none is lost in silence.
+
+    Attributes:
+        reasons: How many there are, by reason.
+        rows: Reasons and cells of the first of them.
+    """
+
+    def __init__(self) -> None:
+        self.reasons = Counter[str]()
+        self.rows: list[tuple[str, Sequence[object]]] = []
+
+    def refuse(self, reason: str, *cells: object) -> None:
+        """Leave out a row; of its cells the first says where it stands."""
+        self.reasons[reason] += 1
+        if len(self.rows) < _MOST_LISTED:
+            self.rows.append((reason, cells))
+
+    def counts(self) -> dict[str, int]:
+        """Reasons with their numbers, the most frequent first."""
+        return dict(self.reasons.most_common())
+
+    def write(self, path: Path, *columns: str) -> None:
+        """List the rows in a table."""
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+            writer.writerows([columns, *(cells for _, cells in self.rows)])
+
+    def left_out(self, noun: str, plural: str = "") -> str:
+        """The most frequent reasons in words, with their first lines, and how many others."""
+        counts, clauses = self.reasons, list[str]()
+        first = sorted(counts, key=lambda reason: (-counts[reason], reason))[:_MOST_REASONS]
+        for reason in first:
+            cells = (cells for why, cells in self.rows if why == reason and cells)
+            lines = [str(line) for line, *_ in islice(cells, _MOST_LINES)]
+            place = f" in {'line' if counts[reason] == 1 else 'lines'} {', '.join(lines)}"
+            more = " and others" * (len(lines) < counts[reason])
+            said = f"{counted(counts[reason], noun, plural)} left out ({clip(reason)})"
+            clauses.append(f"{said}{place}{more}" if lines else said)
+        if others := counts.total() - sum(counts[reason] for reason in first):
+            clauses.append(f"{others} for other reasons")
+        return "; ".join(clauses)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

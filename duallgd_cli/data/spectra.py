@@ -18,23 +18,28 @@ import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import parse_smiles, smiles_of_inchi
+from duallgd_cli.chem.molecule import usable
 from duallgd_cli.data.prepared import (
     FOLDS,
+    Screen,
     in_blocks,
     spectrum_arrays,
     spectrum_row,
     write_blocks,
-    write_report,
 )
-from duallgd_cli.data.structures import ON_HOLDOUT, PreparedMolecule, pack, prepare_molecule
-from duallgd_cli.errors import FormulaError, MissingInputError, MoleculeError, UnreadableError
+from duallgd_cli.data.structures import (
+    ON_HOLDOUT,
+    PreparedMolecule,
+    pack,
+    prepare_molecule,
+    structure_of,
+)
+from duallgd_cli.errors import MissingInputError, MoleculeError, UnreadableError
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import available_cores, in_order
 from duallgd_cli.spectra.annotation import AnnotationSettings, annotate
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.reading.record import is_missing
 from duallgd_cli.spectra.types import Feature, Hypothesis, Spectrum
 
 T = TypeVar("T")
@@ -78,11 +83,7 @@ def screened(work: Callable[[Spectrum], T], spectrum: Spectrum) -> T | RejectedS
 
 def label_of(spectrum: Spectrum) -> tuple[PreparedMolecule, str, str]:
     """Molecule, SMILES and fold, train by default, of a record; else `UnusableRecordError`."""
-    smiles, inchi = (
-        "" if is_missing(text) else text.strip().strip('"')
-        for text in (spectrum.metadata.get(name, "") for name in ("smiles", "inchi"))
-    )
-    smiles = smiles or smiles_of_inchi(inchi)
+    smiles = structure_of(spectrum.metadata)
     fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
     if spectrum.failure is not None:
         raise UnusableRecordError("unreadable", spectrum.failure.message)
@@ -115,16 +116,14 @@ def gather_spectra(
         records left out by reason.
     """
     counts, held, trained = Counter[str](), set(holdout), set[str]()
-    taken, repeats = set[str](), Counter[str]()
-    left_out: list[tuple[object, ...]] = []
+    taken, repeats, screen = set[str](), Counter[str](), Screen()
 
     def rows() -> Iterator[Sequence[str]]:
         for path in _files_of(sources):
             for spectrum in read(str(path), keep_structures=True):
                 row = screened(partial(_cells, holdout=holdout), spectrum)
                 if isinstance(row, RejectedSpectrum):
-                    counts[row.reason] += 1
-                    left_out.append((path.name, *row))
+                    screen.refuse(row.reason, path.name, *row)
                     continue
                 block, name = row["inchikey"], row["identifier"]
                 digest = hashlib.sha256(f"{seed} {block}".encode()).digest()
@@ -142,14 +141,15 @@ def gather_spectra(
 
     write_atomically(table, ("\t".join(cells) + "\n" for cells in chain([COLUMNS], rows())))
     report = table.with_name("report.tsv")
-    write_report(report, ("file", *RejectedSpectrum._fields), left_out)
+    screen.write(report, "file", *RejectedSpectrum._fields)
     if not trained - held:
         raise UnreadableError(
             "there is no spectrum with a structure to train on; name structures as SMILES or "
             f"InChI, and fold train if there are folds; {report} says why each record was left out"
         )
     write_atomically(keys, (f"{block}\n" for block in sorted(held)))
-    return {**counts, "held out": len(held), "in several folds": len(trained & held)}
+    of_folds = {"held out": len(held), "in several folds": len(trained & held)}
+    return {**counts, **screen.counts(), **of_folds}
 
 
 def _files_of(sources: Iterable[Path]) -> Iterator[Path]:
@@ -193,7 +193,7 @@ def prepare_spectra(
     A molecule of several folds counts as of the one that is farthest from training. Of held-out
     molecules, by first block, spectra of fold train are left out; ``report.tsv`` says so.
     """
-    rejected: list[RejectedSpectrum] = []
+    screen = Screen()
     folds: dict[str, set[int]] = {}  # of each molecule, by its first block, in the order of rows
     explained: list[float] = []
 
@@ -202,7 +202,7 @@ def prepare_spectra(
         records = read(str(source), keep_structures=True)
         for result in in_order(work, records, available_cores()):
             if isinstance(result, RejectedSpectrum):
-                rejected.append(result)
+                screen.refuse(result.reason, *result)
             else:
                 yield result
             advance(1)
@@ -226,23 +226,22 @@ def prepare_spectra(
         yield {"fold": np.array([max(several) for several in folds.values()], np.uint8)}
 
     def record() -> dict[str, object]:
-        reasons = Counter(r.reason for r in rejected)
         return {
             "kind": "spectra",
             "source": {"file": source.name, "sha256": sha256(source)},
             "settings": {"cleaning": asdict(_CLEANING), "annotation": asdict(_ANNOTATION)},
             "molecules": len(folds),
             "spectra": len(explained),
-            "rejected": dict(reasons.most_common()),
+            "rejected": screen.counts(),
             "holdout_keys": len(holdout),
-            "holdout_removed": reasons.get(ON_HOLDOUT, 0),
+            "holdout_removed": screen.reasons[ON_HOLDOUT],
             "without_explained_peak": explained.count(0),
             "molecules_in_several_folds": sum(len(several) > 1 for several in folds.values()),
             "mean_intensity_explained": float(np.mean(explained)),
         }
 
     manifest = write_blocks(out, blocks(), record)
-    write_report(out / "report.tsv", RejectedSpectrum._fields, rejected)
+    screen.write(out / "report.tsv", *RejectedSpectrum._fields)
     return manifest
 
 
@@ -264,13 +263,9 @@ def _prepared(spectrum: Spectrum, holdout: frozenset[str]) -> Prepared:
 def molecule_of(smiles: str) -> PreparedMolecule:
     """The molecule of a record, or an `UnusableRecordError` that says why it is of no use."""
     try:
-        return prepare_molecule(parse_smiles(smiles))
-    except FormulaError as error:
-        raise UnusableRecordError("unsupported element", str(error)) from None
+        return prepare_molecule(usable(smiles))
     except MoleculeError as error:
-        raise UnusableRecordError("unusable structure", str(error)) from None
-    except UnreadableError as error:
-        raise UnusableRecordError("too few or too many atoms", str(error)) from None
+        raise UnusableRecordError(error.reason, str(error)) from None
 
 
 def adduct_of(text: str) -> Adduct:

@@ -5,9 +5,8 @@ Hold-out lists name molecules, by InChIKey first block, that never reach trainin
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, compress
 from pathlib import Path
 from typing import IO, Final, NamedTuple
@@ -16,29 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 
-from duallgd_cli.chem.elements import MAX_HEAVY_ATOMS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import (
     BLOCK_LENGTH,
-    MORE_THAN_ONE,
     fingerprint,
     inchikey_block,
     parse_smiles,
     smiles_of_inchi,
 )
-from duallgd_cli.chem.molecule import disassemble, formula_of
+from duallgd_cli.chem.molecule import disassemble, formula_of, parent, usable
 from duallgd_cli.chem.valence import MolecularGraph
-from duallgd_cli.data.prepared import FOLDS, in_blocks, offsets, write_blocks, write_report
-from duallgd_cli.errors import (
-    DuallgdError,
-    FormulaError,
-    MoleculeError,
-    UnreadableError,
-    clip,
-    quote,
-)
+from duallgd_cli.data.prepared import FOLDS, Screen, in_blocks, offsets, write_blocks
+from duallgd_cli.errors import MoleculeError, UnreadableError, clip, quote
 from duallgd_cli.files import DAMAGED, damaged, open_text, sha256, unpacked_name
 from duallgd_cli.runtime import available_cores, in_order
+from duallgd_cli.spectra.reading.record import canonical, is_missing
 from duallgd_cli.tables import Line, bare, plain, refuse_repeated, table_lines
 
 _LONGEST_BLOCK: Final = 100_000  # characters of an SDF's atoms and bonds: some 1,000 of each
@@ -56,7 +47,6 @@ _ABOUT: Final = (
     ("featureid", "feature"),
     ("fold",),
 )
-_REPORT_LIMIT: Final = 100_000
 logger = logging.getLogger(__name__)
 _FEATURE_OF_SDF: Final = re.compile(r"^> .*<feature_id>.*\n(.*)", re.MULTILINE | re.IGNORECASE)
 
@@ -90,6 +80,12 @@ class StructureRow:
     name: str = ""
     feature_id: str = ""  # the feature that it is an analogue of, where a file says so
     fault: str = ""  # why the row cannot be read, where it cannot
+    salt: str = ""  # SMILES as it was given where `smiles` is that of the parent
+
+    def without_salt(self) -> "StructureRow":
+        """The row with the parent of a salt."""
+        smiles = parent(self.smiles)
+        return self if smiles == self.smiles else replace(self, smiles=smiles, salt=self.smiles)
 
 
 class PreparedMolecule(NamedTuple):
@@ -111,28 +107,28 @@ def prepare_structures(
 
     First blocks of the hold-out are left out and counted; ``report.tsv`` lists rejected rows.
     """
-    rows = chain.from_iterable(map(read_rows, sources))
-    done, reasons, rejected = set[str](), Counter[str](), list[tuple[int, str, str]]()
+    rows, named = chain.from_iterable(map(read_rows, sources)), ", ".join(map(str, sources))
+    done, screen, n_salts = set[str](), Screen(), 0
 
-    def usable() -> Iterator[tuple[PreparedMolecule, int]]:
+    def kept() -> Iterator[tuple[PreparedMolecule, int]]:
+        nonlocal n_salts
         for row, result in in_order(_prepare_row, rows, available_cores()):
             if isinstance(result, PreparedMolecule) and result.inchikey in holdout:
                 result = ON_HOLDOUT
             elif isinstance(result, PreparedMolecule) and result.inchikey in done:
                 result = "InChIKey block seen above"
             if isinstance(result, str):
-                reasons[result] += 1
-                rejected.extend([(row.line, row.smiles, result)][: _REPORT_LIMIT - len(rejected)])
+                screen.refuse(result, row.line, row.smiles, result)
             else:
                 done.add(result.inchikey)
+                n_salts += bool(row.salt)
                 yield result, FOLDS.index(row.fold)
             advance(1)
         if not done:
-            named = ", ".join(map(str, sources))
             raise UnreadableError(f"{named} holds no structure that can be used; see its columns")
 
     def blocks() -> Iterator[Mapping[str, NDArray[np.generic]]]:
-        for block in in_blocks(usable()):
+        for block in in_blocks(kept()):
             molecules, folds = zip(*block, strict=True)
             yield pack(molecules) | {"fold": np.asarray(folds, np.uint8)}
 
@@ -144,13 +140,16 @@ def prepare_structures(
                 "sha256": ", ".join(map(sha256, sources)),
             },
             "molecules": len(done),
-            "rejected": dict(reasons.most_common()),
+            "salts": n_salts,
+            "rejected": screen.counts(),
             "holdout_keys": len(holdout),
-            "holdout_removed": reasons.get(ON_HOLDOUT, 0),
+            "holdout_removed": screen.reasons[ON_HOLDOUT],
         }
 
     manifest = write_blocks(out, blocks(), record)
-    write_report(out / "report.tsv", ("line", "smiles", "reason"), rejected)
+    screen.write(out / "report.tsv", "line", "smiles", "reason")
+    if n_salts:
+        logger.warning("%s: %s", named, salts(n_salts))
     return manifest
 
 
@@ -178,7 +177,8 @@ def _held_out(path: Path) -> Iterator[tuple[int, str]]:
     if _ending(path) in _TABLES | _MOL_BLOCKS | (_LISTS - {".txt"}):
         for row in read_rows(path):
             try:
-                yield row.line, row.fault or inchikey_block(parse_smiles(row.smiles))
+                mol = parse_smiles(row.without_salt().smiles)
+                yield row.line, row.fault or inchikey_block(mol)
             except MoleculeError:
                 yield row.line, row.smiles
         return
@@ -197,8 +197,6 @@ def _ending(path: Path) -> str:
 def prepare_molecule(mol: Chem.Mol) -> PreparedMolecule:
     """Atoms, bonds and fingerprint of one sanitised molecule without stereo; see `_prepare_row`."""
     graph, _ = disassemble(mol)
-    if not 2 <= len(graph.element) <= MAX_HEAVY_ATOMS:
-        raise UnreadableError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
     return PreparedMolecule(formula_of(mol), graph, fingerprint(mol), inchikey_block(mol))
 
 
@@ -217,6 +215,14 @@ def pack(molecules: Sequence[PreparedMolecule]) -> dict[str, NDArray[np.generic]
     }
 
 
+def structure_of(metadata: Mapping[str, str]) -> str:
+    """SMILES of a spectrum's structure, or of its InChI; "" where it has none."""
+    fields = canonical(metadata)
+    texts = (fields.get(name, "").strip().strip('"') for name in ("smiles", "inchi"))
+    smiles, inchi = ("" if is_missing(text) else text for text in texts)
+    return smiles or smiles_of_inchi(inchi)
+
+
 def warn_of_feature_ids(path: str | Path) -> None:
     """Say that rows count for every feature, although some name one: that is for analogues."""
     logger.warning(
@@ -224,6 +230,12 @@ def warn_of_feature_ids(path: str | Path) -> None:
         "with --analogues alone",
         path,
     )
+
+
+def salts(number: int) -> str:
+    """What so many salts count as, in words; "" without any."""
+    several = f"{number} salts are read as their parent molecules" * bool(number)
+    return "1 salt is read as its parent molecule" if number == 1 else several
 
 
 def read_rows(source: Path) -> Iterator[StructureRow]:
@@ -316,17 +328,7 @@ def _prepare_row(row: StructureRow) -> tuple[StructureRow, PreparedMolecule | st
     if row.fault or row.fold not in FOLDS:
         return row, row.fault or "unknown fold"
     try:
-        return row, prepare_molecule(parse_smiles(row.smiles))
-    except FormulaError:
-        return row, "unsupported element"
-    except (MoleculeError, DuallgdError) as error:
-        return row, reason_of(error)
-
-
-def reason_of(error: Exception) -> str:
-    """Why a row is no molecule, in words under which rows can be counted."""
-    message = str(error)
-    if MORE_THAN_ONE in message:
-        return "other text follows the SMILES in its cell"
-    # What does not parse is counted under one reason, whatever RDKit says of it.
-    return "not a molecule" if "is not a molecule" in message else message
+        row = row.without_salt()
+        return row, prepare_molecule(usable(row.smiles))
+    except MoleculeError as error:
+        return row, error.reason

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from duallgd_cli.chem.identity import inchikey, parse_smiles
-from duallgd_cli.chem.molecule import Mol, formula_of, require_expressible
-from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
-from duallgd_cli.errors import Failure, FormulaError, MoleculeError, UsageError, counted
+from duallgd_cli.chem.identity import inchikey_block
+from duallgd_cli.chem.molecule import Mol, formula_of, usable
+from duallgd_cli.data.structures import read_rows, salts, warn_of_feature_ids
+from duallgd_cli.errors import Failure, MoleculeError, UsageError, counted
 from duallgd_cli.files import claim
 from duallgd_cli.predict.explanation import fragments_of
 from duallgd_cli.predict.pipeline import results
@@ -85,7 +85,7 @@ def read_structures(path: Path) -> list[OwnStructure]:
         UnreadableError: It is of no known format.
         UsageError: It holds none, or too many, or none of them can be read.
     """
-    structures = list[OwnStructure]()
+    structures, n_salts = list[OwnStructure](), 0
     for row in read_rows(path):
         if len(structures) == MOST:
             raise UsageError(
@@ -94,14 +94,14 @@ def read_structures(path: Path) -> list[OwnStructure]:
             )
         if row.feature_id and not structures:
             warn_of_feature_ids(path)
-        structure = OwnStructure(row.name, row.smiles, fault=row.fault)
+        structure, row = OwnStructure(row.name, row.smiles, fault=row.fault), row.without_salt()
         if not row.fault:
             try:
-                mol = parse_smiles(row.smiles)
-                require_expressible(mol)
-                identity = {"formula": str(formula_of(mol)), "block": inchikey(mol)[:14]}
+                mol = usable(row.smiles)
+                identity = {"formula": str(formula_of(mol)), "block": inchikey_block(mol)}
                 structure = replace(structure, mol=mol, **identity)
-            except (MoleculeError, FormulaError) as error:
+                n_salts += bool(row.salt)
+            except MoleculeError as error:
                 structure = replace(structure, fault=str(error))
         structures.append(structure)
     if not structures:
@@ -112,6 +112,8 @@ def read_structures(path: Path) -> list[OwnStructure]:
     if faults:
         number = counted(len(structures), "structure")
         logger.warning("%s: %d of %s cannot be read; their rows say why", path, len(faults), number)
+    if n_salts:
+        logger.warning("%s: %s", path, salts(n_salts))
     return structures
 
 

@@ -11,8 +11,7 @@ import json
 import logging
 import re
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
@@ -22,17 +21,18 @@ from tempfile import mkdtemp
 from typing import Final
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
+from duallgd_cli.data.prepared import Screen
+from duallgd_cli.data.structures import read_rows, salts, warn_of_feature_ids
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip, quote
 from duallgd_cli.files import replaced, require_file, sha256, unpacked_name
 from duallgd_cli.runtime import cache_folder, databases_folder, in_order
-from duallgd_cli.sources.structures import Analogues, Stored, left_out, stored
+from duallgd_cli.sources.structures import Analogues, Stored, stored
 
 logger = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ENDING: Final = ".sqlite"
-_FORMAT: Final = 1  # to be raised whenever files are read otherwise than before
+_FORMAT: Final = 2  # to be raised whenever files are read otherwise than before
 _MOST_ROWS: Final = 20_000_000
 _MOST_ANALOGUES: Final = 1_000_000
 _AT_HAND: Final = 2_000  # rows that are read before other processes would be at work
@@ -58,12 +58,7 @@ class About:
     structures: int
     formulas: int  # different ones
     features: int  # structures that name a feature which they are analogues of
-    refused: Mapping[str, int]  # rows of the file that are no structures, by reason
-
-    @property
-    def left_out(self) -> str:
-        """The rows that are no structures, in words; "" where there are none."""
-        return left_out(self.refused, "molecule")
+    remarks: str  # on its rows that are no structures, or are salts; "" without any
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +161,13 @@ def _made(
     Raises:
         OSError: Something cannot be written.
     """
-    digest, refused = sha256(source), Counter[str]()
+    digest, screen, n_salts = sha256(source), Screen(), 0
     rows = islice(read_rows(source), _MOST_ROWS + 1)
     each = chain(map(stored, islice(rows, _AT_HAND)), in_order(stored, rows, workers))
 
     def rows_kept() -> Iterator[tuple[int, *Stored]]:
-        for number, kept in enumerate(each, 1):
+        nonlocal n_salts
+        for number, (row, kept) in enumerate(each, 1):
             if number > _MOST_ROWS:
                 raise UsageError(
                     f"{source} holds more than {_MOST_ROWS} rows; keep those that may be in samples"
@@ -180,8 +176,9 @@ def _made(
             if number % _TOLD == 0:
                 logger.info("%s rows of %s read", f"{number:,}", source)
             if isinstance(kept, str):
-                refused[kept] += 1
+                screen.refuse(kept, row.line)
             else:
+                n_salts += bool(row.salt)
                 yield (number, *kept)
 
     try:
@@ -193,10 +190,10 @@ def _made(
             ((structures, formulas, features),) = connection.execute(
                 "SELECT count(*), count(DISTINCT atoms), count(nullif(feature, '')) FROM unsorted"
             )
-            reasons = dict(refused.most_common())
-            about = About(source.name, digest, structures, formulas, features, reasons)
+            remarks = "; ".join(filter(None, [screen.left_out("molecule"), salts(n_salts)]))
+            about = About(source.name, digest, structures, formulas, features, remarks)
             if not about.structures:
-                why = about.left_out or "it is empty"
+                why = remarks or "it is empty"
                 raise UsageError(f"{source} holds no molecule that can be used: {why}")
             place.parent.mkdir(parents=True, exist_ok=True)
             with replaced(place) as partial:
@@ -256,8 +253,8 @@ def opened(text: str) -> Database:
 
 
 def _warn(text: str | Path, about: About, *, is_for_all: bool) -> None:
-    if about.left_out:
-        logger.warning("%s: %s", text, about.left_out)
+    if about.remarks:
+        logger.warning("%s: %s", text, about.remarks)
     if about.features and is_for_all:
         warn_of_feature_ids(text)
 

@@ -231,7 +231,7 @@ def read_guides(path: Path) -> "tuple[dict[str, Guide], Analogues | None]":
     """
     from duallgd_cli.chem.guide import Guide
     from duallgd_cli.data.structures import StructureRow
-    from duallgd_cli.sources.structures import Analogues
+    from duallgd_cli.sources.structures import Analogues, stored
 
     guides: defaultdict[str, Guide] = defaultdict(Guide)
     alike: list[StructureRow] = []
@@ -254,13 +254,12 @@ def read_guides(path: Path) -> "tuple[dict[str, Guide], Analogues | None]":
         if guide != Guide():
             guides[name] = guides[name].and_also(guide)
         alike += (StructureRow(smiles, "", line, "", name) for smiles in analogues)
-    molecules = Analogues.of(alike)
-    if len(molecules) < len(alike):
-        wrong = next(row for row in alike if row.smiles not in molecules.smiles)
-        raise UsageError(
-            f"{path}, line {wrong.line}: analogue {quote(wrong.smiles)} is no molecule that "
-            "samples can start from; write a SMILES such as CCO"
-        )
+    for wrong, kept in map(stored, alike):
+        if isinstance(kept, str):
+            raise UsageError(
+                f"{path}, line {wrong.line}: analogue {quote(wrong.smiles)} is no molecule that "
+                "samples can start from; write a SMILES such as CCO"
+            )
     if not guides and not alike:
         raise UsageError(f"{path} says nothing of any feature; fill {', '.join(_COLUMNS)}")
-    return dict(guides), molecules if alike else None
+    return dict(guides), Analogues.of(alike) if alike else None

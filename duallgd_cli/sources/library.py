@@ -13,7 +13,6 @@ L spectra of a library, K peaks of all of them.
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -26,15 +25,15 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import MAX_HEAVY_ATOMS
-from duallgd_cli.chem.molecule import Mol, formula_of
-from duallgd_cli.data.structures import StructureRow
+from duallgd_cli.chem.molecule import Mol, formula_of, parent
+from duallgd_cli.data.prepared import Screen
+from duallgd_cli.data.structures import StructureRow, structure_of
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
 from duallgd_cli.files import DAMAGED_ARRAYS, replaced, require_file, sha256
 from duallgd_cli.runtime import cache_folder
-from duallgd_cli.sources.structures import left_out
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.reading.record import canonical, compound_name, is_missing
+from duallgd_cli.spectra.reading.record import compound_name
 from duallgd_cli.spectra.types import Spectrum
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 Floats = NDArray[np.float64]
 
-_KIND: Final = "library-2"
+_KIND: Final = "library-3"
 _MOST_SPECTRA: Final = 500_000
 # Columns of a library that are numbers, and all that are kept of it.
 _NUMBERS: Final = {
@@ -338,17 +337,14 @@ def _made(path: Path, place: Path) -> dict[str, NDArray[Any]]:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Texts are one array, a line each."""
-    refused: Counter[str] = Counter()
-    n_spectra, columns = 0, {name: bytearray() for name in _DTYPES}  # lists would take ten times
+    n_spectra, screen = 0, Screen()
+    columns = {name: bytearray() for name in _DTYPES}  # lists would take ten times
     for spectrum in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
         n_spectra += 1
-        fields = canonical(spectrum.metadata)
-        texts = [fields.get(name, "") for name in ("smiles", "inchi")]
-        given, inchi = ("" if is_missing(text) else text.strip().strip('"') for text in texts)
-        structure = given or identity.smiles_of_inchi(inchi)
+        structure = parent(structure_of(spectrum.metadata))
         item = clean(spectrum, KEPT)
         if why := _fault(item, structure):
-            refused[why] += 1
+            screen.refuse(why)
             continue
         numbers = (item.precursor_mz, item.polarity, item.mz.size, item.mz, item.intensity)
         columns["smiles"] += _line(structure)
@@ -359,7 +355,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise UsageError(
             f"{path} holds more than {_MOST_SPECTRA:,} spectra; keep those of likely compounds"
         )
-    columns["left_out"] += _line(left_out(refused, "spectrum", "spectra"))
+    columns["left_out"] += _line(screen.left_out("spectrum", "spectra"))
     return {name: np.frombuffer(column, _DTYPES[name]) for name, column in columns.items()}
 
 
@@ -380,13 +376,12 @@ def _fault(item: Spectrum, smiles: str) -> str:
 
 @lru_cache(maxsize=100_000)  # libraries have many spectra of one compound
 def _structure_fault(smiles: str) -> str:
-    """Why a structure can be no molecule here, "" if it can."""
+    """Why a structure can be no molecule here, "" if it can; of whatever elements it is."""
     try:
         mol = identity.parse_smiles(smiles)
         if mol.GetNumHeavyAtoms() > MAX_HEAVY_ATOMS:
-            return f"its structure has more than {MAX_HEAVY_ATOMS} heavy atoms"
+            return f"more than {MAX_HEAVY_ATOMS} heavy atoms"
         identity.inchi(mol)
     except MoleculeError as error:
-        reasons = ("is not a molecule", "has no InChI")
-        return next((f"its structure {why}" for why in reasons if why in str(error)), str(error))
+        return error.reason
     return ""

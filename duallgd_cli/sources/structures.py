@@ -13,18 +13,17 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.elements import FINGERPRINT_BITS, MAX_HEAVY_ATOMS, N_ELEMENTS, N_HEAVY
+from duallgd_cli.chem.elements import FINGERPRINT_BITS, N_ELEMENTS, N_HEAVY
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import fingerprint, inchikey_block, parse_smiles
-from duallgd_cli.chem.molecule import Mol, disassemble, formula_of, require_expressible
+from duallgd_cli.chem.molecule import Mol, disassemble, formula_of, usable
 from duallgd_cli.chem.valence import MolecularGraph
-from duallgd_cli.data.structures import StructureRow, reason_of
-from duallgd_cli.errors import FormulaError, MoleculeError, clip, counted
+from duallgd_cli.data.structures import StructureRow
+from duallgd_cli.errors import MoleculeError
 from duallgd_cli.spectra.annotation import index_ranges
 
 # Atoms, a byte each in the order of `SYMBOLS`; SMILES, name, feature; set bits, two bytes each.
 Stored: TypeAlias = tuple[bytes, str, str, str, bytes]
-_MOST_REASONS: Final = 4
 # Molecules of a hypothesis that are changed, and with which its candidates are compared.
 _CHANGED: Final = 16
 _COMPARED: Final = 200
@@ -39,7 +38,7 @@ _MOST_DIFFERENT: Final = 0.7
 class Analogues:
     """Structures of the user."""
 
-    smiles: Sequence[str]  # as they were given
+    smiles: Sequence[str]  # as they were given, of salts that of the parent
     names: Sequence[str]  # as the file calls them, else ""
     features: Sequence[str]  # id of the feature that each is an analogue of, "" for all
     counts: NDArray[np.uint8]  # atoms by element, (G, N_ELEMENTS)
@@ -49,7 +48,7 @@ class Analogues:
     @classmethod
     def of(cls, rows: Iterable[StructureRow]) -> "Analogues":
         """Those of these rows that are molecules."""
-        return cls.of_stored(kept for kept in map(stored, rows) if not isinstance(kept, str))
+        return cls.of_stored(kept for _, kept in map(stored, rows) if not isinstance(kept, str))
 
     @classmethod
     def of_stored(cls, rows: Iterable[Stored]) -> "Analogues":
@@ -182,27 +181,15 @@ def difference(before: Formula, after: Formula) -> str:
     return " ".join(f"{sign}{Formula(tuple(n.tolist()))}" for sign, n in each.items() if n.any())
 
 
-def stored(row: StructureRow) -> Stored | str:
-    """What is kept of a structure, or why the row is none."""
+def stored(row: StructureRow) -> tuple[StructureRow, Stored | str]:
+    """A row with its parent, and what is kept of the structure or why the row is none."""
+    if row.fault:
+        return row, row.fault
+    row = row.without_salt()
     try:
-        if row.fault:
-            raise MoleculeError(row.fault)
-        mol = parse_smiles(row.smiles)
-        formula = formula_of(mol)
-        require_expressible(mol)
-    except (MoleculeError, FormulaError) as error:
-        return reason_of(error)
-    if not 2 <= formula.n_heavy <= MAX_HEAVY_ATOMS:
-        return f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}"
+        mol = usable(row.smiles)
+    except MoleculeError as error:
+        return row, error.reason
     texts = (" ".join(text.split()) for text in (row.smiles, row.name, row.feature_id))
     smiles, name, feature = (text.encode("utf-8", "replace").decode() for text in texts)
-    return bytes(formula.counts), smiles, name, feature, fingerprint(mol).tobytes()
-
-
-def left_out(reasons: Mapping[str, int], noun: str, plural: str = "") -> str:
-    """What of a file cannot be used, in words: the most frequent reasons, and how many others."""
-    first = sorted(reasons, key=lambda reason: (-reasons[reason], reason))[:_MOST_REASONS]
-    clauses = [f"{counted(reasons[why], noun, plural)} left out ({clip(why)})" for why in first]
-    if others := sum(reasons.values()) - sum(reasons[why] for why in first):
-        clauses.append(f"{others} for other reasons")
-    return "; ".join(clauses)
+    return row, (bytes(formula_of(mol).counts), smiles, name, feature, fingerprint(mol).tobytes())

@@ -16,6 +16,8 @@ from duallgd_cli.chem.molecule import (
     formula_of,
     is_internal_salt,
     is_zwitterion,
+    parent,
+    usable,
 )
 from duallgd_cli.chem.repair import _ATTEMPTS, _EditSearch, repair
 from duallgd_cli.chem.valence import Skeleton, bonds_of, match, pair_index
@@ -269,3 +271,61 @@ def test_what_a_search_keeps_of_bonds_is_that_of_the_changed_matrix(smiles):
         for name in ("bonds", "fragments", "unpaired", "faults", "least", "most"):
             assert getattr(state, name) == getattr(anew, name), name
         assert state.nats == pytest.approx(anew.nats)
+
+
+DRUG = "CN1CCC(CC1)OC(c1ccccc1)c1ccccc1"  # diphenylpyraline
+
+
+@pytest.mark.parametrize(
+    ("salt", "alone"),
+    [
+        # Salts of amines: drawn with the proton on the acid, or on the amine.
+        ("CCN.Cl", "CCN"), ("CC[NH3+].[Cl-]", "CCN"), (f"{DRUG}.Cl.O", DRUG),
+        (f"{DRUG}.OS(O)(=O)=O", DRUG), (f"{DRUG}.{DRUG}.OP(O)(O)=O", DRUG),
+        (f"{DRUG}.CS(O)(=O)=O", DRUG), ("[NH3+]CC(O)=O.[Cl-]", "NCC(=O)O"),
+        # Salts of acids: carboxylic, sulfonic, phosphoric acids, phenols, sulfonamides.
+        ("[Na+].CC([O-])=O", "CC(=O)O"), ("[NH4+].CC([O-])=O", "CC(=O)O"),
+        ("[Ca+2].[O-]C(=O)c1ccccc1.[O-]C(=O)c1ccccc1", "O=C(O)c1ccccc1"),
+        ("[K+].[K+].[O-]C(=O)CCC([O-])=O.O.O", "O=C(O)CCC(=O)O"),
+        ("[Na+].Nc1ccc(cc1)S(=O)(=O)[N-]c1ncccn1", "Nc1ccc(S(=O)(=O)Nc2ncccn2)cc1"),
+        ("[Na+].[O-]c1ccccc1[N+]([O-])=O", "O=[N+]([O-])c1ccccc1O"),
+        # What no proton makes neutral keeps its charge; a betaine has none to lose.
+        ("C[N+](C)(C)CCO.[Cl-]", "C[N+](C)(C)CCO"), ("C[n+]1ccccc1.[I-]", "C[n+]1ccccc1"),
+        ("C[N+](C)(C)CC([O-])=O.O", "C[N+](C)(C)CC(=O)[O-]"),
+        # Half a salt, solvates, isotopes in the solvent.
+        ("[NH3+]Cc1ccccc1.NCc1ccccc1.[Cl-]", "NCc1ccccc1"), ("[2H]O[2H].CCCN", "CCCN"),
+        ("Oc1ccccc1.CN(C)C=O", "Oc1ccccc1"),
+    ],
+)  # fmt: skip
+def test_a_salt_or_solvate_is_its_parent(salt, alone):
+    assert canonical_smiles(parse_smiles(parent(salt))) == canonical_smiles(parse_smiles(alone))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CCO", "C1.C1", "CC(=O)[O-]", "[Na]OC(C)=O", "xx(.C", "[Na+].[Cl-]",
+        "N.N.[Cl-].[Cl-].[Pt+2]", "[Fe+2].[cH-]1cccc1.[cH-]1cccc1",  # ferrocene is no cyclopentadiene
+        "NCc1ccccc1.OC(=O)c1ccccc1", "Cc1ccccc1.NCCCCCC",  # each may be the one that is meant
+    ],
+)  # fmt: skip
+def test_what_is_no_salt_of_one_molecule_is_left_as_it_is(text):
+    assert parent(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("xx(", "not a molecule"), ("", "not a molecule"), ("C[N](C)(C)C", "not a molecule"),
+        ("CCO ethanol", "other text follows the SMILES in its cell"),
+        ("C[Hg]C", "unsupported element"), ("C", "number of heavy atoms outside 2 to 100"),
+        ("C" * 101, "number of heavy atoms outside 2 to 100"),
+        ("CCN.Cl", "the molecule has 2 fragments; exactly one is needed"),
+        ("[13CH3]C", "the molecule holds isotope labels; remove them first"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_so_for_a_reason_that_can_be_counted(text, reason):
+    with pytest.raises(MoleculeError) as refused:
+        usable(text)
+
+    assert refused.value.reason == reason

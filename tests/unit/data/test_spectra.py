@@ -48,9 +48,11 @@ GOOD = (
     row("K2", CAFFEINE, "C6H5S"),
 )
 BAD = (
-    ("unusable structure", {"smiles": "not a molecule"}),
+    ("other text follows the SMILES in its cell", {"smiles": "not a molecule"}),
+    ("not a molecule", {"smiles": "C1CC"}),
+    ("the molecule has 2 fragments; exactly one is needed", {"smiles": "CCN.Cl"}),
     ("unsupported element", {"smiles": "CC[Hg]C"}),
-    ("too few or too many atoms", {"smiles": "C" * 101}),
+    ("number of heavy atoms outside 2 to 100", {"smiles": "C" * 101}),
     ("unsupported adduct", {"adduct": "[M+2H]2+"}),
     ("adduct does not fit the molecule", {"adduct": "[M]+"}),
     ("precursor m/z differs", {"precursor_mz": "200.0"}),
@@ -182,12 +184,12 @@ def test_every_format_gives_its_spectra_and_no_record_is_lost_in_silence(sources
     assert (rows[2]["collision_energy"], rows[2]["mzs"]) == ("30.0", "30.033812345,76.0393")
     assert held == [KEYS[ASPIRIN], PYRIDONE]  # of fold test, of fold val
     assert counts == {
-        "train": 3, "test": 1, "val": 1, "no structure": 1, "unusable structure": 1,
+        "train": 3, "test": 1, "val": 1, "no structure": 1, "not a molecule": 1,
         "not an MS2 spectrum": 1, "held out": 2, "in several folds": 1,
     }  # fmt: skip
     report = (tmp_path / "report.tsv").read_text()
     assert "a.mgf\t3\tnameless\tno structure\tno SMILES or InChI\n" in report
-    assert "b.msp\t2\tbroken\tunusable structure\t" in report
+    assert "b.msp\t2\tbroken\tnot a molecule\t" in report
     # A molecule in two folds is not trained on.
     keys = frozenset(held)
     manifest = prepare_spectra(tmp_path / "table.tsv", tmp_path / "prepared", holdout=keys)

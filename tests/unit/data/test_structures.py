@@ -63,7 +63,9 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", [*FILES, "in.smi.gz", "in.csv.xz", "in.sdf.bz2", "in.tsv.GZ", "in.sdf.XZ"])
+@pytest.mark.parametrize(
+    "name", [*FILES, "in.smi.gz", "in.csv.xz", "in.sdf.bz2", "in.tsv.GZ", "in.sdf.XZ"]
+)
 def test_every_kind_of_file_holds_the_same_molecules(tmp_path, name):
     text = FILES.get(name) or FILES[name.rpartition(".")[0]]
 
@@ -78,7 +80,9 @@ ROWS = (  # the fold that is kept, or the reason why none is
     ("not_smiles", "", "not a molecule"),
     ("C[Hg]C", "", "unsupported element"),
     ("C", "", SIZE),
-    ("CCO.Cl", "", "the molecule has 2 fragments; exactly one is needed"),
+    ("CCN.Cl", "", "train"),  # a salt
+    ("CCN", "", ABOVE),
+    ("Cc1ccccc1.NCCCCCC", "", "the molecule has 2 fragments; exactly one is needed"),
     ("OCC", "train", ABOVE),
     ("C" * 101, "", SIZE),
     (ALANINE, "Test", "test"),
@@ -90,7 +94,7 @@ ROWS = (  # the fold that is kept, or the reason why none is
 )
 
 
-def test_rows_become_molecules_or_are_listed_with_line_and_reason(tmp_path):
+def test_rows_become_molecules_or_are_listed_with_line_and_reason(tmp_path, caplog):
     told, holdout = [], frozenset({key(ACETIC), "A" * 14})
     text = "smiles\tfold\n" + "".join(f"{smiles}\t{fold}\n" for smiles, fold, _ in ROWS)
 
@@ -101,11 +105,13 @@ def test_rows_become_molecules_or_are_listed_with_line_and_reason(tmp_path):
     rejected = [
         (str(n), smiles, end) for n, (smiles, _, end) in enumerate(ROWS, 2) if end not in FOLDS
     ]
-    assert molecules == {key(smiles): end for smiles, _, end in ROWS if end in FOLDS}
+    kept = {smiles.removesuffix(".Cl"): end for smiles, _, end in ROWS if end in FOLDS}
+    assert molecules == {key(smiles): end for smiles, end in kept.items()}
+    assert "in.tsv: 1 salt is read as its parent molecule" in caplog.text
     assert [(row["line"], row["smiles"], row["reason"]) for row in report] == rejected
     assert manifest["rejected"] == Counter(reason for *_, reason in rejected)
     figures = ("kind", "molecules", "holdout_keys", "holdout_removed")
-    assert [manifest[name] for name in figures] == ["structures", 3, 2, 1]
+    assert [manifest[name] for name in figures] == ["structures", 4, 2, 1]
     assert (manifest["source"]["file"], sum(told)) == ("in.tsv", len(ROWS))
 
 
@@ -197,7 +203,9 @@ INCHIS = ("InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "InChI=1S/C2H4O2/c1-2(3)4/h1H3,(H
         ("a.txt", "LFQSCWFLJHTTHZ # ethanol\n\nQTBSBXVTEAMEQO-UHFFFAOYSA-N\n"),
         ("a.keys", "inchikey\nLFQSCWFLJHTTHZ\nQTBSBXVTEAMEQO\n"),
         ("a.smi", "CCO ethanol\nCC(=O)O\n"),
-        ("a.mol", sdf(ETHANOL, end="")), ("a.sdf", sdf(ETHANOL, ACETIC)),
+        ("a.smi", "CCO.O ethanol\n[Na+].CC(=O)[O-]\n"),
+        ("a.mol", sdf(ETHANOL, end="")),
+        ("a.sdf", sdf(ETHANOL, ACETIC)),
         ("A.TSV.GZ", f"inchi\tname\n{INCHIS[0]}\ta\n{INCHIS[1]}\tb\n"),
         ("a.csv", "name,SMILES\nethanol,CCO\nacetic acid,CC(=O)O\n"),
         ("a.tsv", f"inchi\tname\n{INCHIS[0]}\ta\n{INCHIS[1]}\tb\n"),

@@ -83,6 +83,18 @@ def test_without_a_formula_those_of_the_structures_are_tried(score, fields, stat
     assert said in rows[0]["message"]
 
 
+def test_a_salt_is_read_as_its_parent(tmp_path, caplog):
+    (tmp_path / "salts.smi").write_text(
+        "[Na+].CC(=O)Oc1ccccc1C([O-])=O\nCn1cnc2c1c(=O)n(C)c(=O)n2C.O\n"
+    )
+
+    salt, hydrate = read_structures(tmp_path / "salts.smi")
+
+    assert (salt.formula, salt.smiles) == ("C9H8O4", "[Na+].CC(=O)Oc1ccccc1C([O-])=O")
+    assert (hydrate.formula, hydrate.block) == ("C8H10N4O2", "RYYVLZVUVIJVGH")
+    assert "salts.smi: 2 salts are read as their parent molecules" in caplog.text
+
+
 def test_the_summary_counts_structures_that_are_a_candidate_of_a_spectrum(score):
     _, said = score(block(ASPIRIN), block(ASPIRIN, scale=0.5), block(NICOTINE))
 

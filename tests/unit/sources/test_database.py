@@ -32,7 +32,10 @@ SMILES = ("CCCCO", "CCO", "CC(C)CO", "COC", "c1ccccc1", "NCC(=O)O", "C[N+](C)(C)
 @pytest.fixture
 def table(tmp_path):
     """Five structures of three formulas, and three rows that are none."""
-    rows = "CCCCO a", "CCO b", "no(", "[Fe] iron", "CC(C)CO c", "COC d", "C.C", "c1ccccc1 e"
+    rows = (
+        *("CCCCO a", "CCO b", "no(", "[Fe] iron", "CC(C)CO c", "COC d"),
+        *("CCCCCCC.CCCCCCO", "c1ccccc1 e"),
+    )
     (tmp_path / "mine.smi").write_text("\n".join(rows) + "\n")
     return tmp_path / "mine.smi"
 
@@ -87,9 +90,29 @@ def test_it_is_read_once_and_says_what_it_is(table, databases, caplog):
     assert names_of(opened("mine"), "C2H6O") == ["b", "d"]
     assert (name, listed.about) == ("mine", made)
     assert (made.file, made.structures, made.formulas) == ("mine.smi", 5, 3)
-    assert (made.refused["not a molecule"], sum(made.refused.values())) == (1, 3)
-    assert caplog.text.count("1 molecule left out (not a molecule)") == 2  # added, and opened
+    assert made.remarks == (
+        "1 molecule left out (not a molecule) in line 3; 1 molecule left out (the molecule has 2 "
+        "fragments; exactly one is needed) in line 7; 1 molecule left out (unsupported element) in "
+        "line 4"
+    )
+    assert caplog.text.count(made.remarks) == 2  # added, and opened
     assert [path.name for path in databases.iterdir()] == ["mine.sqlite"]
+
+
+def test_salts_are_found_by_the_formula_of_their_parents(tmp_path):
+    rows = "CCN.Cl a", "CC(=O)[O-].[Na+] b", "CCN c", "CCO.O d", *["xx(", "[Fe]"] * 4
+    (tmp_path / "mine.smi").write_text("\n".join(rows))
+
+    found = Database.of_file(tmp_path / "mine.smi")
+
+    each = [names_of(found, formula) for formula in ("C2H7N", "C2H4O2", "C2H6O", "C2H8ClN")]
+    assert each == [["a", "c"], ["b"], ["d"], []]
+    assert list(found.of_formulas([Formula.parse("C2H4O2")]).smiles) == ["CC(=O)O"]
+    assert found.about.remarks == (
+        "4 molecules left out (not a molecule) in lines 5, 7, 9 and others; 4 molecules left out "
+        "(unsupported element) in lines 6, 8, 10 and others; 3 salts are read as their parent "
+        "molecules"
+    )
 
 
 def test_a_feature_that_a_row_names_is_said_not_to_count_where_it_does_not(tmp_path, caplog):
@@ -128,7 +151,7 @@ def test_several_processes_give_the_same(tmp_path, monkeypatch):
 )  # fmt: skip
 def test_it_is_named_after_its_file(tmp_path, monkeypatch, file, name):
     (tmp_path / file).write_bytes(b"")
-    made = Database(tmp_path, module.About(file, "", 1, 1, 0, {}))
+    made = Database(tmp_path, module.About(file, "", 1, 1, 0, ""))
     monkeypatch.setattr(module, "_made", lambda *_: made)
 
     assert add(tmp_path / file)[0] == name

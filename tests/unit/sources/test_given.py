@@ -115,7 +115,6 @@ def test_a_core_that_is_drawn_as_an_ion_is_found_in_acids(model, spectra, files)
     assert "the core is taken without its charges, as O=C(O)c1ccccc1" in aspirin.remarks
 
 
-
 @pytest.mark.parametrize("samples", [1, 400])
 def test_every_structure_of_the_database_is_there_however_few_samples(
     model, spectra, files, samples

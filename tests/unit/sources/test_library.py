@@ -95,14 +95,14 @@ def test_bad_records_are_counted_and_the_others_read(made, caplog):
         known = made(text + msp(SMILES=None, INCHI="InChI=1S/CH4O/c1-2/h2H,1H3"))
         assert list(known.smiles) == [CAFFEINE, "CO"]
         for said in ("without a structure", "not a molecule", "without a precursor"):
-            assert f"1 spectrum left out ({said}" in caplog.text.replace("its structure is ", "")
+            assert f"1 spectrum left out ({said}" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("smiles", "said"),
     [
         ("[*:1]c1ccc(cc1)C(=O)NCC(=O)O", "has no InChI"), ("CC(C)~[#6]", "has no InChI"),
-        ("[R1]CC", "is not a molecule"), ("C" * 101, "more than 100 heavy atoms"),
+        ("[R1]CC", "left out (not a molecule)"), ("C" * 101, "more than 100 heavy atoms"),
         ("C" * 100_000, "more than 2,000 characters"),
     ],
 )  # fmt: skip
