@@ -4,7 +4,7 @@
     python recipes/carry.py unpack alike.pack run/alike        # needs numpy alone
 
 In the folder of a run, what is unpacked counts as all data of its recipe, for the decoder stage;
-so do run/large and run/cations beside it.
+so does run/large beside it.
 Molecules are stored by their counts of atoms, fingerprint bits by how common they are, and both as
 differences, which LZMA packs best. InChIKeys stay behind: hold-outs were applied before, and the
 machine that trains needs none.

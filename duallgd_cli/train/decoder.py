@@ -29,7 +29,7 @@ from duallgd_cli.train.settings import TrainingSettings
 NLL_STEPS: Final = (50, 150, 250, 350, 500)
 _VALIDATION_MOLECULES: Final = 256
 # Of so many steps each further collection has one: often enough for a few thousand large molecules
-# or cations to count among hundreds of thousands, seldom enough not to learn them by heart.
+# to count among hundreds of thousands, seldom enough not to learn them by heart.
 _ROUND: Final = 10
 _KEPT: Final = ModelSettings().memory_bits  # as in use
 Planned = tuple[NDArray[np.int64], int]

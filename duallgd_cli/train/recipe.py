@@ -102,10 +102,8 @@ def _structures(run: RecipeRun) -> None:
 
 
 def _select(run: RecipeRun) -> None:
-    """Structures that are like measured ones, large ones besides, and cations made of them."""
+    """Structures that are like measured ones, and large ones besides."""
     from duallgd_cli.data.alike import select_alike
-    from duallgd_cli.data.cations import cations
-    from duallgd_cli.data.structures import prepare_structures
 
     settings, source, like = run.settings, run.out / "structures", run.out / "measured"
     for name, sizes in (("alike", settings.alike), ("large", settings.large)):
@@ -114,11 +112,6 @@ def _select(run: RecipeRun) -> None:
                 source, run.out / name, like, sizes.limit, min_atoms=sizes.min_atoms,
                 max_atoms=sizes.max_atoms, with_measured=name == "large", seed=settings.seed,
             )  # fmt: skip
-    if settings.cations:
-        listed, (first, *_) = run.out / "cations.smi", run.inputs(*settings.structures)
-        made = cations(first, settings.cations, settings.seed)
-        write_atomically(listed, (f"{smiles} {kind}\n" for smiles, kind in made))
-        prepare_structures([listed], run.out / "cations", run.held_out())
 
 
 def _simulate(run: RecipeRun) -> None:
@@ -163,10 +156,10 @@ def _encoder(run: RecipeRun) -> None:
 def _decoder(run: RecipeRun) -> None:
     """The denoiser, on fingerprints as an encoder would predict them."""
     # A machine with a GPU may have been given structures alone.
-    measured, *others = (run.out / name for name in ("measured", "large", "cations"))
+    measured, large = run.out / "measured", run.out / "large"
     _train(
         run, run.settings.decoder, run.settings.start, "alike",
-        structures=[folder for folder in others if folder.is_dir()],
+        structures=[large] if large.is_dir() else [],
         held_out=measured if measured.is_dir() else None,
     )  # fmt: skip
 
@@ -232,7 +225,7 @@ def _hashes(run: RecipeRun) -> None:
     """All that was trained on, so that evaluations find overlap."""
     from duallgd_cli.evaluate.leakage import TrainingHashes
 
-    folders = (run.out / n for n in ("measured", "structures", "alike", "large", "cations"))
+    folders = (run.out / n for n in ("measured", "structures", "alike", "large"))
     known = [load_molecules(folder) for folder in folders if folder.is_dir()]
     trained = (molecules.inchikey[molecules.in_folds("train")].tolist() for molecules in known)
     listed = TrainingHashes.of(key.decode("ascii") for keys in trained for key in keys)
@@ -350,7 +343,7 @@ class RecipeStage:
 STAGES: Final = (
     RecipeStage("spectra", _spectra, (_TABLE, _HELD_OUT, "measured")),
     RecipeStage("structures", _structures, ("structures",)),
-    RecipeStage("select", _select, ("alike", "large", "cations")),
+    RecipeStage("select", _select, ("alike", "large")),
     RecipeStage("simulate", _simulate, (_SIMULATOR, "simulated")),
     RecipeStage("encoder", _encoder, ("encoder/model.safetensors",), together=True),
     RecipeStage("decoder", _decoder, ("decoder/model.safetensors",), together=True),

@@ -195,7 +195,6 @@ class RecipeSettings:
         seed: Of everything.
         alike: Structures that are simulated and that the decoder trains on.
         large: Large molecules, on which the decoder has every tenth step; None for none.
-        cations: Permanent cations that are made from the structures, likewise; 0 for none.
         simulate: Simulated spectra.
         decoder: Network and settings of that stage.
         encoder: Likewise.
@@ -214,7 +213,6 @@ class RecipeSettings:
     seed: int = 1
     alike: AlikeSettings = field(default_factory=AlikeSettings)
     large: AlikeSettings | None = None
-    cations: int = 0
     simulate: SimulationSettings = field(default_factory=SimulationSettings)
     decoder: RunSettings = field(default_factory=RunSettings)
     encoder: RunSettings = field(default_factory=RunSettings)
@@ -238,5 +236,5 @@ class RecipeSettings:
                 f"{stage}.training.steps 0 keeps the weights of {start}; name a file there",
             )
         require_range(self, "validation", least=0, below=1)
-        require_range(self, "cations", "seed", least=0)
+        require_range(self, "seed", least=0)
         require_range(self, "evidence_steps", "contrast_steps", least=1)

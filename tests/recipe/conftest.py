@@ -12,7 +12,7 @@ from tests.made_training import cpu
 TINY = Path(__file__).resolve().parents[2] / "recipes" / "tiny.yaml"
 # Steps that are enough to see that a stage was there.
 SHORT = {
-    "alike": {"limit": 20}, "large": {"limit": 5}, "cations": 4, "evidence_steps": 2,
+    "alike": {"limit": 20}, "large": {"limit": 5}, "evidence_steps": 2,
     "contrast_steps": 2, "simulate": {"limit": 12, "steps": 2},
     "decoder": {"training": {"steps": 4}}, "encoder": {"training": {"steps": 4}},
     "draws": [{"samples": 4, "steps": 2}],

@@ -72,14 +72,14 @@ def test_the_record_says_what_the_weights_are_made_of_and_nothing_held_out_is(wh
     assert 0 < record["core_hours"] < 1
     files = {"spectra.mgf", "spectra.msp", "structures.smi", "holdout.txt"}
     assert record["sources"].keys() == files
-    assert record["data"].keys() == {"alike", "large", "cations"}
+    assert record["data"].keys() == {"alike", "large"}
     assert record["encoder"]["data"].keys() == {"measured", "simulated", "alike"}
     card = (whole / "card.md").read_text().partition("\n")[2]
     assert yaml.safe_load(card)["recipe"] == "tiny.yaml"
     held = {key.encode() for key in (whole / "held-out.keys").read_text().split()}
     assert record["hold_outs"]["molecules"] == len(held) > 10
     assert read_manifest(whole / "measured")["holdout_keys"] == len(held)
-    for name in ("structures", "alike", "large", "cations", "simulated", "measured"):
+    for name in ("structures", "alike", "large", "simulated", "measured"):
         molecules = load_molecules(whole / name)  # nothing of these is trained on
         assert not held & set(molecules.inchikey[molecules.in_folds("train")].tolist()), name
         assert name == "measured" or not held & set(molecules.inchikey.tolist()), name

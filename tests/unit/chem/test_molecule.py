@@ -305,7 +305,8 @@ def test_a_salt_or_solvate_is_its_parent(salt, alone):
     "text",
     [
         "CCO", "C1.C1", "CC(=O)[O-]", "[Na]OC(C)=O", "xx(.C", "[Na+].[Cl-]",
-        "N.N.[Cl-].[Cl-].[Pt+2]", "[Fe+2].[cH-]1cccc1.[cH-]1cccc1",  # ferrocene is no cyclopentadiene
+        # Ferrocene is no cyclopentadiene.
+        "N.N.[Cl-].[Cl-].[Pt+2]", "[Fe+2].[cH-]1cccc1.[cH-]1cccc1",
         "NCc1ccccc1.OC(=O)c1ccccc1", "Cc1ccccc1.NCCCCCC",  # each may be the one that is meant
     ],
 )  # fmt: skip

@@ -1,6 +1,9 @@
 """Permanent cations made from neutral structures, which collections of structures leave out.
 
-Salts are stripped and charges taken away before structures are collected, so ammonium, pyridinium,
+    python recipes/cations.py structures.smi -o cations.tsv --limit 50000
+
+The table is named under ``structures:`` of a recipe, beside the file that it was made of. Salts are
+stripped and charges taken away before structures are collected, so ammonium, pyridinium,
 phosphonium and flavylium ions are missing there; in spectra ([M]+) they are not. Each is made as
 chemists make it, or as plants do: amines and ring nitrogens are alkylated, halides given to
 triphenylphosphine, flavones and flavonols reduced to anthocyanidins.
@@ -9,15 +12,17 @@ triphenylphosphine, flavones and flavonols reduced to anthocyanidins.
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
+import typer
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions
 
 from duallgd_cli.chem.identity import canonical_smiles, parse_smiles
 from duallgd_cli.data.structures import read_rows
-from duallgd_cli.errors import MoleculeError, UnreadableError
+from duallgd_cli.errors import DuallgdError, MoleculeError, UnreadableError, printable
+from duallgd_cli.files import claim, write_atomically
 
 # What alkylates, each as often as the others.
 _ALKYL: Final = ("C", "CC", "Cc1ccccc1", "CCCC", "CCCCCCCCCCCC")
@@ -99,3 +104,25 @@ def _first(smiles: str, types: list[str], generator: np.random.Generator) -> tup
                 if "." not in cation:
                     return cation, name
     return None
+
+
+def main(
+    structures: Annotated[Path, typer.Argument(help="Neutral structures, as a recipe names them.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Table to write, .tsv.")],
+    limit: Annotated[int, typer.Option(min=1, help="Cations, a fifth of each type.")] = 50_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of sites and alkyl groups.")] = 1,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> None:
+    """Write permanent cations of several types as a table of structures."""
+    claim({"the table": output}, [("an input", structures)], force=force)
+    made = cations(structures, limit, seed)
+    rows = (f"{smiles}\t{kind}\n" for smiles, kind in made)
+    write_atomically(output, ["smiles\tname\n", *rows])
+    typer.echo(f"{len(made)} cations -> {output}", err=True)
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except DuallgdError as error:
+        raise SystemExit(f"error: {printable(str(error))}") from None

@@ -6,8 +6,9 @@ import pytest
 from rdkit import Chem
 
 from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
-from duallgd_cli.data.cations import CATION_TYPES, cations
+from duallgd_cli.data.structures import read_rows
 from duallgd_cli.errors import UnreadableError
+from recipes.cations import CATION_TYPES, cations, main
 from tests.made_molecules import disassembled
 
 CYANIDIN_GLUCOSIDE = "OCC1OC(Oc2cc3c(O)cc(O)cc3[o+]c2-c2ccc(O)c(O)c2)C(O)C(O)C1O"
@@ -70,3 +71,13 @@ def test_no_kind_is_more_than_its_share_and_the_seed_chooses(tmp_path):
     assert one == again != other
     with pytest.raises(UnreadableError):  # of what is held out there are none
         made(tmp_path, *AMINES, fold="dev")
+
+
+def test_the_table_is_read_as_structures(tmp_path):
+    (tmp_path / "neutral.smi").write_text("\n".join([*AMINES, ISOQUERCITRIN]))
+
+    main(tmp_path / "neutral.smi", tmp_path / "cations.tsv", limit=5)
+
+    rows = [(row.smiles, row.name) for row in read_rows(tmp_path / "cations.tsv")]
+    assert rows == cations(tmp_path / "neutral.smi", 5)
+    assert rows
