@@ -219,7 +219,7 @@ def scored(
         else:
             adduct = candidate.adduct
             result = next(each for each in tried[candidate.formula] if each.adduct == adduct)
-            explains, _ = fragments_of(one.mol, adduct, result.peaks)
+            explains = fragments_of(one.mol, adduct, result.peaks)
             places = sorted({place for place, _ in explains})
             peaks = {peak.mz: peak for peak in (result.peaks[place] for place in places)}
             shown = sum(peak.intensity for peak in peaks.values())

@@ -252,7 +252,6 @@ def _candidates(
         result = shown.hypotheses[hypothesis]
         match = result.known.get("library_match", {})
         is_matched = match.get("offered") and match["inchikey"] == one.inchikey
-        explains, expected = fragments_of(mol, one.adduct, result.peaks)
         scores = {"score": one.score, "log_likelihood": one.log_likelihood, **one.extra_scores}
         values[place] |= {
             "adduct": one.adduct,
@@ -263,8 +262,7 @@ def _candidates(
             "hypothesis": hypothesis,
             "like": readable(likeness(shown.analogue_of(one))),
             "library_match": _match(match) if is_matched else None,
-            "explains": explains,
-            "expected": expected,
+            "explains": fragments_of(mol, one.adduct, result.peaks),
             "certainty": [
                 None if bond in in_all else share
                 for bond, share in zip(own, certainty[place], strict=True)

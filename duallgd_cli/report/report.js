@@ -322,10 +322,10 @@ function spectra(view) {
   const { values } = view, many = values.spectra.length > 1;
   if (!values.spectra.length) return null;
   const holder = el("div"), tabs = el("div", { class: "tabs", role: "group", "aria-label": "Spectra" }), below = el("span");
-  view.hang = (candidate = view.pinned) => {
-    const [peaks, words] = view.isMirrored ? hanging(values, candidate) : [null, ""];
-    view.plots.at(-1).mirror(peaks);
-    below.replaceChildren(...(peaks ? [el("br"), "below: ", words, el("i", { class: "key both" }), "measured, too ", el("i", { class: "key missing" }), "not measured"] : []));
+  view.hang = () => {
+    const library = view.isMirrored ? values.library : null;
+    view.plots.at(-1).mirror(library && library.mz.map((mz, n) => [mz, library.intensity[n]]));
+    below.replaceChildren(...(library ? [el("br"), `below: the spectrum of ${library.library}${library.name ? `, ${library.name}` : ""} `, el("i", { class: "key both" }), "measured, too ", el("i", { class: "key missing" }), "not measured"] : []));
   };
   view.show = (which) => {
     view.which = which;
@@ -341,24 +341,18 @@ function spectra(view) {
   view.show(many ? -1 : 0);
   const own = values.hypotheses[view.hypothesis];
   const zoom = (sign, label, act) => el("button", { title: label, "aria-label": label, onclick: act }, sign);
-  const mirror = el("button", { "aria-pressed": "true", class: "mirror", title: "What is expected, hung below what was measured", onclick: () => {
+  const mirror = el("button", { "aria-pressed": "true", class: "mirror", title: "The spectrum of the library, hung below the measured one", onclick: () => {
     view.isMirrored = !view.isMirrored;
     mirror.setAttribute("aria-pressed", String(view.isMirrored));
     view.hang();
   } }, "Mirror");
   return el("section", { class: "measured" },
-    el("div", { class: "bar-row" }, el("h3", {}, "Spectrum"), tabs, el("span", { class: "tools" }, values.candidates.length ? mirror : null,
+    el("div", { class: "bar-row" }, el("h3", {}, "Spectrum"), tabs, el("span", { class: "tools" }, values.library ? mirror : null,
       zoom("+", "Zoom in", () => view.plots[0].scale(0.6)), zoom("−", "Zoom out", () => view.plots[0].scale(1.6)),
       zoom("all", "Show the whole spectrum", () => view.plots[0].zoom(...view.plots[0].whole)))),
     holder,
     el("p", { class: "legend quiet" }, own?.n_peaks ? `${own.n_explained} of ${own.n_peaks} peaks (${percent(own.explained_intensity)} of the intensity) ` : "",
       el("i", { class: "key explained" }), "explained by the formula ", el("i", { class: "key by" }), "by the marked candidate ", el("i", { class: "key" }), "not", below));
-}
-// What hangs below a spectrum: that of the library which matches, else what a candidate's fragments would give; and its name.
-function hanging({ library, candidates }, candidate) {
-  if (library && (!candidate || candidate.library_match)) return [library.mz.map((mz, n) => [mz, library.intensity[n]]), `the spectrum of ${library.library}${library.name ? `, ${library.name}` : ""} `];
-  const shown = candidate || candidates.find(isDrawn);
-  return shown?.expected.length ? [shown.expected, `fragments of candidate ${shown.rank}, the higher the easier they are cut out `] : [null, ""];
 }
 function isotopes({ isotopes: shown }) {
   if (!shown) return null;
@@ -381,7 +375,6 @@ function ask(view, candidate) {
     view.hypothesis = candidate.hypothesis;
     view.show(view.which);
   }
-  view.hang(candidate || view.pinned);
   if (!candidate) return view.plots.forEach((plot) => plot.ask(null));
   const explained = view.values.hypotheses[candidate.hypothesis].explained;
   const keys = new Set(candidate.explains.map(([row]) => `${explained[row][0]}:${explained[row][1]}`));
