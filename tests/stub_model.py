@@ -29,10 +29,8 @@ class StubNoise:
     name: str = "noise"
 
     def propose(self, query, n, seed):
-        """N graphs, each a proposal; further rounds take no longer."""
-        if "slept" not in query.memo:
-            time.sleep(self.delay_s)
-            query.memo["slept"] = True
+        """N graphs, each a proposal."""
+        time.sleep(self.delay_s)
         query.check()
         rng = np.random.default_rng(seed)
         for _ in range(n):

@@ -382,7 +382,7 @@ def _told(
     if query.constraints is not None and draws:
         made = [one for one in proposals if one.source not in GIVEN]
         valid = sum(not one.rejection for one in made)
-        if len(made) > wanted or valid < wanted:
+        if valid < wanted:
             said.append(f"{valid} of {len(made)} samples are as asked for")
     if known is not None and known.is_uncalibrated and result.structures:
         said.append("confidence is not calibrated for what is known")

@@ -30,9 +30,6 @@ LIBRARY: Final = "library"
 GIVEN: Final = frozenset({DATABASE, LIBRARY})
 BUILT_IN: Final = frozenset({DATABASE, LIBRARY, ANALOGUES, "enumerated", "templates", "noise"})
 MOST_OF_A_DATABASE: Final = 100
-_ROUND_BITS: Final = 8  # further proposals of a source have seeds that no others have
-_FEWEST: Final = 15  # that a source is asked for where some were not as they must be
-_MOST_SEED: Final = (1 << 63) - 1
 
 
 class Proposal(NamedTuple):
@@ -112,48 +109,30 @@ class CandidateSource(Protocol):
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
         """Up to n proposals for a query; a function of the arguments and nothing else.
 
-        Fewer mean that the source has no more. Where molecules must be as the user says, it may be
-        asked again with another seed, for further ones: what it gives again counts again.
+        Fewer mean that the source has no more.
         """
         ...
 
 
 def propose(
-    sources: Sequence[CandidateSource],
-    query: Query,
-    quotas: Mapping[str, int],
-    seed: int,
-    most: float = 10,
+    sources: Sequence[CandidateSource], query: Query, quotas: Mapping[str, int], seed: int
 ) -> Iterator[Proposal]:
     """Ask each source for its quota; what a source lacks, the next one is asked for.
-
-    Where candidates must be as the user says, a source is asked again until its quota is.
 
     Args:
         sources: In this order; one without a quota is left out.
         query: What is looked for.
         quotas: Proposals by name of the source.
         seed: Of all random numbers, 0 to 2^63 - 1.
-        most: How many times its quota a source is asked for, at most.
     """
     lacking = 0
     for source in sources:
         if source.name not in quotas:
             continue
-        wanted = quotas[source.name] + (0 if source.name in GIVEN else lacking)
-        drawn = allowed = 0
-        request = wanted
-        while request > 0:
-            round_seed, n = (seed + (drawn << _ROUND_BITS)) & _MOST_SEED, 0
-            for proposal in source.propose(query, request, round_seed):
-                n += 1
-                fault = "" if proposal.mol is None else query.fault(proposal.mol)
-                allowed += not (fault or proposal.rejection) or query.constraints is None
-                yield proposal._replace(rejection=fault) if fault else proposal
-            drawn += n
-            if n < request or allowed >= wanted:
-                break
-            expected = -(-(wanted - allowed) * drawn // max(allowed, 1))
-            request = min(wanted, max(expected, _FEWEST), int(most * wanted) - drawn)
+        wanted, n = quotas[source.name] + (0 if source.name in GIVEN else lacking), 0
+        for proposal in source.propose(query, wanted, seed) if wanted else ():
+            n += 1
+            fault = "" if proposal.mol is None else query.fault(proposal.mol)
+            yield proposal._replace(rejection=fault) if fault else proposal
         if source.name not in GIVEN:
-            lacking = max(0, wanted - drawn)
+            lacking = max(0, wanted - n)

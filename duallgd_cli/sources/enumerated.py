@@ -123,18 +123,12 @@ class AnalogueSource:
     name: str = ANALOGUES
 
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
-        """N proposals, or none where no molecule of the user's has nearly the formula's atoms.
-
-        Asked again for the same query it lists none: they would count twice.
-        """
+        """N proposals, or none where no molecule of the user's has nearly the formula's atoms."""
         if not query.analogues:
             return iter(())
-        mols: list[Mol] = []
-        if "listed of analogues" not in query.memo:
-            query.memo["listed of analogues"] = True
-            blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
-            made = changed(mols_of_graphs(query.analogues), query.formula, blocks)
-            mols = shortlist(query, int(_CHANGED * n), self.fragments, query.allowed(made))
+        blocks = NO_BLOCKS if self.collection is None else self.collection.blocks
+        made = changed(mols_of_graphs(query.analogues), query.formula, blocks)
+        mols = shortlist(query, int(_CHANGED * n), self.fragments, query.allowed(made))
         listed = (Proposal(self.name, mol) for mol in mols)
         left = n - len(mols)
         if self.sampler is None or not left:

@@ -186,7 +186,7 @@ def eight(tmp_path):
 
 
 def test_results_of_processes_are_the_same_bytes_whatever_decides_them(eight, tmp_path, databases):
-    """A guide in several rounds, a database, a source of the user's, and formulas of a table."""
+    """A guide, a database, a source of the user's, and formulas of a table."""
     smiles = ("CC(=O)Oc1ccccc1C(=O)O", "O=C(O)C=Cc1ccc(O)c(O)c1", "Cn1c(=O)c2c(ncn2C)n(C)c1=O")
     (tmp_path / "all.smi").write_text("\n".join(smiles))
     (tmp_path / "formulas.csv").write_text("id,formula\n1,C9H8O4\n1,C8H8N2O3\n")
