@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import Failure, counted, quote
+from duallgd_cli.spectra.ms1 import charge_of
 from duallgd_cli.spectra.reading.record import (
     INSTRUMENT,
     PRECURSOR,
@@ -73,9 +73,8 @@ def clean(spectrum: Spectrum, settings: CleaningSettings) -> Spectrum:
     measured &= mz < HIGHEST_MZ
     limit = np.inf
     if spectrum.precursor_mz is not None:
-        adduct = parse_adduct(spectrum.adduct_text)
         # Fragments of a multiply charged ion with fewer charges lie above it.
-        charges = 1 if isinstance(adduct, Failure) else abs(adduct.charge)
+        charges = abs(charge_of(spectrum)) or 1
         limit = spectrum.precursor_mz * charges + settings.isotope_margin_da
     kept = measured & (mz <= limit)
     if not kept.any():

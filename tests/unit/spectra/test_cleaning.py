@@ -34,6 +34,10 @@ KEPT = {
         [(99, 0.5), (100, 1), (102.9, 0.5)]),
     "those above a doubly charged precursor stay": (
         [(99, 1), (199, 2), (204, 9)], DOUBLY_CHARGED, 512, [(99, 0.5), (199, 1)]),
+    "those above a precursor of which the file gives the charge alone stay": (
+        [(99, 1), (199, 2), (204, 9)], AT_100 | {"charge": -2}, 512, [(99, 0.5), (199, 1)]),
+    "the adduct is trusted over the charge": (
+        [(99, 1), (199, 2), (204, 9)], DOUBLY_CHARGED | {"charge": 1}, 512, [(99, 0.5), (199, 1)]),
     "impossible masses go even where no precursor bounds them": (
         [(100, 1), (1e308, 9)], {}, 512, [(100, 1)]),
     "the most intense peaks are kept in order of mass": (
