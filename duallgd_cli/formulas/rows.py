@@ -78,6 +78,8 @@ def _rows(
             mode = {1: "of positive ions ", -1: "of negative ions "}.get(spectrum.polarity, "")
             said.append(f"no adduct is given: all {mode}were tried")
         said += remarks(feature, ranked)
+    else:  # what it repeats is said once
+        said = [text for text in said if text not in ranked.message]
     others = ", ".join(str(other.source.index) for other in references(item.spectra)[1:])
     together = f"read together with index {others}" if others else ""
     left_out = [

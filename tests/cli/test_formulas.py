@@ -82,6 +82,15 @@ def test_what_was_tried_is_said_where_something_was(duallgd, tmp_path, adduct):
         assert said == (row["status"] == "ok"), row
 
 
+def test_a_charge_that_is_not_understood_is_said_once(duallgd, tmp_path):
+    bare = block(ASPIRIN, formula=None, charge="abc").replace("ADDUCT=[M+H]+\n", "")
+
+    (row,) = duallgd("formulas", mgf(tmp_path / "a.mgf", bare)).rows
+
+    assert row["status"] == "unsupported_adduct"
+    assert row["message"].count("charge 'abc' is not understood") == 1
+
+
 def test_torch_is_not_loaded(spectra):
     program = (
         "import sys; from duallgd_cli.cli import app\n"
