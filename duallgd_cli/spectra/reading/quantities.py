@@ -301,13 +301,13 @@ _UNREADABLE: Final = re.compile(r"m/?z|\bor\b|scaled|ke?v\b|sori|\barb|\ba\.?u\b
 # Words whose digits are no energy, and clauses that repeat or add to the energy given first.
 _NOISE: Final = re.compile(r"\bms ?\d\b|\s(with|by|at)\s.*|\+/?-.*|±.*", re.IGNORECASE)
 _LONGEST_TIME_MIN: Final = 120.0  # a larger number without a unit is in seconds
-_TIME_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "mil": 1e-3}
 # What is said of a time without a unit, by `retention_time`.
 GUESSED_TIME: Final = re.compile(r"retention time .+ is read as (minutes|seconds)$")
 _KEY_UNIT: Final = re.compile(r"(?:in)?(s|secs?|seconds?|mins?|minutes?)$")
 _WITH_UNIT: Final = re.compile(
     rf"({_NUMBER.pattern})\s*(?:(?:-|to)\s*({_NUMBER.pattern})\s*)?"
-    r"[(\[]?(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)?[)\].]?"
+    r"[(\[]?(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|milliseconds?)?[)\].]?"
 )
 _ISO_TIME: Final = re.compile(
     r"p(?:0+y)?(?:0+m)?(?:0+d)?t(?:([\d.]+)h)?(?:([\d.]+)m)?(?:([\d.]+)s)?"
@@ -415,7 +415,8 @@ def seconds_of(written: str, unit: str) -> float | None:
             return round(3600 * hours + 60 * minutes + seconds, 3)
     if (match := _WITH_UNIT.fullmatch(written)) is None:
         return None
-    unit = (match[3] or unit)[:1]
+    unit = match[3] or unit
+    unit = unit[:3] if unit.startswith("mil") else unit[:1]
     times = [number(part) for part in match.groups()[:2] if part]
     known = [time for time in times if time is not None]
     if not unit or len(known) < len(times):

@@ -17,7 +17,7 @@ from lxml import etree
 from numpy.typing import NDArray
 
 from duallgd_cli.errors import Failure
-from duallgd_cli.spectra.reading.quantities import finite, seconds_of
+from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.reading.record import Record, instrument_class
 from duallgd_cli.spectra.types import UNIT_RESOLUTION
 
@@ -30,11 +30,11 @@ _RECORD_ENDS: Final = (b"</spectrum>", b"</scan>", b"</chromatogram>", b"</offse
 _SCAN_ID: Final = re.compile(r"(?:controllerType=\d+ controllerNumber=\d+ )?(scan=(\d+))")
 # Of one step of ion mobility, as Bruker's files have them where a converter leaves steps apart.
 _MOBILITY_STEP: Final = re.compile(r"frame=\d+ scan=\d+")
-# Seconds in units of time, by name and by accession.
-_UNITS_S: Final = {
-    **{"minute": 60.0, "second": 1.0, "millisecond": 1e-3},
-    **{"UO:0000031": 60.0, "UO:0000010": 1.0, "UO:0000028": 1e-3},
-}
+# Units of time by accession, which counts before a name that a program may translate.
+_UNITS: Final = {
+    "UO:0000010": "second", "UO:0000028": "millisecond", "UO:0000031": "minute",
+    "UO:0000032": "hour",
+}  # fmt: skip
 # Terms for a collision energy, and the unit that its number then is in.
 _ENERGIES: Final = {
     "collision energy": "",
@@ -262,8 +262,9 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
         metadata["filter string"] = (values | header.terms(first)).get("filter string", "")
         analysers = header.analysers
         metadata["analyzer"] = analysers.get(configuration, analysers.get("", ""))
-        metadata["rtinseconds"], unit = _time_of(first)
-        if metadata["rtinseconds"] and not unit:
+        time, unit = _time_of(first)
+        metadata["retention_time"] = f"{time} {unit or 'minute'}" if time else ""
+        if time and not unit:
             assumptions.append(
                 "the file gives no unit of retention times; they are taken for minutes"
             )
@@ -291,13 +292,12 @@ def _number(text: str) -> str:
 
 
 def _time_of(scan: _Element) -> tuple[str, str]:
-    """The time of a scan in seconds, "" for none, and the unit that stands beside it."""
+    """The time of a scan, "" for none, and the unit that stands beside it."""
     for term in scan.iterfind("{*}cvParam"):
         if term.get("name") == "scan start time":
-            unit = term.get("unitName") or term.get("unitAccession") or ""
-            time = finite(term.get("value", ""))
-            seconds = _UNITS_S.get(unit or "minute", 1.0)
-            return "" if time is None else f"{time * seconds:.3f}", unit
+            time, accession = term.get("value", ""), term.get("unitAccession", "")
+            unit = _UNITS.get(accession) or term.get("unitName") or accession
+            return "" if finite(time) is None else time, unit
     return "", ""
 
 
@@ -361,13 +361,12 @@ def _mzxml_record(scan: _Element, header: _Header) -> Record:
     level, number = scan.get("msLevel", ""), scan.get("num", "")
     precursors = scan.findall("{*}precursorMz") if level != "1" else []
     precursor = precursors[0] if precursors else {}
-    time = seconds_of(scan.get("retentionTime", "").lower(), "s")
     metadata = {
         "identifier": f"scan={number}" if number else "",
         "scans": number,
         "ms_level": level,
         "ionmode": scan.get("polarity", ""),
-        "rtinseconds": "" if time is None else f"{time:.3f}",
+        "rtinseconds": scan.get("retentionTime", ""),
         "precursor_intensity": _number(precursor.get("precursorIntensity", "")),
         "charge": precursor.get("precursorCharge", ""),
         "precursor_scan": precursor.get("precursorScanNum", ""),

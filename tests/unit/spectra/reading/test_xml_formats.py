@@ -77,7 +77,7 @@ def test_mzml_keeps_what_the_acquisition_says(tmp_path):
         "polarity": -1, "charge": -1, "instrument": "qtof", "collision_energy_ev": 30,
         "native_id": f"{NATIVE}scan=2", "isolation_window_target_mz": "181.05",
         "isolation_window_lower_offset": "0.5", "isolation_window_upper_offset": "0.6",
-        "rtinseconds": "150.000", "fragmentation_mode": BEAM, "warnings": (),
+        "retention_time_s": 150.0, "fragmentation_mode": BEAM, "warnings": (),
     }  # fmt: skip
     assert (ms1.ms_level, ms1.source.index, ms1.precursor_mz) == (1, 0, None)
     assert fields_of(ms2, expected) == expected
@@ -134,6 +134,9 @@ UNITS = (
     ('unitCvRef="UO" unitAccession="UO:0000010"', 2.5, ""),
     ('unitAccession="UO:0000010"', 2.5, ""),
     ('unitCvRef="UO" unitAccession="UO:0000028" unitName="millisecond"', 0.003, ""),
+    ('unitCvRef="UO" unitAccession="UO:0000032" unitName="hour"', 9000, ""),
+    *((f'unitName="{name}"', time, "") for name, time in (("Minute", 150), ("HOUR", 9000))),
+    ('unitName="fortnight"', None, "retention time '2.5 fortnight' is not understood and left out"),
     ("", 150, "the file gives no unit of retention times; they are taken for minutes"),
 )
 WATERS = "function=2 process=0 scan=7"  # of which each function has a scan of this number
@@ -182,7 +185,7 @@ def of_mzxml(old, new, mz=181.0495, said=""):
 
 # A file of one scan, fields of what is read, and part of the one thing that is said.
 FILES = (
-    *((with_precursor(*window), {"precursor_mz": mz, "peaks": 3, "rtinseconds": "150.000",
+    *((with_precursor(*window), {"precursor_mz": mz, "peaks": 3, "retention_time_s": 150.0,
        "status": "" if mz else "no_precursor"}, said) for *window, mz, said in WINDOWS),
     *((mzml(scan(precursor=PRECURSOR if has else " ").replace(LEVEL, terms)), {"ms_level": level,
        "precursor_mz": 181.0495 if has and level > 1 else None}, said)
