@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args, ge
 
 import typer
 
+from duallgd_cli.cli import display
 from duallgd_cli.errors import UsageError
 from duallgd_cli.files import STANDARD_STREAM, unpacked_name
 from duallgd_cli.runtime import Runtime
@@ -344,7 +345,8 @@ def load(
 ) -> "tuple[PredictRequest, LoadedModel, int | None]":
     """The model of a request, which gets as many workers as the machine takes unless the user said.
 
-    With them comes how many spectra there are for a bar to count, None where nobody watches.
+    With them comes how many spectra there are for a bar to count; None where nobody watches one,
+    since the whole input is read for that.
     """
     from duallgd_cli.predict import api
     from duallgd_cli.spectra.features import count_spectra
@@ -354,5 +356,7 @@ def load(
     if values["workers"] is None:
         request = replace(request, workers=runtime.default_workers)
     model = api.load(values["weights"], runtime=runtime)
+    if not display.is_interactive(values["quiet"]):
+        return request, model, None
     counted = request.inputs, *request.settings.grouping, request.shard.holds
-    return request, model, None if values["quiet"] else count_spectra(*counted)
+    return request, model, count_spectra(*counted)

@@ -304,6 +304,15 @@ def test_a_terminal_sees_a_bar_and_the_first_candidates_unless_quiet(duallgd, sp
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
 
 
+def test_where_nobody_watches_the_input_is_not_read_to_be_counted(duallgd, spectra, monkeypatch):
+    def counted(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("duallgd_cli.spectra.features.count_spectra", counted)
+
+    assert duallgd("predict", spectra, "-o", "out.csv", *FEW).code == 0
+
+
 def test_a_long_list_of_candidates_is_cut_and_titles_are_shown_as_they_are(capsys, monkeypatch):
     monkeypatch.setattr(display, "console", lambda: Console(stderr=True, width=80))
     best = SimpleNamespace(formula="C2H6O", smiles="C" * 200, confidence=0.5)
