@@ -64,6 +64,8 @@ _STRUCTURE_VALUE: Final = re.compile(r"InChI=1|\b[A-Z]{14}-[A-Z]{10}-[A-Z]\b")
 _LEVEL: Final = re.compile(
     r"(?:FULL )?MS|(?:MS\s?)?\(?([1-9])\)?(?:\.0*)?", re.ASCII | re.IGNORECASE
 )
+# What has no number and means MS2 all the same.
+_TANDEM_LEVEL: Final = re.compile(r"MS\W?(?:MS|n)", re.IGNORECASE)
 # Canonical names in the order in which they are tried: the first that is present wins.
 PRECURSOR: Final = ("pepmass", "precursor_mz")
 ADDUCT: Final = ("adduct", "ion")
@@ -347,6 +349,11 @@ def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None
             f"an MS{ms_level} spectrum is read as if it were MS2: its precursor is a fragment, so "
             "the formula must be the fragment's"
         )
+    for key, value in record.metadata.items():
+        text = value.strip()
+        is_level = _squeezed(key) == "mslevel" and not is_missing(text)
+        if is_level and not (_LEVEL.fullmatch(text) or _TANDEM_LEVEL.fullmatch(text)):
+            yield f"{clip(key)} {quote(text)} is no number and says nothing of the MS level"
     # 0 and words mean that there is no energy.
     if energy_ev is None and number(energy) != 0 and re.search(r"\d", energy):
         yield (
