@@ -285,6 +285,11 @@ class FeatureTable:
             mz, mass = None, mz
         ids = [at for name in _IDS for at, own in enumerate(header) if own == name]
         ids += [0] if names[0] == "" else []
+        of_mz = mz if mass is None else mass
+        self._read_from = (  # for who has joined none
+            f"ids ({', '.join(names[at] for at in ids) or 'no column'}) and m/z "
+            f"({'no column' if of_mz is None else names[of_mz]})"
+        )
         unit_s = 1.0 if rt is None else self._unit_s(names[rt], header, [one[rt] for one in lines])
         self.rows: list[Row] = []
         self._by_id: defaultdict[str, list[int]] = defaultdict(list)
@@ -408,10 +413,11 @@ class FeatureTable:
             return
         rows = ", ".join(self.rows[place].name for place in sorted(unseen)[:_SHOWN])
         lacking = f" (features {', '.join(map(clip, without[:_SHOWN]))})" if without else ""
+        advice = "" if how else f"; check that its {self._read_from} are those of the spectra"
         logger.warning(
-            "%s; without a spectrum: %s%s; in no row: %s%s",
+            "%s; without a spectrum: %s%s; in no row: %s%s%s",
             text, counted(len(unseen), "row"), f" (rows {clip(rows)})" if rows else "",
-            counted(len(without), "feature"), lacking,
+            counted(len(without), "feature"), lacking, advice,
         )  # fmt: skip
 
 

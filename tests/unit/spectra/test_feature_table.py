@@ -174,6 +174,15 @@ def test_what_does_not_join_is_said(tmp_path, caplog):
     assert caplog.records[-1].getMessage() == "quant.csv: 1 feature joined (1 by id)"
 
 
+@pytest.mark.parametrize("text", ["row ID,row m/z\n1,500.1\n", "row m/z,rt\n500.1,60\n"])
+def test_where_none_joins_it_is_said_what_to_check(tmp_path, caplog, text):
+    list(written(tmp_path, text).applied([feature("1")]))
+
+    ids = "row ID" if "ID" in text else "no column"
+    assert "0 features joined (none)" in caplog.text
+    assert f"check that its ids ({ids}) and m/z (row m/z) are those of the spectra" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("header", "time", "seconds", "is_said"),
     [
