@@ -29,6 +29,7 @@ from duallgd_cli.errors import (
     RefusedError,
     UnsupportedElementError,
     clip,
+    counted,
     quote,
 )
 from duallgd_cli.spectra.compounds import HIGHEST
@@ -125,7 +126,8 @@ def _checked(
             message += f"; {_by_other_ions(spectrum)}; if that is wrong, give the adduct"
         is_radical = agrees and adduct is PERMANENT_CATION
         raise _refused("unsupported_adduct" if is_radical else "formula_mismatch", message)
-    n, limit = f"{molecule} has {molecule.n_heavy} heavy atoms", limits.max_heavy_atoms
+    n = f"{molecule} has {counted(molecule.n_heavy, 'heavy atom')}"
+    limit = limits.max_heavy_atoms
     if molecule.n_heavy > limit:
         raise _refused("too_large", f"{n} and the limit is {limit}; raise max_heavy_atoms")
     if molecule.n_heavy < MIN_HEAVY_ATOMS:
@@ -283,8 +285,9 @@ def table_source(
             if not found:
                 return failures[0]
             total = np.logaddexp.reduce([weight for _, weight in found])
-            n = len(failures)
-            notes = (f"{n} other formulas of the table were refused",) if n else ()
+            others = counted(len(failures), "other formula")
+            were = "was" if len(failures) == 1 else "were"
+            notes = (f"{others} of the table {were} refused",) if failures else ()
             return [
                 replace(one, log_prior=float(weight - total), notes=(*one.notes, *notes))
                 for one, weight in sorted(found, key=lambda pair: -pair[1])

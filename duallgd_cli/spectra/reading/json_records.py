@@ -138,7 +138,8 @@ def _peaks(found: Any) -> Sequence[NDArray[np.float64]]:  # noqa: ANN401
     if isinstance(found, str):
         mz, intensity, bad = peaks_of(found.splitlines())
         if bad:
-            raise ValueError(f"no m/z and intensity in {bad} of {mz.size + bad} peaks")
+            peaks = counted(mz.size + bad, "peak")
+            raise ValueError(f"no m/z and intensity in {bad} of {peaks}")
         return mz, intensity
     if isinstance(found, Mapping):
         columns = [next((found[n] for n in names if n in found), None) for names in _COLUMNS]

@@ -395,12 +395,13 @@ def table_records(lines: Iterable[str]) -> Iterator[Record]:
     if not {"mzs", "intensities"} <= set(names):
         raise UnreadableError("the table names no columns mzs and intensities in its first line")
     for row in rows:
-        cells, fault = dict(zip(names, row.cells, strict=False)), row.fault
+        fields, fault = dict(zip(names, row.cells, strict=False)), row.fault
         if row.missing:  # it may be torn
-            fault = f"the row has {len(names) - row.missing} columns and the header {len(names)}"
+            cells = counted(len(names) - row.missing, "column")
+            fault = f"the row has {cells} and the header {len(names)}"
             if sum(map(len, row.cells)) >= LONGEST_LINE // 2:  # its line was cut
                 fault = TOO_LARGE
-        yield Record(cells, trouble=fault) if fault else _row(cells)
+        yield Record(fields, trouble=fault) if fault else _row(fields)
 
 
 def _row(cells: dict[str, str]) -> Record:
