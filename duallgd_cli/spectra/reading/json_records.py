@@ -1,8 +1,8 @@
 """JSON of spectra and mzSpecLib, as records; one spectrum is in memory at a time.
 
 JSON is a list, objects one after the other (JSON lines), or one object. An object is a spectrum of
-matchms, GNPS, mzmine, MassBank of North America (MoNA), MassBank or PROXI, or has a list
-``spectra`` of them, as mzSpecLib does, whose attributes are those of its text.
+matchms, GNPS, mzmine, MassBank of North America (MoNA) or MassBank, or has a list ``spectra`` of
+them. mzSpecLib is read as text alone.
 """
 
 import json
@@ -118,7 +118,9 @@ def _record(value: Any) -> Record:  # noqa: ANN401
     try:
         if not isinstance(value, Mapping):
             raise TypeError(f"{quote(value)} is no object")
-        fields = _of_attributes(value) if "attributes" in value else _fields(value)
+        if "attributes" in value:
+            raise TypeError("attributes of mzSpecLib or PROXI; give the library as text, or MGF")
+        fields = _fields(value)
         mz, intensity = _peaks(value)
     except _UNLIKE as error:
         said = " ".join(str(error).split())[:100]
@@ -156,15 +158,6 @@ def _peaks(found: Any) -> Sequence[NDArray[np.float64]]:  # noqa: ANN401
         ]
     table = np.array([row[:2] for row in found], np.float64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
-
-
-def _of_attributes(values: Mapping[str, Any]) -> dict[str, str]:
-    """Fields of mzSpecLib and PROXI, of the spectrum and of what was measured."""
-    analytes = values.get("analytes") or {}
-    others = analytes.values() if isinstance(analytes, Mapping) else analytes
-    listed = chain(values["attributes"], *(other.get("attributes", ()) for other in others))
-    parts = ("name", "value", "cv_param_group")
-    return _fields_of([[str(item.get(part, "")) for part in parts] for item in listed])
 
 
 def _fields(values: Mapping[str, Any], *, is_massbank: bool = False) -> dict[str, str]:

@@ -17,9 +17,9 @@ FLAT = {"precursor_mz": 195.08765, "adduct": "[M+H]+"}
 WHOLE = FLAT | {"peaks": PEAKS}
 SMILES = "Cn1cnc2c1c(=O)n(C)c(=O)n2C"
 FOLDER = Path(__file__).parents[3] / "data" / "json"
-MZMINE, GNPS, MONA, MASSBANK, PROXI = (
+MZMINE, GNPS, MONA, MASSBANK = (
     json.loads((FOLDER / f"{name}.json").read_text())
-    for name in ("mzmine", "gnps", "mona", "massbank", "proxi")
+    for name in ("mzmine", "gnps", "mona", "massbank")
 )
 OF_LIBRARY = {
     "polarity": 1, "formula_text": "C8H10N4O2", "instrument": "orbitrap",
@@ -37,7 +37,6 @@ SHAPES = {
     "GNPS, one spectrum": (GNPS, {"spectrum_id": "CCMSLIB1", "polarity": 1}),
     "MoNA": (MONA, OF_LIBRARY | {"spectrum_id": "EQ300803"}),
     "MassBank": (MASSBANK, OF_LIBRARY | {"spectrum_id": "MSBNK-X-1"}),
-    "PROXI": ([PROXI], {}),
     # What other objects say is not said of the spectrum.
     "matches": (WHOLE | {"matches": [{"formula": "C9H9", "adduct": "[M+Na]+"}]},
         {"formula_text": ""}),
@@ -83,7 +82,7 @@ def test_what_is_no_spectrum_in_a_list_is_a_row_of_its_own(tmp_path):
         *(1, "x", None, [1, 2], {}, {"precursor_mz": 61}, {"peaks_json": 5}, {"peaks_json": [5]}),
         *({"mzs": [1.0], "intensities": []}, {"peaks": [["a", 1]]}, {"peaks": [{"mz": 1}, 5]}),
         *({"peaks": {"mz": [1]}}, {"spectruminfo": 5}, {"spectrum": "none"}, {"peak": {}}),
-        {"attributes": [5], "mzs": [1], "intensities": [1]},
+        {"attributes": [{"name": "selected ion m/z", "value": "61"}]} | WHOLE,
     ]
 
     first, *broken, last = parsed(tmp_path, json.dumps([WHOLE, *none, WHOLE]))
