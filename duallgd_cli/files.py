@@ -35,26 +35,18 @@ _PACKED: Final[dict[str, tuple[bytes, Callable[..., Any]]]] = {
     ".bz2": (b"BZh", bz2.open),
 }
 PACKED_ENDINGS: Final = frozenset(_PACKED)
-# What is neither text nor an archive of one file, by its first bytes; and what to do.
+# What a laboratory may name by mistake, by its first bytes; and what to do. All else that is no text
+# is a binary file.
 _FOREIGN: Final = (
-    (b"SQLite format 3\0", "a SQLite database (.blib, .msf, .mzdb and others); export what it "
-     "holds as MGF, mzML or CSV"),
     (b"%PDF-", "a PDF document; ask its authors for the peaks, or type them as MGF"),
     (b"\x89HDF\r\n\x1a\n", "HDF5 data (mzMLb, mz5, netCDF 4 and others); convert them to mzML"),
-    (b"CDF\x01", "netCDF data (ANDI-MS), which name no precursor; give MS/MS spectra as mzML"),
-    (b"CDF\x02", "netCDF data (ANDI-MS), which name no precursor; give MS/MS spectra as mzML"),
-    (b"PAR1", "a Parquet table; write it as TSV or CSV"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Excel workbook or raw data of a Sciex "
      "instrument; save the sheet as CSV, or convert the data to mzML with msconvert"),
     (b"\x01\xa1F\0i\0n\0n\0i\0g\0a\0n\0", "raw data of a Thermo instrument; convert it to mzML "
      "with ThermoRawFileParser or ProteoWizard's msconvert"),
-    (b"\x93NUMPY", "a NumPy array; write the spectra as MGF, or the table as CSV"),
     *((bytes([0x80, version]), "a Python pickle, which is never opened; write the spectra as MGF")
       for version in range(2, 6)),
     (b"PK\x03\x04", "zip-compressed; unpack it, or use gzip"),
-    (b"7z\xbc", "7-Zip-compressed; unpack it, or use gzip"),
-    (b"\x28\xb5\x2f\xfd", "zstd-compressed; unpack it, or use gzip"),
-    (b"Rar!", "RAR-compressed; unpack it, or use gzip"),
 )  # fmt: skip
 _OFFICE: Final = (b"[Content_Types].xml", b"mimetypeapplication/vnd.oasis", b"xl/workbook")
 # Spectra take a tenth of their size when packed; only what is no spectra takes much less.
@@ -137,7 +129,7 @@ def claim(
 
     Args:
         outputs: All that is written, by what it is, such as ``the run record``; ``-`` is no file.
-        inputs: What is read, and files of runs; a folder stands for the files in it.
+        inputs: What is read, and files of runs.
         force: Whether the user has asked to replace what exists.
         own: Names of outputs that may exist all the same: this command goes on with them.
         makes_folders: Whether folders are made for the outputs.
@@ -158,16 +150,14 @@ def claim(
                 raise UsageError("standard output is closed; name a file with -o")
             continue
         _require_writable(kind, path, makes_folders)
-        place, keys = Path(os.path.realpath(path)), _identity(path)
-        inside = _identity(place.parent) if place.exists() else set()
-        for other in (taken[key] for key in (*keys, *inside) if key in taken):
+        keys = _identity(path)
+        for other in (taken[key] for key in keys if key in taken):
             named = "an input" if str(other) == str(path) else f"an input ({other})"
             raise UsageError(f"{kind} {path} would overwrite {named}; name another file")
-        keys.add(str(place).casefold())  # some file systems do not tell upper from lower case
         for key in keys & claimed.keys():
             raise UsageError(f"{kind} {path} would overwrite {claimed[key]}; name another file")
         claimed.update(dict.fromkeys(keys, kind))
-        if place.exists() and not force and kind not in own:
+        if Path(os.path.realpath(path)).exists() and not force and kind not in own:
             ways = f"add --force to replace it, {otherwise}" if otherwise else _REPLACE
             raise UsageError(f"{kind} {path} exists; name another output, {ways}")
 
@@ -189,8 +179,6 @@ def _require_writable(kind: str, output: str | Path, makes_folders: bool) -> Non
             raise UsageError(f"{named} is a folder; name a file in it")
         if path.exists() and not path.is_file():
             raise UsageError(f"{named} is no ordinary file; name one, or - for standard output")
-        with suppress(FileNotFoundError, NotADirectoryError):
-            _temporary(path).lstat()
         while makes_folders and not folder.exists():
             folder = folder.parent
     except (OSError, ValueError) as error:  # a locked folder, a name too long
@@ -203,11 +191,6 @@ def _require_writable(kind: str, output: str | Path, makes_folders: bool) -> Non
         raise UsageError(f"the folder of {named} cannot be written; name another folder")
     if path.exists() and not os.access(path, os.W_OK):
         raise UsageError(f"{named} is write-protected; name another file")
-
-
-def _temporary(path: Path) -> Path:
-    """Where a file is written before it takes its place."""
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 @contextmanager
@@ -223,7 +206,7 @@ def replaced(path: Path) -> Iterator[Path]:
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _ABANDONED_S:
                 left.unlink()
-    temporary = _temporary(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield temporary
         with temporary.open("rb+") as stream:

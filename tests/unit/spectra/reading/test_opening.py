@@ -76,19 +76,19 @@ REFUSED = (
     ("a.raw", b"\x01\xa1F\0i\0n\0n\0i\0g\0a\0n\0" + bytes(90), "raw data|ThermoRawFileParser"),
 )  # fmt: skip
 BINARY = (
-    ("a.cdf", b"CDF\x01", "netCDF|mzML"),
+    ("a.cdf", b"CDF\x01", "is a binary file"),
     ("a.cdf", b"\x89HDF\r\n\x1a\n", "HDF5|mzML"),
     ("a.pdf", b"%PDF-1.7\n" + bytes(range(256)), "PDF|peaks"),
     ("a.xlsx", b"PK\x03\x04" + b"\x14\0\x06\0[Content_Types].xml xl/workbook.xml", "Excel|CSV"),
     ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "Excel|CSV"),
-    ("a.parquet", b"PAR1\x15\x04", "Parquet|TSV"),
+    ("a.parquet", b"PAR1\x15\x04", "is a binary file"),
     ("a.pickle", b"\x80\x04\x95\x10\0\0\0\0\0\0\0", "pickle|MGF"),
-    ("a.npz", b"\x93NUMPY\x01\0", "NumPy|MGF"),
+    ("a.npz", b"\x93NUMPY\x01\0", "is a binary file"),
     ("a.mgf.zip", b"PK\x03\x04" + b"\x14\0\0\0\x08\0a.mgf", "zip|unpack"),
-    ("a.mgf.zst", b"\x28\xb5\x2f\xfd", "zstd|unpack"),
-    ("a.mgf.7z", b"7z\xbc\xaf\x27\x1c", "7-Zip|unpack"),
-    ("a.mgf.rar", b"Rar!\x1a\x07\0", "RAR|unpack"),
-    ("a.blib", b"SQLite format 3\0", "SQLite database|export"),
+    ("a.mgf.zst", b"\x28\xb5\x2f\xfd", "is a binary file"),
+    ("a.mgf.7z", b"7z\xbc\xaf\x27\x1c", "is a binary file"),
+    ("a.mgf.rar", b"Rar!\x1a\x07\0", "is a binary file"),
+    ("a.blib", b"SQLite format 3\0", "is a binary file"),
 )
 
 
