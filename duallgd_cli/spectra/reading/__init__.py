@@ -95,9 +95,8 @@ def read(
     """Spectra of a file or of standard input (``-``), in the file's order.
 
     The format follows from the content; plain or packed by gzip, xz or bzip2.
-    Every record gives exactly one item, MS1 blocks (``ms_level`` 1) included, those of mzXML before
-    the MS2 scans that they enclose; in place of one in which a file breaks off is one that has a
-    `failure`, which says where.
+    Every record gives exactly one item, MS1 blocks (``ms_level`` 1) included; in place of one in
+    which a file breaks off is one that has a `failure`, which says where.
 
     Args:
         path: File, or ``-``.
@@ -155,7 +154,7 @@ def read(
         elif index == 0:
             raise UnreadableError(f"{name} holds no spectrum, though it looks like {file_format}")
 
-    return parents_first(spectra()) if file_format == "mzxml" else _one_unit_of_time(spectra())
+    return _one_unit_of_time(spectra())
 
 
 def _lines(characters: io.TextIOWrapper) -> Iterator[str]:
@@ -165,26 +164,6 @@ def _lines(characters: io.TextIOWrapper) -> Iterator[str]:
         yield line.rstrip("\r\n")
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
             line = read_line()
-
-
-def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
-    """The items of a file, each MS1 scan before the MS2 scans that name it as theirs.
-
-    In mzXML an MS1 scan may enclose its MS2 scans and is read after them. Other items keep their
-    order. Where the MS1 scans were filtered out of the file, all wait for its end.
-    """
-    waiting: list[Spectrum] = []
-    latest = ""
-    for item in items:
-        if item.ms_level == 1:
-            latest = item.scans
-            yield from (item, *waiting)
-            waiting = []
-        elif waiting or item.metadata.get("precursor_scan", latest) != latest:
-            waiting.append(item)
-        else:
-            yield item
-    yield from waiting
 
 
 def _one_unit_of_time(spectra: Iterator[Spectrum]) -> Iterator[Spectrum]:

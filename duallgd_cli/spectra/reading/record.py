@@ -52,8 +52,6 @@ _NO_COLLISIONS: Final = re.compile(
     r"|\b(?:EAD|ECD|ETD|EDD|EThcD|ETciD|UVPD)(?![a-z])",
     re.IGNORECASE,
 )
-_RUN_FILE: Final = re.compile(r"(.+)\.mzx?ml(?:\.(?:gz|xz|bz2))?", re.IGNORECASE)
-_NATIVE_ID: Final = re.compile(r"\w+=\d+(?:\s+\w+=\d+)*")  # of a scan, by all vendors
 # Missing values that mean something under some key: N/A is no sodium, and Na is.
 _MEANT: Final = frozenset(
     {("ionmode", "-"), ("charge", "-"), ("pepmass", "nan"), ("precursor_mz", "nan")}
@@ -253,7 +251,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
             warnings.append(
                 f"fragments of {clip(mode)}: the networks know those of collisions (CID, HCD)"
             )
-    formula_text = formula_of(recorded, warnings)
+    formula_text, usi = formula_of(recorded, warnings), fields.get("usi", "")
     times = stated.get("retention_time", ())
     retention_time_s = retention_time(times, warnings, assumptions, in_seconds=record.time_in_s)
     order = np.argsort(record.mz, kind="stable")
@@ -271,7 +269,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         precursor_mz=precursor_mz,
         feature_id=fields.get("feature_id", ""),
         scans=fields.get("scans", ""),
-        usi=_usi(fields, source),
+        usi=usi if usi.startswith("mzspec:") else "",
         **ion,
         formula_text=formula_text,
         collision_energy_text=energy,
@@ -324,24 +322,6 @@ def _ionisation_failure(stated: Stated, adduct_text: str, warnings: list[str]) -
     return None
 
 
-def _usi(fields: Mapping[str, str], source: Source) -> str:
-    """The USI that the file states, else that of a scan of a run that is in no repository.
-
-    A scan of Waters, Sciex and ion mobility is told by several numbers, which are all given.
-    """
-    if fields.get("usi", "").startswith("mzspec:"):
-        return fields["usi"]
-    run = _RUN_FILE.fullmatch(PurePath(source.file).name)
-    native = _NATIVE_ID.fullmatch(fields.get("native_id") or fields.get("identifier", ""))
-    if not run or not native:
-        return ""
-    numbers = dict(pair.split("=") for pair in native[0].split())
-    kind, *others = (numbers.keys() - {"controllerType", "controllerNumber"}) or {""}
-    if kind in {"scan", "index"} and not others:
-        return f"mzspec:USI000000:{run[1]}:{kind}:{numbers[kind]}"
-    return f"mzspec:USI000000:{run[1]}:nativeId:{','.join(numbers.values())}"
-
-
 def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None) -> Iterator[str]:
     """What to say of what is read, but not as somebody might think."""
     if ms_level > 2:
@@ -353,7 +333,7 @@ def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None
         text = value.strip()
         is_level = _squeezed(key) == "mslevel" and not is_missing(text)
         if is_level and not (_LEVEL.fullmatch(text) or _TANDEM_LEVEL.fullmatch(text)):
-            yield f"{clip(key)} {quote(text)} is no number and says nothing of the MS level"
+            yield f"{clip(key)} {quote(text)} is no MS level and is left out"
     # 0 and words mean that there is no energy.
     if energy_ev is None and number(energy) != 0 and re.search(r"\d", energy):
         yield (

@@ -7,7 +7,6 @@ from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.ms1 import isotope_pattern
-from duallgd_cli.spectra.reading import parents_first
 from duallgd_cli.spectra.types import ISOTOPES
 from tests.made_spectra import made_spectrum, ms1_peaks
 
@@ -87,25 +86,6 @@ def test_which_ms1_spectra_do_not_count():
         assert [one is not None for one in shown(*items)] == is_shown
     first, second = shown(before, ms1(1, feature_id="7"), after, by="none")
     assert (first, second is None) == (None, False)
-
-
-def test_scans_that_their_ms1_scan_encloses_are_read_after_it():
-    # Number, level, and the number of the scan that encloses it.
-    nested = (
-        (2, 2, "1"),
-        (3, 2, "1"),
-        (1, 1, ""),
-        (5, 2, "4"),
-        (4, 1, ""),
-        (6, 2, "4"),
-        (8, 2, "7"),
-    )
-    scans = [
-        spectrum(at, level, scans=str(number), metadata={"precursor_scan": of} if of else {})
-        for at, (number, level, of) in enumerate(nested)
-    ]
-
-    assert [one.source.index for one in parents_first(scans)] == [2, 0, 1, 4, 3, 5, 6]
 
 
 @pytest.mark.parametrize(

@@ -324,8 +324,8 @@ FORMULA=0.93 :: 0.93 :: ::
 FORMULA=C9H8O4 | MOLECULAR_FORMULA=C8H8O4 :: C9H8O4 :: is used, not molecular_formula C8H8O4 ::
 FORMULA=C9H8O4 | MOLECULAR_FORMULA=H8C9O4 | PRECURSOR_FORMULA=C9H9O4 :: C9H8O4 :: ::
 CHARGE=1+ :: :: ::
-MSLEVEL=two :: :: mslevel 'two' is no number ::
-ms level=centroid | SPECTRUMTYPE=Centroid :: :: ms level 'centroid' is no number ::
+MSLEVEL=two :: :: mslevel 'two' is no MS level ::
+ms level=centroid | SPECTRUMTYPE=Centroid :: :: ms level 'centroid' is no MS level ::
 MSLEVEL=MS/MS | MSTYPE=any :: :: ::
 CHARGE=abc | IONMODE=N :: :: charge 'abc' is not understood ::
 IONMODE=both | CHARGE=1- :: :: ionmode 'both' is not understood ::
