@@ -189,7 +189,7 @@ def numbered_rows(
     if missing:
         shown = clip(", ".join(names)) or "no columns"
         raise UnreadableError(f"{path} has no column {missing[0]}; it has {shown}")
-    refuse_repeated(path, names, set(names) - {""})
+    refuse_repeated(path, names, names, set(names) - {""})
     for line in lines:
         if line.fault:
             raise UnreadableError(f"{path}, line {line.number}: {line.fault}")
@@ -197,8 +197,25 @@ def numbered_rows(
         yield line.number, {name: bare(cell) for name, cell in cells if name}
 
 
-def refuse_repeated(path: Path, names: Sequence[str], needed: Collection[str]) -> None:
+def column(path: Path, written: Sequence[str], likely: Sequence[str]) -> int | None:
+    """Place of the first of some likely columns, as `plain` gives their names; None for none.
+
+    Raises:
+        UnreadableError: The table has it twice.
+    """
+    names = [plain(name) for name in written]
+    name = next((name for name in likely if name in names), None)
+    if name is None:
+        return None
+    refuse_repeated(path, written, names, {name})
+    return names.index(name)
+
+
+def refuse_repeated(
+    path: Path | str, written: Sequence[str], names: Sequence[str], needed: Collection[str]
+) -> None:
     """Refuse (UnreadableError) a table that has a column twice which is needed."""
     twice = next((name for name in names if name in needed and names.count(name) > 1), None)
     if twice is not None:
-        raise UnreadableError(f"{path} has two columns {quote(twice)}; rename or remove one")
+        name = quote(written[names.index(twice)])
+        raise UnreadableError(f"{path} has two columns {name}; rename or remove one")

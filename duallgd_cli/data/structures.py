@@ -30,7 +30,7 @@ from duallgd_cli.errors import MoleculeError, UnreadableError, clip, quote
 from duallgd_cli.files import DAMAGED, damaged, open_text, sha256, unpacked_name
 from duallgd_cli.runtime import available_cores, in_order
 from duallgd_cli.spectra.reading.record import canonical, is_missing
-from duallgd_cli.tables import Line, bare, plain, refuse_repeated, table_lines
+from duallgd_cli.tables import Line, bare, column, plain, table_lines
 
 _LONGEST_BLOCK: Final = 100_000  # characters of an SDF's atoms and bonds: some 1,000 of each
 ON_HOLDOUT: Final = "on the hold-out list"
@@ -268,14 +268,11 @@ def read_rows(source: Path) -> Iterator[StructureRow]:
 def _table_rows(source: Path) -> Iterator[StructureRow]:
     lines = table_lines(source, {*_SMILES, *_INCHI})
     written = next(lines, Line(1, ())).cells
-    names = [plain(name) for name in written]
     smiles, inchi = (_structures(source, written, usual) for usual in (_SMILES, _INCHI))
     if smiles is None and inchi is None:
         shown = clip(", ".join(written)) or "no columns"
         raise UnreadableError(f"{source} has no column smiles or inchi; it has {shown}")
-    used = [next((names.index(name) for name in which if name in names), None) for which in _ABOUT]
-    for which in _ABOUT:
-        refuse_repeated(source, names, [name for name in which if name in names][:1])
+    used = [column(source, written, which) for which in _ABOUT]
     for line in lines:
         name, feature_id, fold = ("" if at is None else bare(line.cells[at]) for at in used)
         text = "" if smiles is None else line.cells[smiles]
@@ -290,10 +287,8 @@ def _structures(source: Path, written: Sequence[str], usual: Sequence[str]) -> i
     There may be several that are likely, of which none is the usual one: they are refused.
     """
     names, what = [plain(name) for name in written], usual[0]
-    for name in usual:
-        if name in names:
-            refuse_repeated(source, names, [name])
-            return names.index(name)
+    if (at := column(source, written, usual)) is not None:
+        return at
     is_likely = [what in name and not re.search(_UNLIKELY[what], name) for name in names]
     if sum(is_likely) > 1:
         shown = clip(", ".join(compress(written, is_likely)))

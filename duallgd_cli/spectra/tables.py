@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,7 +23,7 @@ from duallgd_cli.files import DAMAGED, damaged, open_text
 from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.reading.record import compound_name, is_missing
 from duallgd_cli.spectra.types import LINKED, OPTION, TABLE, Feature, Spectrum
-from duallgd_cli.tables import Line, bare, lines_of, plain, table_lines
+from duallgd_cli.tables import Line, bare, column, lines_of, plain, refuse_repeated, table_lines
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +68,8 @@ def read_table(path: str) -> dict[str, Rows]:
 
     Raises:
         MissingInputError: There is no such file.
-        UnreadableError: It is empty or no text.
-        UsageError: It has no identifier or no formula column, or two columns of one name.
+        UnreadableError: It is empty or no text, or has two columns of one name.
+        UsageError: It has no identifier or no formula column.
     """
     lines = table_lines(Path(path), {*_IDENTIFIERS, *_FORMULAS})
     written = next(lines, Line(1, ())).cells
@@ -87,10 +88,7 @@ def read_table(path: str) -> dict[str, Rows]:
             f"{', '.join(known)}"
         )
     kept = [*identifiers, formula, *numbered, *_ION_NAMES, *_SCORES, *_RANKS, _FDR]
-    twice = next((name for name in kept if name and header.count(name) > 1), None)
-    if twice is not None:
-        name = quote(written[header.index(twice)])
-        raise UsageError(f"{path} has two columns {name}; rename or remove one")
+    refuse_repeated(path, written, header, set(filter(None, kept)))
     table: list[dict[str, str]] = []
     for line in lines:
         if line.fault:
@@ -106,8 +104,8 @@ def read_table(path: str) -> dict[str, Rows]:
         formulas = [text for text in named if not is_missing(text)]
         weights = _weights(cells, len(formulas), *score)
         rows = [TableRow(text, adduct, w) for text, w in zip(formulas, weights, strict=True)]
-        for column, by_name in zip(identifiers, by_column.values(), strict=True):
-            for name in _cell_names(cells.get(column, "")):
+        for identifier, by_name in zip(identifiers, by_column.values(), strict=True):
+            for name in _cell_names(cells.get(identifier, "")):
                 by_name.setdefault(name, []).extend(rows)
     return by_column
 
@@ -269,16 +267,9 @@ class FeatureTable:
         self._name, self._guess = path.name, ""  # what was guessed of it
         self.before, (names, *lines) = _read(path)
         header = [plain(name) for name in names]
+        first = partial(column, path, names)
         kept = [at for at, name in enumerate(names) if not name.startswith(_OURS)]
         self.columns = [names[at] for at in kept]
-
-        def first(likely: Sequence[str]) -> int | None:
-            at = next((header.index(name) for name in likely if name in header), None)
-            if at is not None and header.count(header[at]) > 1:
-                raise UnreadableError(
-                    f"{path} has two columns {quote(names[at])}; rename or remove one"
-                )
-            return at
 
         mz, rt, adduct, mass = first(_MZ), first(_RT), first(_ADDUCTS), first(_MASSES)
         if _OF_METABOSCAPE in header:
@@ -297,7 +288,7 @@ class FeatureTable:
         first_of: dict[tuple[object, ...], int] = {}
         for place, cells in enumerate(lines):
             ion_mz, time, neutral = (
-                None if column is None else _number(cells[column]) for column in (mz, rt, mass)
+                None if at is None else _number(cells[at]) for at in (mz, rt, mass)
             )
             text = "" if adduct is None else cells[adduct].removeprefix("ION=")
             ions = _ions(ion_mz, neutral, "" if is_missing(text) else text)

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from duallgd_cli.errors import Failure, UnreadableError, clip, counted, quote
+from duallgd_cli.errors import Failure, UnreadableError, clip, counted
 from duallgd_cli.spectra.reading.record import (
     ADDUCT,
     LONGEST_LINE,
@@ -24,7 +24,7 @@ from duallgd_cli.spectra.reading.record import (
     Record,
     canonical_key,
 )
-from duallgd_cli.tables import Line, lines_of
+from duallgd_cli.tables import Line, lines_of, refuse_repeated
 
 COST: Final = 300  # characters that a spectrum or an attribute takes the place of
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
@@ -389,9 +389,7 @@ def table_records(lines: Iterable[str]) -> Iterator[Record]:
     """
     rows = lines_of(iter(lines), "\t;,", {"mzs", "intensities"})
     names = [cell.lower() for cell in next(rows, Line(1, ())).cells]
-    twice = next((name for name in names if name and names.count(name) > 1), None)
-    if twice is not None:
-        raise UnreadableError(f"the table has two columns {quote(twice)}; rename or remove one")
+    refuse_repeated("the table", names, names, set(names) - {""})
     if not {"mzs", "intensities"} <= set(names):
         raise UnreadableError("the table names no columns mzs and intensities in its first line")
     for row in rows:

@@ -234,7 +234,7 @@ def test_a_table_goes_before_the_spectrum_which_keeps_what_the_table_does_not_kn
         ("a,b\n1,2\n", UsageError, "no identifier column among a, b"),
         ("id,b\n1,2\n", UsageError, "no formula column among id, b"),
         ("id\0,formula", UnreadableError, "is a binary file"),
-        ("id,formula,Formula\n7,C9H8O4,CH4\n", UsageError, "two columns 'formula'; rename or"),
+        ("id,formula,Formula\n7,C9H8O4,CH4\n", UnreadableError, "two columns 'formula'; rename or"),
     ],
 )
 def test_a_bad_table_is_refused_with_what_was_found(tmp_path, text, error, message):

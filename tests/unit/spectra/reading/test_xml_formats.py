@@ -117,8 +117,10 @@ LEVELS = (
     (NOT + MSN, True, 2, NO_LEVEL),
     (cv("MS:1000511", "ms level", 3), True, 3, "an MS3 spectrum is read as if"),
     (cv("MS:1000511", "ms level", "nan"), True, 2, ""),
-    *((cv("MS:1000511", "ms level", one), True, 2, f"'{one}' is no MS level and is left out")
-      for one in ("2e999", "-2e999")),
+    *(
+        (cv("MS:1000511", "ms level", one), True, 2, f"'{one}' is no MS level and is left out")
+        for one in ("2e999", "-2e999")
+    ),
 )
 ENERGIES = {
     "30.0": cv("MS:1000045", "collision energy", 30),
