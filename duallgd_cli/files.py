@@ -35,8 +35,8 @@ _PACKED: Final[dict[str, tuple[bytes, Callable[..., Any]]]] = {
     ".bz2": (b"BZh", bz2.open),
 }
 PACKED_ENDINGS: Final = frozenset(_PACKED)
-# What a laboratory may name by mistake, by its first bytes; and what to do. All else that is no text
-# is a binary file.
+# What a laboratory may name by mistake, by its first bytes; and what to do. All else that is no
+# text is a binary file.
 _FOREIGN: Final = (
     (b"%PDF-", "a PDF document; ask its authors for the peaks, or type them as MGF"),
     (b"\x89HDF\r\n\x1a\n", "HDF5 data (mzMLb, mz5, netCDF 4 and others); convert them to mzML"),

@@ -4,7 +4,6 @@ Fragments of unit resolution tell no formulas apart, and nothing is calibrated f
 spectrum is refused. Rounded m/z of an accurate instrument widen the tolerances.
 """
 
-import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,13 +13,7 @@ from numpy.typing import NDArray
 from duallgd_cli.config import require, require_range
 from duallgd_cli.errors import Failure, counted, quote
 from duallgd_cli.spectra.ms1 import charge_of
-from duallgd_cli.spectra.reading.record import (
-    INSTRUMENT,
-    PRECURSOR,
-    canonical,
-    first,
-    instrument_class,
-)
+from duallgd_cli.spectra.reading.record import INSTRUMENT, canonical, instrument_class
 from duallgd_cli.spectra.types import HIGHEST_MZ, UNIT_RESOLUTION, Spectrum
 
 _FAINTEST: Final = 1e-12  # relative to the base peak, beyond any detector: as good as zero
@@ -31,8 +24,7 @@ _ACCURATE: Final = 4
 _NO_CHANCE: Final = 6
 _MOST_ROUNDED: Final = 2  # decimals; three are as good as the tolerances
 _FLOAT32: Final = 1e-7  # relative error of a number kept in 32 bits
-_LONGEST: Final = 200  # characters of a text that holds a number
-_NUMBER: Final = re.compile(r"\d+(?:[.,](\d*))?")
+_LONGEST: Final = 200  # characters of a text that names an instrument
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +153,8 @@ def precursor_decimals(spectrum: Spectrum) -> int | None:
     mz = spectrum.precursor_mz
     if mz is None:
         return None
-    decimals, written = _decimals(np.array([mz])), None
-    for match in _NUMBER.finditer(first(canonical(spectrum.metadata), PRECURSOR)[:_LONGEST]):
-        if written is None and float(match[0].replace(",", ".")) == mz:
-            written = len(match[1] or "")
+    decimals, text = _decimals(np.array([mz])), spectrum.precursor_text
+    written = len(text.partition(".")[2]) if text and float(text) == mz else None
     if written is not None and written <= _MOST_ROUNDED:
         return written
     if decimals != _MOST_ROUNDED:

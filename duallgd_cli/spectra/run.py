@@ -28,7 +28,7 @@ from duallgd_cli.spectra.ms1 import (
     with_isotopes,
 )
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
-from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, canonical_key
+from duallgd_cli.spectra.reading.record import canonical
 from duallgd_cli.spectra.types import Feature, Spectrum
 
 logger = logging.getLogger(__name__)
@@ -256,14 +256,14 @@ def _feature(group: Group, name: str) -> Feature:
     for scan in group.scans:
         mode = canonical(scan.metadata).get("fragmentation_mode", "")
         by_energy[scan.collision_energy_text, mode, scan.instrument].append(scan)
-    # A precursor m/z that is written in the file, so that its decimals say how exact it is.
+    # A precursor m/z that stands in the file, as it is written there.
     in_order = [scan for alike in by_energy.values() for scan in alike]
     by_mz = sorted(in_order, key=lambda one: (one.precursor_mz, one.retention_time_s))
     middle = by_mz[(len(by_mz) - 1) // 2]
-    precursor = {k: v for k, v in middle.metadata.items() if canonical_key(k) in PRECURSOR}
     of_ion: dict[str, Any] = {
         "feature_id": name,
         "precursor_mz": middle.precursor_mz,
+        "precursor_text": middle.precursor_text,
         "charge": next((one.charge for one in in_order if one.charge), 0),
         "polarity": in_order[0].polarity,
     }
@@ -278,13 +278,11 @@ def _feature(group: Group, name: str) -> Feature:
     spectra = []
     for alike in by_energy.values():
         merged = consensus(alike)
-        others = {k: v for k, v in merged.metadata.items() if canonical_key(k) not in PRECURSOR}
         energy, instrument = merged.collision_energy_text, merged.instrument
         merged = replace(
             merged.warned(group.remark),
             **of_ion,
             retention_time_s=round(group.ion.rt_s, 3),
-            metadata=others | precursor,
             collision_energy_ev=collision_energy_ev(energy, middle.precursor_mz, instrument),
             assumptions=tuple(dict.fromkeys(said for one in alike for said in one.assumptions)),
             merged=tuple(

@@ -82,6 +82,7 @@ class Spectrum:
     mz: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,), ascending
     intensity: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # (P,)
     precursor_mz: float | None = None
+    precursor_text: str = ""  # the same as the file writes it, whose decimals say how exact it is
     feature_id: str = ""  # FEATURE_ID of the file
     compound_id: str = ""  # what features of one molecule share
     answered_by: str = ""  # the feature, with its ion, that answers for its compound

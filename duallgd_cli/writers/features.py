@@ -3,7 +3,6 @@
 The MGF is read as the run is: `predict` gives the same candidates of both.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from duallgd_cli.errors import Failure, UnreadableError, counted
 from duallgd_cli.files import STANDARD_STREAM, claim, write_atomically
 from duallgd_cli.results import Prediction, references, sentences
 from duallgd_cli.spectra.features import GroupBy, Inputs
-from duallgd_cli.spectra.reading.record import PRECURSOR, canonical, first
 from duallgd_cli.spectra.run import FeatureSettings
 from duallgd_cli.spectra.tables import FeatureTable
 from duallgd_cli.spectra.types import Feature, Spectrum
@@ -40,7 +38,6 @@ _NO_SPECTRUM: Final = {
 _MOST_PARTS: Final = 5
 _MOST_REASONS: Final = 3
 _LIKELY: Final = 0.5  # least probability of a part in the table of features
-_NUMBER: Final = re.compile(r"\d+(?:\.\d*)?")
 _MODES: Final = {1: "positive", -1: "negative", 0: ""}
 
 
@@ -99,14 +96,14 @@ def table_path(output: str) -> str:
 
 def _block(spectrum: Spectrum) -> str:
     """An MGF record; numbers are as exact as they are in memory."""
-    time, charge = spectrum.retention_time_s, spectrum.charge
+    time, charge, mz = spectrum.retention_time_s, spectrum.charge, spectrum.precursor_mz
     scans = [one.scans or str(one.source.index) for one in spectrum.merged]
     fields = {
         "FEATURE_ID": spectrum.feature_id,
         "COMPOUND_ID": spectrum.compound_id,
         "ANSWERED_BY": spectrum.answered_by,
         "ION_PROBABILITIES": ", ".join(f"{name} {share:.4g}" for name, share in spectrum.adducts),
-        "PEPMASS": _precursor(spectrum),
+        "PEPMASS": spectrum.precursor_text or ("" if mz is None else repr(float(mz))),
         "CHARGE": f"{abs(charge)}{'+' if charge > 0 else '-'}" if charge else "",
         "IONMODE": _MODES[spectrum.polarity],
         "ADDUCT": spectrum.adduct_text,
@@ -128,15 +125,6 @@ def _block(spectrum: Spectrum) -> str:
         "END IONS",
     ]
     return "\n".join(lines) + "\n\n"
-
-
-def _precursor(spectrum: Spectrum) -> str:
-    """The precursor m/z as its file has it, whose decimals say how exact it is."""
-    mz = spectrum.precursor_mz
-    if mz is None:
-        return ""
-    written = _NUMBER.findall(first(canonical(spectrum.metadata), PRECURSOR))
-    return next((text for text in written if float(text) == mz), repr(float(mz)))
 
 
 def _row(feature: Feature) -> dict[str, object]:

@@ -139,8 +139,9 @@ _TOF: Final = re.compile(
     r"\b65[2-6]\d\b",
     re.IGNORECASE,
 )
+_NUMBER: Final = re.compile(r"\d+(?:[.,]\d*)?")
 _OF_IONISATION: Final = ("ionization", "ion", "ionmode", "instrument_type", "instrument")
-_LONGEST: Final = 200  # characters of a text on ionisation
+_LONGEST: Final = 200  # characters of a text on ionisation, and of one that holds a number
 _SOFT: Final = re.compile(
     r"esi|apci|appi|maldi|dart|electrospray|spray|nsi|atmospheric|\blc\b", re.IGNORECASE
 )
@@ -267,6 +268,7 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         mz=record.mz[order],
         intensity=record.intensity[order],
         precursor_mz=precursor_mz,
+        precursor_text=_as_written(first(fields, PRECURSOR), precursor_mz),
         feature_id=fields.get("feature_id", ""),
         scans=fields.get("scans", ""),
         usi=usi if usi.startswith("mzspec:") else "",
@@ -320,6 +322,12 @@ def _ionisation_failure(stated: Stated, adduct_text: str, warnings: list[str]) -
             "probabilities are not calibrated for it"
         )
     return None
+
+
+def _as_written(text: str, mz: float | None) -> str:
+    """A precursor m/z as the text of its field has it, with a point; "" where it is not there."""
+    numbers = (found.replace(",", ".") for found in _NUMBER.findall(text[:_LONGEST]))
+    return next((found for found in numbers if float(found) == mz), "")
 
 
 def _remarks(record: Record, ms_level: int, energy: str, energy_ev: float | None) -> Iterator[str]:
