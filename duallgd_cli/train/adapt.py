@@ -115,11 +115,16 @@ def adapt(
     }
     record = {**checkpoint.record, "adapted": described}
     save(out, replace(checkpoint, record=record), torch.float16, short_codes=True)
-    listed = TrainingHashes.of([key.decode() for key in spectra.molecules.inchikey.tolist()])
-    before = weights.with_suffix(HASHES_ENDING)
+    before, after = (path.with_suffix(HASHES_ENDING) for path in (weights, out))
     if before.is_file():
-        listed = listed.joined(TrainingHashes.read(before))
-    listed.write(out.with_suffix(HASHES_ENDING))
+        own = TrainingHashes.of([key.decode() for key in spectra.molecules.inchikey.tolist()])
+        TrainingHashes.read(before).joined(own).write(after)
+    else:  # a list of the standards alone would call all other training molecules new
+        after.unlink(missing_ok=True)
+        shows.say(
+            f"there is no list of training molecules {before}, so none is written of {out} and "
+            "evaluations will not check overlap; copy it there and adapt again to have one"
+        )
     shows.say(f"{counted(len(fresh), 'molecule')} more in {out}")
 
 

@@ -1,5 +1,7 @@
 """Weights that get to know a laboratory's own standards."""
 
+import shutil
+
 import pytest
 
 from duallgd_cli.checkpoint.format import load
@@ -76,6 +78,20 @@ def test_weights_get_to_know_standards(whole, tmp_path, monkeypatch):
     assert "confidence fitted to 12 molecules, cross-validated: top-1 " in " ".join(lines)
     assert TrainingHashes.read(tmp_path / "mine.train.hashes").contains(sorted(new)).all()
     assert set(load_model(made, cpu()).known) >= new
+
+
+@pytest.mark.slow
+def test_weights_without_a_list_of_training_molecules_get_none_and_that_is_said(whole, tmp_path):
+    start, made, lines = tmp_path / "copied.safetensors", tmp_path / "mine.safetensors", []
+    shutil.copy(whole / "duallgd.safetensors", start)
+    (tmp_path / "mine.train.hashes").write_text("of earlier weights of that name")
+
+    adapt(standards(tmp_path / "mine.tsv", PHENOLS), start, made, cpu(), told(lines))
+
+    assert made.is_file()
+    assert not (tmp_path / "mine.train.hashes").exists()
+    said = f"no list of training molecules {tmp_path / 'copied.train.hashes'}, so none is written"
+    assert said in " ".join(lines)
 
 
 @pytest.mark.slow
