@@ -331,31 +331,50 @@ def fit_weights_file(
     out: Path,
     *,
     keep_ranking: bool = False,
-    drawn_by: Path | None = None,
 ) -> tuple[RankingModel, Validation]:
     """Fit the ranking of a weights file on runs that were made with it, into another such file.
 
-    The runs, by outputs or journals, have different numbers of samples and steps, so that
-    confidence holds for these. With a database they give the ranking of its structures, else that
-    of drawn ones. Of a run that was stopped, what is there counts. The table of the truth has an
-    identifier and an inchikey for every spectrum; with a column smiles, candidates that are like
-    the truth count a little too. With `keep_ranking` the order of candidates stays as it is. The
-    runs may be those of `drawn_by`, the same weights with another ranking.
-
-    Returns:
-        The ranking as stored in the new file, and how well it holds, cross-validated by molecule.
+    The runs are outputs or journals; of one that was stopped, what is there counts. See
+    `fit_checkpoint`, which also says what comes back, and `truths_of` for the table of the truth.
 
     Raises:
         UsageError: Runs, weights and truth do not belong together, or lack what is asked of them.
     """
-    checkpoint = load(weights)
-    truths, digest = truths_of(truth), sha256(drawn_by or weights)
+    truths, digest = truths_of(truth), sha256(weights)
     finished = [read([path], partial=True) for path in runs]
     for path, run in zip(runs, finished, strict=True):
         if run.header.model.get("sha256") != digest:
             raise UsageError(
-                f"{path} was predicted with other weights than {drawn_by or weights}; predict again"
+                f"{path} was predicted with other weights than {weights}; predict again"
             )
+    fitted, ranking, validation = fit_checkpoint(
+        load(weights), finished, truths, keep_ranking=keep_ranking
+    )
+    save(out, fitted, torch.float16, short_codes=True)
+    return ranking, validation
+
+
+def fit_checkpoint(
+    checkpoint: Checkpoint,
+    finished: Sequence[FinishedRun],
+    truths: Mapping[str, Mapping[str, str]],
+    *,
+    keep_ranking: bool = False,
+) -> tuple[Checkpoint, RankingModel, Validation]:
+    """Fit the ranking of a network on runs that were made with it.
+
+    The runs have different numbers of samples and steps, so that confidence holds for these. With a
+    database they give the ranking of its structures, else that of drawn ones. Where the truth has
+    SMILES, candidates that are like it count a little too. With `keep_ranking` the order of
+    candidates stays as it is.
+
+    Returns:
+        The network with its ranking, the ranking, and how well it holds, cross-validated by
+        molecule.
+
+    Raises:
+        UsageError: Runs and truth do not belong together, or lack what is asked of them.
+    """
     searched = {DATABASES in run.header.settings for run in finished}
     if len(searched) > 1:
         raise UsageError("some of the runs had a database and some had none; fit one at a time")
@@ -371,8 +390,7 @@ def fit_weights_file(
     kept = checkpoint.record.get(name, {}) if keep_ranking else {}
     record = {**checkpoint.record, name: record_of(validation, kept)}
     changes: dict[str, Any] = {"record": record, kind: dump(ranking)}
-    save(out, replace(checkpoint, **changes), torch.float16, short_codes=True)
-    return ranking, validation
+    return replace(checkpoint, **changes), ranking, validation
 
 
 def record_of(validation: Validation, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -450,14 +468,16 @@ def truth_of(truths: Mapping[str, Mapping[str, str]], feature: FeatureResult) ->
     return truths[name]
 
 
-def truths_of(path: Path) -> dict[str, dict[str, str]]:
-    """InChIKey and SMILES of every row, "" where there is none, by identifier."""
+def truths_of(*paths: Path) -> dict[str, dict[str, str]]:
+    """InChIKey and SMILES of every row of tables, "" where there is none, by identifier."""
     truths: dict[str, dict[str, str]] = {}
-    for row in table_rows(path, required=("identifier", "inchikey")):
-        name = row["identifier"]
-        known = {column: row.get(column, "") for column in ("inchikey", "smiles")}
-        if truths.setdefault(name, known) != known:
-            raise UsageError(
-                f"{quote(name)} stands twice with different structures in truth {path}; remove one"
-            )
+    for path in paths:
+        for row in table_rows(path, required=("identifier", "inchikey")):
+            name = row["identifier"]
+            known = {column: row.get(column, "") for column in ("inchikey", "smiles")}
+            if truths.setdefault(name, known) != known:
+                raise UsageError(
+                    f"{quote(name)} stands twice with different structures in truth {path}; "
+                    "remove one"
+                )
     return truths

@@ -19,7 +19,6 @@ from duallgd_cli.chem.building_blocks import OPEN, BuildingBlocks
 from duallgd_cli.data.prepared import join, load_spectra
 from duallgd_cli.data.spectra import gather_spectra, prepare_spectra
 from duallgd_cli.errors import UnreadableError, WeightsError, counted
-from duallgd_cli.evaluate.calibrate import fit_weights_file
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.files import sha256
 from duallgd_cli.predict.settings import PredictSettings
@@ -27,7 +26,7 @@ from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.sources.collection import Collection, known_molecules
 from duallgd_cli.train.encoder import known_spectra
 from duallgd_cli.train.recipe import HASHES_ENDING, LARGEST_TEMPLATE
-from duallgd_cli.train.run import Displays, predict_known
+from duallgd_cli.train.run import Displays, fit_known, predict_known
 from duallgd_cli.train.settings import DrawSettings
 
 FEWEST_SPECTRA: Final = 20
@@ -83,18 +82,16 @@ def adapt(
             f"{ENOUGH_FOR_RANKING} for the ranking"
         )
     else:  # the standards are drawn as if they were unknown
-        keep, fitted = len(fresh) < ENOUGH_FOR_RANKING, work / "fitted.safetensors"
-        predictions, truth = predict_known(
+        keep = len(fresh) < ENOUGH_FOR_RANKING
+        predict_known(
             table, "train", weights, work / "drawn", draw or DrawSettings(),
             PredictSettings(seed=seed), runtime, shows,
         )  # fmt: skip
-        _, held = fit_weights_file(weights, [predictions], truth, fitted, keep_ranking=keep)
+        checkpoint, held = fit_known(checkpoint, [work / "drawn"], keep_ranking=keep)
         shows.say(
             f"{'confidence' if keep else 'ranking and confidence'} fitted to {len(fresh)} "
             f"molecules, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}"
         )
-        own = load(fitted)
-        checkpoint = replace(checkpoint, ranking=own.ranking, record=own.record)
     if len(fresh):
         with shows.counting("molecules cut into building blocks") as advance:
             added = known_molecules(fresh, LARGEST_TEMPLATE, None, advance, available_cores())

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,15 @@ from duallgd_cli.data.prepared import load_decoys, load_molecules, load_spectra
 from duallgd_cli.errors import DuallgdError, InterruptedRunError, UnreadableError, UsageError
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime, available_cores
-from duallgd_cli.train.run import Displays, both_parts, predict_known, run_training
+from duallgd_cli.train.run import (
+    PREDICTIONS,
+    TRUTH,
+    Displays,
+    both_parts,
+    fit_known,
+    predict_known,
+    run_training,
+)
 from duallgd_cli.train.settings import DrawSettings, RecipeSettings, RunSettings
 from duallgd_cli.train.trainer import MODEL, process_group, sum_over_ranks
 
@@ -40,7 +48,6 @@ _COSTS: Final = "cost.json"
 _HELD_OUT: Final = "held-out.keys"
 _TABLE: Final = "measured.tsv"
 _SIMULATOR: Final = "simulator.safetensors"
-_PREDICTIONS: Final = "predictions.csv"  # of a run of `predict_known`
 _LOOK_AGAIN_S: Final = 0.2
 _NEARLY_FULL_BYTES: Final = 1 << 20
 
@@ -236,8 +243,8 @@ def _hashes(run: RecipeRun) -> None:
 
 def _draw(
     run: RecipeRun, weights: str, out: str, draw: DrawSettings, share: float | None = None
-) -> tuple[Path, Path]:
-    """Predict fold val, by a belief in a database that holds its molecules; also the truth."""
+) -> None:
+    """Predict fold val into a folder, by a belief in a database that holds its molecules."""
     from duallgd_cli.predict.settings import PredictSettings
 
     databases, prediction = list[Path](), PredictSettings(seed=run.settings.seed)
@@ -245,31 +252,34 @@ def _draw(
         databases = [*run.inputs(*run.settings.structures), run.out / _TABLE]
         sampling = replace(prediction.sampling, database_share=share)
         prediction = replace(prediction, sampling=sampling)
-    return predict_known(
+    predict_known(
         run.out / _TABLE, "val", run.out / f"{weights}.safetensors", run.out / out, draw,
         prediction, run.runtime, run.shows, run.out / HASHES, databases,
     )  # fmt: skip
 
 
-def _fit(run: RecipeRun, old: str, drawn_by: str, runs: Sequence[Path], new: str) -> None:
-    """Fit the ranking of weights on runs of fold val, or where it is fitted its probabilities."""
-    from duallgd_cli.evaluate.calibrate import fit_weights_file
-
-    before, after, drawn = (run.out / f"{name}.safetensors" for name in (old, new, drawn_by))
-    truth, keeps = runs[0].parent / "truth.tsv", old != drawn_by
-    _, held = fit_weights_file(before, runs, truth, after, keep_ranking=keeps, drawn_by=drawn)
+def _fit(run: RecipeRun, old: str, new: str, *draws: str, keep_ranking: bool = False) -> None:
+    """Fit the ranking of weights on draws of fold val, or where it is fitted its probabilities."""
+    before, folders = load(run.out / f"{old}.safetensors"), [run.out / draw for draw in draws]
+    fitted, held = fit_known(before, folders, keep_ranking=keep_ranking)
+    save(run.out / f"{new}.safetensors", fitted, torch.float16, short_codes=True)
     run.shows.say(f"fold val, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}")
 
 
 def _draws(run: RecipeRun) -> None:
     """What ranking and confidence are fitted on."""
-    for place, draw in enumerate(run.settings.draws):
-        _draw(run, "evidence", f"draws/{place}", draw)
+    for folder, draw in zip(_folders(run), run.settings.draws, strict=True):
+        _draw(run, "evidence", folder, draw)
+
+
+def _folders(run: RecipeRun) -> list[str]:
+    """Where the draws are."""
+    return [f"draws/{place}" for place in range(len(run.settings.draws))]
 
 
 def _ranking(run: RecipeRun) -> None:
     """The order of candidates, by the first draws."""
-    _fit(run, "evidence", "evidence", [run.out / "draws" / "0" / _PREDICTIONS], "ranked")
+    _fit(run, "evidence", "ranked", "draws/0")
 
 
 def _database(run: RecipeRun) -> None:
@@ -277,8 +287,8 @@ def _database(run: RecipeRun) -> None:
 
     The truth is among them: confidence is for that case.
     """
-    predictions, _ = _draw(run, "ranked", "chosen", DrawSettings(), share=1.0)
-    _fit(run, "ranked", "ranked", [predictions], "chosen")
+    _draw(run, "ranked", "chosen", DrawSettings(), share=1.0)
+    _fit(run, "ranked", "chosen", "chosen")
 
 
 def _membership(run: RecipeRun) -> None:
@@ -286,17 +296,15 @@ def _membership(run: RecipeRun) -> None:
     from duallgd_cli.evaluate.membership import fit_membership
 
     share = SamplingSettings().database_share
-    predictions, truth = _draw(run, "chosen", "together", run.settings.membership, share)
+    _draw(run, "chosen", "together", run.settings.membership, share)
     before, after = (run.out / f"{name}.safetensors" for name in ("chosen", "member"))
-    fit_membership(before, predictions, truth, after)
+    drawn = run.out / "together"
+    fit_membership(before, drawn / PREDICTIONS, drawn / TRUTH, after)
 
 
 def _confidence(run: RecipeRun) -> None:
     """Probabilities from all draws, whose candidates the ranking orders."""
-    runs = [
-        run.out / "draws" / str(place) / _PREDICTIONS for place in range(len(run.settings.draws))
-    ]
-    _fit(run, "member", "evidence", runs, "fitted")
+    _fit(run, "member", "fitted", *_folders(run), keep_ranking=True)
 
 
 def _card(run: RecipeRun) -> None:

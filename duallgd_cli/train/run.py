@@ -27,10 +27,13 @@ from duallgd_cli.train.settings import DrawSettings, RunSettings
 from duallgd_cli.train.trainer import Run, Task, process_group
 
 if TYPE_CHECKING:
+    from duallgd_cli.evaluate.calibrate import Validation
     from duallgd_cli.predict.settings import PredictSettings
 
 # The part of the network that each stage trains.
 PARTS: Final = {"encoder": "encoder", "decoder": "denoiser"}
+# What `predict_known` leaves in a folder; of `evaluate.run`, which needs chemistry.
+PREDICTIONS, TRUTH = "predictions.csv", "truth.tsv"
 # What a record keeps of the manifests of the data.
 _KEPT: Final = ("kind", "source", "molecules", "spectra", "holdout_keys", "holdout_removed")
 
@@ -172,8 +175,8 @@ def predict_known(
     shows: Displays,
     hashes: Path | None = None,
     databases: Sequence[Path] = (),
-) -> tuple[Path, Path]:
-    """Predict a fold of a table, one spectrum a molecule; the predictions, and the truth.
+) -> None:
+    """Predict a fold of a table into a folder, one spectrum a molecule, for `fit_known`.
 
     What weights were trained on is left out, by the list of hashes or the one beside the weights.
     """
@@ -190,4 +193,16 @@ def predict_known(
     )  # fmt: skip
     with shows.counting(f"spectra of fold {fold}") as advance:
         evaluate(settings, lambda stage, n_spectra, result: advance(n_spectra))
-    return out / "predictions.csv", out / "truth.tsv"
+
+
+def fit_known(
+    checkpoint: Checkpoint, drawn: Sequence[Path], *, keep_ranking: bool = False
+) -> tuple[Checkpoint, "Validation"]:
+    """The network with its ranking fitted on folders of `predict_known`; how well that holds."""
+    from duallgd_cli.evaluate.calibrate import fit_checkpoint, truths_of
+    from duallgd_cli.predict.journal import read
+
+    runs = [read([folder / PREDICTIONS], partial=True) for folder in drawn]
+    truths = truths_of(*(folder / TRUTH for folder in drawn))  # each has the molecules of its limit
+    fitted, _, held = fit_checkpoint(checkpoint, runs, truths, keep_ranking=keep_ranking)
+    return fitted, held

@@ -15,6 +15,7 @@ from duallgd_cli.predict.journal import read
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.train.run import fit_known
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.made_training import small_model
 from tests.stub_model import stub_model
@@ -30,15 +31,19 @@ def folder(tmp_path):
     network, path = small_model(), tmp_path / "w.safetensors"
     record = {"step": 7, "ranking_validation": {"top1": 0.125, "n_spectra": 80.0}}
     save(path, Checkpoint(network.settings, dict(network.state_dict()), record))
-    spectra = mgf(tmp_path / "s.mgf", block(ALANINE), block(ASPIRIN), block(CAFFEINE))
-    settings = PredictSettings(sampling=SamplingSettings(steps=1, samples=20))
-    model = replace(stub_model(), sha256=sha256(path))
-    predict(PredictRequest((str(spectra),), str(tmp_path / "out.csv"), settings=settings), model)
+    predicted(tmp_path, "out.csv", replace(stub_model(), sha256=sha256(path)))
     return tmp_path
 
 
+def predicted(folder, name, model, count=3):
+    """Predictions of the first of the spectra."""
+    spectra = mgf(folder / "s.mgf", *map(block, (ALANINE, ASPIRIN, CAFFEINE)[:count]))
+    settings = PredictSettings(sampling=SamplingSettings(steps=1, samples=20))
+    predict(PredictRequest((str(spectra),), str(folder / name), settings=settings), model)
+
+
 def truth(folder, smiles=("", "", "")):
-    """The table of the three spectra."""
+    """The table of the spectra, by default of all three."""
     rows = (f"s:{row}\t{KEYS[row]}\t{text}\n" for row, text in enumerate(smiles))
     (folder / "truth.tsv").write_text(HEADER + "".join(rows), "utf-8")
     return folder / "truth.tsv"
@@ -76,6 +81,18 @@ def test_a_run_of_other_weights_or_without_a_finished_spectrum_is_refused(folder
     journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
     with pytest.raises(UsageError, match="no finished spectrum"):
         fitted(folder, truth(folder))
+
+
+def test_the_truth_of_a_run_is_its_own(folder):
+    """Of fewer molecules a first run, as the draws of a recipe may be."""
+    for name, count in (("few", 1), ("all", 3)):
+        (folder / name).mkdir()
+        predicted(folder / name, "predictions.csv", stub_model(), count)
+        truth(folder / name, [""] * count)
+
+    fitted, _ = fit_known(load(folder / "w.safetensors"), [folder / "few", folder / "all"])
+
+    assert fitted.ranking["n_spectra"] == 4
 
 
 def test_known_molecules_are_no_candidates_but_where_the_truth_is_one(folder):
