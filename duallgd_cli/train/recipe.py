@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,13 @@ import yaml
 from duallgd_cli.checkpoint.format import load, read_tensors, save, write_tensors
 from duallgd_cli.config import SamplingSettings, merge, parse, read_mapping
 from duallgd_cli.data.prepared import load_decoys, load_molecules, load_spectra
-from duallgd_cli.errors import DuallgdError, InterruptedRunError, UnreadableError, UsageError
+from duallgd_cli.errors import (
+    DuallgdError,
+    InterruptedRunError,
+    MissingInputError,
+    UnreadableError,
+    UsageError,
+)
 from duallgd_cli.files import sha256, write_atomically
 from duallgd_cli.runtime import Runtime, available_cores
 from duallgd_cli.train.run import (
@@ -396,6 +402,7 @@ def follow(run: RecipeRun, until: str = NAMES[-1], first: str | None = None) -> 
     with process_group(run.runtime):
         if not run.runtime.rank:
             _take_up(run, first)
+            _require_starts(run, STAGES[: NAMES.index(until) + 1])
         # All wait for that.
         sum_over_ranks(run.runtime, torch.zeros((), device=run.runtime.device))
         for number, stage in enumerate(STAGES[: NAMES.index(until) + 1], 1):
@@ -428,6 +435,21 @@ def _take_up(run: RecipeRun, first: str | None) -> None:
                 run.shows.say(f"{path} is missing or damaged; it is made again")
                 mark.unlink()
                 break
+
+
+def _require_starts(run: RecipeRun, asked: Sequence[RecipeStage]) -> None:
+    """Refuse to begin what would end hours later, where weights or their list are not there."""
+    waiting = {stage.name for stage in asked if not stage.mark(run.out).is_file()}
+    starts = {"encoder": run.settings.encoder_start, "decoder": run.settings.start}
+    for stage, name in ((stage, name) for stage, name in starts.items() if name):
+        weights = run.base / name
+        needed = {stage: weights, "hashes": weights.with_suffix(HASHES_ENDING)}
+        for path in (path for user, path in needed.items() if user in waiting):
+            if not path.is_file():
+                raise MissingInputError(
+                    f"{path} does not exist; weights that a recipe starts from need their list of "
+                    f"training molecules, NAME{HASHES_ENDING}, beside them"
+                )
 
 
 def _make(run: RecipeRun, stage: RecipeStage, title: str) -> None:

@@ -17,7 +17,13 @@ import yaml
 from duallgd_cli.checkpoint.format import load
 from duallgd_cli.config import dump, merge
 from duallgd_cli.data.prepared import load_molecules, load_spectra, read_manifest
-from duallgd_cli.errors import ConfigError, DuallgdError, InterruptedRunError, UsageError
+from duallgd_cli.errors import (
+    ConfigError,
+    DuallgdError,
+    InterruptedRunError,
+    MissingInputError,
+    UsageError,
+)
 from duallgd_cli.evaluate.leakage import TrainingHashes
 from duallgd_cli.predict.model import load_model
 from duallgd_cli.sources.collection import Collection, known_molecules
@@ -311,6 +317,26 @@ def test_a_recipe_that_makes_no_sense_is_refused(tmp_path, overrides, message):
         recipe_run(tmp_path, overrides)
     with pytest.raises(UsageError, match="no stage is called encode; the stages are spectra, "):
         follow(recipe_run(tmp_path), until="encode")
+
+
+@pytest.mark.parametrize("start", ["start", "encoder_start"])
+def test_weights_to_start_from_and_their_list_are_missed_before_the_first_stage(
+    tmp_path, acting, start
+):
+    done = []
+    acting(done.append)
+    run = recipe_run(tmp_path / "run", SHORT | {start: str(tmp_path / "before.safetensors")})
+    for missing in ("before.safetensors", "before.train.hashes"):
+        with pytest.raises(MissingInputError, match=f"{missing} does not exist; weights that a re"):
+            follow(run)
+        assert done == []
+        (tmp_path / missing).touch()
+
+    follow(run)
+    (tmp_path / "before.safetensors").unlink()  # on another machine, once it was used
+    follow(run)
+
+    assert done == list(NAMES)
 
 
 def test_without_held_out_spectra_the_recipe_says_what_to_do(tmp_path):
