@@ -225,7 +225,13 @@ def read_predictions(path: Path, truth: Row | None = None) -> dict[str, Predicte
         twice = next((rank for rank, times in Counter(ranks).items() if times > 1), None)
         if twice is not None:
             raise UnreadableError(f"{path} has rank {twice:g} twice for {quote(spectrum_id)}")
-        if all(map(isfinite, ranks)):
+        has_rank = [*map(isfinite, ranks)]
+        if any(has_rank) and not all(has_rank):
+            raise UnreadableError(
+                f"{path} has rows of {quote(spectrum_id)} with a rank and others without; give "
+                "each of them its rank, or none to any"
+            )
+        if any(has_rank):
             best = [best[place] for place in np.argsort(ranks)]
         predicted[spectrum_id] = Predicted(
             smiles=tuple(row["smiles"] for row in best),

@@ -154,6 +154,11 @@ TWO = r"2 spectra named '7'; .*a different identifier"
         ("7,f,0,,1,CCO,ok,0\n7,f,1,,,,no_peaks,1\n", UsageError, TWO),  # two of one title
         ("a,f,0,,1,CCO,,\na,f,0,,1,COC,,\n", UnreadableError, "rank 1 twice for 'a'"),
         ("a,f,0,,first,CCO,,\n", UnreadableError, "rank 'first' for 'a'"),
+        (
+            "a,f,0,,2,CCO,,\na,f,0,,1,CCC,,\na,f,0,,,CCN,,\n",
+            UnreadableError,
+            "rows of 'a' with a rank and others without; give each",
+        ),
     ],
 )
 def test_ambiguous_predictions_are_refused(write, rows, error, message):
