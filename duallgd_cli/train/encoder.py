@@ -85,13 +85,14 @@ class Isomers:
         Molecules are element counts, (B, N_ELEMENTS), and first blocks, (B,). Rows of structures
         come with the number of the molecule that each is an isomer of, ascending; both int64 (I,).
         """
-        mass = (counts @ np.array(MASSES_DA))[:, None]
+        mass = counts @ np.array(MASSES_DA)
         first, end = (self.mass.searchsorted(mass + sign * _SAME_MASS_DA) for sign in (-1, 1))
-        n, place = end - first, np.arange(most)
-        at_random = (generator.random((len(keys), most)) * n).astype(np.int64)
-        chosen = first + np.where(n > most, at_random, place)
-        owner, column = np.nonzero(place < n)
-        isomer = self.rows[chosen[owner, column]]
+        chosen = [
+            begin + (generator.choice(n, most, replace=False) if n > most else np.arange(n))
+            for begin, n in zip(first.tolist(), (end - first).tolist(), strict=True)
+        ]
+        owner = np.repeat(np.arange(len(keys)), [len(places) for places in chosen])
+        isomer = self.rows[np.concatenate(chosen)]
         differs = self.molecules.inchikey[isomer] != keys[owner]
         return torch.from_numpy(isomer[differs]), torch.from_numpy(owner[differs])
 

@@ -127,13 +127,15 @@ def test_figures_are_those_of_the_threshold_that_serves_best():
 def test_isomers_have_the_formula_and_are_other_molecules(structures):
     known, rows = module.Isomers(structures), np.array([0, 4, 6, 0])
 
-    for most in (1, 2, 50):
+    for most in (1, 2, 3, 50):
         own = structures.atom_counts[rows], structures.inchikey[rows]
         isomer, owner = known.draw(*own, most, np.random.default_rng(most))
 
         assert (structures.atom_counts[isomer] == structures.atom_counts[rows][owner]).all()
         assert (isomer.numpy() != rows[owner]).all()
         assert (torch.bincount(owner, minlength=4) <= most).all()
+        assert len(set(zip(owner.tolist(), isomer.tolist(), strict=True))) == len(owner)
+        assert owner.tolist() == sorted(owner.tolist())
     pairs = sorted(zip(owner.tolist(), isomer.tolist(), strict=True))
     assert pairs == [(0, 1), (0, 2), (0, 3), (1, 5), (3, 1), (3, 2), (3, 3)]  # ethanol has none
 
