@@ -21,6 +21,7 @@ from duallgd_cli.evaluate.tables import (
     EvaluationInputs,
     choose,
     massspecgym,
+    rows_of,
     truths_of,
     write_truth,
     write_unlabelled,
@@ -85,8 +86,10 @@ def inputs_of(settings: EvaluateSettings) -> EvaluationInputs:
         source, fold = massspecgym(), fold or "test"
     if source is None or (benchmark is not None and settings.truth is not None):
         raise UsageError("give --benchmark, or --predictions with either --truth or --benchmark")
-    rows = table_rows(source, ("smiles",) if benchmark is None else _LABELLED)
-    listed = truths_of(rows, fold, source.name)
+    needed = ("smiles",) if benchmark is None else _LABELLED
+    what = "the truth" if benchmark is None else "a benchmark"
+    sentence = f"{what} is a table with the columns {', '.join(('identifier', *needed))}"
+    listed = truths_of(rows_of(source, needed, sentence), fold, source.name)
     return EvaluationInputs(
         source=source,
         fold=fold,

@@ -7,7 +7,7 @@ import hashlib
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,6 +27,7 @@ from duallgd_cli.errors import (
     MoleculeError,
     UnreadableError,
     UsageError,
+    counted,
     quote,
 )
 from duallgd_cli.files import replaced, sha256, write_atomically
@@ -44,6 +45,7 @@ _MEASURED: Final = (
     "mzs", "intensities", "precursor_mz", "adduct", "ion_mode", "instrument_type", "instrument",
     "resolution", "collision_energy", "collision_energy_text",
 )  # fmt: skip
+_WRONG_SHOWN: Final = 3  # of rows that are refused
 _PANELS: Final = "AB"  # of a fold: to develop by, and to look at once
 # The metric's fingerprint, as MassSpecGym defines it; the networks use a longer one.
 METRIC_BITS: Final = 2048
@@ -150,14 +152,20 @@ def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
         has = f"its folds are {_few(folds)}" if folds else "it has no column fold"
         raise UsageError(f"{source} has no fold {quote(fold)}; {has}")
     name = id_column(kept[0], source)
+    figures = [molecule(row["smiles"]) for row in kept]
+    wrong = [row for row, described in zip(kept, figures, strict=True) if described is None]
+    if wrong:
+        shown = "; ".join(
+            f"{quote(row['smiles'])} as the structure of {quote(row[name])}"
+            for row in wrong[:_WRONG_SHOWN]
+        )
+        others = " and others" * (len(wrong) > _WRONG_SHOWN)
+        raise UnreadableError(
+            f"{source} has {counted(len(wrong), 'row')} whose smiles is no molecule ({shown}"
+            f"{others}); correct them or leave them out"
+        )
     truths: dict[str, Truth] = {}
-    for row in kept:
-        described = molecule(row["smiles"])
-        if described is None:
-            raise UnreadableError(
-                f"{source} has {quote(row['smiles'])} as the structure of {quote(row[name])}, "
-                "which is no molecule; correct it or leave the row out"
-            )
+    for row, described in zip(kept, filter(None, figures), strict=True):
         if row[name] in truths:
             raise UnreadableError(
                 f"{source} holds {quote(row[name])} twice in column {name}; make them unique"
@@ -166,6 +174,16 @@ def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
         truths[row[name]] = Truth(row[name], row["smiles"], block, row)
     panels = {one: _PANELS[_hash(f"panel {truths[one].molecule}")[0] % 2] for one in truths}
     return [truth for one, truth in truths.items() if panel in ("", panels[one])]
+
+
+def rows_of(path: Path, required: Sequence[str], sentence: str) -> Iterator[dict[str, str]]:
+    """Rows of a table by lower-case column names; a sentence says what is asked of another file."""
+    rows = table_rows(path, required)
+    try:
+        first = next(rows, None)
+    except UnreadableError as error:
+        raise UnreadableError(f"{error}; {sentence}") from None
+    return rows if first is None else chain([first], rows)
 
 
 def _hash(text: str) -> bytes:
@@ -202,7 +220,8 @@ def read_predictions(path: Path, truth: Row | None = None) -> dict[str, Predicte
     Without ranks the rows of the CSV or TSV are in order. Where `truth`, a row of the true
     structures, names features, so do the predictions.
     """
-    listed = list(table_rows(path, required=("smiles",)))
+    sentence = "predictions are a table with the columns identifier and smiles"
+    listed = list(rows_of(path, ("smiles",), sentence))
     first = listed[0] if listed else {}
     name = id_column(first, str(path))
     is_by_feature = truth is not None and id_column(truth, "the truth") == _FEATURE

@@ -3,6 +3,8 @@
 import pytest
 
 from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.evaluate.run import inputs_of
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import choose, read_predictions, truths_of, write_unlabelled
 from duallgd_cli.tables import table_rows
 
@@ -74,6 +76,35 @@ def test_a_truth_that_cannot_be_read_is_refused_with_its_reason(
 ):
     with pytest.raises(error, match=message):
         read_truth(text, fold)
+
+
+def test_all_structures_that_are_none_are_counted_and_the_first_named(read_truth):
+    rows = "".join(f"s{n}\tC1CC{'(' * n}\n" for n in range(5))
+    said = (
+        r"has 4 rows whose smiles is no molecule \('C1CC\(' as the structure of 's1'; "
+        r"'C1CC\(\(' .* of 's2'; 'C1CC\(\(\(' .* of 's3' and others\); correct them"
+    )
+    with pytest.raises(UnreadableError, match=said):
+        read_truth("identifier\tsmiles\n" + rows.replace("C1CC\n", "CCO\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("BEGIN IONS\nPEPMASS=90.05\n50.1 1\nEND IONS\n", "it has begin ions"),
+        ("Name: alanine\nPrecursorMZ: 90.05\nNum Peaks: 1\n50.1 1\n", "it has name: ala"),
+    ],
+)
+def test_of_a_file_of_spectra_it_is_said_that_a_table_is_asked_for(write, text, said):
+    path, truth = write(text), " is a table with the columns identifier, smiles"
+    for given, asked in (
+        ({"benchmark": path}, f"a benchmark{truth}, mzs, intensities, precursor_mz$"),
+        ({"predictions": path, "truth": path}, f"the truth{truth}$"),
+    ):
+        with pytest.raises(UnreadableError, match=f"has no column smiles; {said}.*; {asked}"):
+            inputs_of(EvaluateSettings(**given))
+    with pytest.raises(UnreadableError, match="; predictions are a table with the columns ide"):
+        read_predictions(path)
 
 
 def test_a_choice_of_spectra_depends_on_nothing_but_the_identifiers(read_truth):
