@@ -24,7 +24,7 @@ def made_settings(**changes):
         TrainingSettings(
             steps=12,
             optimiser=OptimiserSettings(learning_rate=3e-3, ema=0.9),
-            data=TrainingData(pairs_per_batch=120, shuffle_share=0.5),
+            data=TrainingData(pairs_per_batch=120),
             checkpoint_every=5,
             validate_every=6,
             log_every=1,

@@ -147,8 +147,7 @@ class Context:
     """What depends on the condition alone: computed once per spectrum, shared by all candidates."""
 
     condition: Condition  # as given
-    atoms: Tensor  # embedded elements, (B, N, atom_width)
-    position: Tensor  # embedded position within the element, (B, N, atom_width)
+    atoms: Tensor  # embedded elements and positions within them, (B, N, atom_width)
     relative: Tensor  # embedded difference of positions, (B, M, pair_width)
     y: Tensor  # global state before time and noise are known, (B, global_width)
     # for each layer keys and values of the bits, (2, B or 1, H, K, D), or None
@@ -160,7 +159,7 @@ class Context:
 
         The fingerprint bits stay those of one spectrum, which all candidates look up together.
         """
-        own = (self.condition, self.atoms, self.position, self.relative, self.y)
+        own = (self.condition, self.atoms, self.relative, self.y)
         repeated = map_tensors(own, lambda tensor: tensor.expand(samples, *tensor.shape[1:]))
         return Context(*repeated, self.memory, self.bit_log_prob)
 
@@ -171,7 +170,7 @@ class Denoiser(nn.Module):
     Args:
         settings: Sizes.
         fingerprint_bits: Length of the fingerprint that conditions it.
-        n_steps: T; positions fade with t and time enters as t / T.
+        n_steps: T; time enters as t / T.
     """
 
     def __init__(self, settings: DenoiserSettings, fingerprint_bits: int, n_steps: int) -> None:
@@ -225,8 +224,8 @@ class Denoiser(nn.Module):
             for layer in self.layers
             if isinstance(layer, DualStreamLayer)
         )
-        atoms = self.element(condition.atom_class)
-        return Context(condition, atoms, position, relative, y, memory, log_prob[:, None, None])
+        atoms = self.element(condition.atom_class) + position
+        return Context(condition, atoms, relative, y, memory, log_prob[:, None, None])
 
     def forward(self, bond_class: Tensor, t: Tensor, context: Context) -> Tensor:
         """Logits of the clean bond classes, float32 (B, M, N_BOND_CLASSES); of no use at padding.
@@ -240,14 +239,11 @@ class Denoiser(nn.Module):
             seen = graph_features(
                 bond_class, known.atom_class, known.atom_mask, known.hydrogens, graph
             )
-        start, stop = self.settings.fade_from, self.settings.fade_to
-        fade = ((t.float() - start) / (stop - start)).clamp(0, 1)[:, None, None]
-        atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
+        atoms = context.atoms + self.atom_features(seen.atoms)
         waves = time_waves(t.float() / self.n_steps)
         y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
         y = self.y_out(relu(y))
-        edges = self.pair_token(seen.pair_token) + self.pair_walks(seen.walks)
-        edges = edges + fade * context.relative
+        edges = self.pair_token(seen.pair_token) + self.pair_walks(seen.walks) + context.relative
         # Pair tokens (equation 1), symmetric in the two atoms: their sum and their product.
         low, high = endpoint_atoms(self.pair_sum(atoms), graph).unbind(2)
         one, other = endpoint_atoms(self.pair_product(atoms), graph).unbind(2)

@@ -355,17 +355,15 @@ class Rewritten:
             else layer.bits.memory(bits, context.bit_log_prob)
             for layer, bits in zip(self.layers, context.memory, strict=True)
         ]
-        start, stop = self.settings.fade_from, self.settings.fade_to
 
         def denoise(bond_class: Tensor, t: int) -> Tensor:
             seen = graph_features(bond_class, atom_class, atom_mask, condition.hydrogens, graph)
-            fade = min(max((t - start) / (stop - start), 0.0), 1.0)
-            atoms = context.atoms + fade * context.position + self.atom_features(seen.atoms)
+            atoms = context.atoms + self.atom_features(seen.atoms)
             waves = time_waves(torch.full((1,), t / self.n_steps)).expand(samples, -1)
             y = context.y + self.time_in(torch.cat([waves, seen.totals], 1))
             y = self.y_out(torch.relu(y)).float()
             edges = self.pair_walks(seen.walks).add_(self.pair_token[seen.pair_token])
-            edges.add_(fade * context.relative)
+            edges.add_(context.relative)
             # Pair tokens, equation 1.
             ends, width = self.pair_ends(atoms), edges.shape[-1]
             low, high = (ends.index_select(1, end) for end in (graph.first, graph.second))

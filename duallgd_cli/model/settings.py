@@ -26,8 +26,6 @@ class DenoiserSettings:
         cross_width: Channels of the cross-attentions' queries, keys and values.
         pair_features: Random features R of FAVOR+ per head; 0 uses exact softmax.
         feature_seed: Seed of the random features.
-        fade_from: Step t at and below which positions are not seen: with the defaults, never.
-        fade_to: Step t at and above which positions are seen in full: always.
         position_limit: Atoms of one element that get a position of their own.
     """
 
@@ -42,8 +40,6 @@ class DenoiserSettings:
     cross_width: int = 64
     pair_features: int = 16
     feature_seed: int = 20260701
-    fade_from: int = -1
-    fade_to: int = 0
     position_limit: int = 64
 
     def __post_init__(self) -> None:
@@ -56,7 +52,6 @@ class DenoiserSettings:
         require(self.atom_width % self.atom_heads == 0, "atom_heads must divide atom_width")
         require(self.pair_width % self.pair_heads == 0, "pair_heads must divide pair_width")
         require(self.cross_width % self.cross_heads == 0, "cross_heads must divide cross_width")
-        require(self.fade_from < self.fade_to, "fade_from must be below fade_to")
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,31 +86,24 @@ class GraphBatch(Movable):
         return len(self.level)
 
 
+@dataclass(frozen=True, eq=False)
 class MoleculeCollator:
-    """Turns molecules into tensors; a function of the molecules and a generator alone.
+    """Turns molecules into tensors; a function of the molecules and a generator alone."""
 
-    Without an imitation of predictions fingerprints are the true ones. Of a share of the molecules,
-    atoms are relabelled at random within an element.
-    """
-
-    def __init__(
-        self, molecules: Molecules, imitation: Imitation | None, shuffle_share: float = 0.0
-    ) -> None:
-        self.molecules, self.imitation, self.shuffle_share = molecules, imitation, shuffle_share
+    molecules: Molecules
+    imitation: Imitation | None  # of predictions; fingerprints are the true ones without it
 
     def batch(self, planned: Planned, generator: np.random.Generator) -> GraphBatch:
         """Molecules of one padded size as graphs, conditions and the noise to add."""
         rows, size = planned
-        bond_class, pair_mask = self.graphs(rows, size, generator)
+        bond_class, pair_mask = self.graphs(rows, size)
         condition = self.condition(rows, size, generator)
         # A stratum of noise levels for each graph, which varies less than a draw.
         level = (generator.permutation(len(rows)) + generator.random(len(rows))) / len(rows)
         uniform = torch.from_numpy(generator.random(bond_class.shape, np.float32))
         return GraphBatch(bond_class, pair_mask, condition, torch.from_numpy(level), uniform)
 
-    def graphs(
-        self, rows: NDArray[np.int64], size: int, generator: np.random.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def graphs(self, rows: NDArray[np.int64], size: int) -> tuple[Tensor, Tensor]:
         """Bond classes padded to `size` atoms, int64 (B, M), and which pairs are real, bool."""
         molecules = self.molecules
         offset = molecules.bond_offset
@@ -118,13 +111,6 @@ class MoleculeCollator:
         one, other = molecules.bond_pair[index].T.astype(np.int64)
         square = np.zeros((len(rows), size, size), np.int64)
         square[owner, one, other] = square[owner, other, one] = molecules.bond_type[index]
-        if self.shuffle_share:
-            # Atoms in a new order within each element, random for some molecules.
-            atom_class, is_atom, *_ = self.formula(rows, size)
-            shuffled = generator.random((len(rows), 1)) < self.shuffle_share
-            key = np.where(shuffled, generator.random((len(rows), size)), np.arange(size) / size)
-            order = np.argsort(2 * np.where(is_atom, atom_class, N_HEAVY) + key, 1)
-            square = square[np.arange(len(rows))[:, None, None], order[:, :, None], order[:, None]]
         first, second = np.triu_indices(size, 1)
         mask = second < molecules.n_heavy[rows][:, None]
         return torch.from_numpy(square[:, first, second]), torch.from_numpy(mask)
@@ -205,9 +191,9 @@ class DecoderStage:
             )
         if alike is None:
             alike = neighbours(molecules, torch.device("cpu"))
-        imitation = Imitation(molecules, alike, data.clean_share)
         self.plan_of = BatchPlan(data.pairs_per_batch, data.bucket, settings.seed)
-        self.collator = MoleculeCollator(molecules, imitation, data.shuffle_share)
+        imitation = Imitation(molecules, alike, data.clean_share)
+        self.collator = MoleculeCollator(molecules, imitation)
         generator = np.random.default_rng(settings.seed)
         self.held_out = molecules
         if held_out is not None and not molecules.in_folds("dev", "val").any():

@@ -50,7 +50,6 @@ class TrainingData:
         bucket: Sizes are padded up to a multiple of this.
         max_atoms: Larger molecules are not trained on.
         clean_share: Share of true fingerprints among imitated predictions (decoder stage).
-        shuffle_share: Share of molecules relabelled at random within each element.
         simulated_share: Share of simulated spectra in an encoder batch, where there are any.
         measured_from: Share of the steps after which measured spectra come beside simulated ones,
             where there are any (encoder stage).
@@ -66,7 +65,6 @@ class TrainingData:
     bucket: int = 1
     max_atoms: int = 100
     clean_share: float = 0.1
-    shuffle_share: float = 0.0
     simulated_share: float = 0.5
     measured_from: float = 0.0
     peak_dropout: float = 0.4

@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -230,6 +231,16 @@ def test_files_of_version_0_1_are_read(path, checkpoint, model):
 
     assert (found.settings, found.record) == (checkpoint.settings, RECORD)
     found.build()  # no tensor is left over
+
+
+@pytest.mark.parametrize(("start", "is_read"), [(-1, True), (100, False)])
+def test_a_network_whose_positions_fade_is_refused_and_not_computed_without(path, start, is_read):
+    settings = json.loads(read_tensors(path)[1]["settings"])
+    settings["denoiser"] |= {"fade_from": start, "fade_to": 0}
+    spoil(path, {"settings": json.dumps(settings)})
+
+    with nullcontext() if is_read else pytest.raises(WeightsError, match=r"denoiser\.fade_from"):
+        load(path).build()
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.made_training import cpu, small_model
 SIZES = {
     "layers": (1, 2, 3), "atom_width": (8, 24, 64), "pair_width": (8, 16, 64),
     "cross_width": (8, 32), "pair_heads": (1, 4), "cross_heads": (1, 2, 8), "atom_heads": (1, 4),
-    "pair_features": (3, 16), "pair_feed": (1, 2, 3), "fade_from": (-1, 100), "fade_to": (300, 500),
+    "pair_features": (3, 16), "pair_feed": (1, 2, 3),
 }  # fmt: skip
 FORMULAS = ("CO", "C2H6O", "C4H7NO2S", "C12H10", "C9H8O4", "C17H19NO3")
 
