@@ -164,12 +164,7 @@ def calibrate(
         f"{n_spectra}, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}",
         err=True,
     )
-    tables = {
-        "each candidate": held.candidates,
-        "first candidate": held.first,
-        "first ten": held.first_ten,
-        **{f"first candidate of {n} samples": part for n, part in held.by_samples.items()},
-    }
-    for name, part in tables.items():
-        brier = f"Brier score {part.brier:.4f} (constant rate {part.base_brier:.4f})"
-        typer.echo(f"{name}: {brier}, calibration error {part.expected_error:.4f}", err=True)
+    brier = f"Brier score {held.first.brier:.4f} (constant rate {held.first.base_brier:.4f})"
+    typer.echo(
+        f"first candidate: {brier}, calibration error {held.first.expected_error:.4f}", err=True
+    )

@@ -100,10 +100,7 @@ class Validation:
     top1: float
     top10: float  # share of these spectra with the right one among the first ten
     n_spectra: int  # how many these are
-    candidates: CalibrationTable  # of the confidence of each candidate
-    first: CalibrationTable  # of that of first candidates alone
-    first_ten: CalibrationTable  # of the probability that the first ten hold the right one
-    by_samples: Mapping[int, CalibrationTable]  # `first` by number of samples drawn, if any were
+    first: CalibrationTable  # of the confidence of first candidates, of all spectra
 
 
 def scored_case(
@@ -219,33 +216,20 @@ def judge(cases: Sequence[ScoredCase], models: Sequence[RankingModel]) -> Valida
 
     A spectrum without candidates counts as wrong, with probability 0.
     """
-    confidences, rights = [], []
+    stated, hits = [], []
     for case, model in zip(cases, models, strict=True):
         score, is_right = case.ranked(model)
-        confidences.append(candidate_confidence(score, case.statistics, model))
-        rights.append(is_right)
-    first, tens = (np.array([one[:k].sum() for one in confidences]) for k in (1, FIRST))
-    first_right, hits = (np.array([one[:k].any() for one in rights]) for k in (1, FIRST))
-    number = np.array([round(np.exp(case.statistics.log_samples)) for case in cases])
-    drawn = np.array([not case.of_database for case in cases])
+        stated.append(candidate_confidence(score, case.statistics, model)[:1].sum())
+        hits.append([is_right[:1].any(), is_right[:FIRST].any()])
     settings = [
         None if case.of_database else (case.statistics.log_samples, case.statistics.log_steps)
         for case in cases
     ]
     usual = Counter(settings).most_common(1)[0][0]
-    stated = np.array([setting == usual for setting in settings])
-    return Validation(
-        top1=float(first_right[stated].mean()),
-        top10=float(hits[stated].mean()),
-        n_spectra=int(stated.sum()),
-        candidates=reliability(np.concatenate(confidences), np.concatenate(rights)),
-        first=reliability(first, first_right),
-        first_ten=reliability(tens, hits),
-        by_samples={
-            int(n): reliability(first[number == n], first_right[number == n])
-            for n in np.unique(number[drawn])
-        },
-    )
+    is_usual = np.array([setting == usual for setting in settings])
+    right = np.array(hits)
+    top1, top10 = right[is_usual].mean(0).tolist()
+    return Validation(top1, top10, int(is_usual.sum()), reliability(np.array(stated), right[:, 0]))
 
 
 def folds(cases: Sequence[ScoredCase]) -> list[tuple[list[ScoredCase], list[ScoredCase]]]:

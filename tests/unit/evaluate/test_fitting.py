@@ -68,7 +68,6 @@ def test_the_fit_is_stored_and_the_weights_stay(folder):
     assert stored.record["ranking_validation"]["top1"] == validation.top1
     assert stored.tensors.keys() == load(folder / "w.safetensors").tensors.keys()
     assert (ranking.n_spectra, ranking.least_samples, ranking.most_steps) == (3, 20, 1)
-    assert set(validation.by_samples) == {20}
 
 
 def test_a_run_of_other_weights_or_without_a_finished_spectrum_is_refused(folder):
