@@ -44,8 +44,10 @@ _LARGEST: Final = 127
 _IN_SHAPES: Final = ("layers", "width", "feed", "features", "summary", "bits")
 # How the bonds of a given core were marked, in files up to 0.1: networks are not told of any.
 _OF_KNOWN_BONDS: Final = "denoiser.pair_known"
-# What files up to 0.2 say of how positions fade with the noise, where they never do.
-_ALWAYS_SEEN: Final = {"fade_from": -1, "fade_to": 0}
+# What files up to 0.2 say and what is always so: positions never fade, jumps are quadratic.
+_ALWAYS: Final[Mapping[str, Mapping[str, object]]] = {
+    "denoiser": {"fade_from": -1, "fade_to": 0}, "diffusion": {"schedule": "quadratic"}
+}  # fmt: skip
 DIGEST: Final = "sha256"
 _FOREIGN: Final = "preset"  # metadata that only files of other networks have: what it is called
 _READABLE: Final = 0o644
@@ -146,9 +148,10 @@ def load(path: Path) -> Checkpoint:
             )
         sizes = load_finite(metadata["settings"])
         sizes.pop("variant", None)  # written up to 0.1
-        for name, value in _ALWAYS_SEEN.items():
-            if sizes.get("denoiser", {}).get(name) == value:
-                del sizes["denoiser"][name]
+        for part, values in _ALWAYS.items():
+            for name, value in values.items():
+                if sizes.get(part, {}).get(name) == value:
+                    del sizes[part][name]
         settings = parse(ModelSettings, sizes)
         record = load_object(metadata["record"])
         ranking = load_finite(metadata["ranking"])

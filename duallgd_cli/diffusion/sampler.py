@@ -26,7 +26,7 @@ from torch import Tensor
 
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import ConfigError, quote
+from duallgd_cli.errors import ConfigError
 from duallgd_cli.model.captured import CapturedDenoiser
 from duallgd_cli.model.duallgd import Condition, Context, DualLGD, keep_bits
 from duallgd_cli.model.rewritten import Rewritten
@@ -57,36 +57,19 @@ def alpha_bar(n_steps: int, device: torch.device = _CPU) -> Tensor:
     return torch.exp(torch.cumsum(torch.log(kept), 0)).to(device)
 
 
-def evenly_spaced(n_steps: int, evaluations: int) -> tuple[int, ...]:
-    """J evaluations from T to 0, each step rounded to the nearest (half to even)."""
-    visited = [round(n_steps - i * n_steps / evaluations) for i in range(evaluations)]
-    return tuple(dict.fromkeys([n_steps, *visited[1:], 0]))
-
-
 def quadratic(n_steps: int, evaluations: int) -> tuple[int, ...]:
     """J evaluations from T to 0 at T (1 - j/J)^2, short jumps where little noise is left.
 
     There the last bonds are decided, which have to agree on valences: more samples are molecules as
     drawn than after even jumps. Never fewer steps are left than jumps, so J = T visits every step.
-    """
-    left = [evaluations - j for j in range(evaluations)]
-    return (*(max(round(n_steps * (k / evaluations) ** 2), k) for k in left), 0)
-
-
-_NAMED: Final = {"quadratic": quadratic, "uniform": evenly_spaced}
-
-
-def parse_schedule(text: str, n_steps: int, evaluations: int) -> tuple[int, ...]:
-    """The steps to visit: tau_0 = T > tau_1 > ... > tau_J = 0, ``quadratic`` or ``uniform``.
 
     Raises:
-        ConfigError: Another name, or more evaluations than steps.
+        ConfigError: More evaluations than steps, or none.
     """
-    if text not in _NAMED:
-        raise ConfigError(f"schedule {quote(text)} is not quadratic or uniform")
     if not 1 <= evaluations <= n_steps:
         raise ConfigError(f"steps must be 1 to {n_steps}, not {evaluations}")
-    return _NAMED[text](n_steps, evaluations)
+    left = [evaluations - j for j in range(evaluations)]
+    return (*(max(round(n_steps * (k / evaluations) ** 2), k) for k in left), 0)
 
 
 def corrupt(clean: Tensor, alpha: Tensor, marginal: Tensor, uniform: Tensor) -> Tensor:
@@ -256,7 +239,7 @@ class Sampler:
         """What to draw from pure noise: S samples of M pairs."""
         process, device = self.model.settings.diffusion, self.runtime.device
         return SamplingTask(
-            plan=parse_schedule(process.schedule, process.n_steps, settings.steps),
+            plan=quadratic(process.n_steps, settings.steps),
             marginal=constants(process.marginal, device),
             alpha_bar=alpha_bar(process.n_steps, device),
             seed=seed,

@@ -88,14 +88,12 @@ class DiffusionSettings:
     Attributes:
         n_steps: Number of noise steps T.
         marginal: Share of each bond class among atom pairs: the stationary distribution.
-        schedule: How sampling jumps where nothing else is asked for; see `parse_schedule`.
         time_shift: Timestep offset of sampling where nothing else is asked for; see
             `diffusion.SamplingTask`.
     """
 
     n_steps: int = 500
     marginal: tuple[float, ...] = (0.924, 0.044, 0.0055, 0.0002, 0.0263)
-    schedule: str = "quadratic"
     time_shift: float = 0.25
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from duallgd_cli.chem.building_blocks import NO_BLOCKS
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.config import SamplingSettings, dump, parse
 from duallgd_cli.data.peaks import from_annotated
-from duallgd_cli.diffusion.sampler import Sampler, on_one_thread, parse_schedule
+from duallgd_cli.diffusion.sampler import Sampler, on_one_thread
 from duallgd_cli.errors import ConfigError, WeightsError, counted
 from duallgd_cli.files import sha256
 from duallgd_cli.model.duallgd import parameter_counts
@@ -219,16 +219,12 @@ def model_of(checkpoint: Checkpoint, path: Path, runtime: Runtime) -> LoadedMode
     Raises:
         WeightsError: A part is broken or does not fit the others.
     """
-    process, bits = checkpoint.settings.diffusion, checkpoint.settings.encoder.fingerprint_bits
+    bits = checkpoint.settings.encoder.fingerprint_bits
     if bits != FINGERPRINT_BITS:
         raise WeightsError(
             f"weights {path} predict {bits} fingerprint bits, molecules have {FINGERPRINT_BITS}; "
             "train with the default fingerprint_bits"
         )
-    try:
-        parse_schedule(process.schedule, process.n_steps, 1)
-    except ConfigError as error:
-        raise WeightsError(f"weights {path} cannot be sampled from: {error}") from None
     collection = Collection.of(checkpoint.templates) if checkpoint.templates else None
     blocks = NO_BLOCKS if collection is None else collection.blocks
     arrays = {name: tensor.numpy() for name, tensor in checkpoint.reranker.items()}

@@ -20,7 +20,6 @@ from duallgd_cli.diffusion.sampler import (
     SamplingTask,
     alpha_bar,
     on_one_thread,
-    parse_schedule,
     sample,
 )
 from duallgd_cli.errors import (

@@ -19,6 +19,7 @@ from duallgd_authors_network.core import (
     FINGERPRINT_BITS,
     SYMBOLS,
     AnnotatedSpectrum,
+    ConfigError,
     Denoise,
     Encoded,
     Failure,
@@ -37,7 +38,6 @@ from duallgd_authors_network.core import (
     assembled,
     on_one_thread,
     parameter_counts,
-    parse_schedule,
     sample,
     sha256,
 )
@@ -52,6 +52,18 @@ MOST_PAIRS_ON_CPU: Final = 8_192
 # Reference: candidates are ranked by how often they were drawn. Those drawn equally often, which
 # the authors leave to chance, are ordered by their likelihood as all ties are.
 BY_FREQUENCY: Final = RankingModel(fingerprint_tanimoto=0.0)
+
+
+def evenly_spaced(n_steps: int, evaluations: int) -> tuple[int, ...]:
+    """J evaluations from T to 0, each step rounded to the nearest (half to even).
+
+    Raises:
+        ConfigError: More evaluations than steps.
+    """
+    if evaluations > n_steps:
+        raise ConfigError(f"steps must be 1 to {n_steps}, not {evaluations}")
+    visited = [round(n_steps - i * n_steps / evaluations) for i in range(evaluations)]
+    return (*visited, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +115,7 @@ class AuthorsNoise:
         settings, process, device = query.sampling, self.model.settings.process, self.runtime.device
         n_pairs = atoms.shape[1] * (atoms.shape[1] - 1) // 2
         task = SamplingTask(
-            plan=parse_schedule(process.schedule, process.n_steps, settings.steps),
+            plan=evenly_spaced(process.n_steps, settings.steps),
             marginal=torch.tensor(process.marginal, device=device),
             alpha_bar=alpha_bar(process.n_steps).to(device),
             seed=seed,

@@ -94,5 +94,5 @@ class ReferenceSettings:
 
     @property
     def process(self) -> DiffusionSettings:
-        """The noise process; sampling jumps evenly, and the network is given the step it is at."""
-        return DiffusionSettings(self.n_steps, self.marginal, schedule="uniform", time_shift=0.0)
+        """The noise process; the network is given the step it is at."""
+        return DiffusionSettings(self.n_steps, self.marginal, time_shift=0.0)

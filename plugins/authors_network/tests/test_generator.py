@@ -11,7 +11,7 @@ from duallgd_authors_network.generator import BY_FREQUENCY
 from duallgd_cli.chem.adduct import BY_NAME
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
-from duallgd_cli.errors import OutOfTimeError, WeightsError
+from duallgd_cli.errors import ConfigError, OutOfTimeError, WeightsError
 from duallgd_cli.predict.model import load_model
 from duallgd_cli.ranking.ranking import rank
 from duallgd_cli.results import HypothesisResult, Structure
@@ -125,3 +125,13 @@ def test_candidates_are_ranked_by_how_often_they_were_drawn(scale):
     candidates, _ = rank((outcome,), BY_FREQUENCY)
 
     assert [candidate.smiles for candidate in candidates] == ["most", "likelier", "less likely"]
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "evaluations", "steps"),
+    [(5, 2, (5, 2, 0)), (7, 2, (7, 4, 0)), (100, 4, (100, 75, 50, 25, 0))],
+)
+def test_jumps_are_even_and_rounded_half_to_even(n_steps, evaluations, steps):
+    assert generator.evenly_spaced(n_steps, evaluations) == steps
+    with pytest.raises(ConfigError, match=f"steps must be 1 to {n_steps}, not {n_steps + 1}"):
+        generator.evenly_spaced(n_steps, n_steps + 1)

@@ -233,13 +233,21 @@ def test_files_of_version_0_1_are_read(path, checkpoint, model):
     found.build()  # no tensor is left over
 
 
-@pytest.mark.parametrize(("start", "is_read"), [(-1, True), (100, False)])
-def test_a_network_whose_positions_fade_is_refused_and_not_computed_without(path, start, is_read):
+@pytest.mark.parametrize(
+    ("start", "schedule", "refused"),
+    [
+        (-1, "quadratic", None),  # as in all files of versions up to 0.2
+        (100, "quadratic", r"unknown setting denoiser\.fade_from"),
+        (-1, "uniform", r"unknown setting diffusion\.schedule"),
+    ],
+)
+def test_what_is_always_so_is_read_and_what_was_otherwise_refused(path, start, schedule, refused):
     settings = json.loads(read_tensors(path)[1]["settings"])
     settings["denoiser"] |= {"fade_from": start, "fade_to": 0}
+    settings["diffusion"] |= {"schedule": schedule}
     spoil(path, {"settings": json.dumps(settings)})
 
-    with nullcontext() if is_read else pytest.raises(WeightsError, match=r"denoiser\.fade_from"):
+    with pytest.raises(WeightsError, match=refused) if refused else nullcontext():
         load(path).build()
 
 

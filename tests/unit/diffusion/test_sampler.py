@@ -16,9 +16,8 @@ from duallgd_cli.diffusion.sampler import (
     SamplingTask,
     alpha_bar,
     chunk_size,
-    evenly_spaced,
     formula_condition,
-    parse_schedule,
+    quadratic,
     sample,
 )
 from duallgd_cli.errors import ConfigError, OutOfTimeError
@@ -28,25 +27,20 @@ from tests.made_training import cpu
 
 
 @pytest.mark.parametrize(
-    ("text", "n_steps", "evaluations", "steps"),
+    ("n_steps", "evaluations", "steps"),
     [
         # Short where little noise is left.
-        ("quadratic", 500, 10, (500, 405, 320, 245, 180, 125, 80, 45, 20, 5, 0)),
-        ("uniform", 5, 2, (5, 2, 0)),  # rounded half to even
-        ("uniform", 7, 2, (7, 4, 0)),
-        ("sometimes", 20, 4, "schedule 'sometimes' is not quadratic or uniform"),
-        ("uniform", 20, 0, "steps must be 1 to 20, not 0"),
-        ("quadratic", 20, 21, "steps must be 1 to 20, not 21"),
+        (500, 10, (500, 405, 320, 245, 180, 125, 80, 45, 20, 5, 0)),
+        (20, 0, "steps must be 1 to 20, not 0"),
+        (20, 21, "steps must be 1 to 20, not 21"),
     ],
 )
-def test_a_schedule_has_a_name_and_no_more_evaluations_than_steps(
-    text, n_steps, evaluations, steps
-):
+def test_a_plan_has_no_more_evaluations_than_steps(n_steps, evaluations, steps):
     if isinstance(steps, tuple):
-        assert parse_schedule(text, n_steps, evaluations) == steps
+        assert quadratic(n_steps, evaluations) == steps
     else:
         with pytest.raises(ConfigError, match=steps):
-            parse_schedule(text, n_steps, evaluations)
+            quadratic(n_steps, evaluations)
 
 
 def task(plan, samples=3, n_pairs=2, seed=4, **changes):
@@ -79,7 +73,7 @@ def drawn_with(own, rows=slice(0, 3)):
 
 
 def test_the_mode_is_taken_and_its_likelihood_is_the_mean_over_the_last_five():
-    plan = evenly_spaced(100, 10)
+    plan = tuple(range(100, -1, -10))
 
     drawn, _ = drawn_with(task(plan))
 

@@ -5,7 +5,8 @@ import torch
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
 
-from duallgd_cli.diffusion.sampler import alpha_bar, evenly_spaced, skipped_posterior
+from duallgd_authors_network.generator import evenly_spaced
+from duallgd_cli.diffusion.sampler import alpha_bar, skipped_posterior
 from tests.made_graphs import transition_matrix
 
 pytestmark = pytest.mark.parity
