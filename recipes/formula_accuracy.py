@@ -9,7 +9,6 @@ DATA holds massbank/massbank.tsv.xz, of which fold val is read, and extra/extra.
 is an output of duallgd evaluate on fold val, formulas given; the last two need it.
 """
 
-import csv
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,6 +28,7 @@ from duallgd_cli.formulas.peaks import isotope_ratios
 from duallgd_cli.formulas.scoring import PRECURSOR_SD_PPM
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
+from duallgd_cli.tables import table_rows
 
 
 class Judged(NamedTuple):
@@ -128,8 +128,7 @@ def write_unlabelled(_: Path, runs: Path, most: int = 130) -> None:
 
 def _records(path: Path) -> dict[str, dict[str, str]]:
     """Rows of a table by their identifier."""
-    with path.open(newline="") as stream:
-        return {row["identifier"]: row for row in csv.DictReader(stream, delimiter="\t")}
+    return {row["identifier"]: row for row in table_rows(path)}
 
 
 def print_structures(_: Path, runs: Path) -> None:
@@ -156,9 +155,8 @@ def print_structures(_: Path, runs: Path) -> None:
 def _candidates(path: Path) -> dict[str, list[dict[str, str]]]:
     """Rows of a table of structures by spectrum, best first."""
     found: dict[str, list[dict[str, str]]] = {}
-    with path.open(newline="") as stream:
-        for row in csv.DictReader(stream):
-            found.setdefault(row["spectrum_id"], []).append(row)
+    for row in table_rows(path):
+        found.setdefault(row["spectrum_id"], []).append(row)
     return found
 
 

@@ -4,8 +4,6 @@ Library spectra have theoretical precursors, so errors are drawn: normal, 1.5 pp
 3 ppm for QTOF instruments, half of the variance shared by all peaks of a spectrum.
 """
 
-import csv
-import lzma
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,11 +20,11 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.formulas import scoring
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
 from duallgd_cli.spectra.types import Source, Spectrum
+from duallgd_cli.tables import table_rows
 
 SHARED: Final = 0.5  # of the variance of the mass error that all peaks of a spectrum have
 _MASSES: Final = np.array(MASSES_DA)
 _GROUPS: Final = {"unpd": 0, "massspecgym": 1}
-csv.field_size_limit(1 << 30)
 
 
 class Row(NamedTuple):
@@ -42,10 +40,9 @@ class Row(NamedTuple):
 def rows(data: Path, fold: str) -> dict[str, list[Row]]:
     """Spectra of a fold by molecule."""
     found: dict[str, list[Row]] = defaultdict(list)
-    with lzma.open(data / "massbank/massbank.tsv.xz", "rt") as stream:
-        for record in csv.DictReader(stream, delimiter="\t"):
-            if record["fold"] == fold:
-                found[record["inchikey"]].append(row_of(record))
+    for record in table_rows(data / "massbank/massbank.tsv.xz"):
+        if record["fold"] == fold:
+            found[record["inchikey"]].append(row_of(record))
     return found
 
 
@@ -68,9 +65,8 @@ def row_of(record: dict[str, str]) -> Row:
 
 def structures(data: Path) -> Iterator[tuple[str, int]]:
     """SMILES and group of each known structure."""
-    with lzma.open(data / "structures/structures.tsv.xz", "rt") as stream:
-        for record in csv.DictReader(stream, delimiter="\t"):
-            yield record["smiles"], _GROUPS.get(record["source"], 2)
+    for record in table_rows(data / "structures/structures.tsv.xz"):
+        yield record["smiles"], _GROUPS.get(record["source"], 2)
 
 
 def measured(
@@ -105,9 +101,8 @@ def chosen(spectra: Sequence[Row], most: int, least_peaks: int = 1) -> list[Row]
 def measured_rows(data: Path) -> Iterator[tuple[Row, float]]:
     """One spectrum of each molecule and adduct of the CBIO standards, with its measured m/z."""
     seen = set()
-    with lzma.open(data / "extra/extra.tsv.xz", "rt") as stream:
-        for record in csv.DictReader(stream, delimiter="\t"):
-            key = record["inchikey"], record["adduct"]
-            if "inhouse-mass-spectral-library" in record["source"] and key not in seen:
-                seen.add(key)
-                yield row_of(record), float(record["precursor_mz"])
+    for record in table_rows(data / "extra/extra.tsv.xz"):
+        key = record["inchikey"], record["adduct"]
+        if "inhouse-mass-spectral-library" in record["source"] and key not in seen:
+            seen.add(key)
+            yield row_of(record), float(record["precursor_mz"])

@@ -6,9 +6,6 @@ DATA holds massbank/massbank.tsv.xz and structures/structures.tsv.xz, of which r
 are read. The runs are of fold val. Calibration and figures are cross-validated by molecule.
 """
 
-import csv
-import io
-import lzma
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -31,6 +28,7 @@ from duallgd_cli.predict import parts as likely
 from duallgd_cli.predict.journal import read
 from duallgd_cli.ranking.ranking import RankingModel, rank, sigmoid
 from duallgd_cli.results import FeatureResult, HypothesisResult, Results
+from duallgd_cli.tables import table_rows
 
 Array = NDArray[Any]
 Name = tuple[str, str]  # kind and name of a part
@@ -81,10 +79,8 @@ class Asked:
 
 
 def rows_of(table: Path) -> Iterator[dict[str, str]]:
-    """The training rows of a compressed table."""
-    with lzma.open(table) as file:
-        rows = csv.DictReader(io.TextIOWrapper(file, "utf-8"), delimiter="\t")
-        yield from (row for row in rows if row["fold"] == "train")
+    """The training rows of a table."""
+    return (row for row in table_rows(table) if row["fold"] == "train")
 
 
 def known_molecules(data: Path) -> tuple[list[str], list[str]]:
@@ -330,8 +326,7 @@ def main(
     without, measured = known_molecules(data)
     values = dict(np.load(output)) if keep_prior else fit_prior(without, measured)
     np.savez_compressed(output, **values)  # priors are read from there
-    with truth.open(encoding="utf-8") as table:
-        truths = {row["identifier"]: row for row in csv.DictReader(table, delimiter="\t")}
+    truths = {row["identifier"]: row for row in table_rows(truth)}
     ranking, novel = RankingModel.stored(load(weights).ranking), distant(truths, measured)
     asked = [one for path in run for one in asked_of(path, truths, ranking, novel)]
     pairs = list(zip(asked, cross_validated(asked), strict=True))
