@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -29,6 +29,9 @@ from torch.nn.functional import (
 from duallgd_cli.checkpoint.format import load, load_strictly
 from duallgd_cli.chem.elements import FINGERPRINT_BITS
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
+from duallgd_cli.chem.joining import together
+from duallgd_cli.chem.molecule import disassemble
 from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data.fragmentation import (
     BY_CHANCE,
@@ -55,15 +58,14 @@ from duallgd_cli.data.prepared import (
     write_blocks,
 )
 from duallgd_cli.data.simulation import FragmentModel, Simulator, expected_intensity, fragment_loss
+from duallgd_cli.data.structures import PreparedMolecule, pack
 from duallgd_cli.errors import UnreadableError
 from duallgd_cli.runtime import in_order
 from duallgd_cli.sources.collection import BEGUN, Collection, molecule_of
+from duallgd_cli.sources.enumerated import changed, likeliest, log_odds, mols_of_graphs
 from duallgd_cli.train.encoder import by_molecule
 from duallgd_cli.train.settings import OptimiserSettings, TrainingSettings
 from duallgd_cli.train.trainer import fit
-
-if TYPE_CHECKING:
-    from duallgd_cli.data.structures import PreparedMolecule
 
 Advance: TypeAlias = Callable[[int], None]
 # What decoys are made of: a molecule's row, itself, its formula, and two times logits of its
@@ -219,8 +221,6 @@ def prepare_decoys(
     The encoder speaks here and processes make the decoys, so that their number changes nothing;
     each reads the templates that decoys are made of from the weights. A block is in memory.
     """
-    from duallgd_cli.data.structures import PreparedMolecule, pack
-
     _templates.cache_clear()  # the file may have been made again
     rows, spectra_of = by_molecule(spectra, simulated_rows(spectra, "train"))
     generators = {number: np.random.default_rng(number) for number in (seed, seed + 1)}
@@ -250,7 +250,7 @@ def prepare_decoys(
     write_blocks(out, blocks(), lambda: {"kind": "decoys", "seed": seed})
 
 
-def _decoys(weights: Path, case: Doubted) -> "tuple[int, tuple[PreparedMolecule, ...]]":
+def _decoys(weights: Path, case: Doubted) -> tuple[int, tuple[PreparedMolecule, ...]]:
     row, itself, formula, doubts = case
     one, two = (decoys_of(itself, formula, *doubt, _templates(weights)) for doubt in doubts)
     return row, (*(one or two[:1]), *two[1:])
@@ -267,17 +267,12 @@ def decoys_of(
     logits: NDArray[np.float32],
     seed: tuple[int, int],
     templates: Collection,
-) -> "tuple[PreparedMolecule, ...]":
+) -> tuple[PreparedMolecule, ...]:
     """A molecule, then up to 24 decoys of it; none where nothing is made.
 
     Decoys are likely by the logits of the fingerprint, (F,), and are made of other templates than
     the molecule itself.
     """
-    from duallgd_cli.chem.identity import charge_free_smiles, fingerprint
-    from duallgd_cli.chem.joining import together
-    from duallgd_cli.chem.molecule import disassemble
-    from duallgd_cli.data.structures import PreparedMolecule
-    from duallgd_cli.sources.enumerated import changed, likeliest, log_odds, mols_of_graphs
 
     def is_itself(graph: MolecularGraph) -> bool:
         names = ("element", "pair", "bond_class")
