@@ -160,10 +160,7 @@ def calibrate(
     if ranking.n_spectra < _ENOUGH:
         few = f"warning: {n_spectra} are too few for probabilities that mean something; "
         typer.echo(f"{few}{_ENOUGH} are enough", err=True)
-    typer.echo(
-        f"{n_spectra}, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}",
-        err=True,
-    )
+    typer.echo(f"{n_spectra}, {held}", err=True)
     brier = f"Brier score {held.first.brier:.4f} (constant rate {held.first.base_brier:.4f})"
     typer.echo(
         f"first candidate: {brier}, calibration error {held.first.expected_error:.4f}", err=True

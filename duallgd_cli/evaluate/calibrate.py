@@ -102,6 +102,10 @@ class Validation:
     n_spectra: int  # how many these are
     first: CalibrationTable  # of the confidence of first candidates, of all spectra
 
+    def __str__(self) -> str:
+        """In words, as part of a sentence."""
+        return f"cross-validated: top-1 {self.top1:.3f}, top-10 {self.top10:.3f}"
+
 
 def scored_case(
     results: Results, truth: str, model: RankingModel, alike: Mapping[str, float] | None = None

@@ -27,6 +27,7 @@ from duallgd_cli.errors import (
     MoleculeError,
     UnreadableError,
     UsageError,
+    clip,
     counted,
     quote,
 )
@@ -149,7 +150,7 @@ def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
     kept = [row for row in bare if not fold or row.get("fold") == fold]
     if not kept:
         folds = sorted({row["fold"] for row in bare if row.get("fold")})
-        has = f"its folds are {_few(folds)}" if folds else "it has no column fold"
+        has = f"its folds are {clip(', '.join(folds))}" if folds else "it has no column fold"
         raise UsageError(f"{source} has no fold {quote(fold)}; {has}")
     name = id_column(kept[0], source)
     figures = [molecule(row["smiles"]) for row in kept]
@@ -196,8 +197,8 @@ def id_column(row: Row, source: str) -> str:
     for name in ID_COLUMNS:
         if name in row:
             return name
-    has = _few(list(row))
-    raise UnreadableError(f"{source} has none of the columns {', '.join(ID_COLUMNS)}; it has {has}")
+    needed, has = ", ".join(ID_COLUMNS), clip(", ".join(row)) or "no columns"
+    raise UnreadableError(f"{source} has none of the columns {needed}; it has {has}")
 
 
 def choose(truths: Iterable[Truth], spectra_per_molecule: str, limit: int | None) -> list[Truth]:
@@ -283,12 +284,6 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         return float("nan")
-
-
-def _few(names: Sequence[str]) -> str:
-    """The first names of many."""
-    shown = ", ".join(names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "no columns"
 
 
 def write_unlabelled(

@@ -90,7 +90,7 @@ def adapt(
         checkpoint, held = fit_known(checkpoint, [work / "drawn"], keep_ranking=keep)
         shows.say(
             f"{'confidence' if keep else 'ranking and confidence'} fitted to {len(fresh)} "
-            f"molecules, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}"
+            f"molecules, {held}"
         )
     if len(fresh):
         with shows.counting("molecules cut into building blocks") as advance:

@@ -269,7 +269,7 @@ def _fit(run: RecipeRun, old: str, new: str, *draws: str, keep_ranking: bool = F
     before, folders = load(run.out / f"{old}.safetensors"), [run.out / draw for draw in draws]
     fitted, held = fit_known(before, folders, keep_ranking=keep_ranking)
     save(run.out / f"{new}.safetensors", fitted, torch.float16, short_codes=True)
-    run.shows.say(f"fold val, cross-validated: top-1 {held.top1:.3f}, top-10 {held.top10:.3f}")
+    run.shows.say(f"fold val, {held}")
 
 
 def _draws(run: RecipeRun) -> None:
