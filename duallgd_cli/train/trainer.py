@@ -254,7 +254,8 @@ class Run(_Steps):
             raise UsageError(f"{path} is broken ({error}); use another output folder") from None
         earlier, now = state["settings"], dump(self.settings)
         earlier["data"]["workers"] = now["data"]["workers"]  # it changes no number
-        earlier["data"].pop("shuffle_share", None)  # of states up to 0.2, where it was always 0
+        if earlier["data"].get("shuffle_share") == 0:  # as in most states up to 0.2
+            del earlier["data"]["shuffle_share"]
         for what, is_other in (
             ("other settings", earlier != now),
             ("another network", shapes_in(state["model"]) != shapes_in(self.model.state_dict())),

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -147,6 +148,17 @@ def test_a_state_of_another_run_and_a_broken_one_are_refused(tmp_path):
     (tmp_path / STATE).write_bytes((tmp_path / STATE).read_bytes()[:-100])
     with pytest.raises(UsageError, match=r"state\.pt is broken .*; use another output"):
         run(tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_state_of_version_0_2_goes_on_unless_atoms_were_shuffled(tmp_path, share):
+    run(tmp_path, until=1)
+    kept = torch.load(tmp_path / STATE, weights_only=True)
+    kept["settings"]["data"]["shuffle_share"] = share
+    torch.save(kept, tmp_path / STATE)
+
+    with pytest.raises(UsageError, match="other settings") if share else nullcontext():
+        run(tmp_path, until=2)
 
 
 def test_the_callback_and_the_file_say_the_same_and_figures_are_the_averages(tmp_path, whole):
