@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -401,8 +401,8 @@ def follow(run: RecipeRun, until: str = NAMES[-1], first: str | None = None) -> 
             raise UsageError(f"no stage is called {name}; the stages are {', '.join(NAMES)}")
     with process_group(run.runtime):
         if not run.runtime.rank:
+            _require_starts(run, until, first)
             _take_up(run, first)
-            _require_starts(run, STAGES[: NAMES.index(until) + 1])
         # All wait for that.
         sum_over_ranks(run.runtime, torch.zeros((), device=run.runtime.device))
         for number, stage in enumerate(STAGES[: NAMES.index(until) + 1], 1):
@@ -437,9 +437,11 @@ def _take_up(run: RecipeRun, first: str | None) -> None:
                 break
 
 
-def _require_starts(run: RecipeRun, asked: Sequence[RecipeStage]) -> None:
+def _require_starts(run: RecipeRun, until: str, first: str | None) -> None:
     """Refuse to begin what would end hours later, where weights or their list are not there."""
-    waiting = {stage.name for stage in asked if not stage.mark(run.out).is_file()}
+    again = NAMES[NAMES.index(first) :] if first else ()
+    asked = STAGES[: NAMES.index(until) + 1]
+    waiting = {s.name for s in asked if s.name in again or not s.mark(run.out).is_file()}
     starts = {"encoder": run.settings.encoder_start, "decoder": run.settings.start}
     for stage, name in ((stage, name) for stage, name in starts.items() if name):
         weights = run.base / name

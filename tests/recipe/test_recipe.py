@@ -335,7 +335,10 @@ def test_weights_to_start_from_and_their_list_are_missed_before_the_first_stage(
     follow(run)
     (tmp_path / "before.safetensors").unlink()  # on another machine, once it was used
     follow(run)
+    with pytest.raises(MissingInputError):
+        follow(run, first="encoder")  # and nothing of it is thrown away
 
+    follow(run)
     assert done == list(NAMES)
 
 
