@@ -1,6 +1,5 @@
-"""Commands as processes: they are stopped, lose a process, or write where nobody reads."""
+"""Commands as processes: they are stopped, or write where nobody reads."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -35,37 +34,14 @@ def begin(tmp_path):
 
 
 def wait_for(run, output, n_lines, n_processes=0):
-    """Processes of a run, once its journal has so many lines and there are so many of them."""
+    """Return once the journal of a run has so many lines, and it so many processes."""
     journal = output.with_name(output.name + ".journal.jsonl")
     while run.poll() is None:
         lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
-        if lines >= n_lines and len(processes := workers_of(run.pid)) >= n_processes:
-            return processes
+        if lines >= n_lines and len(workers_of(run.pid)) >= n_processes:
+            return
         time.sleep(0.02)
     raise AssertionError(f"it ended before: {run.communicate()[1]}")
-
-
-@pytest.mark.parametrize("after_s", [0, 5])  # while they load libraries, mostly, or are at work
-def test_a_killed_worker_is_a_sentence_and_the_run_goes_on_to_the_same_bytes(
-    begin, tmp_path, after_s
-):
-    options, whole, killed = ("--samples", "4"), tmp_path / "whole.csv", tmp_path / "killed.csv"
-    assert begin("whole.csv", 0, *options).communicate()[1] == ""
-
-    run = begin("killed.csv", HOUR_S, *options)
-    processes = wait_for(run, killed, 2, 2)
-    time.sleep(after_s)
-    os.kill(processes[-1], signal.SIGKILL)
-    said = run.communicate()[1]
-    again = begin("killed.csv", 0, *options, "--resume").communicate()[1]
-
-    assert (run.returncode, said, again) == (
-        75,
-        "error: a process was ended from outside, probably for want of memory; finished work is "
-        "kept, and --resume with fewer --workers goes on\n",
-        "",
-    )
-    assert killed.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.parametrize(("how", "resume"), [(signal.SIGINT, ()), (signal.SIGTERM, ["--resume"])])

@@ -38,7 +38,7 @@ JOBS = {
         "r/predictions.csv r/results.json",
     ),
 }
-WAYS = ("SIGKILL", "SIGTERM", "SIGINT", "SIGKILL of a worker")
+WAYS = ("SIGKILL of a worker", "SIGTERM", "SIGINT", "SIGKILL")
 # What a command ends with: as the signal leaves it, or as it says that it, or a worker, was ended.
 CODES = {
     "SIGKILL": {-signal.SIGKILL},
@@ -50,6 +50,8 @@ CODES = {
 
 def kill_and_resume(kills, seed, folder):
     """End so many commands, each at a random moment; every one goes on to its end.
+
+    Commands and ways to end them come in turn: so many as there are pairs of them are all pairs.
 
     Returns:
         How often each ended in which way.
@@ -66,7 +68,8 @@ def kill_and_resume(kills, seed, folder):
             started = time.monotonic()
             whole[name] = _outputs(command, _copy(folder), outputs)
             lasts_s[name] = time.monotonic() - started
-        how, after_s = rng.choice(WAYS), rng.uniform(0, 1) * lasts_s[name]
+        how = WAYS[(turn + turn // len(JOBS)) % len(WAYS)]
+        after_s = rng.uniform(0, 1) * lasts_s[name]
         # The machine may be faster by now; as soon as it is ready, a command is not yet done.
         while not (ended := _end(command, place := _copy(folder), how, after_s)):
             after_s /= 2
@@ -139,6 +142,8 @@ def _end(command, folder, how, after_s):
     what = f"{command} after {how}: {run.returncode}, {said}"
     assert run.returncode in CODES[how], what
     assert "Traceback" not in said, what
+    ended_from_outside = "a process was ended from outside, probably for want of memory" in said
+    assert ended_from_outside == (run.returncode == 75), what
     # What is killed outright cleans up nothing; Python's tracker does, and says so.
     assert how == "SIGKILL" or "leaked" not in said, what
     assert said.count("error: ") == (run.returncode > 0), what

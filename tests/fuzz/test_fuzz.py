@@ -26,7 +26,7 @@ from duallgd_cli.spectra.formulas import table_source
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.train.settings import RecipeSettings
 from tests.fuzz.corpus import FEW, features, sound_files
-from tests.fuzz.kills import kill_and_resume
+from tests.fuzz.kills import JOBS, WAYS, kill_and_resume
 from tests.fuzz.loop import assert_sentence, fuzz, mutate, packed_as, run
 from tests.fuzz.weights import fuzz_weights
 from tests.memory import bounded_memory
@@ -221,7 +221,7 @@ def test_broken_input_gives_one_sentence_or_what_sound_input_gives(
 
 @pytest.mark.slow
 def test_a_command_that_was_ended_gives_the_same_bytes_when_it_is_run_again(tmp_path):
-    kills = 2 if TIMES == 1 else 60
+    kills = len(JOBS) if TIMES == 1 else 3 * len(JOBS) * len(WAYS)
 
     seen = kill_and_resume(kills, "tests", tmp_path)
 
