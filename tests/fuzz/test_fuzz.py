@@ -28,7 +28,6 @@ from duallgd_cli.train.settings import RecipeSettings
 from tests.fuzz.corpus import FEW, features, sound_files
 from tests.fuzz.kills import JOBS, WAYS, kill_and_resume
 from tests.fuzz.loop import assert_sentence, fuzz, mutate, packed_as, run
-from tests.fuzz.weights import fuzz_weights
 from tests.memory import bounded_memory
 from tests.stub_model import stub_model
 
@@ -201,7 +200,6 @@ TIMES = int(os.environ.get("DUALLGD_FUZZ", "1"))
     [
         pytest.param(fuzz_reading, 200, {"ok": 50, "unreadable": 5}, marks=pytest.mark.slow),
         pytest.param(fuzz_command, 20, {"exit code 0": 5}, marks=pytest.mark.slow),
-        pytest.param(fuzz_weights, 20, {"predict 69": 5, "predict 0": 1}, marks=pytest.mark.slow),
         (fuzz_archives, 100, {"spectra": 1}),
         (fuzz_tables, 60, {"hypotheses": 1}),
         (fuzz_settings, 20, {"predict settings": 1}),

@@ -169,6 +169,7 @@ SPOILT = {
         *({"settings": text} for text in (
             None, "{not json", "[]", NESTED, '{"denoiser": {"colour": 3}}',
             '{"denoiser": {"layers": 0}}', '{"diffusion": {"time_shift": NaN}}',
+            '{"denoiser": {"layers": 1e308}}', f'{{"encoder": {{"width": {"9" * 5000}}}}}',
         )),
         {"record": None}, {"record": NESTED}, {"ranking": "{"},
     ],
