@@ -3,20 +3,20 @@
 import importlib.util
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rdkit import Chem
 
-from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Sampler
 from duallgd_cli.predict import api
-from duallgd_cli.predict.model import Encoder, LoadedModel
-from duallgd_cli.ranking.ranking import RankingModel
+from duallgd_cli.predict.model import Encoder
 from tests.made_graphs import small_settings, stirred
 from tests.made_molecules import disassembled
 from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
 from tests.made_training import cpu
+from tests.stub_model import stub_model
 from tests.studies.conftest import STUDIES
 
 STEPS, SAMPLES = 4, 3
@@ -27,24 +27,19 @@ SPEC.loader.exec_module(trace)
 
 
 @pytest.fixture
-def untrained(monkeypatch):
-    """Weights that have learnt nothing draw as others do."""
-    network, runtime = stirred(small_settings()), cpu()
-    parts = {"sources": (), "scores": (), "ranking": RankingModel(), "sha256": "0" * 64}
-    encode, sampler = Encoder(network.encoder, runtime), Sampler(network, runtime)
-    model = LoadedModel(encode=encode, name="small", sampler=sampler, **parts)
+def traced(study, monkeypatch, tmp_path):
+    """Run it on two features with weights that have learnt nothing, which draw as others do."""
+    network = stirred(small_settings())
+    encode, sampler = Encoder(network.encoder, cpu()), Sampler(network, cpu())
+    model = replace(stub_model(), encode=encode, sampler=sampler)
     monkeypatch.setattr(api, "load", lambda *_, **__: model)
-    return model
-
-
-@pytest.fixture
-def file(tmp_path):
     blocks = (block(CAFFEINE, feature_id="7"), block(ALANINE, feature_id="F8"))
-    return mgf(tmp_path / "in.mgf", *blocks)
+    few = (mgf(tmp_path / "in.mgf", *blocks), "--samples", SAMPLES, "--steps", STEPS)
+    return lambda *options: study(trace.trace, *few, "-o", "t.html", *options)
 
 
-def test_the_page_opens_at_the_start_and_ends_with_molecules(study, file, untrained, tmp_path):
-    done = study(trace.trace, file, "-o", "t.html", "--samples", SAMPLES, "--steps", STEPS)
+def test_the_page_opens_at_the_start_and_ends_with_molecules(traced, tmp_path):
+    done = traced()
 
     assert done.code == 0, done.err
     written = (tmp_path / "t.html").read_text(encoding="utf-8")
@@ -64,23 +59,6 @@ def test_the_page_opens_at_the_start_and_ends_with_molecules(study, file, untrai
         assert text in written
 
 
-def test_steps_go_from_noise_to_the_bonds_that_were_drawn(file, untrained):
-    annotated = trace.chosen(str(file), "1", None)
-    settings, formula = SamplingSettings(steps=STEPS, samples=SAMPLES), annotated.hypothesis.formula
-    fingerprint, _ = untrained.encode(annotated)
-
-    steps, log_prob = trace.drawn(untrained.sampler, fingerprint, formula, settings, seed=0)
-
-    noise = [step.noise for step in steps]
-    assert len(noise) == STEPS + 1
-    assert noise == sorted(noise, reverse=True)
-    assert noise[0] > 0.99 > noise[-1] == 0
-    chances = np.stack([step.bond_prob for step in steps])
-    np.testing.assert_allclose(chances.sum(-1), np.ones((STEPS + 1, SAMPLES, 91)), atol=1e-5)
-    assert (chances[-1].argmax(-1) == steps[-1].bond_class).all()
-    assert log_prob.shape == (SAMPLES, 91, 5)
-
-
 def test_a_finished_molecule_is_drawn_and_bonds_that_are_none_are_said():
     mol = Chem.MolFromSmiles("CC(N)C(O)=O")
     read, apart = disassembled(mol).bond_class, np.zeros(15, np.int64)
@@ -96,17 +74,15 @@ def test_a_finished_molecule_is_drawn_and_bonds_that_are_none_are_said():
     assert (none.mol, none.words.partition(": ")[0]) == (None, "no molecule")
 
 
-def test_a_spectrum_is_chosen_by_number_or_id_and_another_is_refused_in_a_sentence(
-    study, file, untrained, tmp_path
-):
-    chosen = [str(trace.chosen(str(file), which, None).hypothesis.formula) for which in ("1", "F8")]
-    refused = [
-        study(trace.trace, file, "-o", "t.html", *more)
-        for more in (("--spectrum", "third"), ("--formula", "C9H8O4"))
-    ]
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--spectrum third", "has no spectrum 'third'; give its number, from 1, or an id"),
+        ("--spectrum F8 --formula C9H8O4", "spectrum 'F8': C9H8O4 as [M+H]+ has m/z 181.0495"),
+    ],
+)
+def test_what_cannot_be_traced_is_refused_in_a_sentence(traced, tmp_path, options, said):
+    done = traced(*options.split())
 
-    assert chosen == ["C8H10N4O2", "C3H7NO2"]
-    assert [done.code for done in refused] == [2, 2]
-    assert "has no spectrum 'third'; give its number, from 1, or an id" in refused[0].err
-    assert "spectrum '1': " in refused[1].err
+    assert (done.code, said in done.err) == (2, True), done.err
     assert not (tmp_path / "t.html").exists()
