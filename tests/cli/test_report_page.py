@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duallgd_cli.cli.options import by_setting
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.predict.run import predict
 from duallgd_cli.predict.settings import PredictRequest, PredictSettings
@@ -15,17 +14,16 @@ from tests.cli.test_report import HOSTILE, hostile_mgf
 from tests.made_run import measure, mzml, of_molecule
 from tests.made_runs import ASPIRIN_KEY, MATCH, aspirin_result, written_run
 from tests.made_spectra import ASPIRIN, CAFFEINE
-from tests.pages import NEEDS_BROWSER, rank_of, written
+from tests.pages import NEEDS_BROWSER, rank_of
 from tests.stub_model import stub_model
 
-WIDTHS = (390, 1000, 1400)
 pytestmark = NEEDS_BROWSER
 
 
 @pytest.fixture(scope="module")
 def example_page(example_run, tmp_path_factory):
     page = tmp_path_factory.mktemp("made") / "out.html"
-    write_report([example_run], page, options=by_setting())
+    write_report([example_run], page)
     return page
 
 
@@ -78,25 +76,13 @@ def test_it_loads_and_shows_every_feature_and_the_first_in_full(example, feature
     assert "11 of 11 features with candidates" in example.text("#summary")
     example.shows("1")
     assert (example.count(".card"), len(example.asked)) == (len(features[0]["candidates"]), 1)
-
-
-@pytest.mark.parametrize("width", [*WIDTHS, 2500])
-def test_no_column_is_hidden_and_headers_have_one_line_whatever_the_width(example, width):
-    page = example.page
-    example.resize(width)
-    names = ("id", "mz", "adduct", "formula", "smiles", "level", "confidence", "top10", "part")
-
-    assert len({round(page.locator(f"#head th.{n}").bounding_box()["y"]) for n in names}) == 1
-    assert all(page.is_visible(f"#body tr:first-child td.{name}") for name in names)
-    for selector, most in (("#head", 45), ("#detail h3, #detail h2, .top h1", 34)):
-        heights = [head.bounding_box()["height"] for head in page.locator(selector).all()]
-        assert max(heights) < most
-    assert example.width() <= width
-    # Nothing is said of what is the same everywhere.
-    assert (example.count("th.status, td.status"), page.is_visible("#status")) == (0, False)
-    example.open(2)
-    example.shows("2")
-    example.expect(page.locator("#detail h2").first).to_be_in_viewport()
+    links = example.page.locator(".card").first.locator(".elsewhere a")
+    assert [link.inner_text() for link in links.all()] == ["PubChem", "COCONUT", "ChEBI"]
+    key = features[0]["candidates"][0]["inchikey"]
+    assert all(link.get_attribute("href").endswith(key) for link in links.all())
+    for width in (390, 2500):
+        example.resize(width)
+        assert example.width() <= width
 
 
 def test_columns_sort_both_ways_and_filter(example, features):
@@ -178,7 +164,7 @@ def test_a_spectrum_of_a_library_hangs_below_the_spectrum(example, family):
     assert family.count(".below line") == 0
 
 
-def test_the_spectrum_zooms_by_button_pointer_and_key(example):
+def test_the_spectrum_zooms(example):
     page = example.page
 
     def width():
@@ -191,18 +177,9 @@ def test_the_spectrum_zooms_by_button_pointer_and_key(example):
     assert width() < whole
     page.click("[aria-label='Show the whole spectrum']")
     assert width() == whole
-    box = page.query_selector(".spectrum").bounding_box()
-    page.mouse.move(box["x"] + 100, box["y"] + 100)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 200, box["y"] + 110)
-    page.mouse.up()
-    assert width() < whole / 2
-    page.focus(".spectrum")
-    example.press("0")
-    assert width() == whole
 
 
-def test_fragments_are_a_table_and_energies_stand_one_above_the_other(example, features):
+def test_fragments_are_a_table(example, features):
     page, feature = example.page, features[0]
 
     page.click(".fragments summary")
@@ -212,11 +189,7 @@ def test_fragments_are_a_table_and_energies_stand_one_above_the_other(example, f
     assert len(texts) == len(feature["hypotheses"][0]["explained"])
     assert texts == sorted(texts, key=lambda row: float(row[0]))
     assert (*texts[-1][2:4], texts[-1][5].split(", ")[0]) == ("C8H11N4O2", "", "1")
-    labels = [spectrum["label"] for spectrum in feature["spectra"]]
-    assert example.texts(".energy") == labels
-    assert example.count(".spectrum") == len(labels) == 2
-    page.click(".tabs [data-which='1']")
-    assert example.count(".spectrum") == 1
+    assert example.count(".spectrum") == len(feature["spectra"]) == 2  # one an energy
 
 
 def test_a_review_is_kept_filtered_and_saved_with_the_rows_that_are_shown(example, features):
@@ -244,10 +217,8 @@ def test_a_review_is_kept_filtered_and_saved_with_the_rows_that_are_shown(exampl
     assert example.column("review")[1] == ""
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_keyboard_is_enough(example, width):
+def test_the_keyboard_is_enough(example):
     page = example.page
-    example.resize(width)
 
     example.press("j", shows="2")
     example.press("k", shows="1")
@@ -265,34 +236,6 @@ def test_the_keyboard_is_enough(example, width):
     control.focus()
     example.press("Enter")
     assert control.get_attribute("aria-pressed") != before
-
-
-def test_it_follows_light_and_dark_and_a_choice_is_kept(visit, example_page):
-    colour, shades = "getComputedStyle(document.body.parentNode).backgroundColor", []
-    for scheme in ("light", "dark"):
-        page = visit(example_page, color_scheme=scheme).page
-        shades.append(page.evaluate(colour))
-        page.click("#theme")
-        assert page.evaluate(colour) != shades[-1]
-
-    assert shades[0] != shades[1]
-
-
-def test_how_to_read_it_comes_first_settings_last_and_links_lead_elsewhere(example, features):
-    page, key = example.page, features[0]["candidates"][0]["inchikey"]
-
-    assert example.texts("#run h2") == ["How to read this page", "This run"]
-    assert not page.is_visible(".settings")
-    page.locator("#run summary").focus()
-    example.press("Enter")
-    rows = dict(row.split("\t") for row in page.locator(".settings tr").all_inner_texts())
-    assert rows["--top-k"] == "10"
-    links = page.locator(".card").first.locator(".elsewhere a")
-    assert links.all_inner_texts() == ["PubChem", "COCONUT", "ChEBI"]
-    for link in links.all():  # which nobody asks before
-        address = link.get_attribute("href")
-        assert (address[:8], address[-len(key) :]) == ("https://", key)
-        assert link.get_attribute("rel") == "noopener noreferrer"
 
 
 def test_a_hostile_file_shows_as_text_and_does_nothing(visit, tmp_path):
@@ -313,20 +256,6 @@ def test_a_hostile_file_shows_as_text_and_does_nothing(visit, tmp_path):
     assert opened.page.is_visible("#head th.status")  # not all are ok
 
 
-def test_only_what_can_be_mended_is_red(visit, features, example_run, tmp_path):
-    nothing = {"candidates": [], "rank": None, "remarks": ["see"]}
-    statuses = [{}, *(nothing | {"status": word} for word in ("same_compound", "no_peaks"))]
-    made = [features[0] | more | {"number": n, "id": f"F{n}"} for n, more in enumerate(statuses)]
-
-    opened = visit(written(example_run, made, tmp_path / "out.html").page)
-
-    assert opened.column("status") == ["ok", "same compound", "no peaks"]
-    assert opened.texts("#body .status.other") == ["no peaks"]
-    for number, kind in ((2, "remarks"), (3, "failed")):
-        opened.open(number)
-        assert opened.text(f"#detail p.{kind}").endswith("see")
-
-
 def test_retention_times_and_intensities_of_a_run_sort_and_filter(run):
     page = run.page
     page.click(".fold-ions >> nth=0")
@@ -339,6 +268,7 @@ def test_retention_times_and_intensities_of_a_run_sort_and_filter(run):
     page.fill("#faint", "500000")
     assert [height >= 5e5 for height in run.numbers("intensity")] == [True]
     assert len(run.column("compound")) == 1
+    assert run.count("svg.isotopes line.measured") >= 2
 
 
 def test_ions_of_a_compound_are_one_row_that_pointer_and_keyboard_open(run):
@@ -363,24 +293,8 @@ def test_ions_of_a_compound_are_one_row_that_pointer_and_keyboard_open(run):
     assert run.ids() == ["1", "4"]
 
 
-def test_isotopes_of_ms1_stand_beside_those_of_the_formula(run):
-    run.open(4)
-    run.shows("4")
-
-    label = run.page.get_attribute("svg.isotopes", "aria-label")
-    assert ("M+1: " in label, "10 % expected" in label) == (True, True)
-    measured, expected = (
-        run.count("svg.isotopes line.measured"),
-        run.count("svg.isotopes .expected"),
-    )
-    assert measured == expected >= 2
-    assert "C8H10N4O2 [M+H]+" in run.text("section:has(> svg.isotopes) h3")
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_family_is_one_card_that_the_keyboard_opens(family, width):
+def test_a_family_is_one_card_that_the_keyboard_opens(family):
     page, cards = family.page, family.page.locator(".card:visible")
-    family.resize(width)
 
     assert cards.count() == 3
     said = family.text(".fold")
@@ -394,7 +308,6 @@ def test_a_family_is_one_card_that_the_keyboard_opens(family, width):
     assert button.get_attribute("aria-expanded") == "true"
     controlled = page.locator(f"#{button.get_attribute('aria-controls')}")
     assert controlled.locator(".card:visible").count() == 2
-    assert family.width() <= width
     page.hover(".members .card .drawing")  # marked as all are
     assert family.count(".peak.by") > 0
     button.focus()
@@ -423,23 +336,3 @@ def test_levels_are_a_ladder_sort_from_fine_to_coarse_and_filter_what_is_as_fine
     assert family.texts("#level option") == finer
     page.select_option("#level", "parts")
     assert sorted(family.ids()) == ["F0", "F1"]
-
-
-def test_a_candidate_says_in_words_what_it_is_called_and_where_it_comes_from(family):
-    page = family.page
-    page.get_by_role("button", name="Show the 2 others").click()
-    said = {
-        rank_of(card): [origin.inner_text() for origin in card.query_selector_all(".origin[title]")]
-        for card in page.query_selector_all(".card")
-    }
-
-    assert said[1] == ["spectral library", "drawn from nothing"]
-    assert said[2] == ["your database", "from a known molecule"]
-    assert said[4][0] == "<i>mine"
-    assert family.texts(".card .match") == [
-        "mine.msp: Aspirin <b> · cosine 0.93 · 7 matched peaks · right with probability 0.40"
-    ]
-    called = "Aspirin <i> · Salicylates"
-    assert (family.texts(".card .called"), family.column("called")[0]) == ([called], called)
-    page.fill("#text", "salicylates")
-    assert "F0" in family.ids()
