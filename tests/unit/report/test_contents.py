@@ -10,7 +10,6 @@ from duallgd_cli.report import contents, depiction
 from duallgd_cli.report.contents import LONGEST_TEXT, ReportedRun, readable
 from duallgd_cli.results import LikelyPart
 from tests.made_runs import (
-    ASPIRIN_KEY,
     MATCH,
     aspirin_result,
     lines_of,
@@ -34,9 +33,9 @@ def features(example_run):
     return list(ReportedRun([example_run], 3).features())
 
 
-def shown(folder, result, top_k=None, names=None, **settings):
+def shown(folder, result, top_k=None, **settings):
     """The one feature of a run, as the page shows it."""
-    return next(ReportedRun([written_run(folder, result, **settings)], top_k, 1, names).features())
+    return next(ReportedRun([written_run(folder, result, **settings)], top_k, 1).features())
 
 
 def by_smiles(feature):
@@ -97,19 +96,6 @@ def test_only_bonds_that_not_all_candidates_have_have_a_certainty(tmp_path):
         assert shares
         assert all(0 < share < 1 for share in shares)
     assert set(alone["certainty"]) == {None}
-
-
-@pytest.mark.parametrize("change", ["gone", "changed"])
-def test_a_page_needs_the_journal_alone(own_run, features, change):
-    spectra = own_run.with_name("spectra.mgf")
-    spectra.write_text("not a spectrum")
-    if change == "gone":
-        spectra.unlink()
-
-    again = list(ReportedRun([own_run], 3).features())
-
-    assert [one["spectra"] for one in again] == [one["spectra"] for one in features]
-    assert [one["hypotheses"] for one in again] == [one["hypotheses"] for one in features]
 
 
 @pytest.mark.parametrize(
@@ -225,16 +211,6 @@ def test_a_candidate_says_where_it_comes_from_and_which_library_has_its_spectrum
     assert offered["library"] == peaks | said
     assert [one["library_match"] for one in refused["candidates"]] == [None] * 5
     assert refused["library"] is None
-
-
-def test_candidates_have_the_names_of_a_table(tmp_path):
-    names = tmp_path / "names.tsv"
-    names.write_text(f"inchikey\tname\tclass\n{ASPIRIN_KEY}\tAspirin\x1b[1m\tSalicylates\n")
-
-    candidates = by_smiles(shown(tmp_path, aspirin_result(), names=names))
-
-    called = {smiles: (one["name"], one["class"]) for smiles, one in candidates.items()}
-    assert called == dict.fromkeys(called, ("", "")) | {ORTHO: ("Aspirin [1m", "Salicylates")}
 
 
 def test_settings_are_named_as_the_command_line_takes_them(own_run):
