@@ -49,7 +49,7 @@ check: lint quick  ## what to run before a commit
 slow: env  ## the property tests with 1,000 examples each
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q tests/property
 
-fuzz: env  ## broken inputs of every kind (files, archives, tables, settings) and 60 kills, counts printed
+fuzz: env  ## broken inputs of every kind (files, archives) and 60 kills, counts printed
 	DUALLGD_FUZZ=25 $(BIN)/python -m pytest -q tests/fuzz -rP --show-capture=stdout
 
 # Paths, archives and the printed page are where libraries differ most from version to version.

@@ -23,13 +23,3 @@ def sound_files():
     content = {name: text.encode() for name, text in files.items()}
     content["packed.mgf.gz"] = gzip.compress(content["crlf.mgf"], mtime=0)
     return content
-
-
-def features():
-    """The compounds as an MGF whose feature ids are their names."""
-    blocks = (
-        f"BEGIN IONS\nFEATURE_ID={made.name}\nPEPMASS={made.mz}\nMSLEVEL=2\n"
-        + "".join(f"{mz} {height}\n" for mz, height in made.peaks)
-        for made in FEW
-    )
-    return "".join(f"{block}END IONS\n" for block in blocks)
