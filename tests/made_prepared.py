@@ -1,7 +1,5 @@
 """Prepared data made from chemistry: molecules from SMILES, spectra from fragment formulas."""
 
-import csv
-
 import numpy as np
 
 from duallgd_cli.chem.adduct import BY_NAME, precursor_mz
@@ -78,12 +76,8 @@ def structures_folder(path, *smiles, fold=None):
 
 def spectra_folder(path, *rows):
     """A prepared folder of spectra, prepared as a user would from a table beside it."""
-    table = path.with_name(path.name + ".tsv")
-    with table.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(cells_of(n, *row) for n, row in enumerate(rows or SPECTRA))
-    prepare_spectra(table, path)
+    named = (row_of(f"made{n}", *row) for n, row in enumerate(rows or SPECTRA))
+    prepare_spectra(table(path.with_name(path.name + ".tsv"), *named), path)
     return path
 
 
@@ -104,11 +98,11 @@ def _arrays(smiles, fold):
     return pack(prepared) | {"fold": folds.astype(np.uint8)}
 
 
-def cells_of(number, smiles, adduct, fragments, energy, fold):
-    """Cells of one row of the table."""
+def row_of(name, smiles, adduct, fragments, energy="20", fold="train", flat=0):
+    """A row of a table of labelled spectra, its peaks alike where `flat` is large."""
     ion = BY_NAME[adduct]
     peaks = sorted(
-        (Formula.parse(text).atoms_mass - ion.charge * ELECTRON_MASS_DA, 1 / (place + 1))
+        (Formula.parse(text).atoms_mass - ion.charge * ELECTRON_MASS_DA, 1 / (place + 1 + flat))
         for place, text in enumerate(fragments.split())
     )
     mzs, intensities = (
@@ -116,4 +110,12 @@ def cells_of(number, smiles, adduct, fragments, energy, fold):
         for of, n in zip(zip(*peaks, strict=True), (5, 4), strict=True)
     )
     precursor = f"{precursor_mz(formula_of(parse_smiles(smiles)), ion):.5f}"
-    return f"made{number}", mzs, intensities, smiles, adduct, precursor, "Orbitrap", energy, fold
+    cells = (name, mzs, intensities, smiles, adduct, precursor, "Orbitrap", energy, fold)
+    return dict(zip(COLUMNS, cells, strict=True))
+
+
+def table(path, *rows):
+    """Write a table of labelled spectra; returns its path."""
+    lines = (list(rows[0]), *(row.values() for row in rows))
+    path.write_text("".join("\t".join(cells) + "\n" for cells in lines), encoding="utf-8")
+    return path

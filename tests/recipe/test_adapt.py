@@ -14,7 +14,7 @@ from duallgd_cli.sources.collection import Collection
 from duallgd_cli.train import adapt as adapt_module
 from duallgd_cli.train.adapt import adapt, merged
 from duallgd_cli.train.settings import DrawSettings
-from tests.made_prepared import COLUMNS, ESTERS, cells_of
+from tests.made_prepared import ESTERS, row_of, table
 from tests.made_training import cpu
 from tests.recipe.conftest import told
 
@@ -24,12 +24,11 @@ PHENOLS = {f"{'C' * n}c1ccc(O)cc1": "C7H7O" for n in range(3, 15)}
 def standards(path, molecules):
     """A table of two spectra of each molecule."""
     rows = (
-        cells_of(f"{number}-{energy}", smiles, "[M+H]+", fragment, energy, "")
+        row_of(f"{number}-{energy}", smiles, "[M+H]+", fragment, energy, "")
         for number, (smiles, fragment) in enumerate(molecules.items())
         for energy in ("20", "21")
     )
-    path.write_text("".join("\t".join(cells) + "\n" for cells in (COLUMNS, *rows)))
-    return path
+    return table(path, *rows)
 
 
 def described(blocks):

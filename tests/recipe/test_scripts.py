@@ -1,5 +1,6 @@
 """The script that fits the numbers behind `--parts`."""
 
+import lzma
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,6 @@ import pytest
 
 from duallgd_cli.chem import identity
 from recipes import parts as recipe
-from tests.labelled_table import packed
 from tests.made_runs import rows_of
 from tests.unit.predict.test_ranking import outcome, structure
 
@@ -15,16 +15,23 @@ PHENOLS = [f"{'C' * n}c1ccc(O)cc1" for n in range(1, 9)]
 ESTERS = [f"{'C' * n}OC(=O){'C' * m}" for n in range(1, 9) for m in range(1, 6)]
 
 
+def packed(path, *rows):
+    """Write a table as data sets are published, packed by xz."""
+    path.parent.mkdir()
+    lines = (list(rows[0]), *(row.values() for row in rows))
+    path.write_bytes(lzma.compress("".join("\t".join(cells) + "\n" for cells in lines).encode()))
+
+
 @pytest.fixture
 def data(tmp_path):
     """The two tables that the recipe learns from; a row of another fold must not count."""
     known = [{"smiles": one, "source": "unpd", "fold": "train"} for one in ESTERS + PHENOLS]
-    packed(tmp_path / "structures" / "structures.tsv.xz", list(known[0]), known)
+    packed(tmp_path / "structures" / "structures.tsv.xz", *known)
     measured = [
         {"smiles": PHENOLS[0], "inchikey": "A", "fold": "train"},
         {"smiles": "CCN", "inchikey": "B", "fold": "val"},
     ]
-    packed(tmp_path / "massbank" / "massbank.tsv.xz", list(measured[0]), measured)
+    packed(tmp_path / "massbank" / "massbank.tsv.xz", *measured)
     return tmp_path
 
 

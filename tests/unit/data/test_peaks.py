@@ -17,7 +17,7 @@ from duallgd_cli.spectra.annotation import annotate
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from duallgd_cli.train.encoder import true_bits
 from tests.made_graphs import BY_ROW, peak_batch, some_rows
-from tests.made_prepared import SPECTRA, cells_of, made_spectra
+from tests.made_prepared import SPECTRA, made_spectra, row_of
 from tests.made_spectra import annotated, made_spectrum
 
 
@@ -33,7 +33,8 @@ def generator():
 @pytest.mark.parametrize("number", range(len(SPECTRA)))
 def test_a_prepared_spectrum_is_what_a_prediction_would_see(spectra, number):
     smiles, adduct, _, energy, _ = SPECTRA[number]
-    mz, intensity = (cell.split(",") for cell in cells_of(number, *SPECTRA[number])[1:3])
+    row = row_of("", *SPECTRA[number])
+    mz, intensity = (row[name].split(",") for name in ("mzs", "intensities"))
     energy_ev = float(energy) if energy else None
     measured = made_spectrum(mz, intensity, collision_energy_ev=energy_ev, instrument="orbitrap")
     molecule = formula_of(parse_smiles(smiles))

@@ -18,7 +18,7 @@ from duallgd_cli.errors import MissingInputError, UnreadableError
 from duallgd_cli.spectra.annotation import AnnotationSettings
 from duallgd_cli.spectra.types import INSTRUMENTS
 from duallgd_cli.tables import table_rows
-from tests.made_prepared import COLUMNS, cells_of, verify
+from tests.made_prepared import COLUMNS, row_of, verify
 from tests.made_runs import rows_of
 
 ASPIRIN, CATECHOL = "CC(=O)Oc1ccccc1C(=O)O", "Oc1ccccc1O"
@@ -29,8 +29,7 @@ PYRIDONE = "UBQKCCHYAOITMY"
 
 def row(name, smiles, fragments, ion="[M+H]+", /, **changes):
     """A line of a table of spectra, some cells of it changed."""
-    cells = zip(COLUMNS, cells_of(0, smiles, ion, fragments, "20", "train"), strict=True)
-    return "\t".join((dict(cells) | {"identifier": name, **changes}).values())
+    return "\t".join((row_of(name, smiles, ion, fragments) | changes).values())
 
 
 def table(path, *lines):
