@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from duallgd_cli.formulas.rows import COLUMNS
-from tests.cli.conftest import python
 from tests.made_runs import first_rows, lines_of, rows_of
 from tests.made_spectra import (
     ASPIRIN,
@@ -89,18 +88,6 @@ def test_a_charge_that_is_not_understood_is_said_once(duallgd, tmp_path):
 
     assert row["status"] == "unsupported_adduct"
     assert row["message"].count("charge 'abc' is not understood") == 1
-
-
-def test_torch_is_not_loaded(spectra):
-    program = (
-        "import sys; from duallgd_cli.cli import app\n"
-        f"app(['formulas', {spectra!r}, '-q'], standalone_mode=False)\n"
-        "assert not {'torch', 'scipy', 'matplotlib'} & set(sys.modules)"
-    )
-
-    done = python("-c", program)
-
-    assert (done.returncode, done.stdout[:12]) == (0, "spectrum_id,"), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """How much of the package one spectrum passes on its way from a file to rows of a table."""
 
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,8 +15,6 @@ from duallgd_cli.runtime import Runtime
 from tests.made_spectra import CAFFEINE, block, mgf
 
 PACKAGE = str(Path(duallgd_cli.__file__).parent)
-# Rooms that nothing of `duallgd predict` comes from.
-OTHER_ROOMS = ("train", "evaluate", "bench", "report")
 # What a spectrum passes: reading (12 modules), its ion and formula, the network, three sources, the
 # scores, the list, the journal and the table; chemistry is nine modules of it.
 MOST_MODULES, MOST_TYPES, DEEPEST = 47, 32, 14
@@ -69,26 +66,3 @@ def test_the_walk_of_one_spectrum_does_not_grow(tmp_path):
     assert len(walk.modules) <= MOST_MODULES, sorted(walk.modules)
     assert len(walk.types) <= MOST_TYPES, sorted(walk.types)
     assert walk.depth <= DEEPEST
-
-
-@pytest.mark.slow  # a process of its own
-def test_predict_loads_no_other_commands_nor_plug_ins(tmp_path):
-    made = mgf(tmp_path / "in.mgf", block(CAFFEINE))
-    arguments = ["predict", made, "-o", tmp_path / "out.csv", "--samples", "1", "--steps", "1"]
-    program = (
-        "import sys\n"
-        "from duallgd_cli.__main__ import main\n"
-        f"sys.argv = {['duallgd', *map(str, arguments)]}\n"
-        "try: main()\n"
-        "except SystemExit as ended: assert not ended.code, ended.code\n"
-        "print(*(name for name in sys.modules if name.startswith('duallgd_')))\n"
-    )
-
-    loaded = {*subprocess.check_output([sys.executable, "-c", program], text=True).split()}
-
-    assert "duallgd_cli.predict.run" in loaded
-    assert {name.partition(".")[0] for name in loaded} == {"duallgd_cli"}
-    # The options of `duallgd evaluate` are made of its settings.
-    options = {"duallgd_cli.evaluate", "duallgd_cli.evaluate.settings"}
-    rooms = tuple(f"duallgd_cli.{room}" for room in OTHER_ROOMS)
-    assert not {name for name in loaded if name.startswith(rooms)} - options
