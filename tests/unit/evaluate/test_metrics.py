@@ -56,17 +56,13 @@ def test_a_molecule_s_spectra_are_one_cluster_and_of_many_it_is_said_how_far_the
     assert caplog.messages == [f"{done} of 50 spectra scored" for done in range(5, 51, 5)]
 
 
-@pytest.mark.slow
-def test_several_processes_give_the_same_scores_and_count_the_pairs_that_were_solved():
+def test_pairs_that_were_solved_are_counted():
     entries = [(str(i), "m", ASPIRIN, [ISOMER, "CCO"]) for i in range(4)]
 
-    alone, many = (scored(entries, replace(PLAIN, mces=True, workers=n)) for n in (1, 2))
+    scores = scored(entries, replace(PLAIN, mces=True))
 
-    assert alone.columns["mces@1"].tolist() == [4.0] * 4
-    assert alone.mces_work["mces"] == many.mces_work["mces"] == {"pairs": 4, "timeouts": 0}
-    assert all(
-        alone.columns[name].tolist() == many.columns[name].tolist() for name in alone.columns
-    )
+    assert scores.columns["mces@1"].tolist() == [4.0] * 4
+    assert scores.mces_work["mces"] == {"pairs": 4, "timeouts": 0}
 
 
 def test_a_formula_counts_from_its_rank_on_and_none_is_wrong():

@@ -15,9 +15,8 @@ from duallgd_cli.chem.elements import N_ELEMENTS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.diffusion.sampler import Sampler
-from duallgd_cli.errors import OutOfTimeError, RefusedError, UsageError, WeightsError
+from duallgd_cli.errors import RefusedError, UsageError, WeightsError
 from duallgd_cli.files import sha256
-from duallgd_cli.predict import pipeline
 from duallgd_cli.predict.model import Encoder, load_model, sources_of
 from duallgd_cli.predict.pipeline import noise_seed, quotas_of
 from duallgd_cli.predict.settings import PredictSettings
@@ -281,17 +280,3 @@ def test_the_device_is_waited_for_only_under_a_time_limit(
     assert least <= len(waits) <= most  # at least once an evaluation
     late = "stopped after 1e-09 s; raise --timeout-per-spectrum"
     assert (late in row.message) == (status == "timeout")
-
-
-def test_the_clock_is_looked_at_when_the_device_is_done(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(pipeline.time, "monotonic", lambda: now[0])
-
-    def finish():
-        now[0] += 2.0  # what was begun takes the device two seconds
-
-    check = pipeline._deadline(3.0, finish)
-
-    check()
-    with pytest.raises(OutOfTimeError):
-        check()

@@ -1,7 +1,5 @@
 """Known molecules to start from: which, and what becomes of their atoms."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from duallgd_cli.chem.formula import Formula
 from duallgd_cli.chem.identity import canonical_smiles
 from duallgd_cli.data.molecular_graph import graph_of
 from duallgd_cli.errors import UsageError, WeightsError
-from duallgd_cli.sources import collection
 from duallgd_cli.sources.collection import (
     Collection,
     bonds_between,
@@ -152,20 +149,6 @@ def test_of_other_structures_only_what_several_of_fold_train_have_is_a_block():
     assert blocks["*N"] == 1 + 4  # butylamine's own, and those of fold train
     assert "*c1ccccc1" not in blocks  # only two
     assert "*C1CCC1" not in blocks
-
-
-@pytest.mark.slow  # starts processes
-def test_two_processes_cut_molecules_as_one_does(monkeypatch):
-    monkeypatch.setattr(collection, "in_order", partial(collection.in_order, at_a_time=2))
-    told = []
-
-    one, two = (
-        known_molecules(molecules_of(*KNOWN), 99, None, told.append, workers).blocks
-        for workers in (1, 2)
-    )
-
-    assert (one.smiles, one.seen.tolist()) == (two.smiles, two.seen.tolist())
-    assert sum(told) == 2 * len(KNOWN)
 
 
 @pytest.mark.parametrize("smiles", ["C[N+](C)(C)CCO", BUTANOL])

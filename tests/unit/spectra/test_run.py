@@ -11,7 +11,6 @@ import pytest
 
 from duallgd_cli.errors import ConfigError, UnreadableError
 from duallgd_cli.spectra.features import Inputs, count_spectra, group, left_out
-from duallgd_cli.spectra.ms1 import valleys
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus
 from tests import made_run
@@ -249,18 +248,6 @@ def test_what_was_left_out_is_said_in_one_line(simple, caplog):
     said = f"{path}: {len(features)} features of {len(run.truth())} MS2 spectra; left out are "
     assert line.startswith(said)
     assert line.endswith("with fewer than 16 peaks")
-
-
-@pytest.mark.parametrize(
-    ("heights", "expected"),
-    [
-        *[([], []), ([5.0], []), ([1, 5, 9, 5, 1], []), ([1, 9, 1, 9, 1], [2]), ([9, 7, 9], [])],
-        *[([9, 3, 2, 3, 2.5, 9], [2]), ([9, 1, 1, 1, 9, 1, 5], [1, 5])],
-        *[([1, 2, 4, 8, 4, 2, 1, 2, 1], [6]), ([9, 0, 0, 0, 9], [1])],
-    ],
-)
-def test_valleys(heights, expected):
-    assert valleys(np.array(heights, float)) == expected
 
 
 @pytest.mark.parametrize("text", ["", "-", "60", "a-b", "9-3", "60-60", "1e3-2e3"])
