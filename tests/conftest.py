@@ -1,4 +1,4 @@
-"""What every test shares: threads, hypothesis, and the folder beside the checkout."""
+"""What every test shares: threads, hypothesis, folders of its own, and a finished run."""
 
 import json
 import logging
@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: idle threads must not spin
 
@@ -18,7 +19,6 @@ try:
 except ModuleNotFoundError:  # the GPU tests run where only torch, numpy and pytest are
     hypothesis = None
 
-SHARED = Path(__file__).resolve().parents[1] / ".." / "shared"
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 if hypothesis is not None:
@@ -112,9 +112,12 @@ def databases(monkeypatch, tmp_path):
     return tmp_path / "databases"
 
 
-@pytest.fixture(scope="session")
-def shared():
-    """The folder with data and parity arrays that may lie beside the checkout."""
-    if not SHARED.is_dir():
-        pytest.skip("needs the shared folder beside the checkout")
-    return SHARED.resolve()
+@pytest.fixture
+def made_plugin(tmp_path, monkeypatch):
+    """Weights that only a plug-in reads, which is installed."""
+    from tests import made_plugins
+
+    made_plugins.install(tmp_path / "installed", monkeypatch, "made_plugin", made_plugins.SOURCE)
+    (tmp_path / "made.txt").write_text("made")
+    yield tmp_path / "made.txt"
+    sys.modules.pop("made_plugin", None)

@@ -19,18 +19,12 @@ def describe(path):
 """
 
 
-def install(folder, monkeypatch, module, source=None):
-    """Make a module's entry point visible; the module is written too if its source is given."""
+def install(folder, monkeypatch, module, source=None, points=f"[{GROUP}]\nmade = {{}}\n"):
+    """Make a module's entry points visible; the module is written too if its source is given."""
     about = folder / f"{module}-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[{GROUP}]\nmade = {module}\n")
+    (about / "entry_points.txt").write_text(points.format(module))
     if source is not None:
         (folder / f"{module}.py").write_text(source)
     monkeypatch.syspath_prepend(folder)
-
-
-def weights(path):
-    """A file that the made plug-in reads."""
-    path.write_text("made")
-    return path

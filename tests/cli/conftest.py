@@ -10,7 +10,6 @@ import pytest
 from duallgd_cli import __main__
 from duallgd_cli.predict import api
 from duallgd_cli.report.contents import ReportedRun
-from tests import made_plugins
 from tests.conftest import EXAMPLES
 from tests.made_runs import rows_of
 from tests.pages import ARGUMENTS, BROWSER, Visit
@@ -63,14 +62,6 @@ def spectra():
 @pytest.fixture
 def formulas():
     return EXAMPLES / "formulas.csv"
-
-
-@pytest.fixture
-def made_plugin(tmp_path, monkeypatch):
-    """Weights that only a plug-in reads, which is installed."""
-    made_plugins.install(tmp_path / "installed", monkeypatch, "made_plugin", made_plugins.SOURCE)
-    yield made_plugins.weights(tmp_path / "made.txt")
-    sys.modules.pop("made_plugin", None)
 
 
 @pytest.fixture(scope="module")

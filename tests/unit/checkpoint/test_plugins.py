@@ -1,6 +1,5 @@
 """Weights files that are not in our format go to plug-ins, or are refused with the next step."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,6 @@ from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu
 
 
-@pytest.fixture
-def made(tmp_path, monkeypatch):
-    """A file that an installed plug-in reads."""
-    made_plugins.install(tmp_path / "installed", monkeypatch, "made_plugin", made_plugins.SOURCE)
-    yield made_plugins.weights(tmp_path / "made.txt")
-    sys.modules.pop("made_plugin", None)
-
-
 def named(path, network):
     """A file of our layout that holds another network."""
     save_file({"a": torch.ones(1)}, path, {"format_version": "1", "preset": network})
@@ -39,8 +30,8 @@ def test_no_plug_in_is_looked_for_where_weights_are_ours(tmp_path, monkeypatch):
     assert plugin_for(path) is None
 
 
-def test_a_file_of_another_format_is_loaded_by_the_plug_in_that_can(made):
-    assert load_model(made, cpu()).name == "stub"
+def test_a_file_of_another_format_is_loaded_by_the_plug_in_that_can(made_plugin):
+    assert load_model(made_plugin, cpu()).name == "stub"
 
 
 REFUSED = {
@@ -64,7 +55,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("kind", REFUSED)
 @pytest.mark.parametrize("others", ["", "made"], ids=["no plug-in", "another plug-in"])
-def test_what_nothing_reads_is_refused_in_one_sentence(tmp_path, monkeypatch, made, kind, others):
+def test_what_nothing_reads_is_refused_in_one_sentence(
+    tmp_path, monkeypatch, made_plugin, kind, others
+):
     found = plugins.entry_points(group=plugins.GROUP, name=others)
     monkeypatch.setattr(plugins, "entry_points", lambda **_: found)
     (make, said), path = REFUSED[kind], tmp_path / "theirs"

@@ -17,6 +17,7 @@ from duallgd_cli.predict.run import predict, predictions
 from duallgd_cli.sources import Proposal
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.writers.formats import COLUMNS
+from tests import made_plugins
 from tests.made_runs import SETTINGS, Stopping, model_with, request
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
@@ -280,18 +281,14 @@ class Long:
 
 
 def test_a_package_names_them_by_entry_points(spectra, tmp_path, monkeypatch):
-    about = tmp_path / "lab-1.0.dist-info"
-    about.mkdir()
-    (tmp_path / "lab.py").write_text(PACKAGE)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n")
-    points = "[duallgd.sources]\nmine = lab:Mine\n[duallgd.scores]\nlong = lab:Long\n"
-    (about / "entry_points.txt").write_text(points)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    points = "[duallgd.sources]\nmine = {0}:Mine\n[duallgd.scores]\nlong = {0}:Long\n"
+    made_plugins.install(tmp_path / "installed", monkeypatch, "lab", PACKAGE, points)
 
     found = with_own(stub_model()).predict(spectra, SETTINGS, top_k=99)
     assert found.record["weights"]["own"] == ["lab", "long"]
     assert of("lab", found[0])
-    (about / "entry_points.txt").write_text("[duallgd.sources]\nmine = lab:Missing\n")
+    wrong = "[duallgd.sources]\nwrong = {}:Missing\n"
+    made_plugins.install(tmp_path / "wrong", monkeypatch, "lab", PACKAGE, wrong)
     with pytest.raises(UsageError, match="lab:Missing, which a package names in duallgd"):
         with_own(stub_model())
     sys.modules.pop("lab", None)
