@@ -131,13 +131,10 @@ def test_a_bug_is_a_sentence_and_shows_its_traceback_to_who_asks(fail, monkeypat
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("typer", "error: stopped before anything was computed\n"),
-        ("duallgd_cli.cli", "error: stopped before anything was computed\n"),
-        (
-            "duallgd_cli.predict.model",
-            "error: stopped before anything was computed\n",
-        ),  # of weights
-        ("prepare_environment", "error: stopped\n"),  # before anything is loaded
+        ("typer", "error: stopped before anything was computed"),
+        ("duallgd_cli.cli", "error: stopped before anything was computed"),
+        ("duallgd_cli.predict.model", "error: stopped before anything was computed"),  # weights
+        ("prepare_environment", "error: stopped"),  # before anything is loaded
     ],
 )
 def test_ctrl_c_while_libraries_and_weights_load_is_one_sentence(where, said, spectra, tmp_path):
