@@ -31,8 +31,8 @@ def query(formula, chance=None, **values):
 class Told(Known):
     """What a user knows: what the molecule is like, and these molecules to start from."""
 
-    def __init__(self, guide, *smiles):
-        super().__init__(guide)
+    def __init__(self, guide, *smiles, databases=()):
+        super().__init__(guide, databases=databases)
         graphs = [graph_of(molecules_of(text), 0) for text in smiles]
         object.__setattr__(self, "own", graphs)
 

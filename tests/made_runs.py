@@ -71,6 +71,19 @@ TWELVE = (
 )
 
 
+class Given:
+    """A source of these items, of which errors are raised."""
+
+    def __init__(self, *items, name="mine"):
+        self.items, self.name = items, name
+
+    def propose(self, query, n, seed):
+        for item in self.items:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+
 class Stopping:
     """Is interrupted, or breaks, when it comes to the given case."""
 

@@ -18,7 +18,7 @@ from duallgd_cli.sources import Proposal
 from duallgd_cli.spectra.reading import read
 from duallgd_cli.writers.formats import COLUMNS
 from tests import made_plugins
-from tests.made_runs import SETTINGS, Stopping, model_with, request
+from tests.made_runs import SETTINGS, Given, Stopping, model_with, request
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 
@@ -148,19 +148,6 @@ def test_a_notebook_shows_the_first_candidates_drawn_and_a_table_the_columns(spe
     assert (frame["rank"] == 1).sum() == 3
 
 
-class Source:
-    """Gives some items, or raises those that are errors."""
-
-    def __init__(self, *items, name="mine"):
-        self.items, self.name = items, name
-
-    def propose(self, query, n, seed):
-        for item in self.items:
-            if isinstance(item, Exception):
-                raise item
-            yield item
-
-
 class Score:
     """Gives what a function makes of the molecules, and looks at the spectrum."""
 
@@ -190,7 +177,7 @@ def of(source, prediction):
     "item", [SMILES, parse_smiles(SMILES), Proposal("whatever", parse_smiles(SMILES), -3.0)]
 )
 def test_molecules_come_as_smiles_as_molecules_or_as_proposals(item):
-    first, second = of_aspirin_and_caffeine([Source(item)])
+    first, second = of_aspirin_and_caffeine([Given(item)])
 
     assert [one.smiles for one in of("mine", first)] == [SMILES]
     assert of("mine", second) == []
@@ -199,10 +186,10 @@ def test_molecules_come_as_smiles_as_molecules_or_as_proposals(item):
 
 
 def test_what_a_source_gives_too_much_or_wrong_costs_that_alone():
-    wrong = Source("nonsense", 7, None, SMILES, KeyError("x"), SMILES)
+    wrong = Given("nonsense", 7, None, SMILES, KeyError("x"), SMILES)
 
     plain, found = of_aspirin_and_caffeine(), of_aspirin_and_caffeine([wrong])
-    many = [Source(*[SMILES] * 500)]
+    many = [Given(*[SMILES] * 500)]
     limited, _ = of_aspirin_and_caffeine(many, samples=10, sources="mine=30 noise=70")
 
     assert all("source mine failed: KeyError: 'x'" in one.warnings for one in found)
@@ -258,8 +245,8 @@ def test_a_score_of_the_users_ranks_all_candidates_anew():
     ("sources", "scores", "said"),
     [
         ([object()], [], "object is no source: it needs a name of letters and a propose"),
-        ([Source(name="my own")], [], "Source is no source"),
-        ([Source(name="noise")], [], "there are two sources of the name noise; rename one"),
+        ([Given(name="my own")], [], "Given is no source"),
+        ([Given(name="noise")], [], "there are two sources of the name noise; rename one"),
         ([], [object()], "object is no score"),
         ([], [Score(name="familiarity")], "there are two scores of the name familiarity"),
         ([], [Score(), Score()], "there are two scores of the name liked"),
@@ -295,7 +282,7 @@ def test_a_package_names_them_by_entry_points(spectra, tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_sent_to_processes_is_used_in_this_process(caplog):
-    class Local(Source):
+    class Local(Given):
         """Of a function, which no other process finds."""
 
     model = with_own(replace(stub_model(), again=stub_model), [Local(SMILES)])

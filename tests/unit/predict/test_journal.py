@@ -112,6 +112,9 @@ def test_a_journal_that_is_started_again_is_empty_but_no_other_file_is_touched(p
             Journal.opened(other, HEADER, resume=resume)
     with pytest.raises(UsageError, match="cannot write the journal"):
         Journal.opened(path.with_name("absent") / "j", HEADER)
+    path.write_text('{"duallgd_')  # torn in its first bytes: it is ours, though nothing is in it
+    with Journal.opened(path, HEADER) as journal:
+        assert not journal.finished
     assert other.read_text() == "spectrum_id,file\n"
 
 

@@ -23,11 +23,12 @@ from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel
 from duallgd_cli.sources import MOST_OF_A_DATABASE, Query
 from duallgd_cli.sources.collection import Collection
-from duallgd_cli.sources.known import GuideFiles, Known
+from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.sources.network import Noise
 from duallgd_cli.spectra.types import Feature, Hypothesis
 from tests.made_graphs import small_settings, stirred
 from tests.made_prepared import molecules_of
+from tests.made_queries import Told
 from tests.made_runs import model_with
 from tests.made_spectra import ALANINE, annotated, block, made_spectrum, mgf
 from tests.made_training import cpu
@@ -166,15 +167,9 @@ BUILT_IN = ("database", "analogues", "enumerated", "templates", "noise")
 NAMES = st.sampled_from((*BUILT_IN[1:], "own", "other"))
 
 
-class Told(Known):
-    """What a user knows: some molecules that are like it, and a database."""
-
-    def __init__(self, analogues=0, databases=0):
-        super().__init__(None, databases=("a database",) * databases)
-        object.__setattr__(self, "count", analogues)
-
-    def graphs(self, probability, formula):
-        return ["a molecule"] * self.count
+def knows(analogues=0, databases=0):
+    """What a user knows: so many molecules that are like it, and databases."""
+    return Told(None, *["CCO"] * analogues, databases=("a database",) * databases)
 
 
 def quotas(text=None, samples=100, names=BUILT_IN, told=None, share=0.5):
@@ -204,15 +199,15 @@ ONE_EACH = "noise=1 templates=1 enumerated=1"
         (None, 100, NOT_BUILT, {"noise": 100}),
         ("enumerated=70 templates=15 noise=30", 100, DRAWING, {"enumerated": 70, "noise": 30}),
         # Half begin with molecules that the user knows, or as many as the setting says.
-        (None, 100, {"told": Told(3)}, WITH_MINE),
-        (None, 1, {"told": Told(3)}, {"enumerated": 0, "templates": 0, "noise": 1}),
-        (None, 100, {"told": Told()}, DEFAULT),
-        (MINE, 50, {"told": Told(3)}, {"analogues": 40, "noise": 10}),
-        (MINE, 50, {"told": Told()}, {"analogues": 40, "noise": 10}),  # passed on
-        ("noise=1 analogues=0", 50, {"told": Told(3)}, {"noise": 50}),
+        (None, 100, {"told": knows(3)}, WITH_MINE),
+        (None, 1, {"told": knows(3)}, {"enumerated": 0, "templates": 0, "noise": 1}),
+        (None, 100, {"told": knows()}, DEFAULT),
+        (MINE, 50, {"told": knows(3)}, {"analogues": 40, "noise": 10}),
+        (MINE, 50, {"told": knows()}, {"analogues": 40, "noise": 10}),  # passed on
+        ("noise=1 analogues=0", 50, {"told": knows(3)}, {"noise": 50}),
         # Structures of a database stand beside, or alone.
-        (None, 100, {"told": Told(0, 2)}, {"database": MOST_OF_A_DATABASE, **DEFAULT}),
-        (None, 20, {"told": Told(3, 1), "share": 1.0}, {"database": MOST_OF_A_DATABASE}),
+        (None, 100, {"told": knows(0, 2)}, {"database": MOST_OF_A_DATABASE, **DEFAULT}),
+        (None, 20, {"told": knows(3, 1), "share": 1.0}, {"database": MOST_OF_A_DATABASE}),
         # So does a source of the user's, or as the setting says.
         (None, 100, WITH_OWN, DEFAULT | {"own": 20}),
         ("own=30 noise=70", 100, WITH_OWN, {"own": 30, "noise": 70}),
@@ -228,11 +223,11 @@ def test_the_samples_are_shared_out_as_the_setting_says(text, samples, others, e
     between=st.sampled_from([" ", ",", ", "]),
     samples=st.integers(1, 2000),
     there=st.sets(NAMES),
-    told=st.builds(Told, st.integers(0, 2), st.integers(0, 2)),
+    told=st.builds(knows, st.integers(0, 2), st.integers(0, 2)),
 )
 def test_quotas_are_the_samples_for_any_setting(parts, between, samples, there, told):
     text = between.join(f"{name}={part}" for name, part in parts.items())
-    there |= {name for name, n in (("analogues", told.count), ("database", told.databases)) if n}
+    there |= {name for name, n in (("analogues", told.own), ("database", told.databases)) if n}
     asked = {name: part for name, part in parts.items() if part and name in there}
     if not asked:
         with pytest.raises(UsageError, match="none of the sources"):
@@ -252,7 +247,7 @@ def test_quotas_are_the_samples_for_any_setting(parts, between, samples, there, 
 
 
 def test_what_is_known_and_no_source_takes_is_refused():
-    for told, said in ((Told(1), "take no analogues"), (Told(0, 1), "take no database")):
+    for told, said in ((knows(1), "take no analogues"), (knows(0, 1), "take no database")):
         with pytest.raises(RefusedError) as refused:
             quotas(names=("noise",), told=told)
         assert said in refused.value.failure.message

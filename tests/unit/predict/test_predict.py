@@ -24,27 +24,29 @@ from duallgd_cli.sources import Proposal
 from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.features import count_spectra
 from duallgd_cli.spectra.types import Feature, Hypothesis
-from tests.made_runs import SETTINGS, TWELVE, first_rows, model_with, predicted, request, rows_of
+from tests.made_runs import (
+    SETTINGS,
+    TWELVE,
+    Given,
+    first_rows,
+    model_with,
+    predicted,
+    request,
+    rows_of,
+)
 from tests.made_spectra import ASPIRIN, CAFFEINE, block, made_spectrum, mgf
 from tests.stub_model import stub_model
 
 SMILES = "CC(=O)Oc1ccccc1C(=O)O"
 
 
-class Always:
-    """Draws the same molecule every time, or none."""
-
-    name = "noise"
-
-    def __init__(self, smiles=None):
-        self.drawn = (smiles and parse_smiles(smiles), -1.5, "" if smiles else "disconnected")
-
-    def propose(self, query, n, seed):
-        mol, likelihood, why = self.drawn
-        return (Proposal("noise", mol, likelihood, rejection=why) for _ in range(n))
-
-
-RIGHT, NOTHING = ({"model": model_with(Always(smiles))} for smiles in (SMILES, None))
+RIGHT, NOTHING = (
+    {"model": model_with(Given(*[drawn] * 4, name="noise"))}
+    for drawn in (
+        Proposal("noise", parse_smiles(SMILES), -1.5),
+        Proposal("noise", None, -1.5, rejection="disconnected"),
+    )
+)
 SMALL = {"model": replace(stub_model(), max_heavy_atoms=12)}
 OPTION, PREDICT = (
     {"settings": replace(SETTINGS, **changes)}

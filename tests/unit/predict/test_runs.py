@@ -16,7 +16,7 @@ from duallgd_cli.predict.run import merge, predict, run_header
 from duallgd_cli.predict.settings import PredictRequest, Shard
 from duallgd_cli.sources.known import GuideFiles
 from duallgd_cli.spectra.features import Inputs
-from tests.made_runs import SETTINGS, TWELVE, Stopping, model_with, request
+from tests.made_runs import SETTINGS, TWELVE, Given, Stopping, model_with, request
 from tests.made_spectra import ALANINE, ASPIRIN, CAFFEINE, block, mgf
 from tests.stub_model import stub_model
 
@@ -116,34 +116,6 @@ def test_what_is_finished_of_an_interrupted_run_can_be_written(spectra, tmp_path
     assert whole().read_bytes().startswith((tmp_path / "so-far.csv").read_bytes())
 
 
-def test_a_journal_torn_in_its_first_bytes_is_begun_anew(spectra, tmp_path, whole):
-    output, expected = tmp_path / "torn.csv", whole().read_bytes()
-    for resume in (False, True):
-        Path(f"{output}.journal.jsonl").write_text('{"duallgd_')
-
-        predict(request(spectra, output, resume=resume), stub_model())
-
-        assert output.read_bytes() == expected
-        output.unlink()
-        Path(f"{output}.run.json").unlink()
-
-
-def test_resuming_another_run_is_refused_and_says_what_changed(spectra, tmp_path, whole):
-    again = request(spectra, whole(), resume=True)
-    other_seed = replace(again, settings=replace(SETTINGS, seed=5))
-    other_weights = replace(stub_model(), sha256="1" * 64)
-
-    for asked, model, said in (
-        (other_seed, stub_model(), r"settings\.seed 0 -> 5"),
-        (again, other_weights, r"weights\.sha256"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            predict(asked, model)
-    mgf(tmp_path / "in.mgf", block(ASPIRIN))
-    with pytest.raises(UsageError, match=r"in\.mgf\.bytes"):
-        predict(again, stub_model())
-
-
 @pytest.mark.parametrize("count", [3, 20])
 def test_shards_merge_to_the_same_bytes(spectra, tmp_path, whole, count):
     joined = tmp_path / "joined.csv"
@@ -169,15 +141,6 @@ def test_a_header_ranks_with_the_steps_that_are_drawn_with(spectra, tmp_path):
     assert header.model["ranking"]["steps"] == 7
 
 
-class Salicylate:
-    """A source of the user's own."""
-
-    name = "mine"
-
-    def propose(self, query, n, seed):
-        return iter(["O=C(O)c1ccccc1OC=O", "CC(=O)Oc1ccccc1C(=O)O"])
-
-
 @pytest.fixture
 def eight(tmp_path):
     molecules = (ASPIRIN, CAFFEINE, ALANINE, ASPIRIN, CAFFEINE, ALANINE, ASPIRIN)
@@ -196,7 +159,8 @@ def test_results_of_processes_are_the_same_bytes_whatever_decides_them(eight, tm
         "guide": GuideFiles(databases=(str(tmp_path / "all.smi"),)),
         "formulas": tmp_path / "formulas.csv",
     }
-    model = with_own(replace(stub_model(), again=stub_model), [Salicylate()])
+    own = Given(smiles[0], "O=C(O)c1ccccc1OC=O")
+    model = with_own(replace(stub_model(), again=stub_model), [own])
 
     for workers in (1, 2):
         predict(request(eight, tmp_path / f"{workers}.jsonl", workers=workers, **about), model)
