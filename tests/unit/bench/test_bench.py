@@ -1,4 +1,4 @@
-"""The scalability study: what it measures, what it keeps, how cost grows."""
+"""What the benchmarks measure and keep, and how cost grows."""
 
 import json
 from dataclasses import replace
@@ -10,12 +10,25 @@ from hypothesis import strategies as st
 from torch import nn
 
 from duallgd_cli.bench import scaling
-from duallgd_cli.bench.scaling import KERNELS, Cell, cells_of, count_flop, fit_exponent, parse_atoms
+from duallgd_cli.bench.scaling import (
+    KERNELS,
+    Cell,
+    cells_of,
+    count_flop,
+    fit_exponent,
+    made_formulas,
+    parse_atoms,
+)
+from duallgd_cli.bench.throughput import measure_throughput
+from duallgd_cli.checkpoint.format import Checkpoint, save
+from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import DuallgdError, UsageError
 from duallgd_cli.model.tensors import Linear, softmax_attention
+from duallgd_cli.predict.settings import PredictSettings
 from tests.made_graphs import small_settings, stirred
 from tests.made_training import cpu
 
+SETTINGS = PredictSettings(sampling=SamplingSettings(steps=2, samples=3))
 CELLS = cells_of(Cell(cpu(), samples=3, steps=2, seconds=0), (4, 6, 8), KERNELS)
 SIZES = st.integers(2, 400)
 
@@ -108,6 +121,20 @@ def test_a_cell_is_measured(part, kernel):
     assert min(row["time_s"], row["memory_mib"]) > 0
     assert row["floor_s"] == pytest.approx(row["gflop"] * 2 * 3 / 100)
     assert row["over_floor"] == pytest.approx(row["time_s"] / row["floor_s"])
+
+
+def test_figures_add_up(tmp_path):
+    network, record = stirred(small_settings()), {"ranking_validation": {"top1": 0.25}}
+    weights = tmp_path / "small.safetensors"
+    save(weights, Checkpoint(network.settings, dict(network.state_dict()), record, {}))
+
+    figures, _ = measure_throughput(str(weights), cpu(), SETTINGS, made_formulas(9, 3))
+
+    assert (figures["spectra"], figures["atoms"]) == (3, {9: 3})
+    assert (figures["weights"], figures["val_top1"]) == ("small.safetensors", 0.25)
+    assert figures["spectra_per_s"] == pytest.approx(3 / figures["seconds"])
+    assert figures["candidates_per_s"] == pytest.approx(9 / figures["seconds"])
+    assert figures["memory_mib"] > 0
 
 
 def test_every_product_has_two_operations_for_each_pair_of_numbers():
