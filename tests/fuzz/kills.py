@@ -129,7 +129,8 @@ def _content(path):
 def _end(command, folder, how, after_s):
     """Begin a command and end it some time after it is ready; how, or None: it was done before."""
     run = _begin(command, folder)
-    while run.poll() is None and not _is_ready(run.pid):
+    is_ready = workers_of if "worker" in how and "--workers" in command else _is_ready
+    while run.poll() is None and not is_ready(run.pid):
         time.sleep(0.01)
     time.sleep(after_s)
     workers = workers_of(run.pid) if "worker" in how else []
