@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -38,20 +39,26 @@ def python(*arguments, **options):
 
 
 @pytest.fixture
-def duallgd(monkeypatch, capsys, tmp_path):
-    """Run ``duallgd`` with arguments in an empty folder; the model is a stand-in."""
+def in_process(monkeypatch, capsys, tmp_path):
+    """Call a program's function as if with arguments, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
 
-    def run(*arguments, stdin=b""):
+    def run(function, *arguments, stdin=b""):
         monkeypatch.setattr(sys, "argv", ["duallgd", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         with pytest.raises(SystemExit) as stopped:
-            __main__.main()
+            function()
         captured = capsys.readouterr()
         return Done(stopped.value.code or 0, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def duallgd(in_process, monkeypatch):
+    """Run ``duallgd`` with arguments; the model is a stand-in."""
+    monkeypatch.setattr(api, "load", lambda *_, **__: stub_model())
+    return partial(in_process, __main__.main)
 
 
 @pytest.fixture

@@ -1,33 +1,25 @@
 """The studies are scripts beside the package; they import each other by name."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from plugins.authors_network.tests.conftest import installed  # noqa: F401 - a fixture
 from tests import labelled_table
-from tests.cli.conftest import Done
+from tests.cli.conftest import in_process  # noqa: F401 - a fixture
 
 STUDIES = Path(__file__).resolve().parents[2] / "examples" / "studies"
 sys.path.insert(0, str(STUDIES))
 
 
 @pytest.fixture
-def study(monkeypatch, capsys, tmp_path):
-    """Run a study's command in an empty folder, in this process."""
+def study(in_process):  # noqa: F811 - the fixture
+    """Run a study's command with arguments."""
     import command
 
-    monkeypatch.chdir(tmp_path)
-
-    def run(function, *arguments):
-        monkeypatch.setattr(sys, "argv", [f"{function.__name__}.py", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            command.run(function)
-        captured = capsys.readouterr()
-        return Done(stopped.value.code or 0, captured.out, captured.err)
-
-    return run
+    return lambda function, *arguments: in_process(partial(command.run, function), *arguments)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 
 from plugins.authors_network.tests.made_reference import stirred_network
 from tests import made_plugins
-from tests.cli.conftest import duallgd  # noqa: F401 - a fixture
+from tests.cli.conftest import duallgd, in_process  # noqa: F401 - fixtures
 from tests.conftest import own_logging, own_threads  # noqa: F401 - fixtures
 
 

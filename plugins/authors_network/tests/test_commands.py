@@ -4,6 +4,7 @@ import json
 import os
 import re
 import tomllib
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from duallgd_authors_network.settings import ReferenceEncoderSettings
 from duallgd_cli.__main__ import exit_codes
 from duallgd_cli.predict import api
 from plugins.authors_network.tests import made_reference as made
-from tests.cli.conftest import Done, python
+from tests.cli.conftest import python
 from tests.made_plugins import GROUP
 from tests.made_runs import rows_of
 from tests.made_spectra import ALANINE, CAFFEINE, NICOTINE, block, mgf
@@ -39,17 +40,9 @@ def duallgd(duallgd, monkeypatch):
 
 
 @pytest.fixture
-def convert(monkeypatch, capsys, tmp_path):
-    """Run the plug-in's command with arguments in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as stopped, exit_codes():
-            app(["convert", *map(str, arguments)])
-        captured = capsys.readouterr()
-        return Done(stopped.value.code or 0, captured.out, captured.err)
-
-    return run
+def convert(in_process):
+    """Run the plug-in's command with arguments."""
+    return partial(in_process, exit_codes()(app), "convert")
 
 
 @pytest.fixture
