@@ -8,7 +8,6 @@ import json
 import logging
 import lzma
 import os
-import subprocess
 import sys
 import time
 import zlib
@@ -24,6 +23,7 @@ from duallgd_cli.spectra.features import Inputs
 from duallgd_cli.spectra.reading import read, spectrum_files
 from duallgd_cli.tables import table_rows
 from tests.made_spectra import ASPIRIN, block, mgf, parsed
+from tests.memory import bounded_memory
 
 gzipped = partial(gzip.compress, mtime=0)  # names of tests hold no time
 PACKERS = (gzipped, lzma.compress, partial(bz2.compress, compresslevel=1))
@@ -215,21 +215,6 @@ MOST_MIB = 512
 BLOCK = 1 << 24
 HEAD = b"BEGIN IONS\nTITLE=bomb\nPEPMASS=181.05\n"
 TAIL = b"41 3\nEND IONS\nBEGIN IONS\nTITLE=sound\nPEPMASS=181.05\n121.03 5\nEND IONS\n"
-# Reads files in a process of its own, so that its peak of memory is that of the reading.
-READ = """
-import json, sys
-from pathlib import Path
-import duallgd_cli.spectra.reading.xml
-from duallgd_cli.spectra.reading import read
-def peak():
-    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024
-found, before = {}, peak()
-for path in map(Path, sys.argv[1:]):
-    Path("/proc/self/clear_refs").write_text("5")  # peaks are counted anew
-    items = [item.failure.message if item.failure else "ok" for item in read(str(path))]
-    found[path.name] = peak() - before, items
-print(json.dumps(found))
-"""
 
 
 def mzml(part):
@@ -294,20 +279,17 @@ SOUND = {
 
 
 @pytest.mark.slow
-def test_files_that_would_fill_the_memory_say_so_and_none_takes_more_than_time_in_proportion(
-    tmp_path,
+@pytest.mark.parametrize("name", [*BOMBS, *SOUND])
+def test_a_file_that_would_fill_the_memory_says_so_and_none_takes_more_than_time_in_proportion(
+    tmp_path, name
 ):
-    contents = {name: make() for name, (_, _, make) in BOMBS.items()} | SOUND
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-    command = [sys.executable, "-c", READ, *(str(tmp_path / name) for name in contents)]
+    said, has_sound, make = BOMBS.get(name, ("ok", True, lambda: SOUND[name]))
+    content = make()
 
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    with bounded_memory(MOST_MIB):
+        items = parsed(tmp_path, content, name)
+    found = [item.failure.message if item.failure else "ok" for item in items]
 
-    found = json.loads(done.stdout)
-    assert {name: mib for name, (mib, _) in found.items() if mib >= MOST_MIB} == {}
-    assert [found[name][1] for name in SOUND] == [["ok"]] * len(SOUND)
-    for name, (said, has_sound, _) in BOMBS.items():
-        items = found[name][1]
-        assert any(said in item for item in items), name
-        assert not has_sound or [item == "ok" for item in items] == [False, True], name
+    assert any(said in item for item in found)
+    n_failed = int(name in BOMBS)
+    assert not has_sound or [item == "ok" for item in found] == [False] * n_failed + [True]
