@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from duallgd_cli.report.contents import ReportedRun
 from tests.made_runs import rows_of
 from tests.made_spectra import ALANINE, CAFFEINE, block, mgf
 
