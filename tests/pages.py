@@ -24,11 +24,11 @@ NEEDS_BROWSER = pytest.mark.skipif(BROWSER is None, reason="needs a browser: ins
 class Visit:
     """An open page, with what it complained of and asked for."""
 
-    def __init__(self, browser, file, wait_for="#detail .feature", **options):
+    def __init__(self, browser, file, wait_for="#detail .feature"):
         # Waits without eval, which the policy of the page forbids to wait_for_function.
         self.expect = pytest.importorskip("playwright.sync_api").expect
         self.expect.set_options(timeout=_WAITED_MS)
-        self.context = browser.new_context(viewport={"width": 1400, "height": 950}, **options)
+        self.context = browser.new_context(viewport={"width": 1400, "height": 950})
         self.context.set_default_timeout(_WAITED_MS)
         self.page = self.context.new_page()
         self.complaints, self.asked = [], []
