@@ -23,7 +23,7 @@ from duallgd_cli.predict import api
 from duallgd_cli.predict.pipeline import merge
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.ranking.ranking import RankingModel
-from duallgd_cli.results import OK, HypothesisResult, SpectrumReference
+from duallgd_cli.results import OK, FeatureResult, HypothesisResult, SpectrumReference
 from duallgd_cli.sources import Proposal, Query
 from duallgd_cli.spectra.types import Source
 from plugins.authors_network.tests.made_reference import converted, fine_tuned_file, stirred_network
@@ -37,10 +37,9 @@ DRAWN, LISTED = ("CCCO", "CCOC", "CCCO", "CC(C)O"), ("CC(C)O", "CCOC")
 
 
 def merged(*proposals):
-    """The result of a spectrum S with these proposals."""
+    """The result of a spectrum's one hypothesis, with these proposals."""
     query = Query(None, np.zeros(FINGERPRINT_BITS, np.float32))
-    spectra = (SpectrumReference(Source("made.mgf", 0), "S"),)
-    result = HypothesisResult(OK, formula="C3H8O", n_heavy=4, spectra=spectra)
+    result = HypothesisResult(OK, formula="C3H8O", n_heavy=4)
     return merge(result, proposals, query, ())
 
 
@@ -61,7 +60,9 @@ def test_what_sources_gave_apart_is_what_they_give_together_and_is_found_or_not(
     assert (together.sampled, together.distinct) == (10, 3)
     for smiles, is_found in (("CCCO", (1, 1, 1)), ("CCOC", (1, 0, 1)), ("C1CCC1", (0, 0, 0))):
         truth = Truth("S", smiles, inchikey_block(parse_smiles(smiles)))
-        results = [[merged(*proposed("noise", DRAWN))]]
+        spectra = (SpectrumReference(Source("made.mgf", 0), "S"),)
+        hypotheses = (merged(*proposed("noise", DRAWN)),)
+        results = [FeatureResult(0, spectra, hypotheses=hypotheses)]
         assert (*sources.scored(results, [truth], RankingModel())[0, :3],) == is_found
 
 
