@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         GuideFiles,
         PredictSettings,
         load,
+        predict_spectra,
         to_dataframe,
     )
 
@@ -18,6 +19,7 @@ __all__ = [
     "PredictSettings",
     "__version__",
     "load",
+    "predict_spectra",
     "to_dataframe",
 ]
 __version__ = "0.2.0"

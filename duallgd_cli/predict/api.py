@@ -65,6 +65,7 @@ __all__ = [
     "PredictSettings",
     "Predictions",
     "load",
+    "predict_spectra",
     "to_dataframe",
 ]
 
@@ -100,6 +101,18 @@ def load(
 
     model = load_model(weights, runtime or Runtime.resolve(device=device))
     return with_own(model, sources, scores)
+
+
+def predict_spectra(
+    model: "LoadedModel",
+    spectra: Spectra,
+    settings: PredictSettings | None = None,
+    **named: Any,  # noqa: ANN401 - as `LoadedModel.predict` takes them
+) -> list[Prediction]:
+    """All that `LoadedModel.predict` gives, in the order in which the spectra were given."""
+    coming = list(model.predict(spectra, settings, **named))
+    files = list(dict.fromkeys(one.source.file for one in coming))
+    return sorted(coming, key=lambda one: (files.index(one.source.file), one.source.index))
 
 
 def predictions(

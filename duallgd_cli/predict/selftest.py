@@ -4,7 +4,6 @@ The spectra are made from chemistry, not measured (``examples/make_examples.py``
 whole says that an installation works; whether a molecule is found says little about accuracy.
 """
 
-from operator import attrgetter
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -13,6 +12,7 @@ from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.config import SamplingSettings
 from duallgd_cli.errors import counted
+from duallgd_cli.predict.api import predict_spectra
 from duallgd_cli.predict.model import LoadedModel
 from duallgd_cli.predict.settings import PredictSettings
 from duallgd_cli.results import OK
@@ -40,9 +40,8 @@ def selftest(model: LoadedModel) -> list[Check]:
     """Predict the bundled spectra and check the outcomes; what must hold for any weights."""
     spectra = list(read(str(SPECTRA)))
     settings = PredictSettings(sampling=_SAMPLING, top_k=_SAMPLING.samples)
-    by_place = attrgetter("source.index")
-    predictions = sorted(model.predict(spectra, settings), key=by_place)
-    alone = model.predict(spectra[3], settings)[0].candidates
+    predictions = predict_spectra(model, spectra, settings)
+    alone = predict_spectra(model, spectra[3:4], settings)[0].candidates
     in_order = [prediction.source.index for prediction in predictions] == [*range(len(EXPECTED))]
     name = f"{len(EXPECTED)} spectra give {len(EXPECTED)} outcomes in order"
     checks: list[Check] = [(name, in_order, f"{len(predictions)} outcomes")]

@@ -98,7 +98,7 @@ def test_settings_come_from_a_file_then_options_then_assignments(duallgd, spectr
     [
         ("merge a.csv -o b.csv", "predict.run.write_pieces", "stopped; nothing was written"),
         ("report a.csv -o b.html", "report.write_atomically", "stopped; nothing was written"),
-        ("selftest", "predict.selftest.read", "stopped; no check was finished"),
+        ("selftest", "predict.selftest.predict_spectra", "stopped; no check was finished"),
         (
             "predict SPECTRA -o b.csv --report b.html --samples 2",
             "report.write_atomically",

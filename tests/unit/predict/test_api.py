@@ -11,7 +11,7 @@ import pytest
 
 from duallgd_cli.chem.identity import parse_smiles
 from duallgd_cli.errors import MissingInputError, UsageError
-from duallgd_cli.predict.api import with_own
+from duallgd_cli.predict.api import predict_spectra, with_own
 from duallgd_cli.predict.journal import read as read_journals
 from duallgd_cli.predict.run import predict, predictions
 from duallgd_cli.sources import Proposal
@@ -53,8 +53,8 @@ def test_python_gives_what_the_command_line_writes_however_settings_are_given(sp
         (None, {"sampling.samples": 4, "sampling.steps": 1}),
     ):
         assert untimed(stub_model().predict(spectra, settings, **changes)) == written
-    few = stub_model().predict(spectra, SETTINGS, top_k=1)
-    assert [(one.source.index, len(one.candidates)) for one in few] == [(0, 1), (3, 1), (1, 1)]
+    in_order = predict_spectra(stub_model(), spectra, SETTINGS, top_k=1)
+    assert [(one.source.index, len(one.candidates)) for one in in_order] == [(0, 1), (1, 1), (3, 1)]
     for changes, drawn in (({}, 30), ({"samples": 4}, 4)):
         fast = stub_model().predict(spectra, preset="fast", **changes)
         assert fast[0].hypotheses[0].sampled == drawn
