@@ -85,14 +85,17 @@ class Isomers:
         Molecules are element counts, (B, N_ELEMENTS), and first blocks, (B,). Rows of structures
         come with the number of the molecule that each is an isomer of, ascending; both int64 (I,).
         """
-        mass = counts @ np.array(MASSES_DA)
+        mass = (counts @ np.array(MASSES_DA))[:, None]
         first, end = (self.mass.searchsorted(mass + sign * _SAME_MASS_DA) for sign in (-1, 1))
-        chosen = [
-            begin + (generator.choice(n, most, replace=False) if n > most else np.arange(n))
-            for begin, n in zip(first.tolist(), (end - first).tolist(), strict=True)
-        ]
-        owner = np.repeat(np.arange(len(keys)), [len(places) for places in chosen])
-        isomer = self.rows[np.concatenate(chosen)]
+        n, place = end - first, np.arange(most)
+        # One of each of as many parts of a ring that is cut anywhere: none twice, all as often.
+        low, high = place * n // most, (place + 1) * n // most
+        within = np.floor(generator.random((len(keys), most)) * (high - low))
+        cut = np.floor(generator.random((len(keys), 1)) * n)
+        at_random = (low + within + cut) % np.maximum(n, 1)
+        chosen = first + np.where(n > most, at_random, place).astype(np.int64)
+        owner, column = np.nonzero(place < n)
+        isomer = self.rows[chosen[owner, column]]
         differs = self.molecules.inchikey[isomer] != keys[owner]
         return torch.from_numpy(isomer[differs]), torch.from_numpy(owner[differs])
 
