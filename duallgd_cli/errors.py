@@ -12,6 +12,7 @@ from typing import Final
 _UNPRINTABLE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+_FORMULA_STARTS: Final = ("=", "+", "-", "@")  # of a cell that a spreadsheet runs
 LONGEST_QUOTE: Final = 200
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = LONGEST_QUOTE
@@ -20,6 +21,25 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = LONGEST_QUOTE
 def printable(text: str) -> str:
     """The text without anything that ends a line or steers a terminal; spaces stand there."""
     return text if text.isprintable() else _UNPRINTABLE.sub(" ", text)
+
+
+def inert(cell: str) -> str:
+    """Text that came from a file, so that no spreadsheet runs it."""
+    if not cell or cell[0].isalnum():
+        return cell
+    text = printable(cell).lstrip()
+    if len(text) < 2 or not text.startswith(_FORMULA_STARTS):
+        return cell
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return cell
+
+
+def bare(cell: str) -> str:
+    """What `inert` made a cell of: names in our own tables are again those of the spectra."""
+    return cell[1:] if cell.startswith("'") and inert(cell[1:]) == cell else cell
 
 
 def quote(found: object) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from duallgd_cli.errors import UnreadableError, clip, printable, quote
+from duallgd_cli.errors import UnreadableError, bare, clip, quote
 from duallgd_cli.files import DAMAGED, damaged, open_text, unpacked_name
 
 _LONGEST_CELL: Final = 1 << 25  # characters; the peaks of a spectrum are one cell
@@ -25,7 +25,6 @@ _NOTHING: Final = "\x1f"
 SEPARATOR: Final = re.compile(r"\s*\"?sep=(.)\"?\s*", re.IGNORECASE)
 _NAMES: Final = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 _QUOTED: Final = re.compile(r"\"[^\"]*\"")
-_FORMULA_STARTS: Final = ("=", "+", "-", "@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +40,6 @@ class Line:
 def plain(name: str) -> str:
     """The name of a column as it is compared: lower case, letters and digits alone."""
     return re.sub(r"[^a-z0-9#]", "", name.lower())
-
-
-def inert(cell: str) -> str:
-    """Text that came from a file, so that no spreadsheet runs it."""
-    if not cell or cell[0].isalnum():
-        return cell
-    text = printable(cell).lstrip()
-    if len(text) < 2 or not text.startswith(_FORMULA_STARTS):
-        return cell
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return cell
-
-
-def bare(cell: str) -> str:
-    """What `inert` made a cell of: names in our own tables are again those of the spectra."""
-    return cell[1:] if cell.startswith("'") and inert(cell[1:]) == cell else cell
 
 
 def delimiter_of(header: str, likely: str = "\t;,") -> str:

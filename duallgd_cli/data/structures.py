@@ -26,11 +26,11 @@ from duallgd_cli.chem.identity import (
 from duallgd_cli.chem.molecule import disassemble, formula_of, parent, usable
 from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data.prepared import FOLDS, Screen, in_blocks, offsets, write_blocks
-from duallgd_cli.errors import MoleculeError, UnreadableError, clip, quote
+from duallgd_cli.errors import MoleculeError, UnreadableError, bare, clip, quote
 from duallgd_cli.files import DAMAGED, damaged, open_text, sha256, unpacked_name
 from duallgd_cli.runtime import available_cores, in_order
 from duallgd_cli.spectra.reading.record import canonical, is_missing
-from duallgd_cli.tables import Line, bare, column, plain, table_lines
+from duallgd_cli.tables import Line, column, plain, table_lines
 
 _LONGEST_BLOCK: Final = 100_000  # characters of an SDF's atoms and bonds: some 1,000 of each
 ON_HOLDOUT: Final = "on the hold-out list"

@@ -18,12 +18,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from duallgd_cli.chem.adduct import parse_adduct
-from duallgd_cli.errors import Failure, UnreadableError, UsageError, clip, counted, quote
+from duallgd_cli.errors import Failure, UnreadableError, UsageError, bare, clip, counted, quote
 from duallgd_cli.files import DAMAGED, damaged, open_text
 from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.reading.record import compound_name, is_missing
 from duallgd_cli.spectra.types import LINKED, OPTION, TABLE, Feature, Spectrum
-from duallgd_cli.tables import Line, bare, column, lines_of, plain, refuse_repeated, table_lines
+from duallgd_cli.tables import Line, column, lines_of, plain, refuse_repeated, table_lines
 
 logger = logging.getLogger(__name__)
 

@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from duallgd_cli.chem.identity import family_name
-from duallgd_cli.errors import UsageError, printable, quote
+from duallgd_cli.errors import UsageError, inert, printable, quote
 from duallgd_cli.files import STANDARD_STREAM, replaced_text, write_atomically
 from duallgd_cli.results import Header, Prediction, sentences
-from duallgd_cli.tables import inert
 from duallgd_cli.writers import mztab
 from duallgd_cli.writers.names import NAME_COLUMNS, Names
 
