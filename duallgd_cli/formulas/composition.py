@@ -9,7 +9,6 @@ Letters: K formulas, R parts of the rarer elements, T rows of a table, D changes
 G groups of sources.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from duallgd_cli.chem.elements import HYDROGEN, INDEX, MASSES_DA, N_ELEMENTS, SYMBOLS
 from duallgd_cli.chem.formula import Formula
 from duallgd_cli.errors import ConfigError, quote
-from duallgd_cli.spectra.annotation import excess, index_ranges
+from duallgd_cli.spectra.annotation import NOTHING, Matches, Parts, excess, find
 
 RARER: Final = slice(INDEX["P"], HYDROGEN)  # P S F Cl Br I B Si Se: neither C, H, N nor O
 # Largest counts that `codes` can write: C N O P S F Cl Br I B Si Se H, 63 bits together.
@@ -100,70 +99,35 @@ def are_possible(counts: NDArray[np.int16], charge: int) -> NDArray[np.bool_]:
     return np.asarray(possible)
 
 
-class PartTable:
+def others(rarer: NDArray[np.int64], most: Sequence[int], heaviest_da: float) -> Parts:
     """Parts of formulas without carbon and hydrogen, by ascending mass.
 
     Of combinations of the rarer elements (R, 9), and of so many N and O at most.
     """
-
-    def __init__(
-        self, rarer: NDArray[np.int64], most: tuple[int, int], heaviest_da: float = math.inf
-    ) -> None:
-        self._rarer = rarer
-        self._sizes = (most[0] + 1, most[1] + 1)
-        nitrogen, oxygen = (
-            np.arange(size) * _MASSES[INDEX[symbol]]
-            for size, symbol in zip(self._sizes, "NO", strict=True)
-        )
-        mass = np.add.outer(rarer @ _MASSES[RARER], np.add.outer(nitrogen, oxygen).ravel()).ravel()
-        kept = np.flatnonzero(mass <= heaviest_da)
-        order = kept[np.argsort(mass[kept], kind="stable")]
-        # (Part of the rarer elements, N, O) in mixed radix, and its mass, shape (T,) each.
-        self._code, self._mass_da = order.astype(np.int32), mass[order]
-
-    def find(
-        self,
-        wanted_da: NDArray[np.float64],
-        tolerance_da: NDArray[np.float64],
-        carbon: NDArray[np.int64],
-        hydrogen: NDArray[np.int64],
-    ) -> tuple[NDArray[np.int64], NDArray[np.int16], NDArray[np.float64]]:
-        """Formulas of wanted masses (W,): a part of the table and a carbon and hydrogen part each.
-
-        Returns:
-            Index of the wanted mass, ascending; atoms, (K, N_ELEMENTS); and wanted minus listed
-            mass, relative to the tolerance.
-        """
-        mass = carbon * _MASSES[0] + hydrogen * _MASSES[HYDROGEN]
-        rest = np.subtract.outer(wanted_da, mass)
-        asked = np.flatnonzero((rest > -1.0).ravel())
-        rest, half = rest.ravel()[asked], np.repeat(tolerance_da, carbon.size)[asked]
-        pair, row = index_ranges(
-            np.searchsorted(self._mass_da, rest - half, "left"),
-            np.searchsorted(self._mass_da, rest + half, "right"),
-        )
-        error = (rest[pair] - self._mass_da[row]) / half[pair]
-        owner, hydrocarbon = np.divmod(asked[pair], carbon.size)
-        part, n_oxygen = np.divmod(self._code[row], self._sizes[1])
-        rarer, n_nitrogen = np.divmod(part, self._sizes[0])
-        atoms = np.zeros((owner.size, N_ELEMENTS), dtype=np.int16)
-        atoms[:, 0], atoms[:, HYDROGEN] = carbon[hydrocarbon], hydrogen[hydrocarbon]
-        atoms[:, INDEX["N"]], atoms[:, INDEX["O"]] = n_nitrogen, n_oxygen
-        atoms[:, RARER] = self._rarer[rarer]
-        return owner, atoms, error
+    counts = np.zeros((len(rarer), N_ELEMENTS), np.int16)
+    counts[:, RARER] = rarer
+    parts = Parts(counts, rarer @ _MASSES[RARER], excess(counts).astype(np.int16))
+    for symbol, number in zip("NO", most, strict=True):
+        parts = parts.extended(INDEX[symbol], number, heaviest_da)
+    return parts.by_mass()
 
 
-def hydrocarbons(
-    most: tuple[int, int], heaviest_da: float, per_carbon: int, more: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers of carbon and of hydrogen atoms of every pair, most carbon atoms first.
+def hydrocarbons(most: Sequence[int], heaviest_da: float, per_carbon: int, more: int) -> Parts:
+    """Parts of so many carbon and hydrogen atoms at most, by ascending mass.
 
     Each has at most `per_carbon` hydrogen atoms a carbon atom, and `more` beyond these.
     """
-    carbon, hydrogen = np.divmod(np.arange((most[0] + 1) * (most[1] + 1))[::-1], most[1] + 1)
-    mass = carbon * _MASSES[0] + hydrogen * _MASSES[HYDROGEN]
-    kept = (mass <= heaviest_da) & (hydrogen <= per_carbon * carbon + more)
-    return carbon[kept], hydrogen[kept]
+    parts = NOTHING
+    for element, number in zip((INDEX["C"], HYDROGEN), most, strict=True):
+        parts = parts.extended(element, number, heaviest_da)
+    carbon, hydrogen = parts.counts[:, INDEX["C"]], parts.counts[:, HYDROGEN]
+    return parts.by_mass(hydrogen <= per_carbon * carbon + more)
+
+
+def by_atoms(found: Matches) -> NDArray[np.int64]:
+    """The order of matches of a wanted mass by falling number of carbon, then hydrogen atoms."""
+    carbon, hydrogen = found.counts[:, INDEX["C"]], found.counts[:, HYDROGEN]
+    return np.lexsort((-found.error_da, -hydrogen, -carbon, found.owner))
 
 
 class FormulaSpace:
@@ -178,7 +142,7 @@ class FormulaSpace:
         self._largest = np.array(largest)
         allowed = rarer.astype(np.int64)
         self._rarer = allowed[(allowed <= self._largest[RARER]).all(axis=1)]
-        self._tables: dict[float, PartTable] = {}
+        self._tables: dict[float, tuple[Parts, Parts]] = {}
 
     def find(self, mass_da: float, tolerance_da: float, charge: int = 0) -> NDArray[np.int16]:
         """Formulas whose atoms have a mass, at most `HEAVIEST_DA`, of a charge of 0 or 1.
@@ -190,14 +154,16 @@ class FormulaSpace:
         limit, *most = next(t for t in _TABLES if heaviest_da <= t[0] + 1)
         if limit not in self._tables:
             nitrogen, oxygen = np.minimum(most, self._largest[[INDEX["N"], INDEX["O"]]]).tolist()
-            self._tables[limit] = PartTable(self._rarer, (nitrogen, oxygen), limit)
-        n_carbon = min(int(heaviest_da / _MASSES[0]), int(self._largest[0]))
-        pairs = hydrocarbons(
-            (n_carbon, int(self._largest[HYDROGEN])), heaviest_da, _PER_CARBON["H"], _FEW
-        )
+            carbon, hydrogen = self._largest[[INDEX["C"], HYDROGEN]].tolist()
+            self._tables[limit] = (
+                hydrocarbons((carbon, hydrogen), limit + 1, _PER_CARBON["H"], _FEW),
+                others(self._rarer, (nitrogen, oxygen), limit),
+            )
         wanted, tolerance = np.array([mass_da]), np.array([tolerance_da])
-        _, counts, _ = self._tables[limit].find(wanted, tolerance, *pairs)
-        return counts[are_possible(counts, charge)]
+        found = find(*self._tables[limit], wanted, tolerance)
+        kept = np.flatnonzero(are_possible(found.counts, charge))
+        found = Matches._make(column[kept] for column in found)
+        return found.counts[by_atoms(found)]
 
 
 FILE: Final = Path(__file__).with_name("known.npz")

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem.adduct import Adduct
 from duallgd_cli.chem.elements import ELECTRON_MASS_DA, HYDROGEN, INDEX, N_ELEMENTS, SYMBOLS
-from duallgd_cli.formulas.composition import RARER, PartTable, hydrocarbons
-from duallgd_cli.spectra.annotation import LEAST_EXCESS, TOLERANCE, excess
+from duallgd_cli.formulas.composition import RARER, by_atoms, hydrocarbons, others
+from duallgd_cli.spectra.annotation import TOLERANCE, excess, find
 from duallgd_cli.spectra.types import ISOTOPES, IsotopePattern, Spectrum
 
 MOST_PEAKS: Final = 40
@@ -109,14 +109,15 @@ def _fragments(
         for part in itertools.product(*(range(n + 1) for n in combination))
     }
     most = {symbol: int(ions[:, INDEX[symbol]].max()) for symbol in "CHNO"}
-    table = PartTable(np.array(sorted(rarer)), (most["N"], most["O"]))
     # Each trivalent or tetravalent atom beside carbon leaves room for more hydrogen.
-    others = 2 * int(ions[:, [INDEX["P"], INDEX["Si"], INDEX["B"]]].sum(axis=1).max())
+    more = 2 * int(ions[:, [INDEX["P"], INDEX["Si"], INDEX["B"]]].sum(axis=1).max())
     heaviest_da = wanted.max(initial=0.0) + 1.0
-    pairs = hydrocarbons((most["C"], most["H"]), heaviest_da, 2, 4 + most["N"] + others)
-    owner, atoms, error = table.find(wanted, tolerance, *pairs)
-    kept = np.flatnonzero(excess(atoms.astype(np.int32)) >= LEAST_EXCESS)
-    return owner[kept], atoms[kept], error[kept]
+    pairs = hydrocarbons((most["C"], most["H"]), heaviest_da, 2, 4 + most["N"] + more)
+    table = others(np.array(sorted(rarer)), (most["N"], most["O"]), heaviest_da)
+    found = find(pairs, table, wanted, tolerance)
+    order = by_atoms(found)
+    owner = found.owner[order]
+    return owner, found.counts[order], found.error_da[order] / tolerance[owner]
 
 
 def explanation_features(found: Explanations, peaks: Peaks, charge: int) -> NDArray[np.float32]:

@@ -55,31 +55,71 @@ class Matches(NamedTuple):
 
     owner: NDArray[np.int64]  # index of the wanted mass, ascending, int64 (K,)
     error_da: NDArray[np.float64]  # wanted mass minus the sub-formula's mass, float64 (K,)
-    excess: NDArray[np.int64]  # twice (unsaturation minus one), int64 (K,)
+    excess: NDArray[np.int16]  # twice (unsaturation minus one), int16 (K,)
     counts: NDArray[np.int16]  # atoms, int16 (K, N_ELEMENTS)
 
 
-class _Parts(NamedTuple):
-    """Count vectors over some elements, int16 (P, N_ELEMENTS), with their masses in Da, (P,)."""
+class Parts(NamedTuple):
+    """Atoms of some elements, ready to be put together with those of others."""
 
-    counts: NDArray[np.int16]
-    mass: NDArray[np.float64]
+    counts: NDArray[np.int16]  # (P, N_ELEMENTS)
+    mass: NDArray[np.float64]  # Da, (P,)
+    excess: NDArray[np.int16]  # twice (unsaturation minus one), (P,)
 
-    def extended(self, element: int, count: int, heaviest_da: float) -> "_Parts":
+    def extended(self, element: int, count: int, heaviest_da: float) -> "Parts":
         """Add 0 to `count` atoms of an element, as far as the mass allows."""
         number = np.arange(count + 1)
         mass = np.add.outer(self.mass, number * MASSES_DA[element]).ravel()
         part, n = np.divmod(kept := np.flatnonzero(mass <= heaviest_da), number.size)
         counts = self.counts[part]
         counts[:, element] = n
-        return _Parts(counts, mass[kept])
+        more = (_EXCESS[element] * n).astype(np.int16)
+        return Parts(counts, mass[kept], self.excess[part] + more)
+
+    def by_mass(self, kept: NDArray[np.bool_] | slice = slice(None)) -> "Parts":
+        """Some of them, or all, by ascending mass."""
+        places = np.arange(self.mass.size)[kept]
+        places = places[np.argsort(self.mass[places], kind="stable")]
+        return Parts._make(column[places] for column in self)
+
+
+NOTHING: Final = Parts(np.zeros((1, N_ELEMENTS), np.int16), np.zeros(1), np.zeros(1, np.int16))
+
+
+def find(
+    small: Parts, large: Parts, mass: NDArray[np.float64], tolerance_da: NDArray[np.float64]
+) -> Matches:
+    """What a part of each of two tables by ascending mass makes of wanted masses (W,) in Da.
+
+    Left out is what has an unsaturation below -0.5.
+    """
+    reach = large.mass[-1] if large.mass.size else 0.0
+    wanted, first = index_ranges(
+        np.searchsorted(small.mass, mass - tolerance_da - reach, "left"),
+        np.searchsorted(small.mass, mass + tolerance_da, "right"),
+    )
+    rest = mass[wanted] - small.mass[first]
+    margin = tolerance_da[wanted]
+    pair, second = index_ranges(
+        np.searchsorted(large.mass, rest - margin, "left"),
+        np.searchsorted(large.mass, rest + margin, "right"),
+    )
+    of_sum = small.excess[first[pair]] + large.excess[second]
+    possible = np.flatnonzero(of_sum >= LEAST_EXCESS)
+    pair, second = pair[possible], second[possible]
+    return Matches(
+        wanted[pair],
+        rest[pair] - large.mass[second],
+        of_sum[possible],
+        small.counts[first[pair]] + large.counts[second],
+    )
 
 
 class SubformulaTable:
     """All sub-formulas of one ion (N_ELEMENTS counts) up to a mass, ready to be looked up."""
 
     def __init__(self, counts: Sequence[int], heaviest_da: float) -> None:
-        first = second = _Parts(np.zeros((1, N_ELEMENTS), np.int16), np.zeros(1))
+        first = second = NOTHING
         for element in _CARBON_AND_HYDROGEN:
             first = first.extended(element, counts[element], heaviest_da)
         others = [e for e in range(N_ELEMENTS) if counts[e] and e not in _CARBON_AND_HYDROGEN]
@@ -93,22 +133,7 @@ class SubformulaTable:
 
     def find(self, mass: NDArray[np.float64], tolerance_da: NDArray[np.float64]) -> Matches:
         """Sub-formulas of wanted masses (W,) in Da, of an unsaturation of at least -0.5."""
-        small, large = self._small, self._large
-        reach = large.mass[-1] if large.mass.size else 0.0
-        wanted, first = index_ranges(
-            np.searchsorted(small.mass, mass - tolerance_da - reach, "left"),
-            np.searchsorted(small.mass, mass + tolerance_da, "right"),
-        )
-        rest = mass[wanted] - small.mass[first]
-        margin = tolerance_da[wanted]
-        pair, second = index_ranges(
-            np.searchsorted(large.mass, rest - margin, "left"),
-            np.searchsorted(large.mass, rest + margin, "right"),
-        )
-        counts = small.counts[first[pair]] + large.counts[second]
-        found = Matches(wanted[pair], rest[pair] - large.mass[second], excess(counts), counts)
-        possible = np.flatnonzero(found.excess >= LEAST_EXCESS)
-        return Matches._make(column[possible] for column in found)
+        return find(self._small, self._large, mass, tolerance_da)
 
 
 def excess(counts: NDArray[Any]) -> NDArray[Any]:
@@ -116,12 +141,10 @@ def excess(counts: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(counts @ np.array(_EXCESS))
 
 
-def _prune(parts: _Parts, partners: _Parts) -> _Parts:
+def _prune(parts: Parts, partners: Parts) -> Parts:
     """Leave out parts that no partner can bring to a possible unsaturation; sort by mass."""
-    best = excess(partners.counts).max(initial=LEAST_EXCESS)
-    kept = np.flatnonzero(excess(parts.counts) + best >= LEAST_EXCESS)
-    kept = kept[np.argsort(parts.mass[kept], kind="stable")]
-    return _Parts(parts.counts[kept], parts.mass[kept])
+    best = partners.excess.max(initial=LEAST_EXCESS)
+    return parts.by_mass(parts.excess + best >= LEAST_EXCESS)
 
 
 def index_ranges(
