@@ -196,7 +196,7 @@ def test_features_of_one_compound_have_the_answer_of_the_one_that_answers(duallg
         ("features RUN --group-by none --mz 100-150", 0, "run.mzML are read, with --group-by none"),
         ("predict in.mgf --features absent.csv -o out.csv --force", 66, "absent.csv does not"),
         ("predict in.mgf --features in.mgf -o out.csv --force", 65, "is no table of features"),
-        ("predict in.mgf --features quant.csv -o quant.csv --force", 2, "the table of features"),
+        ("predict in.mgf --features quant.csv -o quant.csv --force", 2, "would overwrite an input"),
         ("predict in.mgf --features out.features.csv -o out.csv --force", 2, "out.features.csv"),
     ],
 )  # fmt: skip
