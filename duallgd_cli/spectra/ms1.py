@@ -18,8 +18,7 @@ from duallgd_cli.chem.adduct import parse_adduct
 from duallgd_cli.errors import Failure, counted
 from duallgd_cli.spectra.annotation import TOLERANCE
 from duallgd_cli.spectra.compounds import ElutingIon
-from duallgd_cli.spectra.reading.quantities import finite
-from duallgd_cli.spectra.types import HIGHEST_MZ, ISOTOPES, IsotopePattern, Spectrum
+from duallgd_cli.spectra.types import HALF_WINDOW, HIGHEST_MZ, ISOTOPES, IsotopePattern, Spectrum
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +173,6 @@ def charge_in_ms1(ms1: Iterable[Spectrum], mz: float) -> int:
 # An ion whose intensity falls to this part of the maxima on both sides eluted twice.
 _VALLEY: Final = 0.65
 _NOISE: Final = 3.0  # times the faintest peak of an MS1 scan: what is no peak of an ion
-_HALF_WINDOW: Final = 0.5  # m/z, of an isolation window that the file does not give
 _PRESENT_DA: Final = 0.01  # of a precursor in MS1: files may round it
 _CHIMERIC: Final = 0.3  # of the isolation window: another ion that has more of it is said
 _BEFORE_S: Final = 60.0  # that MS1 is looked through before the first and after the last MS2 scan
@@ -188,25 +186,6 @@ def is_scan(item: Spectrum) -> bool:
     """Whether it is an MS2 scan of which precursor and retention time are known."""
     is_known = item.precursor_mz is not None and item.retention_time_s is not None
     return is_known and item.failure is None and item.ms_level == 2
-
-
-def _window_of(scan: Spectrum, mz: float) -> tuple[float, float]:
-    """The ends of the isolation window of a scan, m/z."""
-    target, lower, upper, width = (
-        finite(scan.metadata.get(f"isolation_window_{name}", ""))
-        for name in ("target_mz", "lower_offset", "upper_offset", "width")
-    )
-    half = width / 2 if width else _HALF_WINDOW
-    low, high = (half if offset is None else offset for offset in (lower, upper))
-    middle = mz if target is None else target
-    return middle - low, middle + high
-
-
-def _stated_intensity(scan: Spectrum) -> float | None:
-    """That of the precursor as the file gives it: in mzML and mzXML, or beside PEPMASS."""
-    second = (*scan.metadata.get("pepmass", "").split(), "", "")[1]
-    intensity = finite(scan.metadata.get("precursor_intensity", second))
-    return intensity if intensity is not None and intensity > 0 else None
 
 
 class Group(NamedTuple):
@@ -262,7 +241,7 @@ class PrecursorsInMs1:
             ]
         )
         self.charge = [*map(charge_of, scans)]
-        self.stated = [*map(_stated_intensity, scans)]
+        self.stated = [one.precursor_intensity for one in scans]
         self.current = [float(possible_peaks(one)[1].sum()) for one in scans]
         order = np.argsort(mz, kind="stable")
         # Between clusters there is room for the tolerances of both.
@@ -313,7 +292,8 @@ class PrecursorsInMs1:
         self.intensity[number] = max(self.intensity[number], strength)
         near, time = self.near[number], float(self.time[number])
         apart = [abs(self.ms1_time[one] - time) if one >= 0 else math.inf for one in near]
-        start, end = np.searchsorted(mz, _window_of(self.scans[number], own_mz))
+        window = self.scans[number].isolation_window
+        start, end = np.searchsorted(mz, window or (own_mz - HALF_WINDOW, own_mz + HALF_WINDOW))
         inside, heights = mz[start:end], height[start:end]
         total = float(heights.sum())
         if not total or survey != near[int(np.argmin(apart))]:

@@ -19,6 +19,7 @@ from duallgd_cli.errors import Failure
 GIVEN, TABLE, PREDICTED = "file", "table", "predicted"
 OPTION, INFERRED, LINKED = "option", "inferred", "linked"  # the last: by ions of the same molecule
 HIGHEST_MZ: Final = 1e6  # beyond any analyser: a broken number
+HALF_WINDOW: Final = 0.5  # m/z, of an isolation window that the file does not give
 # Instruments by their index in prepared data and in the networks; "" is unknown.
 INSTRUMENTS: Final = ("", "orbitrap", "qtof")
 UNIT_RESOLUTION: Final = "ion trap or quadrupole"  # a class that no network knows
@@ -101,6 +102,8 @@ class Spectrum:
     collision_energy_text: str = ""
     collision_energy_ev: float | None = None
     retention_time_s: float | None = None  # the middle of a range
+    precursor_intensity: float | None = None  # as the file gives it, above 0
+    isolation_window: tuple[float, float] | None = None  # its ends, m/z
     instrument: str = ""  # "orbitrap", "qtof", `UNIT_RESOLUTION` or "" (unknown)
     ms_level: int = 2  # also where the file does not say
     # every field of the record, keys lower case

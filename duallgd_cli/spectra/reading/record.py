@@ -177,6 +177,7 @@ class Record:
     assumptions: list[str] = field(default_factory=list)  # sentences about what was guessed
     energy_in_ev: bool = False  # the format defines a collision energy without unit to be in eV
     time_in_s: bool = False  # the format defines a retention time without unit to be in seconds
+    isolation_window: tuple[float, float] | None = None  # its ends, m/z
     refusal: Failure | None = None  # why nothing can be predicted of a record that can be read
     # other values of keys that say something of the ion
     repeated: list[tuple[str, str]] = field(default_factory=list)
@@ -277,6 +278,8 @@ def build(record: Record, source: Source, keep_structures: bool) -> Spectrum:
         collision_energy_text=energy,
         collision_energy_ev=energy_ev,
         retention_time_s=retention_time_s,
+        precursor_intensity=_precursor_intensity(recorded),
+        isolation_window=record.isolation_window,
         instrument=instrument,
         ms_level=ms_level,
         metadata=recorded,
@@ -322,6 +325,13 @@ def _ionisation_failure(stated: Stated, adduct_text: str, warnings: list[str]) -
             "probabilities are not calibrated for it"
         )
     return None
+
+
+def _precursor_intensity(recorded: Mapping[str, str]) -> float | None:
+    """That of mzML, mzXML and others, or the number beside PEPMASS."""
+    second = (*recorded.get("pepmass", "").split(), "", "")[1]
+    intensity = finite(recorded.get("precursor_intensity", second))
+    return intensity if intensity is not None and intensity > 0 else None
 
 
 def _as_written(text: str, mz: float | None) -> str:

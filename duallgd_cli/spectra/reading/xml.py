@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.reading.quantities import finite
 from duallgd_cli.spectra.reading.record import Record, instrument_class
-from duallgd_cli.spectra.types import UNIT_RESOLUTION
+from duallgd_cli.spectra.types import HALF_WINDOW, UNIT_RESOLUTION
 
 # What malformed XML and malformed arrays in it raise.
 BROKEN: Final = (etree.LxmlError, ValueError, LookupError, TypeError, zlib.error)
@@ -49,9 +49,10 @@ _TYPES: Final = {
 _NOTHING: Final = np.zeros(0)
 _Array: TypeAlias = NDArray[np.float64]
 _Element: TypeAlias = etree._Element
+# Parts of the isolation window, the last of mzXML alone.
+_WINDOW: Final = ("target m/z", "lower offset", "upper offset", "width")
+_Window: TypeAlias = Sequence[float | None]  # their values
 _WIDEST: Final = 4.0  # m/z, of a window that is meant for one ion and its isotopes
-# Fields of the isolation window, the last of mzXML alone.
-_WINDOW: Final = ("target_mz", "lower_offset", "upper_offset", "width")
 _SAME: Final = 1e-3  # m/z, of one number that was written twice
 
 
@@ -164,7 +165,11 @@ def records(stream: BinaryIO, file_format: str) -> Iterator[Record]:
 
 
 def _finished(
-    record: Record, peaks: Callable[[], tuple[_Array, _Array]], is_profile: bool, n_precursors: int
+    record: Record,
+    peaks: Callable[[], tuple[_Array, _Array]],
+    is_profile: bool,
+    n_precursors: int,
+    window: _Window,
 ) -> Record:
     """A record of all fields with its peaks, if they can be decoded; empty fields are left out."""
     try:
@@ -185,25 +190,27 @@ def _finished(
         record.warnings.append(
             "one scan of ion mobility has few of the peaks; let the converter combine its scans"
         )
-    _look_at_window(record)
+    _look_at_window(record, window)
     record.metadata = {key: value for key, value in record.metadata.items() if value}
     return record
 
 
-def _look_at_window(record: Record) -> None:
+def _look_at_window(record: Record, window: _Window) -> None:
     """Take for the precursor what the selected ion and the isolation window tell of it.
 
     Where instruments isolate many m/z at once (SWATH, MSe, SONAR, diaPASEF, all-ion fragmentation),
     files give the middle of the window, and converters write it as the selected ion too. It is
     nobody's precursor: a selected ion counts in a wide window only where it is not that middle.
     """
-    ion, target, lower, upper, whole = (
-        record.metadata.get(name, "")
-        for name in ("precursor_mz", *(f"isolation_window_{part}" for part in _WINDOW))
-    )
-    selected, centre = finite(ion), finite(target)
-    sizes = [size for part in (lower, upper, whole) if (size := finite(part)) is not None]
+    centre, lower, upper, whole = window
+    selected = finite(ion := record.metadata.get("precursor_mz", ""))
+    sizes = [size for size in (lower, upper, whole) if size is not None]
     width = sum(sizes) if sizes else None
+    middle = selected if centre is None else centre
+    if middle is not None and (sizes or centre is not None):
+        half = whole / 2 if whole else HALF_WINDOW
+        low, high = (half if size is None else size for size in (lower, upper))
+        record.isolation_window = middle - low, middle + high
     # The middle of the window is not given in mzXML; it is what the ion of a wide one is taken for.
     centres = [] if centre is None else [centre]
     if centres and len(sizes) == 2:
@@ -219,12 +226,12 @@ def _look_at_window(record: Record) -> None:
             record.metadata["precursor_mz"] = ""
         else:
             record.warnings.append(f"{wide}, so fragments of other ions may be among the peaks")
-    elif target and not ion:
+    elif centre is not None and not ion:
         unknown = "" if width is not None else ", whose width is not given,"
         record.assumptions.append(
-            f"the middle of the isolation window{unknown} is taken for the precursor: m/z {target}"
+            f"the middle of the isolation window{unknown} is taken for the precursor: m/z {centre}"
         )
-        record.metadata["precursor_mz"] = target
+        record.metadata["precursor_mz"] = str(centre)
 
 
 def _mzml_record(element: _Element, header: _Header) -> Record:
@@ -278,11 +285,14 @@ def _mzml_record(element: _Element, header: _Header) -> Record:
     ]
     own = [one for one, at in zip(precursors, levels, strict=True) if at in {None, above}]
     precursors = own or precursors
+    isolated: dict[str, str] = {}
     if precursors:
         metadata |= _mzml_precursor(precursors[0], header)
+        isolated = header.terms(precursors[0].find("{*}isolationWindow"))
+    window = [finite(isolated.get(f"isolation window {part}", "")) for part in _WINDOW]
     record = Record(metadata, assumptions=assumptions)
     peaks = partial(_mzml_peaks, [] if is_light else arrays)
-    return _finished(record, peaks, "profile spectrum" in values, len(precursors))
+    return _finished(record, peaks, "profile spectrum" in values, len(precursors), window)
 
 
 def _number(text: str) -> str:
@@ -302,12 +312,11 @@ def _time_of(scan: _Element) -> tuple[str, str]:
 
 
 def _mzml_precursor(precursor: _Element, header: _Header) -> dict[str, str]:
-    """Selected ion, isolation window and activation as fields.
+    """Selected ion and activation as fields.
 
     The collision energy is kept as a bare number although mzML calls it eV: converters write the
     normalised energy of Orbitraps there, which is how a bare number of theirs is understood.
     """
-    window = header.terms(precursor.find("{*}isolationWindow"))
     ion = header.terms(precursor.find("{*}selectedIonList/{*}selectedIon"))
     activation = header.terms(precursor.find("{*}activation"))
     ramp = [_number(activation.get(f"collision energy ramp {end}", "")) for end in ("start", "end")]
@@ -322,9 +331,6 @@ def _mzml_precursor(precursor: _Element, header: _Header) -> dict[str, str]:
         "charge": ion.get("charge state", "").removesuffix(".0"),
         "collision_energy": "".join(energies[:1]),
         "fragmentation_mode": "; ".join(name for name, value in activation.items() if value == ""),
-        "isolation_window_target_mz": _number(window.get("isolation window target m/z", "")),
-        "isolation_window_lower_offset": _number(window.get("isolation window lower offset", "")),
-        "isolation_window_upper_offset": _number(window.get("isolation window upper offset", "")),
         "precursor_mz": _number(ion.get("selected ion m/z", "")),
     }
 
@@ -371,14 +377,14 @@ def _mzxml_record(scan: _Element, header: _Header) -> Record:
         "charge": precursor.get("precursorCharge", ""),
         "collision_energy": _number(scan.get("collisionEnergy", "")),
         "fragmentation_mode": precursor.get("activationMethod", ""),
-        "isolation_window_width": _number(precursor.get("windowWideness", "")),
         "filter string": scan.get("filterLine", ""),
         "instrument": header.instrument,
         "precursor_mz": _number((precursors[0].text or "").strip()) if precursors else "",
     }
     is_profile = scan.get("centroided", "1").lower() in {"0", "false"}
     peaks = partial(_mzxml_peaks, scan.find("{*}peaks"))
-    return _finished(Record(metadata), peaks, is_profile, len(precursors))
+    window = (None, None, None, finite(precursor.get("windowWideness", "")))
+    return _finished(Record(metadata), peaks, is_profile, len(precursors), window)
 
 
 def _mzxml_peaks(peaks: _Element | None) -> tuple[_Array, _Array]:

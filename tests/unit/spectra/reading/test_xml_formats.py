@@ -75,8 +75,7 @@ def test_mzml_keeps_what_the_acquisition_says(tmp_path):
     expected = {
         "ms_level": 2, "spectrum_id": "scan=2", "scans": "2", "precursor_mz": 181.0495,
         "polarity": -1, "charge": -1, "instrument": "qtof", "collision_energy_ev": 30,
-        "native_id": f"{NATIVE}scan=2", "isolation_window_target_mz": "181.05",
-        "isolation_window_lower_offset": "0.5", "isolation_window_upper_offset": "0.6",
+        "native_id": f"{NATIVE}scan=2", "isolation_window": pytest.approx((180.55, 181.65)),
         "retention_time_s": 150.0, "fragmentation_mode": BEAM, "warnings": (),
     }  # fmt: skip
     assert (ms1.ms_level, ms1.source.index, ms1.precursor_mz) == (1, 0, None)
