@@ -6,8 +6,7 @@ Metadata keys: ``format_version``, ``settings`` (of the network), ``record`` (ho
 ``ranking`` and ``database`` (how candidates are scored and calibrated), ``membership`` (what says
 whether the molecule is in a database).
 
-A file is written whole, with a digest of all of it, and read only if it is sound. Files written
-before there was a digest have none.
+A file is written whole, with a digest of all of it, and read only if it is as it was written.
 """
 
 import hashlib
@@ -242,8 +241,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with _opened(path) as stream:
         metadata = dict(stream.metadata() or {})
         tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
-    digest = metadata.pop(DIGEST, None)
-    if digest is not None and digest != _digest(tensors, metadata):
+    if DIGEST not in metadata:
+        raise WeightsError(
+            f"weights {path} have no digest, so nobody can tell whether they are whole; use those "
+            "that 'duallgd train' makes"
+        )
+    if metadata.pop(DIGEST) != _digest(tensors, metadata):
         raise _broken(path, "their content does not match their digest")
     for name, tensor in tensors.items():
         if tensor.is_complex() or not torch.isfinite(tensor.float()).all():

@@ -49,7 +49,7 @@ def test_merged_blocks_are_those_of_both_counted_together():
     both = merged(one, other)
 
     parts, found = [described(blocks) for blocks in (one, other)], described(both)
-    assert both._is_sound
+    assert both.fit
     assert found == {
         smiles: (sum(part[smiles][0] for part in parts if smiles in part), *of_block[1:])
         for part in parts

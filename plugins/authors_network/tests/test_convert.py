@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from duallgd_authors_network import can_load
 from duallgd_authors_network import weights_file as reference
 from duallgd_authors_network.convert import convert, variant_of
 from duallgd_authors_network.encoder import FormulaPeaks
 from duallgd_authors_network.features import with_features
+from duallgd_cli.checkpoint.format import write_tensors
 from duallgd_cli.errors import WeightsError
 from plugins.authors_network.tests import made_reference as made
 
@@ -182,7 +182,7 @@ def test_other_weights_files_are_told_apart_and_refused(fine_tuned, saved, tmp_p
 )
 def test_metadata_of_another_kind_or_version_get_one_sentence(tmp_path, settings, message):
     metadata = {"format_version": "1", "preset": "reference", "record": "{}", "settings": settings}
-    save_file({"a": torch.ones(1)}, tmp_path / "w.safetensors", metadata)
+    write_tensors(tmp_path / "w.safetensors", {"a": torch.ones(1)}, metadata)
 
     with pytest.raises(WeightsError, match=message):
         reference.load(tmp_path / "w.safetensors")

@@ -206,32 +206,30 @@ def test_missing_unused_and_misshapen_tensors_are_counted_and_named(checkpoint, 
 
 
 def test_a_flipped_byte_does_not_go_unnoticed(path):
-    sound, whole = path.read_bytes(), load(path)
-    tensors = {name: tensor.clone() for name, tensor in whole.tensors.items()}  # not of the file
+    sound = path.read_bytes()
     random_at = random.Random(1).sample(range(len(sound)), 30)
 
     for at in (*random_at, *range(8, 400, 18), len(sound) - 1):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 0x41]) + sound[at + 1 :])
-        try:
-            found = load(path)
-        except WeightsError:
-            continue
-        # Only what names the digest may break and leave everything else as it was.
-        assert (found.settings, found.record) == (whole.settings, whole.record)
-        assert_holds(found.tensors, tensors)
+        with pytest.raises(WeightsError):
+            load(path)
 
 
 def test_files_of_version_0_1_are_read(path, checkpoint, model):
-    """They may have no digest, and hold what networks are no longer told."""
+    """They hold what networks are no longer told."""
     marks = {"denoiser.pair_known": torch.ones(model.settings.denoiser.pair_width)}
     tensors, metadata = read_tensors(path)
     settings = json.dumps(json.loads(metadata["settings"]) | {"variant": "full"})
-    save_file(tensors | marks, path, metadata | {"ancestors": "eJw=", "settings": settings})
+    stored = tensors | marks, metadata | {"ancestors": "eJw=", "settings": settings}
+    write_tensors(path, *stored)
 
     found = load(path)
 
     assert (found.settings, found.record) == (checkpoint.settings, RECORD)
     found.build()  # no tensor is left over
+    save_file(stored[0], path, stored[1])
+    with pytest.raises(WeightsError, match="have no digest, so nobody can tell whether they are"):
+        load(path)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from duallgd_cli.checkpoint import plugins
-from duallgd_cli.checkpoint.format import Checkpoint, load, save
+from duallgd_cli.checkpoint.format import Checkpoint, load, save, write_tensors
 from duallgd_cli.checkpoint.plugins import plugin_for
 from duallgd_cli.errors import WeightsError
 from duallgd_cli.predict.model import load_model
@@ -18,7 +17,7 @@ from tests.made_training import cpu
 
 def named(path, network):
     """A file of our layout that holds another network."""
-    save_file({"a": torch.ones(1)}, path, {"format_version": "1", "preset": network})
+    write_tensors(path, {"a": torch.ones(1)}, {"format_version": "1", "preset": network})
     return path
 
 
