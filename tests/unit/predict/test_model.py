@@ -175,7 +175,7 @@ def knows(analogues=0, databases=0):
 def quotas(text=None, samples=100, names=BUILT_IN, told=None, share=0.5):
     asked = {} if text is None else {"sources": text}
     sampling = SamplingSettings(samples=samples, database_share=share, **asked)
-    about = {"known": told, "sampling": sampling}
+    about = {"known": told or knows(), "sampling": sampling}
     query = Query(annotated([], "C3H7NO2"), np.zeros(4096, np.float32), **about)
     return quotas_of(samples, query, [SimpleNamespace(name=name) for name in names])
 

@@ -180,7 +180,7 @@ CUT = gzip.compress(b"CCO\n" * 90, mtime=0)[:-9]
     [
         (b"", UsageError, "holds no molecule that can be used: it is empty"),
         (b"no(\n\nneither)\n", UsageError, r"bad\.smi holds no molecule.*2 molecules left out"),
-        (b"\x93NUMPY..", UnreadableError, "NumPy"),
+        (b"%PDF-1.7", UnreadableError, "PDF"),
         (CUT, UnreadableError, "cut off"),
         (b"CCO\n" * 95, UsageError, "more than 90 rows"),
     ],
