@@ -153,8 +153,6 @@ def test_the_fit_for_a_database_is_kept_beside_that_for_drawn_structures(
     assert fitted.database["n_spectra"] == ranking.n_spectra == validation.n_spectra == 3
     assert "database_validation" in fitted.record
     assert "ranking_validation" not in fitted.record
-    # Fewer structures of a database are no fewer draws: no parts are fitted on.
-    assert not validation.by_samples
     with pytest.raises(UsageError, match="no ranking of its structures"):
         fit_membership(weights, tmp_path / "out.csv", truth, out)
     membership = fit_membership(out, tmp_path / "out.csv", truth, out)
