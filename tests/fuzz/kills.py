@@ -69,7 +69,9 @@ def kill_and_resume(kills, seed, folder):
             whole[name] = _outputs(command, _copy(folder), outputs)
             lasts_s[name] = time.monotonic() - started
         how = WAYS[(turn + turn // len(JOBS)) % len(WAYS)]
-        after_s = rng.uniform(0, 1) * lasts_s[name]
+        # In its first seconds a worker loads libraries; soon after it is done.
+        longest_s = min(5.0, lasts_s[name]) if "worker" in how else lasts_s[name]
+        after_s = rng.uniform(0, 1) * longest_s
         # The machine may be faster by now; as soon as it is ready, a command is not yet done.
         while not (ended := _end(command, place := _copy(folder), how, after_s)):
             after_s /= 2
