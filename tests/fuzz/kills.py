@@ -69,9 +69,7 @@ def kill_and_resume(kills, seed, folder):
             whole[name] = _outputs(command, _copy(folder), outputs)
             lasts_s[name] = time.monotonic() - started
         how = WAYS[(turn + turn // len(JOBS)) % len(WAYS)]
-        # In its first seconds a worker loads libraries; soon after it is done.
-        longest_s = min(5.0, lasts_s[name]) if "worker" in how else lasts_s[name]
-        after_s = rng.uniform(0, 1) * longest_s
+        after_s = rng.uniform(0, 1) * lasts_s[name]
         # The machine may be faster by now; as soon as it is ready, a command is not yet done.
         while not (ended := _end(command, place := _copy(folder), how, after_s)):
             after_s /= 2
@@ -131,8 +129,7 @@ def _content(path):
 def _end(command, folder, how, after_s):
     """Begin a command and end it some time after it is ready; how, or None: it was done before."""
     run = _begin(command, folder)
-    is_ready = workers_of if "worker" in how and "--workers" in command else _is_ready
-    while run.poll() is None and not is_ready(run.pid):
+    while run.poll() is None and not _is_ready(run.pid):
         time.sleep(0.01)
     time.sleep(after_s)
     workers = workers_of(run.pid) if "worker" in how else []
