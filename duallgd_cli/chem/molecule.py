@@ -58,7 +58,17 @@ _STRAY: Final = Chem.MolFromSmarts(
     "!$([#8,#16,#34]~*=[#8,#16])]"
 )
 _CARBON, _CARBANION = Chem.MolFromSmarts("[#6]"), Chem.MolFromSmarts("[#6-]")
-_LEAST_OF_A_MIXTURE: Final = 6  # heavy atoms, from which on an organic piece is no counter-ion
+_LEAST_OF_A_MIXTURE: Final = 6  # heavy atoms, from which on an organic piece is no solvent
+# Of drugs: oxalate, maleate and fumarate, succinate, malate, tartrate, citrate, trifluoroacetate,
+# triflate, besylate, tosylate.
+_COUNTER_IONS: Final = frozenset(
+    canonical_smiles(Chem.MolFromSmiles(acid))
+    for acid in (
+        "OC(=O)C(=O)O", "OC(=O)C=CC(=O)O", "OC(=O)CCC(=O)O", "OC(=O)C(O)CC(=O)O",
+        "OC(=O)C(O)C(O)C(=O)O", "OC(=O)CC(O)(CC(=O)O)C(=O)O", "OC(=O)C(F)(F)F",
+        "OS(=O)(=O)C(F)(F)F", "OS(=O)(=O)c1ccccc1", "Cc1ccc(S(=O)(=O)O)cc1",
+    )
+)  # fmt: skip
 _AROMATIC_ORDER: Final = 1.5
 _RADICAL: Final = rdqueries.NumRadicalElectronsGreaterQueryAtom(0)
 # To ask a molecule at once is several times faster than to ask each of its atoms.
@@ -428,8 +438,9 @@ def usable(smiles: str) -> Chem.Mol:
 def parent(smiles: str) -> str:
     """SMILES of a salt or solvate without counter-ions and solvents; other texts as they are.
 
-    That is the largest organic piece, with the protons that it exchanged with the others. Mixtures
-    of several molecules are no salts, nor is what holds no carbon, or carbanions of a metal.
+    That is the largest organic piece that is no usual counter-ion, with the protons that it
+    exchanged with the others. Mixtures of several molecules are no salts, nor is what holds no
+    carbon, or carbanions of a metal.
     """
     try:
         mol = parse_smiles(smiles) if "." in smiles else None
@@ -440,15 +451,17 @@ def parent(smiles: str) -> str:
         return smiles
     with rdBase.BlockLogs():
         uncharger = rdMolStandardize.Uncharger()
-        largest = rdMolStandardize.LargestFragmentChooser(preferOrganic=True).choose(mol)
-        large = {
-            canonical_smiles(uncharger.uncharge(piece))
+        organic = {
+            canonical_smiles(uncharger.uncharge(piece)): piece
             for piece in pieces
-            if piece.HasSubstructMatch(_CARBON) and piece.GetNumHeavyAtoms() >= _LEAST_OF_A_MIXTURE
+            if piece.HasSubstructMatch(_CARBON)
         }
-        is_ion = Chem.GetFormalCharge(largest) and not Chem.GetFormalCharge(mol)
-        if len(large) > 1 or not largest.HasSubstructMatch(_CARBON):
+        others = [piece for name, piece in organic.items() if name not in _COUNTER_IONS]
+        ordered = sorted(others or organic.values(), key=Chem.Mol.GetNumHeavyAtoms)
+        if not ordered or any(p.GetNumHeavyAtoms() >= _LEAST_OF_A_MIXTURE for p in ordered[:-1]):
             return smiles
+        largest = ordered[-1]
+        is_ion = Chem.GetFormalCharge(largest) and not Chem.GetFormalCharge(mol)
         if is_ion and largest.HasSubstructMatch(_CARBANION):
             return smiles
         return canonical_smiles(uncharger.uncharge(largest) if is_ion else largest)

@@ -295,6 +295,10 @@ DRUG = "CN1CCC(CC1)OC(c1ccccc1)c1ccccc1"  # diphenylpyraline
         # Half a salt, solvates, isotopes in the solvent.
         ("[NH3+]Cc1ccccc1.NCc1ccccc1.[Cl-]", "NCc1ccccc1"), ("[2H]O[2H].CCCN", "CCCN"),
         ("Oc1ccccc1.CN(C)C=O", "Oc1ccccc1"),
+        # Usual counter-ions are no parents, be they the larger piece, unless nothing else is there.
+        (f"{DRUG}.OC(=O)C(F)(F)F", DRUG), ("C[NH3+].[O-]C(=O)C(F)(F)F", "CN"),
+        ("CC(N)Cc1ccccc1.O[C@H]([C@@H](O)C(O)=O)C(O)=O", "CC(N)Cc1ccccc1"),
+        ("[Na+].OC(=O)CC(O)(CC([O-])=O)C(O)=O", "OC(=O)CC(O)(CC(O)=O)C(O)=O"),
     ],
 )  # fmt: skip
 def test_a_salt_or_solvate_is_its_parent(salt, alone):
