@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import typer
 
 from duallgd_cli.cli import display, options
 from duallgd_cli.errors import UsageError, counted
-from duallgd_cli.evaluate.settings import MASSSPECGYM, EvaluateSettings
+from duallgd_cli.evaluate import MASSSPECGYM
 from duallgd_cli.files import claim, require_input
 
 _ENOUGH: Final = 100  # spectra that probabilities are fitted to
@@ -27,15 +27,41 @@ CALIBRATE_EPILOG: Final = (
 )
 
 _OPTIONS: Final[options.Options] = {
-    "Scoring": {
-        "seed": (int, "Random seed of sampling and of the bootstrap.", {"default": 0}),
-    },
     "What is scored": {
+        "benchmark": (Path, "massspecgym (its test fold, downloaded once from huggingface.co), or "
+            "a table of labelled spectra in its layout (.tsv, .gz, .xz): identifier, smiles, "
+            "formula, mzs, intensities, precursor_mz, adduct."),
+        "predictions": (Path, "CSV or TSV of predictions, predict's output or anybody's: an "
+            "identifier, smiles and, unless the rows are in order, rank."),
+        "truth": (Path, "Table of the true structures (.tsv, .csv, .gz, .xz): identifier or "
+            "feature_id, and smiles."),
+        "fold": (str, "Fold to score, else all. val:A and val:B are its halves by molecule.",
+            {"default": ""}),
+        "spectra_per_molecule": (Literal["1", "all"], "1 (always the same one of each molecule) or "
+            "all.", {"default": "all"}),
+        "limit": (int, "So many spectra, always the same.", {"min": 1}),
         "formula": (str, "The word predict leaves the true formulas out and predicts them: the "
             "formula-predicted track."),
         "analogues": (list[Path], "Known molecules to start samples from, as predict's; may be "
             "repeated. Test molecules among them are treated like training molecules.",
             {"metavar": "FILE"}),
+    },
+    "Scoring": {
+        "mces": (bool, "Compute MCES distances, the slow part.", {"default": True}),
+        "seed": (int, "Random seed of sampling and of the bootstrap.", {"default": 0}),
+    },
+    "Training data": {
+        "train_hashes": (Path, "List of the weights' training molecules, which are left out; by "
+            "default the file .train.hashes beside the weights that predict, or made the "
+            "predictions."),
+        "train_data": (list[Path], "Table of training molecules (smiles, fold), for the similarity "
+            "to the nearest one: groups by it, and the share above 0.7; may be repeated.",
+            {"default": ()}),
+    },
+    "Machine": {
+        "workers": (int, "Processes that predict and score; results do not depend on them. By "
+            "default as many as the machine has cores and memory for.",
+            {"min": 1, "metavar": "K"}),
     },
     "Settings and messages": {
         "out": (Path, "Folder of the report; by default the name of the benchmark or of the "
@@ -53,7 +79,6 @@ _CALIBRATE_OPTIONS: Final[options.Options] = {
         "keep_ranking": (bool, "Leave the order of candidates; fit their probabilities alone."),
     },
 }  # fmt: skip
-_SETTINGS: Final = {each.name for each in fields(EvaluateSettings)}
 # Options that a finished table has no use for.
 _FOR_A_PREDICTION: Final = (
     "config", "set_", "formula", "analogues", "database", "database_share", "database_only",
@@ -62,10 +87,10 @@ _FOR_A_PREDICTION: Final = (
 
 
 @options.takes(
-    "seed formula analogues database database_share database_only exclude_known preset samples "
-    "steps weights device precision threads resume out force quiet config set_",
+    "benchmark predictions truth fold spectra_per_molecule limit mces train_hashes train_data "
+    "workers seed formula analogues database database_share database_only exclude_known preset "
+    "samples steps weights device precision threads resume out force quiet config set_",
     _OPTIONS,
-    EvaluateSettings,
 )
 def evaluate(
     context: typer.Context,
@@ -86,6 +111,7 @@ def evaluate(
     if benchmark is not None and str(benchmark).lower() != MASSSPECGYM:
         require_input(str(benchmark))  # before PyTorch is loaded
     from duallgd_cli.evaluate.run import evaluate as use_case
+    from duallgd_cli.evaluate.settings import EvaluateSettings
 
     refused = next((name for name in _FOR_A_PREDICTION if context.params[name]), None)
     if named["predictions"] is not None and refused is not None:
@@ -93,7 +119,8 @@ def evaluate(
             f"--{refused.strip('_').replace('_', '-')} is for a prediction, and --predictions "
             "scores a finished one; give one of them"
         )
-    values = {name: value for name, value in context.params.items() if name in _SETTINGS}
+    settings_of = {each.name for each in fields(EvaluateSettings)}
+    values = {name: value for name, value in context.params.items() if name in settings_of}
     values |= {"analogues": tuple(map(str, analogues or ())), "databases": tuple(database or ())}
     settings = EvaluateSettings(**values, prediction=options.prediction_of(context))
     with display.progress(quiet, None) as shown:

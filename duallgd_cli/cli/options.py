@@ -5,10 +5,10 @@ That is settings, a request, and the model that it is for.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -178,22 +178,17 @@ def examples(text: str) -> str:
 
 
 def takes(
-    names: str, own: Options = MappingProxyType({}), settings: type | None = None
+    names: str, own: Options = MappingProxyType({})
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command arguments and options by name, and an option for each annotated setting.
+    """Give a command arguments and options by name, which its help has in this order.
 
     The command takes them as ``**keywords``, or as parameters with their plain types, and the
-    context if it has one. In its help settings come first, then what is named, in this order.
+    context if it has one.
     """
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
         context = inspect.signature(command).parameters.get("context")
         made = [] if context is None else [context]
-        for field in () if settings is None else fields(settings):
-            if get_origin(field.type) is Annotated:
-                kind, about = get_args(field.type)
-                kind = list[Path] if kind == Sequence[Path] else kind
-                made.append(_parameter(field.name, kind, {"default": field.default, **about}))
         made += [_listed(name, own) for name in names.split()]
         command.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in made}
@@ -203,26 +198,19 @@ def takes(
 
 
 def _listed(name: str, own: Options) -> inspect.Parameter:
+    """An argument, or an option; a flag that is off by default has no ``--no-`` of its own."""
     panels = (*own.items(), *_SHARED.items())
     panel, (kind, text, *more) = next((p, each[name]) for p, each in panels if name in each)
     default = inspect.Parameter.empty if panel == ARGUMENTS else False if kind is bool else None
     about = {"default": default, "help": text, "rich_help_panel": panel, **dict(*more)}
-    return _parameter(name, kind | None if about["default"] is None else kind, about)
-
-
-def _parameter(
-    name: str,
-    kind: Any,  # noqa: ANN401 - a type, as annotations write it
-    about: dict[str, Any],
-) -> inspect.Parameter:
-    """An argument, or an option; a flag that is off by default has no ``--no-`` of its own."""
     default, short = about.pop("default"), about.pop("short", None)
     names = [f"--{name.strip('_').replace('_', '-')}", *filter(None, [short])]
-    if about["rich_help_panel"] == ARGUMENTS:
+    if panel == ARGUMENTS:
         described: object = typer.Argument(**{"show_default": False} | about)
     else:
         described = typer.Option(*(() if default is True else names), **about)
-    keyword, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[kind, described]
+    keyword, annotation = inspect.Parameter.KEYWORD_ONLY, kind | None if default is None else kind
+    annotation = Annotated[annotation, described]
     return inspect.Parameter(name, keyword, default=default, annotation=annotation)
 
 

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from duallgd_cli.checkpoint import resolve_weights
 from duallgd_cli.errors import UsageError, WeightsError
+from duallgd_cli.evaluate import MASSSPECGYM
 from duallgd_cli.evaluate.leakage import TrainingHashes, leave_out_trained
 from duallgd_cli.evaluate.report import report, report_files
-from duallgd_cli.evaluate.settings import MASSSPECGYM, EvaluateSettings
+from duallgd_cli.evaluate.settings import EvaluateSettings
 from duallgd_cli.evaluate.tables import (
     EvaluationInputs,
     choose,

@@ -1,91 +1,33 @@
-"""What an evaluation is asked for; `duallgd evaluate` makes its own options of these fields."""
+"""What an evaluation is asked for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Literal
 
 from duallgd_cli.errors import UsageError, quote
-
-if TYPE_CHECKING:
-    from duallgd_cli.predict.settings import PredictSettings
-
-MASSSPECGYM: Final = "massspecgym"  # the benchmark that is downloaded by its name
-# Options are described where the settings are: annotations are what `typer.Option` is given.
-_scored, _scoring, _leakage, _machine = (
-    partial(dict[str, object], rich_help_panel=panel)
-    for panel in ("What is scored", "Scoring", "Training data", "Machine")
-)
-
-
-def _prediction() -> "PredictSettings":
-    from duallgd_cli.predict.settings import PredictSettings  # not for the help of a command
-
-    return PredictSettings()
+from duallgd_cli.predict.settings import PredictSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateSettings:
     """What is predicted and scored, how, and where the report goes."""
 
-    benchmark: Annotated[
-        Path | None,
-        _scored(
-            help="massspecgym (its test fold, downloaded once from huggingface.co), or a table of "
-            "labelled spectra in its layout (.tsv, .gz, .xz): identifier, smiles, formula, mzs, "
-            "intensities, precursor_mz, adduct."
-        ),
-    ] = None
-    predictions: Annotated[
-        Path | None,
-        _scored(
-            help="CSV or TSV of predictions, predict's output or anybody's: an identifier, smiles "
-            "and, unless the rows are in order, rank."
-        ),
-    ] = None
-    truth: Annotated[
-        Path | None,
-        _scored(
-            help="Table of the true structures (.tsv, .csv, .gz, .xz): identifier or feature_id, "
-            "and smiles."
-        ),
-    ] = None
-    fold: Annotated[
-        str, _scored(help="Fold to score, else all. val:A and val:B are its halves by molecule.")
-    ] = ""
-    spectra_per_molecule: Annotated[
-        Literal["1", "all"], _scored(help="1 (always the same one of each molecule) or all.")
-    ] = "all"
-    limit: Annotated[int | None, _scored(help="So many spectra, always the same.", min=1)] = None
-    mces: Annotated[bool, _scoring(help="Compute MCES distances, the slow part.")] = True
-    train_hashes: Annotated[
-        Path | None,
-        _leakage(
-            help="List of the weights' training molecules, which are left out; by default the file "
-            ".train.hashes beside the weights that predict, or made the predictions."
-        ),
-    ] = None
-    train_data: Annotated[
-        Sequence[Path],
-        _leakage(
-            help="Table of training molecules (smiles, fold), for the similarity to the nearest "
-            "one: groups by it, and the share above 0.7; may be repeated."
-        ),
-    ] = ()
-    workers: Annotated[
-        int | None,
-        _machine(
-            help="Processes that predict and score; results do not depend on them. By default as "
-            "many as the machine has cores and memory for.",
-            min=1,
-            metavar="K",
-        ),
-    ] = None
+    benchmark: Path | None = None  # a table of labelled spectra, or `evaluate.MASSSPECGYM`
+    predictions: Path | None = None  # what is scored instead of being predicted
+    truth: Path | None = None  # table of the true structures, where there is no benchmark
+    fold: str = ""  # the fold to score, else all; see `tables.truths_of`
+    spectra_per_molecule: Literal["1", "all"] = "all"
+    limit: int | None = None  # so many spectra, always the same
+    mces: bool = True  # whether MCES distances are computed
+    # the weights' training molecules; None for the file beside the weights
+    train_hashes: Path | None = None
+    train_data: Sequence[Path] = ()  # tables of training molecules, for similarities
+    workers: int | None = None  # processes that predict and score
     out: Path | None = None  # folder of the report; None names it after what is scored
     top_k: tuple[int, ...] = (1, 10)  # ranks to report, ascending
     # how spectra are predicted; its seed is the bootstrap's too
-    prediction: "PredictSettings" = field(default_factory=_prediction)
+    prediction: PredictSettings = field(default_factory=PredictSettings)
     # files of known molecules that samples start from; see `sources.known.GuideFiles`
     analogues: tuple[str, ...] = ()
     # files of structures to choose from; see `sources.known.GuideFiles`
