@@ -304,11 +304,8 @@ def average_precision(probability: Array, has: Array) -> float:
 def distant(truths: Mapping[str, Mapping[str, str]], measured: list[str]) -> set[str]:
     """Molecules without a training molecule of measured spectra above the similarity `_NOVEL`."""
     asked = {row["inchikey"][:14]: row["smiles"] for row in truths.values()}
-    ours, known = (
-        [identity.fingerprint(identity.parse_smiles(one)) for one in smiles]
-        for smiles in (asked.values(), measured)
-    )
-    nearest = [max(identity.tanimoto(own, other) for other in known) for own in ours]
+    ours, known = (map(identity.parse_smiles, smiles) for smiles in (asked.values(), measured))
+    nearest = identity.most_alike(ours, known).tolist()
     return {name for name, most in zip(asked, nearest, strict=True) if most <= _NOVEL}
 
 
