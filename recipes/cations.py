@@ -114,7 +114,7 @@ def main(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> None:
     """Write permanent cations of several types as a table of structures."""
-    claim({"the table": output}, [("an input", structures)], force=force)
+    claim({"the table": output}, [structures], force=force)
     made = cations(structures, limit, seed)
     rows = (f"{smiles}\t{kind}\n" for smiles, kind in made)
     write_atomically(output, ["smiles\tname\n", *rows])
