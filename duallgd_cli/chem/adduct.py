@@ -149,14 +149,8 @@ _LONGEST: Final = 300  # characters of an adduct
 _MOST_ATOMS: Final = 99  # of an element, gained or lost
 _LEAST_MASS_NUMBER: Final = 6  # smaller numbers beside an element count its atoms
 _ISOTOPE_SPAN: Final = 4  # mass numbers that far from the usual one count atoms
-# Groups that may be written in any case; cs may be two elements or one.
-_IN_ANY_CASE: Final = (
-    *("H", "Na", "K", "Li", "Rb", "Ag", "Mg", "Ca", "Cl", "Br", "I", "F"),
-    *("NH3", "NH4", "H2O", "HCOO", "CH3COO", "CF3COO"),
-)
 # Names of solvents and salts that stand in adducts in place of formulas, lower case.
 _NAMED: Final = {
-    **{group.lower(): group for group in _IN_ANY_CASE},
     **dict.fromkeys(("fa", "hfa", "formicacid"), "CH2O2"),
     **dict.fromkeys(("formate", "for"), "CHO2"),
     **dict.fromkeys(("hac", "acoh", "hoac", "aceticacid"), "C2H4O2"),
@@ -189,7 +183,7 @@ class _NoAdductError(Exception):
 def parse_adduct(text: str) -> Adduct | Failure:
     """The adduct that a spelling means, or in one sentence why it means none.
 
-    Brackets, spaces, signs, the case of usual groups and the order of the groups are free:
+    Brackets, spaces, signs, upper and lower case and the order of the groups are free:
     ``[M+H]1+``, ``2M+H``, ``[M+2H]++``, ``M+ACN+H`` and ``[m+na]+`` are understood. An adduct that
     networks were trained on is recognised by the sum of its atoms, another one gets a name of its
     own. Radical ions, isotopes (``[M+37Cl]-``) and several adducts at once are refused.
@@ -233,9 +227,9 @@ def _parsed(text: str) -> Adduct:
     if terms[0] not in "+-":  # MNa+, [MH2]2+
         terms = re.sub(r"^\+H(\d)$", r"+\1H", f"+{terms}")
     faults = []
-    for named in (_NAMED, _NAMED | _ANIONS):
+    for in_any_case, named in itertools.product((False, True), (_NAMED, _NAMED | _ANIONS)):
         try:
-            return _summed(_groups(terms, named), molecules, stated)
+            return _summed(_groups(terms, named, in_any_case), molecules, stated)
         except _NoAdductError as fault:
             faults.append(fault)
     raise faults[0]
@@ -280,15 +274,19 @@ def _change(groups: Counter[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return tuple(atoms[symbol] for symbol in SYMBOLS), tuple(metals)
 
 
-def _groups(terms: str, named: Mapping[str, str]) -> Counter[str]:
+def _groups(terms: str, named: Mapping[str, str], in_any_case: bool) -> Counter[str]:
     """How often each group is gained, by its formula in Hill's order; negative where lost.
 
-    Groups may have names, in lower case here.
+    Groups may have names, in lower case here; in any case, letters are read as elements whatever
+    their case where there is one way to do so.
     """
     groups: Counter[str] = Counter()
     position = 0
     for match in _TERM.finditer(terms):
         body = named.get(match[3].lower(), match[3])
+        if in_any_case:
+            spelled = _spellings(body.lower())
+            body = spelled[0] if len(spelled) == 1 else body
         elements = _ELEMENT.findall(body)
         if match.start() != position or "".join(s + n for s, n in elements) != body:
             break
@@ -297,6 +295,19 @@ def _groups(terms: str, named: Mapping[str, str]) -> Counter[str]:
     if position != len(terms):
         raise _NoAdductError(f"the group {quote(terms[position:])} is no formula and no known name")
     return groups
+
+
+def _spellings(letters: str) -> list[str]:
+    """Formulas that a text in lower case may be, two at most: of ``nacl`` NaCl, of ``si`` two."""
+    ends: list[list[str]] = [[] for _ in letters] + [[""]]
+    for at in reversed(range(len(letters))):
+        for size in (1, 2):
+            symbol, rest = letters[at : at + size].capitalize(), letters[at + size :]
+            if len(symbol) == size and symbol in _MASSES:
+                digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+                ends[at] += [f"{symbol}{digits}{end}" for end in ends[at + size + len(digits)]]
+        ends[at] = ends[at][:2]
+    return ends[0]
 
 
 def _atoms(group: str) -> Counter[str]:
@@ -402,7 +413,7 @@ def infer_adduct(formula: Formula, mz: float, polarity: int, ppm: float) -> list
 
 
 def _trained(index: int, name: str) -> Adduct:
-    change, metals = _change(_groups(name[2 : name.index("]")], _NAMED))
+    change, metals = _change(_groups(name[2 : name.index("]")], _NAMED, in_any_case=False))
     return Adduct(name, change, metals, 1 if name.endswith("+") else -1, index)
 
 
