@@ -44,6 +44,7 @@ _FORMATS: Final = (
     "MGF, mzML, mzXML, MSP, MassBank records, SIRIUS .ms, mzSpecLib, JSON or a MassSpecGym TSV"
 )
 _HEAD_CHARACTERS: Final = 1 << 16  # that signs are looked for in
+_MOST_WAITING: Final = 10_000  # MS2 scans of an MS1 scan that comes after them, or never
 # Formats by their signs, tried in this order, with what is said of those that are not read.
 _SIGNS: Final = (
     (r"<mzML\b(?=[\s\S]*(?:\bIMS:10\d+|id=\"IMS\"))", "", "is an imzML image, whose peaks lie in a "
@@ -95,8 +96,9 @@ def read(
     """Spectra of a file or of standard input (``-``), in the file's order.
 
     The format follows from the content; plain or packed by gzip, xz or bzip2.
-    Every record gives exactly one item, MS1 blocks (``ms_level`` 1) included; in place of one in
-    which a file breaks off is one that has a `failure`, which says where.
+    Every record gives exactly one item, MS1 blocks (``ms_level`` 1) included, those of mzXML before
+    the MS2 scans that they enclose; in place of one in which a file breaks off is one that has a
+    `failure`, which says where.
 
     Args:
         path: File, or ``-``.
@@ -154,7 +156,7 @@ def read(
         elif index == 0:
             raise UnreadableError(f"{name} holds no spectrum, though it looks like {file_format}")
 
-    return _one_unit_of_time(spectra())
+    return parents_first(spectra()) if file_format == "mzxml" else _one_unit_of_time(spectra())
 
 
 def _lines(characters: io.TextIOWrapper) -> Iterator[str]:
@@ -164,6 +166,28 @@ def _lines(characters: io.TextIOWrapper) -> Iterator[str]:
         yield line.rstrip("\r\n")
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
             line = read_line()
+
+
+def parents_first(items: Iterable[Spectrum]) -> Iterator[Spectrum]:
+    """The items of a file, each MS1 scan before the MS2 scans that name it as theirs.
+
+    In mzXML an MS1 scan may enclose its MS2 scans and is read after them. Other items keep their
+    order. Where the MS1 scans were filtered out of the file, some thousand wait at a time.
+    """
+    waiting: list[Spectrum] = []
+    latest = ""
+    for item in items:
+        if item.ms_level == 1:
+            latest = item.scans
+            yield item
+        elif waiting or item.metadata.get("precursor_scan", latest) != latest:
+            waiting.append(item)
+        else:
+            yield item
+        if item.ms_level == 1 or len(waiting) == _MOST_WAITING:
+            yield from waiting
+            waiting = []
+    yield from waiting
 
 
 def _one_unit_of_time(spectra: Iterator[Spectrum]) -> Iterator[Spectrum]:

@@ -375,6 +375,7 @@ def _mzxml_record(scan: _Element, header: _Header) -> Record:
         "rtinseconds": scan.get("retentionTime", ""),
         "precursor_intensity": _number(precursor.get("precursorIntensity", "")),
         "charge": precursor.get("precursorCharge", ""),
+        "precursor_scan": precursor.get("precursorScanNum", ""),
         "collision_energy": _number(scan.get("collisionEnergy", "")),
         "fragmentation_mode": precursor.get("activationMethod", ""),
         "filter string": scan.get("filterLine", ""),

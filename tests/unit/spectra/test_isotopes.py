@@ -5,8 +5,10 @@ import pytest
 
 from duallgd_cli.chem.adduct import parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.spectra import reading
 from duallgd_cli.spectra.features import group
 from duallgd_cli.spectra.ms1 import isotope_pattern
+from duallgd_cli.spectra.reading import parents_first
 from duallgd_cli.spectra.types import ISOTOPES
 from tests.made_spectra import made_spectrum, ms1_peaks
 
@@ -28,6 +30,29 @@ def ms1(index=0, adduct="[M+H]+", scale=1e6, more=(), formula=FORMULA, **fields)
 
 def shown(*items, by="feature"):
     return [feature.isotopes for feature in group(items, by)]
+
+
+def test_scans_that_their_ms1_scan_encloses_are_read_after_it(monkeypatch):
+    # Number, level, and the number of the scan that encloses it.
+    nested = (
+        (2, 2, "1"),
+        (3, 2, "1"),
+        (1, 1, ""),
+        (5, 2, "4"),
+        (4, 1, ""),
+        (6, 2, "4"),
+        (8, 2, "7"),
+    )
+    scans = [
+        spectrum(at, level, scans=str(number), metadata={"precursor_scan": of} if of else {})
+        for at, (number, level, of) in enumerate(nested)
+    ]
+
+    assert [one.source.index for one in parents_first(scans)] == [2, 0, 1, 4, 3, 5, 6]
+    monkeypatch.setattr(reading, "_MOST_WAITING", 2)  # of a file without MS1 not all wait
+    alone = parents_first(one for one in scans if one.ms_level == 2)
+    next(alone)
+    assert [one.source.index for one in alone] == [1, 3, 5, 6]
 
 
 @pytest.mark.parametrize("adduct", ["[M+H]+", "[M+2H]2+", "[2M+Na]+", "[M-H]-"])

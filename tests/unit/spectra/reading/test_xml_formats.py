@@ -295,9 +295,9 @@ def test_spectra_without_peaks_stop_nothing(tmp_path):
 def test_mzxml(tmp_path, precision, compress):
     nested = mzxml_scan(2, peaks=peaks_of_mzxml(PAIRS, precision, compress))
 
-    ms2, ms1 = parsed(tmp_path, mzxml(mzxml_scan(1, 1, more=nested, ion=None)), "a.mzXML")
+    ms1, ms2 = parsed(tmp_path, mzxml(mzxml_scan(1, 1, more=nested, ion=None)), "a.mzXML")
 
-    assert (ms1.ms_level, ms2.ms_level) == (1, 2)  # the one that encloses ends last
+    assert (ms1.ms_level, ms2.ms_level) == (1, 2)  # though the one that encloses ends last
     expected = {
         "spectrum_id": "scan=2", "scans": "2", "precursor_mz": 181.0495, "charge": 1,
         "polarity": 1, "collision_energy_ev": pytest.approx(30 * 181.0495 / 500),
