@@ -47,6 +47,10 @@ _FOREIGN: Final = (
     *((bytes([0x80, version]), "a Python pickle, which is never opened; write the spectra as MGF")
       for version in range(2, 6)),
     (b"PK\x03\x04", "zip-compressed; unpack it, or use gzip"),
+    (b"7z\xbc", "7-Zip-compressed; unpack it, or use gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed; unpack it, or use gzip"),
+    (b"Rar!", "RAR-compressed; unpack it, or use gzip"),
+    (b"PAR1", "a Parquet table; write it as TSV or CSV"),
 )  # fmt: skip
 _OFFICE: Final = (b"[Content_Types].xml", b"mimetypeapplication/vnd.oasis", b"xl/workbook")
 # Spectra take a tenth of their size when packed; only what is no spectra takes much less.
@@ -150,14 +154,15 @@ def claim(
                 raise UsageError("standard output is closed; name a file with -o")
             continue
         _require_writable(kind, path, makes_folders)
-        keys = _identity(path)
+        place, keys = Path(os.path.realpath(path)), _identity(path)
         for other in (taken[key] for key in keys if key in taken):
             named = "an input" if str(other) == str(path) else f"an input ({other})"
             raise UsageError(f"{kind} {path} would overwrite {named}; name another file")
+        keys.add(str(place).casefold())  # some file systems do not tell upper from lower case
         for key in keys & claimed.keys():
             raise UsageError(f"{kind} {path} would overwrite {claimed[key]}; name another file")
         claimed.update(dict.fromkeys(keys, kind))
-        if Path(os.path.realpath(path)).exists() and not force and kind not in own:
+        if place.exists() and not force and kind not in own:
             ways = f"add --force to replace it, {otherwise}" if otherwise else _REPLACE
             raise UsageError(f"{kind} {path} exists; name another output, {ways}")
 
@@ -179,6 +184,8 @@ def _require_writable(kind: str, output: str | Path, makes_folders: bool) -> Non
             raise UsageError(f"{named} is a folder; name a file in it")
         if path.exists() and not path.is_file():
             raise UsageError(f"{named} is no ordinary file; name one, or - for standard output")
+        with suppress(FileNotFoundError, NotADirectoryError):
+            _temporary(path).lstat()  # whose name is longer
         while makes_folders and not folder.exists():
             folder = folder.parent
     except (OSError, ValueError) as error:  # a locked folder, a name too long
@@ -191,6 +198,11 @@ def _require_writable(kind: str, output: str | Path, makes_folders: bool) -> Non
         raise UsageError(f"the folder of {named} cannot be written; name another folder")
     if path.exists() and not os.access(path, os.W_OK):
         raise UsageError(f"{named} is write-protected; name another file")
+
+
+def _temporary(path: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 @contextmanager
@@ -206,7 +218,7 @@ def replaced(path: Path) -> Iterator[Path]:
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _ABANDONED_S:
                 left.unlink()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = _temporary(path)
     try:
         yield temporary
         with temporary.open("rb+") as stream:

@@ -151,7 +151,7 @@ class Guide:
         if self.core is None:
             return ""
         mol, is_changed = _uncharged(self.core)
-        return f"the core is taken without its charges, as {canonical_smiles(mol)}" * is_changed
+        return f"the core is taken as {canonical_smiles(mol)}" * is_changed
 
     def fault(self, mol: Chem.Mol) -> str:
         """What is wrong with a molecule, "" if nothing is.
@@ -212,10 +212,20 @@ def read_core(text: str) -> tuple[Pattern, ...]:
 
 @lru_cache(maxsize=64)
 def _uncharged(text: str) -> tuple[Chem.Mol, bool]:
-    """A core with its protons where neutral molecules have them, and whether any had to move."""
+    """A core with its protons where neutral molecules have them, and whether any had to move.
+
+    Hydrogens that a bracket lacks are not left open: candidates have no radicals and no isotopes.
+    """
     mol = parse_smiles(text)
     with rdBase.BlockLogs():
         neutral = rdMolStandardize.Uncharger().uncharge(mol)
+    for atom in neutral.GetAtoms():
+        atom.SetIsotope(0)
+        if not atom.GetFormalCharge() and not atom.GetIsAromatic():
+            atom.SetNoImplicit(False)
+            atom.SetNumExplicitHs(0)
+            atom.SetNumRadicalElectrons(0)
+    neutral.UpdatePropertyCache(strict=False)
     return neutral, canonical_smiles(neutral) != canonical_smiles(mol)
 
 

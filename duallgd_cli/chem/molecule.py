@@ -58,6 +58,14 @@ _STRAY: Final = Chem.MolFromSmarts(
     "!$([#8,#16,#34]~*=[#8,#16])]"
 )
 _CARBON, _CARBANION = Chem.MolFromSmarts("[#6]"), Chem.MolFromSmarts("[#6-]")
+_BASE: Final = Chem.MolFromSmarts("[$([NX3;!$(N[C,S]=O)]),N+,n+]")
+# Not transition metals, whose complexes are drawn in pieces, too.
+_OF_SALTS: Final = frozenset(
+    map(Chem.GetPeriodicTable().GetAtomicNumber, [
+        *(["H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "As", "Se", "Br", "I"]),
+        *(["Li", "Na", "K", "Rb", "Cs", "Mg", "Ca", "Sr", "Ba", "Zn", "Al", "Bi"]),
+    ])
+)  # fmt: skip
 _LEAST_OF_A_MIXTURE: Final = 6  # heavy atoms, from which on an organic piece is no solvent
 # Of drugs: oxalate, maleate and fumarate, succinate, malate, tartrate, citrate, trifluoroacetate,
 # triflate, besylate, tosylate.
@@ -440,14 +448,14 @@ def parent(smiles: str) -> str:
 
     That is the largest organic piece that is no usual counter-ion, with the protons that it
     exchanged with the others. Mixtures of several molecules are no salts, nor is what holds no
-    carbon, or carbanions of a metal.
+    carbon, or complexes of a metal.
     """
     try:
         mol = parse_smiles(smiles) if "." in smiles else None
     except MoleculeError:
         return smiles
     pieces = () if mol is None else Chem.GetMolFrags(mol, asMols=True)
-    if len(pieces) < 2:
+    if len(pieces) < 2 or any(atom.GetAtomicNum() not in _OF_SALTS for atom in mol.GetAtoms()):
         return smiles
     with rdBase.BlockLogs():
         uncharger = rdMolStandardize.Uncharger()
@@ -457,7 +465,12 @@ def parent(smiles: str) -> str:
             if piece.HasSubstructMatch(_CARBON)
         }
         others = [piece for name, piece in organic.items() if name not in _COUNTER_IONS]
-        ordered = sorted(others or organic.values(), key=Chem.Mol.GetNumHeavyAtoms)
+        # Beside an acid of these a small molecule that is no base is a solvent.
+        if all(p.GetNumHeavyAtoms() < _LEAST_OF_A_MIXTURE for p in others) and not any(
+            p.HasSubstructMatch(_BASE) for p in others
+        ):
+            others = list(organic.values())
+        ordered = sorted(others, key=Chem.Mol.GetNumHeavyAtoms)
         if not ordered or any(p.GetNumHeavyAtoms() >= _LEAST_OF_A_MIXTURE for p in ordered[:-1]):
             return smiles
         largest = ordered[-1]

@@ -56,8 +56,9 @@ def features(
     output = output or options.default_output(spectra, "mgf", "features")
     with interruptible("the output is not whole; the same command starts again"):
         n_written, n_left_out, why = write_features(
-            spectrum_files(spectra), output, settings.group_by, settings.features, force=force
-        )
+            spectrum_files(spectra), output, settings.group_by, settings.features, force=force,
+            others=options.reads(context.params),
+        )  # fmt: skip
     places = output if output == STANDARD_STREAM else f"{output} and {table_path(output)}"
     left_out = f" ({n_left_out} without a usable spectrum: {why})" if n_left_out else ""
     logger.info("%s%s -> %s", counted(n_written, "feature"), left_out, places)

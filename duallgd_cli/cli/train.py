@@ -82,10 +82,13 @@ def train(
         require_input(str(path))
     if adapt is not None:
         from duallgd_cli.checkpoint import resolve_weights
+        from duallgd_cli.train.adapt import adapt as adapt_weights
+        from duallgd_cli.train.recipe import HASHES_ENDING
 
         start = resolve_weights(weights)
-        claim({"the new weights": output}, [start, adapt], force=force, makes_folders=True)
-        from duallgd_cli.train.adapt import adapt as adapt_weights
+        before, after = (path.with_suffix(HASHES_ENDING) for path in (start, output))
+        outputs = {"the new weights": output, "their list of training molecules": after}
+        claim(outputs, [start, before, adapt], force=force, makes_folders=True)
 
         runtime = options.runtime_of(context, compile_)
         with interruptible("the new weights were not written; the same command goes on"):

@@ -111,7 +111,6 @@ def adapt(
         "from": sha256(weights),
     }
     record = {**checkpoint.record, "adapted": described}
-    save(out, replace(checkpoint, record=record), torch.float16, short_codes=True)
     before, after = (path.with_suffix(HASHES_ENDING) for path in (weights, out))
     if before.is_file():
         own = TrainingHashes.of([key.decode() for key in spectra.molecules.inchikey.tolist()])
@@ -122,6 +121,7 @@ def adapt(
             f"there is no list of training molecules {before}, so none is written of {out} and "
             "evaluations will not check overlap; copy it there and adapt again to have one"
         )
+    save(out, replace(checkpoint, record=record), torch.float16, short_codes=True)
     shows.say(f"{counted(len(fresh), 'molecule')} more in {out}")
 
 

@@ -402,6 +402,7 @@ def follow(run: RecipeRun, until: str = NAMES[-1], first: str | None = None) -> 
     with process_group(run.runtime):
         if not run.runtime.rank:
             _require_starts(run, until, first)
+            _require_inputs_elsewhere(run)
             _take_up(run, first)
         # All wait for that.
         sum_over_ranks(run.runtime, torch.zeros((), device=run.runtime.device))
@@ -435,6 +436,19 @@ def _take_up(run: RecipeRun, first: str | None) -> None:
                 run.shows.say(f"{path} is missing or damaged; it is made again")
                 mark.unlink()
                 break
+
+
+def _require_inputs_elsewhere(run: RecipeRun) -> None:
+    """Refuse a recipe that reads what the run would replace."""
+    settings, own = (
+        run.settings,
+        [*(name for stage in STAGES for name in stage.makes), "report.tsv"],
+    )
+    places = {(run.out / name).resolve() for name in own}
+    starts = (name for name in (settings.start, settings.encoder_start) if name)
+    for path in run.inputs(*settings.spectra, *settings.structures, *settings.holdout, *starts):
+        if places & {path.resolve(), *path.resolve().parents}:
+            raise UsageError(f"{path} would be overwritten by the run; name another folder with -o")
 
 
 def _require_starts(run: RecipeRun, until: str, first: str | None) -> None:

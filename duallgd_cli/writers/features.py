@@ -48,8 +48,11 @@ def write_features(
     settings: FeatureSettings,
     *,
     force: bool = False,
+    others: Sequence[Path] = (),
 ) -> tuple[int, int, str]:
     """Write the features of files of spectra as MGF, and as a table beside it (`table_path`).
+
+    What else the command reads is not written over either.
 
     Returns:
         How many features were written, how many were not, and why: of what could not be read, such
@@ -66,7 +69,7 @@ def write_features(
     lines: list[dict[str, object]] = []
     left_out = list[Failure]()
     with Inputs(names) as inputs:
-        claim(places, names, force=force)
+        claim(places, (*names, *others), force=force)
 
         def blocks() -> Iterator[str]:
             for feature in inputs.features(group_by, None, settings):

@@ -20,7 +20,7 @@ ROOT = EXAMPLES.parent
 STUB = "tests.fuzz.stub_command"
 PREDICT = f"predict {EXAMPLES / 'spectra.mgf'} -q --samples 4 --group-by none"
 # What is run, what goes on with it, and the files that are the same whatever happened meanwhile;
-# the one that does most is first.
+# those that do most are first.
 JOBS = {
     "predict, with all that is known, parts, report": (
         f"{STUB} 0.1 {PREDICT} -o parts.csv --workers 2 --parts --report parts.html --guide "
@@ -28,15 +28,15 @@ JOBS = {
         "--resume",
         "parts.csv parts.parts.csv",
     ),
-    "predict": (f"{STUB} 0.1 {PREDICT} -o out.csv", "--resume", "out.csv"),
-    "merge": (f"{STUB} 0 merge finished.csv -o merged.csv", "--force", "merged.csv"),
-    "report": (f"{STUB} 0 report finished.csv -o page.html", "--force", "page.html"),
     "evaluate": (
         f"{STUB} 0.1 evaluate --benchmark labelled.tsv --fold test -o r --workers 2 --samples 4 "
         "--no-mces --train-hashes none.hashes",
         "--resume",
         "r/predictions.csv r/results.json",
     ),
+    "predict": (f"{STUB} 0.1 {PREDICT} -o out.csv", "--resume", "out.csv"),
+    "merge": (f"{STUB} 0 merge finished.csv -o merged.csv", "--force", "merged.csv"),
+    "report": (f"{STUB} 0 report finished.csv -o page.html", "--force", "page.html"),
 }
 WAYS = ("SIGKILL of a worker", "SIGTERM", "SIGINT", "SIGKILL")
 # What a command ends with: as the signal leaves it, or as it says that it, or a worker, was ended.

@@ -220,7 +220,7 @@ SMALL = of("Cc1ccccc1", "Cc1ccc(C)cc1", "Oc1ccccc1")
     "change",
     [
         {"smiles": ("*C", "*c1ccccc1*")}, {"smiles": ("*C*", "*C")},
-        {"counts": np.zeros((5, 3), np.uint8)}, {"seen": np.zeros(5, np.int32)},
+        {"counts": np.zeros((5, 3), np.uint8)},
         {"n_bits": np.zeros(5, np.uint16)}, {"bits": np.full(9, 5000, np.uint16)},
         {"bits": np.zeros(3, np.float32)},
     ],

@@ -299,6 +299,7 @@ DRUG = "CN1CCC(CC1)OC(c1ccccc1)c1ccccc1"  # diphenylpyraline
         (f"{DRUG}.OC(=O)C(F)(F)F", DRUG), ("C[NH3+].[O-]C(=O)C(F)(F)F", "CN"),
         ("CC(N)Cc1ccccc1.O[C@H]([C@@H](O)C(O)=O)C(O)=O", "CC(N)Cc1ccccc1"),
         ("[Na+].OC(=O)CC(O)(CC([O-])=O)C(O)=O", "OC(=O)CC(O)(CC(O)=O)C(O)=O"),
+        ("OC(=O)CCC(=O)O.CCO", "OC(=O)CCC(=O)O"), ("OC(=O)C(=O)O.CN(C)C=O", "OC(=O)C(=O)O"),
     ],
 )  # fmt: skip
 def test_a_salt_or_solvate_is_its_parent(salt, alone):
@@ -309,7 +310,9 @@ def test_a_salt_or_solvate_is_its_parent(salt, alone):
     "text",
     [
         "CCO", "C1.C1", "CC(=O)[O-]", "[Na]OC(C)=O", "xx(.C", "[Na+].[Cl-]",
-        # Ferrocene is no cyclopentadiene.
+        # Ferrocene is no cyclopentadiene, nor is a complex its ligand.
+        "[Gd+3].[O-]C(=O)CN(CC(=O)[O-])CCN(CC(=O)[O-])CC(=O)O", "[Cr].c1ccccc1",
+        "Cl[Au].c1ccc(P(c2ccccc2)c2ccccc2)cc1",
         "N.N.[Cl-].[Cl-].[Pt+2]", "[Fe+2].[cH-]1cccc1.[cH-]1cccc1",
         "NCc1ccccc1.OC(=O)c1ccccc1", "Cc1ccccc1.NCCCCCC",  # each may be the one that is meant
     ],

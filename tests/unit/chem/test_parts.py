@@ -188,7 +188,7 @@ def test_what_is_no_core_is_refused_by_name(text):
     ],
 )  # fmt: skip
 def test_a_core_that_is_taken_without_its_charges_is_said_to_be(core, taken):
-    assert Guide(core).remark == f"the core is taken without its charges, as {taken}" * bool(taken)
+    assert Guide(core).remark == f"the core is taken as {taken}" * bool(taken)
 
 
 @pytest.mark.parametrize("text", ["[H]", "[H][H]", "[#1,#6]O", "C(=O)[$([H]),$(C)]", "[2H]C"])
