@@ -74,7 +74,7 @@ class Task(NamedTuple):
 
     measured: FeatureResult
     hypotheses: Sequence[Hypothesis | Failure]
-    known: Known
+    known: Known | None
 
 
 def results(
@@ -102,10 +102,10 @@ def results(
             f"{', '.join(sorted(names))}"
         )
     source = source or formula_source(settings, None, model.max_heavy_atoms)
-    knowledge = knowledge or Knowledge(settings.guide)
     tasks = _tasks(features, settings, source, knowledge)
     here = partial(_results, model=model, settings=settings)
-    if workers == 1 or model.again is None or knowledge.analogues:
+    is_large = knowledge is not None and bool(knowledge.analogues)
+    if workers == 1 or model.again is None or is_large:
         return map(here, tasks)
     there = partial(_results_elsewhere, again=model.again, settings=settings)
     first = map(here, islice(tasks, _AT_HAND))
@@ -116,9 +116,10 @@ def _tasks(
     features: Iterable[tuple[int, Feature]],
     settings: PredictSettings,
     source: FormulaSource,
-    knowledge: Knowledge,
+    knowledge: Knowledge | None,
 ) -> Iterator[Task]:
     """What there is to predict, of each feature without the spectra that cannot be cleaned."""
+    of_all = None if (guide := settings.guide) is None else Known(guide)
     for number, item in features:
         cleaned = [clean(spectrum, settings.cleaning) for spectrum in item.spectra]
         peaks = tuple(MeasuredPeaks.of(one) for one in cleaned if one.failure is None)
@@ -129,12 +130,14 @@ def _tasks(
         usable = tuple(spectrum for spectrum in cleaned if spectrum.failure is None)
         if not usable:
             failure = Failure(spectra[0].status, spectra[0].message)
-            yield Task(measured, [failure], Known())
+            yield Task(measured, [failure], of_all)
             continue
-        proposed = source(Feature(usable))
+        proposed, known = source(Feature(usable)), of_all
         hypotheses = [proposed] if isinstance(proposed, Failure) else proposed
-        formulas = [each.formula for each in hypotheses if isinstance(each, Hypothesis)]
-        yield Task(measured, hypotheses, knowledge.of(Feature(usable), formulas))
+        if knowledge:
+            formulas = [each.formula for each in hypotheses if isinstance(each, Hypothesis)]
+            known = knowledge.of(Feature(usable)).within(formulas)
+        yield Task(measured, hypotheses, known)
 
 
 def _results_elsewhere(
@@ -166,7 +169,7 @@ def _results(task: Task, model: "LoadedModel", settings: PredictSettings) -> Fea
             result = HypothesisResult.of(annotated)
             try:
                 check()
-                if known.guide is not None:
+                if known is not None and known.guide is not None:
                     known.guide.require_room(hypothesis.formula)
                 query = Query(annotated, *model.encode(annotated), known, settings.sampling, check)
                 quotas = quotas_of(wanted, query, model.sources)
@@ -209,12 +212,12 @@ def quotas_of(samples: int, query: Query, sources: Sequence[CandidateSource]) ->
         RefusedError: Something is known that none of the sources takes.
     """
     names = [source.name for source in sources]
-    has_database = bool(query.known.databases)
+    has_database = bool(query.known and query.known.databases)
     for name, is_given in {DATABASE: has_database, ANALOGUES: bool(query.analogues)}.items():
         if is_given and name not in names:
             message = f"these weights take no {name}; use duallgd's own"
             raise RefusedError(Failure("core_mismatch", message))
-    quotas = {LIBRARY: 1} if query.known.matches else {}
+    quotas = {LIBRARY: 1} if query.known is not None and query.known.matches else {}
     if has_database:
         quotas[DATABASE] = MOST_OF_A_DATABASE
         if query.sampling.database_share == 1:
@@ -381,14 +384,14 @@ def _told(
         valid = sum(not one.rejection for one in made)
         if valid < wanted:
             said.append(f"{valid} of {len(made)} samples are as asked for")
-    if known.is_uncalibrated and result.structures:
+    if known is not None and known.is_uncalibrated and result.structures:
         said.append("confidence is not calibrated for what is known")
     smiles = {one.block: one.smiles for one in result.structures}
     result = replace(
         result,
         message=sentences(result.message, *query.remarks, *said),
         notes=tuple(query.notes),
-        known=known.told(smiles, result.formula, query.fingerprint),
+        known={} if known is None else known.told(smiles, result.formula, query.fingerprint),
     )
     if result.structures:
         return result

@@ -50,9 +50,7 @@ class Query:
     fingerprint: NDArray[np.float32]  # predicted probability of each Morgan bit, (F,)
     # What each bit speaks for a molecule beside its isomers, (F,), where an encoder says so.
     isomer_log_odds: NDArray[np.float32] | None = None
-    known: Known = field(
-        default_factory=Known
-    )  # what options and files of the user say of the molecule
+    known: Known | None = None  # what options and files of the user say of the molecule
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     check: Callable[[], None] = lambda: None  # raises OutOfTimeError once the time is up
     notes: list[str] = field(default_factory=list)  # for the run record, which sources add to
@@ -67,12 +65,14 @@ class Query:
     @property
     def constraints(self) -> "Guide | None":
         """What every candidate must be like."""
-        return self.known.guide
+        return None if self.known is None else self.known.guide
 
     @property
     def analogues(self) -> list[MolecularGraph]:
         """Molecules of the user's to start from, most alike first; few or none."""
-        return self.once("analogues", lambda: self.known.graphs(self.fingerprint, self.formula))
+        if (known := self.known) is None:
+            return []
+        return self.once("analogues", lambda: known.graphs(self.fingerprint, self.formula))
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What `make` gives, made when it is first asked for under this name."""

@@ -92,6 +92,8 @@ class DatabaseSource:
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
         """The n likeliest structures, or all that there are."""
         del seed
+        if query.known is None:
+            return iter(())
         isomers = ((mol, 0.0) for mol in query.known.isomers(query.formula))
         mols = shortlist(query, n, self.fragments, query.allowed(isomers))
         return (Proposal(self.name, mol) for mol in mols)
@@ -106,7 +108,7 @@ class LibrarySource:
     def propose(self, query: Query, n: int, seed: int) -> Iterator[Proposal]:
         """The structure, if it is of the formula and its spectrum like enough."""
         del n, seed
-        match = query.known.match(query.formula)
+        match = None if query.known is None else query.known.match(query.formula)
         if match is not None and match["offered"]:
             yield Proposal(self.name, parse_smiles(match["smiles"]))
 

@@ -3,7 +3,7 @@
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -78,18 +78,23 @@ class GuideFiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What is known of the molecule of one feature; by default nothing."""
+    """What is known of the molecule of one feature."""
 
-    guide: "Guide | None" = None  # what it must be like
+    guide: "Guide | None"  # what it must be like
     analogues: "tuple[tuple[Analogues, NDArray[np.bool_]], ...]" = ()  # and which are like it
     matches: "tuple[Match, ...]" = ()  # spectra of libraries with the same precursor, best first
     n_peaks: int = 0  # of the spectrum of the feature that has most
-    databases: "tuple[Analogues, ...]" = ()  # structures of its formulas, of which it may be one
+    databases: "tuple[Analogues | Database, ...]" = ()  # in which it may be
 
     @property
     def is_uncalibrated(self) -> bool:
         """Whether candidates are guided by something that confidence was not fitted with."""
         return self.guide is not None or any(allowed.any() for _, allowed in self.analogues)
+
+    def within(self, formulas: Sequence[Formula]) -> "Known":
+        """The same with those structures of the databases alone that have one of these formulas."""
+        databases = (structures.of_formulas(formulas) for structures in self.databases)
+        return replace(self, databases=tuple(databases))
 
     def isomers(self, formula: Formula) -> "Iterator[Mol]":
         """Molecules of the databases that have a formula, read when they are asked for."""
@@ -134,14 +139,12 @@ class Known:
         One of the formula that is as the guide says is ``offered`` as a candidate, with the
         ``probability`` that it is right; ``found`` says whether the spectra are much alike.
         """
-        if not self.matches:
-            return None
         from duallgd_cli.chem.identity import parse_smiles
         from duallgd_cli.sources.library import best_hit, probability_of
 
         hit = best_hit(self.matches, str(formula))
         if hit is None:
-            return {**self.matches[0].values(), "offered": False}
+            return {**self.matches[0].values(), "offered": False} if self.matches else None
         best, rival = hit
         values = best.values()
         probability = probability_of(best.score, best.peaks, self.n_peaks, rival)
@@ -184,16 +187,15 @@ class Knowledge:
             tuple(map(opened, files.databases)),
         )
 
-    def of(self, feature: Feature, formulas: Sequence[Formula]) -> Known:
-        """What is known of one feature, whose molecule has one of these formulas."""
+    def of(self, feature: Feature) -> Known:
+        """What is known of one feature."""
         guide, names = self.guide, names_in_guides(feature)
         for name in names:
             if of_table := self.guides.get(name):
                 guide = of_table if guide is None else guide.and_also(of_table)
         analogues = [(mols, mols.of_feature(names)) for mols in self.analogues]
-        databases = tuple(structures.of_formulas(formulas) for structures in self.databases)
         if not self.libraries:
-            return Known(guide, tuple(analogues), databases=databases)
+            return Known(guide, tuple(analogues), databases=self.databases)
         from duallgd_cli.sources.library import analogues_among
         from duallgd_cli.sources.structures import Analogues
 
@@ -204,7 +206,7 @@ class Knowledge:
             analogues.append((alike, alike.of_feature(names)))
         same = tuple(match for match in matches if match.is_same)[:_MOST_MATCHES]
         n_peaks = max(spectrum.mz.size for spectrum in feature.spectra)
-        return Known(guide, tuple(analogues), same, n_peaks, databases)
+        return Known(guide, tuple(analogues), same, n_peaks, self.databases)
 
 
 def names_in_guides(feature: Feature) -> tuple[str, ...]:

@@ -148,7 +148,7 @@ def test_rows_and_tables_of_a_feature_add_up_to_what_holds_for_all(tmp_path, gen
     known = Knowledge.read(general, GuideFiles(tables=tables))
 
     one, two, three, other = (
-        known.of(Feature((made_spectrum(spectrum_id="x", feature_id=name),)), ()) for name in "1234"
+        known.of(Feature((made_spectrum(spectrum_id="x", feature_id=name),))) for name in "1234"
     )
     assert one.guide == Guide("c1ccccc1.C=O", ("hexose", "indole"), (*forbidden, "[Cl]", "[I]"))
     assert two.guide == Guide(forbid=(*forbidden, "[F]"))
