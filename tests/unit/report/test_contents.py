@@ -98,20 +98,6 @@ def test_only_bonds_that_not_all_candidates_have_have_a_certainty(tmp_path):
     assert set(alone["certainty"]) == {None}
 
 
-@pytest.mark.parametrize("change", ["gone", "changed"])
-def test_without_the_input_explained_peaks_are_left_and_it_is_said(own_run, change):
-    spectra = own_run.with_name("spectra.mgf")
-    spectra.write_text(spectra.read_text().replace("195.08773", "195.08774"))
-    if change == "gone":
-        spectra.unlink()
-    reported = ReportedRun([own_run])
-    (peaks,) = next(reported.features())["spectra"]
-
-    names = {"gone": [], "changed": []} | {change: [str(spectra)]}
-    assert {"gone": reported.gone, "changed": reported.changed} == names
-    assert (peaks["label"], len(peaks["mz"])) == ("explained peaks only", 12)
-
-
 @pytest.mark.parametrize(
     ("text", "seen"),
     [
