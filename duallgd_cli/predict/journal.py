@@ -68,7 +68,7 @@ class Journal:
 
     path: Path  # of the file
     header: Header | None = None  # identity of the run, None if the file is empty
-    end: dict[str, Any] | None = None  # totals, None while the run is unfinished
+    end: dict[str, int] | None = None  # totals, None while the run is unfinished
     good_bytes: int = 0  # where the last whole line ends; a run goes on from there
     checksum: int = 0  # of the file up to there
     is_damaged: bool = False  # whether something unreadable stands before the last line
@@ -135,7 +135,7 @@ class Journal:
         """Add what became of a feature."""
         self._write(_plain_values(result))
 
-    def finish(self, totals: Mapping[str, Any]) -> None:
+    def finish(self, totals: Mapping[str, int]) -> None:
         """Add the end line; `totals` holds ``cases``, counted over all shards."""
         self._write({"end": dict(totals)}, waits=True)
 
@@ -206,7 +206,7 @@ def scan(path: Path, most: int | None = None) -> Journal:
                     journal.header = Header(**given)
                     inputs = [entry["name"] for entry in given["inputs"]]
                 elif (end := values.get("end")) is not None:
-                    journal.end = {**end, "cases": int(end["cases"])}
+                    journal.end = {name: int(end[name]) for name in ("cases", *end)}
                 else:
                     first, *_ = values["spectra"]
                     inputs.index(first["source"][0])  # one that the header has
@@ -246,7 +246,7 @@ class FinishedRun:
     """The features of a run, read when asked for."""
 
     header: Header  # what the run is
-    totals: Mapping[str, Any]  # of the whole input: ``cases``, ``ms1``, of runs ``scans``
+    totals: Mapping[str, int]  # of the whole input: ``cases``, ``ms1``
     journals: Sequence[Journal]  # of its shards
 
     @property

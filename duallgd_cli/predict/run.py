@@ -33,7 +33,7 @@ from duallgd_cli.ranking.one_list import Ranking, predictions_of, without_parts
 from duallgd_cli.results import OK, Header, HypothesisResult, Prediction, references
 from duallgd_cli.runtime import default_threads, versions
 from duallgd_cli.sources.known import GuideFiles, Knowledge, names_in_guides
-from duallgd_cli.spectra.features import Inputs
+from duallgd_cli.spectra.features import Inputs, record_of_scans
 from duallgd_cli.spectra.tables import FeatureTable, names_in_tables, read_table
 from duallgd_cli.spectra.types import Feature
 from duallgd_cli.writers.features import joined_table
@@ -147,7 +147,7 @@ def predict(
                         n_finished += 1
                         tell("predicting", len(feature.spectra), feature.hypotheses[0])
                     totals = {"cases": inputs.n_features, "ms1": inputs.n_ms1}
-                    journal.finish(totals | inputs.runs.recorded())
+                    journal.finish(totals | inputs.runs)
             finished = read([path], alone=True)
             tell("writing", 0, None)
             _write_all(finished, summary, request)
@@ -420,7 +420,7 @@ def _write_record(
         "counts_by_status": dict(sorted(summary.counts.items())),
         "candidates": summary.n_candidates,
         "ms1_skipped": summary.n_ms1,
-        **{name: run.totals[name] for name in ("scans",) if name in run.totals},
+        **record_of_scans(run.totals),
         "notes": dict(sorted(summary.notes.items())),
         "times": times,
     }

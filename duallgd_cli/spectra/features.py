@@ -4,7 +4,7 @@ What MS1 spectra show of the isotopes of an ion goes with its MS2 spectra.
 """
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -27,8 +27,11 @@ from duallgd_cli.spectra.reading import open_bytes, read
 from duallgd_cli.spectra.reading.record import canonical, unreadable
 from duallgd_cli.spectra.run import (
     BY_DEFAULT,
+    COMPOUNDS,
+    FEATURES,
+    LEFT_OUT,
+    SPECTRA,
     FeatureSettings,
-    RunCounts,
     features_of_run,
 )
 from duallgd_cli.spectra.types import GIVEN, ISOTOPES, OPTION, Feature, Source, Spectrum
@@ -46,7 +49,7 @@ def group(
     by: GroupBy = "feature",
     adduct: str | None = None,
     settings: FeatureSettings = BY_DEFAULT,
-    counts: RunCounts | None = None,
+    counts: Counter[str] | None = None,
     level: int = logging.INFO,
 ) -> Iterator[Feature]:
     """Features in the order of their first spectrum.
@@ -73,7 +76,7 @@ def group(
         items = (_with_adduct(one, adduct) for one in items)
     if adduct is not None or settings.by == "feature":
         items = (replace(one, answered_by="") if one.answered_by else one for one in items)
-    counts = RunCounts() if counts is None else counts
+    counts = Counter() if counts is None else counts
     for name, of_file in groupby(items, key=lambda one: one.source.file):
         scans: list[Spectrum] = []
         rest = iter(of_file)
@@ -257,7 +260,7 @@ class Inputs:
     names: tuple[str, ...]  # as the user named them; ``-`` is standard input
     n_ms1: int = 0  # MS1 spectra that `features` has read so far
     n_features: int = 0  # what it has given so far
-    runs: RunCounts = field(default_factory=RunCounts)  # what became of MS2 spectra of runs so far
+    runs: Counter[str] = field(default_factory=Counter)  # what became of MS2 spectra of runs so far
     level: int = logging.INFO  # of the line of a log that says so of each
     _piped: dict[str, BinaryIO] = field(default_factory=dict, repr=False)
 
@@ -316,9 +319,24 @@ class Inputs:
         if not self.n_features:
             files = ", ".join(self.names)
             message = f"no MS2 spectrum in {files} ({self.n_ms1} of MS1)"
-            if why := ", ".join(f"{n} {reason}" for reason, n in self.runs.left_out.items()):
+            if why := ", ".join(f"{n} {reason}" for reason, n in left_out(self.runs).items()):
                 message = f"no MS2 spectrum of {files} is left: {why}; widen the filters"
             raise UnreadableError(message)
+
+
+def left_out(counts: Mapping[str, int]) -> dict[str, int]:
+    """How many MS2 spectra of runs are in no feature, by reason."""
+    split = ((name.partition(LEFT_OUT)[2], number) for name, number in counts.items())
+    return {why: number for why, number in split if why}
+
+
+def record_of_scans(counts: Mapping[str, int]) -> dict[str, Any]:
+    """What became of MS2 spectra, for the record of a run; {} without runs of scans."""
+    if not counts.get(SPECTRA):
+        return {}
+    names = {"spectra": SPECTRA, "features": FEATURES, "compounds": COMPOUNDS}
+    values = {name: counts.get(key, 0) for name, key in names.items()}
+    return {"scans": {**values, "left_out": left_out(counts)}}
 
 
 def count_spectra(

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -36,23 +36,9 @@ logger = logging.getLogger(__name__)
 _SPAN: Final = re.compile(r"\s*(\d+(?:\.\d*)?)?\s*-\s*(\d+(?:\.\d*)?)?\s*", re.ASCII)
 _AROUND_DA: Final = 6.0  # of an MS1 scan that is kept with a feature
 _LEAST_SHARE: Final = 0.5 - 1e-9  # sums of shares are rounded
-
-
-@dataclass(slots=True)
-class RunCounts:
-    """What became of the MS2 spectra of runs so far."""
-
-    spectra: int = 0
-    features: int = 0
-    compounds: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)  # spectra by reason
-
-    def recorded(self) -> dict[str, Any]:
-        """The same for the record of a run; {} without runs of scans."""
-        if not self.spectra:
-            return {}
-        names = ("spectra", "features", "compounds", "left_out")
-        return {"scans": {name: getattr(self, name) for name in names}}
+# Names of counts of what became of the MS2 spectra of runs; a reason follows the last.
+SPECTRA, FEATURES, COMPOUNDS = "run_spectra", "run_features", "run_compounds"
+LEFT_OUT: Final = "left out: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +101,7 @@ def features_of_run(
     name: str,
     spectra: Sequence[Spectrum],
     settings: FeatureSettings,
-    counts: RunCounts,
+    counts: Counter[str],
     level: int = logging.INFO,
 ) -> Iterator[Feature]:
     """Features of a run in the order of their first spectra, numbered on from `counts`.
@@ -146,13 +132,12 @@ def features_of_run(
     groups.sort(key=lambda group: group.scans[0].source.index)
     is_open = settings.link and not any(one.adduct_text for one in kept)
     linked = link([one.ion for one in groups]) if is_open else []
-    first, before = counts.features, counts.compounds
+    first, before = counts[FEATURES], counts[COMPOUNDS]
     heights = [one.ion.height for one in groups]
     answers = answering(linked, heights) if settings.by == "compound" else {}
-    counts.spectra += len(scans)
-    counts.features += len(groups)
-    counts.compounds += 1 + max((one.compound for one in linked), default=-1)
-    counts.left_out.update(dropped)
+    counts.update({SPECTRA: len(scans), FEATURES: len(groups)})
+    counts[COMPOUNDS] += 1 + max((one.compound for one in linked), default=-1)
+    counts.update({f"{LEFT_OUT}{why}": number for why, number in dropped.items()})
     reasons = ", ".join(f"{number} {why}" for why, number in dropped.items())
     said = f"; left out are {reasons}" if reasons else ""
     what = counted(len(scans), "MS2 spectrum", "MS2 spectra")

@@ -1,15 +1,16 @@
 """Features of runs of which the truth is known, and the consensus of their spectra."""
 
 import logging
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from duallgd_cli.errors import ConfigError, UnreadableError
-from duallgd_cli.spectra.features import Inputs, count_spectra, group
+from duallgd_cli.spectra.features import Inputs, count_spectra, group, left_out
 from duallgd_cli.spectra.reading import read
-from duallgd_cli.spectra.run import FeatureSettings, RunCounts, consensus
+from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus
 from tests import made_run
 from tests.made_run import Compound, compound, measure, mgf_of_run, mzml, mzxml
 from tests.made_spectra import made_spectrum
@@ -58,7 +59,7 @@ def test_nearly_every_compound_is_one_feature_and_each_spectrum_says_what_it_is_
     features, counts = features_of(path)
 
     assert_told_apart(run, features, 30)
-    assert counts.features == len(features)
+    assert counts[FEATURES] == len(features)
     assert [one.first.feature_id for one in features] == [*map(str, range(1, len(features) + 1))]
     spectra = [one for feature in features for one in feature.spectra]
     assert count_spectra((path,), "run") == sum(len(one.merged) for one in spectra)
@@ -217,16 +218,16 @@ def test_a_record_that_cannot_be_read_stands_alone_in_its_place(simple, tmp_path
 
     assert features[-1].first.failure.status == "unreadable"
     assert 1 < len(features) <= len(whole) + 1
-    assert counts.features == len(features) - 1
+    assert counts[FEATURES] == len(features) - 1
 
 
 def test_precursors_that_ms1_does_not_show_are_left_out(simple, caplog):
-    items, counts = list(read(simple[1])), RunCounts()
+    items, counts = list(read(simple[1])), Counter()
     absent = ms2(len(items), 40.0, 777.7, file=simple[1], polarity=1)
 
     found = list(group([*items, absent], "run", None, FeatureSettings(), counts))
 
-    assert counts.left_out == {"with a precursor that is not in MS1": 1}
+    assert left_out(counts) == {"with a precursor that is not in MS1": 1}
     assert not feature_at(found, 777.7)
     kept = list(group([*items, absent], "run", None, FeatureSettings(in_ms1=False)))
     assert len(feature_at(kept, 777.7)) == 1
