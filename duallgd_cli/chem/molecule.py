@@ -455,7 +455,9 @@ def parent(smiles: str) -> str:
     except MoleculeError:
         return smiles
     pieces = () if mol is None else Chem.GetMolFrags(mol, asMols=True)
-    if len(pieces) < 2 or any(atom.GetAtomicNum() not in _OF_SALTS for atom in mol.GetAtoms()):
+    if mol is None or len(pieces) < 2:
+        return smiles
+    if any(atom.GetAtomicNum() not in _OF_SALTS for atom in mol.GetAtoms()):
         return smiles
     with rdBase.BlockLogs():
         uncharger = rdMolStandardize.Uncharger()
@@ -478,6 +480,12 @@ def parent(smiles: str) -> str:
         if is_ion and largest.HasSubstructMatch(_CARBANION):
             return smiles
         return canonical_smiles(uncharger.uncharge(largest) if is_ion else largest)
+
+
+def salts(number: int) -> str:
+    """What so many salts count as, in words; "" without any."""
+    several = f"{number} salts are read as their parent molecules" * bool(number)
+    return "1 salt is read as its parent molecule" if number == 1 else several
 
 
 def require_expressible(mol: Chem.Mol) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.molecule import usable
+from duallgd_cli.chem.molecule import parent, usable
 from duallgd_cli.data.prepared import (
     FOLDS,
     Screen,
@@ -83,7 +83,7 @@ def screened(work: Callable[[Spectrum], T], spectrum: Spectrum) -> T | RejectedS
 
 def label_of(spectrum: Spectrum) -> tuple[PreparedMolecule, str, str]:
     """Molecule, SMILES and fold, train by default, of a record; else `UnusableRecordError`."""
-    smiles = structure_of(spectrum.metadata)
+    smiles = parent(structure_of(spectrum.metadata))
     fold = spectrum.metadata.get("fold", "").strip().lower() or "train"
     if spectrum.failure is not None:
         raise UnusableRecordError("unreadable", spectrum.failure.message)

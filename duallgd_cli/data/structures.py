@@ -23,7 +23,7 @@ from duallgd_cli.chem.identity import (
     parse_smiles,
     smiles_of_inchi,
 )
-from duallgd_cli.chem.molecule import disassemble, formula_of, parent, usable
+from duallgd_cli.chem.molecule import disassemble, formula_of, parent, salts, usable
 from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data.prepared import FOLDS, Screen, in_blocks, offsets, write_blocks
 from duallgd_cli.errors import MoleculeError, UnreadableError, bare, clip, quote
@@ -230,12 +230,6 @@ def warn_of_feature_ids(path: str | Path) -> None:
         "with --analogues alone",
         path,
     )
-
-
-def salts(number: int) -> str:
-    """What so many salts count as, in words; "" without any."""
-    several = f"{number} salts are read as their parent molecules" * bool(number)
-    return "1 salt is read as its parent molecule" if number == 1 else several
 
 
 def read_rows(source: Path) -> Iterator[StructureRow]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
-from duallgd_cli.chem.molecule import formula_of
+from duallgd_cli.chem.molecule import formula_of, parent, salts
 from duallgd_cli.errors import (
     FormulaError,
     MissingInputError,
@@ -69,7 +69,7 @@ class Truth:
     """What one spectrum truly is."""
 
     spectrum_id: str  # unique in its table
-    smiles: str  # as written; of a molecule
+    smiles: str  # as written; of a salt its parent molecule
     molecule: str  # first block of the InChIKey (the SMILES where there is no InChI)
     # the columns of its row, by lower-case name; peaks left out
     fields: Row = field(default_factory=dict)
@@ -153,7 +153,8 @@ def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
         has = f"its folds are {clip(', '.join(folds))}" if folds else "it has no column fold"
         raise UsageError(f"{source} has no fold {quote(fold)}; {has}")
     name = id_column(kept[0], source)
-    figures = [molecule(row["smiles"]) for row in kept]
+    structures = [parent(row["smiles"]) for row in kept]
+    figures = [None if "." in smiles else molecule(smiles) for smiles in structures]
     wrong = [row for row, described in zip(kept, figures, strict=True) if described is None]
     if wrong:
         shown = "; ".join(
@@ -162,17 +163,19 @@ def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
         )
         others = " and others" * (len(wrong) > _WRONG_SHOWN)
         raise UnreadableError(
-            f"{source} has {counted(len(wrong), 'row')} whose smiles is no molecule ({shown}"
+            f"{source} has {counted(len(wrong), 'row')} whose smiles is no single molecule ({shown}"
             f"{others}); correct them or leave them out"
         )
     truths: dict[str, Truth] = {}
-    for row, described in zip(kept, filter(None, figures), strict=True):
+    if n_salts := sum(row["smiles"] != one for row, one in zip(kept, structures, strict=True)):
+        logger.warning("%s: %s", source, salts(n_salts))
+    for row, smiles, described in zip(kept, structures, filter(None, figures), strict=True):
         if row[name] in truths:
             raise UnreadableError(
                 f"{source} holds {quote(row[name])} twice in column {name}; make them unique"
             )
         block = described.block or described.smiles
-        truths[row[name]] = Truth(row[name], row["smiles"], block, row)
+        truths[row[name]] = Truth(row[name], smiles, block, {**row, "smiles": smiles})
     panels = {one: _PANELS[_hash(f"panel {truths[one].molecule}")[0] % 2] for one in truths}
     return [truth for one, truth in truths.items() if panel in ("", panels[one])]
 

@@ -396,12 +396,12 @@ def _told(
     if result.structures:
         return result
     reasons = ", ".join(f"{count} {why}" for why, count in result.rejected.items())
+    asked = "" if query.constraints is None else " and is as asked for"
     why = (
-        f"none of {counted(result.sampled, 'sample')} is a molecule of {result.formula} "
-        f"({reasons}); more --samples or --steps may help"
+        f"none of {counted(result.sampled, 'sample')} is a molecule of {result.formula}"
+        f"{asked} ({reasons}); more --samples or --steps may help"
     )
     if not draws:
-        asked = "" if query.constraints is None else " and is as asked for"
         why = (
             f"no structure of the database has the formula {query.formula}{asked}; without "
             "--database-only structures are generated too"

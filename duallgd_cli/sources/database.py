@@ -21,8 +21,9 @@ from tempfile import mkdtemp
 from typing import Final
 
 from duallgd_cli.chem.formula import Formula
+from duallgd_cli.chem.molecule import salts
 from duallgd_cli.data.prepared import Screen
-from duallgd_cli.data.structures import read_rows, salts, warn_of_feature_ids
+from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip, quote
 from duallgd_cli.files import replaced, require_file, sha256, unpacked_name
 from duallgd_cli.runtime import cache_folder, databases_folder, in_order

@@ -1,5 +1,6 @@
 """Laws of cleaning, consensus, grouping, and of texts of formulas and energies."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import chain
 
@@ -10,10 +11,10 @@ from hypothesis.extra import numpy as arrays
 
 from duallgd_cli.errors import Failure
 from duallgd_cli.spectra.cleaning import CleaningSettings, clean
-from duallgd_cli.spectra.features import group
+from duallgd_cli.spectra.features import group, left_out
 from duallgd_cli.spectra.formulas import from_text
 from duallgd_cli.spectra.reading.quantities import collision_energy_ev
-from duallgd_cli.spectra.run import FeatureSettings, RunCounts, consensus
+from duallgd_cli.spectra.run import FEATURES, FeatureSettings, consensus
 from duallgd_cli.spectra.types import Feature, Source
 from tests.made_spectra import made_spectrum
 
@@ -123,7 +124,7 @@ def ms2(number, time, mz, polarity=1, charge=0, n_peaks=1):
 
 def grouped(scans, **values):
     """Numbers of the scans of each feature, and what was counted."""
-    counts = RunCounts()
+    counts = Counter()
     features = list(group(scans, "run", None, FeatureSettings(**values), counts))
     return [
         frozenset(scan.source.index for one in feature.spectra for scan in one.merged or (one,))
@@ -148,8 +149,8 @@ def test_every_ms2_scan_is_in_one_feature_or_counted_whatever_the_order_of_equal
 
     members = [index for one in found for index in one]
     assert len(members) == len(set(members))
-    assert len(members) + counts.left_out.total() == sum(s.ms_level == 2 for s in scans)
-    assert counts.features == len(found)
+    assert len(members) + sum(left_out(counts).values()) == sum(s.ms_level == 2 for s in scans)
+    assert counts[FEATURES] == len(found)
     assert [min(one) for one in found] == sorted(min(one) for one in found)
     assert set(found) == set(other)
 

@@ -342,6 +342,20 @@ def test_weights_to_start_from_and_their_list_are_missed_before_the_first_stage(
     assert done == list(NAMES)
 
 
+@pytest.mark.parametrize(
+    "given", [{"spectra": ["measured.tsv"]}, {"structures": ["structures/all.smi"]}]
+)
+def test_what_a_recipe_reads_is_not_overwritten_by_the_run(tmp_path, acting, given):
+    recipe = tmp_path / "recipe-of-mine.yaml"
+    plain = {"spectra": ["other.mgf"], "structures": ["other.smi"]} | given
+    recipe.write_text(yaml.safe_dump(plain))
+
+    with pytest.raises(UsageError, match=r"would be overwritten by the run; name another folder"):
+        follow(recipe_run(tmp_path, {}, path=recipe))
+
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe-of-mine.yaml"]
+
+
 def test_without_held_out_spectra_the_recipe_says_what_to_do(tmp_path):
     text = (TINY.parent / "tiny" / "spectra.mgf").read_text().replace("FOLD=val", "FOLD=train")
     (tmp_path / "in.mgf").write_text(text)

@@ -185,6 +185,8 @@ def test_what_is_no_core_is_refused_by_name(text):
     [
         (None, ""), ("CC(=O)O", ""), ("C[N+](C)(C)CC(=O)[O-]", ""), ("C[N+](=O)[O-]", ""),
         ("[O-]C(=O)C", "CC(=O)O"), ("*C(=O)[O-].C[NH3+]", "*C(=O)O.CN"),
+        # What a bracket lacks is no radical: the core has its hydrogens, or further bonds.
+        ("[CH3]", "C"), ("*[NH2+]CC", "*NCC"), ("[CH2]c1c[nH]c2ccccc12", "Cc1c[nH]c2ccccc12"),
     ],
 )  # fmt: skip
 def test_a_core_that_is_taken_without_its_charges_is_said_to_be(core, taken):
@@ -219,7 +221,7 @@ GRID = (
         ("core [O-]C(=O)C", "CCC(=O)O", "CCC=O"), ("core *C(=O)[O-]", "CC(=O)O", "CC(=O)OC"),
         ("core [NH3+]CC(=O)[O-]", "NC(C)C(=O)O", "CC(=O)O"), ("core [S-]C", "CCS", "CO"),
         ("core C[N+](C)(C)CC(=O)[O-]", "CC(C(=O)[O-])[N+](C)(C)C", "CN(C)CC(=O)O"),
-        ("core C[N+](=O)[O-]", "CC[N+](=O)[O-]", "CCN=O"),
+        ("core C[N+](=O)[O-]", "CC[N+](=O)[O-]", "CCN=O"), ("core [13CH3]", "CCO", "O"),
         ("core C[n+]1ccccc1", "CC[n+]1ccccc1", "c1ccncc1"),
         ("indole", "c1ccc2[nH]ccc2c1", "c1ccccc1"), ("indole", "Cn1ccc2ccccc12", "CC"),
         ("Hexose", "OCC1OC(O)C(O)C(O)C1O", "CCO"),

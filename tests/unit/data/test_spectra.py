@@ -49,7 +49,7 @@ GOOD = (
 BAD = (
     ("other text follows the SMILES in its cell", {"smiles": "not a molecule"}),
     ("not a molecule", {"smiles": "C1CC"}),
-    ("the molecule has 2 fragments; exactly one is needed", {"smiles": "CCN.Cl"}),
+    ("the molecule has 2 fragments; exactly one is needed", {"smiles": "Cc1ccccc1.NCCCCCC"}),
     ("unsupported element", {"smiles": "CC[Hg]C"}),
     ("number of heavy atoms outside 2 to 100", {"smiles": "C" * 101}),
     ("unsupported adduct", {"adduct": "[M+2H]2+"}),

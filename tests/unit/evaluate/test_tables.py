@@ -81,11 +81,22 @@ def test_a_truth_that_cannot_be_read_is_refused_with_its_reason(
 def test_all_structures_that_are_none_are_counted_and_the_first_named(read_truth):
     rows = "".join(f"s{n}\tC1CC{'(' * n}\n" for n in range(5))
     said = (
-        r"has 4 rows whose smiles is no molecule \('C1CC\(' as the structure of 's1'; "
+        r"has 4 rows whose smiles is no single molecule \('C1CC\(' as the structure of 's1'; "
         r"'C1CC\(\(' .* of 's2'; 'C1CC\(\(\(' .* of 's3' and others\); correct them"
     )
     with pytest.raises(UnreadableError, match=said):
         read_truth("identifier\tsmiles\n" + rows.replace("C1CC\n", "CCO\n"))
+
+
+def test_a_salt_in_the_truth_is_its_parent_and_a_mixture_is_refused(read_truth, caplog):
+    (salt,) = read_truth("identifier\tsmiles\na\tCN1CCCC1c1cccnc1.Cl\n")
+    (alone,) = read_truth("identifier\tsmiles\na\tCN1CCCC1c1cccnc1\n")
+
+    assert salt == alone
+    assert "1 salt is read as its parent molecule" in caplog.text
+    for text in ("[Na+].[Cl-]", "Cc1ccccc1.NCCCCCC"):
+        with pytest.raises(UnreadableError, match="1 row whose smiles is no single molecule"):
+            read_truth(f"identifier\tsmiles\na\t{text}\n")
 
 
 @pytest.mark.parametrize(
