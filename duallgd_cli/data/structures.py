@@ -165,20 +165,24 @@ def read_holdout(paths: Sequence[Path]) -> frozenset[str]:
             block = key[:BLOCK_LENGTH]
             if not (len(block) == BLOCK_LENGTH and block.isalpha() and block.isupper()):
                 raise UnreadableError(
-                    f"{path}:{number} is not an InChIKey: {quote(key)}; correct or remove the "
-                    "line, and name a list of SMILES .smi"
+                    f"{path}:{number} is neither an InChIKey nor a molecule: {quote(key)}; correct "
+                    "or remove the line, and name a list of SMILES .smi"
                 )
             keys.add(block)
     return frozenset(keys)
 
 
 def _held_out(path: Path) -> Iterator[tuple[int, str]]:
-    """Number of each line of a hold-out list, and its InChIKey; what is no molecule as it is."""
+    """Number of each line of a hold-out list, and its InChIKey; what is no molecule as it is.
+
+    Of a mixture all molecules are held out.
+    """
     if _ending(path) in _TABLES | _MOL_BLOCKS | (_LISTS - {".txt"}):
         for row in read_rows(path):
             try:
                 mol = parse_smiles(row.without_salt().smiles)
-                yield row.line, row.fault or inchikey_block(mol)
+                for piece in Chem.GetMolFrags(mol, asMols=True):
+                    yield row.line, row.fault or inchikey_block(piece)
             except MoleculeError:
                 yield row.line, row.smiles
         return

@@ -21,7 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from duallgd_cli.errors import UnreadableError, UsageError, counted
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, counted
 from duallgd_cli.predict.settings import ENDING, Shard
 from duallgd_cli.results import (
     ExplainedPeak,
@@ -291,7 +291,8 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
     """The journals meant by names of journals or of outputs; ``out.csv`` means all its shards.
 
     Raises:
-        UsageError: Nothing of that name has a journal.
+        MissingInputError: There is nothing of that name.
+        UsageError: It has no journal.
     """
     journals: list[Path] = []
     for name in names:
@@ -301,12 +302,10 @@ def journals_of(names: Sequence[Path]) -> list[Path]:
             beside = sorted(name.parent.glob(f"*{ENDING}"))
             shards = [one for one in beside if one.name == whole or one.name.startswith(part)]
         if not shards:
-            what = (
-                "has no journal beside it"
-                if name.exists()
-                else "does not exist, nor a journal of it"
-            )
-            raise UsageError(f"{name} {what}; name the output of a run or its {ENDING} files")
+            named = f"name the output of a run or its {ENDING} files"
+            if not name.exists():
+                raise MissingInputError(f"{name} does not exist, nor a journal of it; {named}")
+            raise UsageError(f"{name} has no journal beside it; {named}")
         journals += shards
     return list(dict.fromkeys(journals))
 

@@ -216,14 +216,22 @@ def test_hold_out_lists_of_several_formats_name_the_same_molecules(tmp_path, nam
     assert read_holdout([write(tmp_path / name, text)]) == expected
 
 
+def test_all_molecules_of_a_mixture_are_held_out(tmp_path):
+    toluene, hexylamine = "Cc1ccccc1", "NCCCCCC"
+
+    held_out = read_holdout([write(tmp_path / "a.smi", f"{toluene}.{hexylamine}\n")])
+
+    assert held_out == {inchikey_block(parse_smiles(one)) for one in (toluene, hexylamine)}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "place"),
     [
-        ("a.txt", "LFQSCWFLJHTTHZ\nCCO\n", "a.txt:2 is not an InChIKey: 'CCO'"),
-        ("a.smi", "CCO\nC1CC\n", "a.smi:2 is not an InChIKey: 'C1CC'"),
-        ("a.csv", "smiles\nCCO\n\nnone\n", "a.csv:4 is not an InChIKey: 'none'"),
-        ("a.keys", "inchikey\nshort\n", "a.keys:2 is not an InChIKey: 'short'"),
-        ("a.mol", "none\nM  END\n", "a.mol:1 is not an InChIKey: ''"),
+        ("a.txt", "LFQSCWFLJHTTHZ\nCCO\n", "a.txt:2 is neither an InChIKey nor a molecule: 'CCO'"),
+        ("a.smi", "CCO\nC1CC\n", "a.smi:2 is neither an InChIKey nor a molecule: 'C1CC'"),
+        ("a.csv", "smiles\nCCO\n\nnone\n", "a.csv:4 is neither an InChIKey nor a molecule: 'none'"),
+        ("a.keys", "inchikey\nshort\n", "a.keys:2 is neither an InChIKey nor a molecule: 'short'"),
+        ("a.mol", "none\nM  END\n", "a.mol:1 is neither an InChIKey nor a molecule: ''"),
         ("a.csv", "name\nx\n", "no column smiles or inchi"),
     ],
 )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from duallgd_cli.errors import UnreadableError, UsageError
+from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError
 from duallgd_cli.predict.journal import FORMAT, Journal, journals_of, read, scan
 from duallgd_cli.results import (
     ExplainedPeak,
@@ -253,7 +253,7 @@ def test_journals_are_found_by_the_name_of_the_output(tmp_path):
 
     assert journals_of([tmp_path / "out.csv"]) == shards
     assert journals_of([shards[0], tmp_path / "out.csv"]) == shards
-    with pytest.raises(UsageError, match="nor a journal of it"):
+    with pytest.raises(MissingInputError, match="nor a journal of it"):
         journals_of([tmp_path / "other.csv"])
     with pytest.raises(UsageError, match="there is no journal"):
         read([tmp_path / "x.journal.jsonl"])
