@@ -81,13 +81,13 @@ BINARY = (
     ("a.pdf", b"%PDF-1.7\n" + bytes(range(256)), "PDF|peaks"),
     ("a.xlsx", b"PK\x03\x04" + b"\x14\0\x06\0[Content_Types].xml xl/workbook.xml", "Excel|CSV"),
     ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "Excel|CSV"),
-    ("a.parquet", b"PAR1\x15\x04", "is a binary file"),
+    ("a.parquet", b"PAR1\x15\x04", "a Parquet table; write it as TSV or CSV"),
     ("a.pickle", b"\x80\x04\x95\x10\0\0\0\0\0\0\0", "pickle|MGF"),
     ("a.npz", b"\x93NUMPY\x01\0", "is a binary file"),
     ("a.mgf.zip", b"PK\x03\x04" + b"\x14\0\0\0\x08\0a.mgf", "zip|unpack"),
-    ("a.mgf.zst", b"\x28\xb5\x2f\xfd", "is a binary file"),
-    ("a.mgf.7z", b"7z\xbc\xaf\x27\x1c", "is a binary file"),
-    ("a.mgf.rar", b"Rar!\x1a\x07\0", "is a binary file"),
+    ("a.mgf.zst", b"\x28\xb5\x2f\xfd", "zstd-compressed; unpack it"),
+    ("a.mgf.7z", b"7z\xbc\xaf\x27\x1c", "7-Zip-compressed; unpack it"),
+    ("a.mgf.rar", b"Rar!\x1a\x07\0", "RAR-compressed; unpack it"),
     ("a.blib", b"SQLite format 3\0", "is a binary file"),
 )
 
