@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, TypeVar
 import yaml
 
 from duallgd_cli.errors import ConfigError, MissingInputError, UnreadableError, clip, quote
-from duallgd_cli.files import require_file
+from duallgd_cli.files import open_text
 
 S = TypeVar("S")
 
@@ -192,8 +192,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
         ConfigError: It is missing, or is not such a file.
     """
     try:
-        require_file(str(path))
-        values = _yaml(path.read_text(encoding="utf-8"))
+        with open_text(path) as stream:
+            values = _yaml(stream.read())
     except (OSError, MissingInputError, UnreadableError) as error:
         raise ConfigError(f"cannot read settings: {error}") from None
     except ValueError as error:

@@ -226,6 +226,18 @@ def versions() -> dict[str, str]:
     }
 
 
+def commit() -> str:
+    """The commit of a clone; "" of an installed package."""
+    import subprocess
+
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:  # there is no git
+        return ""
+    return done.stdout.strip()
+
+
 def version_of(library: str) -> str | None:
     """Version of a library, None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import rdFingerprintGenerator, rdinchi
+from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from duallgd_cli.chem.elements import FINGERPRINT_BITS, MAX_HEAVY_ATOMS
 from duallgd_cli.errors import MoleculeError, quote
@@ -78,6 +79,73 @@ def smiles_of_inchi(text: str) -> str:
     with rdBase.BlockLogs():
         mol = Chem.MolFromInchi(text)  # type: ignore[no-untyped-call]
     return "" if mol is None else str(Chem.MolToSmiles(mol))
+
+
+_CARBON, _CARBANION = Chem.MolFromSmarts("[#6]"), Chem.MolFromSmarts("[#6-]")
+_BASE: Final = Chem.MolFromSmarts("[$([NX3;!$(N[C,S]=O)]),N+,n+]")
+# Not transition metals, whose complexes are drawn in pieces, too.
+_OF_SALTS: Final = frozenset(
+    map(Chem.GetPeriodicTable().GetAtomicNumber, [
+        *(["H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "As", "Se", "Br", "I"]),
+        *(["Li", "Na", "K", "Rb", "Cs", "Mg", "Ca", "Sr", "Ba", "Zn", "Al", "Bi"]),
+    ])
+)  # fmt: skip
+_LEAST_OF_A_MIXTURE: Final = 6  # heavy atoms, from which on an organic piece is no solvent
+# Of drugs: oxalate, maleate and fumarate, succinate, malate, tartrate, citrate, trifluoroacetate,
+# triflate, besylate, tosylate.
+_COUNTER_IONS: Final = frozenset(
+    Chem.MolToSmiles(Chem.MolFromSmiles(acid))
+    for acid in (
+        "OC(=O)C(=O)O", "OC(=O)C=CC(=O)O", "OC(=O)CCC(=O)O", "OC(=O)C(O)CC(=O)O",
+        "OC(=O)C(O)C(O)C(=O)O", "OC(=O)CC(O)(CC(=O)O)C(=O)O", "OC(=O)C(F)(F)F",
+        "OS(=O)(=O)C(F)(F)F", "OS(=O)(=O)c1ccccc1", "Cc1ccc(S(=O)(=O)O)cc1",
+    )
+)  # fmt: skip
+
+
+def parent(smiles: str) -> str:
+    """SMILES of a salt or solvate without counter-ions and solvents; other texts as they are.
+
+    The molecule that is left has the protons that it exchanged with the others. Mixtures are no
+    salts, nor is what holds no carbon, or complexes of a metal.
+    """
+    if "." not in smiles:
+        return smiles
+    try:
+        mol = parse_smiles(smiles)
+    except MoleculeError:
+        return smiles
+    pieces = Chem.GetMolFrags(mol, asMols=True)
+    if len(pieces) < 2 or any(atom.GetAtomicNum() not in _OF_SALTS for atom in mol.GetAtoms()):
+        return smiles
+    with rdBase.BlockLogs():
+        neutral = rdMolStandardize.Uncharger().uncharge
+        organic = [piece for piece in pieces if piece.HasSubstructMatch(_CARBON)]
+        names = {canonical_smiles(neutral(piece)): piece for piece in organic}
+        ranks = {name: _rank(name, piece) for name, piece in names.items()}
+        chosen = [name for name, rank in ranks.items() if rank == max(ranks.values())]
+        if len(chosen) != 1:
+            return smiles
+        piece = names[chosen[0]]
+        is_ion = Chem.GetFormalCharge(piece) and not Chem.GetFormalCharge(mol)
+        if is_ion and piece.HasSubstructMatch(_CARBANION):
+            return smiles
+        return chosen[0] if is_ion else canonical_smiles(piece)
+
+
+def _rank(name: str, piece: Chem.Mol) -> int:
+    """Of the pieces of a salt the one that it is of: a molecule, a base, an acid, no solvent."""
+    if name in _COUNTER_IONS:
+        return 1
+    if piece.GetNumHeavyAtoms() >= _LEAST_OF_A_MIXTURE:
+        return 3
+    return 2 * piece.HasSubstructMatch(_BASE)
+
+
+def salts(number: int) -> str:
+    """What so many salts count as, in words; "" without any."""
+    several = f"{number} salts are read as their parent molecules" * bool(number)
+    return "1 salt is read as its parent molecule" if number == 1 else several
 
 
 def canonical_smiles(mol: Chem.Mol) -> str:

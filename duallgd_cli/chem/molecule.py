@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors, rdqueries
-from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from duallgd_cli.chem.elements import (
     ATOMIC_NUMBERS,
@@ -57,26 +56,6 @@ _STRAY: Final = Chem.MolFromSmarts(
     f"[#6,#7,#8,#16,#34;{_MINUS};!$([!#6]~[{_PLUS}]);!$([#6;$(*~[{_PLUS}]);$(*=,#,:*)]);"
     "!$([#8,#16,#34]~*=[#8,#16])]"
 )
-_CARBON, _CARBANION = Chem.MolFromSmarts("[#6]"), Chem.MolFromSmarts("[#6-]")
-_BASE: Final = Chem.MolFromSmarts("[$([NX3;!$(N[C,S]=O)]),N+,n+]")
-# Not transition metals, whose complexes are drawn in pieces, too.
-_OF_SALTS: Final = frozenset(
-    map(Chem.GetPeriodicTable().GetAtomicNumber, [
-        *(["H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "As", "Se", "Br", "I"]),
-        *(["Li", "Na", "K", "Rb", "Cs", "Mg", "Ca", "Sr", "Ba", "Zn", "Al", "Bi"]),
-    ])
-)  # fmt: skip
-_LEAST_OF_A_MIXTURE: Final = 6  # heavy atoms, from which on an organic piece is no solvent
-# Of drugs: oxalate, maleate and fumarate, succinate, malate, tartrate, citrate, trifluoroacetate,
-# triflate, besylate, tosylate.
-_COUNTER_IONS: Final = frozenset(
-    canonical_smiles(Chem.MolFromSmiles(acid))
-    for acid in (
-        "OC(=O)C(=O)O", "OC(=O)C=CC(=O)O", "OC(=O)CCC(=O)O", "OC(=O)C(O)CC(=O)O",
-        "OC(=O)C(O)C(O)C(=O)O", "OC(=O)CC(O)(CC(=O)O)C(=O)O", "OC(=O)C(F)(F)F",
-        "OS(=O)(=O)C(F)(F)F", "OS(=O)(=O)c1ccccc1", "Cc1ccc(S(=O)(=O)O)cc1",
-    )
-)  # fmt: skip
 _AROMATIC_ORDER: Final = 1.5
 _RADICAL: Final = rdqueries.NumRadicalElectronsGreaterQueryAtom(0)
 # To ask a molecule at once is several times faster than to ask each of its atoms.
@@ -441,51 +420,6 @@ def usable(smiles: str) -> Chem.Mol:
     if not 2 <= n_heavy <= MAX_HEAVY_ATOMS:
         raise MoleculeError(f"number of heavy atoms outside 2 to {MAX_HEAVY_ATOMS}")
     return mol
-
-
-def parent(smiles: str) -> str:
-    """SMILES of a salt or solvate without counter-ions and solvents; other texts as they are.
-
-    That is the largest organic piece that is no usual counter-ion, with the protons that it
-    exchanged with the others. Mixtures of several molecules are no salts, nor is what holds no
-    carbon, or complexes of a metal.
-    """
-    try:
-        mol = parse_smiles(smiles) if "." in smiles else None
-    except MoleculeError:
-        return smiles
-    pieces = () if mol is None else Chem.GetMolFrags(mol, asMols=True)
-    if mol is None or len(pieces) < 2:
-        return smiles
-    if any(atom.GetAtomicNum() not in _OF_SALTS for atom in mol.GetAtoms()):
-        return smiles
-    with rdBase.BlockLogs():
-        uncharger = rdMolStandardize.Uncharger()
-        organic = {
-            canonical_smiles(uncharger.uncharge(piece)): piece
-            for piece in pieces
-            if piece.HasSubstructMatch(_CARBON)
-        }
-        others = [piece for name, piece in organic.items() if name not in _COUNTER_IONS]
-        # Beside an acid of these a small molecule that is no base is a solvent.
-        if all(p.GetNumHeavyAtoms() < _LEAST_OF_A_MIXTURE for p in others) and not any(
-            p.HasSubstructMatch(_BASE) for p in others
-        ):
-            others = list(organic.values())
-        ordered = sorted(others, key=Chem.Mol.GetNumHeavyAtoms)
-        if not ordered or any(p.GetNumHeavyAtoms() >= _LEAST_OF_A_MIXTURE for p in ordered[:-1]):
-            return smiles
-        largest = ordered[-1]
-        is_ion = Chem.GetFormalCharge(largest) and not Chem.GetFormalCharge(mol)
-        if is_ion and largest.HasSubstructMatch(_CARBANION):
-            return smiles
-        return canonical_smiles(uncharger.uncharge(largest) if is_ion else largest)
-
-
-def salts(number: int) -> str:
-    """What so many salts count as, in words; "" without any."""
-    several = f"{number} salts are read as their parent molecules" * bool(number)
-    return "1 salt is read as its parent molecule" if number == 1 else several
 
 
 def require_expressible(mol: Chem.Mol) -> None:

@@ -18,7 +18,8 @@ import numpy as np
 
 from duallgd_cli.chem.adduct import Adduct, fits, parse_adduct, precursor_mz
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.molecule import parent, usable
+from duallgd_cli.chem.identity import parent
+from duallgd_cli.chem.molecule import usable
 from duallgd_cli.data.prepared import (
     FOLDS,
     Screen,

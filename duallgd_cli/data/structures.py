@@ -20,10 +20,12 @@ from duallgd_cli.chem.identity import (
     BLOCK_LENGTH,
     fingerprint,
     inchikey_block,
+    parent,
     parse_smiles,
+    salts,
     smiles_of_inchi,
 )
-from duallgd_cli.chem.molecule import disassemble, formula_of, parent, salts, usable
+from duallgd_cli.chem.molecule import disassemble, formula_of, usable
 from duallgd_cli.chem.valence import MolecularGraph
 from duallgd_cli.data.prepared import FOLDS, Screen, in_blocks, offsets, write_blocks
 from duallgd_cli.errors import MoleculeError, UnreadableError, bare, clip, quote

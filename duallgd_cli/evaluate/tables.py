@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
-from duallgd_cli.chem.molecule import formula_of, parent, salts
+from duallgd_cli.chem.molecule import formula_of
 from duallgd_cli.errors import (
     FormulaError,
     MissingInputError,
@@ -153,7 +153,7 @@ def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
         has = f"its folds are {clip(', '.join(folds))}" if folds else "it has no column fold"
         raise UsageError(f"{source} has no fold {quote(fold)}; {has}")
     name = id_column(kept[0], source)
-    structures = [parent(row["smiles"]) for row in kept]
+    structures = [identity.parent(row["smiles"]) for row in kept]
     figures = [None if "." in smiles else molecule(smiles) for smiles in structures]
     wrong = [row for row, described in zip(kept, figures, strict=True) if described is None]
     if wrong:
@@ -168,7 +168,7 @@ def truths_of(rows: Iterable[Row], fold: str, source: str) -> list[Truth]:
         )
     truths: dict[str, Truth] = {}
     if n_salts := sum(row["smiles"] != one for row, one in zip(kept, structures, strict=True)):
-        logger.warning("%s: %s", source, salts(n_salts))
+        logger.warning("%s: %s", source, identity.salts(n_salts))
     for row, smiles, described in zip(kept, structures, filter(None, figures), strict=True):
         if row[name] in truths:
             raise UnreadableError(

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from duallgd_cli.chem.identity import inchikey_block
-from duallgd_cli.chem.molecule import Mol, formula_of, salts, usable
+from duallgd_cli.chem.identity import inchikey_block, salts
+from duallgd_cli.chem.molecule import Mol, formula_of, usable
 from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
 from duallgd_cli.errors import Failure, MoleculeError, UsageError, counted
 from duallgd_cli.files import claim

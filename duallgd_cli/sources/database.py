@@ -21,7 +21,7 @@ from tempfile import mkdtemp
 from typing import Final
 
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.molecule import salts
+from duallgd_cli.chem.identity import salts
 from duallgd_cli.data.prepared import Screen
 from duallgd_cli.data.structures import read_rows, warn_of_feature_ids
 from duallgd_cli.errors import MissingInputError, UnreadableError, UsageError, clip, quote

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from duallgd_cli.chem import identity
 from duallgd_cli.chem.elements import MAX_HEAVY_ATOMS
-from duallgd_cli.chem.molecule import Mol, formula_of, parent
+from duallgd_cli.chem.molecule import Mol, formula_of
 from duallgd_cli.data.prepared import Screen
 from duallgd_cli.data.structures import StructureRow, structure_of
 from duallgd_cli.errors import FormulaError, MoleculeError, UsageError
@@ -341,7 +341,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     columns = {name: bytearray() for name in _DTYPES}  # lists would take ten times
     for spectrum in islice(read(str(path), keep_structures=True), _MOST_SPECTRA + 1):
         n_spectra += 1
-        structure = parent(structure_of(spectrum.metadata))
+        structure = identity.parent(structure_of(spectrum.metadata))
         item = clean(spectrum, KEPT)
         if why := _fault(item, structure):
             screen.refuse(why)

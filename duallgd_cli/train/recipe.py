@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +32,7 @@ from duallgd_cli.errors import (
     UsageError,
 )
 from duallgd_cli.files import sha256, write_atomically
-from duallgd_cli.runtime import Runtime, available_cores
+from duallgd_cli.runtime import Runtime, available_cores, commit
 from duallgd_cli.train.run import (
     PREDICTIONS,
     TRUTH,
@@ -60,15 +59,12 @@ _NEARLY_FULL_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class RecipeRun:
-    """A recipe, as read and as checked, and the folder in which it is followed.
-
-    Its files are named from ``base``.
-    """
+    """A recipe, as read and as checked, and the folder in which it is followed."""
 
     name: str
     plain: dict[str, Any]
     settings: RecipeSettings
-    base: Path
+    base: Path  # that its files are named from
     out: Path
     runtime: Runtime
     shows: Displays
@@ -76,6 +72,18 @@ class RecipeRun:
     def inputs(self, *names: str) -> list[Path]:
         """Files of the recipe."""
         return [self.base / name for name in names]
+
+    @property
+    def files(self) -> list[Path]:
+        """Spectra, structures and lists of what is held out."""
+        settings = self.settings
+        return self.inputs(*settings.spectra, *settings.structures, *settings.holdout)
+
+    @property
+    def starts(self) -> dict[str, Path]:
+        """Weights to start from, by the stage that does."""
+        named = {"encoder": self.settings.encoder_start, "decoder": self.settings.start}
+        return {stage: self.base / name for stage, name in named.items() if name}
 
     def held_out(self) -> frozenset[str]:
         """First blocks of all molecules that must not be trained on."""
@@ -147,23 +155,21 @@ def _simulate(run: RecipeRun) -> None:
         )  # fmt: skip
 
 
-def _train(run: RecipeRun, settings: RunSettings, start: str, data: str, **given: Any) -> None:  # noqa: ANN401
-    """One stage of training, on the data of a folder, from weights or ""."""
+def _train(run: RecipeRun, settings: RunSettings, data: str, **given: Any) -> None:  # noqa: ANN401
+    """One stage of training, on the data of a folder, from its weights to start from if any."""
     stage = settings.training.stage
     sizes = (run.plain.get(stage) or {}).get("model", {})
     with run.shows.training(settings.training.steps) as on_step:
         run_training(
             settings, run.out / data, run.out / stage, run.runtime, on_step, sizes=sizes,
-            start=run.base / start if start else None, **given,
+            start=run.starts.get(stage), **given,
         )  # fmt: skip
 
 
 def _encoder(run: RecipeRun) -> None:
     """The encoder, on measured and simulated spectra, beside structures of their formulas."""
-    _train(
-        run, run.settings.encoder, run.settings.encoder_start, "measured",
-        simulated=run.out / "simulated", structures=[run.out / "alike"],
-    )  # fmt: skip
+    structures, simulated = [run.out / "alike"], run.out / "simulated"
+    _train(run, run.settings.encoder, "measured", simulated=simulated, structures=structures)
 
 
 def _decoder(run: RecipeRun) -> None:
@@ -171,8 +177,7 @@ def _decoder(run: RecipeRun) -> None:
     # A machine with a GPU may have been given structures alone.
     measured, large = run.out / "measured", run.out / "large"
     _train(
-        run, run.settings.decoder, run.settings.start, "alike",
-        structures=[large] if large.is_dir() else [],
+        run, run.settings.decoder, "alike", structures=[large] if large.is_dir() else [],
         held_out=measured if measured.is_dir() else None,
     )  # fmt: skip
 
@@ -242,8 +247,8 @@ def _hashes(run: RecipeRun) -> None:
     known = [load_molecules(folder) for folder in folders if folder.is_dir()]
     trained = (molecules.inchikey[molecules.in_folds("train")].tolist() for molecules in known)
     listed = TrainingHashes.of(key.decode("ascii") for keys in trained for key in keys)
-    for start in filter(None, (run.settings.start, run.settings.encoder_start)):
-        listed = listed.joined(TrainingHashes.read((run.base / start).with_suffix(HASHES_ENDING)))
+    for start in run.starts.values():
+        listed = listed.joined(TrainingHashes.read(start.with_suffix(HASHES_ENDING)))
     listed.write(run.out / HASHES)
 
 
@@ -274,13 +279,8 @@ def _fit(run: RecipeRun, old: str, new: str, *draws: str, keep_ranking: bool = F
 
 def _draws(run: RecipeRun) -> None:
     """What ranking and confidence are fitted on."""
-    for folder, draw in zip(_folders(run), run.settings.draws, strict=True):
-        _draw(run, "evidence", folder, draw)
-
-
-def _folders(run: RecipeRun) -> list[str]:
-    """Where the draws are."""
-    return [f"draws/{place}" for place in range(len(run.settings.draws))]
+    for place, draw in enumerate(run.settings.draws):
+        _draw(run, "evidence", f"draws/{place}", draw)
 
 
 def _ranking(run: RecipeRun) -> None:
@@ -310,26 +310,20 @@ def _membership(run: RecipeRun) -> None:
 
 def _confidence(run: RecipeRun) -> None:
     """Probabilities from all draws, whose candidates the ranking orders."""
-    _fit(run, "member", "fitted", *_folders(run), keep_ranking=True)
+    draws = (f"draws/{place}" for place in range(len(run.settings.draws)))
+    _fit(run, "member", "fitted", *draws, keep_ranking=True)
 
 
 def _card(run: RecipeRun) -> None:
     """The file itself: recipe, commit, digests, hold-outs and cost go on its record."""
-    settings, fitted, costs = run.settings, load(run.out / "fitted.safetensors"), costs_of(run.out)
-    files = run.inputs(*settings.spectra, *settings.structures, *settings.holdout)
-    try:  # the commit of a clone; "" of an installed package
-        command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        commit = done.stdout.strip()
-    except OSError:
-        commit = ""
+    fitted, costs = load(run.out / "fitted.safetensors"), costs_of(run.out)
     record = {
         "recipe": run.name,
-        "commit": commit,
+        "commit": commit(),
         "made_by": run.plain,
         "core_hours": round(sum(cost["core_s"] for cost in costs.values()) / 3600, 3),
         "cost": costs,
-        "sources": {path.name: sha256(path) for path in files if path.is_file()},
+        "sources": {path.name: sha256(path) for path in run.files if path.is_file()},
         "hold_outs": {"molecules": len(run.held_out()), "sha256": sha256(run.out / _HELD_OUT)},
         "table_sha256": sha256(run.out / _TABLE),
     }
@@ -401,8 +395,7 @@ def follow(run: RecipeRun, until: str = NAMES[-1], first: str | None = None) -> 
             raise UsageError(f"no stage is called {name}; the stages are {', '.join(NAMES)}")
     with process_group(run.runtime):
         if not run.runtime.rank:
-            _require_starts(run, until, first)
-            _require_inputs_elsewhere(run)
+            _require_inputs(run, until, first)
             _take_up(run, first)
         # All wait for that.
         sum_over_ranks(run.runtime, torch.zeros((), device=run.runtime.device))
@@ -438,27 +431,17 @@ def _take_up(run: RecipeRun, first: str | None) -> None:
                 break
 
 
-def _require_inputs_elsewhere(run: RecipeRun) -> None:
-    """Refuse a recipe that reads what the run would replace."""
-    settings, own = (
-        run.settings,
-        [*(name for stage in STAGES for name in stage.makes), "report.tsv"],
-    )
-    places = {(run.out / name).resolve() for name in own}
-    starts = (name for name in (settings.start, settings.encoder_start) if name)
-    for path in run.inputs(*settings.spectra, *settings.structures, *settings.holdout, *starts):
+def _require_inputs(run: RecipeRun, until: str, first: str | None) -> None:
+    """Refuse to begin what would end hours later for want of weights, or replace what it reads."""
+    own = {run.out / name for stage in STAGES for name in (*stage.makes, "report.tsv")}
+    places = {path.resolve() for path in own}
+    for path in (*run.files, *run.starts.values()):
         if places & {path.resolve(), *path.resolve().parents}:
             raise UsageError(f"{path} would be overwritten by the run; name another folder with -o")
-
-
-def _require_starts(run: RecipeRun, until: str, first: str | None) -> None:
-    """Refuse to begin what would end hours later, where weights or their list are not there."""
     again = NAMES[NAMES.index(first) :] if first else ()
     asked = STAGES[: NAMES.index(until) + 1]
     waiting = {s.name for s in asked if s.name in again or not s.mark(run.out).is_file()}
-    starts = {"encoder": run.settings.encoder_start, "decoder": run.settings.start}
-    for stage, name in ((stage, name) for stage, name in starts.items() if name):
-        weights = run.base / name
+    for stage, weights in run.starts.items():
         needed = {stage: weights, "hashes": weights.with_suffix(HASHES_ENDING)}
         for path in (path for user, path in needed.items() if user in waiting):
             if not path.is_file():

@@ -97,6 +97,7 @@ def test_a_wrong_override_says_what_is_wrong(assignment, message):
     ("text", "reason"),
     [
         ("- 1\n", "hold a list"),
+        ("PK\x03\x04", r"cannot read settings: .*zip-compressed; unpack it"),
         ("a: [1\n", r"are not YAML: .* \(line 2\)"),
         ("[" * 100_000, "nested too deeply"),
         ("steps: 1\nsamples: 2\nsteps: 3\n", "'steps' stands twice"),

@@ -8,7 +8,7 @@ from rdkit import Chem
 
 from duallgd_cli.chem.elements import BOND_DOUBLE, BOND_NONE, BOND_SINGLE, SYMBOLS
 from duallgd_cli.chem.formula import Formula
-from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parse_smiles
+from duallgd_cli.chem.identity import canonical_smiles, inchikey_block, parent, parse_smiles
 from duallgd_cli.chem.molecule import (
     assemble,
     complete,
@@ -16,7 +16,6 @@ from duallgd_cli.chem.molecule import (
     formula_of,
     is_internal_salt,
     is_zwitterion,
-    parent,
     usable,
 )
 from duallgd_cli.chem.repair import _ATTEMPTS, _EditSearch, repair
